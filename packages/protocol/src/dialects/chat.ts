@@ -1,0 +1,103 @@
+import type { EventOf } from '../events.ts';
+import type { Dialect, Frame, RunHeader } from './dialect.ts';
+import { type OfAgent, outputOfUnsuccessful } from './frames.ts';
+
+/** The words of `POST /chat`. */
+export const chat: Dialect = {
+  name: 'chat',
+  namesEvents: true,
+  project(event, run) {
+    switch (event.type) {
+      case 'agent.started':
+        return framed(event, run, { type: 'harness_start' });
+      case 'text.appended':
+        return framed(event, run, { type: 'text', id: event.textId, content: event.text });
+      case 'reasoning.appended':
+        return framed(event, run, {
+          type: 'reasoning',
+          id: event.reasoningId,
+          content: event.text,
+        });
+      case 'turn.discarded':
+        return framed(event, run, { type: 'text_discard', id: event.textId });
+      case 'turn.completed':
+        return framed(event, run, { type: 'usage', ...event.usage });
+      case 'tool.called':
+        return framed(event, run, {
+          type: 'tool_call',
+          id: event.toolCallId,
+          name: event.name,
+          input: event.input,
+        });
+      case 'tool.progressed':
+        return framed(event, run, {
+          type: 'tool_progress',
+          id: event.progressId,
+          toolCallId: event.toolCallId,
+          name: event.name,
+          content: event.content,
+        });
+      case 'tool.completed':
+        return toolResult(event, run, { context: event.context, result: event.result });
+      case 'tool.failed':
+      case 'tool.denied':
+        return toolResult(event, run, outputOfUnsuccessful(event));
+      case 'relay.raised':
+        return framed(event, run, {
+          type: 'relay',
+          kind: event.kind,
+          id: event.relayId,
+          toolCallId: event.toolCallId,
+          tool: event.tool,
+          params: event.params,
+        });
+      case 'run.errored':
+        return {
+          type: 'error',
+          runId: run.runId,
+          ...(event.agentId === undefined ? {} : { agentId: event.agentId }),
+          message: event.error.message,
+          code: event.error.code,
+        };
+      case 'agent.ended':
+        return framed(event, run, {
+          type: 'harness_end',
+          reason: event.reason,
+          iterations: event.iterations,
+          totalUsage: event.usage,
+        });
+      case 'run.created':
+      case 'run.started':
+      case 'run.suspended':
+      case 'run.resumed':
+      case 'run.summarized':
+      case 'run.ended':
+      case 'agent.handed-off':
+      case 'agent.switched':
+      case 'turn.started':
+      case 'tool.started':
+      case 'relay.decided':
+      case 'relay.expired':
+      case 'relay.closed':
+        return undefined;
+    }
+  },
+};
+
+function framed(event: OfAgent, run: RunHeader, frame: Frame): Frame {
+  const { type, ...rest } = frame;
+  return event.parentId === undefined
+    ? { type, runId: run.runId, agentId: event.agentId, ...rest }
+    : { type, runId: run.runId, agentId: event.agentId, parentId: event.parentId, ...rest };
+}
+
+type Settling = OfAgent & EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>;
+
+function toolResult(event: Settling, run: RunHeader, output: unknown): Frame {
+  return framed(event, run, {
+    type: 'tool_result',
+    id: event.toolCallId,
+    name: event.name,
+    output,
+  });
+}

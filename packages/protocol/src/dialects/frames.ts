@@ -1,0 +1,21 @@
+import type { EventOf, StoredEvent } from '../events.ts';
+import type { Frame } from './dialect.ts';
+
+export type OfAgent = Extract<StoredEvent, { agentId: string }>;
+
+/** A sub-agent's calls and relays are told apart from the root agent's by their `agentId`. */
+export function ofAgent(event: OfAgent, frame: Frame): Frame {
+  return event.parentId === undefined ? frame : { ...frame, agentId: event.agentId };
+}
+
+type Unsuccessful = EventOf<'tool.failed'> | EventOf<'tool.denied'>;
+
+/** What every dialect shows, and the model reads, of a call that brought no result. */
+export function outputOfUnsuccessful(event: Unsuccessful): Record<string, unknown> {
+  if (event.type === 'tool.failed') {
+    return { status: 'error', error: event.error, code: event.code };
+  }
+  return event.reason === undefined
+    ? { status: event.status }
+    : { status: event.status, reason: event.reason };
+}

@@ -1,0 +1,11 @@
+import { chat } from './chat.ts';
+import type { Dialect } from './dialect.ts';
+import { runs } from './runs.ts';
+import { runtime } from './runtime.ts';
+
+export const dialects = { chat, runtime, runs } as const satisfies Record<string, Dialect>;
+export type DialectName = keyof typeof dialects;
+
+export { runtimeStatus } from './runtime.ts';
+export { outputOfUnsuccessful } from './frames.ts';
+export type { Dialect, Frame, RunHeader } from './dialect.ts';

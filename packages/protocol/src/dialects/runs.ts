@@ -1,0 +1,88 @@
+import type { Dialect } from './dialect.ts';
+import { ofAgent, outputOfUnsuccessful } from './frames.ts';
+
+/** The words of `/v1/runs`. Of text, only the root agent's is shown. */
+export const runs: Dialect = {
+  name: 'runs',
+  namesEvents: false,
+  project(event) {
+    switch (event.type) {
+      case 'text.appended':
+        return event.parentId === undefined ? { type: 'token', text: event.text } : undefined;
+      case 'turn.discarded':
+        return event.parentId === undefined ? { type: 'reset', after: event.after } : undefined;
+      case 'tool.called':
+        return ofAgent(event, {
+          type: 'tool_call',
+          id: event.toolCallId,
+          name: event.name,
+          input: event.input,
+        });
+      case 'tool.completed':
+        return ofAgent(event, {
+          type: 'tool_result',
+          id: event.toolCallId,
+          output: event.result ?? event.context ?? null,
+        });
+      case 'tool.failed':
+      case 'tool.denied':
+        return ofAgent(event, {
+          type: 'tool_result',
+          id: event.toolCallId,
+          output: outputOfUnsuccessful(event),
+        });
+      case 'relay.raised':
+        return {
+          type: 'relay',
+          id: event.relayId,
+          kind: event.kind,
+          toolCallId: event.toolCallId,
+          tool: event.tool,
+          params: event.params,
+          agentId: event.agentId,
+        };
+      case 'relay.decided':
+        return {
+          type: 'relay_resolved',
+          id: event.relayId,
+          status: event.approved ? 'approved' : 'denied',
+        };
+      case 'relay.expired':
+        return { type: 'relay_resolved', id: event.relayId, status: 'expired' };
+      case 'relay.closed':
+        return { type: 'relay_resolved', id: event.relayId, status: 'closed' };
+      case 'run.errored':
+        return {
+          type: 'error',
+          error: event.error.message,
+          code: event.error.code,
+          retryable: event.error.retryable,
+        };
+      case 'run.ended':
+        return {
+          type: 'done',
+          status: event.status,
+          output: event.output,
+          usage: {
+            input_tokens: event.usage.inputTokens,
+            output_tokens: event.usage.outputTokens,
+          },
+        };
+      case 'run.created':
+      case 'run.started':
+      case 'run.suspended':
+      case 'run.resumed':
+      case 'run.summarized':
+      case 'agent.started':
+      case 'agent.handed-off':
+      case 'agent.switched':
+      case 'agent.ended':
+      case 'turn.started':
+      case 'turn.completed':
+      case 'reasoning.appended':
+      case 'tool.started':
+      case 'tool.progressed':
+        return undefined;
+    }
+  },
+};

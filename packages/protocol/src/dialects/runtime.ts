@@ -1,0 +1,111 @@
+import type { EventOf, Progress } from '../events.ts';
+import type { Dialect, Frame, RunHeader } from './dialect.ts';
+import { type OfAgent, ofAgent, outputOfUnsuccessful } from './frames.ts';
+
+/** What `/api/chat` calls a run that ended. */
+export const runtimeStatus = {
+  completed: 'succeeded',
+  failed: 'failed',
+  canceled: 'canceled',
+} as const;
+
+/** The words of `/api/chat`. Of text, only the root agent's is shown. */
+export const runtime: Dialect = {
+  name: 'runtime',
+  namesEvents: false,
+  project(event, run) {
+    switch (event.type) {
+      case 'text.appended':
+        return event.parentId === undefined
+          ? { type: 'text_delta', content: event.text }
+          : undefined;
+      case 'turn.discarded':
+        return event.parentId === undefined
+          ? { type: 'text_reset', after: event.after }
+          : undefined;
+      case 'agent.switched':
+        return { type: 'agent_switch', agentName: event.name };
+      case 'agent.handed-off':
+        return { type: 'handoff', from: event.from, to: event.to };
+      case 'relay.raised':
+        return ofAgent(event, {
+          type: 'tool_approval_requested',
+          name: event.tool,
+          args: event.params,
+          toolCallId: event.toolCallId,
+          runId: run.runId,
+          kind: event.kind,
+        });
+      case 'tool.started':
+        return ofAgent(event, {
+          type: 'tool_start',
+          name: event.name,
+          args: event.input,
+          toolCallId: event.toolCallId,
+        });
+      case 'tool.completed':
+        return toolEnd(event, event.result ?? event.context ?? null, 'succeeded');
+      case 'tool.failed':
+        return toolEnd(event, outputOfUnsuccessful(event), 'failed');
+      case 'tool.denied':
+        return toolEnd(event, outputOfUnsuccessful(event), event.status);
+      case 'run.started':
+      case 'run.resumed':
+        return progress(event.progress, run, 'running');
+      case 'run.suspended':
+        return progress(event.progress, run, 'waiting');
+      case 'run.errored':
+        return {
+          type: 'error',
+          error: event.error.message,
+          code: event.error.code,
+          retryable: event.error.retryable,
+        };
+      case 'run.summarized':
+        return { type: 'agent_summary', runId: run.runId, trust: event.trust };
+      case 'run.ended':
+        return {
+          type: 'done',
+          runId: run.runId,
+          status: runtimeStatus[event.status],
+          conversationId: run.conversationId,
+        };
+      case 'run.created':
+      case 'agent.started':
+      case 'agent.ended':
+      case 'turn.started':
+      case 'turn.completed':
+      case 'reasoning.appended':
+      case 'tool.called':
+      case 'tool.progressed':
+      case 'relay.decided':
+      case 'relay.expired':
+      case 'relay.closed':
+        return undefined;
+    }
+  },
+};
+
+type Settling = OfAgent & EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>;
+
+function toolEnd(event: Settling, result: unknown, status: string): Frame {
+  return ofAgent(event, {
+    type: 'tool_end',
+    name: event.name,
+    result,
+    status,
+    toolCallId: event.toolCallId,
+  });
+}
+
+function progress(told: Progress, run: RunHeader, status: 'running' | 'waiting'): Frame {
+  return {
+    type: 'agent_progress',
+    runId: run.runId,
+    status,
+    partialOutput: told.partialOutput,
+    toolsInvoked: told.toolsInvoked,
+    runState: status,
+    correlationId: run.correlationId,
+  };
+}

@@ -1,0 +1,110 @@
+/**
+ * The one table of errors. The code, the documentation and the OpenAPI document all read it.
+ * A code is never reused for another meaning.
+ */
+export const errorTable = {
+  invalid_json: { status: 400, retryable: false, title: 'The body is not valid JSON' },
+  invalid_request: { status: 400, retryable: false, title: 'A field is missing or malformed' },
+  invalid_pattern: { status: 400, retryable: false, title: 'A permission pattern is malformed' },
+  unknown_model: { status: 400, retryable: false, title: 'No provider offers this model' },
+  unknown_tool: { status: 400, retryable: false, title: 'The tenant has no such tool' },
+  unknown_agent: { status: 400, retryable: false, title: 'No agent has this name' },
+  unauthorized: { status: 401, retryable: false, title: 'The API key is missing or not valid' },
+  scope_required: { status: 403, retryable: false, title: 'The key lacks the needed scope' },
+  approve_scope_required: {
+    status: 403,
+    retryable: false,
+    title: 'Rules that widen permissions need the scope approve',
+  },
+  host_not_allowed: { status: 403, retryable: false, title: 'The Host header is not allowed' },
+  origin_not_allowed: { status: 403, retryable: false, title: 'The Origin header is not allowed' },
+  not_found: { status: 404, retryable: false, title: 'No such resource' },
+  session_not_found: { status: 404, retryable: false, title: 'The chat session is not open' },
+  relay_not_found: { status: 404, retryable: false, title: 'No such open relay in this session' },
+  method_not_allowed: { status: 405, retryable: false, title: 'The path knows other methods' },
+  request_timeout: { status: 408, retryable: true, title: 'The request body arrived too slowly' },
+  relay_conflict: { status: 409, retryable: false, title: 'The relay was decided otherwise' },
+  run_ended: { status: 409, retryable: false, title: 'The run is already over' },
+  cursor_past_end: { status: 409, retryable: false, title: 'The cursor lies past the journal' },
+  payload_too_large: { status: 413, retryable: false, title: 'The body is too large' },
+  unsupported_media_type: { status: 415, retryable: false, title: 'The body must be JSON' },
+  run_canceled: { status: 409, retryable: false, title: 'The run was canceled' },
+  outcome_unknown: {
+    status: 409,
+    retryable: false,
+    title: 'The tool was started before a crash and its outcome is unknown',
+  },
+  tool_failed: { status: 500, retryable: false, title: 'The tool failed' },
+  tool_input_invalid: {
+    status: 400,
+    retryable: false,
+    title: 'The tool call does not fit the tool’s schema',
+  },
+  limit_reached: { status: 409, retryable: false, title: 'The run reached one of its limits' },
+  journal_corrupt: {
+    status: 500,
+    retryable: false,
+    title: 'What is stored is damaged or contradicts itself',
+  },
+  internal: { status: 500, retryable: false, title: 'An unexpected fault in Relay' },
+  provider_failed: { status: 502, retryable: true, title: 'The model provider failed' },
+  provider_rejected: {
+    status: 502,
+    retryable: false,
+    title: 'The model provider refused the request',
+  },
+  shutting_down: { status: 503, retryable: true, title: 'The server is shutting down' },
+  storage_full: { status: 503, retryable: true, title: 'The disk is full' },
+  storage_failed: { status: 503, retryable: true, title: 'The store did not answer' },
+} as const satisfies Record<string, ErrorKind>;
+
+interface ErrorKind {
+  readonly status: number;
+  readonly retryable: boolean;
+  readonly title: string;
+}
+
+export type ErrorCode = keyof typeof errorTable;
+
+/** Where in the input something is wrong, and what. */
+export interface FieldIssue {
+  readonly path: string;
+  readonly message: string;
+}
+
+export interface ErrorBody {
+  error: string;
+  code: ErrorCode;
+  details?: readonly FieldIssue[];
+}
+
+/** The only error that Relay throws on purpose. Its message may be shown to the caller. */
+export class RelayError extends Error {
+  override readonly name = 'RelayError';
+  readonly code: ErrorCode;
+  readonly details: readonly FieldIssue[] | undefined;
+
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { details?: readonly FieldIssue[]; cause?: unknown } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.details = options.details;
+  }
+
+  get status(): number {
+    return errorTable[this.code].status;
+  }
+
+  get retryable(): boolean {
+    return errorTable[this.code].retryable;
+  }
+
+  toBody(): ErrorBody {
+    const body: ErrorBody = { error: this.message, code: this.code };
+    if (this.details !== undefined) body.details = this.details;
+    return body;
+  }
+}

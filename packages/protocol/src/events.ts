@@ -1,0 +1,198 @@
+/**
+ * The catalogue: every event that a journal can hold, declared once.
+ *
+ * An event is named `noun.past-verb`, because it says what has happened and cannot be refused any
+ * more. A change that an older reader could misread gets a new version. Everything that any surface
+ * shows is a pure function of these.
+ */
+import { z } from 'zod';
+import { idSchema, toolCallIdSchema } from './ids.ts';
+import { messageSchema } from './messages.ts';
+import { permissionsSchema } from './permissions.ts';
+import { deciderSchema, relayKinds } from './relays.ts';
+import { endedStatuses, runErrorSchema, surfaces, usageSchema } from './runs.ts';
+
+const agent = { agentId: idSchema, parentId: idSchema.optional() };
+const call = { ...agent, toolCallId: toolCallIdSchema, name: z.string() };
+const relay = { ...agent, relayId: idSchema, toolCallId: toolCallIdSchema };
+const json = z.json();
+
+/** What a watcher is told at each change of state, so that no reader has to add up deltas. */
+export const progressSchema = z.object({
+  partialOutput: z.string(),
+  toolsInvoked: z.array(z.string()),
+});
+export type Progress = z.infer<typeof progressSchema>;
+
+/** What a run's answer rests on. Every figure is counted, none is estimated. */
+export const trustSchema = z.object({
+  toolsInvoked: z.array(z.string()),
+  toolFailures: z.int(),
+  evidenceCitations: z.array(
+    z.object({ toolCallId: toolCallIdSchema, tool: z.string(), source: z.string().optional() }),
+  ),
+  evidenceHash: z.string(),
+  confidence: z.number().nullable(),
+  missingEvidence: z.array(z.string()),
+  verificationSteps: z.array(z.string()),
+  retryAttempts: z.int(),
+  durationMs: z.number(),
+});
+export type Trust = z.infer<typeof trustSchema>;
+
+/** Which rule let a call through without asking anyone. */
+export const ruleRefSchema = z.object({
+  list: z.enum(['deny', 'denylist', 'allowlist', 'allowOnce', 'grants', 'builtin']),
+  index: z.int(),
+  source: z.enum(['request', 'grant', 'builtin']),
+  id: z.string().optional(),
+});
+export type RuleRef = z.infer<typeof ruleRefSchema>;
+
+export const catalogue = {
+  'run.created': event(1, {
+    surface: z.enum(surfaces),
+    agent: z.string(),
+    model: z.string(),
+    conversationId: idSchema,
+    correlationId: z.string(),
+    /** Instructions for this run alone: they are not part of the conversation. */
+    system: z.string().optional(),
+    messages: z.array(messageSchema),
+    /** How many ended runs of the conversation come before `messages`; null: `messages` is all. */
+    history: z.int().nullable(),
+    tools: z.array(z.string()),
+    permissions: permissionsSchema,
+    maxIterations: z.int(),
+    context: z.record(z.string(), json).optional(),
+    labels: z.record(z.string(), z.string()),
+    parentRunId: idSchema.optional(),
+    workflowId: z.string().optional(),
+  }),
+  'run.started': event(1, { progress: progressSchema }),
+  'run.suspended': event(1, { progress: progressSchema, relayIds: z.array(idSchema) }),
+  'run.resumed': event(1, { progress: progressSchema }),
+  'run.errored': event(1, { agentId: idSchema.optional(), error: runErrorSchema }),
+  'run.summarized': event(1, { trust: trustSchema }),
+  'run.ended': event(1, {
+    status: z.enum(endedStatuses),
+    output: z.string(),
+    usage: usageSchema,
+    error: runErrorSchema.optional(),
+  }),
+
+  'agent.started': event(1, { ...agent, name: z.string(), model: z.string() }),
+  'agent.handed-off': event(1, { ...agent, from: z.string(), to: z.string() }),
+  'agent.switched': event(1, { ...agent, name: z.string() }),
+  'agent.ended': event(1, {
+    ...agent,
+    reason: z.enum(['completed', 'failed', 'canceled', 'limit']),
+    iterations: z.int(),
+    usage: usageSchema,
+  }),
+
+  'turn.started': event(1, { ...agent, turn: z.int(), textId: idSchema, reasoningId: idSchema }),
+  'turn.completed': event(1, {
+    ...agent,
+    turn: z.int(),
+    finishReason: z.enum(['stop', 'tool-calls', 'length', 'content-filter', 'other']),
+    usage: usageSchema,
+  }),
+  /** A partial answer that a crash or a retry superseded: everything after `after` is void. */
+  'turn.discarded': event(1, {
+    ...agent,
+    turn: z.int(),
+    textId: idSchema,
+    after: z.int(),
+    reason: z.enum(['crash', 'retry']),
+  }),
+  'text.appended': event(1, { ...agent, textId: idSchema, text: z.string() }),
+  'reasoning.appended': event(1, { ...agent, reasoningId: idSchema, text: z.string() }),
+
+  'tool.called': event(1, {
+    ...call,
+    /** What the provider called it, where that was not unique within the run. */
+    providerCallId: z.string().optional(),
+    input: json,
+  }),
+  /** The intent: stored before the side effect starts, with exactly what is executed. */
+  'tool.started': event(1, {
+    ...call,
+    input: json,
+    idempotencyKey: z.string(),
+    rule: ruleRefSchema.optional(),
+    relayId: idSchema.optional(),
+  }),
+  'tool.progressed': event(1, { ...call, progressId: idSchema, content: z.string() }),
+  'tool.completed': event(1, {
+    ...call,
+    context: z.string().optional(),
+    result: json.optional(),
+    durationMs: z.number().optional(),
+    relayId: idSchema.optional(),
+  }),
+  'tool.failed': event(1, {
+    ...call,
+    error: z.string(),
+    code: z.string(),
+    durationMs: z.number().optional(),
+  }),
+  'tool.denied': event(1, {
+    ...call,
+    status: z.enum(['denied', 'expired']),
+    reason: z.string().optional(),
+    rule: ruleRefSchema.optional(),
+    relayId: idSchema.optional(),
+  }),
+
+  'relay.raised': event(1, {
+    ...relay,
+    kind: z.enum(relayKinds),
+    tool: z.string(),
+    params: json,
+    digest: z.string(),
+    agentPath: z.array(z.string()),
+    expiresAt: z.iso.datetime(),
+  }),
+  'relay.decided': event(1, {
+    ...relay,
+    approved: z.boolean(),
+    always: z.boolean().optional(),
+    reason: z.string().optional(),
+    input: json.optional(),
+    output: json.optional(),
+    by: deciderSchema,
+  }),
+  'relay.expired': event(1, relay),
+  'relay.closed': event(1, { ...relay, reason: z.string() }),
+} as const;
+
+function event<Shape extends z.ZodRawShape>(version: number, shape: Shape) {
+  return { version, schema: z.object(shape) };
+}
+
+export type EventType = keyof typeof catalogue;
+
+type EventData = {
+  [Type in EventType]: { type: Type } & z.infer<(typeof catalogue)[Type]['schema']>;
+};
+
+/** An event as it is appended; the journal adds its place and time. */
+export type EventOf<Type extends EventType> = EventData[Type];
+export type RunEvent = EventOf<EventType>;
+
+/** An event as it stands in a journal. */
+export type Stored<Event extends RunEvent = RunEvent> = Event & { seq: number; at: string };
+export type StoredEvent = Stored;
+
+export const eventTypes = Object.keys(catalogue) as EventType[];
+
+/** Checks an event against its declaration; used wherever bytes come from outside. */
+export function parseEvent(value: { type: string }): RunEvent {
+  const declared = Object.hasOwn(catalogue, value.type)
+    ? catalogue[value.type as EventType]
+    : undefined;
+  if (declared === undefined) throw new TypeError(`Unknown event type ${value.type}`);
+  const { type, ...data } = value;
+  return { type, ...declared.schema.parse(data) } as RunEvent;
+}

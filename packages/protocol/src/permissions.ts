@@ -1,0 +1,38 @@
+import { z } from 'zod';
+import { toolCallIdSchema } from './ids.ts';
+
+/** zod drops a key named `__proto__` silently, which would make a rule wider than it was written. */
+const paramsSchema = z
+  .unknown()
+  .superRefine((value, context) => {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, '__proto__')) return;
+    context.addIssue({ code: 'custom', path: ['__proto__'], message: 'Not a parameter' });
+  })
+  .pipe(z.record(z.string(), z.string()));
+
+/** A tool's exact name and a glob for each parameter that it constrains. */
+export const toolPermissionSchema = z.strictObject({
+  tool: z.string().min(1),
+  params: paramsSchema.optional(),
+});
+export type ToolPermission = z.infer<typeof toolPermissionSchema>;
+
+export const denialSchema = z.strictObject({
+  toolCallId: toolCallIdSchema,
+  reason: z.string().optional(),
+});
+
+export const permissionsSchema = z.strictObject({
+  allowlist: z.array(toolPermissionSchema).optional(),
+  allowOnce: z.array(toolPermissionSchema).optional(),
+  deny: z.array(denialSchema).optional(),
+  denylist: z.array(toolPermissionSchema).optional(),
+});
+export type Permissions = z.infer<typeof permissionsSchema>;
+
+/** A person's answer to a relay. */
+export const permissionResponseSchema = z.discriminatedUnion('approved', [
+  z.strictObject({ approved: z.literal(true), always: z.boolean().optional() }),
+  z.strictObject({ approved: z.literal(false), reason: z.string().optional() }),
+]);
+export type PermissionResponse = z.infer<typeof permissionResponseSchema>;

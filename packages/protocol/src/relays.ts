@@ -1,0 +1,15 @@
+import { z } from 'zod';
+
+export const relayKinds = ['permission', 'question', 'outcome'] as const;
+export type RelayKind = (typeof relayKinds)[number];
+
+export const relayStatuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
+export type RelayStatus = (typeof relayStatuses)[number];
+
+/** Who decided: a person's key, a standing rule, the clock, or Relay itself. */
+export const deciderSchema = z.object({
+  type: z.enum(['key', 'rule', 'timeout', 'system']),
+  id: z.string(),
+  name: z.string(),
+});
+export type Decider = z.infer<typeof deciderSchema>;

@@ -1,0 +1,97 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  addUsage,
+  checkpointEnvelopeSchema,
+  checkpointKinds,
+  endedStatuses,
+  isEnded,
+  noUsage,
+  runStatuses,
+  usageSchema,
+} from './runs.ts';
+
+describe('a run’s status', () => {
+  it('is one of six words', () => {
+    expect(runStatuses).toEqual([
+      'queued',
+      'running',
+      'waiting',
+      'completed',
+      'failed',
+      'canceled',
+    ]);
+  });
+
+  it('is an end for three of them', () => {
+    expect(runStatuses.filter(isEnded)).toEqual([...endedStatuses]);
+    expect(endedStatuses).toEqual(['completed', 'failed', 'canceled']);
+  });
+});
+
+describe('usage', () => {
+  const usages = fc.record({ inputTokens: fc.nat(1e9), outputTokens: fc.nat(1e9) });
+
+  it('adds up in any order, and nothing added changes nothing', () => {
+    fc.assert(
+      fc.property(usages, usages, usages, (a, b, c) => {
+        expect(addUsage(a, b)).toEqual(addUsage(b, a));
+        expect(addUsage(addUsage(a, b), c)).toEqual(addUsage(a, addUsage(b, c)));
+        expect(addUsage(a, noUsage)).toEqual(a);
+        expect(addUsage(a, b).inputTokens).toBe(a.inputTokens + b.inputTokens);
+        expect(addUsage(a, b).outputTokens).toBe(a.outputTokens + b.outputTokens);
+      }),
+    );
+  });
+
+  it.each([
+    { inputTokens: -1, outputTokens: 0 },
+    { inputTokens: 0.5, outputTokens: 0 },
+    { inputTokens: Number.NaN, outputTokens: 0 },
+    { inputTokens: '1', outputTokens: 0 },
+    { inputTokens: 1 },
+  ])('is never %j', (usage) => {
+    expect(usageSchema.safeParse(usage).success).toBe(false);
+  });
+});
+
+describe('the checkpoint envelope', () => {
+  const runId = '01963a5c-7891-7abc-8ef0-123456789abc';
+  const envelope = {
+    version: 1,
+    serializedRunState: '{}',
+    checkpoint: {
+      kind: 'tool_completion',
+      at: '2026-03-01T10:00:00.000Z',
+      runId,
+      correlationId: 'req-7',
+      tool: { name: 'bash', toolCallId: 'call_1' },
+      note: 'so far',
+    },
+  };
+
+  it('has the four documented kinds', () => {
+    expect(new Set(checkpointKinds)).toEqual(
+      new Set(['tool_completion', 'approval_pending', 'resume_request', 'final_result']),
+    );
+  });
+
+  it('holds a version, a state as text and where it was taken', () => {
+    expect(checkpointEnvelopeSchema.parse(envelope)).toEqual(envelope);
+    const { tool: _, note: __, ...least } = envelope.checkpoint;
+    expect(checkpointEnvelopeSchema.safeParse({ ...envelope, checkpoint: least }).success).toBe(
+      true,
+    );
+  });
+
+  it.each([
+    ['another version', { ...envelope, version: 2 }],
+    ['a version as text', { ...envelope, version: '1' }],
+    ['a state that is not text', { ...envelope, serializedRunState: {} }],
+    ['no checkpoint', { version: 1, serializedRunState: '{}' }],
+    ['an unknown kind', { ...envelope, checkpoint: { ...envelope.checkpoint, kind: 'later' } }],
+    ['no run', { ...envelope, checkpoint: { ...envelope.checkpoint, runId: 'x' } }],
+  ])('is refused with %s', (_what, value) => {
+    expect(checkpointEnvelopeSchema.safeParse(value).success).toBe(false);
+  });
+});

@@ -1,0 +1,69 @@
+import { z } from 'zod';
+import { idSchema } from './ids.ts';
+
+export const runStatuses = [
+  'queued',
+  'running',
+  'waiting',
+  'completed',
+  'failed',
+  'canceled',
+] as const;
+export type RunStatus = (typeof runStatuses)[number];
+
+export const endedStatuses = ['completed', 'failed', 'canceled'] as const;
+export type EndedStatus = (typeof endedStatuses)[number];
+
+export function isEnded(status: RunStatus): status is EndedStatus {
+  return (endedStatuses as readonly RunStatus[]).includes(status);
+}
+
+/** Which front door a run came in by. */
+export const surfaces = ['chat', 'runtime', 'runs'] as const;
+export type Surface = (typeof surfaces)[number];
+
+export const usageSchema = z.object({
+  inputTokens: z.int().nonnegative(),
+  outputTokens: z.int().nonnegative(),
+});
+export type Usage = z.infer<typeof usageSchema>;
+
+export const noUsage: Usage = { inputTokens: 0, outputTokens: 0 };
+
+export function addUsage(a: Usage, b: Usage): Usage {
+  return {
+    inputTokens: a.inputTokens + b.inputTokens,
+    outputTokens: a.outputTokens + b.outputTokens,
+  };
+}
+
+/** Why a run ended badly, as it is stored and shown. */
+export const runErrorSchema = z.object({
+  code: z.string(),
+  message: z.string(),
+  retryable: z.boolean(),
+});
+export type RunError = z.infer<typeof runErrorSchema>;
+
+export const checkpointKinds = [
+  'resume_request',
+  'tool_completion',
+  'approval_pending',
+  'final_result',
+] as const;
+export type CheckpointKind = (typeof checkpointKinds)[number];
+
+/** The envelope in `runs.serialized_state`: it points into the journal and never copies it. */
+export const checkpointEnvelopeSchema = z.object({
+  version: z.literal(1),
+  serializedRunState: z.string(),
+  checkpoint: z.object({
+    kind: z.enum(checkpointKinds),
+    at: z.iso.datetime(),
+    runId: idSchema,
+    correlationId: z.string(),
+    tool: z.object({ name: z.string(), toolCallId: z.string() }).optional(),
+    note: z.string().optional(),
+  }),
+});
+export type CheckpointEnvelope = z.infer<typeof checkpointEnvelopeSchema>;

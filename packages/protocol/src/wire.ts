@@ -1,0 +1,16 @@
+/** What a browser needs: the SSE parser and the types, without a line of zod at run time. */
+export * from './sse.ts';
+export type { ErrorBody, ErrorCode, FieldIssue } from './errors.ts';
+export type {
+  EventOf,
+  EventType,
+  Progress,
+  RunEvent,
+  Stored,
+  StoredEvent,
+  Trust,
+} from './events.ts';
+export type { ContentPart, Message, MessageContent, MessageToolCall } from './messages.ts';
+export type { PermissionResponse, Permissions, ToolPermission } from './permissions.ts';
+export type { Decider, RelayKind, RelayStatus } from './relays.ts';
+export type { CheckpointEnvelope, EndedStatus, RunError, RunStatus, Usage } from './runs.ts';
