@@ -1,0 +1,213 @@
+/**
+ * What can be asked of runs from outside: start one, cancel one, answer one. Each is stored before
+ * it is acknowledged, then the supervisor is told; the loop itself takes it into the journal.
+ */
+import {
+  type Decider,
+  type EventOf,
+  isEnded,
+  type Message,
+  type Permissions,
+  RelayError,
+  type Surface,
+} from '@relay/protocol';
+import type { Engine } from './engine.ts';
+import type { RelayRecord, RunIdentity, RunRef } from './ports.ts';
+import { LiveRun } from './run/live-run.ts';
+import { evolve, initialState } from './run/state.ts';
+import type { Supervisor } from './supervisor.ts';
+
+export interface RunRequest {
+  readonly tenantId: string;
+  readonly surface: Surface;
+  readonly agent: string;
+  readonly model: string;
+  readonly system?: string;
+  readonly messages: readonly Message[];
+  readonly tools: readonly string[];
+  readonly permissions: Permissions;
+  readonly maxIterations: number;
+  readonly correlationId: string;
+  /** Left out: a new conversation. */
+  readonly conversationId?: string;
+  /** `whole`: the messages are the whole prompt, whatever the conversation held before. */
+  readonly prompt: 'whole' | 'continues';
+  readonly context?: EventOf<'run.created'>['context'];
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly parentRunId?: string;
+  readonly workflowId?: string;
+  /** The chat connection that the run lives with. */
+  readonly connectionId?: string;
+}
+
+export interface Control {
+  readonly engine: Engine;
+  readonly supervisor: Supervisor;
+}
+
+/** Stores the run, then lets it be driven. When this resolves, the run cannot be lost any more. */
+export async function startRun(control: Control, request: RunRequest): Promise<RunIdentity> {
+  const { engine, supervisor } = control;
+  const { clock, ids, settings } = engine;
+  const store = engine.store.tenant(request.tenantId);
+  const conversationId = request.conversationId ?? ids.next();
+  const continues = request.prompt === 'continues' && request.conversationId !== undefined;
+  const history = continues ? await store.countEndedRuns(conversationId) : null;
+  const identity = identityOf(request, { id: ids.next(), conversationId, createdAt: clock.now() });
+  const spec = specOf(request, { conversationId, history });
+  const hasRoom = supervisor.reserve();
+  const until = identity.createdAt + settings.leaseTtlMs;
+  try {
+    await store.createRun({
+      identity,
+      lease: hasRoom ? { owner: settings.node, until } : null,
+      events: [spec],
+      ...(request.connectionId === undefined
+        ? {}
+        : { connection: { id: request.connectionId, node: settings.node } }),
+    });
+  } catch (error) {
+    if (hasRoom) supervisor.cancelReservation();
+    throw error;
+  }
+  const created = { ...spec, seq: 1, at: new Date(identity.createdAt).toISOString() };
+  engine.publisher.publish(identity.id, [created]);
+  if (hasRoom) {
+    const state = evolve(initialState, created);
+    supervisor.adopt(new LiveRun({ engine, identity, spec, epoch: 1, state }));
+  } else {
+    supervisor.wake({ tenantId: identity.tenantId, runId: identity.id });
+  }
+  return identity;
+}
+
+function identityOf(
+  request: RunRequest,
+  made: { id: string; conversationId: string; createdAt: number },
+): RunIdentity {
+  return {
+    ...made,
+    tenantId: request.tenantId,
+    correlationId: request.correlationId,
+    surface: request.surface,
+    agent: request.agent,
+    model: request.model,
+    labels: request.labels ?? {},
+    parentRunId: request.parentRunId ?? null,
+    workflowId: request.workflowId ?? null,
+  };
+}
+
+function specOf(
+  request: RunRequest,
+  made: { conversationId: string; history: number | null },
+): EventOf<'run.created'> {
+  const { system, context, parentRunId, workflowId } = request;
+  return {
+    type: 'run.created',
+    ...made,
+    surface: request.surface,
+    agent: request.agent,
+    model: request.model,
+    correlationId: request.correlationId,
+    messages: [...request.messages],
+    tools: [...request.tools],
+    permissions: request.permissions,
+    maxIterations: request.maxIterations,
+    labels: { ...request.labels },
+    ...(system === undefined ? {} : { system }),
+    ...(context === undefined ? {} : { context }),
+    ...(parentRunId === undefined ? {} : { parentRunId }),
+    ...(workflowId === undefined ? {} : { workflowId }),
+  };
+}
+
+/** Asks a run to stop. One that is over already stays as it ended; false if there is none. */
+export async function cancelRun(
+  control: Control,
+  ref: RunRef,
+  why: { reason: string; by: Decider },
+): Promise<boolean> {
+  const { engine, supervisor } = control;
+  const store = engine.store.tenant(ref.tenantId);
+  const mail = { id: engine.ids.next(), letter: { kind: 'cancel', ...why } as const };
+  if (await store.postMail(ref.runId, mail)) {
+    supervisor.wake(ref);
+    return true;
+  }
+  const run = await store.readRun(ref.runId);
+  return run !== undefined && isEnded(run.status);
+}
+
+export interface Answer {
+  readonly relayId: string;
+  readonly approved: boolean;
+  readonly always: boolean;
+  readonly reason: string | null;
+  /** For a relay of kind `outcome`: it happened, and this is its result. */
+  readonly output?: unknown;
+  readonly by: Decider;
+}
+
+export type AnswerOutcome =
+  | { readonly kind: 'decided' | 'repeated' | 'contradicted'; readonly relay: RelayRecord }
+  | { readonly kind: 'missing' };
+
+/** Decides a relay once and for all (E7): the first answer counts, by compare-and-set. */
+export async function answerRelay(
+  control: Control,
+  tenantId: string,
+  answer: Answer,
+): Promise<AnswerOutcome> {
+  const { engine, supervisor } = control;
+  const store = engine.store.tenant(tenantId);
+  const relay = await store.readRelay(answer.relayId);
+  if (relay === undefined) return { kind: 'missing' };
+  const run = await store.readRun(relay.runId);
+  if (run === undefined) return { kind: 'missing' };
+  const at = engine.clock.now();
+  const { relayId, approved, always, reason, output, by } = answer;
+  const told = output === undefined ? {} : { output };
+  const won =
+    relay.status === 'pending' &&
+    (await store.decideRelay({
+      relayId,
+      runId: relay.runId,
+      status: approved ? 'approved' : 'denied',
+      at,
+      by,
+      reason,
+      mail: {
+        id: engine.ids.next(),
+        letter: { kind: 'decision', relayId, approved, always, reason, ...told, by },
+      },
+      ...(approved && always ? { grant: grantFor(engine, relay, { run, at, by }) } : {}),
+    }));
+  const now = won ? undefined : await store.readRelay(relayId);
+  if (won) {
+    supervisor.wake({ tenantId, runId: relay.runId });
+    return { kind: 'decided', relay };
+  }
+  const same = now?.status === (approved ? 'approved' : 'denied');
+  return { kind: same ? 'repeated' : 'contradicted', relay: now ?? relay };
+}
+
+/** "Always" grants exactly this call, as a literal and not as a pattern. */
+function grantFor(
+  engine: Engine,
+  relay: RelayRecord,
+  made: { run: RunIdentity; at: number; by: Decider },
+) {
+  if (typeof relay.params !== 'object' || relay.params === null) {
+    throw new RelayError('invalid_request', 'Only a call with arguments can be granted for always');
+  }
+  return {
+    id: engine.ids.next(),
+    tool: relay.tool,
+    exact: relay.params as Record<string, unknown>,
+    scope: 'conversation' as const,
+    scopeId: made.run.conversationId,
+    createdAt: made.at,
+    createdBy: made.by,
+  };
+}

@@ -1,0 +1,13 @@
+export * from './commands.ts';
+export * from './engine.ts';
+export * from './fair-queue.ts';
+export * from './journal.ts';
+export * from './permission/canonical.ts';
+export * from './permission/decide.ts';
+export * from './permission/match.ts';
+export * from './ports.ts';
+export { parseCheckpoint } from './run/checkpoint.ts';
+export { TranscriptCache } from './run/transcript-cache.ts';
+export { emptyTranscript, foldTranscript, type Transcript } from './run/transcript.ts';
+export { evolve, initialState, type RunState } from './run/state.ts';
+export { Supervisor } from './supervisor.ts';

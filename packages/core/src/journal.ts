@@ -1,0 +1,178 @@
+/**
+ * A run's journal: the only writer. Append, then publish (E1).
+ *
+ * States: idle ─write─▶ committing ─commit─▶ idle (or committing again, if more came meanwhile)
+ *                            └─fenced or failed─▶ broken, for good
+ *
+ * - There is no timer. An idle journal commits at once; whatever arrives while it commits forms the
+ *   next batch.
+ * - `state` runs ahead of what is stored, so that the loop can go on; nothing outside the loop sees
+ *   it, and no side effect starts before the promise of its write has resolved.
+ * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out
+ *   or whose store failed is broken: all its promises reject, and the loop gives the run up.
+ */
+import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
+import type { Append, Clock, Publisher, RunIdentity, TenantStore } from './ports.ts';
+import { project } from './run/projection.ts';
+import { evolve, type RunState } from './run/state.ts';
+
+/** What else happens in the commit of some events. */
+export interface Along {
+  /** Mail that the events answer. */
+  readonly take?: readonly string[];
+  /** Gives the lease back. */
+  readonly release?: boolean;
+}
+
+interface Batch {
+  /** One time for the whole batch, so that a live frame and a stored one are the same. */
+  readonly at: number;
+  readonly events: RunEvent[];
+  readonly placed: StoredEvent[];
+  readonly take: string[];
+  release: boolean;
+  /** Resolves when its commit is over, with whether it is stored; it never rejects. */
+  readonly over: PromiseWithResolvers<boolean>;
+}
+
+export interface JournalOptions {
+  readonly run: RunIdentity;
+  readonly epoch: number;
+  readonly state: RunState;
+  readonly store: TenantStore;
+  readonly clock: Clock;
+  readonly publisher: Publisher;
+  /** Sees each event as it is taken in, before it is stored. */
+  readonly observe: (event: StoredEvent) => void;
+}
+
+/** The run went to another node, or its store failed: this node must not go on with it. */
+export class JournalBroken extends Error {
+  override readonly name = 'JournalBroken';
+  readonly fenced: boolean;
+
+  /** `cause` is `fenced`, or what the store threw. */
+  constructor(cause: unknown) {
+    super('The journal no longer takes writes from this node', { cause });
+    this.fenced = cause === 'fenced';
+  }
+}
+
+export class RunJournal {
+  readonly #options: JournalOptions;
+  #state: RunState;
+  #storedSeq: number;
+  #next: Batch | undefined;
+  #committing: Batch | undefined;
+  #broken: JournalBroken | undefined;
+  #closed = false;
+
+  constructor(options: JournalOptions) {
+    this.#options = options;
+    this.#state = options.state;
+    this.#storedSeq = options.state.seq;
+  }
+
+  get state(): RunState {
+    return this.#state;
+  }
+
+  get broken(): boolean {
+    return this.#broken !== undefined;
+  }
+
+  /** The run is over or its lease is given back: nothing may follow. */
+  get closed(): boolean {
+    return this.#closed || isEnded(this.#state.status);
+  }
+
+  /** How many events wait for their commit: what a fast model is slowed down by. */
+  get backlog(): number {
+    return this.#next?.events.length ?? 0;
+  }
+
+  /** Takes events in without starting a commit: the next `write` carries them. */
+  stage(events: readonly RunEvent[], along: Along = {}): void {
+    if (events.length === 0 && along.take === undefined && along.release !== true) return;
+    const batch = (this.#next ??= emptyBatch(this.#options.clock.now()));
+    const at = batch.placed[0]?.at ?? new Date(batch.at).toISOString();
+    for (const event of events) {
+      const placed = { ...event, seq: this.#state.seq + 1, at } as StoredEvent;
+      this.#state = evolve(this.#state, placed);
+      batch.events.push(event);
+      batch.placed.push(placed);
+      this.#options.observe(placed);
+    }
+    if (along.take !== undefined) batch.take.push(...along.take);
+    if (along.release === true) this.#closed = batch.release = true;
+  }
+
+  /** Takes events in and sees to their commit; a failure shows at the next awaited write. */
+  append(events: readonly RunEvent[]): void {
+    this.stage(events);
+    this.#start();
+  }
+
+  /** Resolves when these events and all before them are stored. */
+  write(events: readonly RunEvent[], along: Along = {}): Promise<void> {
+    this.stage(events, along);
+    return this.settled();
+  }
+
+  /** Resolves when everything taken in so far is stored; rejects with `JournalBroken`. */
+  async settled(): Promise<void> {
+    const last = this.#next ?? this.#committing;
+    this.#start();
+    const stored = last === undefined ? this.#broken === undefined : await last.over.promise;
+    if (!stored) throw this.#broken ?? new JournalBroken(undefined);
+  }
+
+  #start(): void {
+    if (this.#committing === undefined) void this.#commit();
+  }
+
+  /** Never rejects: a failure breaks the journal instead. */
+  async #commit(): Promise<void> {
+    while (this.#next !== undefined) {
+      const batch = this.#next;
+      this.#next = undefined;
+      if (this.#broken !== undefined) {
+        batch.over.resolve(false);
+        return;
+      }
+      this.#committing = batch;
+      try {
+        const outcome = await this.#options.store.append(this.#appendOf(batch));
+        if (outcome === 'fenced') {
+          this.#broken = new JournalBroken('fenced');
+        } else {
+          this.#storedSeq += batch.events.length;
+          this.#options.publisher.publish(this.#options.run.id, batch.placed);
+        }
+      } catch (error) {
+        this.#broken = new JournalBroken(error);
+      }
+      this.#committing = undefined;
+      batch.over.resolve(this.#broken === undefined);
+    }
+  }
+
+  #appendOf(batch: Batch): Append {
+    const { run, epoch } = this.#options;
+    return {
+      ...project(batch.placed, this.#state, run),
+      runId: run.id,
+      epoch,
+      afterSeq: this.#storedSeq,
+      at: batch.at,
+      events: batch.events,
+      take: batch.take,
+      release: batch.release,
+    };
+  }
+}
+
+function emptyBatch(at: number): Batch {
+  const over = Promise.withResolvers<boolean>();
+  return { at, events: [], placed: [], take: [], release: false, over };
+}

@@ -1,0 +1,121 @@
+/**
+ * The machine of one tool call.
+ *
+ *   called ──raise──▶ asking ──answer──▶ answered ──start──▶ started ──settle──▶ settled
+ *      └──────────────start / settle─────────┴────────settle────────┘
+ *
+ * - A call that a rule allows or refuses goes straight from `called`.
+ * - A crash after `started` leaves the outcome unknown: the call starts again (idempotent tools) or
+ *   asks a person (`raise` once more).
+ * - `settled` is final (E6). The table is total: whatever it does not list is refused.
+ */
+import type { EventOf } from '@relay/protocol';
+
+export const callPhases = ['called', 'asking', 'answered', 'started', 'settled'] as const;
+export type CallPhase = (typeof callPhases)[number];
+
+export const callSteps = ['raise', 'answer', 'start', 'settle', 'deny'] as const;
+export type CallStep = (typeof callSteps)[number];
+
+export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'>> = {
+  called: {
+    raise: 'asking',
+    answer: 'refused',
+    start: 'started',
+    settle: 'settled',
+    deny: 'settled',
+  },
+  asking: {
+    raise: 'refused',
+    answer: 'answered',
+    start: 'refused',
+    settle: 'refused',
+    deny: 'refused',
+  },
+  answered: {
+    raise: 'refused',
+    answer: 'refused',
+    start: 'started',
+    settle: 'settled',
+    deny: 'settled',
+  },
+  started: {
+    raise: 'asking',
+    answer: 'refused',
+    start: 'started',
+    settle: 'settled',
+    deny: 'refused',
+  },
+  settled: {
+    raise: 'refused',
+    answer: 'refused',
+    start: 'refused',
+    settle: 'refused',
+    deny: 'refused',
+  },
+};
+
+export type CallEvent =
+  | EventOf<'tool.started'>
+  | EventOf<'tool.completed'>
+  | EventOf<'tool.failed'>
+  | EventOf<'tool.denied'>
+  | EventOf<'relay.raised'>
+  | EventOf<'relay.decided'>
+  | EventOf<'relay.expired'>
+  | EventOf<'relay.closed'>;
+
+export const stepOf: Record<CallEvent['type'], CallStep> = {
+  'tool.started': 'start',
+  'tool.completed': 'settle',
+  'tool.failed': 'settle',
+  'tool.denied': 'deny',
+  'relay.raised': 'raise',
+  'relay.decided': 'answer',
+  'relay.expired': 'answer',
+  'relay.closed': 'answer',
+};
+
+export interface OpenRelay {
+  readonly id: string;
+  readonly kind: EventOf<'relay.raised'>['kind'];
+  readonly digest: string;
+  readonly expiresAt: string;
+  readonly approved?: boolean;
+}
+
+/** One call of the turn that is going on. */
+export interface CallState {
+  readonly toolCallId: string;
+  readonly name: string;
+  readonly input: unknown;
+  readonly phase: CallPhase;
+  readonly relay?: OpenRelay;
+  readonly idempotencyKey?: string;
+}
+
+/** The call after an event, or undefined if the table refuses it. */
+export function evolveCall(call: CallState, event: CallEvent): CallState | undefined {
+  const phase = callTable[call.phase][stepOf[event.type]];
+  if (phase === 'refused' || answersAnother(call, event)) return undefined;
+  const next = { ...call, phase };
+  if (event.type === 'tool.started') return { ...next, idempotencyKey: event.idempotencyKey };
+  if (event.type === 'relay.decided' && call.relay !== undefined) {
+    return { ...next, relay: { ...call.relay, approved: event.approved } };
+  }
+  if (event.type !== 'relay.raised') return next;
+  const { relayId: id, kind, digest, expiresAt } = event;
+  return { ...next, relay: { id, kind, digest, expiresAt } };
+}
+
+/** A decision counts for its own relay alone (E7). */
+function answersAnother(call: CallState, event: CallEvent): boolean {
+  switch (event.type) {
+    case 'relay.decided':
+    case 'relay.expired':
+    case 'relay.closed':
+      return event.relayId !== call.relay?.id;
+    default:
+      return false;
+  }
+}

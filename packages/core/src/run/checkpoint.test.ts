@@ -1,0 +1,186 @@
+import { checkpointEnvelopeSchema, type RunEvent, type StoredEvent } from '@relay/protocol';
+import { describe, expect, it } from 'vitest';
+import type { RunIdentity } from '../ports.ts';
+import { boundaryOf, checkpointOf, parseCheckpoint } from './checkpoint.ts';
+import { evolve, initialState, type RunState } from './state.ts';
+
+const at = '2026-03-01T10:00:00.000Z';
+const id = '01963a5c-7891-7abc-8ef0-123456789abc';
+const run: RunIdentity = {
+  id,
+  tenantId: 'tenant',
+  conversationId: 'conversation',
+  correlationId: 'req-7',
+  surface: 'runtime',
+  agent: 'assistant',
+  model: 'demo',
+  labels: {},
+  parentRunId: null,
+  workflowId: null,
+  createdAt: 0,
+};
+const root = { agentId: 'root' };
+const call = { ...root, toolCallId: 'c1', name: 'bash' };
+const progress = { partialOutput: '', toolsInvoked: [] };
+const usage = { inputTokens: 0, outputTokens: 0 };
+
+const started: RunEvent = { type: 'run.started', progress };
+const agentStarted: RunEvent = { type: 'agent.started', ...root, name: 'assistant', model: 'demo' };
+const turn: RunEvent = { type: 'turn.started', ...root, turn: 1, textId: 't', reasoningId: 'r' };
+const called: RunEvent = { type: 'tool.called', ...call, input: {} };
+const finished: RunEvent = {
+  type: 'turn.completed',
+  ...root,
+  turn: 1,
+  finishReason: 'tool-calls',
+  usage,
+};
+const toolStarted: RunEvent = { type: 'tool.started', ...call, input: {}, idempotencyKey: 'k' };
+const completed: RunEvent = { type: 'tool.completed', ...call, result: 1 };
+const failed: RunEvent = { type: 'tool.failed', ...call, error: 'e', code: 'tool_failed' };
+const ended: RunEvent = { type: 'run.ended', status: 'completed', output: 'x', usage };
+const raised: RunEvent = {
+  type: 'relay.raised',
+  ...root,
+  toolCallId: 'c1',
+  relayId: 'relay',
+  kind: 'permission',
+  tool: 'bash',
+  params: {},
+  digest: 'd',
+  agentPath: ['assistant'],
+  expiresAt: at,
+};
+
+function place(...events: readonly RunEvent[]): StoredEvent[] {
+  return events.map((event, index) => ({ ...event, seq: index + 1, at }));
+}
+
+function fold(events: readonly StoredEvent[]): RunState {
+  return events.reduce(evolve, initialState);
+}
+
+/** The envelope after a batch that ends a journal. */
+function envelopeAfter(...events: readonly RunEvent[]) {
+  const placed = place(...events);
+  const text = checkpointOf(placed, fold(placed), run);
+  return text === undefined ? undefined : parseCheckpoint(text);
+}
+
+describe('the boundaries of a run', () => {
+  it.each<[string, RunEvent, string | undefined]>([
+    ['its start', started, 'resume_request'],
+    ['its resumption', { type: 'run.resumed', progress }, 'resume_request'],
+    ['the result of a tool', completed, 'tool_completion'],
+    ['the error of a tool', failed, 'tool_completion'],
+    ['a relay', raised, 'approval_pending'],
+    ['its end', ended, 'final_result'],
+    ['text', { type: 'text.appended', ...root, textId: 't', text: 'x' }, undefined],
+    ['the intent to run a tool', toolStarted, undefined],
+    ['the end of a turn', finished, undefined],
+  ])('are marked by %s', (_what, event, kind) => {
+    expect(boundaryOf({ ...event, seq: 1, at })).toBe(kind);
+  });
+});
+
+describe('a checkpoint', () => {
+  it('is not written where there is no boundary', () => {
+    expect(envelopeAfter(agentStarted, turn)).toBeUndefined();
+    expect(checkpointOf([], initialState, run)).toBeUndefined();
+  });
+
+  it('points at the end of its batch, for the agent that works', () => {
+    const envelope = envelopeAfter(started, agentStarted, turn);
+    expect(envelope).toEqual({
+      version: 1,
+      serializedRunState: JSON.stringify({ runId: id, seq: 3, agent: 'assistant' }),
+      checkpoint: { kind: 'resume_request', at, runId: id, correlationId: 'req-7' },
+    });
+  });
+
+  it('names the agent that took over', () => {
+    const envelope = envelopeAfter(started, agentStarted, {
+      type: 'agent.switched',
+      ...root,
+      name: 'expert',
+    });
+    expect(JSON.parse(envelope?.serializedRunState ?? '')).toMatchObject({ agent: 'expert' });
+  });
+
+  it('names the tool that finished or that a person is asked about', () => {
+    const before = [started, agentStarted, turn, called, finished];
+    const tool = { name: 'bash', toolCallId: 'c1' };
+    expect(envelopeAfter(...before, raised)?.checkpoint).toMatchObject({
+      kind: 'approval_pending',
+      tool,
+    });
+    expect(envelopeAfter(...before, toolStarted, completed)?.checkpoint).toMatchObject({
+      kind: 'tool_completion',
+      tool,
+    });
+    expect(envelopeAfter(...before, failed)?.checkpoint).toMatchObject({ tool });
+  });
+
+  it('is of the last boundary of its batch', () => {
+    const envelope = envelopeAfter(
+      started,
+      agentStarted,
+      turn,
+      called,
+      finished,
+      failed,
+      { type: 'agent.ended', ...root, reason: 'completed', iterations: 1, usage },
+      ended,
+    );
+    expect(envelope?.checkpoint.kind).toBe('final_result');
+    expect(envelope?.checkpoint).not.toHaveProperty('tool');
+  });
+
+  it('stays small however much was said: it points into the journal and copies nothing', () => {
+    const words = 'A long answer. '.repeat(10_000);
+    const placed = place(
+      started,
+      agentStarted,
+      turn,
+      { type: 'text.appended', ...root, textId: 't', text: words },
+      called,
+      finished,
+      { ...completed, context: words },
+    );
+    const text = checkpointOf(placed, fold(placed), run) ?? '';
+    expect(text.length).toBeGreaterThan(0);
+    expect(text.length).toBeLessThan(600);
+    expect(text).not.toContain('A long answer');
+  });
+});
+
+describe('parseCheckpoint', () => {
+  const valid = {
+    version: 1,
+    serializedRunState: '{}',
+    checkpoint: { kind: 'final_result', at, runId: id, correlationId: 'req-7' },
+  };
+
+  it('reads what is valid', () => {
+    expect(parseCheckpoint(JSON.stringify(valid))).toEqual(checkpointEnvelopeSchema.parse(valid));
+  });
+
+  it.each([
+    [{ ...valid, version: 2 }, /version 2; this server reads version 1/],
+    [{ ...valid, version: '1' }, /this server reads version 1/],
+    [{}, /version undefined/],
+    [null, /version undefined/],
+    [{ version: 1 }, /malformed/],
+    [{ ...valid, checkpoint: {} }, /malformed/],
+  ])('refuses %j with a clear error', (value, message) => {
+    expect(() => parseCheckpoint(JSON.stringify(value))).toThrow(
+      expect.objectContaining({ code: 'journal_corrupt', message: expect.stringMatching(message) }),
+    );
+  });
+
+  it('refuses what is not JSON with the same clear error', () => {
+    expect(() => parseCheckpoint('{"version":1,')).toThrow(
+      expect.objectContaining({ code: 'journal_corrupt' }),
+    );
+  });
+});

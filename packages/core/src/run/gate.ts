@@ -1,0 +1,152 @@
+/**
+ * The gate: every call of a completed turn is checked, then decided, before anything runs.
+ *
+ * Arguments that do not fit go back to the model as a tool error. Denied calls are settled, allowed
+ * ones are handed to dispatch, and all that nobody has decided yet are raised together, each to be
+ * answered on its own.
+ */
+import type { RunEvent } from '@relay/protocol';
+import { canonicalJson } from '../permission/canonical.ts';
+import { decide, type Grant, type Verdict } from '../permission/decide.ts';
+import type { Tool } from '../ports.ts';
+import type { CallState } from './call.ts';
+import { start, type Start } from './dispatch.ts';
+import type { LiveRun } from './live-run.ts';
+import { agentFields } from './machine.ts';
+import type { AgentState } from './state.ts';
+
+export type Arguments = Record<string, unknown>;
+
+/** Decides all calls that wait at the gate, and starts those that may run. */
+export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
+  const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
+  const grants = await run.store.readGrants({
+    runId: run.identity.id,
+    conversationId: run.identity.conversationId,
+  });
+  const usedOnce = [...run.state.usedOnce];
+  const starts: Start[] = [];
+  for (const call of waiting) {
+    const checked = check(run, call);
+    if (!checked.ok) {
+      run.journal.stage([failed(agent, call, checked)]);
+      continue;
+    }
+    const verdict = verdictOn(run, {
+      call,
+      input: checked.input,
+      tool: checked.tool,
+      grants,
+      usedOnce,
+    });
+    if (verdict.decision === 'allow') {
+      if (verdict.rule.list === 'allowOnce') usedOnce.push(verdict.rule.index);
+      starts.push({ call, tool: checked.tool, rule: verdict.rule });
+    } else if (verdict.decision === 'deny') {
+      run.journal.stage([denied(agent, call, verdict)]);
+    } else {
+      run.journal.stage([raised(run, agent, { call, kind: 'permission' })]);
+    }
+  }
+  await start(run, agent, starts);
+}
+
+type Checked =
+  | { readonly ok: true; readonly tool: Tool; readonly input: Arguments }
+  | { readonly ok: false; readonly code: string; readonly error: string };
+
+/** Whether the call names a tool of this run and fits its schema. */
+function check(run: LiveRun, call: CallState): Checked {
+  const tool = run.findTool(call.name);
+  if (tool === undefined) {
+    return { ok: false, code: 'unknown_tool', error: `There is no tool named ${call.name}` };
+  }
+  if (typeof call.input !== 'object' || call.input === null) {
+    const error = 'The arguments are not a JSON object';
+    return { ok: false, code: 'tool_input_invalid', error };
+  }
+  const validation = tool.validate(call.input);
+  if (!validation.ok) {
+    const issues = validation.issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
+    return { ok: false, code: 'tool_input_invalid', error: `Invalid arguments: ${issues}` };
+  }
+  return { ok: true, tool, input: call.input as Arguments };
+}
+
+interface Question {
+  readonly call: CallState;
+  readonly input: Arguments;
+  readonly tool: Tool;
+  readonly grants: readonly Grant[];
+  readonly usedOnce: readonly number[];
+}
+
+function verdictOn(run: LiveRun, question: Question): Verdict {
+  const { call, input, tool, grants, usedOnce } = question;
+  return decide(
+    { toolCallId: call.toolCallId, name: call.name, arguments: input },
+    {
+      permissions: run.spec.permissions,
+      usedOnce,
+      grants,
+      builtinAllow: tool.allowedByDefault,
+    },
+  );
+}
+
+/** What a decision is bound to: the tool and exactly these arguments. */
+export function digestOf(run: LiveRun, call: Pick<CallState, 'name' | 'input'>): string {
+  return run.engine.digest(canonicalJson({ tool: call.name, input: call.input }));
+}
+
+export function raised(
+  run: LiveRun,
+  agent: AgentState,
+  relay: { call: CallState; kind: 'permission' | 'outcome' },
+): RunEvent {
+  const { clock, ids, settings } = run.engine;
+  const { call, kind } = relay;
+  return {
+    type: 'relay.raised',
+    ...agentFields(agent),
+    relayId: ids.next(),
+    toolCallId: call.toolCallId,
+    kind,
+    tool: call.name,
+    params: call.input as Extract<RunEvent, { type: 'relay.raised' }>['params'],
+    digest: digestOf(run, call),
+    agentPath: [agent.name],
+    expiresAt: new Date(clock.now() + settings.relayTtlMs).toISOString(),
+  };
+}
+
+function failed(
+  agent: AgentState,
+  call: CallState,
+  problem: { code: string; error: string },
+): RunEvent {
+  return {
+    type: 'tool.failed',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    error: problem.error,
+    code: problem.code,
+  };
+}
+
+function denied(
+  agent: AgentState,
+  call: CallState,
+  verdict: Extract<Verdict, { decision: 'deny' }>,
+): RunEvent {
+  return {
+    type: 'tool.denied',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    status: 'denied',
+    rule: verdict.rule,
+    ...(verdict.reason === undefined ? {} : { reason: verdict.reason }),
+  };
+}

@@ -1,0 +1,131 @@
+/**
+ * What people said while the run was going on or parked: decisions and cancellations. They were
+ * stored before they were acknowledged; here they enter the journal, and their mail is taken in the
+ * same commit, so that each counts exactly once.
+ */
+import { RelayError, type RunEvent } from '@relay/protocol';
+import type { Letter, Mail, Tool } from '../ports.ts';
+import type { CallState } from './call.ts';
+import { start, type Start } from './dispatch.ts';
+import { digestOf } from './gate.ts';
+import type { LiveRun } from './live-run.ts';
+import { agentFields, decide } from './machine.ts';
+import { type AgentState, rootAgent } from './state.ts';
+
+type Decision = Extract<Letter, { kind: 'decision' }>;
+type Json = Extract<RunEvent, { type: 'relay.decided' }>['output'];
+
+/** Takes all mail that waits into the journal. A node that lets go leaves it to the next one. */
+export async function answerMail(run: LiveRun): Promise<void> {
+  if (run.stop?.kind === 'yield') return;
+  for (const mail of await run.takeMail()) {
+    if (mail.letter.kind === 'decision') applyDecision(run, mail, mail.letter);
+    else run.stopWith({ kind: 'cancel', reason: mail.letter.reason });
+  }
+}
+
+/** Starts what people approved: at once, whatever its siblings wait for. */
+export async function startApproved(run: LiveRun, agent: AgentState): Promise<void> {
+  const starts: Start[] = [];
+  for (const call of agent.turn?.calls ?? []) {
+    if (call.phase !== 'answered') continue;
+    const tool = run.findTool(call.name);
+    if (tool === undefined) run.journal.stage([gone(agent, call)]);
+    else starts.push(approvedStart(run, call, tool));
+  }
+  await start(run, agent, starts);
+}
+
+/** The tool was there when it was asked about, and is not any more. */
+function gone(agent: AgentState, call: CallState): RunEvent {
+  return {
+    type: 'tool.failed',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    error: `There is no tool named ${call.name} any more`,
+    code: 'unknown_tool',
+  };
+}
+
+function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
+  const agent = rootAgent(run.state);
+  const call = agent?.turn?.calls.find(
+    ({ phase, relay }) => phase === 'asking' && relay?.id === decision.relayId,
+  );
+  if (agent === undefined || call === undefined) {
+    // The relay was closed first: the decision has nothing left to decide.
+    run.journal.stage([], { take: [mail.id] });
+    return;
+  }
+  resume(run);
+  const { relayId, approved, always, reason, by } = decision;
+  const output = decision.output as Json;
+  const decided: RunEvent = {
+    type: 'relay.decided',
+    ...agentFields(agent),
+    relayId,
+    toolCallId: call.toolCallId,
+    approved,
+    ...(always ? { always } : {}),
+    ...(reason === null ? {} : { reason }),
+    ...(output === undefined ? {} : { output }),
+    by,
+  };
+  run.journal.stage([decided], { take: [mail.id] });
+  if (!approved) run.journal.stage([refused(agent, call, reason)]);
+  else if (call.relay?.kind === 'outcome' && output !== undefined) {
+    const { toolCallId, name } = call;
+    const of = { ...agentFields(agent), toolCallId, name, relayId };
+    run.journal.stage([{ type: 'tool.completed', ...of, result: output }]);
+  }
+}
+
+/** The approval is bound to what was shown: anything else must not run. */
+function approvedStart(run: LiveRun, call: CallState, tool: Tool): Start {
+  const { relay } = call;
+  if (relay?.approved !== true || digestOf(run, call) !== relay.digest) {
+    throw new RelayError('journal_corrupt', `Call ${call.toolCallId} is not what was approved`);
+  }
+  return { call, tool, relayId: relay.id };
+}
+
+function refused(agent: AgentState, call: CallState, reason: string | null): RunEvent {
+  const of = { ...agentFields(agent), toolCallId: call.toolCallId, name: call.name };
+  if (call.relay?.kind === 'outcome') {
+    const error = reason ?? 'The tool was interrupted and nobody vouches for its outcome';
+    return { type: 'tool.failed', ...of, error, code: 'outcome_unknown' };
+  }
+  return {
+    type: 'tool.denied',
+    ...of,
+    status: 'denied',
+    ...(reason === null ? {} : { reason }),
+    ...(call.relay === undefined ? {} : { relayId: call.relay.id }),
+  };
+}
+
+/** A relay that nobody answered in time never becomes an approval. */
+export function expireRelays(run: LiveRun): void {
+  const agent = rootAgent(run.state);
+  const now = run.engine.clock.now();
+  for (const call of agent?.turn?.calls ?? []) {
+    if (agent === undefined || call.phase !== 'asking' || call.relay === undefined) continue;
+    if (Date.parse(call.relay.expiresAt) > now) continue;
+    resume(run);
+    const of = { ...agentFields(agent), toolCallId: call.toolCallId };
+    const { id: relayId, kind } = call.relay;
+    const reason = 'Nobody answered in time';
+    run.journal.stage([
+      { type: 'relay.expired', ...of, relayId },
+      kind === 'outcome'
+        ? { type: 'tool.failed', ...of, name: call.name, error: reason, code: 'outcome_unknown' }
+        : { type: 'tool.denied', ...of, name: call.name, status: 'expired', reason, relayId },
+    ]);
+  }
+}
+
+function resume(run: LiveRun): void {
+  const decision = decide(run.state, { type: 'resume' });
+  if (decision.ok) run.journal.stage(decision.events);
+}

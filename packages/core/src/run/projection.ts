@@ -1,0 +1,148 @@
+/**
+ * What the tables hold besides the journal is a pure function of it. Each batch of events is
+ * projected in the commit that stores it, so rows and journal cannot disagree.
+ */
+import { isEnded, type StoredEvent } from '@relay/protocol';
+import type { NewRelay, RelayClosure, RunIdentity, RunProgress } from '../ports.ts';
+import { checkpointOf } from './checkpoint.ts';
+import { openCalls, type RunState } from './state.ts';
+
+export interface Projection {
+  readonly progress: Partial<RunProgress>;
+  readonly raise: readonly NewRelay[];
+  readonly close: readonly RelayClosure[];
+}
+
+const nothing: Projection = { progress: {}, raise: [], close: [] };
+
+/** `state` is the fold up to and including `events`. */
+export function project(
+  events: readonly StoredEvent[],
+  state: RunState,
+  run: RunIdentity,
+): Projection {
+  if (events.every(isDelta)) return nothing;
+  return {
+    progress: progressOf(events, state, run),
+    raise: events.flatMap((event) => raisedRelay(event, run.id)),
+    close: events.flatMap(closedRelay),
+  };
+}
+
+function isDelta(event: StoredEvent): boolean {
+  return (
+    event.type === 'text.appended' ||
+    event.type === 'reasoning.appended' ||
+    event.type === 'tool.progressed'
+  );
+}
+
+type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+function progressOf(
+  events: readonly StoredEvent[],
+  state: RunState,
+  run: RunIdentity,
+): Partial<RunProgress> {
+  const progress: Mutable<Partial<RunProgress>> = { status: state.status, usage: state.usage };
+  const checkpoint = checkpointOf(events, state, run);
+  if (checkpoint !== undefined) progress.checkpoint = checkpoint;
+  for (const event of events) {
+    switch (event.type) {
+      case 'run.started':
+        progress.startedAt = Date.parse(event.at);
+        break;
+      case 'turn.started':
+        progress.snapshot = JSON.stringify(state);
+        progress.snapshotSeq = state.seq;
+        break;
+      case 'run.suspended':
+        progress.wakeAt = earliestExpiry(state);
+        progress.outputJson = outputJson(state);
+        break;
+      case 'run.resumed':
+        progress.wakeAt = null;
+        break;
+      case 'relay.decided':
+      case 'relay.expired':
+        progress.outputJson = outputJson(state);
+        break;
+      case 'run.ended':
+        progress.endedAt = Date.parse(event.at);
+        progress.error = event.error ?? null;
+        progress.outputJson = outputJson(state, event.output);
+        // Nothing will be recovered any more: the journal alone is kept.
+        progress.snapshot = null;
+        progress.snapshotSeq = 0;
+        progress.wakeAt = null;
+        break;
+      default:
+        break;
+    }
+  }
+  return progress;
+}
+
+/** `runs.output_json`: the answer, who approved what, and what is pending. */
+function outputJson(state: RunState, output?: string): string {
+  const pending = isEnded(state.status) ? undefined : askingCalls(state)[0];
+  return JSON.stringify({
+    output: output ?? null,
+    approvals: state.approvals,
+    ...(pending === undefined
+      ? {}
+      : {
+          pendingApproval: {
+            toolCallId: pending.toolCallId,
+            name: pending.name,
+            args: pending.input,
+            relayId: pending.relay?.id,
+          },
+        }),
+  });
+}
+
+function askingCalls(state: RunState) {
+  return Object.values(state.agents)
+    .flatMap(openCalls)
+    .filter((call) => call.phase === 'asking');
+}
+
+function earliestExpiry(state: RunState): number | null {
+  const times = askingCalls(state).flatMap((call) =>
+    call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt)],
+  );
+  return times.length === 0 ? null : Math.min(...times);
+}
+
+function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
+  if (event.type !== 'relay.raised') return [];
+  return [
+    {
+      id: event.relayId,
+      runId,
+      kind: event.kind,
+      agentId: event.agentId,
+      agentPath: event.agentPath,
+      toolCallId: event.toolCallId,
+      tool: event.tool,
+      params: event.params,
+      digest: event.digest,
+      raisedAt: Date.parse(event.at),
+      expiresAt: Date.parse(event.expiresAt),
+    },
+  ];
+}
+
+function closedRelay(event: StoredEvent): RelayClosure[] {
+  const at = Date.parse(event.at);
+  if (event.type === 'relay.expired') {
+    const by = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
+    return [
+      { relayId: event.relayId, status: 'expired', at, by, reason: 'Nobody answered in time' },
+    ];
+  }
+  if (event.type !== 'relay.closed') return [];
+  const by = { type: 'system', id: 'relay', name: 'relay' } as const;
+  return [{ relayId: event.relayId, status: 'closed', at, by, reason: event.reason }];
+}

@@ -1,0 +1,115 @@
+/**
+ * Taking a run up: from its snapshot and what the journal holds beyond it, to a state from which the
+ * loop can go on, whatever moment the last process died at.
+ *
+ * - A turn that the model had not finished is void: it is marked as discarded and asked anew.
+ * - A call with an intent and no result has an unknown outcome. An idempotent tool runs again with
+ *   the same key; for another one a person is asked, or the call fails. It never silently runs twice.
+ */
+import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
+import type { Engine } from '../engine.ts';
+import type { RunRecord, RunRef, TenantStore } from '../ports.ts';
+import type { CallState } from './call.ts';
+import { start, type Start } from './dispatch.ts';
+import { raised } from './gate.ts';
+import { LiveRun } from './live-run.ts';
+import { agentFields, decide } from './machine.ts';
+import { type AgentState, evolve, initialState, rootAgent, type RunState } from './state.ts';
+
+const pageSize = 2000;
+
+/** Reads a run back into memory. Damage in what is stored throws `journal_corrupt`. */
+export async function load(
+  engine: Engine,
+  ref: RunRef,
+  epoch: number,
+): Promise<LiveRun | undefined> {
+  const store = engine.store.tenant(ref.tenantId);
+  const record = await store.readRun(ref.runId);
+  if (record === undefined) return undefined;
+  const [spec] = await store.readEvents(record.id, { after: 0, limit: 1 });
+  if (spec?.type !== 'run.created') {
+    throw new RelayError('journal_corrupt', `The journal of run ${record.id} has no beginning`);
+  }
+  const state = await loadState(store, record);
+  return new LiveRun({ engine, identity: record, spec, epoch, state });
+}
+
+async function loadState(store: TenantStore, record: RunRecord): Promise<RunState> {
+  let state = record.snapshot === null ? initialState : (JSON.parse(record.snapshot) as RunState);
+  while (state.seq < record.lastSeq) {
+    const page: StoredEvent[] = await store.readEvents(record.id, {
+      after: state.seq,
+      limit: pageSize,
+    });
+    if (page.length === 0) {
+      throw new RelayError(
+        'journal_corrupt',
+        `The journal of run ${record.id} ends at ${state.seq}, not at ${record.lastSeq}`,
+      );
+    }
+    for (const event of page) state = evolve(state, event);
+  }
+  return state;
+}
+
+/** Brings a loaded run to where the loop can go on. Starts nothing in a run that waits. */
+export async function recover(run: LiveRun): Promise<void> {
+  if (run.state.status === 'queued') {
+    begin(run);
+    return;
+  }
+  const agent = rootAgent(run.state);
+  if (agent?.turn === undefined || agent.turn === null || run.stop !== undefined) return;
+  if (agent.turn.finish === null) {
+    run.journal.stage([discarded(agent, agent.turn)]);
+    return;
+  }
+  const again: Start[] = [];
+  for (const call of agent.turn.calls) {
+    if (call.phase !== 'started') continue;
+    const tool = run.findTool(call.name);
+    if (tool?.idempotent === true) again.push({ call, tool });
+    else run.journal.stage([unknownOutcome(run, agent, { call, ask: tool?.onUnknown === 'ask' })]);
+  }
+  await start(run, agent, again);
+}
+
+function begin(run: LiveRun): void {
+  const { agent, model } = run.spec;
+  const decision = decide(run.state, {
+    type: 'start',
+    agentId: run.engine.ids.next(),
+    agent,
+    model,
+  });
+  if (decision.ok) run.journal.stage(decision.events);
+}
+
+function discarded(agent: AgentState, turn: NonNullable<AgentState['turn']>): RunEvent {
+  const event: EventOf<'turn.discarded'> = {
+    type: 'turn.discarded',
+    ...agentFields(agent),
+    turn: turn.turn,
+    textId: turn.textId,
+    after: turn.startedSeq,
+    reason: 'crash',
+  };
+  return event;
+}
+
+function unknownOutcome(
+  run: LiveRun,
+  agent: AgentState,
+  { call, ask }: { call: CallState; ask: boolean },
+): RunEvent {
+  if (ask) return raised(run, agent, { call, kind: 'outcome' });
+  return {
+    type: 'tool.failed',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    error: 'The tool was interrupted and its outcome is unknown',
+    code: 'outcome_unknown',
+  };
+}

@@ -1,0 +1,287 @@
+/**
+ * What a run is at a place in its journal: a pure fold of the events up to there (E4).
+ *
+ * The fold is small by construction: it holds the turn that is going on and counters, never the
+ * transcript. A snapshot of it at the start of each turn is what recovery begins from.
+ */
+import {
+  addUsage,
+  type EventOf,
+  isEnded,
+  noUsage,
+  RelayError,
+  type RunEvent,
+  type RunStatus,
+  type Usage,
+} from '@relay/protocol';
+import { type CallEvent, type CallState, evolveCall } from './call.ts';
+import { type CommandName, runTable } from './status.ts';
+
+export interface TurnState {
+  readonly turn: number;
+  readonly startedSeq: number;
+  readonly textId: string;
+  readonly reasoningId: string;
+  readonly text: string;
+  readonly calls: readonly CallState[];
+  /** Set when the model has finished; until then the turn can be discarded. */
+  readonly finish: EventOf<'turn.completed'>['finishReason'] | null;
+}
+
+export interface AgentState {
+  readonly id: string;
+  readonly parentId: string | null;
+  readonly name: string;
+  readonly model: string;
+  /** Turns that the model has completed. */
+  readonly iterations: number;
+  readonly usage: Usage;
+  readonly turn: TurnState | null;
+  readonly ended: boolean;
+}
+
+/** The audit entry of one answered relay, as `runs.output_json` keeps it. */
+export interface ApprovalEntry {
+  readonly toolCallId: string;
+  readonly name: string;
+  readonly action: 'approve' | 'reject';
+  readonly by: string;
+  readonly at: string;
+  readonly reason?: string;
+}
+
+export interface RunState {
+  readonly status: RunStatus;
+  readonly seq: number;
+  readonly startedAt: string | null;
+  readonly rootId: string | null;
+  readonly agents: Readonly<Record<string, AgentState>>;
+  readonly usage: Usage;
+  readonly toolsInvoked: readonly string[];
+  readonly toolsSucceeded: number;
+  readonly toolsFailed: number;
+  readonly retries: number;
+  /** Which allow-once rules of the request are used up, by index (E7). */
+  readonly usedOnce: readonly number[];
+  readonly approvals: readonly ApprovalEntry[];
+}
+
+export const initialState: RunState = {
+  status: 'queued',
+  seq: 0,
+  startedAt: null,
+  rootId: null,
+  agents: {},
+  usage: noUsage,
+  toolsInvoked: [],
+  toolsSucceeded: 0,
+  toolsFailed: 0,
+  retries: 0,
+  usedOnce: [],
+  approvals: [],
+};
+
+/** The event with its place and time, as far as the fold needs them. */
+export type Placed<Event extends RunEvent = RunEvent> = Event & { seq: number; at: string };
+
+/** The state after an event. It throws only if the journal contradicts itself. */
+export function evolve(state: RunState, event: Placed): RunState {
+  if (event.seq !== state.seq + 1 || isEnded(state.status)) throw contradiction(state, event);
+  const next = { ...state, seq: event.seq };
+  switch (event.type) {
+    case 'run.created':
+      if (state.seq !== 0) throw contradiction(state, event);
+      return next;
+    case 'run.started':
+      return { ...told(next, event, 'start'), startedAt: event.at };
+    case 'run.resumed':
+      return told(next, event, 'resume');
+    case 'run.suspended':
+      return told(next, event, 'suspend');
+    case 'run.ended':
+      return told(next, event, endingCommand[event.status]);
+    case 'run.errored':
+    case 'run.summarized':
+      return next;
+    case 'agent.started':
+      return {
+        ...next,
+        rootId: state.rootId ?? event.agentId,
+        agents: { ...state.agents, [event.agentId]: startedAgent(event) },
+      };
+    case 'agent.handed-off':
+      return next;
+    case 'agent.switched':
+      return withAgent(next, event, (agent) => ({ ...agent, name: event.name }));
+    case 'agent.ended':
+      return betweenTurns(next, event, (agent) => ({ ...agent, turn: null, ended: true }));
+    case 'turn.started':
+      return betweenTurns(next, event, (agent) => ({ ...agent, turn: startedTurn(event) }));
+    case 'turn.discarded':
+      return discardTurn(next, event);
+    case 'turn.completed':
+      return completeTurn(next, event);
+    case 'text.appended':
+      return withTurn(next, event, (turn) => ({ ...turn, text: turn.text + event.text }));
+    case 'reasoning.appended':
+    case 'tool.progressed':
+      return next;
+    case 'tool.called':
+      return addCall(next, event);
+    case 'tool.started':
+      return withCall(countStart(next, event), event);
+    case 'tool.completed':
+      return withCall({ ...next, toolsSucceeded: next.toolsSucceeded + 1 }, event);
+    case 'tool.failed':
+      return withCall({ ...next, toolsFailed: next.toolsFailed + 1 }, event);
+    case 'relay.decided':
+      return withCall({ ...next, approvals: [...next.approvals, approvalOf(next, event)] }, event);
+    case 'tool.denied':
+    case 'relay.raised':
+    case 'relay.expired':
+    case 'relay.closed':
+      return withCall(next, event);
+  }
+}
+
+export function rootAgent(state: RunState): AgentState | undefined {
+  return state.rootId === null ? undefined : state.agents[state.rootId];
+}
+
+/** Calls of the open turn that still owe a result. */
+export function openCalls(agent: AgentState): readonly CallState[] {
+  return agent.turn?.calls.filter((call) => call.phase !== 'settled') ?? [];
+}
+
+function startedAgent(event: EventOf<'agent.started'>): AgentState {
+  return {
+    id: event.agentId,
+    parentId: event.parentId ?? null,
+    name: event.name,
+    model: event.model,
+    iterations: 0,
+    usage: noUsage,
+    turn: null,
+    ended: false,
+  };
+}
+
+function startedTurn(event: Placed<EventOf<'turn.started'>>): TurnState {
+  const { turn, seq: startedSeq, textId, reasoningId } = event;
+  return { turn, startedSeq, textId, reasoningId, text: '', calls: [], finish: null };
+}
+
+/** Only what the model has not finished can be void. */
+function discardTurn(state: RunState, event: Placed<EventOf<'turn.discarded'>>): RunState {
+  const retries = state.retries + (event.reason === 'retry' ? 1 : 0);
+  return withAgent({ ...state, retries }, event, (agent) => {
+    if (agent.turn?.finish !== null) throw contradiction(state, event);
+    return { ...agent, turn: null };
+  });
+}
+
+function addCall(state: RunState, event: Placed<EventOf<'tool.called'>>): RunState {
+  const { toolCallId, name, input } = event;
+  return withTurn(state, event, (turn) => {
+    if (turn.calls.some((call) => call.toolCallId === toolCallId)) {
+      throw contradiction(state, event);
+    }
+    return { ...turn, calls: [...turn.calls, { toolCallId, name, input, phase: 'called' }] };
+  });
+}
+
+const endingCommand = { completed: 'complete', failed: 'fail', canceled: 'cancel' } as const;
+
+/** The status that the run's table names for a command. */
+function told(state: RunState, event: Placed, command: CommandName): RunState {
+  const status = runTable[state.status][command];
+  if (status === 'refused') throw contradiction(state, event);
+  return { ...state, status };
+}
+
+function completeTurn(state: RunState, event: Placed<EventOf<'turn.completed'>>): RunState {
+  const counted = { ...state, usage: addUsage(state.usage, event.usage) };
+  return withTurn(counted, event, (turn, agent) => [
+    { ...turn, finish: event.finishReason },
+    {
+      ...agent,
+      iterations: agent.iterations + 1,
+      usage: addUsage(agent.usage, event.usage),
+    },
+  ]);
+}
+
+function countStart(state: RunState, event: EventOf<'tool.started'>): RunState {
+  const toolsInvoked = state.toolsInvoked.includes(event.name)
+    ? state.toolsInvoked
+    : [...state.toolsInvoked, event.name];
+  const usedOnce =
+    event.rule?.list === 'allowOnce' ? [...state.usedOnce, event.rule.index] : state.usedOnce;
+  return { ...state, toolsInvoked, usedOnce };
+}
+
+function approvalOf(state: RunState, event: Placed<EventOf<'relay.decided'>>): ApprovalEntry {
+  const calls = state.agents[event.agentId]?.turn?.calls ?? [];
+  const call = calls.find((candidate) => candidate.toolCallId === event.toolCallId);
+  return {
+    toolCallId: event.toolCallId,
+    name: call?.name ?? '',
+    action: event.approved ? 'approve' : 'reject',
+    by: event.by.name,
+    at: event.at,
+    ...(event.reason === undefined ? {} : { reason: event.reason }),
+  };
+}
+
+type OfAgent = Extract<Placed, { agentId: string }>;
+
+function withAgent(
+  state: RunState,
+  event: OfAgent,
+  change: (agent: AgentState) => AgentState,
+): RunState {
+  const agent = state.agents[event.agentId];
+  if (agent === undefined) throw contradiction(state, event);
+  return { ...state, agents: { ...state.agents, [agent.id]: change(agent) } };
+}
+
+/** A turn is followed by another, or by the agent's end, only when no call owes a result (E6). */
+function betweenTurns(
+  state: RunState,
+  event: OfAgent,
+  change: (agent: AgentState) => AgentState,
+): RunState {
+  return withAgent(state, event, (agent) => {
+    if (openCalls(agent).length > 0) throw contradiction(state, event);
+    return change(agent);
+  });
+}
+
+type TurnChange = (turn: TurnState, agent: AgentState) => TurnState | [TurnState, AgentState];
+
+function withTurn(state: RunState, event: OfAgent, change: TurnChange): RunState {
+  return withAgent(state, event, (agent) => {
+    if (agent.turn === null) throw contradiction(state, event);
+    const changed = change(agent.turn, agent);
+    return Array.isArray(changed)
+      ? { ...changed[1], turn: changed[0] }
+      : { ...agent, turn: changed };
+  });
+}
+
+function withCall(state: RunState, event: Placed<CallEvent>): RunState {
+  return withTurn(state, event, (turn) => {
+    const index = turn.calls.findIndex((call) => call.toolCallId === event.toolCallId);
+    const call = turn.calls[index];
+    const next = call === undefined ? undefined : evolveCall(call, event);
+    if (next === undefined) throw contradiction(state, event);
+    return { ...turn, calls: turn.calls.with(index, next) };
+  });
+}
+
+function contradiction(state: RunState, event: Placed): RelayError {
+  return new RelayError(
+    'journal_corrupt',
+    `The journal contradicts itself: ${event.type} at ${event.seq} after ${state.seq}`,
+  );
+}

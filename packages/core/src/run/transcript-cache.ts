@@ -1,0 +1,97 @@
+/**
+ * Folding a long conversation anew for every turn would cost its whole history. The cache keeps the
+ * folds that were used last, within a bound: a hit costs what was added since, a miss costs one
+ * read. What it holds is always a prefix of what the journals say, never more (E4).
+ */
+import type { EventOf } from '@relay/protocol';
+import type { RunRef, TenantStore } from '../ports.ts';
+import { emptyTranscript, foldTranscript, type Transcript } from './transcript.ts';
+
+interface Entry {
+  readonly transcript: Transcript;
+  /** Up to where: ended runs of a conversation, or the `seq` of a run. */
+  readonly upTo: number;
+}
+
+export interface TranscribedRun {
+  readonly id: string;
+  readonly spec: EventOf<'run.created'>;
+}
+
+const pageSize = 2000;
+
+function runKey(tenantId: string, runId: string): string {
+  return `${tenantId}/run/${runId}`;
+}
+
+export class TranscriptCache {
+  readonly #entries = new Map<string, Entry>();
+  readonly #maxEntries: number;
+
+  constructor(maxEntries = 64) {
+    this.#maxEntries = maxEntries;
+  }
+
+  /** The transcript of a run up to `seq`, with the part of the conversation that came before it. */
+  async ofRun(store: TenantStore, run: TranscribedRun, seq: number): Promise<Transcript> {
+    const known = this.#entries.get(runKey(store.tenantId, run.id));
+    if (known !== undefined && known.upTo <= seq) {
+      return foldRun(store, run.id, { ...known, to: seq });
+    }
+    const before = await this.#before(store, run.spec);
+    const transcript = foldTranscript(before, run.spec);
+    return foldRun(store, run.id, { transcript, upTo: 1, to: seq });
+  }
+
+  /** A run that is parked will probably be taken up here again. */
+  keepRun(ref: RunRef, transcript: Transcript, seq: number): void {
+    this.#keep(runKey(ref.tenantId, ref.runId), { transcript, upTo: seq });
+  }
+
+  forgetRun(ref: RunRef): void {
+    this.#entries.delete(runKey(ref.tenantId, ref.runId));
+  }
+
+  async #before(store: TenantStore, spec: EventOf<'run.created'>): Promise<Transcript> {
+    const { conversationId, history: count } = spec;
+    if (count === null || count === 0) return emptyTranscript;
+    const key = `${store.tenantId}/conversation/${conversationId}`;
+    const known = this.#entries.get(key);
+    const usable = known !== undefined && known.upTo <= count ? known : undefined;
+    let { transcript } = usable ?? { transcript: emptyTranscript };
+    const runs = await store.endedRuns(conversationId, {
+      after: usable?.upTo ?? 0,
+      upTo: count,
+    });
+    for (const { runId } of runs) {
+      transcript = await foldRun(store, runId, { transcript, upTo: 0, to: Infinity });
+    }
+    this.#keep(key, { transcript, upTo: count });
+    return transcript;
+  }
+
+  #keep(key: string, entry: Entry): void {
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    for (const oldest of this.#entries.keys()) {
+      if (this.#entries.size <= this.#maxEntries) break;
+      this.#entries.delete(oldest);
+    }
+  }
+}
+
+async function foldRun(
+  store: TenantStore,
+  runId: string,
+  span: Entry & { to: number },
+): Promise<Transcript> {
+  let { transcript, upTo: after } = span;
+  while (after < span.to) {
+    const limit = Math.min(pageSize, span.to - after);
+    const events = await store.readEvents(runId, { after, limit });
+    if (events.length === 0) break;
+    for (const event of events) transcript = foldTranscript(transcript, event);
+    after += events.length;
+  }
+  return transcript;
+}

@@ -1,0 +1,50 @@
+import type { EventOf, StoredEvent, Trust } from '@relay/protocol';
+import { canonicalJson } from '../permission/canonical.ts';
+import type { LiveRun } from './live-run.ts';
+
+const pageSize = 2000;
+
+/**
+ * What the answer rests on. The citations are read from the journal once, at the end: carrying them
+ * along would make every turn cost as much as all turns before it.
+ */
+export async function trustOf(run: LiveRun): Promise<Trust> {
+  const { state, engine } = run;
+  const completed = state.toolsSucceeded === 0 ? [] : await completedTools(run);
+  const calls = state.toolsSucceeded + state.toolsFailed;
+  return {
+    toolsInvoked: [...state.toolsInvoked],
+    toolFailures: state.toolsFailed,
+    evidenceCitations: completed.map(({ toolCallId, name: tool }) => ({ toolCallId, tool })),
+    evidenceHash: engine.digest(
+      canonicalJson(
+        completed.map(({ toolCallId, name, context, result }) => ({
+          toolCallId,
+          name,
+          context,
+          result,
+        })),
+      ),
+    ),
+    confidence: calls === 0 ? null : state.toolsSucceeded / calls,
+    missingEvidence: [],
+    verificationSteps: [],
+    retryAttempts: state.retries,
+    durationMs:
+      state.startedAt === null ? 0 : Math.max(0, engine.clock.now() - Date.parse(state.startedAt)),
+  };
+}
+
+async function completedTools(run: LiveRun): Promise<EventOf<'tool.completed'>[]> {
+  await run.journal.settled();
+  const completed: EventOf<'tool.completed'>[] = [];
+  for (let after = 0; ;) {
+    const page: StoredEvent[] = await run.store.readEvents(run.identity.id, {
+      after,
+      limit: pageSize,
+    });
+    for (const event of page) if (event.type === 'tool.completed') completed.push(event);
+    if (page.length < pageSize) return completed;
+    after += page.length;
+  }
+}

@@ -1,0 +1,234 @@
+/**
+ * The supervisor: which runs this node drives.
+ *
+ * A run is in one of these places, and only `#enter` and `#leave` move it:
+ *   away     not here: parked, over, or on another node
+ *   queued   here, but all places are taken; tenants take turns
+ *   driven   here, with the lease, in exactly one drain
+ *
+ * - `wake` may be called by anyone at any time, also twice. A wake during a drain is never lost: the
+ *   loop hears of its mail, and a drain that is just ending is followed by another look.
+ * - Leases are renewed three times within their lifetime. A lease that could not be renewed is given
+ *   up at once; the epoch fences out whatever was still on its way (E3).
+ * - Runs that nobody told us about (left behind, due, queued) are found by a look around. It is what
+ *   makes wake-ups a matter of speed and never of correctness.
+ */
+import { RelayError } from '@relay/protocol';
+import { FairQueue } from './fair-queue.ts';
+import type { Engine } from './engine.ts';
+import { JournalBroken } from './journal.ts';
+import type { RunRef } from './ports.ts';
+import { drive, type Outcome } from './run/loop.ts';
+import type { LiveRun } from './run/live-run.ts';
+import { load } from './run/recover.ts';
+import { buryDamaged } from './run/damaged.ts';
+
+interface Drain {
+  readonly ref: RunRef;
+  live: LiveRun | undefined;
+  /** Someone called while the drain was ending, or before it had begun. */
+  wokenAgain: boolean;
+  done: Promise<void>;
+}
+
+const lookAroundMs = 1_000;
+const lookAroundLimit = 1_000;
+
+export class Supervisor {
+  readonly #engine: Engine;
+  readonly #drains = new Map<string, Drain>();
+  readonly #queue = new FairQueue<RunRef>();
+  readonly #stopped = new AbortController();
+  #reserved = 0;
+  #background: Promise<unknown> = Promise.resolve();
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  get activeRuns(): number {
+    return this.#drains.size;
+  }
+
+  /** Keeps a place for a run that is about to be created; `adopt` or `cancelReservation` uses it. */
+  reserve(): boolean {
+    if (!this.#hasRoom) return false;
+    this.#reserved += 1;
+    return true;
+  }
+
+  cancelReservation(): void {
+    this.#reserved -= 1;
+    this.#fillUp();
+  }
+
+  get #hasRoom(): boolean {
+    const taken = this.#drains.size + this.#reserved;
+    return !this.#stopped.signal.aborted && taken < this.#engine.settings.maxActiveRuns;
+  }
+
+  /** Begins to renew leases and to look around for work. */
+  start(): void {
+    this.#background = Promise.all([this.#lookAroundForever(), this.#renewForever()]);
+  }
+
+  /** There is something to do for this run. */
+  wake(ref: RunRef): void {
+    const drain = this.#drains.get(ref.runId);
+    if (drain !== undefined) {
+      drain.wokenAgain = true;
+      void drain.live?.mailArrived().catch((error: unknown) => this.#warn(ref, error));
+      return;
+    }
+    if (!this.#hasRoom) {
+      if (!this.#stopped.signal.aborted) this.#queue.add(ref.tenantId, ref.runId, ref);
+      return;
+    }
+    this.#enter(ref, undefined);
+  }
+
+  /** Drives a run whose place was reserved and whose lease was taken when it was created. */
+  adopt(live: LiveRun): void {
+    this.#reserved -= 1;
+    if (!this.#drains.has(live.identity.id)) this.#enter(live.ref, live);
+  }
+
+  /** Lets go of all runs in good order. New ones are no longer taken. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    this.#queue.clear();
+    for (const { live } of this.#drains.values()) {
+      live?.stopWith({ kind: 'yield', reason: 'The server is shutting down' });
+    }
+    await Promise.all([...this.#drains.values()].map((drain) => drain.done));
+    await this.#background;
+  }
+
+  #enter(ref: RunRef, adopted: LiveRun | undefined): void {
+    const drain: Drain = { ref, live: undefined, wokenAgain: false, done: Promise.resolve() };
+    this.#drains.set(ref.runId, drain);
+    drain.done = this.#drain(drain, adopted).finally(() => this.#leave(drain));
+  }
+
+  #leave(drain: Drain): void {
+    this.#drains.delete(drain.ref.runId);
+    if (drain.wokenAgain) this.wake(drain.ref);
+    this.#fillUp();
+  }
+
+  #fillUp(): void {
+    while (this.#hasRoom) {
+      const next = this.#queue.take();
+      if (next === undefined) return;
+      this.wake(next);
+    }
+  }
+
+  /** One drain of one run. It never rejects. */
+  async #drain(drain: Drain, adopted: LiveRun | undefined): Promise<void> {
+    const { ref } = drain;
+    let epoch = adopted?.epoch;
+    try {
+      epoch ??= await this.#claim(ref);
+      drain.wokenAgain = false;
+      if (epoch === undefined) return;
+      drain.live = adopted ?? (await load(this.#engine, ref, epoch));
+      if (drain.live === undefined) return;
+      if (this.#stopped.signal.aborted) {
+        drain.live.stopWith({ kind: 'yield', reason: 'The server is shutting down' });
+      }
+      const outcome: Outcome = await drive(drain.live);
+      drain.wokenAgain = false;
+      if (outcome === 'suspended' && (await drain.live.store.readMail(ref.runId)).length > 0) {
+        drain.wokenAgain = true;
+      }
+    } catch (error) {
+      await this.#recoverFrom(error, drain, epoch);
+    }
+  }
+
+  async #claim(ref: RunRef): Promise<number | undefined> {
+    const { store, clock, settings } = this.#engine;
+    const now = clock.now();
+    const until = now + settings.leaseTtlMs;
+    const claim = await store.claimRun(ref.runId, { owner: settings.node, now, until });
+    return claim?.epoch;
+  }
+
+  /** A fault of ours or of the store. What is stored decides what happens next. */
+  async #recoverFrom(error: unknown, drain: Drain, epoch: number | undefined): Promise<void> {
+    drain.live?.stopWith({ kind: 'yield', reason: 'The run is given up here' });
+    drain.live?.abandonTools();
+    const fenced = error instanceof JournalBroken && error.fenced;
+    if (!fenced) this.#warn(drain.ref, error);
+    if (epoch === undefined) return;
+    try {
+      if (isStoreFault(error)) await this.#engine.store.releaseRun(drain.ref.runId, epoch);
+      else await buryDamaged(this.#engine, { ref: drain.ref, epoch, error });
+    } catch (second) {
+      // The lease runs out by itself; the look-around finds the run again.
+      this.#warn(drain.ref, second);
+    }
+  }
+
+  async #lookAroundForever(): Promise<void> {
+    const { store, clock } = this.#engine;
+    while (!this.#stopped.signal.aborted) {
+      try {
+        const due = await store.dueRuns(clock.now(), lookAroundLimit);
+        for (const ref of due) if (!this.#drains.has(ref.runId)) this.wake(ref);
+      } catch (error) {
+        this.#engine.log.warn('Looking for due runs failed', { error: String(error) });
+      }
+      await clock.sleep(lookAroundMs, this.#stopped.signal);
+    }
+  }
+
+  async #renewForever(): Promise<void> {
+    const { store, clock, settings } = this.#engine;
+    while (!this.#stopped.signal.aborted || this.#drains.size > 0) {
+      await clock.sleep(settings.leaseTtlMs / 3, this.#stopped.signal);
+      const runIds = [...this.#drains.values()].flatMap(({ live, ref }) =>
+        live === undefined ? [] : [ref.runId],
+      );
+      if (runIds.length === 0) {
+        if (this.#stopped.signal.aborted) return;
+        continue;
+      }
+      try {
+        const until = clock.now() + settings.leaseTtlMs;
+        const held = new Set(await store.renewLeases(settings.node, { runIds, until }));
+        for (const runId of runIds) {
+          if (held.has(runId)) continue;
+          this.#drains.get(runId)?.live?.stopWith({ kind: 'yield', reason: 'The lease was lost' });
+        }
+      } catch (error) {
+        this.#engine.log.warn('Renewing leases failed', { error: String(error) });
+      }
+      if (this.#stopped.signal.aborted) return;
+    }
+  }
+
+  #warn(ref: RunRef, error: unknown): void {
+    const code = error instanceof RelayError ? error.code : undefined;
+    this.#engine.log.warn('A run was given up on this node', {
+      runId: ref.runId,
+      error: describe(error),
+      code,
+    });
+  }
+}
+
+/** The store will do again what it could not do now; the run itself is sound. */
+function isStoreFault(error: unknown): boolean {
+  if (error instanceof JournalBroken) return error.fenced || isStoreFault(error.cause);
+  return (
+    error instanceof RelayError &&
+    (error.code === 'storage_failed' || error.code === 'storage_full')
+  );
+}
+
+function describe(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
+}
