@@ -1,0 +1,42 @@
+import { uuidv7 } from 'uuidv7';
+import { expect, test } from 'vitest';
+import { newRun, useStore, withStore } from './fixtures.ts';
+import type { Open } from './fixtures.ts';
+
+export function connectionTests(open: Open): void {
+  const { tenant: newTenant } = useStore(open);
+
+  test('a connection leads to its run until it is closed', async () => {
+    const tenant = newTenant();
+    const connection = { id: uuidv7(), node: 'node-1' };
+    const run = await newRun(tenant, { connection });
+    expect(await tenant.findConnection(connection.id)).toEqual({ runId: run.id });
+    await tenant.closeConnection(connection.id);
+    expect(await tenant.findConnection(connection.id)).toBeUndefined();
+    await tenant.closeConnection(connection.id);
+    expect(await tenant.readRun(run.id)).toBeDefined();
+  });
+
+  test('a connection that was never opened leads nowhere', async () => {
+    const tenant = newTenant();
+    await newRun(tenant);
+    expect(await tenant.findConnection(uuidv7())).toBeUndefined();
+  });
+
+  test('orphans are the open connections of all other nodes, in every tenant', () =>
+    withStore(open, async ({ store }) => {
+      const connect = async (node: string) => {
+        const tenant = store.tenant(uuidv7());
+        const id = uuidv7();
+        const run = await newRun(tenant, { connection: { id, node } });
+        return { tenantId: tenant.tenantId, id, runId: run.id };
+      };
+      const first = await connect('node-1');
+      const second = await connect('node-2');
+      const third = await connect('node-3');
+      const closed = await connect('node-1');
+      await store.tenant(closed.tenantId).closeConnection(closed.id);
+      expect(await store.orphanedConnections('node-2')).toEqual([first, third]);
+      expect(await store.orphanedConnections('a new node')).toEqual([first, second, third]);
+    }));
+}

@@ -1,0 +1,63 @@
+import { uuidv7 } from 'uuidv7';
+import { expect, test } from 'vitest';
+import {
+  approval,
+  cancelMail,
+  delta,
+  ending,
+  newRelay,
+  newRun,
+  noon,
+  person,
+  step,
+  withStore,
+} from './fixtures.ts';
+import type { Open } from './fixtures.ts';
+
+export function reopenTests(open: Open): void {
+  test('everything is there after the store is closed and opened again', ({ skip }) =>
+    withStore(open, async ({ store, reopen }) => {
+      if (reopen === undefined) return skip('this store keeps nothing');
+      const tenantId = uuidv7();
+      const tenant = store.tenant(tenantId);
+      const connection = { id: uuidv7(), node: 'node-1' };
+      const progress = {
+        status: 'running',
+        checkpoint: 'c',
+        snapshot: 's',
+        snapshotSeq: 1,
+      } as const;
+      const run = await newRun(tenant, { connection, progress });
+      const [pending, decided] = [newRelay(run), newRelay(run)];
+      await tenant.append(
+        step(run, { raise: [pending, decided], events: [delta('a'), delta('b')] }),
+      );
+      await tenant.postMail(run.id, cancelMail('stop'));
+      await tenant.decideRelay(approval(decided));
+      await tenant.append(
+        ending(await newRun(tenant, { identity: { conversationId: run.conversationId } })),
+      );
+      await store.ensureTenant({ id: tenantId, name: 'acme', at: noon });
+      const key = { id: uuidv7(), tenantId, name: 'k', scopes: ['runs'], createdAt: noon };
+      await store.addKey({ ...key, expiresAt: null, revokedAt: null }, 'hash');
+
+      const look = async (system: typeof store) => {
+        const of = system.tenant(tenantId);
+        return {
+          tenant: await system.findTenant('acme'),
+          key: await system.findKey('hash'),
+          orphans: await system.orphanedConnections('node-2'),
+          run: await of.readRun(run.id),
+          events: await of.readEvents(run.id, { after: 0, limit: 100 }),
+          relays: [await of.readRelay(pending.id), await of.readRelay(decided.id)],
+          mail: await of.readMail(run.id),
+          ended: await of.endedRuns(run.conversationId, { after: 0, upTo: 9 }),
+        };
+      };
+      const before = await look(store);
+      expect(before.mail[0]?.letter).toMatchObject({ kind: 'cancel', by: person });
+      const again = await reopen();
+      expect(await look(again)).toEqual(before);
+      expect(await again.tenant(tenantId).append(step(run, { afterSeq: 3 }))).toBe('committed');
+    }));
+}

@@ -1,0 +1,140 @@
+import { expect, test } from 'vitest';
+import {
+  approval,
+  cancelMail,
+  clock,
+  delta,
+  newRelay,
+  newRun,
+  noon,
+  step,
+  useStore,
+  waitingRun,
+} from './fixtures.ts';
+import type { Open } from './fixtures.ts';
+
+const nasty: Record<string, string> = {
+  NUL: 'a\u0000b',
+  'a lone high surrogate': 'a\uD83Db',
+  'a lone low surrogate': '\uDE00',
+  emoji: '👩‍👩‍👧‍👦🏳️‍🌈',
+  'control characters': '\u0001\u001f\u007f\u0080\u2028\u2029\ufeff',
+  quotes: `'"\`;--/* */ \\ \\u0000 ? $1 :a @b %s`,
+  'frame-like lines': 'x\n\ndata: {}\r\n\revent: y',
+  nothing: '',
+  'a non-character': '\uFFFE\uFFFF',
+};
+
+/** Own keys that must neither vanish nor reach a prototype. */
+const odd = JSON.parse(
+  '{"__proto__":{"polluted":true},"constructor":1,"":"","a.b":[],"toString":null}',
+);
+
+export function textTests(open: Open): void {
+  const { tenant: newTenant } = useStore(open);
+
+  for (const [name, text] of Object.entries(nasty)) {
+    test(`${name} survives in every free text`, async () => {
+      const tenant = newTenant();
+      const identity = { correlationId: text, agent: text, model: text, workflowId: text };
+      const labels = { [text]: text };
+      const run = await newRun(tenant, { identity: { ...identity, labels } });
+      const by = { type: 'key', id: text, name: text } as const;
+      const relay = newRelay(run, {
+        toolCallId: text,
+        tool: text,
+        agentPath: [text],
+        params: { [text]: text, list: [text] },
+      });
+      const error = { code: text, message: text, retryable: false };
+      await tenant.append(
+        step(run, { raise: [relay], progress: { error }, events: [delta(text)] }),
+      );
+      const mail = cancelMail(text);
+      await tenant.postMail(run.id, mail);
+      const exact = { [text]: text };
+      await tenant.decideRelay(
+        approval(relay, {
+          by,
+          reason: text,
+          grant: {
+            id: relay.id,
+            tool: text,
+            exact,
+            params: exact,
+            scope: 'run',
+            scopeId: run.id,
+            createdAt: noon,
+            createdBy: by,
+          },
+        }),
+      );
+
+      expect(await tenant.readRun(run.id)).toMatchObject({ ...identity, labels, error });
+      expect(await tenant.readRelay(relay.id)).toMatchObject({
+        toolCallId: text,
+        tool: text,
+        agentPath: [text],
+        params: { [text]: text, list: [text] },
+        decidedBy: by,
+        reason: text,
+      });
+      expect((await tenant.readMail(run.id))[0]).toEqual(mail);
+      expect(await tenant.readGrants({ runId: run.id, conversationId: '' })).toEqual([
+        { id: relay.id, tool: text, exact, params: exact },
+      ]);
+      expect(await tenant.readEvents(run.id, { after: 1, limit: 1 })).toMatchObject([{ text }]);
+    });
+  }
+
+  test('a reason for closing a relay survives', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const relay = newRelay(run);
+    const reason = Object.values(nasty).join('|');
+    const close = { relayId: relay.id, status: 'closed', at: noon, by: clock, reason } as const;
+    await tenant.append(step(run, { events: [], raise: [relay] }));
+    await tenant.append(step(run, { close: [close] }));
+    expect(await tenant.readRelay(relay.id)).toMatchObject({ reason });
+  });
+
+  test('odd keys survive and pollute nothing', async () => {
+    const tenant = newTenant();
+    const { run, relay } = await waitingRun(tenant, { params: odd });
+    await tenant.decideRelay(
+      approval(relay, {
+        grant: {
+          id: relay.id,
+          tool: 't',
+          exact: odd,
+          scope: 'run',
+          scopeId: run.id,
+          createdAt: noon,
+          createdBy: clock,
+        },
+      }),
+    );
+    const other = await newRun(tenant, {
+      events: [{ type: 'tool.called', agentId: run.id, toolCallId: 'c', name: 't', input: odd }],
+    });
+    const [event] = await tenant.readEvents(other.id, { after: 0, limit: 1 });
+    const [grant] = await tenant.readGrants({ runId: run.id, conversationId: '' });
+    const read = [
+      (await tenant.readRelay(relay.id))?.params,
+      grant?.exact,
+      event?.type === 'tool.called' ? event.input : undefined,
+    ];
+    for (const value of read) {
+      expect(JSON.stringify(value)).toBe(JSON.stringify(odd));
+      expect(Object.getPrototypeOf(value)).toBe(Object.prototype);
+    }
+    expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
+  });
+
+  test('numbers survive as they are', async () => {
+    const tenant = newTenant();
+    const numbers = [0, -1, 0.1, 1e21, 5e-324, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER];
+    const { relay } = await waitingRun(tenant, { params: { numbers } });
+    expect((await tenant.readRelay(relay.id))?.params).toEqual({ numbers });
+  });
+}

@@ -1,0 +1,34 @@
+/**
+ * What a database has to offer: reading, and units. A unit is a list of statements that is known
+ * beforehand; it is applied wholly or not at all, and many units may share one commit. There are no
+ * interactive transactions, so no lock is ever held while a caller thinks.
+ *
+ * SQL is written once, with `?` for each parameter; a driver translates that where it must.
+ */
+export type SqlValue = string | number | bigint | null | Uint8Array;
+
+export type Row = Readonly<Record<string, SqlValue>>;
+
+export interface Statement {
+  readonly sql: string;
+  readonly params: readonly SqlValue[];
+  /** Rows that must be affected (or returned); otherwise the whole unit is undone. */
+  readonly expect?: number;
+}
+
+export interface StatementResult {
+  readonly rows: readonly Row[];
+  readonly changes: number;
+}
+
+/** An expectation that was not met is a value: the caller foresaw it. */
+export type UnitResult =
+  | { readonly ok: true; readonly results: readonly StatementResult[] }
+  | { readonly ok: false; readonly failedAt: number };
+
+export interface SqlDriver {
+  read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]>;
+  /** Resolves after the commit. A rejection means: not known to be stored. */
+  transact(unit: readonly Statement[]): Promise<UnitResult>;
+  close(): Promise<void>;
+}

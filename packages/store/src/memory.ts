@@ -1,0 +1,116 @@
+/**
+ * A store without a disk, for tests and for programs that need no durability. It behaves as the SQL
+ * store does, down to what survives a JSON round trip. `close` keeps what it holds, so that a test
+ * can stop one server and start another on the same store.
+ */
+import type { Claim, KeyRecord, RunRef, SystemStore, TenantStore } from '@relay/core';
+import { isEnded } from '@relay/protocol';
+import { emptyState, refuseTaken, stored } from './memory/state.ts';
+import type { MemoryRun, MemoryState } from './memory/state.ts';
+import { MemoryTenantStore } from './memory/tenant-store.ts';
+
+export function createMemoryStore(): SystemStore {
+  return new MemoryStore();
+}
+
+/** Nothing here waits; `async` makes every error a rejection. */
+class MemoryStore implements SystemStore {
+  readonly #state: MemoryState = emptyState();
+
+  tenant(tenantId: string): TenantStore {
+    return new MemoryTenantStore(this.#state, tenantId);
+  }
+
+  async ensureTenant({ id, name }: { id: string; name: string }): Promise<{ id: string }> {
+    const present = this.#state.tenants.get(name);
+    if (present !== undefined) return { id: present.id };
+    this.#state.tenants.set(name, { id, name });
+    return { id };
+  }
+
+  async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
+    const tenant = this.#state.tenants.get(name);
+    return tenant === undefined ? undefined : { ...tenant };
+  }
+
+  async addKey(key: KeyRecord, hash: string): Promise<void> {
+    refuseTaken(this.#state.keys, hash);
+    this.#state.keys.set(hash, stored(key));
+  }
+
+  async findKey(hash: string): Promise<KeyRecord | undefined> {
+    const key = this.#state.keys.get(hash);
+    return key === undefined ? undefined : stored(key);
+  }
+
+  async claimRun(runId: string, claim: Claim): Promise<{ epoch: number } | undefined> {
+    const run = this.#state.runs.get(runId);
+    if (run === undefined || isEnded(run.record.status) || !isFree(run, claim.now))
+      return undefined;
+    const epoch = run.record.epoch + 1;
+    run.lease = { owner: claim.owner, until: claim.until };
+    run.record = { ...run.record, epoch };
+    return { epoch };
+  }
+
+  async renewLeases(
+    owner: string,
+    { runIds, until }: { runIds: readonly string[]; until: number },
+  ): Promise<string[]> {
+    return runIds.filter((runId) => {
+      const run = this.#state.runs.get(runId);
+      if (run === undefined || run.lease?.owner !== owner) return false;
+      run.lease = { owner, until };
+      return true;
+    });
+  }
+
+  async releaseRun(runId: string, epoch: number): Promise<void> {
+    const run = this.#state.runs.get(runId);
+    if (run?.record.epoch === epoch) run.lease = null;
+  }
+
+  async dueRuns(now: number, limit: number): Promise<RunRef[]> {
+    return [...this.#state.runs.values()]
+      .filter((run) => isFree(run, now) && isDue(run, now))
+      .map(({ record }) => record)
+      .toSorted((a, b) => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1))
+      .slice(0, limit)
+      .map(({ tenantId, id }) => ({ tenantId, runId: id }));
+  }
+
+  async reclaimEverything(): Promise<void> {
+    for (const run of this.#state.runs.values()) run.lease = null;
+  }
+
+  async orphanedConnections(
+    node: string,
+  ): Promise<{ tenantId: string; id: string; runId: string }[]> {
+    return [...this.#state.connections.values()]
+      .filter((connection) => connection.node !== node)
+      .map(({ tenantId, id, runId }) => ({ tenantId, id, runId }))
+      .toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  async ping(): Promise<void> {}
+
+  async close(): Promise<void> {}
+}
+
+function isFree({ lease }: MemoryRun, now: number): boolean {
+  return lease === null || lease.until <= now;
+}
+
+function isDue({ record, mail }: MemoryRun, now: number): boolean {
+  switch (record.status) {
+    case 'queued':
+    case 'running':
+      return true;
+    case 'waiting':
+      return mail.length > 0 || (record.wakeAt !== null && record.wakeAt <= now);
+    case 'completed':
+    case 'failed':
+    case 'canceled':
+      return false;
+  }
+}

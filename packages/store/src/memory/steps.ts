@@ -1,0 +1,161 @@
+/**
+ * The steps that change several things at once. Each checks everything first and changes afterwards,
+ * and none of them waits in between: that is what makes them atomic.
+ */
+import type { Append, RelayDecision, RunCreation, RunProgress, RunRecord } from '@relay/core';
+import { isEnded, noUsage, RelayError } from '@relay/protocol';
+import type { RunEvent } from '@relay/protocol';
+import { encodeEvents } from '../sql/row-codec.ts';
+import { lonelySnapshot } from '../sql/snapshots.ts';
+import { conversationKey, refuseTaken, stored } from './state.ts';
+import type { MemoryRun, MemoryState } from './state.ts';
+
+const newProgress: RunProgress = {
+  status: 'queued',
+  startedAt: null,
+  endedAt: null,
+  usage: noUsage,
+  error: null,
+  checkpoint: null,
+  outputJson: null,
+  snapshot: null,
+  snapshotSeq: 0,
+  wakeAt: null,
+};
+
+export function createRun(state: MemoryState, tenantId: string, creation: RunCreation): void {
+  const { identity, lease, events, progress = {}, connection } = creation;
+  if (identity.tenantId !== tenantId) {
+    throw new RelayError('internal', 'A run can only be made in its own tenant');
+  }
+  refuseTaken(state.runs, identity.id);
+  if (connection !== undefined) refuseTaken(state.connections, connection.id);
+  const blank = { ...stored(identity), ...newProgress, lastSeq: 0, epoch: lease === null ? 0 : 1 };
+  const run: MemoryRun = {
+    record: progressed(blank, progress),
+    lease: lease === null ? null : { ...lease },
+    position: null,
+    journal: [],
+    relayIds: [],
+    mail: [],
+  };
+  state.runs.set(identity.id, run);
+  write(run, events, identity.createdAt);
+  if (connection !== undefined) {
+    const { id, node } = connection;
+    state.connections.set(id, { tenantId, id, runId: identity.id, node });
+  }
+  if (isEnded(run.record.status)) end(state, run);
+}
+
+export function append(state: MemoryState, tenantId: string, step: Append): 'committed' | 'fenced' {
+  const run = state.runs.get(step.runId);
+  if (run === undefined || !holds(run, tenantId, step)) return 'fenced';
+  for (const { id } of step.raise ?? []) refuseTaken(state.relays, id);
+  const closures = (step.close ?? []).map((closure) => {
+    const relay = state.relays.get(closure.relayId);
+    const isOpen = relay?.record.status === 'pending' && relay.record.runId === step.runId;
+    return { closure, relay: isOpen ? relay : undefined };
+  });
+  // Decided in the meantime: see `closeRelay` of the SQL store.
+  if (closures.some(({ closure, relay }) => closure.status === 'expired' && relay === undefined)) {
+    return 'fenced';
+  }
+  run.record = progressed(run.record, step.progress ?? {});
+  write(run, step.events, step.at);
+  for (const relay of step.raise ?? []) {
+    const open = { status: 'pending', decidedAt: null, decidedBy: null, reason: null } as const;
+    const record = { ...stored(relay), params: stored(relay.params ?? null), ...open };
+    state.relays.set(relay.id, { tenantId, record: { ...record, runId: step.runId } });
+    run.relayIds.push(relay.id);
+  }
+  for (const { closure, relay } of closures) {
+    if (relay === undefined) continue;
+    const { status, at: decidedAt, by: decidedBy, reason } = stored(closure);
+    relay.record = { ...relay.record, status, decidedAt, decidedBy, reason };
+  }
+  run.mail = run.mail.filter(({ id }) => !(step.take ?? []).includes(id));
+  if (step.release === true) run.lease = null;
+  if (isEnded(run.record.status)) end(state, run);
+  return 'committed';
+}
+
+export function decideRelay(
+  state: MemoryState,
+  tenantId: string,
+  decision: RelayDecision,
+): boolean {
+  const { relayId, runId, at, mail, grant } = decision;
+  const relay = state.relays.get(relayId);
+  const run = state.runs.get(runId);
+  if (relay === undefined || relay.tenantId !== tenantId || relay.record.runId !== runId)
+    return false;
+  if (relay.record.status !== 'pending' || relay.record.expiresAt <= at) return false;
+  if (run === undefined || isEnded(run.record.status)) return false;
+  if (grant !== undefined) refuseTaken(state.grants, grant.id);
+  const { status, by: decidedBy, reason } = stored(decision);
+  relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason };
+  post(run, mail);
+  if (grant !== undefined) state.grants.set(grant.id, { tenantId, grant: stored(grant) });
+  return true;
+}
+
+export function post(run: MemoryRun, mail: MemoryRun['mail'][number]): void {
+  const place = run.mail.findIndex(({ id }) => id === mail.id);
+  if (place === -1) run.mail.push(stored(mail));
+  else run.mail[place] = stored(mail);
+}
+
+function holds(run: MemoryRun, tenantId: string, step: Append): boolean {
+  const { record, lease } = run;
+  return (
+    record.tenantId === tenantId &&
+    record.lastSeq === step.afterSeq &&
+    record.epoch === step.epoch &&
+    lease !== null
+  );
+}
+
+function progressed(record: RunRecord, progress: Partial<RunProgress>): RunRecord {
+  const { snapshot, snapshotSeq } = progress;
+  if (snapshot !== null && (snapshot === undefined) !== (snapshotSeq === undefined)) {
+    throw lonelySnapshot();
+  }
+  return { ...record, ...stored(progress), ...(snapshot === null ? { snapshotSeq: 0 } : {}) };
+}
+
+function write(run: MemoryRun, events: readonly RunEvent[], at: number): void {
+  if (events.length === 0) return;
+  const firstSeq = run.record.lastSeq + 1;
+  const lastSeq = run.record.lastSeq + events.length;
+  run.journal.push({
+    firstSeq,
+    lastSeq,
+    at: new Date(at).toISOString(),
+    payload: encodeEvents(events),
+  });
+  run.record = { ...run.record, lastSeq };
+}
+
+function end(state: MemoryState, run: MemoryRun): void {
+  const { id, tenantId, conversationId } = run.record;
+  const key = conversationKey(tenantId, conversationId);
+  const ended = state.ended.get(key) ?? [];
+  state.ended.set(key, ended);
+  run.position = ended.push(id);
+  run.mail = [];
+  run.lease = null;
+  closeOpenRelays(state, run);
+}
+
+/** No relay outlives its run. */
+function closeOpenRelays(state: MemoryState, run: MemoryRun): void {
+  const decidedBy = { type: 'system', id: 'relay', name: 'relay' } as const;
+  const reason = 'The run has ended';
+  for (const id of run.relayIds) {
+    const relay = state.relays.get(id);
+    if (relay?.record.status !== 'pending') continue;
+    const { endedAt: decidedAt } = run.record;
+    relay.record = { ...relay.record, status: 'closed', decidedAt, decidedBy, reason };
+  }
+}

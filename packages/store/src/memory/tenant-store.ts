@@ -1,0 +1,139 @@
+import type {
+  Append,
+  EndedRun,
+  EventRange,
+  Grant,
+  Mail,
+  RelayDecision,
+  RelayRecord,
+  RunCreation,
+  RunHead,
+  RunRecord,
+  TenantStore,
+} from '@relay/core';
+import { isEnded } from '@relay/protocol';
+import type { StoredEvent } from '@relay/protocol';
+import { decodeEvents } from '../sql/row-codec.ts';
+import { conversationKey, stored } from './state.ts';
+import type { MemoryRun, MemoryState } from './state.ts';
+import { append, createRun, decideRelay, post } from './steps.ts';
+
+/** Nothing here waits; `async` makes every error a rejection. */
+export class MemoryTenantStore implements TenantStore {
+  readonly tenantId: string;
+  readonly #state: MemoryState;
+
+  constructor(state: MemoryState, tenantId: string) {
+    this.#state = state;
+    this.tenantId = tenantId;
+  }
+
+  async createRun(creation: RunCreation): Promise<void> {
+    createRun(this.#state, this.tenantId, creation);
+  }
+
+  async readRun(runId: string): Promise<RunRecord | undefined> {
+    const run = this.#run(runId);
+    return run === undefined ? undefined : stored(run.record);
+  }
+
+  async readRunHead(runId: string): Promise<RunHead | undefined> {
+    return this.readRun(runId);
+  }
+
+  async append(step: Append): Promise<'committed' | 'fenced'> {
+    return append(this.#state, this.tenantId, step);
+  }
+
+  async readEvents(runId: string, { after, limit }: EventRange): Promise<StoredEvent[]> {
+    const events: StoredEvent[] = [];
+    const journal = this.#run(runId)?.journal ?? [];
+    for (const { firstSeq, at, payload } of rowsAfter(journal, after)) {
+      if (events.length >= limit) break;
+      for (const event of decodeEvents(payload, { seq: firstSeq, at })) {
+        if (event.seq > after && event.seq <= after + limit) events.push(event);
+      }
+    }
+    return events;
+  }
+
+  async readRelay(relayId: string): Promise<RelayRecord | undefined> {
+    const relay = this.#state.relays.get(relayId);
+    return relay?.tenantId === this.tenantId ? stored(relay.record) : undefined;
+  }
+
+  async decideRelay(decision: RelayDecision): Promise<boolean> {
+    return decideRelay(this.#state, this.tenantId, decision);
+  }
+
+  async readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]> {
+    return [...this.#state.grants.values()]
+      .filter(({ tenantId }) => tenantId === this.tenantId)
+      .map(({ grant }) => grant)
+      .filter((grant) =>
+        grant.scope === 'run'
+          ? grant.scopeId === scope.runId
+          : grant.scopeId === scope.conversationId,
+      )
+      .toSorted((a, b) => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1))
+      .map(({ id, tool, exact, params }) => stored({ id, tool, exact, params }) as Grant);
+  }
+
+  async postMail(runId: string, mail: Mail): Promise<boolean> {
+    const run = this.#run(runId);
+    if (run === undefined || isEnded(run.record.status)) return false;
+    post(run, mail);
+    return true;
+  }
+
+  async readMail(runId: string): Promise<Mail[]> {
+    return stored(this.#run(runId)?.mail ?? []);
+  }
+
+  async countEndedRuns(conversationId: string): Promise<number> {
+    return this.#ended(conversationId).length;
+  }
+
+  async endedRuns(
+    conversationId: string,
+    { after, upTo }: { after: number; upTo: number },
+  ): Promise<EndedRun[]> {
+    return this.#ended(conversationId)
+      .map((runId, index) => ({ runId, position: index + 1 }))
+      .filter(({ position }) => position > after && position <= upTo);
+  }
+
+  async findConnection(connectionId: string): Promise<{ runId: string } | undefined> {
+    const connection = this.#state.connections.get(connectionId);
+    return connection?.tenantId === this.tenantId ? { runId: connection.runId } : undefined;
+  }
+
+  async closeConnection(connectionId: string): Promise<void> {
+    const connection = this.#state.connections.get(connectionId);
+    if (connection?.tenantId === this.tenantId) this.#state.connections.delete(connectionId);
+  }
+
+  #run(runId: string): MemoryRun | undefined {
+    const run = this.#state.runs.get(runId);
+    return run?.record.tenantId === this.tenantId ? run : undefined;
+  }
+
+  #ended(conversationId: string): readonly string[] {
+    return this.#state.ended.get(conversationKey(this.tenantId, conversationId)) ?? [];
+  }
+}
+
+/** The rows are in order: finding the first one costs little, however long the journal. */
+function* rowsAfter(journal: MemoryRun['journal'], after: number) {
+  let low = 0;
+  let high = journal.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((journal[middle]?.lastSeq ?? 0) <= after) low = middle + 1;
+    else high = middle;
+  }
+  for (let at = low; at < journal.length; at += 1) {
+    const row = journal[at];
+    if (row !== undefined) yield row;
+  }
+}

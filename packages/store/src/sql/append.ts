@@ -1,0 +1,68 @@
+/**
+ * One step of a run as one unit. Its first statement is the fence (E3): it changes the run's row only
+ * if the journal ends where the writer believes, under the writer's epoch, and the lease is not given
+ * back. If it does not, nothing of the unit is stored.
+ */
+import type { Append } from '@relay/core';
+import { isEnded } from '@relay/protocol';
+import type { Statement } from '../drivers/driver.ts';
+import { countEnding } from './conversations.ts';
+import { insertEvents } from './events.ts';
+import { deleteAllMail, deleteMail } from './mail.ts';
+import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
+import { changesOf } from './runs.ts';
+import { putSnapshot } from './snapshots.ts';
+
+export function appendUnit(tenantId: string, append: Append): readonly Statement[] {
+  const { runId, afterSeq, at, events, progress = {} } = append;
+  const run = { tenantId, runId };
+  const unit: Statement[] = [fence(tenantId, append)];
+  unit.push(...insertEvents({ tenantId, runId, afterSeq, at, events }));
+  unit.push(...putSnapshot(run, progress));
+  for (const relay of append.raise ?? []) unit.push(insertRelay(tenantId, { ...relay, runId }));
+  for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
+  for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
+  if (endsRun(append)) unit.push(...countEnding(run), deleteAllMail(run), closeOpenRelays(run, at));
+  return unit;
+}
+
+const fenceSqls = new Map<string, string>();
+
+function fence(tenantId: string, append: Append): Statement {
+  const { runId, afterSeq, epoch, events, progress } = append;
+  const changes = progress === undefined ? [] : changesOf(runId, progress);
+  const releases = append.release === true || endsRun(append);
+  return {
+    sql: fenceSql(
+      changes.map(([column]) => column),
+      releases,
+    ),
+    params: [
+      afterSeq + events.length,
+      ...changes.map(([, value]) => value),
+      tenantId,
+      runId,
+      afterSeq,
+      epoch,
+    ],
+    expect: 1,
+  };
+}
+
+/** Only what changes is written; there are few such sets, and each text is made once. */
+function fenceSql(changed: readonly string[], releases: boolean): string {
+  const key = `${changed.join()} ${releases}`;
+  let sql = fenceSqls.get(key);
+  if (sql === undefined) {
+    const assignments = ['last_seq', ...changed].map((column) => `${column} = ?`);
+    if (releases) assignments.push('lease_owner = NULL', 'lease_until = 0');
+    sql = `UPDATE runs SET ${assignments.join(', ')}
+      WHERE tenant_id = ? AND id = ? AND last_seq = ? AND epoch = ? AND lease_owner IS NOT NULL`;
+    fenceSqls.set(key, sql);
+  }
+  return sql;
+}
+
+function endsRun({ progress }: Append): boolean {
+  return progress?.status !== undefined && isEnded(progress.status);
+}

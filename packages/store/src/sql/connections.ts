@@ -1,0 +1,23 @@
+import type { Row, Statement } from '../drivers/driver.ts';
+import { text } from './stored.ts';
+
+const insertSql = 'INSERT INTO connections (id, tenant_id, run_id, node) VALUES (?, ?, ?, ?)';
+
+export function insertConnection(
+  tenantId: string,
+  runId: string,
+  connection: { readonly id: string; readonly node: string },
+): Statement {
+  return { sql: insertSql, params: [connection.id, tenantId, runId, connection.node] };
+}
+
+export const selectConnectionSql = 'SELECT run_id FROM connections WHERE tenant_id = ? AND id = ?';
+
+export const deleteConnectionSql = 'DELETE FROM connections WHERE tenant_id = ? AND id = ?';
+
+export const selectOrphansSql =
+  'SELECT tenant_id, id, run_id FROM connections WHERE node <> ? ORDER BY id';
+
+export function decodeOrphan(row: Row): { tenantId: string; id: string; runId: string } {
+  return { tenantId: text(row, 'tenant_id'), id: text(row, 'id'), runId: text(row, 'run_id') };
+}

@@ -1,0 +1,54 @@
+/**
+ * Who works on a run. The epoch rises with every claim and never otherwise: it is what tells a holder
+ * that was asleep from the one that took its place.
+ */
+import type { Claim } from '@relay/core';
+import type { SqlValue, Statement } from '../drivers/driver.ts';
+
+const claimSql = `UPDATE runs SET lease_owner = ?, lease_until = ?, epoch = epoch + 1
+  WHERE id = ? AND status IN ('queued', 'running', 'waiting')
+    AND (lease_owner IS NULL OR lease_until <= ?)
+  RETURNING epoch`;
+
+export function claim(runId: string, { owner, now, until }: Claim): Statement {
+  return { sql: claimSql, params: [owner, until, runId, now], expect: 1 };
+}
+
+const renewSql = 'UPDATE runs SET lease_until = ? WHERE id = ? AND lease_owner = ?';
+
+export function renew(runId: string, lease: { owner: string; until: number }): Statement {
+  return { sql: renewSql, params: [lease.until, runId, lease.owner] };
+}
+
+const releaseSql = `UPDATE runs SET lease_owner = NULL, lease_until = 0
+  WHERE id = ? AND epoch = ? AND lease_owner IS NOT NULL`;
+
+export function release(runId: string, epoch: number): Statement {
+  return { sql: releaseSql, params: [runId, epoch] };
+}
+
+export const reclaimSql =
+  'UPDATE runs SET lease_owner = NULL, lease_until = 0 WHERE lease_owner IS NOT NULL';
+
+const isFree = '(r.lease_owner IS NULL OR r.lease_until <= ?)';
+const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
+
+/**
+ * Three reasons to look at a run, each found by an index of its own that holds open runs alone.
+ * The cross join makes SQLite begin with the mail, of which there is little.
+ */
+export const dueSql = `SELECT tenant_id, id FROM (
+    SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at FROM runs r
+      WHERE r.status IN ('queued', 'running') AND ${isFree} ${oldest}) AS left_behind
+    UNION
+    SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at FROM runs r
+      WHERE r.status = 'waiting' AND r.wake_at <= ? AND ${isFree} ${oldest}) AS to_wake
+    UNION
+    SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at
+      FROM (SELECT DISTINCT run_id FROM mail) AS m CROSS JOIN runs r
+      WHERE r.id = m.run_id AND r.status = 'waiting' AND ${isFree} ${oldest}) AS told
+  ) AS due ORDER BY created_at, id LIMIT ?`;
+
+export function dueParams(now: number, limit: number): readonly SqlValue[] {
+  return [now, limit, now, now, limit, now, limit, limit];
+}

@@ -1,0 +1,34 @@
+import type { Letter, Mail, RunRef } from '@relay/core';
+import type { Row, Statement } from '../drivers/driver.ts';
+import { encode, json, text } from './stored.ts';
+
+/** Finds no run to write to if the run is over; repeating the same mail changes nothing. */
+const insertSql = `INSERT INTO mail (id, letter, tenant_id, run_id, place)
+  SELECT ?, ?, r.tenant_id, r.id,
+    (SELECT COALESCE(MAX(m.place), 0) + 1 FROM mail m WHERE m.run_id = r.id)
+  FROM runs r
+  WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting')
+  ON CONFLICT (run_id, id) DO UPDATE SET letter = excluded.letter`;
+
+export function insertMail({ tenantId, runId }: RunRef, mail: Mail): Statement {
+  return { sql: insertSql, params: [mail.id, encode(mail.letter), tenantId, runId], expect: 1 };
+}
+
+const deleteSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ? AND id = ?';
+
+export function deleteMail({ tenantId, runId }: RunRef, mailId: string): Statement {
+  return { sql: deleteSql, params: [tenantId, runId, mailId] };
+}
+
+const deleteAllSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ?';
+
+export function deleteAllMail({ tenantId, runId }: RunRef): Statement {
+  return { sql: deleteAllSql, params: [tenantId, runId] };
+}
+
+export const selectMailSql =
+  'SELECT id, letter FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
+
+export function decodeMail(row: Row): Mail {
+  return { id: text(row, 'id'), letter: json(row, 'letter') as Letter };
+}

@@ -1,0 +1,53 @@
+/**
+ * The tables, as numbered steps. A step that has been released is never changed; a new one is added.
+ * Each is one unit that begins by recording itself, so that of two processes that start together one
+ * applies it and the other finds it done.
+ */
+import { RelayError } from '@relay/protocol';
+import type { SqlDriver } from '../drivers/driver.ts';
+import { firstTables } from './first-tables.ts';
+import { integerOrNull } from './stored.ts';
+
+export interface Migration {
+  readonly id: number;
+  readonly statements: readonly string[];
+}
+
+export const migrations: readonly Migration[] = [{ id: 1, statements: firstTables }];
+
+export async function migrate(
+  driver: SqlDriver,
+  steps: readonly Migration[] = migrations,
+): Promise<void> {
+  await driver.transact([
+    statement('CREATE TABLE IF NOT EXISTS migrations (id BIGINT NOT NULL PRIMARY KEY)'),
+  ]);
+  const present = await newest(driver);
+  const known = steps.at(-1)?.id ?? 0;
+  if (present > known) {
+    throw new RelayError(
+      'storage_failed',
+      `The database was written by a newer Relay (its tables are at ${present}, this one knows ${known})`,
+    );
+  }
+  for (const step of steps) {
+    if (step.id <= present) continue;
+    await driver.transact([
+      {
+        sql: 'INSERT INTO migrations (id) VALUES (?) ON CONFLICT DO NOTHING',
+        params: [step.id],
+        expect: 1,
+      },
+      ...step.statements.map(statement),
+    ]);
+  }
+}
+
+async function newest(driver: SqlDriver): Promise<number> {
+  const [row] = await driver.read('SELECT MAX(id) AS newest FROM migrations', []);
+  return row === undefined ? 0 : (integerOrNull(row, 'newest') ?? 0);
+}
+
+function statement(sql: string) {
+  return { sql, params: [] };
+}

@@ -1,0 +1,116 @@
+import type { NewRelay, RelayClosure, RelayDecision, RelayRecord, RunRef } from '@relay/core';
+import type { Decider } from '@relay/protocol';
+import type { Row, Statement } from '../drivers/driver.ts';
+import {
+  checksumOf,
+  corrupt,
+  encode,
+  encodeOrNull,
+  freeText,
+  freeTextOrNull,
+  integer,
+  integerOrNull,
+  json,
+  jsonOrNull,
+  text,
+} from './stored.ts';
+
+/** What never changes once a relay is raised, in the order in which it is summed up and inserted. */
+const fixedColumns = [
+  'id',
+  'run_id',
+  'raised_at',
+  'expires_at',
+  'kind',
+  'agent_id',
+  'agent_path',
+  'tool_call_id',
+  'tool',
+  'params',
+  'digest',
+] as const;
+
+const insertSql = `INSERT INTO relays (${fixedColumns.join(', ')}, tenant_id, status, checksum)
+  VALUES (${fixedColumns.map(() => '?').join(', ')}, ?, 'pending', ?)`;
+
+export function insertRelay(tenantId: string, relay: NewRelay): Statement {
+  const fixed = [
+    relay.id,
+    relay.runId,
+    relay.raisedAt,
+    relay.expiresAt,
+    relay.kind,
+    relay.agentId,
+    encode(relay.agentPath),
+    encode(relay.toolCallId),
+    encode(relay.tool),
+    encode(relay.params),
+    relay.digest,
+  ];
+  return { sql: insertSql, params: [...fixed, tenantId, checksumOf(tenantId, ...fixed)] };
+}
+
+const closeSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?
+  WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending'`;
+
+/**
+ * A relay that someone decided in the meantime cannot expire any more: the step is undone, and its
+ * writer finds the decision in its mail. One that is closed because its run ends keeps the decision.
+ */
+export function closeRelay({ tenantId, runId }: RunRef, closure: RelayClosure): Statement {
+  const { relayId, status, at, by, reason } = closure;
+  const params = [status, at, encode(by), encode(reason), tenantId, relayId, runId];
+  return status === 'expired' ? { sql: closeSql, params, expect: 1 } : { sql: closeSql, params };
+}
+
+const closeOpenSql = `UPDATE relays SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
+  WHERE tenant_id = ? AND run_id = ? AND status = 'pending'`;
+
+/** No relay outlives its run, not even one that the journal could no longer tell of. */
+export function closeOpenRelays({ tenantId, runId }: RunRef, at: number): Statement {
+  const by = { type: 'system', id: 'relay', name: 'relay' };
+  const params = [at, encode(by), encode('The run has ended'), tenantId, runId];
+  return { sql: closeOpenSql, params };
+}
+
+const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?
+  WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
+
+/** The compare-and-set: of all decisions on a relay, this holds for one. */
+export function decide(tenantId: string, decision: RelayDecision): Statement {
+  const { relayId, runId, status, at, by, reason } = decision;
+  return {
+    sql: decideSql,
+    params: [status, at, encode(by), encodeOrNull(reason), tenantId, relayId, runId, at],
+    expect: 1,
+  };
+}
+
+export const selectRelaySql = `SELECT ${fixedColumns.join(', ')}, tenant_id, checksum,
+    status, decided_at, decided_by, reason
+  FROM relays WHERE tenant_id = ? AND id = ?`;
+
+export function decodeRelay(row: Row): RelayRecord {
+  const id = text(row, 'id');
+  const fixed = fixedColumns.map((column) => row[column] as string | number);
+  if (checksumOf(text(row, 'tenant_id'), ...fixed) !== row['checksum']) {
+    throw corrupt(`Relay ${id}`, 'it does not match its checksum');
+  }
+  return {
+    id,
+    runId: text(row, 'run_id'),
+    kind: text(row, 'kind') as RelayRecord['kind'],
+    agentId: text(row, 'agent_id'),
+    agentPath: json(row, 'agent_path') as string[],
+    toolCallId: freeText(row, 'tool_call_id'),
+    tool: freeText(row, 'tool'),
+    params: json(row, 'params'),
+    digest: text(row, 'digest'),
+    raisedAt: integer(row, 'raised_at'),
+    expiresAt: integer(row, 'expires_at'),
+    status: text(row, 'status') as RelayRecord['status'],
+    decidedAt: integerOrNull(row, 'decided_at'),
+    decidedBy: jsonOrNull(row, 'decided_by') as Decider | null,
+    reason: freeTextOrNull(row, 'reason'),
+  };
+}

@@ -1,0 +1,151 @@
+import type { RunCreation, RunHead, RunProgress, RunRecord } from '@relay/core';
+import { isEnded, noUsage } from '@relay/protocol';
+import type { Row, SqlValue, Statement } from '../drivers/driver.ts';
+import { decodeSnapshot } from './snapshots.ts';
+import {
+  checksumOf,
+  corrupt,
+  encode,
+  encodeOrNull,
+  freeText,
+  freeTextOrNull,
+  integer,
+  integerOrNull,
+  json,
+  jsonOrNull,
+  text,
+  textOrNull,
+} from './stored.ts';
+
+const columns = [
+  'id',
+  'tenant_id',
+  'last_seq',
+  'epoch',
+  'lease_owner',
+  'lease_until',
+  'status',
+  'wake_at',
+  'created_at',
+  'started_at',
+  'ended_at',
+  'conversation_id',
+  'correlation_id',
+  'surface',
+  'agent',
+  'model',
+  'labels',
+  'parent_run_id',
+  'workflow_id',
+  'usage',
+  'error',
+  'serialized_state',
+  'state_checksum',
+  'output_json',
+];
+
+const insertSql = `INSERT INTO runs (${columns.join(', ')})
+  VALUES (${columns.map(() => '?').join(', ')})`;
+
+export function insertRun(tenantId: string, creation: RunCreation): Statement {
+  const { identity, progress = {} } = creation;
+  const status = progress.status ?? 'queued';
+  const lease = isEnded(status) ? null : creation.lease;
+  const checkpoint = progress.checkpoint ?? null;
+  return {
+    sql: insertSql,
+    params: [
+      identity.id,
+      tenantId,
+      creation.events.length,
+      creation.lease === null ? 0 : 1,
+      lease?.owner ?? null,
+      lease?.until ?? 0,
+      status,
+      progress.wakeAt ?? null,
+      identity.createdAt,
+      progress.startedAt ?? null,
+      progress.endedAt ?? null,
+      identity.conversationId,
+      encode(identity.correlationId),
+      identity.surface,
+      encode(identity.agent),
+      encode(identity.model),
+      encode(identity.labels),
+      identity.parentRunId,
+      encodeOrNull(identity.workflowId),
+      encode(progress.usage ?? noUsage),
+      encodeOrNull(progress.error),
+      checkpoint,
+      checkpointChecksum(identity.id, checkpoint),
+      progress.outputJson ?? null,
+    ],
+  };
+}
+
+/** The columns that a step changes; the snapshot is not among them (`snapshots.ts`). */
+export function changesOf(
+  runId: string,
+  progress: Partial<RunProgress>,
+): readonly (readonly [column: string, value: SqlValue])[] {
+  const changes: [string, SqlValue][] = [];
+  if (progress.status !== undefined) changes.push(['status', progress.status]);
+  if (progress.startedAt !== undefined) changes.push(['started_at', progress.startedAt]);
+  if (progress.endedAt !== undefined) changes.push(['ended_at', progress.endedAt]);
+  if (progress.usage !== undefined) changes.push(['usage', encode(progress.usage)]);
+  if (progress.error !== undefined) changes.push(['error', encodeOrNull(progress.error)]);
+  if (progress.checkpoint !== undefined) {
+    changes.push(['serialized_state', progress.checkpoint]);
+    changes.push(['state_checksum', checkpointChecksum(runId, progress.checkpoint)]);
+  }
+  if (progress.outputJson !== undefined) changes.push(['output_json', progress.outputJson]);
+  if (progress.wakeAt !== undefined) changes.push(['wake_at', progress.wakeAt]);
+  return changes;
+}
+
+export const selectRunSql = `SELECT ${columns.map((column) => `r.${column}`).join(', ')},
+    s.seq AS snapshot_seq, s.body AS snapshot, s.checksum AS snapshot_checksum
+  FROM runs r LEFT JOIN snapshots s ON s.run_id = r.id AND s.tenant_id = r.tenant_id
+  WHERE r.tenant_id = ? AND r.id = ?`;
+
+export function decodeRun(row: Row): RunRecord {
+  const id = text(row, 'id');
+  const checkpoint = textOrNull(row, 'serialized_state');
+  if (checkpointChecksum(id, checkpoint) !== row['state_checksum']) {
+    throw corrupt(`The checkpoint of run ${id}`, 'it does not match its checksum');
+  }
+  return {
+    ...decodeRunHead(row),
+    startedAt: integerOrNull(row, 'started_at'),
+    endedAt: integerOrNull(row, 'ended_at'),
+    error: jsonOrNull(row, 'error') as RunRecord['error'],
+    checkpoint,
+    ...decodeSnapshot(id, row),
+    wakeAt: integerOrNull(row, 'wake_at'),
+    epoch: integer(row, 'epoch'),
+  };
+}
+
+export function decodeRunHead(row: Row): RunHead {
+  return {
+    id: text(row, 'id'),
+    tenantId: text(row, 'tenant_id'),
+    conversationId: text(row, 'conversation_id'),
+    correlationId: freeText(row, 'correlation_id'),
+    surface: text(row, 'surface') as RunRecord['surface'],
+    agent: freeText(row, 'agent'),
+    model: freeText(row, 'model'),
+    labels: json(row, 'labels') as RunRecord['labels'],
+    parentRunId: textOrNull(row, 'parent_run_id'),
+    workflowId: freeTextOrNull(row, 'workflow_id'),
+    createdAt: integer(row, 'created_at'),
+    status: text(row, 'status') as RunRecord['status'],
+    usage: json(row, 'usage') as RunRecord['usage'],
+    outputJson: textOrNull(row, 'output_json'),
+    lastSeq: integer(row, 'last_seq'),
+  };
+}
+
+function checkpointChecksum(runId: string, checkpoint: string | null): number | null {
+  return checkpoint === null ? null : checksumOf(runId, checkpoint);
+}

@@ -1,0 +1,101 @@
+import type { Claim, KeyRecord, RunRef, SystemStore, TenantStore } from '@relay/core';
+import { RelayError } from '@relay/protocol';
+import type { SqlDriver } from '../drivers/driver.ts';
+import { decodeOrphan, selectOrphansSql } from './connections.ts';
+import {
+  decodeKey,
+  decodeTenant,
+  ensureTenantUnit,
+  insertKey,
+  selectKeySql,
+  selectTenant,
+} from './keys.ts';
+import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
+import { integer, text } from './stored.ts';
+import { SqlTenantStore } from './tenant-store.ts';
+
+/** The one SQL store, over whichever driver; `migrate` must have run. */
+export function createSqlStore(driver: SqlDriver): SystemStore {
+  return new SqlStore(driver);
+}
+
+const probeSql = `INSERT INTO probes (id, count) VALUES (1, 1)
+  ON CONFLICT (id) DO UPDATE SET count = probes.count + 1`;
+
+class SqlStore implements SystemStore {
+  readonly #driver: SqlDriver;
+
+  constructor(driver: SqlDriver) {
+    this.#driver = driver;
+  }
+
+  tenant(tenantId: string): TenantStore {
+    return new SqlTenantStore(this.#driver, tenantId);
+  }
+
+  async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
+    const result = await this.#driver.transact(ensureTenantUnit(tenant));
+    const row = result.ok ? result.results[1]?.rows[0] : undefined;
+    if (row === undefined) throw new RelayError('storage_failed', 'The tenant was not stored');
+    return { id: text(row, 'id') };
+  }
+
+  async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
+    const { sql, params } = selectTenant(name);
+    const [row] = await this.#driver.read(sql, params);
+    return row === undefined ? undefined : decodeTenant(row);
+  }
+
+  async addKey(key: KeyRecord, hash: string): Promise<void> {
+    await this.#driver.transact([insertKey(key, hash)]);
+  }
+
+  async findKey(hash: string): Promise<KeyRecord | undefined> {
+    const [row] = await this.#driver.read(selectKeySql, [hash]);
+    return row === undefined ? undefined : decodeKey(row);
+  }
+
+  async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {
+    const result = await this.#driver.transact([claim(runId, by)]);
+    const row = result.ok ? result.results[0]?.rows[0] : undefined;
+    return row === undefined ? undefined : { epoch: integer(row, 'epoch') };
+  }
+
+  async renewLeases(
+    owner: string,
+    renewal: { runIds: readonly string[]; until: number },
+  ): Promise<string[]> {
+    const { runIds, until } = renewal;
+    if (runIds.length === 0) return [];
+    const result = await this.#driver.transact(runIds.map((id) => renew(id, { owner, until })));
+    return result.ok ? runIds.filter((_, place) => result.results[place]?.changes === 1) : [];
+  }
+
+  async releaseRun(runId: string, epoch: number): Promise<void> {
+    await this.#driver.transact([release(runId, epoch)]);
+  }
+
+  async dueRuns(now: number, limit: number): Promise<RunRef[]> {
+    const rows = await this.#driver.read(dueSql, dueParams(now, limit));
+    return rows.map((row) => ({ tenantId: text(row, 'tenant_id'), runId: text(row, 'id') }));
+  }
+
+  async reclaimEverything(): Promise<void> {
+    await this.#driver.transact([{ sql: reclaimSql, params: [] }]);
+  }
+
+  async orphanedConnections(
+    node: string,
+  ): Promise<{ tenantId: string; id: string; runId: string }[]> {
+    return (await this.#driver.read(selectOrphansSql, [node])).map(decodeOrphan);
+  }
+
+  /** A real write: a full disk can still be read from. */
+  async ping(): Promise<void> {
+    await this.#driver.transact([{ sql: probeSql, params: [] }]);
+  }
+
+  close(): Promise<void> {
+    return this.#driver.close();
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * A store whose process dies at a chosen write. Count the writes of a scenario first, then run it
+ * again once for each of them and either side of it, restart on the same inner store, and compare.
+ *
+ * From the crash on no call comes back, not even one that was already on its way: whoever waits for
+ * it is as dead as the process. What the inner store had taken by then stays stored.
+ *
+ * Lease renewals are not counted: they come by the clock, and the k-th write of a scenario must be
+ * the same one every time.
+ */
+import type { Append, SystemStore, TenantStore } from '@relay/core';
+
+export interface Fault {
+  /** Which write to die at, counted from 1; left out, nothing ever happens. */
+  readonly crashAt?: number;
+  readonly when?: 'before' | 'after';
+}
+
+export interface FaultyStore extends SystemStore {
+  /** A label for each write so far, in order; their number is the number of crash points. */
+  readonly writes: readonly string[];
+  /** Resolves at the moment of the crash. */
+  readonly crashed: Promise<void>;
+}
+
+export function createFaultyStore(inner: SystemStore, fault: Fault = {}): FaultyStore {
+  const process = new MortalProcess(fault);
+  const { read, write } = process;
+  return {
+    writes: process.writes,
+    crashed: process.crashed,
+    tenant: (id) => faultyTenant(inner.tenant(id), process),
+    ensureTenant: (tenant) => write('ensureTenant', () => inner.ensureTenant(tenant)),
+    findTenant: (name) => read(() => inner.findTenant(name)),
+    addKey: (key, hash) => write('addKey', () => inner.addKey(key, hash)),
+    findKey: (hash) => read(() => inner.findKey(hash)),
+    claimRun: (runId, claim) => write('claimRun', () => inner.claimRun(runId, claim)),
+    renewLeases: (owner, renewal) => read(() => inner.renewLeases(owner, renewal)),
+    releaseRun: (runId, epoch) => write('releaseRun', () => inner.releaseRun(runId, epoch)),
+    dueRuns: (now, limit) => read(() => inner.dueRuns(now, limit)),
+    reclaimEverything: () => write('reclaimEverything', () => inner.reclaimEverything()),
+    orphanedConnections: (node) => read(() => inner.orphanedConnections(node)),
+    ping: () => read(() => inner.ping()),
+    close: () => read(() => inner.close()),
+  };
+}
+
+function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): TenantStore {
+  return {
+    tenantId: inner.tenantId,
+    createRun: (creation) => write('createRun', () => inner.createRun(creation)),
+    readRun: (runId) => read(() => inner.readRun(runId)),
+    readRunHead: (runId) => read(() => inner.readRunHead(runId)),
+    append: (append) => write(labelOf(append), () => inner.append(append)),
+    readEvents: (runId, range) => read(() => inner.readEvents(runId, range)),
+    readRelay: (relayId) => read(() => inner.readRelay(relayId)),
+    decideRelay: (decision) => write('decideRelay', () => inner.decideRelay(decision)),
+    readGrants: (scope) => read(() => inner.readGrants(scope)),
+    postMail: (runId, mail) => write('postMail', () => inner.postMail(runId, mail)),
+    readMail: (runId) => read(() => inner.readMail(runId)),
+    countEndedRuns: (id) => read(() => inner.countEndedRuns(id)),
+    endedRuns: (id, positions) => read(() => inner.endedRuns(id, positions)),
+    findConnection: (id) => read(() => inner.findConnection(id)),
+    closeConnection: (id) => write('closeConnection', () => inner.closeConnection(id)),
+  };
+}
+
+function labelOf({ events }: Append): string {
+  return `append ${[...new Set(events.map(({ type }) => type))].join(' ')}`.trimEnd();
+}
+
+class MortalProcess {
+  readonly writes: string[] = [];
+  readonly crashed: Promise<void>;
+  readonly #fault: Fault;
+  readonly #dying = Promise.withResolvers<void>();
+  #dead = false;
+
+  constructor(fault: Fault) {
+    this.#fault = fault;
+    this.crashed = this.#dying.promise;
+  }
+
+  readonly read = async <Value>(call: () => Promise<Value>): Promise<Value> => {
+    if (this.#dead) return never();
+    try {
+      const value = await call();
+      return this.#dead ? never() : value;
+    } catch (error) {
+      if (this.#dead) return never();
+      throw error;
+    }
+  };
+
+  readonly write = async <Value>(label: string, call: () => Promise<Value>): Promise<Value> => {
+    if (this.#dead) return never();
+    const isLast = this.writes.push(label) === this.#fault.crashAt;
+    if (isLast && this.#fault.when !== 'after') {
+      this.#die();
+      return never();
+    }
+    return this.read(async () => {
+      try {
+        return await call();
+      } finally {
+        if (isLast) this.#die();
+      }
+    });
+  };
+
+  #die(): void {
+    this.#dead = true;
+    this.#dying.resolve();
+  }
+}
+
+function never<Value>(): Promise<Value> {
+  return new Promise<Value>(() => undefined);
+}

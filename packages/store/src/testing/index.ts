@@ -1,0 +1,2 @@
+export { createFaultyStore } from './faulty-store.ts';
+export type { Fault, FaultyStore } from './faulty-store.ts';
