@@ -1,0 +1,182 @@
+/**
+ * One POST and its streamed answer, by bare `node:http`: this is where every token comes in.
+ *
+ * The answer flows into `#pending` as it arrives and is taken out and decoded as a whole, so that a
+ * reader who is slower than the provider gets larger pieces instead of more of them. Beyond
+ * `maxPending` the socket is paused. The one timer counts only while somebody waits.
+ */
+import {
+  Agent as HttpAgent,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  request as httpRequest,
+} from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { StringDecoder } from 'node:string_decoder';
+import { ProviderFailure } from '@relay/core';
+import { callAborted } from './provider-failure.ts';
+
+const httpAgent = new HttpAgent({ keepAlive: true });
+const httpsAgent = new HttpsAgent({ keepAlive: true });
+
+const maxPending = 256 * 1024;
+/** How long a finished answer may take to leave the socket free for the next one. */
+const drainMs = 1_000;
+
+export interface Target {
+  readonly url: URL;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly agent: HttpAgent | undefined;
+  readonly idleTimeoutMs: number;
+}
+
+export class HttpExchange {
+  readonly #target: Target;
+  readonly #signal: AbortSignal;
+  readonly #idle: NodeJS.Timeout;
+  readonly #abort = (): void => {
+    this.#failure = callAborted();
+    this.#fail(this.#failure);
+  };
+  #request: ClientRequest | undefined;
+  #response: IncomingMessage | undefined;
+  readonly #decoder = new StringDecoder('utf8');
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #ended = false;
+  #failure: Error | undefined;
+  #wake: (() => void) | undefined;
+
+  constructor(target: Target, signal: AbortSignal) {
+    this.#target = target;
+    this.#signal = signal;
+    this.#idle = setTimeout(() => this.#stalled(), target.idleTimeoutMs);
+    signal.addEventListener('abort', this.#abort, { once: true });
+    if (signal.aborted) this.#abort();
+  }
+
+  /** Sends the request; resolves with the head of the answer. */
+  async send(body: Buffer): Promise<{ status: number; headers: IncomingHttpHeaders }> {
+    for (let attempt = 1; this.#failure === undefined; attempt += 1) {
+      const request = this.#post(body);
+      while (this.#response === undefined && this.#failure === undefined) await this.#woken();
+      if (this.#response !== undefined) {
+        return { status: this.#response.statusCode ?? 0, headers: this.#response.headers };
+      }
+      // The server had closed the kept connection while our request was on its way into it.
+      if (attempt > 1 || !request.reusedSocket || !isReset(this.#failure)) break;
+      this.#failure = undefined;
+    }
+    throw this.#failure ?? callAborted();
+  }
+
+  /** All that has arrived, waiting if it is nothing yet; undefined at the end. */
+  async read(): Promise<string | undefined> {
+    while (this.#pendingBytes === 0 && !this.#ended && this.#failure === undefined) {
+      await this.#woken();
+    }
+    // After an abort nothing more is wanted, not even what has arrived.
+    if (this.#failure !== undefined && (this.#pendingBytes === 0 || this.#signal.aborted)) {
+      throw this.#failure;
+    }
+    if (this.#pendingBytes === 0) return undefined;
+    const bytes = this.#takePending();
+    if (this.#response?.isPaused() === true) this.#response.resume();
+    return this.#decoder.write(bytes);
+  }
+
+  /** Every exchange is closed. One that was read to its end leaves its connection to the next. */
+  close({ finished }: { finished: boolean }): void {
+    clearTimeout(this.#idle);
+    this.#signal.removeEventListener('abort', this.#abort);
+    this.#ended = true;
+    const response = this.#response;
+    if (!finished || response === undefined) {
+      this.#request?.destroy();
+      return;
+    }
+    response.resume();
+    if (response.complete) return;
+    const late = setTimeout(() => response.destroy(), drainMs).unref();
+    response.once('close', () => clearTimeout(late));
+  }
+
+  #takePending(): Buffer {
+    const [only] = this.#pending;
+    const bytes =
+      this.#pending.length === 1 && only !== undefined
+        ? only
+        : Buffer.concat(this.#pending, this.#pendingBytes);
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    return bytes;
+  }
+
+  #post(body: Buffer): ClientRequest {
+    const { url, headers, agent } = this.#target;
+    const secure = url.protocol === 'https:';
+    const request = (secure ? httpsRequest : httpRequest)(url, {
+      method: 'POST',
+      agent: agent ?? (secure ? httpsAgent : httpAgent),
+      headers: { ...headers, 'content-length': body.byteLength },
+    });
+    this.#request = request;
+    request.on('response', (response) => this.#receive(response));
+    request.on('error', (error) => this.#fail(error));
+    request.end(body);
+    return request;
+  }
+
+  #receive(response: IncomingMessage): void {
+    this.#response = response;
+    response.on('data', (bytes: Buffer) => {
+      if (this.#ended) return;
+      this.#pending.push(bytes);
+      this.#pendingBytes += bytes.byteLength;
+      if (this.#pendingBytes > maxPending) response.pause();
+      this.#notify();
+    });
+    response.on('end', () => this.#end());
+    // A connection that breaks in the middle is an end too: the decoder knows what is missing.
+    response.on('error', () => this.#end());
+    response.on('close', () => this.#end());
+    this.#notify();
+  }
+
+  #end(): void {
+    this.#ended = true;
+    this.#notify();
+  }
+
+  #fail(failure: Error): void {
+    this.#failure ??= failure;
+    this.#request?.destroy();
+    this.#notify();
+  }
+
+  #stalled(): void {
+    if (this.#wake === undefined) return;
+    const seconds = this.#target.idleTimeoutMs / 1000;
+    this.#fail(
+      new ProviderFailure(`The provider sent nothing for ${seconds} s`, { retryable: true }),
+    );
+  }
+
+  #woken(): Promise<void> {
+    this.#idle.refresh();
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  #notify(): void {
+    const wake = this.#wake;
+    this.#wake = undefined;
+    wake?.();
+  }
+}
+
+function isReset(error: NodeJS.ErrnoException | undefined): boolean {
+  return error?.code === 'ECONNRESET' || error?.code === 'EPIPE';
+}

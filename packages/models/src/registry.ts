@@ -1,0 +1,21 @@
+import type { Model, ModelRegistry } from '@relay/core';
+
+export interface ModelEntry {
+  readonly id: string;
+  readonly provider: string;
+  readonly model: Model;
+}
+
+/** Models by their exact ids. */
+export function createModelRegistry(entries: readonly ModelEntry[]): ModelRegistry {
+  const byId = new Map<string, ModelEntry>();
+  for (const entry of entries) {
+    if (entry.id === '') throw new TypeError('A model needs an id');
+    if (byId.has(entry.id)) throw new TypeError(`There are two models with the id ${entry.id}`);
+    byId.set(entry.id, entry);
+  }
+  return {
+    resolve: (name) => byId.get(name)?.model,
+    list: () => Array.from(byId.values(), ({ id, provider }) => ({ id, provider })),
+  };
+}

@@ -1,0 +1,3 @@
+export * from './chat-frames.ts';
+export * from './collect.ts';
+export * from './scripted-provider.ts';

@@ -1,0 +1,16 @@
+import type { ToolContext } from '@relay/core';
+
+/** What a tool gets, for tests that call one without a run. */
+export function createToolContext(more: Partial<ToolContext> = {}): ToolContext {
+  return {
+    signal: new AbortController().signal,
+    tenantId: 'tenant',
+    runId: 'run',
+    agentId: 'agent',
+    toolCallId: 'call_1',
+    idempotencyKey: 'run:call_1',
+    context: {},
+    progress: () => undefined,
+    ...more,
+  };
+}
