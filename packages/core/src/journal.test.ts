@@ -89,7 +89,7 @@ function open(state: RunState = talking) {
         published.push([...events]);
       },
     },
-    observe: (event) => observed.push(event),
+    observe: (events) => observed.push(...events),
   });
   return { journal, store, published, observed, clock };
 }
@@ -209,7 +209,7 @@ describe('the state of a journal', () => {
     expect(published).toEqual([]);
   });
 
-  it('is told to the observer event by event, in order', () => {
+  it('is told to the observer in order', () => {
     const { journal, observed } = open();
     journal.append([say('a'), say('b')]);
     journal.stage([say('c')]);

@@ -14,7 +14,7 @@
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import type { Append, Clock, Publisher, RunIdentity, TenantStore } from './ports.ts';
 import { project } from './run/projection.ts';
-import { evolve, type RunState } from './run/state.ts';
+import { evolveAll, type RunState } from './run/state.ts';
 
 /** What else happens in the commit of some events. */
 export interface Along {
@@ -42,8 +42,8 @@ export interface JournalOptions {
   readonly store: TenantStore;
   readonly clock: Clock;
   readonly publisher: Publisher;
-  /** Sees each event as it is taken in, before it is stored. */
-  readonly observe: (event: StoredEvent) => void;
+  /** Sees events as they are taken in, before they are stored. */
+  readonly observe: (events: readonly StoredEvent[]) => void;
 }
 
 /** The run went to another node, or its store failed: this node must not go on with it. */
@@ -96,13 +96,12 @@ export class RunJournal {
     if (events.length === 0 && along.take === undefined && along.release !== true) return;
     const batch = (this.#next ??= emptyBatch(this.#options.clock.now()));
     const at = batch.placed[0]?.at ?? new Date(batch.at).toISOString();
-    for (const event of events) {
-      const placed = { ...event, seq: this.#state.seq + 1, at } as StoredEvent;
-      this.#state = evolve(this.#state, placed);
-      batch.events.push(event);
-      batch.placed.push(placed);
-      this.#options.observe(placed);
-    }
+    const { seq } = this.#state;
+    const placed = events.map((event, n) => ({ ...event, seq: seq + 1 + n, at }));
+    this.#state = evolveAll(this.#state, placed);
+    batch.events.push(...events);
+    batch.placed.push(...placed);
+    this.#options.observe(placed);
     if (along.take !== undefined) batch.take.push(...along.take);
     if (along.release === true) this.#closed = batch.release = true;
   }

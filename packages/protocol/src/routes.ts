@@ -77,6 +77,19 @@ export const eventsQuerySchema = z.strictObject({
   limit: seq.pipe(z.int().min(1).max(5000)).default(1000),
 });
 
+/** `output` answers a relay of kind `outcome`: it happened, and this is its result. */
+export const approvalBodySchema = z
+  .strictObject({
+    approved: z.boolean(),
+    always: z.boolean().optional(),
+    reason: z.string().max(10_000).optional(),
+    output: z.json().optional(),
+  })
+  .refine((body) => body.approved || body.always !== true, {
+    path: ['always'],
+    message: 'Only an approval can hold for always',
+  });
+
 const started: readonly ErrorCode[] = [
   'invalid_json',
   'invalid_request',
@@ -201,6 +214,35 @@ export const routes = {
     params: runId,
     answer: 'json',
     errors: [...aboutRun],
+  },
+  getApproval: {
+    method: 'GET',
+    path: '/v1/approvals/:id',
+    summary: 'One request to a person',
+    auth: 'key',
+    scopes: ['runs'],
+    params: z.object({ id: idSchema }),
+    answer: 'json',
+    errors: ['unauthorized', 'scope_required', 'not_found'],
+  },
+  decideApproval: {
+    method: 'POST',
+    path: '/v1/approvals/:id',
+    summary: 'Decide a request: the first answer counts, repeating it changes nothing',
+    auth: 'key',
+    scopes: ['approve'],
+    params: z.object({ id: idSchema }),
+    body: approvalBodySchema,
+    requires: { fields: ['approved'], message: 'approved is required' },
+    answer: 'json',
+    errors: [
+      'invalid_json',
+      'invalid_request',
+      'unauthorized',
+      'scope_required',
+      'not_found',
+      'relay_conflict',
+    ],
   },
 } as const satisfies Record<string, Route>;
 

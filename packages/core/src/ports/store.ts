@@ -63,6 +63,14 @@ export interface RunRecord extends RunIdentity, RunProgress {
   readonly epoch: number;
 }
 
+/** What can be read of a run without trusting its checkpoint and snapshot. */
+export interface RunHead extends RunIdentity {
+  readonly status: RunStatus;
+  readonly usage: Usage;
+  readonly outputJson: string | null;
+  readonly lastSeq: number;
+}
+
 export interface Lease {
   readonly owner: string;
   readonly until: number;
@@ -165,7 +173,10 @@ export interface TenantStore {
   readonly tenantId: string;
 
   createRun(creation: RunCreation): Promise<void>;
+  /** Throws `journal_corrupt` if the checkpoint or the snapshot is damaged. */
   readRun(runId: string): Promise<RunRecord | undefined>;
+  /** For ending a run whose checkpoint or snapshot is damaged. */
+  readRunHead(runId: string): Promise<RunHead | undefined>;
   /** `fenced`: another node holds the run or has written since; nothing was stored. */
   append(append: Append): Promise<'committed' | 'fenced'>;
   /** What follows `after`, oldest first, at most `limit` events. Gaps and damage throw. */

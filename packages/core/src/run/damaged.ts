@@ -17,7 +17,7 @@ interface Damage {
 export async function buryDamaged(engine: Engine, damage: Damage): Promise<void> {
   const { ref, epoch, error } = damage;
   const store = engine.store.tenant(ref.tenantId);
-  const record = await store.readRun(ref.runId);
+  const record = await store.readRunHead(ref.runId);
   if (record === undefined) return;
   const known = error instanceof RelayError;
   const runError = {

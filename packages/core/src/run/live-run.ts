@@ -8,7 +8,7 @@ import type { Engine } from '../engine.ts';
 import { RunJournal } from '../journal.ts';
 import type { Mail, RunIdentity, RunRef, TenantStore, Tool } from '../ports.ts';
 import type { RunState } from './state.ts';
-import { foldTranscript, type Transcript } from './transcript.ts';
+import { foldEvents, type Transcript } from './transcript.ts';
 
 /** Why a live run stops: a person canceled it, or this node has to let go of it. */
 export type Stop =
@@ -56,7 +56,7 @@ export class LiveRun {
       store: this.store,
       clock: options.engine.clock,
       publisher: options.engine.publisher,
-      observe: (event) => this.#observe(event),
+      observe: (events) => this.#observe(events),
     });
     this.#takenUpAt = options.state.seq;
   }
@@ -94,7 +94,7 @@ export class LiveRun {
     if (this.#transcript === undefined) {
       const run = { id: this.identity.id, spec: this.spec };
       const stored = await this.engine.transcripts.ofRun(this.store, run, this.#takenUpAt);
-      this.#transcript = this.#unfolded.reduce(foldTranscript, stored);
+      this.#transcript = foldEvents(stored, this.#unfolded);
       this.#unfolded = [];
     }
     return this.#transcript;
@@ -164,11 +164,11 @@ export class LiveRun {
     while (this.#happened.length === before && this.running.size > 0) await this.#woken();
   }
 
-  #observe(event: RunEvent): void {
+  #observe(events: readonly RunEvent[]): void {
     if (this.#transcript !== undefined) {
-      this.#transcript = foldTranscript(this.#transcript, event);
-    } else if (event.type !== 'tool.progressed') {
-      this.#unfolded.push(event);
+      this.#transcript = foldEvents(this.#transcript, events);
+    } else {
+      this.#unfolded.push(...events.filter((event) => event.type !== 'tool.progressed'));
     }
   }
 

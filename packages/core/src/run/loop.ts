@@ -91,7 +91,7 @@ async function somethingHappens(run: LiveRun, agent: AgentState): Promise<void> 
     run.somethingHappens(),
     run.engine.clock.sleep(Math.min(untilExpiry, maxSleepMs), over.signal),
   ]);
-  over.abort();
+  over.abort('over');
 }
 
 function startedRoot(state: RunState): AgentState {
@@ -144,7 +144,7 @@ async function finishTools(run: LiveRun): Promise<void> {
     const gaveUp = await Promise.race([over.then(() => true), run.toolEnds().then(() => false)]);
     if (gaveUp) break;
   }
-  patience.abort();
+  patience.abort('over');
   run.abandonTools();
   run.journal.stage(run.takeHappened());
 }

@@ -144,6 +144,47 @@ export function evolve(state: RunState, event: Placed): RunState {
   }
 }
 
+/**
+ * The same as `evolve` one by one. A model sends its text in many small pieces; a row of pieces of
+ * one text is one change.
+ */
+export function evolveAll(state: RunState, events: readonly Placed[]): RunState {
+  let next = state;
+  for (let at = 0; at < events.length;) {
+    const event = events[at];
+    if (event === undefined) break;
+    const end = event.type === 'text.appended' ? endOfPieces(events, at) : at + 1;
+    if (end === at + 1) {
+      next = evolve(next, event);
+    } else {
+      const joined = joinPieces(events.slice(at, end) as Piece[]);
+      next = { ...evolve(next, joined), seq: next.seq + (end - at) };
+    }
+    at = end;
+  }
+  return next;
+}
+
+type Piece = Placed<EventOf<'text.appended'>>;
+
+function joinPieces(pieces: readonly Piece[]): Piece {
+  const [first] = pieces;
+  if (first === undefined) throw new TypeError('There is nothing to join');
+  return { ...first, text: pieces.map((piece) => piece.text).join('') };
+}
+
+/** Where the row of pieces that begins at `from` ends: same text, one place after the other. */
+function endOfPieces(events: readonly Placed[], from: number): number {
+  const first = events[from] as Piece;
+  let end = from + 1;
+  for (; end < events.length; end += 1) {
+    const event = events[end];
+    if (event?.type !== 'text.appended' || event.agentId !== first.agentId) break;
+    if (event.seq !== first.seq + (end - from)) break;
+  }
+  return end;
+}
+
 export function rootAgent(state: RunState): AgentState | undefined {
   return state.rootId === null ? undefined : state.agents[state.rootId];
 }

@@ -5,7 +5,7 @@
  */
 import type { EventOf } from '@relay/protocol';
 import type { RunRef, TenantStore } from '../ports.ts';
-import { emptyTranscript, foldTranscript, type Transcript } from './transcript.ts';
+import { emptyTranscript, foldEvents, foldTranscript, type Transcript } from './transcript.ts';
 
 interface Entry {
   readonly transcript: Transcript;
@@ -90,7 +90,7 @@ async function foldRun(
     const limit = Math.min(pageSize, span.to - after);
     const events = await store.readEvents(runId, { after, limit });
     if (events.length === 0) break;
-    for (const event of events) transcript = foldTranscript(transcript, event);
+    transcript = foldEvents(transcript, events);
     after += events.length;
   }
   return transcript;

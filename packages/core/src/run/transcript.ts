@@ -59,6 +59,27 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
   }
 }
 
+/** The same as `foldTranscript` one by one; the pieces of a text are joined first. */
+export function foldEvents(transcript: Transcript, events: readonly RunEvent[]): Transcript {
+  let next = transcript;
+  let pieces: string[] = [];
+  const flush = () => {
+    const said = pieces.join('');
+    pieces = [];
+    next = inTurn(next, (turn) => ({ ...turn, text: turn.text + said }));
+  };
+  for (const event of events) {
+    if (event.type === 'text.appended' && event.parentId === undefined) {
+      pieces.push(event.text);
+      continue;
+    }
+    if (pieces.length > 0) flush();
+    next = foldTranscript(next, event);
+  }
+  if (pieces.length > 0) flush();
+  return next;
+}
+
 /** What the model reads of a result. */
 export function readingOf(event: Pick<EventOf<'tool.completed'>, 'context' | 'result'>): string {
   const { context, result } = event;

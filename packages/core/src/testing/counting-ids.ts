@@ -1,6 +1,6 @@
 import type { Ids } from '../ports.ts';
 
-/** Ids in the form of UUIDv7 that count up: the same in every test run. */
+/** Ids in the form of UUIDv7 that count up: the same in every test run, and sorted. */
 export function createCountingIds(from = 0): Ids {
   let count = from;
   return {
