@@ -15,7 +15,7 @@ import { afterAll, beforeAll } from 'vitest';
 export interface OpenStore {
   readonly store: SystemStore;
   /** Closes the store and opens it again; left out where nothing is kept. */
-  reopen?(): Promise<SystemStore>;
+  reopen(): Promise<SystemStore>;
   dispose(): Promise<void>;
 }
 

@@ -15,9 +15,8 @@ import {
 import type { Open } from './fixtures.ts';
 
 export function reopenTests(open: Open): void {
-  test('everything is there after the store is closed and opened again', ({ skip }) =>
+  test('everything is there after the store is closed and opened again', () =>
     withStore(open, async ({ store, reopen }) => {
-      if (reopen === undefined) return skip('this store keeps nothing');
       const tenantId = uuidv7();
       const tenant = store.tenant(tenantId);
       const connection = { id: uuidv7(), node: 'node-1' };

@@ -15,8 +15,13 @@ import { createMemoryStore } from '../memory.ts';
 import { createFaultyStore } from './faulty-store.ts';
 
 storeContract('a faulty store without a fault', async () => {
-  const store = createFaultyStore(createMemoryStore());
-  return { store, dispose: () => store.close() };
+  const inner = createMemoryStore();
+  const store = createFaultyStore(inner);
+  return {
+    store,
+    reopen: async () => createFaultyStore(inner),
+    dispose: () => store.close(),
+  };
 });
 
 /** Creates a run with a fixed id, asks, is answered, and ends: writes of every kind. */
