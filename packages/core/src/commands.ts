@@ -9,12 +9,16 @@ import {
   type Message,
   type Permissions,
   RelayError,
+  type RunEvent,
+  type StoredEvent,
   type Surface,
 } from '@relay/protocol';
 import type { Engine } from './engine.ts';
 import type { RelayRecord, RunIdentity, RunRef } from './ports.ts';
 import { LiveRun } from './run/live-run.ts';
-import { evolve, initialState } from './run/state.ts';
+import { decide } from './run/machine.ts';
+import { project } from './run/projection.ts';
+import { evolve, evolveAll, initialState } from './run/state.ts';
 import type { Supervisor } from './supervisor.ts';
 
 export interface RunRequest {
@@ -56,12 +60,14 @@ export async function startRun(control: Control, request: RunRequest): Promise<R
   const identity = identityOf(request, { id: ids.next(), conversationId, createdAt: clock.now() });
   const spec = specOf(request, { conversationId, history });
   const hasRoom = supervisor.reserve();
+  const opening = openingOf(engine, { identity, spec, starts: hasRoom });
   const until = identity.createdAt + settings.leaseTtlMs;
   try {
     await store.createRun({
       identity,
       lease: hasRoom ? { owner: settings.node, until } : null,
-      events: [spec],
+      events: opening.events,
+      progress: opening.progress,
       ...(request.connectionId === undefined
         ? {}
         : { connection: { id: request.connectionId, node: settings.node } }),
@@ -70,15 +76,33 @@ export async function startRun(control: Control, request: RunRequest): Promise<R
     if (hasRoom) supervisor.cancelReservation();
     throw error;
   }
-  const created = { ...spec, seq: 1, at: new Date(identity.createdAt).toISOString() };
-  engine.publisher.publish(identity.id, [created]);
+  engine.publisher.publish(identity.id, opening.placed);
   if (hasRoom) {
-    const state = evolve(initialState, created);
-    supervisor.adopt(new LiveRun({ engine, identity, spec, epoch: 1, state }));
+    const { state } = opening;
+    supervisor.adopt(new LiveRun({ engine, identity, spec, epoch: 1, state, isNew: true }));
   } else {
     supervisor.wake({ tenantId: identity.tenantId, runId: identity.id });
   }
   return identity;
+}
+
+/** The first events of a run. If it starts at once, that is stored with its creation. */
+function openingOf(
+  engine: Engine,
+  run: { identity: RunIdentity; spec: EventOf<'run.created'>; starts: boolean },
+) {
+  const { identity, spec, starts } = run;
+  const at = new Date(identity.createdAt).toISOString();
+  const queued = evolve(initialState, { ...spec, seq: 1, at });
+  const { agent, model } = identity;
+  const start = starts
+    ? decide(queued, { type: 'start', agentId: engine.ids.next(), agent, model })
+    : undefined;
+  const events: RunEvent[] = [spec, ...(start?.ok === true ? start.events : [])];
+  const placed: StoredEvent[] = events.map((event, n) => ({ ...event, seq: 1 + n, at }));
+  const state = evolveAll(queued, placed.slice(1));
+  const { progress } = starts ? project(placed, state, identity) : { progress: {} };
+  return { events, placed, state, progress };
 }
 
 function identityOf(

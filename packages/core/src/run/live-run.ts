@@ -21,6 +21,8 @@ export interface LiveRunOptions {
   readonly spec: EventOf<'run.created'>;
   readonly epoch: number;
   readonly state: RunState;
+  /** It was created just now: nobody knows of it yet, so nobody can have written to it. */
+  readonly isNew?: boolean;
 }
 
 export class LiveRun {
@@ -40,7 +42,7 @@ export class LiveRun {
   #unfolded: RunEvent[] = [];
   #stop: Stop | undefined;
   #happened: RunEvent[] = [];
-  #mailWaits = true;
+  #mailWaits: boolean;
   #wakeLoop: (() => void) | undefined;
 
   constructor(options: LiveRunOptions) {
@@ -59,6 +61,7 @@ export class LiveRun {
       observe: (events) => this.#observe(events),
     });
     this.#takenUpAt = options.state.seq;
+    this.#mailWaits = options.isNew !== true;
   }
 
   get ref(): RunRef {
@@ -128,6 +131,7 @@ export class LiveRun {
   }
 
   async noticeCancel(): Promise<void> {
+    if (!this.#mailWaits) return;
     for (const { letter } of await this.store.readMail(this.identity.id)) {
       if (letter.kind === 'cancel') this.stopWith({ kind: 'cancel', reason: letter.reason });
     }

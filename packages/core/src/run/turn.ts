@@ -108,7 +108,8 @@ class TurnInProgress {
     this.#reasoningId = run.engine.ids.next();
     this.#usedIds = usedCallIds(request.messages);
     this.#isLast = isLastTurn(agent, run.spec);
-    run.journal.append([
+    // Nobody needs to see it before there is something in it: it is stored with the first words.
+    run.journal.stage([
       {
         type: 'turn.started',
         ...this.#of,

@@ -1,0 +1,47 @@
+/** Medians of interleaved rounds: what slows the machine down slows both sides down. */
+
+export interface Contender {
+  readonly name: string;
+  run(): Promise<number>;
+}
+
+export interface Comparison {
+  readonly name: string;
+  readonly median: number;
+  /** Against the first contender, the baseline. */
+  readonly ratio: number;
+}
+
+export async function compare(
+  contenders: readonly Contender[],
+  rounds: number,
+): Promise<Comparison[]> {
+  const results = contenders.map((): number[] => []);
+  for (let round = 0; round < rounds; round += 1) {
+    for (const [index, contender] of contenders.entries()) {
+      results[index]?.push(await contender.run());
+    }
+  }
+  const baseline = median(results[0] ?? []);
+  return contenders.map(({ name }, index) => {
+    const own = median(results[index] ?? []);
+    return { name, median: own, ratio: own / baseline };
+  });
+}
+
+export function median(values: readonly number[]): number {
+  return quantile(values, 0.5);
+}
+
+export function quantile(values: readonly number[], q: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? Number.NaN;
+}
+
+export function show(title: string, rows: readonly Comparison[], unit: string): void {
+  console.log(`\n${title}`);
+  for (const { name, median: value, ratio } of rows) {
+    const figure = value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(2);
+    console.log(`  ${name.padEnd(34)} ${figure.padStart(12)} ${unit}   ${ratio.toFixed(2)}`);
+  }
+}

@@ -1,0 +1,21 @@
+/** `npm run bench [-- NAME …] [--rounds N]`: everything, or what is named. */
+import { parseArgs } from 'node:util';
+import { benchJournal } from './journal.ts';
+import { benchStream } from './stream.ts';
+
+const benches = { journal: benchJournal, stream: benchStream } as const;
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rounds: { type: 'string', default: '5' } },
+});
+const names = positionals.length === 0 ? Object.keys(benches) : positionals;
+for (const name of names) {
+  const bench = Object.hasOwn(benches, name) ? benches[name as keyof typeof benches] : undefined;
+  if (bench === undefined) {
+    console.error(`There is no benchmark ${name}; there are ${Object.keys(benches).join(', ')}`);
+    process.exitCode = 1;
+    break;
+  }
+  await bench(Number(values.rounds));
+}

@@ -1,0 +1,100 @@
+/** Who is calling: a tenant's key, or somebody on this very machine who chats without one. */
+import type { SystemStore } from '@relay/core';
+import { type Decider, RelayError, type Route, type Scope } from '@relay/protocol';
+import type { FastifyRequest } from 'fastify';
+import { type Config, isLoopback } from './config.ts';
+import { hashApiKey, isWellFormed } from './keys.ts';
+
+export interface Caller {
+  readonly tenantId: string;
+  readonly scopes: ReadonlySet<string>;
+  /** How this caller is named in journals and audit entries. */
+  readonly as: Decider;
+}
+
+export interface AuthContext {
+  readonly store: SystemStore;
+  readonly config: Config;
+  readonly defaultTenantId: string;
+}
+
+/** The caller of a route that is not public. Throws `unauthorized` or `scope_required`. */
+export async function authenticate(
+  request: FastifyRequest,
+  route: Route,
+  context: AuthContext,
+): Promise<Caller> {
+  const caller = await identify(request, route, context);
+  for (const scope of route.scopes) requireScope(caller, scope);
+  return caller;
+}
+
+export function requireScope(caller: Caller, scope: Scope): void {
+  if (caller.scopes.has(scope)) return;
+  throw new RelayError('scope_required', `This key lacks the scope ${scope}`);
+}
+
+async function identify(
+  request: FastifyRequest,
+  route: Route,
+  context: AuthContext,
+): Promise<Caller> {
+  const { authorization } = request.headers;
+  if (authorization === undefined && route.auth === 'local-or-key') {
+    if (isLocalCaller(request, context.config)) return localCaller(context);
+  }
+  const caller = await callerByKey(authorization, context.store);
+  // One and the same answer for a key that is missing, malformed, unknown, revoked or expired.
+  if (caller === undefined) throw new RelayError('unauthorized', 'A valid API key is required');
+  return caller;
+}
+
+async function callerByKey(
+  authorization: string | undefined,
+  store: SystemStore,
+): Promise<Caller | undefined> {
+  const apiKey = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
+  if (apiKey === undefined || !isWellFormed(apiKey)) return undefined;
+  const key = await store.findKey(hashApiKey(apiKey));
+  if (key === undefined || key.revokedAt !== null) return undefined;
+  if (key.expiresAt !== null && key.expiresAt <= Date.now()) return undefined;
+  return {
+    tenantId: key.tenantId,
+    scopes: new Set(key.scopes),
+    as: { type: 'key', id: key.id, name: key.name },
+  };
+}
+
+function localCaller(context: AuthContext): Caller {
+  return {
+    tenantId: context.defaultTenantId,
+    scopes: new Set<Scope>(['runs', 'approve']),
+    as: { type: 'system', id: 'local', name: 'local' },
+  };
+}
+
+const forwardingHeaders = ['forwarded', 'via'];
+
+/**
+ * Keyless chat is for the person at this machine. Anything that hints at a proxy or at a page of
+ * another origin is somebody else.
+ */
+export function isLocalCaller(request: FastifyRequest, config: Config): boolean {
+  if (config.localChat === 'off' || !isLoopback(config.host)) return false;
+  if (!isLoopback(request.ip) && request.ip !== '::ffff:127.0.0.1') return false;
+  const { headers } = request;
+  if (!isLoopback(hostName(headers.host ?? ''))) return false;
+  const forwarded = Object.keys(headers).some(
+    (name) => forwardingHeaders.includes(name) || name.startsWith('x-forwarded-'),
+  );
+  if (forwarded) return false;
+  return headers.origin === undefined || isOwnOrigin(headers.origin, headers.host ?? '');
+}
+
+function isOwnOrigin(origin: string, host: string): boolean {
+  return URL.canParse(origin) && new URL(origin).host === host;
+}
+
+function hostName(host: string): string {
+  return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : '';
+}

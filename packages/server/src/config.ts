@@ -1,0 +1,82 @@
+/** The server's configuration, read once from the environment. A mistake stops the start. */
+import { isIP } from 'node:net';
+import { isAbsolute, resolve } from 'node:path';
+
+export interface Config {
+  readonly host: string;
+  readonly port: number;
+  readonly dataDir: string;
+  readonly localChat: 'on' | 'off' | undefined;
+  readonly defaultModel: string | undefined;
+  readonly leaseTtlMs: number;
+  readonly relayTtlMs: number;
+  readonly maxActiveRuns: number;
+  readonly disconnect: 'cancel' | 'detach';
+}
+
+/** One line for the person who starts the server. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+export function readConfig(env: Environment, cwd: string): Config {
+  const dataDir = text(env, 'RELAY_DATA_DIR') ?? '.relay';
+  return {
+    host: text(env, 'RELAY_HOST') ?? '127.0.0.1',
+    port: integer(env, 'RELAY_PORT', { fallback: 4000, min: 0, max: 65_535 }),
+    dataDir: isAbsolute(dataDir) ? dataDir : resolve(cwd, dataDir),
+    localChat: choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']),
+    defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
+    leaseTtlMs: integer(env, 'RELAY_LEASE_TTL_MS', { fallback: 15_000, min: 100, max: 3_600_000 }),
+    relayTtlMs: integer(env, 'RELAY_RELAY_TTL_MS', {
+      fallback: 24 * 60 * 60 * 1000,
+      min: 1,
+      max: 365 * 24 * 60 * 60 * 1000,
+    }),
+    maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
+    disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',
+  };
+}
+
+export function isLoopback(host: string): boolean {
+  const name = host.replace(/^\[(.*)\]$/, '$1').toLowerCase();
+  if (name === 'localhost' || name === '::1') return true;
+  return isIP(name) === 4 && name.startsWith('127.');
+}
+
+function text(env: Environment, name: string): string | undefined {
+  const value = env[name]?.trim();
+  return value === undefined || value === '' ? undefined : value;
+}
+
+function choice<Choice extends string>(
+  env: Environment,
+  name: string,
+  choices: readonly Choice[],
+): Choice | undefined {
+  const value = text(env, name);
+  if (value === undefined) return undefined;
+  const chosen = choices.find((candidate) => candidate === value);
+  if (chosen === undefined) {
+    throw new ConfigError(`${name} must be ${choices.join(' or ')}, not ${JSON.stringify(value)}`);
+  }
+  return chosen;
+}
+
+function integer(
+  env: Environment,
+  name: string,
+  range: { fallback: number; min: number; max: number },
+): number {
+  const value = text(env, name);
+  if (value === undefined) return range.fallback;
+  const number = Number(value);
+  if (!/^\d+$/.test(value) || number < range.min || number > range.max) {
+    throw new ConfigError(
+      `${name} must be a whole number from ${range.min} to ${range.max}, not ${JSON.stringify(value)}`,
+    );
+  }
+  return number;
+}

@@ -1,0 +1,128 @@
+/**
+ * An open SSE response, written raw: a batch of frames is one write. Nothing more is written until
+ * the reader has taken it, so a slow reader holds one batch; one that takes nothing is cut off, and
+ * reconnects with `Last-Event-ID` without loss.
+ */
+import type { ServerResponse } from 'node:http';
+import {
+  type Dialect,
+  encodeComment,
+  encodeFrame,
+  type Frame,
+  type RunHeader,
+  type StoredEvent,
+} from '@relay/protocol';
+
+const heartbeatMs = 15_000;
+const stalledAfterMs = 30_000;
+const keepAliveDelayMs = 10_000;
+
+export class EventStream {
+  readonly #response: ServerResponse;
+  readonly #closed = new AbortController();
+
+  constructor(response: ServerResponse, headers: Readonly<Record<string, string>>) {
+    this.#response = response;
+    response.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache, no-transform',
+      connection: 'keep-alive',
+      'x-accel-buffering': 'no',
+      ...headers,
+    });
+    // A peer that vanished without a word is noticed within half a minute.
+    response.socket?.setKeepAlive(true, keepAliveDelayMs);
+    // The headers travel with the first frames if there are any yet.
+    setImmediate(() => {
+      if (!response.closed) response.flushHeaders();
+    });
+    response.once('close', () => {
+      heartbeats.delete(this);
+      this.#closed.abort('closed');
+    });
+    heartbeats.add(this);
+  }
+
+  /** Aborted when the reader is gone. */
+  get closed(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  /** Sends text; resolves when the reader has room for more, or is gone. */
+  async send(text: string): Promise<void> {
+    if (text === '' || this.closed.aborted) return;
+    if (this.#response.write(text)) return;
+    await this.#drained();
+  }
+
+  beat(): void {
+    if (this.#response.writableLength === 0) this.#response.write(encodeComment('heartbeat'));
+  }
+
+  /** The last text travels with the end: one write less for every run. */
+  end(text = ''): void {
+    heartbeats.delete(this);
+    if (!this.closed.aborted) this.#response.end(text);
+  }
+
+  async #drained(): Promise<void> {
+    if (!this.#response.writableNeedDrain || this.closed.aborted) return;
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        clearTimeout(stalled);
+        this.#response.off('drain', done);
+        this.closed.removeEventListener('abort', done);
+        resolve();
+      };
+      const stalled = setTimeout(() => {
+        this.#response.destroy();
+        done();
+      }, stalledAfterMs);
+      this.#response.once('drain', done);
+      this.closed.addEventListener('abort', done);
+    });
+  }
+}
+
+/** One timer for all streams, so that a silent stream costs no timer of its own. */
+const heartbeats = new (class {
+  readonly #streams = new Set<EventStream>();
+  #timer: NodeJS.Timeout | undefined;
+
+  add(stream: EventStream): void {
+    this.#streams.add(stream);
+    this.#timer ??= setInterval(() => {
+      for (const each of this.#streams) each.beat();
+    }, heartbeatMs).unref();
+  }
+
+  delete(stream: EventStream): void {
+    this.#streams.delete(stream);
+    if (this.#streams.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+})();
+
+/** The frames of a batch in a dialect, as one text. */
+export function encodeBatch(
+  events: readonly StoredEvent[],
+  dialect: Dialect,
+  run: RunHeader,
+): string {
+  let text = '';
+  for (const event of events) {
+    const frame = dialect.project(event, run);
+    if (frame !== undefined) text += encode(frame, dialect, event.seq);
+  }
+  return text;
+}
+
+/** A frame that is no journal event has no id. */
+export function encode(frame: Frame, dialect: Dialect, seq?: number): string {
+  return encodeFrame({
+    ...(seq === undefined ? {} : { id: seq }),
+    ...(dialect.namesEvents ? { event: frame.type } : {}),
+    data: JSON.stringify(frame),
+  });
+}

@@ -1,0 +1,26 @@
+import { type ErrorCode, RelayError } from '@relay/protocol';
+
+const fastifyCodes: Readonly<Record<string, { code: ErrorCode; message: string }>> = {
+  FST_ERR_CTP_INVALID_JSON_BODY: { code: 'invalid_json', message: 'Invalid JSON body' },
+  FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'invalid_json', message: 'Invalid JSON body' },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: 'invalid_request', message: 'Bad Content-Length' },
+  FST_ERR_CTP_BODY_TOO_LARGE: { code: 'payload_too_large', message: 'The body is too large' },
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: {
+    code: 'unsupported_media_type',
+    message: 'The body must be application/json',
+  },
+  FST_ERR_BAD_URL: { code: 'invalid_request', message: 'The URL is malformed' },
+};
+
+/** Whatever was thrown, as the one error that callers see. Internals never leak into it. */
+export function toRelayError(thrown: unknown): RelayError {
+  if (thrown instanceof RelayError) return thrown;
+  const code = (thrown as { code?: unknown } | null)?.code;
+  const known = typeof code === 'string' ? fastifyCodes[code] : undefined;
+  if (known !== undefined) return new RelayError(known.code, known.message, { cause: thrown });
+  const status = (thrown as { statusCode?: unknown } | null)?.statusCode;
+  if (thrown instanceof SyntaxError || status === 400) {
+    return new RelayError('invalid_json', 'Invalid JSON body', { cause: thrown });
+  }
+  return new RelayError('internal', 'Something went wrong inside Relay', { cause: thrown });
+}

@@ -1,0 +1,134 @@
+/** `/v1/runs`: start, look at, follow and cancel runs. */
+import * as core from '@relay/core';
+import type { RunIdentity, RunRecord } from '@relay/core';
+import {
+  dialects,
+  type eventsQuerySchema,
+  RelayError,
+  type runBodySchema,
+  type streamQuerySchema,
+} from '@relay/protocol';
+import type { z } from 'zod';
+import { followRun } from '../subscribe.ts';
+import { firstWord } from './first-word.ts';
+import type { Call, Handler } from './handler.ts';
+import { presentRun } from './present.ts';
+import {
+  chooseModel,
+  choosePermissions,
+  chooseTools,
+  correlationId,
+  defaultAgent,
+  defaultMaxIterations,
+} from './start.ts';
+import { streamOut } from './stream.ts';
+
+export const startRun: Handler = async (call) => {
+  const body = call.body as z.infer<typeof runBodySchema>;
+  const { system, conversationId, parentRunId, workflowId, labels } = body;
+  if (body.agent !== undefined && body.agent !== defaultAgent) {
+    throw new RelayError('unknown_agent', `There is no agent named ${body.agent}`);
+  }
+  const model = chooseModel(call, body.model, 'model and input are required');
+  const { input } = body;
+  const run = await core.startRun(call.context.control, {
+    tenantId: call.caller.tenantId,
+    surface: 'runs',
+    agent: defaultAgent,
+    model,
+    messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
+    prompt: 'continues',
+    tools: chooseTools(call, body.tools?.map((tool) => tool.name) ?? []),
+    permissions: choosePermissions(call, body.permissions),
+    maxIterations: body.maxIterations ?? defaultMaxIterations,
+    correlationId: correlationId(call),
+    ...(system === undefined ? {} : { system }),
+    ...(conversationId === undefined ? {} : { conversationId }),
+    ...(parentRunId === undefined ? {} : { parentRunId }),
+    ...(workflowId === undefined ? {} : { workflowId }),
+    ...(labels === undefined ? {} : { labels }),
+  });
+  call.reply.header('x-run-id', run.id);
+  const gone = new AbortController();
+  call.reply.raw.once('close', () => gone.abort('closed'));
+  const batches = followRun(followed(call, run), { after: 0, follow: true, signal: gone.signal });
+  const opening = await firstWord(batches);
+  if (opening.failure !== undefined) throw opening.failure;
+  await streamOut(call, { dialect: dialects.runs, run, batches: opening.batches });
+};
+
+export const getRun: Handler = async (call) => {
+  const run = await findRun(call);
+  const [spec] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
+  return presentRun(run, spec);
+};
+
+export const listRunEvents: Handler = async (call) => {
+  const { after, limit } = call.query as z.infer<typeof eventsQuerySchema>;
+  const run = await findRun(call);
+  refusePastEnd(after, run);
+  const store = storeOf(call);
+  const events = await store.readEvents(run.id, { after, limit });
+  const [spec] = await store.readEvents(run.id, { after: 0, limit: 1 });
+  const last = events.at(-1)?.seq ?? after;
+  return {
+    run: presentRun(run, spec),
+    events,
+    nextCursor: last < run.lastSeq ? String(last) : null,
+  };
+};
+
+export const followStream: Handler = async (call) => {
+  const query = call.query as z.infer<typeof streamQuerySchema>;
+  const run = await findRun(call);
+  const after = query.after ?? lastEventId(call) ?? 0;
+  refusePastEnd(after, run);
+  const gone = new AbortController();
+  call.reply.raw.once('close', () => gone.abort('closed'));
+  const batches = followRun(followed(call, run), {
+    after,
+    follow: query.follow === 'true',
+    signal: gone.signal,
+  });
+  call.reply.header('x-run-id', run.id);
+  await streamOut(call, { dialect: dialects[query.dialect], run, batches });
+};
+
+export const cancelRun: Handler = async (call) => {
+  const run = await findRun(call);
+  const ref = { tenantId: run.tenantId, runId: run.id };
+  const why = { reason: `Canceled by ${call.caller.as.name}`, by: call.caller.as };
+  await core.cancelRun(call.context.control, ref, why);
+  call.reply.code(202);
+  return getRun(call);
+};
+
+function storeOf(call: Call) {
+  return call.context.store.tenant(call.caller.tenantId);
+}
+
+function followed(call: Call, run: RunIdentity) {
+  return { store: storeOf(call), hub: call.context.hub, runId: run.id };
+}
+
+/** Another tenant's run is answered exactly like one that does not exist. */
+async function findRun(call: Call): Promise<RunRecord> {
+  const { id } = call.params as { id: string };
+  const run = await storeOf(call).readRun(id);
+  if (run === undefined) throw new RelayError('not_found', 'There is no such run');
+  return run;
+}
+
+function lastEventId(call: Call): number | undefined {
+  const header = call.request.headers['last-event-id'];
+  if (header === undefined || header === '') return undefined;
+  if (typeof header === 'string' && /^\d{1,15}$/.test(header)) return Number(header);
+  throw new RelayError('invalid_request', 'Last-Event-ID: must be the id of a frame', {
+    details: [{ path: 'Last-Event-ID', message: 'Must be the id of a frame' }],
+  });
+}
+
+function refusePastEnd(after: number, run: RunRecord): void {
+  if (after <= run.lastSeq) return;
+  throw new RelayError('cursor_past_end', `The journal ends at ${run.lastSeq}, before ${after}`);
+}

@@ -1,0 +1,43 @@
+import type { RunIdentity } from '@relay/core';
+import type { Dialect, Frame, RunHeader, StoredEvent } from '@relay/protocol';
+import { encode, encodeBatch, EventStream } from '../event-stream.ts';
+import type { Call } from './handler.ts';
+
+export interface Outgoing {
+  readonly dialect: Dialect;
+  readonly run: RunIdentity;
+  readonly batches: AsyncIterable<readonly StoredEvent[]>;
+  /** A frame before the journal's, such as `connected`. */
+  readonly greeting?: Frame;
+}
+
+/** Takes the response over and writes batches to it until they end or the reader is gone. */
+export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
+  const { dialect, run, batches, greeting } = outgoing;
+  const header: RunHeader = {
+    runId: run.id,
+    conversationId: run.conversationId,
+    correlationId: run.correlationId,
+  };
+  const { reply } = call;
+  reply.hijack();
+  const stream = new EventStream(reply.raw, { 'x-run-id': run.id });
+  try {
+    if (greeting !== undefined) await stream.send(encode(greeting, dialect));
+    for await (const batch of batches) {
+      const text = encodeBatch(batch, dialect, header);
+      if (batch.at(-1)?.type === 'run.ended') {
+        stream.end(text);
+        return;
+      }
+      await stream.send(text);
+      if (stream.closed.aborted) return;
+    }
+  } catch (error) {
+    // The headers are out: cutting the connection is the only honest sign left.
+    call.context.control.engine.log.error('A stream was cut off', { error: String(error) });
+    reply.raw.destroy();
+  } finally {
+    stream.end();
+  }
+}

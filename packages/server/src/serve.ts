@@ -1,0 +1,64 @@
+/** The server as a process: lock, store, listen, and leave in good order. */
+import type { AddressInfo } from 'node:net';
+import type { ModelRegistry, ToolRegistry } from '@relay/core';
+import { lockFolder, openSqliteStore } from '@relay/store';
+import { compose } from './compose.ts';
+import { type Config, readConfig } from './config.ts';
+import { showFirstKey } from './first-key.ts';
+import { createLog } from './log.ts';
+
+export interface ServeOptions {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly terminal: boolean;
+  readonly say: (line: string) => void;
+  /** What replaces the built-in models and tools. */
+  readonly models?: ModelRegistry;
+  readonly tools?: (config: Config) => ToolRegistry;
+}
+
+export interface Serving {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+export async function serve(options: ServeOptions): Promise<Serving> {
+  const config = readConfig(options.env, options.cwd);
+  const lock = lockFolder(config.dataDir);
+  try {
+    const store = await openSqliteStore({ dir: config.dataDir });
+    const firstKey = await showFirstKey(store, {
+      dataDir: config.dataDir,
+      terminal: options.terminal,
+    });
+    const relay = await compose({
+      config,
+      store,
+      log: createLog(),
+      ...(options.models === undefined ? {} : { models: options.models }),
+      ...(options.tools === undefined ? {} : { tools: options.tools(config) }),
+    });
+    await relay.start();
+    await relay.app.listen({ host: config.host, port: config.port });
+    const url = urlOf(config, relay.app.server.address());
+    for (const line of firstKey) options.say(line);
+    options.say(`Relay is listening on ${url}`);
+    return {
+      url,
+      async stop() {
+        await relay.stop();
+        await store.close();
+        lock.release();
+      },
+    };
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+}
+
+function urlOf(config: Config, address: AddressInfo | string | null): string {
+  const port = typeof address === 'object' && address !== null ? address.port : config.port;
+  const host = config.host.includes(':') ? `[${config.host}]` : config.host;
+  return `http://${host}:${port}`;
+}
