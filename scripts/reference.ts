@@ -1,0 +1,25 @@
+/** Writes docs/reference from the tables in the code; with --check, says whether it is up to date. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { errorsPage, eventsPage, routesPage } from './reference-pages.ts';
+
+const folder = fileURLToPath(new URL('../docs/reference/', import.meta.url));
+const pages = { 'errors.md': errorsPage(), 'events.md': eventsPage(), 'routes.md': routesPage() };
+
+mkdirSync(folder, { recursive: true });
+for (const [name, text] of Object.entries(pages)) {
+  const file = `${folder}${name}`;
+  if (!process.argv.includes('--check')) writeFileSync(file, text);
+  else if (read(file) !== text) {
+    console.error(`docs/reference/${name} is not what the code says; npm run reference writes it`);
+    process.exitCode = 1;
+  }
+}
+
+function read(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}
