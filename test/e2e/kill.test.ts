@@ -1,0 +1,230 @@
+/** `kill -9` of the real server, with a client that was watching. */
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { allFrames, type Frame, FrameReader } from '../support/frames.ts';
+import { until } from '../support/kernel.ts';
+import { TestServer } from '../support/server.ts';
+import { verifies } from '../conformance/verifies.ts';
+
+let server: TestServer;
+beforeEach(async () => {
+  server = await new TestServer().start();
+});
+afterEach(() => server.dispose());
+
+function start(input: string, extra: object = {}): Promise<Response> {
+  const tools = [
+    { name: 'calculator', kind: 'builtin' },
+    { name: 'send_note', kind: 'builtin' },
+  ];
+  return server.request('/v1/runs', { body: { model: 'demo', input, tools, ...extra } });
+}
+
+async function journalOf(runId: string) {
+  const response = await server.request(`/v1/runs/${runId}/events?limit=5000`);
+  const { events } = (await response.json()) as {
+    events: ({ seq: number; type: string } & Record<string, unknown>)[];
+  };
+  return events;
+}
+
+/** Every frame that a client saw is the journal's, with its id, and none is missing or repeated. */
+async function expectTrue(runId: string, seen: readonly Frame[]): Promise<void> {
+  const whole = await allFrames(await server.request(`/v1/runs/${runId}/stream?after=0`));
+  expect(seen.map(({ id, data }) => ({ id, data }))).toEqual(
+    whole.map(({ id, data }) => ({ id, data })),
+  );
+  const events = await journalOf(runId);
+  expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
+}
+
+describe('kill -9 of the server', () => {
+  test('with an approval pending: approved afterwards, the tool runs once and the run ends', async () => {
+    const response = await start('notify the build is green');
+    const runId = response.headers.get('x-run-id') ?? '';
+    const reader = new FrameReader(response);
+    const relay = await reader.until('relay');
+    await server.kill();
+    await reader.close().catch(() => undefined);
+
+    await server.start();
+    const resumed = await server.request(`/v1/runs/${runId}/stream`, {
+      headers: { 'last-event-id': String(relay.id) },
+    });
+    const decide = () =>
+      server.request(`/v1/approvals/${String(relay.data['id'])}`, { body: { approved: true } });
+    const answers = await Promise.all([decide(), decide()]);
+    expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+    const rest = await allFrames(resumed);
+    expect(rest[0]?.data).toMatchObject({ type: 'relay_resolved', status: 'approved' });
+    expect(rest.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
+    expect(server.notes.map(({ text }) => text)).toEqual(['the build is green']);
+    await expectTrue(runId, [...reader.seen, ...rest]);
+  });
+
+  test('with an approval pending: the run waits on, and can be canceled', async () => {
+    const response = await start('notify the build is green');
+    const runId = response.headers.get('x-run-id') ?? '';
+    const reader = new FrameReader(response);
+    const relay = await reader.until('relay');
+    await server.kill();
+    await reader.close().catch(() => undefined);
+
+    await server.start();
+    const run = (await (await server.request(`/v1/runs/${runId}`)).json()) as { status: string };
+    expect(run.status).toBe('waiting');
+    expect(server.notes).toEqual([]);
+
+    // The stream goes on exactly behind the last frame that was seen, and ends with the run.
+    const resumed = await server.request(`/v1/runs/${runId}/stream`, {
+      headers: { 'last-event-id': String(relay.id) },
+    });
+    const canceled = await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    expect(canceled.status).toBe(202);
+    const rest = await allFrames(resumed);
+    expect(rest.map(({ data }) => data.type)).toEqual(['relay_resolved', 'tool_result', 'done']);
+    expect(server.notes).toEqual([]);
+    await expectTrue(runId, [...reader.seen, ...rest]);
+  });
+
+  test('in the middle of an answer: the partial answer is marked and asked anew', async () => {
+    const response = await start('slow 3000');
+    const runId = response.headers.get('x-run-id') ?? '';
+    const reader = new FrameReader(response);
+    await reader.until('token');
+    await reader.until('token');
+    await server.kill();
+    await reader.rest().catch(() => undefined);
+    const last = reader.seen.at(-1)?.id;
+    expect(last).toBeDefined();
+
+    await server.start();
+    const rest = await allFrames(
+      await server.request(`/v1/runs/${runId}/stream`, {
+        headers: { 'last-event-id': String(last) },
+      }),
+    );
+    const reset = rest.find(({ data }) => data.type === 'reset');
+    expect(reset?.data['after']).toBeLessThan(reader.seen[0]?.id ?? 0);
+    const done = rest.at(-1);
+    expect(done?.data).toMatchObject({ type: 'done', status: 'completed' });
+
+    // What a client keeps after the reset is the answer, to the letter.
+    const kept = [...reader.seen, ...rest].reduce<{ id: number; text: string }[]>((all, frame) => {
+      if (frame.data.type === 'reset')
+        return all.filter(({ id }) => id <= Number(frame.data['after']));
+      if (frame.data.type !== 'token') return all;
+      return [...all, { id: frame.id ?? 0, text: String(frame.data['text']) }];
+    }, []);
+    expect(kept.map(({ text }) => text).join('')).toBe(done?.data['output']);
+    await expectTrue(runId, [...reader.seen, ...rest]);
+  });
+
+  test('with a chat open: the chat is over, and its run is canceled by the next start', async () => {
+    verifies('000:notes:session-needs-connection');
+    const response = await server.request('/chat', {
+      keyless: true,
+      body: { model: 'demo', messages: [{ role: 'user', content: 'notify somebody' }] },
+    });
+    const runId = response.headers.get('x-run-id') ?? '';
+    const reader = new FrameReader(response);
+    const connected = await reader.until('connected');
+    const relay = await reader.until('relay');
+    await server.kill();
+    await reader.close().catch(() => undefined);
+    await server.start();
+    const answer = await server.request(`/chat/relay/${String(relay.data['id'])}`, {
+      keyless: true,
+      body: { sessionId: connected.data['sessionId'], response: { approved: true } },
+    });
+    expect(answer.status).toBe(404);
+    expect(await answer.json()).toMatchObject({ error: 'Session not found' });
+    await until(async () => {
+      const run = (await (await server.request(`/v1/runs/${runId}`)).json()) as { status: string };
+      return run.status === 'canceled';
+    });
+    expect(server.notes).toEqual([]);
+  });
+});
+
+describe('a second server', () => {
+  test('on the same data folder gets one clear line', async () => {
+    const second = new TestServer({ RELAY_DATA_DIR: server.dataDir });
+    await expect(second.start()).rejects.toThrow(/Another Relay server is using/);
+    expect(second.output.trim().split('\n')).toHaveLength(1);
+    await second.dispose();
+  });
+});
+
+describe('kill -9 of the server with a tool running', () => {
+  const held = 'test/support/servers/held-tools.ts';
+
+  async function killedWhileRunning(tool: string) {
+    await server.dispose();
+    server = await new TestServer({}, held).start({ TEST_HOLD: 'yes' });
+    const response = await server.request('/v1/runs', {
+      body: {
+        model: 'demo',
+        input: `use ${tool} {"text":"once"}`,
+        tools: [{ name: tool, kind: 'builtin' }],
+      },
+    });
+    const runId = response.headers.get('x-run-id') ?? '';
+    await until(async () => server.notes.length === 1);
+    await server.kill();
+    await response.body?.cancel().catch(() => undefined);
+    await server.start();
+    return runId;
+  }
+
+  /** The relay that asks about the outcome. */
+  async function outcomeRelay(runId: string): Promise<string> {
+    const asked = await until(async () =>
+      (await journalOf(runId)).find(
+        (event) => event.type === 'relay.raised' && event['kind'] === 'outcome',
+      ),
+    );
+    return String(asked['relayId']);
+  }
+
+  async function doneOf(runId: string) {
+    const frames = await allFrames(await server.request(`/v1/runs/${runId}/stream`));
+    return frames;
+  }
+
+  test('asks about the outcome, and takes the result that a person gives', async () => {
+    const runId = await killedWhileRunning('pay');
+    const relayId = await outcomeRelay(runId);
+    await server.request(`/v1/approvals/${relayId}`, {
+      body: { approved: true, output: { wrote: 'once' } },
+    });
+    const frames = await doneOf(runId);
+    expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toEqual({
+      wrote: 'once',
+    });
+    expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
+    expect(server.notes).toHaveLength(1);
+  });
+
+  test('asks about the outcome, and tells the model if nobody vouches for it', async () => {
+    const runId = await killedWhileRunning('pay');
+    await server.request(`/v1/approvals/${await outcomeRelay(runId)}`, {
+      body: { approved: false, reason: 'I cannot tell' },
+    });
+    const frames = await doneOf(runId);
+    expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toEqual({
+      status: 'error',
+      error: 'I cannot tell',
+      code: 'outcome_unknown',
+    });
+    expect(server.notes).toHaveLength(1);
+  });
+
+  test('runs an idempotent tool again by itself, with the same key', async () => {
+    const runId = await killedWhileRunning('look');
+    const frames = await doneOf(runId);
+    expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
+    const keys = server.notes.map(({ idempotencyKey }) => idempotencyKey);
+    expect(keys).toHaveLength(2);
+    expect(new Set(keys).size).toBe(1);
+  });
+});

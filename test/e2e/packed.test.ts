@@ -1,0 +1,87 @@
+/** The packages as they are published: packed, unpacked under node_modules, and used from there. */
+import { execFileSync } from 'node:child_process';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const dir = mkdtempSync(join(tmpdir(), 'relay-packed-'));
+const modules = join(dir, 'node_modules');
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  version: string;
+};
+const rooms = readdirSync(join(root, 'packages'));
+
+/** Packing rewrites manifests for a moment, so it happens in a copy of the tree. */
+const copy = join(dir, 'copy');
+
+beforeAll(() => {
+  execFileSync(join(root, 'node_modules/.bin/tsc'), ['-b'], { cwd: root, stdio: 'inherit' });
+  for (const name of ['packages', 'scripts']) {
+    cpSync(join(root, name), join(copy, name), { recursive: true });
+  }
+  mkdirSync(join(modules, '@relay'), { recursive: true });
+  for (const name of readdirSync(join(root, 'node_modules'))) {
+    if (name.startsWith('.') || name === '@relay') continue;
+    symlinkSync(join(root, 'node_modules', name), join(modules, name));
+  }
+  for (const room of rooms) {
+    const cwd = join(copy, 'packages', room);
+    execFileSync(process.execPath, ['../../scripts/pack.mjs', 'rewrite'], { cwd });
+    execFileSync('npm', ['pack', '--ignore-scripts', '--pack-destination', dir], {
+      cwd,
+      stdio: 'ignore',
+    });
+    const target = join(modules, '@relay', room);
+    mkdirSync(target);
+    const tarball = join(dir, `relay-${room}-${version}.tgz`);
+    execFileSync('tar', ['xzf', tarball, '-C', target, '--strip-components=1']);
+  }
+}, 120_000);
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+test('a program can install the packages and run a server from them', () => {
+  writeFileSync(
+    join(dir, 'program.mjs'),
+    `import { serve } from '@relay/server';
+     const serving = await serve({
+       env: { RELAY_PORT: '0', RELAY_DATA_DIR: '${join(dir, 'data')}' },
+       cwd: '.', terminal: false, say: () => {},
+     });
+     const response = await fetch(serving.url + '/chat', {
+       method: 'POST',
+       headers: { 'content-type': 'application/json' },
+       body: JSON.stringify({
+         model: 'demo', messages: [{ role: 'user', content: 'calculate 23*47' }],
+       }),
+     });
+     console.log(await response.text());
+     await serving.stop();`,
+  );
+  const output = execFileSync(process.execPath, ['program.mjs'], { cwd: dir, encoding: 'utf8' });
+  expect(output).toContain('"result":1081');
+  expect(output).toContain('"reason":"completed"');
+}, 60_000);
+
+test('a tarball holds the build and neither source nor tests', () => {
+  for (const room of rooms) {
+    const files = readdirSync(join(dir, 'node_modules/@relay', room), {
+      recursive: true,
+      encoding: 'utf8',
+    });
+    expect(files, room).toContain('dist/index.js');
+    expect(files, room).toContain('dist/index.d.ts');
+    expect(files.filter((name) => name.startsWith('src') || name.includes('.test.'))).toEqual([]);
+  }
+});

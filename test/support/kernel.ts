@@ -1,0 +1,157 @@
+/** The kernel without HTTP: real loop, real store, scripted model, recording tools. */
+import { createHash } from 'node:crypto';
+import {
+  type Clock,
+  type Control,
+  defaultSettings,
+  type Engine,
+  type Ids,
+  type Model,
+  type RunIdentity,
+  type RunRef,
+  type RunRequest,
+  type Settings,
+  startRun,
+  Supervisor,
+  type SystemStore,
+  type Tool,
+  TranscriptCache,
+} from '@relay/core';
+import type { StoredEvent } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+
+export interface KernelOptions {
+  readonly store: SystemStore;
+  readonly model: Model;
+  readonly tools?: readonly Tool[];
+  readonly clock?: Clock;
+  readonly settings?: Partial<Settings>;
+  readonly ids?: Ids;
+  /** What an earlier process held is free, as after a restart. */
+  readonly restarted?: boolean;
+}
+
+export interface Kernel {
+  readonly control: Control;
+  readonly store: SystemStore;
+  readonly tenantId: string;
+  readonly published: StoredEvent[];
+  readonly warnings: string[];
+  stop(): Promise<void>;
+}
+
+export const systemClock: Clock = {
+  now: Date.now,
+  sleep: (ms, signal) =>
+    new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      signal?.addEventListener('abort', () => {
+        clearTimeout(timer);
+        resolve();
+      });
+      if (signal?.aborted === true) resolve();
+    }),
+};
+
+export async function bootKernel(options: KernelOptions): Promise<Kernel> {
+  const { store, model, tools = [], clock = systemClock } = options;
+  const published: StoredEvent[] = [];
+  const warnings: string[] = [];
+  const log = (message: string, fields?: object) =>
+    warnings.push(`${message} ${JSON.stringify(fields ?? {})}`);
+  const engine: Engine = {
+    store,
+    transcripts: new TranscriptCache(),
+    clock,
+    ids: options.ids ?? { next: uuidv7 },
+    digest: (text) => createHash('sha256').update(text).digest('hex'),
+    publisher: { publish: (_runId, events) => published.push(...events) },
+    log: { warn: log, error: log },
+    settings: { ...defaultSettings, node: uuidv7(), graceMs: 200, ...options.settings },
+    models: () => ({ resolve: () => model, list: () => [] }),
+    tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
+  };
+  const supervisor = new Supervisor(engine);
+  const tenant = await store.ensureTenant({ id: uuidv7(), name: 'test', at: clock.now() });
+  if (options.restarted === true) await store.reclaimEverything();
+  supervisor.start();
+  const control = { engine, supervisor };
+  return {
+    control,
+    store,
+    tenantId: tenant.id,
+    published,
+    warnings,
+    stop: () => supervisor.stop(),
+  };
+}
+
+export function ask(kernel: Kernel, request: Partial<RunRequest> = {}): Promise<RunIdentity> {
+  return startRun(kernel.control, {
+    tenantId: kernel.tenantId,
+    surface: 'runs',
+    agent: 'assistant',
+    model: 'scripted',
+    messages: [{ role: 'user', content: 'Begin' }],
+    prompt: 'continues',
+    tools: kernel.control.engine
+      .tools(kernel.tenantId)
+      .list()
+      .map((tool) => tool.name),
+    permissions: {},
+    maxIterations: 10,
+    correlationId: 'test',
+    ...request,
+  });
+}
+
+/** The whole journal of a run, from the store. */
+export async function journalOf(store: SystemStore, ref: RunRef): Promise<StoredEvent[]> {
+  const events: StoredEvent[] = [];
+  for (;;) {
+    const page = await store
+      .tenant(ref.tenantId)
+      .readEvents(ref.runId, { after: events.length, limit: 1000 });
+    if (page.length === 0) return events;
+    events.push(...page);
+  }
+}
+
+/** Waits for something to become true of the stored journal. */
+export async function until<Value>(
+  look: () => Promise<Value | undefined | false>,
+  what = 'what was waited for',
+): Promise<Value> {
+  const deadline = Date.now() + 10_000;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined && found !== false) return found;
+    if (Date.now() > deadline) throw new Error(`Waited in vain for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}
+
+export function untilStatus(kernel: Kernel, runId: string, ...statuses: string[]) {
+  return until(async () => {
+    const run = await kernel.store.tenant(kernel.tenantId).readRun(runId);
+    return run !== undefined && statuses.includes(run.status) ? run : undefined;
+  }, statuses.join(' or '));
+}
+
+/** Relays of a run that nobody has answered yet. */
+export function openRelays(events: readonly StoredEvent[]) {
+  const answered = new Set(
+    events.flatMap((event) =>
+      event.type === 'relay.decided' ||
+      event.type === 'relay.expired' ||
+      event.type === 'relay.closed'
+        ? [event.relayId]
+        : [],
+    ),
+  );
+  return events.filter(
+    (event) => event.type === 'relay.raised' && !answered.has(event.relayId),
+  ) as Extract<StoredEvent, { type: 'relay.raised' }>[];
+}
+
+export const person = { type: 'key', id: 'key-1', name: 'ada' } as const;

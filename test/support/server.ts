@@ -1,0 +1,123 @@
+/** A real server in a process of its own, on a data folder that outlives it. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+export class TestServer {
+  readonly dataDir: string;
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #entry: string;
+  #process: ChildProcess | undefined;
+  #url: string | undefined;
+  output = '';
+
+  constructor(env: Readonly<Record<string, string>> = {}, entry = 'packages/server/src/main.ts') {
+    this.dataDir = mkdtempSync(join(tmpdir(), 'relay-test-'));
+    this.#env = env;
+    this.#entry = entry;
+  }
+
+  get url(): string {
+    if (this.#url === undefined) throw new Error('The server is not running');
+    return this.#url;
+  }
+
+  /** The key of the first start. */
+  get apiKey(): string {
+    return readFileSync(join(this.dataDir, 'first-key'), 'utf8').trim();
+  }
+
+  /** The lines that `send_note` wrote: what really happened. */
+  get notes(): Note[] {
+    try {
+      return readFileSync(join(this.dataDir, 'notes.log'), 'utf8')
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line) as Note);
+    } catch {
+      return [];
+    }
+  }
+
+  async start(env: Readonly<Record<string, string>> = {}): Promise<this> {
+    const child = spawn(process.execPath, [this.#entry], {
+      cwd: root,
+      env: { ...process.env, RELAY_PORT: '0', RELAY_DATA_DIR: this.dataDir, ...this.#env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#process = child;
+    this.#url = await new Promise<string>((resolve, reject) => {
+      const listen = (chunk: Buffer) => {
+        this.output += chunk.toString();
+        const url = /listening on (http:\S+)/.exec(this.output.slice(this.#seen))?.[1];
+        if (url === undefined) return;
+        this.#seen = this.output.length;
+        resolve(url);
+      };
+      child.stdout.on('data', listen);
+      child.stderr.on('data', listen);
+      child.once('exit', () => reject(new Error(`The server did not start:\n${this.output}`)));
+    });
+    return this;
+  }
+
+  #seen = 0;
+
+  /** Ends the process without any chance to clean up. */
+  async kill(): Promise<void> {
+    await this.#end('SIGKILL');
+  }
+
+  async stop(): Promise<void> {
+    await this.#end('SIGTERM');
+  }
+
+  async dispose(): Promise<void> {
+    await this.kill();
+    rmSync(this.dataDir, { recursive: true, force: true });
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#process;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill(signal);
+    await ended;
+    this.#url = undefined;
+  }
+
+  /** A JSON request with the first key, unless `keyless`. */
+  async request(path: string, options: RequestOptions = {}): Promise<Response> {
+    const { body, keyless = false, headers, ...rest } = options;
+    return fetch(`${this.url}${path}`, {
+      method: body === undefined ? 'GET' : 'POST',
+      ...rest,
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(keyless ? {} : { authorization: `Bearer ${this.apiKey}` }),
+        ...headers,
+      },
+      ...(body === undefined
+        ? {}
+        : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+  }
+}
+
+export interface Note {
+  readonly text: string;
+  readonly toolCallId: string;
+  readonly idempotencyKey?: string;
+}
+
+export interface RequestOptions {
+  readonly method?: string;
+  readonly body?: unknown;
+  readonly keyless?: boolean;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}

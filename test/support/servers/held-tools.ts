@@ -1,0 +1,34 @@
+/** A server whose tools do their work and then hold their result back, so that a kill hits between. */
+import { appendFileSync, fsyncSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import { serve } from '@relay/server';
+import { createToolRegistry, defineTool } from '@relay/tools';
+import { z } from 'zod';
+
+function heldTool(dataDir: string, name: string, idempotent: boolean) {
+  return defineTool({
+    name,
+    description: 'Writes down that it ran, and then never comes back',
+    schema: z.strictObject({ text: z.string() }),
+    allowedByDefault: true,
+    idempotent,
+    async execute({ text }, { toolCallId, idempotencyKey, signal }) {
+      const file = openSync(join(dataDir, 'notes.log'), 'a');
+      appendFileSync(file, `${JSON.stringify({ text, toolCallId, idempotencyKey })}\n`);
+      fsyncSync(file);
+      if (process.env['TEST_HOLD'] === 'yes') {
+        await new Promise((_, reject) => signal.addEventListener('abort', reject));
+      }
+      return { result: { wrote: text } };
+    },
+  });
+}
+
+await serve({
+  env: process.env,
+  cwd: process.cwd(),
+  terminal: false,
+  say: (line) => console.log(line),
+  tools: ({ dataDir }) =>
+    createToolRegistry([heldTool(dataDir, 'pay', false), heldTool(dataDir, 'look', true)]),
+});
