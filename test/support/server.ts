@@ -46,7 +46,14 @@ export class TestServer {
   async start(env: Readonly<Record<string, string>> = {}): Promise<this> {
     const child = spawn(process.execPath, [this.#entry], {
       cwd: root,
-      env: { ...process.env, RELAY_PORT: '0', RELAY_DATA_DIR: this.dataDir, ...this.#env, ...env },
+      env: {
+        NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/relay'),
+        ...process.env,
+        RELAY_PORT: '0',
+        RELAY_DATA_DIR: this.dataDir,
+        ...this.#env,
+        ...env,
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.#process = child;

@@ -250,9 +250,7 @@ describe('the connection', () => {
     });
     const model = createModel();
     await eventsOf(model, asking('Hi'));
-    await new Promise((resolve) => {
-      setTimeout(resolve, 80);
-    });
+    await expect.poll(() => Object.keys(agent.freeSockets)).toHaveLength(1);
     await eventsOf(model, asking('Hi'));
     expect(provider.connections.made).toBe(1);
   });

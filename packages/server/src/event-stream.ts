@@ -19,7 +19,7 @@ const keepAliveDelayMs = 10_000;
 
 export class EventStream {
   readonly #response: ServerResponse;
-  readonly #closed = new AbortController();
+  readonly closed: AbortSignal;
 
   constructor(response: ServerResponse, headers: Readonly<Record<string, string>>) {
     this.#response = response;
@@ -36,16 +36,10 @@ export class EventStream {
     setImmediate(() => {
       if (!response.closed) response.flushHeaders();
     });
-    response.once('close', () => {
-      heartbeats.delete(this);
-      this.#closed.abort('closed');
-    });
+    this.closed = closedSignal(response);
+    if (this.closed.aborted) return;
+    this.closed.addEventListener('abort', () => heartbeats.delete(this));
     heartbeats.add(this);
-  }
-
-  /** Aborted when the reader is gone. */
-  get closed(): AbortSignal {
-    return this.#closed.signal;
   }
 
   /** Sends text; resolves when the reader has room for more, or is gone. */
@@ -82,6 +76,14 @@ export class EventStream {
       this.closed.addEventListener('abort', done);
     });
   }
+}
+
+/** Aborted when the reader is gone, also if that was before anyone asked. */
+export function closedSignal(response: ServerResponse): AbortSignal {
+  const closed = new AbortController();
+  if (response.closed || response.socket?.destroyed === true) closed.abort('closed');
+  else response.once('close', () => closed.abort('closed'));
+  return closed.signal;
 }
 
 /** One timer for all streams, so that a silent stream costs no timer of its own. */

@@ -7,6 +7,7 @@
 import type { EventOf, RuleRef, RunEvent } from '@relay/protocol';
 import type { Tool, ToolOutput } from '../ports.ts';
 import type { CallState } from './call.ts';
+import { textOfError } from './error-text.ts';
 import { isNestedTooDeep } from './json-depth.ts';
 import type { LiveRun } from './live-run.ts';
 import { agentFields } from './machine.ts';
@@ -35,6 +36,11 @@ export async function start(
     const tool = starts[index]?.tool;
     if (tool === undefined) continue;
     run.running.add(intent.toolCallId);
+    if (run.stop?.kind === 'cancel') {
+      // The cancel came while the intent was being stored: we know that nothing has happened.
+      run.toolSettled(intent.toolCallId, neverBegan(intent, run.stop.reason));
+      continue;
+    }
     void execute(run, tool, intent).then((settled) => run.toolSettled(intent.toolCallId, settled));
   }
 }
@@ -50,6 +56,19 @@ function intentOf(run: LiveRun, agent: AgentState, each: Start): EventOf<'tool.s
     idempotencyKey: call.idempotencyKey ?? `${run.identity.id}:${call.toolCallId}`,
     ...(rule === undefined ? {} : { rule }),
     ...(relayId === undefined ? {} : { relayId }),
+  };
+}
+
+function neverBegan(intent: EventOf<'tool.started'>, reason: string): RunEvent {
+  const { agentId, parentId, toolCallId, name } = intent;
+  return {
+    type: 'tool.failed',
+    agentId,
+    ...(parentId === undefined ? {} : { parentId }),
+    toolCallId,
+    name,
+    error: reason,
+    code: 'run_canceled',
   };
 }
 
@@ -84,10 +103,9 @@ async function execute(
     const durationMs = clock.now() - began;
     return { type: 'tool.completed', ...of, ...asJson(output), durationMs };
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
     const durationMs = clock.now() - began;
     const code = run.toolSignal.aborted ? 'run_canceled' : 'tool_failed';
-    return { type: 'tool.failed', ...of, error: message, code, durationMs };
+    return { type: 'tool.failed', ...of, error: textOfError(error), code, durationMs };
   }
 }
 
@@ -105,6 +123,9 @@ function showProgress(
 /** A result is stored as JSON; what JSON cannot hold is the tool's error, not the run's. */
 function asJson(output: ToolOutput): { context?: string; result?: Json } {
   const { context, result } = output;
+  if (context !== undefined && typeof context !== 'string') {
+    throw new TypeError('The context of a tool’s output must be text');
+  }
   const text = result === undefined ? undefined : JSON.stringify(result);
   if (text !== undefined && isNestedTooDeep(text)) {
     throw new TypeError('The result of the tool is nested too deep');

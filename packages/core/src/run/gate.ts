@@ -11,6 +11,7 @@ import { decide, type Grant, type Verdict } from '../permission/decide.ts';
 import type { Tool } from '../ports.ts';
 import type { CallState } from './call.ts';
 import { start, type Start } from './dispatch.ts';
+import { textOfError } from './error-text.ts';
 import type { LiveRun } from './live-run.ts';
 import { agentFields } from './machine.ts';
 import type { AgentState } from './state.ts';
@@ -65,12 +66,24 @@ function check(run: LiveRun, call: CallState): Checked {
     const error = 'The arguments are not a JSON object';
     return { ok: false, code: 'tool_input_invalid', error };
   }
-  const validation = tool.validate(call.input);
-  if (!validation.ok) {
-    const issues = validation.issues.map(({ path, message }) => `${path}: ${message}`).join('; ');
-    return { ok: false, code: 'tool_input_invalid', error: `Invalid arguments: ${issues}` };
+  const problem = problemOf(tool, call.input);
+  if (problem !== undefined) {
+    return { ok: false, code: 'tool_input_invalid', error: `Invalid arguments: ${problem}` };
   }
   return { ok: true, tool, input: call.input as Arguments };
+}
+
+/** What is wrong with the arguments, in words for the model. A tool's own check may throw. */
+function problemOf(tool: Tool, input: unknown): string | undefined {
+  try {
+    const validation = tool.validate(input);
+    if (validation.ok) return undefined;
+    return validation.issues
+      .map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
+      .join('; ');
+  } catch (error) {
+    return textOfError(error);
+  }
 }
 
 interface Question {

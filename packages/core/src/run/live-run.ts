@@ -44,6 +44,7 @@ export class LiveRun {
   #happened: RunEvent[] = [];
   #mailWaits: boolean;
   #wakeLoop: (() => void) | undefined;
+  #stopModel: (() => void) | undefined;
 
   constructor(options: LiveRunOptions) {
     this.engine = options.engine;
@@ -115,8 +116,21 @@ export class LiveRun {
     if (this.#stop?.kind === 'cancel') return;
     this.#stop = stop;
     this.#modelStop.abort(stop);
+    this.#stopModel?.();
     if (stop.kind === 'cancel') this.#toolStop.abort(stop);
     this.#wake();
+  }
+
+  /** The next thing a model brings, or undefined as soon as the run stops: it may not listen. */
+  unlessStopped<Value>(next: Promise<Value>): Promise<Value | undefined> {
+    if (this.#stop !== undefined) {
+      next.catch(() => undefined);
+      return Promise.resolve(undefined);
+    }
+    return new Promise((resolve, reject) => {
+      this.#stopModel = () => resolve(undefined);
+      next.then(resolve, reject);
+    });
   }
 
   abandonTools(): void {

@@ -97,7 +97,8 @@ export function usedCallIds(messages: readonly Message[]): Set<string> {
 }
 
 function callOf(event: EventOf<'tool.called'>): MessageToolCall {
-  const text = typeof event.input === 'string' ? event.input : JSON.stringify(event.input);
+  // Arguments that were no object are told in the tool's error; providers refuse them in a request.
+  const text = typeof event.input === 'string' ? '{}' : JSON.stringify(event.input);
   return {
     id: event.toolCallId,
     type: 'function',

@@ -19,6 +19,7 @@ import {
   ProviderFailure,
 } from '../ports.ts';
 import { backoffMs, maxRetryAfterMs } from './backoff.ts';
+import { textOfError } from './error-text.ts';
 import { isNestedTooDeep } from './json-depth.ts';
 import { closingInstruction, isLastTurn } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
@@ -46,13 +47,18 @@ export async function takeTurn(run: LiveRun, agent: AgentState): Promise<TurnOut
   for (let attempt = 1; ; attempt += 1) {
     const turn = new TurnInProgress(run, agent, request);
     try {
-      for await (const batch of model.stream(request, run.modelSignal)) {
-        if (run.stop !== undefined) return { kind: 'stopped' };
-        turn.take(batch);
+      const batches = model.stream(request, run.modelSignal)[Symbol.asyncIterator]();
+      for (;;) {
+        const next = await run.unlessStopped(batches.next());
+        if (next === undefined || run.stop !== undefined || run.journal.broken) {
+          void batches.return?.().catch(() => undefined);
+          return { kind: 'stopped' };
+        }
+        if (next.done === true) break;
+        turn.take(next.value);
         if (run.journal.backlog > maxBacklog) await run.journal.settled();
-        if (run.journal.broken) return { kind: 'stopped' };
       }
-      if (run.stop !== undefined) return { kind: 'stopped' };
+      if (!turn.finished) throw endedTooSoon();
       turn.complete();
       return { kind: 'completed' };
     } catch (cause) {
@@ -97,7 +103,7 @@ class TurnInProgress {
   readonly #usedIds: Set<string>;
   readonly #isLast: boolean;
   readonly #calls: RunEvent[] = [];
-  #finish: FinishReason = 'other';
+  #finish: FinishReason | undefined;
   #usage: Usage = noUsage;
 
   constructor(run: LiveRun, agent: AgentState, request: ModelRequest) {
@@ -119,6 +125,10 @@ class TurnInProgress {
       },
     ]);
     this.#startedSeq = run.state.seq;
+  }
+
+  get finished(): boolean {
+    return this.#finish !== undefined;
   }
 
   take(batch: readonly ModelEvent[]): void {
@@ -162,7 +172,7 @@ class TurnInProgress {
         type: 'turn.completed',
         ...this.#of,
         turn: this.#turn,
-        finishReason: this.#calls.length > 0 ? 'tool-calls' : this.#finish,
+        finishReason: this.#calls.length > 0 ? 'tool-calls' : (this.#finish ?? 'other'),
         usage: this.#usage,
       },
     ]);
@@ -219,6 +229,11 @@ function parseArguments(text: string): Input {
 
 function asProviderFailure(cause: unknown): ProviderFailure {
   if (cause instanceof ProviderFailure) return cause;
-  const message = cause instanceof Error ? cause.message : String(cause);
-  return new ProviderFailure(`The model failed: ${message}`, { retryable: false });
+  return new ProviderFailure(`The model failed: ${textOfError(cause)}`, { retryable: false });
+}
+
+function endedTooSoon(): ProviderFailure {
+  return new ProviderFailure('The model’s answer ended before it was finished', {
+    retryable: true,
+  });
 }

@@ -7,6 +7,7 @@ import {
   RelayError,
 } from '@relay/protocol';
 import type { z } from 'zod';
+import { closedSignal } from '../event-stream.ts';
 import { followRun } from '../subscribe.ts';
 import type { Call, Handler } from './handler.ts';
 import {
@@ -40,12 +41,10 @@ export const startChat: Handler = async (call) => {
     ...(context === undefined ? {} : { context }),
     ...(conversationId === undefined ? {} : { conversationId }),
   });
-  const gone = new AbortController();
-  call.reply.raw.once('close', () => gone.abort('closed'));
   const store = call.context.store.tenant(call.caller.tenantId);
   const batches = followRun(
     { store, hub: call.context.hub, runId: run.id },
-    { after: 0, follow: true, signal: gone.signal },
+    { after: 0, follow: true, signal: closedSignal(call.reply.raw) },
   );
   await streamOut(call, {
     dialect: dialects.chat,

@@ -9,6 +9,7 @@ import {
   type streamQuerySchema,
 } from '@relay/protocol';
 import type { z } from 'zod';
+import { closedSignal } from '../event-stream.ts';
 import { followRun } from '../subscribe.ts';
 import { firstWord } from './first-word.ts';
 import type { Call, Handler } from './handler.ts';
@@ -49,9 +50,11 @@ export const startRun: Handler = async (call) => {
     ...(labels === undefined ? {} : { labels }),
   });
   call.reply.header('x-run-id', run.id);
-  const gone = new AbortController();
-  call.reply.raw.once('close', () => gone.abort('closed'));
-  const batches = followRun(followed(call, run), { after: 0, follow: true, signal: gone.signal });
+  const batches = followRun(followed(call, run), {
+    after: 0,
+    follow: true,
+    signal: closedSignal(call.reply.raw),
+  });
   const opening = await firstWord(batches);
   if (opening.failure !== undefined) throw opening.failure;
   await streamOut(call, { dialect: dialects.runs, run, batches: opening.batches });
@@ -83,12 +86,10 @@ export const followStream: Handler = async (call) => {
   const run = await findRun(call);
   const after = query.after ?? lastEventId(call) ?? 0;
   refusePastEnd(after, run);
-  const gone = new AbortController();
-  call.reply.raw.once('close', () => gone.abort('closed'));
   const batches = followRun(followed(call, run), {
     after,
     follow: query.follow === 'true',
-    signal: gone.signal,
+    signal: closedSignal(call.reply.raw),
   });
   call.reply.header('x-run-id', run.id);
   await streamOut(call, { dialect: dialects[query.dialect], run, batches });
