@@ -9,7 +9,7 @@ const server = spawn(projectNode, ['packages/server/src/main.ts'], {
   env: { NODE_COMPILE_CACHE: `${root}/node_modules/.cache/relay`, ...process.env },
 });
 // The server leaves in its own time; this process only passes the word on.
-for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => server.kill(signal));
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => server.kill(signal));
 server.on('exit', (code, signal) => {
   process.exitCode = code ?? (signal === null ? 1 : 130);
 });

@@ -115,16 +115,17 @@ export function encodeBatch(
   let text = '';
   for (const event of events) {
     const frame = dialect.project(event, run);
-    if (frame !== undefined) text += encode(frame, dialect, event.seq);
+    if (frame === undefined) continue;
+    const data = JSON.stringify(frame);
+    text += dialect.namesEvents
+      ? encodeFrame({ id: event.seq, event: frame.type, data })
+      : encodeFrame({ id: event.seq, data });
   }
   return text;
 }
 
 /** A frame that is no journal event has no id. */
-export function encode(frame: Frame, dialect: Dialect, seq?: number): string {
-  return encodeFrame({
-    ...(seq === undefined ? {} : { id: seq }),
-    ...(dialect.namesEvents ? { event: frame.type } : {}),
-    data: JSON.stringify(frame),
-  });
+export function encodeGreeting(frame: Frame, dialect: Dialect): string {
+  const data = JSON.stringify(frame);
+  return encodeFrame(dialect.namesEvents ? { event: frame.type, data } : { data });
 }

@@ -12,7 +12,7 @@ try {
     terminal: process.stdout.isTTY,
     say: (line) => console.log(line),
   });
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => void leave(serving));
   }
 } catch (error) {

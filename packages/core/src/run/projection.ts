@@ -21,11 +21,12 @@ export function project(
   state: RunState,
   run: RunIdentity,
 ): Projection {
-  if (events.every(isDelta)) return nothing;
+  const telling = events.filter((event) => !isDelta(event));
+  if (telling.length === 0) return nothing;
   return {
-    progress: progressOf(events, state, run),
-    raise: events.flatMap((event) => raisedRelay(event, run.id)),
-    close: events.flatMap(closedRelay),
+    progress: progressOf(telling, state, run),
+    raise: telling.flatMap((event) => raisedRelay(event, run.id)),
+    close: telling.flatMap(closedRelay),
   };
 }
 
@@ -135,6 +136,7 @@ function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
 }
 
 function closedRelay(event: StoredEvent): RelayClosure[] {
+  if (event.type !== 'relay.expired' && event.type !== 'relay.closed') return [];
   const at = Date.parse(event.at);
   if (event.type === 'relay.expired') {
     const by = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
@@ -142,7 +144,6 @@ function closedRelay(event: StoredEvent): RelayClosure[] {
       { relayId: event.relayId, status: 'expired', at, by, reason: 'Nobody answered in time' },
     ];
   }
-  if (event.type !== 'relay.closed') return [];
   const by = { type: 'system', id: 'relay', name: 'relay' } as const;
   return [{ relayId: event.relayId, status: 'closed', at, by, reason: event.reason }];
 }

@@ -1,6 +1,6 @@
 import type { RunIdentity } from '@relay/core';
 import type { Dialect, Frame, RunHeader, StoredEvent } from '@relay/protocol';
-import { encode, encodeBatch, EventStream } from '../event-stream.ts';
+import { encodeBatch, encodeGreeting, EventStream } from '../event-stream.ts';
 import type { Call } from './handler.ts';
 
 export interface Outgoing {
@@ -23,7 +23,7 @@ export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
   reply.hijack();
   const stream = new EventStream(reply.raw, { 'x-run-id': run.id });
   try {
-    if (greeting !== undefined) await stream.send(encode(greeting, dialect));
+    if (greeting !== undefined) await stream.send(encodeGreeting(greeting, dialect));
     for await (const batch of batches) {
       const text = encodeBatch(batch, dialect, header);
       if (batch.at(-1)?.type === 'run.ended') {
