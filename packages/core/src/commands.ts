@@ -22,6 +22,8 @@ import { evolve, evolveAll, initialState } from './run/state.ts';
 import type { Supervisor } from './supervisor.ts';
 
 export interface RunRequest {
+  /** Chosen by the caller, who may listen for it before it exists; left out, a new one. */
+  readonly runId?: string;
   readonly tenantId: string;
   readonly surface: Surface;
   readonly agent: string;
@@ -57,7 +59,8 @@ export async function startRun(control: Control, request: RunRequest): Promise<R
   const conversationId = request.conversationId ?? ids.next();
   const continues = request.prompt === 'continues' && request.conversationId !== undefined;
   const history = continues ? await store.countEndedRuns(conversationId) : null;
-  const identity = identityOf(request, { id: ids.next(), conversationId, createdAt: clock.now() });
+  const id = request.runId ?? ids.next();
+  const identity = identityOf(request, { id, conversationId, createdAt: clock.now() });
   const spec = specOf(request, { conversationId, history });
   const hasRoom = supervisor.reserve();
   const opening = openingOf(engine, { identity, spec, starts: hasRoom });
@@ -156,7 +159,7 @@ export async function cancelRun(
   const store = engine.store.tenant(ref.tenantId);
   const mail = { id: engine.ids.next(), letter: { kind: 'cancel', ...why } as const };
   if (await store.postMail(ref.runId, mail)) {
-    supervisor.wake(ref);
+    supervisor.wake(ref, 'urgent');
     return true;
   }
   const run = await store.readRun(ref.runId);
@@ -187,7 +190,7 @@ export async function answerRelay(
   const store = engine.store.tenant(tenantId);
   const relay = await store.readRelay(answer.relayId);
   if (relay === undefined) return { kind: 'missing' };
-  const run = await store.readRun(relay.runId);
+  const run = await store.readRunHead(relay.runId);
   if (run === undefined) return { kind: 'missing' };
   const at = engine.clock.now();
   const { relayId, approved, always, reason, output, by } = answer;

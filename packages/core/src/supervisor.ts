@@ -10,8 +10,8 @@
  *   loop hears of its mail, and a drain that is just ending is followed by another look.
  * - Leases are renewed three times within their lifetime. A lease that could not be renewed is given
  *   up at once; the epoch fences out whatever was still on its way (E3).
- * - Runs that nobody told us about (left behind, due, queued) are found by a look around. It is what
- *   makes wake-ups a matter of speed and never of correctness.
+ * - Runs that nobody told us about (left behind, due, queued), and mail that came in elsewhere, are
+ *   found by a look around. It makes wake-ups a matter of speed and never of correctness.
  */
 import { RelayError } from '@relay/protocol';
 import { FairQueue } from './fair-queue.ts';
@@ -72,16 +72,17 @@ export class Supervisor {
     this.#background = Promise.all([this.#lookAroundForever(), this.#renewForever()]);
   }
 
-  /** There is something to do for this run. */
-  wake(ref: RunRef): void {
+  /** There is something to do for this run. What is urgent does not wait for a free place. */
+  wake(ref: RunRef, urgency: 'in-turn' | 'urgent' = 'in-turn'): void {
     const drain = this.#drains.get(ref.runId);
     if (drain !== undefined) {
       drain.wokenAgain = true;
       void drain.live?.mailArrived().catch((error: unknown) => this.#warn(ref, error));
       return;
     }
-    if (!this.#hasRoom) {
-      if (!this.#stopped.signal.aborted) this.#queue.add(ref.tenantId, ref.runId, ref);
+    if (this.#stopped.signal.aborted) return;
+    if (urgency === 'in-turn' && !this.#hasRoom) {
+      this.#queue.add(ref.tenantId, ref.runId, ref);
       return;
     }
     this.#enter(ref, undefined);
@@ -159,10 +160,13 @@ export class Supervisor {
   async #recoverFrom(error: unknown, drain: Drain, epoch: number | undefined): Promise<void> {
     drain.live?.stopWith({ kind: 'yield', reason: 'The run is given up here' });
     drain.live?.abandonTools();
+    // What was stored last may not have been told: whoever follows the run had better look.
+    this.#engine.publisher.publish(drain.ref.runId, []);
     const fenced = error instanceof JournalBroken && error.fenced;
     if (!fenced) this.#warn(drain.ref, error);
     if (epoch === undefined) return;
     try {
+      await drain.live?.journal.settled().catch(() => undefined);
       if (isStoreFault(error)) await this.#engine.store.releaseRun(drain.ref.runId, epoch);
       else await buryDamaged(this.#engine, { ref: drain.ref, epoch, error });
     } catch (second) {
@@ -177,11 +181,17 @@ export class Supervisor {
       try {
         const due = await store.dueRuns(clock.now(), lookAroundLimit);
         for (const ref of due) if (!this.#drains.has(ref.runId)) this.wake(ref);
+        await this.#collectMail();
       } catch (error) {
         this.#engine.log.warn('Looking for due runs failed', { error: String(error) });
       }
       await clock.sleep(lookAroundMs, this.#stopped.signal);
     }
+  }
+
+  /** Mail for runs that are driven here but that another node took in, or whose wake-up was lost. */
+  async #collectMail(): Promise<void> {
+    for (const { live } of this.#drains.values()) await live?.lookForMail();
   }
 
   async #renewForever(): Promise<void> {

@@ -16,6 +16,11 @@ export const errorTable = {
     retryable: false,
     title: 'Rules that widen permissions need the scope approve',
   },
+  origin_not_allowed: {
+    status: 403,
+    retryable: false,
+    title: 'A page of another origin may not call this server',
+  },
   not_found: { status: 404, retryable: false, title: 'No such resource' },
   session_not_found: { status: 404, retryable: false, title: 'The chat session is not open' },
   relay_not_found: { status: 404, retryable: false, title: 'No such open relay in this session' },

@@ -13,7 +13,10 @@ export interface Ids {
 /** A stable, collision-free fingerprint of a text (SHA-256, in hex). */
 export type Digest = (text: string) => string;
 
-/** Told after each commit, never before (E1). It may not throw. */
+/**
+ * Told after each commit, never before (E1). No events at all means that something may have been
+ * stored and not told. It may not throw.
+ */
 export interface Publisher {
   publish(runId: string, events: readonly StoredEvent[]): void;
 }

@@ -1,9 +1,9 @@
 /**
  * The gate: every call of a completed turn is checked, then decided, before anything runs.
  *
- * Arguments that do not fit go back to the model as a tool error. Denied calls are settled, allowed
- * ones are handed to dispatch, and all that nobody has decided yet are raised together, each to be
- * answered on its own.
+ * Denied calls are settled. Of the others, arguments that do not fit go back to the model as a tool
+ * error; allowed calls are handed to dispatch, and all that nobody has decided yet are raised
+ * together, each to be answered on its own.
  */
 import type { RunEvent } from '@relay/protocol';
 import { canonicalJson } from '../permission/canonical.ts';
@@ -16,8 +16,6 @@ import type { LiveRun } from './live-run.ts';
 import { agentFields } from './machine.ts';
 import type { AgentState } from './state.ts';
 
-export type Arguments = Record<string, unknown>;
-
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
@@ -28,32 +26,24 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const usedOnce = [...run.state.usedOnce];
   const starts: Start[] = [];
   for (const call of waiting) {
+    const verdict = verdictOn(run, { call, grants, usedOnce });
     const checked = check(run, call);
-    if (!checked.ok) {
+    if (verdict.decision === 'deny') {
+      run.journal.stage([denied(agent, call, verdict)]);
+    } else if (!checked.ok) {
       run.journal.stage([failed(agent, call, checked)]);
-      continue;
-    }
-    const verdict = verdictOn(run, {
-      call,
-      input: checked.input,
-      tool: checked.tool,
-      grants,
-      usedOnce,
-    });
-    if (verdict.decision === 'allow') {
+    } else if (verdict.decision === 'ask') {
+      run.journal.stage([raised(run, agent, { call, kind: 'permission' })]);
+    } else {
       if (verdict.rule.list === 'allowOnce') usedOnce.push(verdict.rule.index);
       starts.push({ call, tool: checked.tool, rule: verdict.rule });
-    } else if (verdict.decision === 'deny') {
-      run.journal.stage([denied(agent, call, verdict)]);
-    } else {
-      run.journal.stage([raised(run, agent, { call, kind: 'permission' })]);
     }
   }
   await start(run, agent, starts);
 }
 
 type Checked =
-  | { readonly ok: true; readonly tool: Tool; readonly input: Arguments }
+  | { readonly ok: true; readonly tool: Tool }
   | { readonly ok: false; readonly code: string; readonly error: string };
 
 /** Whether the call names a tool of this run and fits its schema. */
@@ -70,7 +60,7 @@ function check(run: LiveRun, call: CallState): Checked {
   if (problem !== undefined) {
     return { ok: false, code: 'tool_input_invalid', error: `Invalid arguments: ${problem}` };
   }
-  return { ok: true, tool, input: call.input as Arguments };
+  return { ok: true, tool };
 }
 
 /** What is wrong with the arguments, in words for the model. A tool's own check may throw. */
@@ -88,21 +78,24 @@ function problemOf(tool: Tool, input: unknown): string | undefined {
 
 interface Question {
   readonly call: CallState;
-  readonly input: Arguments;
-  readonly tool: Tool;
   readonly grants: readonly Grant[];
   readonly usedOnce: readonly number[];
 }
 
-function verdictOn(run: LiveRun, question: Question): Verdict {
-  const { call, input, tool, grants, usedOnce } = question;
+/** What the rules say. Arguments that are no object have no parameters that a rule could match. */
+function verdictOn(run: LiveRun, { call, grants, usedOnce }: Question): Verdict {
+  const hasParameters = typeof call.input === 'object' && call.input !== null;
   return decide(
-    { toolCallId: call.toolCallId, name: call.name, arguments: input },
+    {
+      toolCallId: call.toolCallId,
+      name: call.name,
+      arguments: hasParameters ? (call.input as Record<string, unknown>) : {},
+    },
     {
       permissions: run.spec.permissions,
       usedOnce,
       grants,
-      builtinAllow: tool.allowedByDefault,
+      builtinAllow: run.findTool(call.name)?.allowedByDefault ?? false,
     },
   );
 }

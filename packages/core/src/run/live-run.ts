@@ -144,6 +144,12 @@ export class LiveRun {
     this.#wake();
   }
 
+  /** Looks for mail that nobody told of. */
+  async lookForMail(): Promise<void> {
+    const mail = await this.store.readMail(this.identity.id);
+    if (mail.length > 0) await this.mailArrived();
+  }
+
   async noticeCancel(): Promise<void> {
     if (!this.#mailWaits) return;
     for (const { letter } of await this.store.readMail(this.identity.id)) {

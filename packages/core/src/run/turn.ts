@@ -114,16 +114,17 @@ class TurnInProgress {
     this.#reasoningId = run.engine.ids.next();
     this.#usedIds = usedCallIds(request.messages);
     this.#isLast = isLastTurn(agent, run.spec);
-    // Nobody needs to see it before there is something in it: it is stored with the first words.
-    run.journal.stage([
-      {
-        type: 'turn.started',
-        ...this.#of,
-        turn: this.#turn,
-        textId: this.#textId,
-        reasoningId: this.#reasoningId,
-      },
-    ]);
+    const started: RunEvent = {
+      type: 'turn.started',
+      ...this.#of,
+      turn: this.#turn,
+      textId: this.#textId,
+      reasoningId: this.#reasoningId,
+    };
+    // Alone it can wait for the first words. The results of the last turn must not: a provider may
+    // take its time, and what has happened has to be stored.
+    if (run.journal.backlog === 0) run.journal.stage([started]);
+    else run.journal.append([started]);
     this.#startedSeq = run.state.seq;
   }
 

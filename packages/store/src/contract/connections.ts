@@ -1,6 +1,6 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { newRun, useStore, withStore } from './fixtures.ts';
+import { ending, newRun, useStore, withStore } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
 export function connectionTests(open: Open): void {
@@ -15,6 +15,19 @@ export function connectionTests(open: Open): void {
     expect(await tenant.findConnection(connection.id)).toBeUndefined();
     await tenant.closeConnection(connection.id);
     expect(await tenant.readRun(run.id)).toBeDefined();
+  });
+
+  test('a connection ends with its run, and with no other', async () => {
+    const tenant = newTenant();
+    const [mine, other] = [
+      { id: uuidv7(), node: 'node-1' },
+      { id: uuidv7(), node: 'node-1' },
+    ];
+    const run = await newRun(tenant, { connection: mine });
+    await newRun(tenant, { connection: other });
+    await tenant.append(ending(run));
+    expect(await tenant.findConnection(mine.id)).toBeUndefined();
+    expect(await tenant.findConnection(other.id)).toBeDefined();
   });
 
   test('a connection that was never opened leads nowhere', async () => {

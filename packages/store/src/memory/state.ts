@@ -10,6 +10,7 @@ export interface MemoryRun {
   /** One entry an append, encoded as in every store, so that nobody shares objects with it. */
   readonly journal: JournalEntry[];
   readonly relayIds: string[];
+  readonly connectionId: string | null;
   mail: Mail[];
 }
 

@@ -37,6 +37,7 @@ export function createRun(state: MemoryState, tenantId: string, creation: RunCre
     position: null,
     journal: [],
     relayIds: [],
+    connectionId: connection?.id ?? null,
     mail: [],
   };
   state.runs.set(identity.id, run);
@@ -146,6 +147,7 @@ function end(state: MemoryState, run: MemoryRun): void {
   run.mail = [];
   run.lease = null;
   closeOpenRelays(state, run);
+  if (run.connectionId !== null) state.connections.delete(run.connectionId);
 }
 
 /** No relay outlives its run. */

@@ -6,6 +6,7 @@
 import type { Append } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { Statement } from '../drivers/driver.ts';
+import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
 import { deleteAllMail, deleteMail } from './mail.ts';
@@ -23,6 +24,7 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
   for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
   if (endsRun(append)) unit.push(...countEnding(run), deleteAllMail(run), closeOpenRelays(run, at));
+  if (endsRun(append)) unit.push(deleteConnectionsOf(run));
   return unit;
 }
 

@@ -1,3 +1,4 @@
+import type { RunRef } from '@relay/core';
 import type { Row, Statement } from '../drivers/driver.ts';
 import { text } from './stored.ts';
 
@@ -14,6 +15,13 @@ export function insertConnection(
 export const selectConnectionSql = 'SELECT run_id FROM connections WHERE tenant_id = ? AND id = ?';
 
 export const deleteConnectionSql = 'DELETE FROM connections WHERE tenant_id = ? AND id = ?';
+
+const deleteOfRunSql = 'DELETE FROM connections WHERE tenant_id = ? AND run_id = ?';
+
+/** A chat is over with its run: whoever saw the end finds no session any more. */
+export function deleteConnectionsOf({ tenantId, runId }: RunRef): Statement {
+  return { sql: deleteOfRunSql, params: [tenantId, runId] };
+}
 
 export const selectOrphansSql =
   'SELECT tenant_id, id, run_id FROM connections WHERE node <> ? ORDER BY id';

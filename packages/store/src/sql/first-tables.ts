@@ -110,7 +110,8 @@ export const firstTables: readonly string[] = [
     exact TEXT,
     params TEXT,
     created_at BIGINT NOT NULL,
-    created_by TEXT NOT NULL
+    created_by TEXT NOT NULL,
+    checksum BIGINT NOT NULL
   )`,
   `CREATE INDEX grants_in_scope ON grants (tenant_id, scope_id)`,
   `CREATE TABLE connections (
@@ -119,5 +120,6 @@ export const firstTables: readonly string[] = [
     run_id TEXT NOT NULL,
     node TEXT NOT NULL
   )`,
+  `CREATE INDEX connections_of_run ON connections (run_id)`,
   `CREATE TABLE probes (id BIGINT NOT NULL PRIMARY KEY, count BIGINT NOT NULL)`,
 ];

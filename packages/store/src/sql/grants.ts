@@ -1,29 +1,36 @@
 import type { Grant, NewGrant } from '@relay/core';
 import type { Row, SqlValue, Statement } from '../drivers/driver.ts';
-import { encode, encodeOrNull, freeText, jsonOrNull, text } from './stored.ts';
+import { checksumOf, corrupt, encode, encodeOrNull, freeText, jsonOrNull, text } from './stored.ts';
+
+/** What a grant allows, in the order in which it is summed up and inserted. */
+const fixedColumns = ['id', 'scope', 'scope_id', 'tool', 'exact', 'params'] as const;
 
 const insertSql = `INSERT INTO grants
-  (id, tenant_id, scope, scope_id, tool, exact, params, created_at, created_by)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+  (${fixedColumns.join(', ')}, tenant_id, checksum, created_at, created_by)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
 
 export function insertGrant(tenantId: string, grant: NewGrant): Statement {
+  const fixed = [
+    grant.id,
+    grant.scope,
+    grant.scopeId,
+    encode(grant.tool),
+    encodeOrNull(grant.exact),
+    encodeOrNull(grant.params),
+  ];
+  const checksum = grantChecksum(tenantId, fixed);
   return {
     sql: insertSql,
-    params: [
-      grant.id,
-      tenantId,
-      grant.scope,
-      grant.scopeId,
-      encode(grant.tool),
-      encodeOrNull(grant.exact),
-      encodeOrNull(grant.params),
-      grant.createdAt,
-      encode(grant.createdBy),
-    ],
+    params: [...fixed, tenantId, checksum, grant.createdAt, encode(grant.createdBy)],
   };
 }
 
-export const selectGrantsSql = `SELECT id, tool, exact, params FROM grants
+/** A grant lets tools run unasked: a damaged one must not widen what a person allowed. */
+function grantChecksum(tenantId: string, fixed: readonly (string | null)[]): number {
+  return checksumOf(tenantId, ...fixed.map((value) => value ?? ''));
+}
+
+export const selectGrantsSql = `SELECT ${fixedColumns.join(', ')}, tenant_id, checksum FROM grants
   WHERE tenant_id = ? AND scope_id IN (?, ?)
     AND ((scope = 'run' AND scope_id = ?) OR (scope = 'conversation' AND scope_id = ?))
   ORDER BY created_at, id`;
@@ -36,6 +43,10 @@ export function selectGrantsParams(
 }
 
 export function decodeGrant(row: Row): Grant {
+  const fixed = fixedColumns.map((column) => row[column] as string | null);
+  if (grantChecksum(text(row, 'tenant_id'), fixed) !== row['checksum']) {
+    throw corrupt(`Grant ${text(row, 'id')}`, 'it does not match its checksum');
+  }
   const exact = jsonOrNull(row, 'exact') as Record<string, unknown> | null;
   const params = jsonOrNull(row, 'params') as Record<string, string> | null;
   return {

@@ -36,8 +36,8 @@ async function scenario(store: SystemStore): Promise<string> {
   await tenant.postMail(run.id, cancelMail('stop'));
   await store.claimRun(run.id, { owner: 'node-2', now: noon, until: noon + 1 });
   await store.renewLeases('node-2', { runIds: [run.id], until: noon + 2 });
-  await tenant.append(ending(run, { epoch: 2, afterSeq: 2 }));
   await tenant.closeConnection('c');
+  await tenant.append(ending(run, { epoch: 2, afterSeq: 2 }));
   return 'done';
 }
 
@@ -47,8 +47,8 @@ const labels = [
   'decideRelay',
   'postMail',
   'claimRun',
-  'append text.appended',
   'closeConnection',
+  'append text.appended',
 ];
 
 async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
