@@ -1,0 +1,72 @@
+/** A person's program that chats without a key, as the document has it. */
+import { type Frame, FrameReader } from '../support/frames.ts';
+import type { TestServer } from '../support/server.ts';
+
+export class Chat {
+  readonly runId: string;
+  readonly #server: TestServer;
+  readonly #reader: FrameReader;
+
+  private constructor(server: TestServer, response: Response) {
+    this.runId = response.headers.get('x-run-id') ?? '';
+    this.#server = server;
+    this.#reader = new FrameReader(response);
+  }
+
+  /** `text`: what the user says. */
+  static async open(server: TestServer, text: string, more: object = {}): Promise<Chat> {
+    const messages = [{ role: 'user', content: text }];
+    const body = { model: 'demo', messages, ...more };
+    const response = await server.request('/chat', { keyless: true, body });
+    if (response.status !== 200) throw new Error(await response.text());
+    const chat = new Chat(server, response);
+    await chat.until('connected');
+    return chat;
+  }
+
+  get seen(): readonly Frame[] {
+    return this.#reader.seen;
+  }
+
+  get sessionId(): string {
+    return String(this.of('connected')[0]?.data['sessionId']);
+  }
+
+  /** The frames of one type that have come so far. */
+  of(type: string): Frame[] {
+    return this.seen.filter(({ data }) => data.type === type);
+  }
+
+  until(type: string): Promise<Frame> {
+    return this.#reader.until(type);
+  }
+
+  /** The next relay, and its id. */
+  async relay(): Promise<{ readonly id: string; readonly frame: Frame }> {
+    const frame = await this.until('relay');
+    return { id: String(frame.data['id']), frame };
+  }
+
+  /** Everything until the stream ends by itself. */
+  async end(): Promise<readonly Frame[]> {
+    await this.#reader.rest();
+    return this.seen;
+  }
+
+  hangUp(): Promise<void> {
+    return this.#reader.close();
+  }
+
+  answer(relayId: string, response: unknown): Promise<Response> {
+    const body = { sessionId: this.sessionId, response };
+    return this.#server.request(`/chat/relay/${relayId}`, { keyless: true, body });
+  }
+}
+
+/** What the agent said, without the frames that carried it. */
+export function textIn(frames: readonly Frame[]): string {
+  return frames
+    .filter(({ data }) => data.type === 'text')
+    .map(({ data }) => String(data['content']))
+    .join('');
+}

@@ -1,0 +1,135 @@
+/** 003 over HTTP: looking at a run, while it goes on and after it has ended. */
+import { dialects, type StoredEvent } from '@relay/protocol';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { allFrames, type Frame, FrameReader } from '../support/frames.ts';
+import { TestServer } from '../support/server.ts';
+import { verifies } from './verifies.ts';
+
+const server = new TestServer();
+beforeAll(() => server.start());
+afterAll(() => server.dispose());
+
+const tools = ['calculator', 'send_note'].map((name) => ({ name, kind: 'builtin' }));
+
+async function start(input: string): Promise<{ runId: string; response: Response }> {
+  const response = await server.request('/v1/runs', { body: { model: 'demo', input, tools } });
+  return { runId: response.headers.get('x-run-id') ?? '', response };
+}
+
+interface Page {
+  readonly run: { readonly id: string };
+  readonly events: readonly StoredEvent[];
+  readonly nextCursor: string | null;
+}
+
+async function page(runId: string, query = ''): Promise<Page> {
+  const response = await server.request(`/v1/runs/${runId}/events${query}`);
+  expect(response.status).toBe(200);
+  return (await response.json()) as Page;
+}
+
+/** The log as it is read: page after page, until there is no next. */
+async function wholeLog(runId: string): Promise<StoredEvent[]> {
+  const events: StoredEvent[] = [];
+  for (let query = ''; ;) {
+    const next = await page(runId, query);
+    events.push(...next.events);
+    if (next.nextCursor === null) return events;
+    query = `?after=${next.nextCursor}`;
+  }
+}
+
+function expectShown(frames: readonly Frame[], events: readonly StoredEvent[]): void {
+  const header = { runId: '', conversationId: '', correlationId: '' };
+  const told = events.flatMap((event) => {
+    const data = dialects.runs.project(event, header);
+    return data === undefined ? [] : [{ id: event.seq, data: { ...data } }];
+  });
+  expect(frames.map(({ id, data }) => ({ id, data }))).toEqual(told);
+}
+
+describe('GET /v1/runs/:id', () => {
+  test('has the metadata of a run: its id, its status and what it was asked', async () => {
+    verifies('003:endpoint:runs-get', '003:runs-get:metadata');
+    const { runId, response } = await start('notify somebody');
+    const reader = new FrameReader(response);
+    const relay = await reader.until('relay');
+    const look = async () =>
+      (await (await server.request(`/v1/runs/${runId}`)).json()) as Record<string, unknown>;
+    await expect.poll(look).toMatchObject({
+      id: runId,
+      status: 'waiting',
+      model: 'demo',
+      input: 'notify somebody',
+    });
+    const approval = `/v1/approvals/${String(relay.data['id'])}`;
+    await server.request(approval, { body: { approved: false } });
+    await reader.rest();
+    const run = await look();
+    expect(run).toMatchObject({ id: runId, status: 'completed', model: 'demo' });
+    expect(run['output']).toBe('The note was not sent: it was denied.');
+    expect(Date.parse(String(run['endedAt']))).toBeGreaterThanOrEqual(
+      Date.parse(String(run['createdAt'])),
+    );
+  });
+
+  test('is 404 for a run that does not exist', async () => {
+    verifies('003:endpoint:runs-get');
+    for (const id of ['01963a5c-7893-7abc-8ef0-123456789abc', 'no-id']) {
+      const response = await server.request(`/v1/runs/${id}`);
+      expect(response.status).toBe(404);
+      expect(await response.json()).toMatchObject({ error: expect.any(String) });
+    }
+  });
+});
+
+describe('GET /v1/runs/:id/events', () => {
+  test('has everything that the stream showed, in its order, after the run has ended', async () => {
+    verifies(
+      '003:endpoint:runs-events',
+      '003:runs-events:complete',
+      '003:runs-events:ordered',
+      '003:runs-events:after-end',
+    );
+    const { runId, response } = await start(
+      'use calculator {"a":23,"b":47,"op":"*"}\nuse calculator {"a":1,"b":0,"op":"/"}',
+    );
+    const frames = await allFrames(response);
+    expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
+    const { run, events, nextCursor } = await page(runId);
+    expect(run).toMatchObject({ id: runId, status: 'completed' });
+    expect(nextCursor).toBeNull();
+    expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
+    const times = events.map(({ at }) => Date.parse(at));
+    expect(times).toEqual(times.toSorted((a, b) => a - b));
+    expectShown(frames, events);
+    // Neither the first event nor the last one is missing.
+    expect(events[0]?.type).toBe('run.created');
+    expect(events.at(-1)?.type).toBe('run.ended');
+    expect(await page(runId)).toEqual({ run, events, nextCursor });
+  });
+
+  test('is full however long the run is', async () => {
+    verifies('003:runs-events:complete', '003:runs-events:ordered');
+    const { runId, response } = await start('say 2500');
+    const frames = await allFrames(response);
+    const events = await wholeLog(runId);
+    expect(events.length).toBeGreaterThan(2500);
+    expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
+    expectShown(frames, events);
+  });
+
+  test('can be read while the run goes on', async () => {
+    verifies('003:endpoint:runs-events');
+    const { runId, response } = await start('slow 600000');
+    const reader = new FrameReader(response);
+    const token = await reader.until('token');
+    const { events } = await page(runId);
+    expect(events.find(({ seq }) => seq === token.id)).toMatchObject({
+      type: 'text.appended',
+      text: token.data['text'],
+    });
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    await reader.rest();
+  });
+});

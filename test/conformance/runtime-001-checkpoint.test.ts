@@ -1,0 +1,198 @@
+/** 001: what the columns of the table runs hold of a run, at each of its boundaries. */
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { FrameReader } from '../support/frames.ts';
+import { TestServer } from '../support/server.ts';
+import { verifies } from './verifies.ts';
+
+const server = new TestServer();
+let database: DatabaseSync;
+beforeAll(async () => {
+  await server.start();
+  database = new DatabaseSync(join(server.dataDir, 'relay.db'), { readOnly: true });
+});
+afterAll(async () => {
+  database.close();
+  await server.dispose();
+});
+
+interface Envelope {
+  readonly version: unknown;
+  readonly serializedRunState: unknown;
+  readonly checkpoint: Readonly<Record<string, unknown>>;
+}
+
+interface Output {
+  readonly output: string | null;
+  readonly approvals: readonly Readonly<Record<string, unknown>>[];
+}
+
+function column(runId: string, name: 'serialized_state' | 'output_json'): unknown {
+  const row = database.prepare(`SELECT ${name} AS value FROM runs WHERE id = ?`).get(runId);
+  return typeof row?.['value'] === 'string' ? JSON.parse(row['value']) : undefined;
+}
+
+const envelopeOf = (runId: string) => column(runId, 'serialized_state') as Envelope | undefined;
+const outputOf = (runId: string) => column(runId, 'output_json') as Output | undefined;
+const kindOf = (runId: string) => envelopeOf(runId)?.checkpoint['kind'];
+
+const tools = ['calculator', 'send_note'].map((name) => ({ name, kind: 'builtin' }));
+const kinds = ['tool_completion', 'approval_pending', 'resume_request', 'final_result'];
+
+async function start(input: string) {
+  const response = await server.request('/v1/runs', {
+    body: { model: 'demo', input, tools },
+    headers: { 'x-request-id': 'req-7' },
+  });
+  const reader = new FrameReader(response);
+  return { runId: response.headers.get('x-run-id') ?? '', reader };
+}
+
+async function statusOf(runId: string): Promise<unknown> {
+  const run = (await (await server.request(`/v1/runs/${runId}`)).json()) as { status: unknown };
+  return run.status;
+}
+
+/** The next relay of a run, and a way to decide it. */
+async function nextRelay(reader: FrameReader) {
+  const { data } = await reader.until('relay');
+  return {
+    decide: (decision: object) =>
+      server.request(`/v1/approvals/${String(data['id'])}`, { body: decision }),
+  };
+}
+
+function note(text: string): string {
+  return `use send_note {"to":"ann","text":"${text}"}`;
+}
+
+describe('runs.serialized_state', () => {
+  test('holds an envelope with a version, the state as a string, and what it is about', async () => {
+    verifies(
+      '001:checkpoint:column',
+      '001:checkpoint:version',
+      '001:checkpoint:serialized-run-state',
+      '001:checkpoint:kind',
+      '001:checkpoint:timestamp',
+      '001:checkpoint:run-context',
+    );
+    const began = Date.now();
+    const { runId, reader } = await start(note('first'));
+    const relay = await nextRelay(reader);
+    const pending = envelopeOf(runId);
+    await relay.decide({ approved: true });
+    await reader.rest();
+    for (const envelope of [pending, envelopeOf(runId)]) {
+      expect(Object.keys(envelope ?? {}).toSorted()).toEqual([
+        'checkpoint',
+        'serializedRunState',
+        'version',
+      ]);
+      expect(envelope?.version).toBe(1);
+      expect(typeof envelope?.serializedRunState).toBe('string');
+      expect(envelope?.serializedRunState).not.toBe('');
+      expect(envelope?.checkpoint).toMatchObject({ runId, correlationId: 'req-7' });
+      expect(kinds).toContain(envelope?.checkpoint['kind']);
+      const at = String(envelope?.checkpoint['at']);
+      expect(new Date(at).toISOString()).toBe(at);
+      expect(Date.parse(at)).toBeGreaterThanOrEqual(began);
+      expect(Date.parse(at)).toBeLessThanOrEqual(Date.now());
+    }
+  });
+
+  test('says approval_pending and which call, while an approval is pending', async () => {
+    verifies('001:checkpoint:kind-approval-pending', '001:checkpoint:tool-metadata');
+    const { runId, reader } = await start(note('pending'));
+    const relay = await nextRelay(reader);
+    expect(envelopeOf(runId)?.checkpoint).toMatchObject({
+      kind: 'approval_pending',
+      tool: { name: 'send_note', toolCallId: 'call_1' },
+    });
+    await expect.poll(() => statusOf(runId)).toBe('waiting');
+    expect(kindOf(runId)).toBe('approval_pending');
+    await relay.decide({ approved: false });
+    await reader.rest();
+  });
+
+  test('says tool_completion and which call, once a tool has completed', async () => {
+    verifies('001:checkpoint:tool-metadata');
+    const { runId, reader } = await start(
+      `use calculator {"a":23,"b":47,"op":"*"}\n${note('beside it')}`,
+    );
+    const relay = await nextRelay(reader);
+    // The run waits for a person after the calculator has answered, so its checkpoint stays.
+    await expect.poll(() => statusOf(runId)).toBe('waiting');
+    expect(envelopeOf(runId)?.checkpoint).toMatchObject({
+      kind: 'tool_completion',
+      tool: { name: 'calculator', toolCallId: 'call_1' },
+    });
+    await relay.decide({ approved: false });
+    await reader.rest();
+  });
+
+  test.each(['say 2', 'calculate 23*47', 'fail 400'])(
+    'says final_result and names no tool, once the run has ended: %s',
+    async (input) => {
+      verifies('001:checkpoint:kind-final-result', '001:checkpoint:tool-metadata');
+      const { runId, reader } = await start(input);
+      await reader.rest().catch(() => undefined);
+      await expect.poll(() => statusOf(runId)).toMatch(/^(completed|failed)$/);
+      expect(envelopeOf(runId)?.checkpoint).toMatchObject({ kind: 'final_result' });
+      expect(envelopeOf(runId)?.checkpoint).not.toHaveProperty('tool');
+    },
+  );
+});
+
+describe('runs.output_json', () => {
+  const entry = { name: 'send_note', by: expect.any(String), at: expect.any(String) };
+
+  test('gets an entry for an approval', async () => {
+    verifies('001:approval-flow:audit-approve');
+    const { runId, reader } = await start(note('audited'));
+    const relay = await nextRelay(reader);
+    await expect.poll(() => outputOf(runId)?.approvals).toEqual([]);
+    const before = Date.now();
+    await relay.decide({ approved: true });
+    await reader.rest();
+    expect(outputOf(runId)?.approvals).toEqual([
+      { ...entry, toolCallId: 'call_1', action: 'approve' },
+    ]);
+    const [made] = outputOf(runId)?.approvals ?? [];
+    expect(Date.parse(String(made?.['at']))).toBeGreaterThanOrEqual(before);
+    expect(server.notes.map(({ text }) => text)).toContain('audited');
+  });
+
+  test('gets an entry for a rejection, with its reason', async () => {
+    verifies('001:approval-flow:audit-reject');
+    const { runId, reader } = await start(note('never sent'));
+    const relay = await nextRelay(reader);
+    await relay.decide({ approved: false, reason: 'Not now' });
+    await reader.rest();
+    expect(outputOf(runId)).toMatchObject({
+      output: 'The note was not sent: it was denied (Not now).',
+      approvals: [{ ...entry, toolCallId: 'call_1', action: 'reject', reason: 'Not now' }],
+    });
+  });
+
+  test('keeps its earlier entries when another decision is made', async () => {
+    verifies('001:approval-flow:audit-appended');
+    const { runId, reader } = await start(['one', 'two', 'three'].map(note).join('\n'));
+    const relays = [];
+    for (let n = 0; n < 3; n += 1) relays.push(await nextRelay(reader));
+    const seen: unknown[][] = [];
+    for (const [index, relay] of relays.entries()) {
+      await relay.decide({ approved: index !== 1 });
+      await expect.poll(() => outputOf(runId)?.approvals.length).toBe(index + 1);
+      seen.push([...(outputOf(runId)?.approvals ?? [])]);
+    }
+    await reader.rest();
+    const last = outputOf(runId)?.approvals ?? [];
+    expect(last.map(({ toolCallId, action }) => [toolCallId, action])).toEqual([
+      ['call_1', 'approve'],
+      ['call_2', 'reject'],
+      ['call_3', 'approve'],
+    ]);
+    expect(seen).toEqual([last.slice(0, 1), last.slice(0, 2), last]);
+  });
+});

@@ -1,0 +1,74 @@
+/** 001: what has happened is stored and sent before the model says anything to it. */
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { FrameReader } from '../support/frames.ts';
+import { after, calls, says, type Scripted, startScripted } from './scripted.ts';
+import { verifies } from './verifies.ts';
+
+let scripted: Scripted;
+beforeAll(async () => {
+  scripted = await startScripted();
+});
+afterAll(() => scripted.dispose());
+
+/** A run whose model has called a tool and now thinks about the result until it may go on. */
+async function thinking(input: object) {
+  const thought = Promise.withResolvers<void>();
+  scripted.play(
+    calls({ id: 'call_1', name: 'calculator', input }),
+    after(thought.promise, says('Done.')),
+  );
+  const started = scripted.server.request('/v1/runs', {
+    body: {
+      model: 'gpt-4o-mini',
+      input: 'Begin',
+      tools: [{ name: 'calculator', kind: 'builtin' }],
+    },
+  });
+  await expect.poll(() => scripted.asked().length).toBe(2);
+  const runId = (await started).headers.get('x-run-id') ?? '';
+  const stream = await scripted.server.request(`/v1/runs/${runId}/stream?dialect=runtime`);
+  return { runId, reader: new FrameReader(stream), goOn: thought.resolve };
+}
+
+test('a checkpoint of kind tool_completion is written when a tool has completed', async () => {
+  verifies('001:checkpoint:kind-tool-completion');
+  const { runId, reader, goOn } = await thinking({ a: 23, b: 47, op: '*' });
+  const database = new DatabaseSync(join(scripted.server.dataDir, 'relay.db'), { readOnly: true });
+  try {
+    const sql = 'SELECT serialized_state AS state FROM runs WHERE id = ?';
+    const checkpoint = () => {
+      const { state } = database.prepare(sql).get(runId) as { state: string };
+      return (JSON.parse(state) as { checkpoint: unknown }).checkpoint;
+    };
+    await expect.poll(checkpoint).toMatchObject({
+      kind: 'tool_completion',
+      tool: { name: 'calculator', toolCallId: 'call_1' },
+    });
+  } finally {
+    database.close();
+    goOn();
+    await reader.rest();
+  }
+});
+
+test.each([
+  ['completed', { a: 23, b: 47, op: '*' }, 'succeeded'],
+  ['failed', { a: 1, b: 0, op: '/' }, 'failed'],
+])('tool_end is sent when a tool invocation %s', async (_, input, status) => {
+  verifies('001:events:tool-end-completed', '001:events:tool-end-failed');
+  const { reader, goOn } = await thinking(input);
+  let hasWaited = false;
+  const patience = setTimeout(() => {
+    hasWaited = true;
+    goOn();
+  }, 5_000);
+  const end = await reader.until('tool_end');
+  clearTimeout(patience);
+  goOn();
+  expect(hasWaited, 'tool_end came only after the model had gone on').toBe(false);
+  expect(end.data).toMatchObject({ name: 'calculator', toolCallId: 'call_1', status });
+  const frames = await reader.rest();
+  expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'succeeded' });
+});
