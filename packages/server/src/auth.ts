@@ -24,9 +24,17 @@ export async function authenticate(
   route: Route,
   context: AuthContext,
 ): Promise<Caller> {
+  refuseForeignPages(request);
   const caller = await identify(request, route, context);
   for (const scope of route.scopes) requireScope(caller, scope);
   return caller;
+}
+
+/** No page of another origin speaks for a person, whatever key it holds. */
+function refuseForeignPages({ headers }: FastifyRequest): void {
+  const { origin, host = '' } = headers;
+  if (origin === undefined || isOwnOrigin(origin, host)) return;
+  throw new RelayError('origin_not_allowed', 'Pages of this origin may not call this server');
 }
 
 export function requireScope(caller: Caller, scope: Scope): void {

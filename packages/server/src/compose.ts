@@ -102,10 +102,10 @@ export async function compose(world: World): Promise<Relay> {
 async function hangUpOrphans(control: Control, config: Config): Promise<void> {
   const { store, settings } = control.engine;
   for (const { tenantId, id, runId } of await store.orphanedConnections(settings.node)) {
-    await store.tenant(tenantId).closeConnection(id);
     if (config.disconnect === 'cancel') {
       await core.cancelRun(control, { tenantId, runId }, disconnected);
     }
+    await store.tenant(tenantId).closeConnection(id);
   }
 }
 

@@ -24,7 +24,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function readConfig(env: Environment, cwd: string): Config {
   const dataDir = text(env, 'RELAY_DATA_DIR') ?? '.relay';
   return {
-    host: text(env, 'RELAY_HOST') ?? '127.0.0.1',
+    host: hostOf(env),
     port: integer(env, 'RELAY_PORT', { fallback: 4000, min: 0, max: 65_535 }),
     dataDir: isAbsolute(dataDir) ? dataDir : resolve(cwd, dataDir),
     localChat: choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']),
@@ -44,6 +44,16 @@ export function isLoopback(host: string): boolean {
   const name = host.replace(/^\[(.*)\]$/, '$1').toLowerCase();
   if (name === 'localhost' || name === '::1') return true;
   return isIP(name) === 4 && name.startsWith('127.');
+}
+
+const hostNameForm = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i;
+
+function hostOf(env: Environment): string {
+  const host = text(env, 'RELAY_HOST') ?? '127.0.0.1';
+  if (isIP(host) !== 0 || hostNameForm.test(host)) return host;
+  throw new ConfigError(
+    `RELAY_HOST must be an address or a host name, not ${JSON.stringify(host)}`,
+  );
 }
 
 function text(env: Environment, name: string): string | undefined {

@@ -4,6 +4,7 @@
  * reconnects with `Last-Event-ID` without loss.
  */
 import type { ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
 import {
   type Dialect,
   encodeComment,
@@ -31,7 +32,7 @@ export class EventStream {
       ...headers,
     });
     // A peer that vanished without a word is noticed within half a minute.
-    response.socket?.setKeepAlive(true, keepAliveDelayMs);
+    if (response.socket instanceof Socket) response.socket.setKeepAlive(true, keepAliveDelayMs);
     // The headers travel with the first frames if there are any yet.
     setImmediate(() => {
       if (!response.closed) response.flushHeaders();
@@ -56,7 +57,11 @@ export class EventStream {
   /** The last text travels with the end: one write less for every run. */
   end(text = ''): void {
     heartbeats.delete(this);
-    if (!this.closed.aborted) this.#response.end(text);
+    if (this.closed.aborted || this.#response.writableEnded) return;
+    this.#response.end(text);
+    if (this.#response.writableLength === 0) return;
+    const stalled = setTimeout(() => this.#response.destroy(), stalledAfterMs).unref();
+    this.closed.addEventListener('abort', () => clearTimeout(stalled));
   }
 
   async #drained(): Promise<void> {

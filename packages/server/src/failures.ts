@@ -16,11 +16,17 @@ const fastifyCodes: Readonly<Record<string, { code: ErrorCode; message: string }
 export function toRelayError(thrown: unknown): RelayError {
   if (thrown instanceof RelayError) return thrown;
   const code = (thrown as { code?: unknown } | null)?.code;
-  const known = typeof code === 'string' ? fastifyCodes[code] : undefined;
+  const known =
+    typeof code === 'string' && Object.hasOwn(fastifyCodes, code) ? fastifyCodes[code] : undefined;
   if (known !== undefined) return new RelayError(known.code, known.message, { cause: thrown });
   const status = (thrown as { statusCode?: unknown } | null)?.statusCode;
   if (thrown instanceof SyntaxError || status === 400) {
     return new RelayError('invalid_json', 'Invalid JSON body', { cause: thrown });
   }
   return new RelayError('internal', 'Something went wrong inside Relay', { cause: thrown });
+}
+
+/** One and the same answer for what is not there, is somebody else's, or could never be there. */
+export function nothingHere(): RelayError {
+  return new RelayError('not_found', 'There is nothing here');
 }

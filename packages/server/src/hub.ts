@@ -1,14 +1,18 @@
 /**
  * Tells the open streams of this process what was stored. It is a matter of speed only: a stream
- * that misses something here reads it from the journal.
+ * that misses something here reads it from the journal, to which it is sent now and then.
  */
 import type { Publisher } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 
+/** No events at all means: have a look yourself. */
 export type Listener = (events: readonly StoredEvent[]) => void;
+
+const lookYourselfMs = 10_000;
 
 export class Hub implements Publisher {
   readonly #listeners = new Map<string, Set<Listener>>();
+  #timer: NodeJS.Timeout | undefined;
 
   /** Runs that somebody follows. */
   get size(): number {
@@ -25,11 +29,18 @@ export class Hub implements Publisher {
     const listeners = this.#listeners.get(runId) ?? new Set();
     this.#listeners.set(runId, listeners);
     listeners.add(listener);
+    this.#timer ??= setInterval(() => this.#sendAll(), lookYourselfMs).unref();
     return () => {
       listeners.delete(listener);
-      if (listeners.size === 0 && this.#listeners.get(runId) === listeners) {
-        this.#listeners.delete(runId);
-      }
+      if (listeners.size > 0 || this.#listeners.get(runId) !== listeners) return;
+      this.#listeners.delete(runId);
+      if (this.#listeners.size > 0) return;
+      clearInterval(this.#timer);
+      this.#timer = undefined;
     };
+  }
+
+  #sendAll(): void {
+    for (const runId of this.#listeners.keys()) this.publish(runId, []);
   }
 }

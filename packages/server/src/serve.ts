@@ -24,13 +24,20 @@ export interface Serving {
 
 export async function serve(options: ServeOptions): Promise<Serving> {
   const config = readConfig(options.env, options.cwd);
-  const lock = lockFolder(config.dataDir);
+  const closing: (() => Promise<void> | void)[] = [];
+  const stop = async () => {
+    for (const close of closing.splice(0).toReversed()) await close();
+  };
   try {
+    const lock = lockFolder(config.dataDir);
+    closing.push(() => lock.release());
     const store = await openSqliteStore({ dir: config.dataDir });
-    const firstKey = await showFirstKey(store, {
-      dataDir: config.dataDir,
-      terminal: options.terminal,
-    });
+    closing.push(() => store.close());
+    // Told before anything else can fail: it is shown only this once.
+    const { dataDir } = config;
+    for (const line of await showFirstKey(store, { dataDir, terminal: options.terminal })) {
+      options.say(line);
+    }
     const relay = await compose({
       config,
       store,
@@ -38,21 +45,14 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       ...(options.models === undefined ? {} : { models: options.models }),
       ...(options.tools === undefined ? {} : { tools: options.tools(config) }),
     });
+    closing.push(() => relay.stop());
     await relay.start();
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
-    for (const line of firstKey) options.say(line);
     options.say(`Relay is listening on ${url}`);
-    return {
-      url,
-      async stop() {
-        await relay.stop();
-        await store.close();
-        lock.release();
-      },
-    };
+    return { url, stop };
   } catch (error) {
-    lock.release();
+    await stop();
     throw error;
   }
 }

@@ -3,11 +3,14 @@
  * without a gap or a repeat.
  *
  * The journal is the truth and the hub is a hint. A follower that falls behind the hub forgets what
- * it was told and reads on from the store, so it holds a bounded amount, however slow its reader.
+ * it was told and reads on from the store, so it holds a bounded amount, however slow its reader; and
+ * now and then it looks into the store unasked, so that a word of the hub that was lost costs time
+ * and nothing else.
  */
 import type { TenantStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
+import { Told } from './told.ts';
 
 export interface Followed {
   readonly store: TenantStore;
@@ -20,29 +23,33 @@ export interface FollowOptions {
   /** false: end at the journal's present end. */
   readonly follow: boolean;
   readonly signal: AbortSignal;
+  /** The run is not created yet: the hub will tell everything, and the store need not be asked. */
+  readonly isNew?: boolean;
 }
 
 const pageSize = 1000;
-const maxHeldBatches = 256;
+
+type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 
 /** Yields batches in order; returns after `run.ended`, or as soon as the signal is aborted. */
-export async function* followRun(
-  followed: Followed,
-  options: FollowOptions,
-): AsyncGenerator<readonly StoredEvent[], void> {
-  const { store, hub, runId } = followed;
-  const { follow, signal } = options;
-  const told = new Told();
-  const stopListening = follow ? hub.listen(runId, (events) => told.add(events)) : undefined;
-  const stopWaiting = () => told.ring();
-  signal.addEventListener('abort', stopWaiting);
-  let cursor = options.after;
-  let behind = true;
+export function followRun(followed: Followed, options: FollowOptions): Batches {
+  const told = new Told(followed.hub, followed.runId);
+  // Of a new run nothing may be missed, not even what happens before the first batch is asked for.
+  if (options.isNew === true) told.listen(options.signal);
+  return batchesOf(followed, options, told);
+}
+
+async function* batchesOf(followed: Followed, options: FollowOptions, told: Told): Batches {
+  const { store, runId } = followed;
+  const { after, follow, signal } = options;
+  let cursor = after;
+  let behind = options.isNew !== true;
+  if (follow) told.listen(signal);
   try {
     while (!signal.aborted) {
       const batch = behind
         ? await store.readEvents(runId, { after: cursor, limit: pageSize })
-        : told.take(cursor);
+        : told.take(cursor, pageSize);
       if (batch === 'gap') {
         behind = true;
         continue;
@@ -52,6 +59,8 @@ export async function* followRun(
         cursor = last.seq;
         yield batch;
         if (last.type === 'run.ended') return;
+      } else if (behind && (await isOver(followed, cursor))) {
+        return;
       }
       // We listened before we read: whatever was stored since, the hub has told or will tell.
       if (behind && batch.length === pageSize) continue;
@@ -60,51 +69,13 @@ export async function* followRun(
       behind = false;
     }
   } finally {
-    stopListening?.();
-    signal.removeEventListener('abort', stopWaiting);
+    told.leave();
   }
 }
 
-/** What the hub said and nobody has taken yet. */
-class Told {
-  #batches: (readonly StoredEvent[])[] = [];
-  #overflowed = false;
-  #ring: (() => void) | undefined;
-
-  add(events: readonly StoredEvent[]): void {
-    if (this.#batches.length >= maxHeldBatches) {
-      this.#batches = [];
-      this.#overflowed = true;
-    }
-    if (!this.#overflowed) this.#batches.push(events);
-    this.ring();
-  }
-
-  /** Everything after `cursor`, or `gap` if something in between was missed. */
-  take(cursor: number): readonly StoredEvent[] | 'gap' {
-    if (this.#overflowed) {
-      this.#overflowed = false;
-      return 'gap';
-    }
-    const batches = this.#batches;
-    this.#batches = [];
-    const [only] = batches;
-    const all = batches.length === 1 && only !== undefined ? only : batches.flat();
-    const next = all.findIndex((event) => event.seq > cursor);
-    if (next === -1) return [];
-    const fresh = next === 0 ? all : all.slice(next);
-    return fresh[0]?.seq === cursor + 1 ? fresh : 'gap';
-  }
-
-  async more(): Promise<void> {
-    if (this.#batches.length > 0 || this.#overflowed) return;
-    await new Promise<void>((resolve) => {
-      this.#ring = resolve;
-    });
-  }
-
-  ring(): void {
-    this.#ring?.();
-    this.#ring = undefined;
-  }
+/** Whether the event at this place is the last one there will ever be. */
+async function isOver({ store, runId }: Followed, seq: number): Promise<boolean> {
+  if (seq === 0) return false;
+  const [event] = await store.readEvents(runId, { after: seq - 1, limit: 1 });
+  return event?.type === 'run.ended';
 }

@@ -1,6 +1,7 @@
 import { fieldIssues, RelayError, type Route } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
+import { nothingHere } from './failures.ts';
 
 export interface Input {
   readonly params: unknown;
@@ -10,9 +11,12 @@ export interface Input {
 
 /** Checks a request against its route. A wrong id cannot exist, so it is answered like one. */
 export function validate(route: Route, request: FastifyRequest): Input {
+  if (route.body !== undefined && request.body === undefined) {
+    throw new RelayError('invalid_json', 'Invalid JSON body');
+  }
   if (route.requires !== undefined) requireFields(route.requires, request.body);
   const params = route.params?.safeParse(request.params);
-  if (params?.success === false) throw new RelayError('not_found', 'There is nothing here');
+  if (params?.success === false) throw nothingHere();
   return {
     params: params?.data,
     query: route.query === undefined ? undefined : check(route.query, request.query),
@@ -21,9 +25,9 @@ export function validate(route: Route, request: FastifyRequest): Input {
 }
 
 function requireFields(requires: NonNullable<Route['requires']>, body: unknown): void {
-  const given = typeof body === 'object' && body !== null ? body : {};
+  const given = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>;
   const missing = requires.fields.filter(
-    (field) => !Object.hasOwn(given, field) || (given as Record<string, unknown>)[field] === null,
+    (field) => !Object.hasOwn(given, field) || given[field] === null || given[field] === '',
   );
   if (missing.length === 0) return;
   throw new RelayError('invalid_request', requires.message, {

@@ -2,6 +2,7 @@
 import { answerRelay, type RelayRecord } from '@relay/core';
 import { type approvalBodySchema, RelayError } from '@relay/protocol';
 import type { z } from 'zod';
+import { nothingHere } from '../failures.ts';
 import type { Call, Handler } from './handler.ts';
 
 export const getApproval: Handler = async (call) => presentApproval(await findRelay(call));
@@ -31,7 +32,7 @@ export const decideApproval: Handler = async (call) => {
 async function findRelay(call: Call): Promise<RelayRecord> {
   const { id } = call.params as { id: string };
   const relay = await call.context.store.tenant(call.caller.tenantId).readRelay(id);
-  if (relay === undefined) throw new RelayError('not_found', 'There is no such approval');
+  if (relay === undefined) throw nothingHere();
   return relay;
 }
 

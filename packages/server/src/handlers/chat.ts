@@ -7,16 +7,14 @@ import {
   RelayError,
 } from '@relay/protocol';
 import type { z } from 'zod';
-import { closedSignal } from '../event-stream.ts';
-import { followRun } from '../subscribe.ts';
 import type { Call, Handler } from './handler.ts';
 import {
   chooseModel,
   choosePermissions,
   chooseTools,
-  correlationId,
   defaultAgent,
   defaultMaxIterations,
+  startAndFollow,
 } from './start.ts';
 import { streamOut } from './stream.ts';
 
@@ -24,10 +22,8 @@ export const startChat: Handler = async (call) => {
   const body = call.body as z.infer<typeof chatBodySchema>;
   const { context, conversationId } = body;
   const model = chooseModel(call, body.model, 'model and messages are required');
-  const { control } = call.context;
-  const sessionId = control.engine.ids.next();
-  const run = await core.startRun(control, {
-    tenantId: call.caller.tenantId,
+  const sessionId = call.context.control.engine.ids.next();
+  const { run, batches } = await startAndFollow(call, {
     surface: 'chat',
     agent: defaultAgent,
     model,
@@ -36,16 +32,10 @@ export const startChat: Handler = async (call) => {
     tools: chooseTools(call, body.tools),
     permissions: choosePermissions(call, body.permissions),
     maxIterations: body.maxIterations ?? defaultMaxIterations,
-    correlationId: correlationId(call),
     connectionId: sessionId,
     ...(context === undefined ? {} : { context }),
     ...(conversationId === undefined ? {} : { conversationId }),
   });
-  const store = call.context.store.tenant(call.caller.tenantId);
-  const batches = followRun(
-    { store, hub: call.context.hub, runId: run.id },
-    { after: 0, follow: true, signal: closedSignal(call.reply.raw) },
-  );
   await streamOut(call, {
     dialect: dialects.chat,
     run,
@@ -61,9 +51,11 @@ async function hangUp(call: Call, chat: { runId: string; sessionId: string }): P
   const { tenantId } = call.caller;
   // A server that shuts down leaves the session to its successor, which finds it orphaned.
   if (isStopping()) return;
+  // In this order: after a crash in between, the next start still finds the connection.
+  if (config.disconnect === 'cancel') {
+    await core.cancelRun(control, { tenantId, runId: chat.runId }, disconnected);
+  }
   await store.tenant(tenantId).closeConnection(chat.sessionId);
-  if (config.disconnect === 'detach') return;
-  await core.cancelRun(control, { tenantId, runId: chat.runId }, disconnected);
 }
 
 export const disconnected = {

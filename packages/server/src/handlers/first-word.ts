@@ -69,9 +69,7 @@ function isWord(event: StoredEvent): boolean {
 }
 
 function providerFailure(events: readonly StoredEvent[]): RelayError | undefined {
-  if (events.some((event) => event.type === 'text.appended' || event.type === 'turn.completed')) {
-    return undefined;
-  }
+  if (events.some((event) => event.type !== 'run.ended' && isWord(event))) return undefined;
   const errored = events.find((event) => event.type === 'run.errored');
   if (errored === undefined) return undefined;
   const { code, message } = errored.error;

@@ -1,6 +1,6 @@
 /** `/v1/runs`: start, look at, follow and cancel runs. */
 import * as core from '@relay/core';
-import type { RunIdentity, RunRecord } from '@relay/core';
+import type { RunRecord } from '@relay/core';
 import {
   dialects,
   type eventsQuerySchema,
@@ -11,6 +11,7 @@ import {
 import type { z } from 'zod';
 import { closedSignal } from '../event-stream.ts';
 import { followRun } from '../subscribe.ts';
+import { nothingHere } from '../failures.ts';
 import { firstWord } from './first-word.ts';
 import type { Call, Handler } from './handler.ts';
 import { presentRun } from './present.ts';
@@ -18,9 +19,9 @@ import {
   chooseModel,
   choosePermissions,
   chooseTools,
-  correlationId,
   defaultAgent,
   defaultMaxIterations,
+  startAndFollow,
 } from './start.ts';
 import { streamOut } from './stream.ts';
 
@@ -32,8 +33,7 @@ export const startRun: Handler = async (call) => {
   }
   const model = chooseModel(call, body.model, 'model and input are required');
   const { input } = body;
-  const run = await core.startRun(call.context.control, {
-    tenantId: call.caller.tenantId,
+  const { run, batches } = await startAndFollow(call, {
     surface: 'runs',
     agent: defaultAgent,
     model,
@@ -42,18 +42,11 @@ export const startRun: Handler = async (call) => {
     tools: chooseTools(call, body.tools?.map((tool) => tool.name) ?? []),
     permissions: choosePermissions(call, body.permissions),
     maxIterations: body.maxIterations ?? defaultMaxIterations,
-    correlationId: correlationId(call),
     ...(system === undefined ? {} : { system }),
     ...(conversationId === undefined ? {} : { conversationId }),
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
     ...(labels === undefined ? {} : { labels }),
-  });
-  call.reply.header('x-run-id', run.id);
-  const batches = followRun(followed(call, run), {
-    after: 0,
-    follow: true,
-    signal: closedSignal(call.reply.raw),
   });
   const opening = await firstWord(batches);
   if (opening.failure !== undefined) throw opening.failure;
@@ -84,9 +77,11 @@ export const listRunEvents: Handler = async (call) => {
 export const followStream: Handler = async (call) => {
   const query = call.query as z.infer<typeof streamQuerySchema>;
   const run = await findRun(call);
-  const after = query.after ?? lastEventId(call) ?? 0;
+  // A reconnecting reader keeps its URL and adds how far it came.
+  const after = lastEventId(call) ?? query.after ?? 0;
   refusePastEnd(after, run);
-  const batches = followRun(followed(call, run), {
+  const followed = { store: storeOf(call), hub: call.context.hub, runId: run.id };
+  const batches = followRun(followed, {
     after,
     follow: query.follow === 'true',
     signal: closedSignal(call.reply.raw),
@@ -108,15 +103,11 @@ function storeOf(call: Call) {
   return call.context.store.tenant(call.caller.tenantId);
 }
 
-function followed(call: Call, run: RunIdentity) {
-  return { store: storeOf(call), hub: call.context.hub, runId: run.id };
-}
-
 /** Another tenant's run is answered exactly like one that does not exist. */
 async function findRun(call: Call): Promise<RunRecord> {
   const { id } = call.params as { id: string };
   const run = await storeOf(call).readRun(id);
-  if (run === undefined) throw new RelayError('not_found', 'There is no such run');
+  if (run === undefined) throw nothingHere();
   return run;
 }
 

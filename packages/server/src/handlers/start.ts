@@ -1,6 +1,8 @@
-/** What all surfaces that start runs have in common: checks before anything is stored. */
-import { checkPermissions } from '@relay/core';
+/** What all surfaces that start runs have in common. */
+import { checkPermissions, type RunRequest, startRun } from '@relay/core';
 import { type Permissions, RelayError } from '@relay/protocol';
+import { closedSignal } from '../event-stream.ts';
+import { followRun } from '../subscribe.ts';
 import type { Call } from './handler.ts';
 
 export const defaultAgent = 'assistant';
@@ -64,8 +66,29 @@ export function choosePermissions(call: Call, wanted: Permissions | undefined): 
   return permissions;
 }
 
+type Request = Omit<RunRequest, 'runId' | 'tenantId' | 'correlationId'>;
+
+/** Listens first and starts then: a new run is followed without asking the store. */
+export async function startAndFollow(call: Call, request: Request) {
+  const { control, hub, store } = call.context;
+  const { tenantId } = call.caller;
+  const runId = control.engine.ids.next();
+  const batches = followRun(
+    { store: store.tenant(tenantId), hub, runId },
+    { after: 0, follow: true, signal: closedSignal(call.reply.raw), isNew: true },
+  );
+  const run = await startRun(control, {
+    ...request,
+    runId,
+    tenantId,
+    correlationId: correlationId(call),
+  });
+  call.reply.header('x-run-id', runId);
+  return { run, batches };
+}
+
 /** What ties this request to the caller's own records. */
-export function correlationId(call: Call): string {
+function correlationId(call: Call): string {
   const { headers } = call.request;
   const given = headers['x-request-id'] ?? headers['idempotency-key'];
   const id = Array.isArray(given) ? given[0] : given;
