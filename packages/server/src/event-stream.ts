@@ -1,7 +1,7 @@
 /**
- * An open SSE response, written raw: a batch of frames is one write. Nothing more is written until
- * the reader has taken it, so a slow reader holds one batch; one that takes nothing is cut off, and
- * reconnects with `Last-Event-ID` without loss.
+ * An open SSE response, written raw: a batch of frames is one write, unless it is large. Nothing more
+ * is written until the reader has taken it, so a slow reader holds little; one that takes nothing is
+ * cut off, and reconnects with `Last-Event-ID` without loss.
  */
 import type { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
@@ -17,6 +17,8 @@ import {
 const heartbeatMs = 15_000;
 const stalledAfterMs = 30_000;
 const keepAliveDelayMs = 10_000;
+/** Small enough that a slow reader shows that it reads, large enough to cost nothing. */
+const maxWriteChars = 64 * 1024;
 
 export class EventStream {
   readonly #response: ServerResponse;
@@ -45,16 +47,26 @@ export class EventStream {
 
   /** Sends text; resolves when the reader has room for more, or is gone. */
   async send(text: string): Promise<void> {
-    if (text === '' || this.closed.aborted) return;
-    if (this.#response.write(text)) return;
-    await this.#drained();
+    for (let at = 0; at < text.length && !this.closed.aborted; at += maxWriteChars) {
+      const piece = text.length <= maxWriteChars ? text : text.slice(at, at + maxWriteChars);
+      if (!this.#response.write(piece)) await this.#drained();
+    }
   }
 
   beat(): void {
     if (this.#response.writableLength === 0) this.#response.write(encodeComment('heartbeat'));
   }
 
-  /** The last text travels with the end: one write less for every run. */
+  /** The last text travels with the end, if it is short: one write less for every run. */
+  async finish(text: string): Promise<void> {
+    if (text.length <= maxWriteChars) {
+      this.end(text);
+      return;
+    }
+    await this.send(text);
+    this.end();
+  }
+
   end(text = ''): void {
     heartbeats.delete(this);
     if (this.closed.aborted || this.#response.writableEnded) return;

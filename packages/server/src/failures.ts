@@ -20,6 +20,8 @@ export function toRelayError(thrown: unknown): RelayError {
     typeof code === 'string' && Object.hasOwn(fastifyCodes, code) ? fastifyCodes[code] : undefined;
   if (known !== undefined) return new RelayError(known.code, known.message, { cause: thrown });
   const status = (thrown as { statusCode?: unknown } | null)?.statusCode;
+  // No id of ours is that long.
+  if (status === 414) return nothingHere();
   if (thrown instanceof SyntaxError || status === 400) {
     return new RelayError('invalid_json', 'Invalid JSON body', { cause: thrown });
   }

@@ -27,7 +27,7 @@ export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
     for await (const batch of batches) {
       const text = encodeBatch(batch, dialect, header);
       if (batch.at(-1)?.type === 'run.ended') {
-        stream.end(text);
+        await stream.finish(text);
         return;
       }
       await stream.send(text);

@@ -1,0 +1,154 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
+import { answerRelay, eventsOf, startChat, startRun, untilStatus } from './testing/talk.ts';
+
+describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
+  let server: TestRelay;
+
+  beforeAll(async () => {
+    server = await bootRelay({ kind });
+  });
+
+  afterAll(async () => {
+    await server.stop();
+  });
+
+  /** A run that waits for a person. */
+  async function asking(text: string) {
+    const talk = await startRun(server, { input: `notify ${text}` });
+    const relay = await talk.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    const decide = (body: unknown) => server.request(path, { body });
+    return { ...talk, relay, path, decide };
+  }
+
+  it('shows a request with all a person needs to decide it', async () => {
+    const { runId, relay, path, decide, reader } = await asking('look at me');
+    expect(await server.json(path)).toMatchObject({
+      id: relay.data['id'],
+      status: 'pending',
+      kind: 'permission',
+      runId,
+      agentId: relay.data['agentId'],
+      agentPath: ['assistant'],
+      toolCallId: 'call_1',
+      tool: 'send_note',
+      params: { to: 'operator', text: 'look at me' },
+      digest: expect.stringMatching(/^[0-9a-f]{64}$/),
+      raisedAt: expect.stringMatching(/Z$/),
+      expiresAt: expect.stringMatching(/Z$/),
+    });
+    await decide({ approved: false });
+    await reader.rest();
+  });
+
+  it('runs the tool once it is approved, and says by whom', async () => {
+    const { path, decide, reader, runId } = await asking('approved here');
+    const response = await decide({ approved: true });
+    expect(response.status).toBe(200);
+    expect(await response.json()).toMatchObject({
+      status: 'approved',
+      decidedAt: expect.stringMatching(/Z$/),
+      decidedBy: { type: 'key' },
+    });
+    await reader.rest();
+    expect(server.notes().filter((line) => line.includes('approved here'))).toHaveLength(1);
+    expect(await server.json(path)).toMatchObject({ status: 'approved' });
+    const { events } = await eventsOf(server, runId);
+    expect(events.filter(({ type }) => type === 'relay.decided')).toHaveLength(1);
+  });
+
+  it('takes the same answer again, also after the end, and refuses another one', async () => {
+    const { decide, reader } = await asking('decided once');
+    expect((await decide({ approved: false, reason: 'No' })).status).toBe(200);
+    const repeated = await decide({ approved: false });
+    expect(repeated.status).toBe(200);
+    expect(await repeated.json()).toMatchObject({ status: 'denied', reason: 'No' });
+    const contradicted = await decide({ approved: true });
+    expect(contradicted.status).toBe(409);
+    expect(await contradicted.json()).toMatchObject({ code: 'relay_conflict' });
+    await reader.rest();
+    expect((await decide({ approved: false })).status).toBe(200);
+    expect((await decide({ approved: true })).status).toBe(409);
+    expect(server.notes().join()).not.toContain('decided once');
+  });
+
+  it('lets one of 50 racing decisions win, and only those that agree are told 200', async () => {
+    const { decide, path, reader, runId } = await asking('raced');
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, n) => decide({ approved: n % 2 === 0 })),
+    );
+    const { status } = await server.json(path);
+    for (const [n, answer] of answers.entries()) {
+      const agrees = (n % 2 === 0) === (status === 'approved');
+      expect(answer.status).toBe(agrees ? 200 : 409);
+    }
+    await reader.rest();
+    const { events } = await eventsOf(server, runId);
+    expect(events.filter(({ type }) => type === 'relay.decided')).toHaveLength(1);
+  });
+
+  it('refuses to decide what was canceled, and nothing runs', async () => {
+    const { decide, path, reader, runId } = await asking('canceled first');
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    await reader.rest();
+    expect(await server.json(path)).toMatchObject({ status: 'closed' });
+    for (const approved of [true, false]) {
+      expect((await decide({ approved })).status).toBe(409);
+    }
+    expect(server.notes().join()).not.toContain('canceled first');
+  });
+
+  it('decides the relay of a chat too, which then is gone for the chat', async () => {
+    const chat = await startChat(server, 'notify from both sides');
+    const relay = await chat.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    expect((await server.request(path, { body: { approved: true } })).status).toBe(200);
+    const late = await answerRelay(server, chat, {
+      relayId: relay.data['id'],
+      response: { approved: true },
+    });
+    expect(late.status).toBe(404);
+    await chat.reader.rest();
+    expect(server.notes().filter((line) => line.includes('from both sides'))).toHaveLength(1);
+  });
+
+  it.each([
+    ['nothing', {}],
+    ['approved as text', { approved: 'true' }],
+    ['approved as null', { approved: null }],
+    ['always with a denial', { approved: false, always: true }],
+    ['an output for a permission', { approved: true, output: 1 }],
+    ['a reason that is too long', { approved: false, reason: 'x'.repeat(10_001) }],
+    ['an unknown field', { approved: true, scope: 'planet' }],
+  ])('refuses %s with 400, and the request stays open', async (_what, body) => {
+    const { decide, path, reader } = await asking('malformed');
+    const response = await decide(body);
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({ code: 'invalid_request' });
+    expect(await server.json(path)).toMatchObject({ status: 'pending' });
+    await decide({ approved: false });
+    await reader.rest();
+  });
+
+  it('lets a request expire: nobody can decide it any more, and the run goes on', async () => {
+    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '50' } });
+    const talk = await startRun(hasty, { input: 'notify too late' });
+    const relay = await talk.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    await until(
+      async () => (await hasty.json(path))['status'] === 'expired',
+      'the request to expire',
+    );
+    const late = await hasty.request(path, { body: { approved: true } });
+    await untilStatus(hasty, talk.runId, 'completed');
+    const frames = await talk.reader.rest();
+    const notes = hasty.notes();
+    await hasty.stop();
+    expect(late.status).toBe(409);
+    expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toMatchObject({
+      status: 'expired',
+    });
+    expect(notes).toEqual([]);
+  });
+});

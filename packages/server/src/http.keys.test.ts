@@ -1,0 +1,286 @@
+/** Who may call what, and what one tenant learns about another: nothing. */
+import { request as httpRequest } from 'node:http';
+import { type Route, type RouteName, routes } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeApiKey } from './keys.ts';
+import { addKey, bootRelay, storeKinds, type TestRelay, type Wish } from './testing/relay.ts';
+import { type Chat, startChat, startRun, statusOf } from './testing/talk.ts';
+
+const table = Object.entries(routes) as [RouteName, Route][];
+const closed = table.filter(([, { auth }]) => auth === 'key');
+const guarded = table.filter(([, { auth }]) => auth !== 'public');
+const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
+
+/** A body that a route takes, so that nothing but the caller can be wrong. */
+const bodies: Partial<Record<RouteName, (chat: Pick<Chat, 'sessionId'>) => unknown>> = {
+  startChat: () => ({ model: 'demo', messages: [{ role: 'user', content: 'say 1' }] }),
+  startRun: () => ({ model: 'demo', input: 'say 1' }),
+  answerChatRelay: ({ sessionId }) => ({ sessionId, response: { approved: true } }),
+  decideApproval: () => ({ approved: true }),
+};
+
+function wishFor(name: RouteName, chat: Pick<Chat, 'sessionId'>): Wish {
+  const route: Route = routes[name];
+  if (route.body === undefined) return { method: route.method };
+  const body = bodies[name]?.(chat);
+  if (body === undefined) throw new Error(`There is no body for ${name}: add one`);
+  return { method: route.method, body };
+}
+
+async function whole(response: Response) {
+  const headers = Object.fromEntries(response.headers);
+  delete headers['date'];
+  return { status: response.status, headers, body: await response.text() };
+}
+
+describe.each(storeKinds)('keys on the %s store', (kind) => {
+  let server: TestRelay;
+  let chat: Chat;
+  let ids: { run: string; relay: string };
+
+  beforeAll(async () => {
+    server = await bootRelay({ kind });
+    chat = await startChat(server, 'notify whose is it');
+    const relay = await chat.reader.until('relay');
+    ids = { run: chat.runId, relay: String(relay.data['id']) };
+  });
+
+  afterAll(async () => {
+    await chat.reader.leave();
+    await server.stop();
+  });
+
+  /** The path of a route with ids of this tenant, or with ids that nobody has. */
+  function pathWith(path: string, of: { run: string; relay: string }): string {
+    return path.replaceAll(/:(\w+)/g, (_, name: string) => {
+      if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
+        return of.relay;
+      if (name === 'id' && path.startsWith('/v1/runs')) return of.run;
+      throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
+    });
+  }
+
+  it.each(closed)(
+    '%s turns away whoever has no valid key, always in the same way',
+    async (name, route) => {
+      const path = pathWith(route.path, ids);
+      const revoked = await addKey(server.store, { revokedAt: 1 });
+      const expired = await addKey(server.store, { expiresAt: 1 });
+      const headers: Record<string, string>[] = [
+        {},
+        { authorization: '' },
+        { authorization: 'Bearer' },
+        { authorization: 'Bearer x' },
+        { authorization: server.apiKey },
+        { authorization: `Basic ${server.apiKey}` },
+        { authorization: `Bearer ${makeApiKey()}` },
+        { authorization: `Bearer ${revoked.apiKey}` },
+        { authorization: `Bearer ${expired.apiKey}` },
+        { 'x-api-key': server.apiKey },
+      ];
+      const answers = [];
+      for (const each of headers) {
+        const response = await server.request(path, {
+          ...wishFor(name, chat),
+          key: null,
+          headers: each,
+        });
+        answers.push(await whole(response));
+      }
+      answers.push(
+        await whole(
+          await server.request(`${path}?api_key=${server.apiKey}`, {
+            ...wishFor(name, chat),
+            key: null,
+          }),
+        ),
+      );
+      expect(answers[0]).toMatchObject({
+        status: 401,
+        headers: { 'www-authenticate': expect.stringContaining('Bearer') },
+        body: '{"error":"A valid API key is required","code":"unauthorized"}',
+      });
+      for (const answer of answers) expect(answer).toEqual(answers[0]);
+    },
+  );
+
+  it('tells a stranger nothing about the body it sent', async () => {
+    const json = { 'content-type': 'application/json' };
+    const sent: [string, Record<string, string>][] = [
+      ['{', json],
+      ['{}', json],
+      ['x', { 'content-type': 'text/plain' }],
+      ['a'.repeat(1024 * 1024 + 1), json],
+    ];
+    for (const [body, headers] of sent) {
+      const response = await server.request('/v1/runs', { body, headers, key: null });
+      expect(response.status).toBe(401);
+      expect(await response.json()).toMatchObject({ code: 'unauthorized' });
+    }
+  });
+
+  it.each(guarded)('%s needs each of its scopes', async (name, route) => {
+    for (const scope of route.scopes) {
+      const others = ['runs', 'approve', 'admin'].filter((each) => each !== scope);
+      const { apiKey } = await addKey(server.store, { scopes: others });
+      const response = await server.request(pathWith(route.path, ids), {
+        ...wishFor(name, chat),
+        key: apiKey,
+      });
+      expect(response.status).toBe(403);
+      expect(await response.json()).toEqual({
+        error: expect.stringContaining(scope),
+        code: 'scope_required',
+      });
+    }
+  });
+
+  const about = table.filter(([, { path }]) => path.includes(':'));
+
+  it.each(about)(
+    '%s answers for the ids of another tenant as for ids that nobody has',
+    async (name, route) => {
+      const stranger = await addKey(server.store, { tenant: 'stranger' });
+      const ask = (of: { run: string; relay: string }, sessionId: string) =>
+        server.request(pathWith(route.path, of), {
+          ...wishFor(name, { sessionId }),
+          key: stranger.apiKey,
+        });
+      const theirs = await whole(await ask(ids, chat.sessionId));
+      const nobodys = await whole(await ask({ run: missing, relay: missing }, missing));
+      expect(theirs.status).toBe(404);
+      expect(theirs).toEqual(nobodys);
+      expect(await statusOf(server, chat.runId)).toBe('waiting');
+    },
+  );
+
+  it('keeps queries and Last-Event-ID of another tenant as meaningless as its ids', async () => {
+    const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
+    for (const tail of ['/events?after=1', '/events?after=999999', '/stream?after=999999']) {
+      const theirs = await whole(await server.request(`/v1/runs/${chat.runId}${tail}`, { key }));
+      const nobodys = await whole(await server.request(`/v1/runs/${missing}${tail}`, { key }));
+      expect(theirs.status).toBe(404);
+      expect(theirs).toEqual(nobodys);
+    }
+    const headers = { 'last-event-id': '999999' };
+    const theirs = await server.request(`/v1/runs/${chat.runId}/stream`, { key, headers });
+    expect(theirs.status).toBe(404);
+  });
+
+  it('lets two tenants use one conversation id without seeing each other', async () => {
+    const conversationId = uuidv7();
+    const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
+    const mine = await startChat(server, 'notify shared', { body: { conversationId } });
+    const relay = await mine.reader.until('relay');
+    const answered = await server.request(`/chat/relay/${String(relay.data['id'])}`, {
+      body: { sessionId: mine.sessionId, response: { approved: true, always: true } },
+    });
+    expect(answered.status).toBe(200);
+    await mine.reader.rest();
+    const theirs = await startRun(server, { input: 'notify shared', conversationId }, { key });
+    await theirs.reader.until('relay');
+    await server.request(`/v1/runs/${theirs.runId}/cancel`, { method: 'POST', key });
+    await theirs.reader.rest();
+  });
+
+  describe('without the scope approve', () => {
+    const rule = { tool: 'send_note', params: { to: '*' } };
+
+    it.each([
+      ['/chat', { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] }],
+      ['/v1/runs', { model: 'demo', input: 'say 1' }],
+    ])('%s takes rules that narrow and refuses rules that widen', async (path, body) => {
+      const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
+      for (const list of ['allowlist', 'allowOnce']) {
+        const wish = { key, body: { ...body, permissions: { [list]: [rule] } } };
+        const response = await server.request(path, wish);
+        expect(response.status).toBe(403);
+        expect(response.headers.has('x-run-id')).toBe(false);
+        expect(await response.json()).toMatchObject({ code: 'approve_scope_required' });
+      }
+      const permissions = { denylist: [rule], deny: [{ toolCallId: 'call_9' }], allowlist: [] };
+      const narrowed = await server.request(path, { key, body: { ...body, permissions } });
+      expect(narrowed.status).toBe(200);
+      await narrowed.text();
+    });
+  });
+});
+
+describe('chatting without a key', () => {
+  const body = { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] };
+
+  /** A request whose Host is what we say it is. */
+  function send(server: TestRelay, headers: Record<string, string>): Promise<number | undefined> {
+    return new Promise((resolve, reject) => {
+      const sending = httpRequest(`${server.url}/chat`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+      });
+      sending.on('response', (response) => {
+        response.resume().on('end', () => resolve(response.statusCode));
+      });
+      sending.on('error', reject);
+      sending.end(JSON.stringify(body));
+    });
+  }
+
+  it('works on this very machine, for the curl lines of the seed', async () => {
+    const server = await bootRelay();
+    expect(await send(server, {})).toBe(200);
+    expect(await send(server, { host: 'localhost:4000' })).toBe(200);
+    expect((await server.request('/models', { key: null })).status).toBe(200);
+    await server.stop();
+  });
+
+  it.each<[string, Record<string, string>]>([
+    ['a foreign Host', { host: 'relay.example' }],
+    ['a foreign Origin', { origin: 'https://evil.example' }],
+    ['the Origin null', { origin: 'null' }],
+    ['Forwarded', { forwarded: 'for=1.2.3.4' }],
+    ['X-Forwarded-For', { 'x-forwarded-for': '127.0.0.1' }],
+    ['Via', { via: '1.1 proxy' }],
+    ['a wrong key', { authorization: 'Bearer relay_live_x' }],
+  ])(
+    'is turned away by %s, and no stranger is told that it may read the answer',
+    async (_what, headers) => {
+      const server = await bootRelay();
+      expect([401, 403]).toContain(await send(server, headers));
+      const { host: _host, ...rest } = headers;
+      const answer = await server.request('/models', { key: null, headers: rest });
+      expect(
+        [...answer.headers.keys()].filter((name) => name.startsWith('access-control')),
+      ).toEqual([]);
+      await server.stop();
+    },
+  );
+
+  it('is turned away by RELAY_LOCAL_CHAT=off, where a key still works', async () => {
+    const server = await bootRelay({ env: { RELAY_LOCAL_CHAT: 'off' } });
+    for (const path of ['/chat', `/chat/relay/${missing}`]) {
+      const response = await server.request(path, { body, key: null });
+      expect(response.status).toBe(401);
+    }
+    expect((await server.request('/models', { key: null })).status).toBe(401);
+    expect((await server.request('/models')).status).toBe(200);
+    await server.stop();
+  });
+
+  it('is turned away where the server is bound to more than this machine', async () => {
+    const server = await bootRelay({ env: { RELAY_HOST: '0.0.0.0' } });
+    expect(await send(server, {})).toBe(401);
+    await server.stop();
+  });
+});
+
+describe('a key from a page of another origin', () => {
+  it.each([
+    ['a foreign Origin', { origin: 'https://evil.example' }],
+    ['the Origin null', { origin: 'null' }],
+  ])('is refused with 403 for %s', async (_what, headers) => {
+    const server = await bootRelay();
+    const response = await server.request('/models', { headers });
+    await server.stop();
+    expect(response.status).toBe(403);
+  });
+});

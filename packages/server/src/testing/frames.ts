@@ -1,0 +1,60 @@
+/** Reading an SSE response as a caller's program would. */
+import { type ParsedFrame, readSse } from '@relay/protocol';
+
+export interface SeenFrame {
+  readonly id: string;
+  readonly event: string;
+  readonly data: { readonly type: string } & Readonly<Record<string, unknown>>;
+}
+
+function frameOf({ id, event, data }: ParsedFrame): SeenFrame {
+  return { id, event, data: JSON.parse(data) as SeenFrame['data'] };
+}
+
+/** An open stream, read as far as a test wants. */
+export class FrameReader {
+  readonly seen: SeenFrame[] = [];
+  readonly #frames: AsyncGenerator<ParsedFrame>;
+
+  constructor(response: Response) {
+    if (response.body === null) throw new Error('The response has no body');
+    this.#frames = readSse(response.body);
+  }
+
+  /** The next frame; undefined if the stream has ended. */
+  async next(): Promise<SeenFrame | undefined> {
+    const next = await this.#frames.next();
+    if (next.done === true) return undefined;
+    const frame = frameOf(next.value);
+    this.seen.push(frame);
+    return frame;
+  }
+
+  /** Reads on to the next frame of this type. */
+  async until(type: string): Promise<SeenFrame> {
+    for (;;) {
+      const frame = await this.next();
+      if (frame === undefined) throw new Error(`No ${type} among ${this.types.join(', ')}`);
+      if (frame.data.type === type) return frame;
+    }
+  }
+
+  /** Everything until the stream ends. */
+  async rest(): Promise<SeenFrame[]> {
+    for await (const frame of this.#frames) this.seen.push(frameOf(frame));
+    return this.seen;
+  }
+
+  /** Goes away without a word. */
+  async leave(): Promise<void> {
+    await this.#frames.return(undefined);
+  }
+
+  get types(): string[] {
+    return this.seen.map(({ data }) => data.type);
+  }
+}
+
+export async function allFrames(response: Response): Promise<SeenFrame[]> {
+  return new FrameReader(response).rest();
+}

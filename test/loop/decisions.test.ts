@@ -1,0 +1,129 @@
+/** A decision is made once: the first answer counts, whoever else answers and however often. */
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { describe, expect, test } from 'vitest';
+import { ask } from '../support/kernel.ts';
+import { decide, finished, ofType, openScene, stopRun, untilAsked } from './scene.ts';
+import { type StoreKind, stores } from './stores.ts';
+
+async function askedToPay(kind: StoreKind) {
+  const scene = await openScene(kind);
+  const tool = createRecordingTool({ name: 'pay' });
+  const model = createScriptedModel([
+    [toolCall('call_1', 'pay', { amount: 1 }), finish()],
+    [text('Done.'), finish()],
+  ]);
+  const kernel = await scene.boot({ model, tools: [tool] });
+  const run = await ask(kernel);
+  const [relay] = await untilAsked(kernel, run.id);
+  return { ...scene, kernel, run, tool, relayId: relay?.relayId ?? '' };
+}
+
+describe.each(stores)('a decision on $name', (kind) => {
+  test('is repeated without effect, also when the run is over', async () => {
+    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    expect(await decide(kernel, relayId)).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, relayId)).toMatchObject({
+      kind: 'repeated',
+      relay: { status: 'approved' },
+    });
+    const events = await finished(kernel, run.id);
+    expect(await decide(kernel, relayId)).toMatchObject({ kind: 'repeated' });
+    expect(tool.executions).toHaveLength(1);
+    expect(ofType(events, 'relay.decided')).toHaveLength(1);
+  });
+
+  test.each([
+    ['a denial', false],
+    ['an approval', true],
+  ])('stands although it is contradicted: %s', async (_what, approved) => {
+    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    await decide(kernel, relayId, { approved });
+    expect(await decide(kernel, relayId, { approved: !approved })).toMatchObject({
+      kind: 'contradicted',
+      relay: { status: approved ? 'approved' : 'denied' },
+    });
+    const events = await finished(kernel, run.id);
+    expect(await decide(kernel, relayId, { approved: !approved })).toMatchObject({
+      kind: 'contradicted',
+    });
+    expect(tool.executions).toHaveLength(approved ? 1 : 0);
+    expect(ofType(events, 'relay.decided')).toMatchObject([{ approved }]);
+  });
+
+  test('that comes too late with “always” makes no grant', async () => {
+    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    await decide(kernel, relayId, { approved: false });
+    await decide(kernel, relayId, { always: true });
+    await finished(kernel, run.id);
+    const next = await ask(kernel, { conversationId: run.conversationId });
+    await untilAsked(kernel, next.id);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('wins alone among fifty that race, and the tool runs once or not at all', async () => {
+    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const wishes = Array.from({ length: 50 }, (_, n) => n % 2 === 0);
+    const outcomes = await Promise.all(
+      wishes.map((approved, n) =>
+        decide(kernel, relayId, { approved, by: { type: 'key', id: `${n}`, name: `p${n}` } }),
+      ),
+    );
+    const winner = outcomes.findIndex(({ kind: made }) => made === 'decided');
+    expect(outcomes.filter(({ kind: made }) => made === 'decided')).toHaveLength(1);
+    for (const [n, outcome] of outcomes.entries()) {
+      if (n === winner) continue;
+      expect(outcome.kind).toBe(wishes[n] === wishes[winner] ? 'repeated' : 'contradicted');
+    }
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.decided')).toMatchObject([
+      { approved: wishes[winner], by: { name: `p${winner}` } },
+    ]);
+    expect(tool.executions).toHaveLength(wishes[winner] ? 1 : 0);
+  });
+
+  test('of fifty that all approve runs the tool once', async () => {
+    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const outcomes = await Promise.all(Array.from({ length: 50 }, () => decide(kernel, relayId)));
+    expect(outcomes.filter(({ kind: made }) => made === 'decided')).toHaveLength(1);
+    expect(outcomes.filter(({ kind: made }) => made === 'repeated')).toHaveLength(49);
+    const events = await finished(kernel, run.id);
+    expect(tool.executions).toHaveLength(1);
+    expect(ofType(events, 'tool.started')).toHaveLength(1);
+  });
+
+  test('about nothing is missing, and so is one by another tenant', async () => {
+    const { kernel, store, tool, relayId } = await askedToPay(kind);
+    expect(await decide(kernel, kernel.tenantId)).toEqual({ kind: 'missing' });
+    const other = await store.ensureTenant({ id: relayId, name: 'other', at: 0 });
+    expect(await decide({ ...kernel, tenantId: other.id }, relayId)).toEqual({ kind: 'missing' });
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('after the run was canceled does not count', async () => {
+    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    await stopRun(kernel, run.id);
+    await finished(kernel, run.id);
+    expect(await decide(kernel, relayId)).toMatchObject({
+      kind: 'contradicted',
+      relay: { status: 'closed' },
+    });
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('that races with a cancel ends the run once, and the tool runs at most once', async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const { kernel, run, tool, relayId } = await askedToPay(kind);
+      const [outcome] = await Promise.all([decide(kernel, relayId), stopRun(kernel, run.id)]);
+      const events = await finished(kernel, run.id);
+      const started = ofType(events, 'tool.started').length;
+      expect(tool.executions).toHaveLength(started);
+      expect(started).toBeLessThanOrEqual(outcome.kind === 'decided' ? 1 : 0);
+    }
+  });
+});

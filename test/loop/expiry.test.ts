@@ -1,0 +1,206 @@
+/** A relay that nobody answers in time: its call does not run, and the run goes on. */
+import type { Kernel } from '../support/kernel.ts';
+import type { SystemStore } from '@relay/core';
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  ManualClock,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { describe, expect, test } from 'vitest';
+import { ask, openRelays, person, until } from '../support/kernel.ts';
+import { appendWith, decide, endOf, finished, journal, lastOf, ofType } from './scene.ts';
+import { openScene, resultsIn, untilAsked, untilStored } from './scene.ts';
+import { type StoreKind, stores, wrapStore } from './stores.ts';
+
+const relayTtlMs = 60_000;
+const answer = [text('Done.'), finish()];
+const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
+
+async function askedToPay(kind: StoreKind, calls = 1) {
+  const scene = await openScene(kind);
+  const clock = new ManualClock();
+  const tool = createRecordingTool({ name: 'pay' });
+  const payments = Array.from({ length: calls }, (_, n) => pay(n + 1));
+  const model = createScriptedModel([[...payments, finish()], answer]);
+  const kernel = await scene.boot({ model, tools: [tool], clock, settings: { relayTtlMs } });
+  const run = await ask(kernel);
+  const relays = await untilAsked(kernel, run.id, calls);
+  await parked(kernel);
+  return { ...scene, kernel, clock, tool, model, run, relays };
+}
+
+const parked = (kernel: Kernel) =>
+  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+
+/** A store in which somebody's approval is stored just before the relay would expire. */
+function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => Kernel) {
+  const decided: string[] = [];
+  const store = wrapStore(inner, async (call) => {
+    const append = appendWith(call, 'relay.expired');
+    const [closure] = append?.close ?? [];
+    if (append !== undefined && closure !== undefined) {
+      const { relayId } = closure;
+      const { runId } = append;
+      const { tenantId, control } = kernelOf();
+      const letter = { kind: 'decision', relayId, approved: true, always: false } as const;
+      const at = clock.now() - 1;
+      const mail = { id: 'mail', letter: { ...letter, reason: null, by: person } };
+      const decision = { relayId, runId, status: 'approved', at, by: person } as const;
+      if (await inner.tenant(tenantId).decideRelay({ ...decision, reason: null, mail })) {
+        decided.push(relayId);
+        control.supervisor.wake({ tenantId, runId });
+      }
+    }
+    return call.go();
+  });
+  return { store, decided };
+}
+
+describe.each(stores)('a relay that nobody answers on $name', (kind) => {
+  test('expires at its time: the tool does not run, the model reads it, the run goes on', async () => {
+    const { kernel, clock, tool, model, run, relays, store } = await askedToPay(kind);
+    const ref = { tenantId: kernel.tenantId, runId: run.id };
+    await clock.advance(relayTtlMs - 1);
+    kernel.control.supervisor.wake(ref);
+    await parked(kernel);
+    expect(openRelays(await journal(kernel, run.id))).toHaveLength(1);
+    await clock.advance(1);
+    kernel.control.supervisor.wake(ref);
+    const events = await finished(kernel, run.id);
+    expect(tool.executions).toEqual([]);
+    expect(ofType(events, 'relay.expired')).toHaveLength(1);
+    expect(ofType(events, 'tool.denied')).toMatchObject([{ status: 'expired' }]);
+    const [read] = resultsIn(lastOf(model.requests));
+    expect(JSON.parse(String(read))).toMatchObject({ status: 'expired' });
+    expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
+    const relay = await store.tenant(kernel.tenantId).readRelay(relays[0]?.relayId ?? '');
+    expect(relay).toMatchObject({ status: 'expired', decidedBy: { type: 'timeout' } });
+  });
+
+  test('is found by looking around, without anyone waking its run', async () => {
+    const { kernel, clock, tool, run } = await askedToPay(kind, 2);
+    await clock.advance(relayTtlMs);
+    const events = await until(async () => {
+      await clock.advance(1_000);
+      const found = await journal(kernel, run.id);
+      return found.at(-1)?.type === 'run.ended' && found;
+    }, 'the end');
+    expect(ofType(events, 'relay.expired')).toHaveLength(2);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('leaves alone what was approved in time', async () => {
+    const { kernel, clock, tool, model, run, relays } = await askedToPay(kind, 2);
+    await decide(kernel, relays[1]?.relayId);
+    await untilStored(kernel, run.id, { type: 'tool.completed' });
+    await untilAsked(kernel, run.id, 1);
+    await clock.advance(relayTtlMs);
+    kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    await finished(kernel, run.id);
+    expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_2']);
+    const read = resultsIn(lastOf(model.requests)).map((each) => JSON.parse(String(each)));
+    expect(read).toMatchObject([{ status: 'expired' }, { result: { ran: 'pay' } }]);
+  });
+
+  test('expires while a sibling tool is running', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const tool = createRecordingTool({ name: 'pay' });
+    const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
+    slow.hold();
+    const model = createScriptedModel([[toolCall('call_s', 'slow', {}), pay(1), finish()], answer]);
+    const kernel = await boot({ model, tools: [tool, slow], clock, settings: { relayTtlMs } });
+    const run = await ask(kernel);
+    await until(async () => slow.executions.length === 1, 'the slow tool');
+    // The two of the supervisor, and the one that waits for the expiry.
+    await until(async () => clock.sleepers === 3, 'the loop to wait');
+    await clock.advance(relayTtlMs);
+    await untilStored(kernel, run.id, { type: 'tool.denied' });
+    expect(ofType(await journal(kernel, run.id), 'tool.completed')).toEqual([]);
+    await until(async () => clock.sleepers === 2, 'the timer to be gone');
+    slow.release();
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.denied')).toMatchObject([{ status: 'expired', name: 'pay' }]);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ name: 'slow' }]);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('cannot be decided any more, although nobody has noticed its expiry yet', async () => {
+    const { kernel, clock, tool, run, relays } = await askedToPay(kind);
+    const relayId = relays[0]?.relayId;
+    await kernel.stop();
+    await clock.advance(relayTtlMs);
+    expect(await decide(kernel, relayId, { always: true })).toMatchObject({
+      kind: 'contradicted',
+    });
+    expect(ofType(await journal(kernel, run.id), 'relay.decided')).toEqual([]);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('stays expired whatever is decided later', async () => {
+    const { kernel, clock, tool, run, relays } = await askedToPay(kind);
+    await clock.advance(relayTtlMs);
+    kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    const events = await finished(kernel, run.id);
+    for (const approved of [true, false]) {
+      expect(await decide(kernel, relays[0]?.relayId, { approved, always: true })).toMatchObject({
+        kind: 'contradicted',
+        relay: { status: 'expired' },
+      });
+    }
+    expect(await journal(kernel, run.id)).toEqual(events);
+    expect(tool.executions).toEqual([]);
+    const next = await ask(kernel, { conversationId: run.conversationId });
+    await untilAsked(kernel, next.id);
+  });
+
+  test('counts as decided if it was decided in time and taken up late', async () => {
+    const { boot, kernel, clock, tool, model, run, relays } = await askedToPay(kind);
+    await kernel.stop();
+    expect(await decide(kernel, relays[0]?.relayId)).toMatchObject({ kind: 'decided' });
+    await clock.advance(10 * relayTtlMs);
+    const later = await boot({ model, tools: [tool], clock, restarted: true });
+    const events = await finished(later, run.id);
+    expect(ofType(events, 'relay.expired')).toEqual([]);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('counts as decided if the decision was stored just before the expiry', async () => {
+    const scene = await openScene(kind);
+    const clock = new ManualClock();
+    const tool = createRecordingTool({ name: 'pay' });
+    const model = createScriptedModel([[pay(1), finish()], answer]);
+    const { store, decided } = decidedInTime(scene.store, clock, () => kernel);
+    const kernel = await scene.boot({
+      store,
+      model,
+      tools: [tool],
+      clock,
+      settings: { relayTtlMs },
+    });
+    const run = await ask(kernel);
+    await untilAsked(kernel, run.id);
+    await parked(kernel);
+    await clock.advance(relayTtlMs);
+    kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    const events = await finished(kernel, run.id);
+    expect(decided).toHaveLength(1);
+    expect(ofType(events, 'relay.expired')).toEqual([]);
+    expect(ofType(events, 'relay.decided')).toMatchObject([{ approved: true }]);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('expires by the real clock too', async () => {
+    const { boot } = await openScene(kind);
+    const tool = createRecordingTool({ name: 'pay' });
+    const model = createScriptedModel([[pay(1), finish()], answer]);
+    const kernel = await boot({ model, tools: [tool], settings: { relayTtlMs: 20 } });
+    const run = await ask(kernel);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.denied')).toMatchObject([{ status: 'expired' }]);
+    expect(tool.executions).toEqual([]);
+  });
+});

@@ -1,0 +1,172 @@
+/** What the tests of the loop share: kernels that are cleaned up, people who answer, models. */
+import {
+  answerRelay,
+  type Answer,
+  type Append,
+  cancelRun,
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+} from '@relay/core';
+import type { EventType, Message, StoredEvent } from '@relay/protocol';
+import { onTestFinished } from 'vitest';
+import { expectSoundJournal } from '../support/invariants.ts';
+import {
+  bootKernel,
+  journalOf,
+  type Kernel,
+  type KernelOptions,
+  openRelays,
+  person,
+  until,
+  untilStatus,
+} from '../support/kernel.ts';
+import type { OpenedStore, StoreCall, StoreKind } from './stores.ts';
+
+export interface Scene extends OpenedStore {
+  /** A kernel on the scene's store (or another one), stopped when the test is over. */
+  boot(
+    options: Omit<KernelOptions, 'store'> & Partial<Pick<KernelOptions, 'store'>>,
+  ): Promise<Kernel>;
+  /** A kernel that nobody stops, because its process is going to die. */
+  bootDoomed(options: KernelOptions): Promise<Kernel>;
+}
+
+export async function openScene(kind: StoreKind): Promise<Scene> {
+  const opened = await kind.open();
+  onTestFinished(() => opened.dispose());
+  return {
+    ...opened,
+    bootDoomed: bootKernel,
+    async boot(options) {
+      const kernel = await bootKernel({ store: opened.store, ...options });
+      onTestFinished(() => kernel.stop());
+      return kernel;
+    },
+  };
+}
+
+/** Waits for the end of a run, and gives its journal after checking what holds of every one. */
+export async function finished(kernel: Kernel, runId: string): Promise<StoredEvent[]> {
+  await untilStatus(kernel, runId, 'completed', 'failed', 'canceled');
+  const events = await journal(kernel, runId);
+  expectSoundJournal(events);
+  return events;
+}
+
+export function journal(kernel: Kernel, runId: string): Promise<StoredEvent[]> {
+  return journalOf(kernel.store, { tenantId: kernel.tenantId, runId });
+}
+
+type EventNamed<Type extends EventType> = Extract<StoredEvent, { type: Type }>;
+
+/** Waits for the end, and until it was shown: that comes a moment after it is stored. */
+export async function shownToTheEnd(kernel: Kernel): Promise<StoredEvent[]> {
+  await until(async () => kernel.published.at(-1)?.type === 'run.ended', 'the end to be shown');
+  return kernel.published;
+}
+
+export function ofType<Type extends EventType>(events: readonly StoredEvent[], type: Type) {
+  return events.filter((event): event is EventNamed<Type> => event.type === type);
+}
+
+export function endOf(events: readonly StoredEvent[]): EventNamed<'run.ended'> {
+  const [end] = ofType(events, 'run.ended');
+  if (end === undefined) throw new Error('The run has not ended');
+  return end;
+}
+
+/** Waits until so many events of a type are stored. */
+export function untilStored<Type extends EventType>(
+  kernel: Kernel,
+  runId: string,
+  { type, count = 1 }: { type: Type; count?: number },
+) {
+  return until(async () => {
+    const found = ofType(await journal(kernel, runId), type);
+    return found.length >= count && found;
+  }, `${count} × ${type}`);
+}
+
+/** Waits until a run is parked on exactly so many open relays. */
+export function untilAsked(kernel: Kernel, runId: string, count = 1) {
+  return until(async () => {
+    const run = await kernel.store.tenant(kernel.tenantId).readRun(runId);
+    const open = openRelays(await journal(kernel, runId));
+    return run?.status === 'waiting' && open.length === count && open;
+  }, `${count} open relays`);
+}
+
+export async function decide(
+  kernel: Kernel,
+  relayId: string | undefined,
+  answer: Partial<Answer> = {},
+) {
+  if (relayId === undefined) throw new Error('Nobody was asked');
+  return answerRelay(kernel.control, kernel.tenantId, {
+    approved: true,
+    always: false,
+    reason: null,
+    by: person,
+    ...answer,
+    relayId,
+  });
+}
+
+export function stopRun(kernel: Kernel, runId: string, reason = 'Enough'): Promise<boolean> {
+  const ref = { tenantId: kernel.tenantId, runId };
+  return cancelRun(kernel.control, ref, { reason, by: person });
+}
+
+/** What the model reads of its calls, in the order in which it reads them. */
+export function resultsIn({ messages }: { messages: readonly Message[] }): unknown[] {
+  return messages.flatMap((message) => (message.role === 'tool' ? [message.content] : []));
+}
+
+/** The request that came last. */
+export function lastOf(requests: readonly ModelRequest[]): ModelRequest {
+  const last = requests.at(-1);
+  if (last === undefined) throw new Error('The model was never asked');
+  return last;
+}
+
+export interface StreamingModel extends Model {
+  readonly requests: readonly ModelRequest[];
+  readonly signals: readonly AbortSignal[];
+}
+
+type Stream = (
+  request: ModelRequest,
+  signal: AbortSignal,
+) => AsyncIterable<readonly ModelEvent[]> | Iterable<readonly ModelEvent[]>;
+
+/** A model whose n-th call plays the n-th stream, and later ones the last. */
+export function createStreamingModel(...streams: readonly Stream[]): StreamingModel {
+  const requests: ModelRequest[] = [];
+  const signals: AbortSignal[] = [];
+  return {
+    requests,
+    signals,
+    async *stream(request, signal) {
+      const stream = streams[requests.length] ?? streams.at(-1);
+      requests.push(request);
+      signals.push(signal);
+      if (stream !== undefined) yield* stream(request, signal);
+    },
+  };
+}
+
+/** Resolves when the signal is aborted. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener('abort', () => resolve());
+  });
+}
+
+/** The append that a call to the store carries, if it is one with such an event. */
+export function appendWith(call: StoreCall, type: EventType): Append | undefined {
+  if (call.method !== 'append') return undefined;
+  const append = call.args[0] as Append;
+  return append.events.some((event) => event.type === type) ? append : undefined;
+}

@@ -1,0 +1,97 @@
+/** The stores on which the loop must behave the same, and a wrapper to look into them. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { SystemStore, TenantStore } from '@relay/core';
+import { createMemoryStore, openSqliteStore } from '@relay/store';
+
+export interface OpenedStore {
+  readonly store: SystemStore;
+  /** The database file, where there is one. */
+  readonly path?: string;
+  dispose(): Promise<void>;
+}
+
+export interface StoreKind {
+  readonly name: string;
+  open(): Promise<OpenedStore>;
+}
+
+const memory: StoreKind = {
+  name: 'memory',
+  open: async () => ({ store: createMemoryStore(), dispose: async () => undefined }),
+};
+
+export const sqlite: StoreKind = {
+  name: 'SQLite',
+  async open() {
+    const dir = mkdtempSync(join(tmpdir(), 'relay-loop-'));
+    const store = await openSqliteStore({ dir });
+    return {
+      store,
+      path: join(dir, 'relay.db'),
+      async dispose() {
+        await store.close();
+        rmSync(dir, { recursive: true, force: true });
+      },
+    };
+  },
+};
+
+export const stores: readonly StoreKind[] = [memory, sqlite];
+
+/** One call to a store on its way. */
+export interface StoreCall {
+  readonly method: keyof SystemStore | keyof TenantStore;
+  readonly args: readonly unknown[];
+  go(): Promise<unknown>;
+}
+
+/** The same store, with `around` in the way of every call. */
+export function wrapStore(
+  inner: SystemStore,
+  around: (call: StoreCall) => Promise<unknown>,
+): SystemStore {
+  return guarded(inner, (method, value) =>
+    method === 'tenant'
+      ? (id: string) => guarded(inner.tenant(id), (name, call) => passing(name, call))
+      : passing(method, value),
+  );
+
+  function passing(method: string, value: (...args: unknown[]) => Promise<unknown>) {
+    return (...args: unknown[]) =>
+      around({ method: method as StoreCall['method'], args, go: () => value(...args) });
+  }
+}
+
+type Method = (...args: unknown[]) => Promise<unknown>;
+
+function guarded<Store extends object>(
+  store: Store,
+  replace: (method: string, value: Method) => unknown,
+): Store {
+  return new Proxy(store, {
+    get(target, key) {
+      const value: unknown = Reflect.get(target, key, target);
+      return typeof value === 'function' && typeof key === 'string'
+        ? replace(key, (value as Method).bind(target))
+        : value;
+    },
+  });
+}
+
+/** A store of a process that can be killed: from then on no call of it comes back. */
+export function mortal(inner: SystemStore): { store: SystemStore; kill(): void } {
+  const never = new Promise<never>(() => undefined);
+  let dead = false;
+  return {
+    store: wrapStore(inner, async (call) => {
+      if (dead) return never;
+      const value = await call.go();
+      return dead ? never : value;
+    }),
+    kill: () => {
+      dead = true;
+    },
+  };
+}
