@@ -214,24 +214,26 @@ describe.each(stores)('a cancel on $name', (kind) => {
     expect(ofType(events, 'relay.closed')).toHaveLength(1);
   });
 
-  test('of a run that is queued ends it without ever asking the model', async () => {
+  test('of a run that is queued ends it at once, without a place and without the model', async () => {
     const { boot } = await openScene(kind);
     const gate = Promise.withResolvers<void>();
     const model = createStreamingModel(async function* () {
       await gate.promise;
       yield [finish()];
     });
-    const kernel = await boot({ model, settings: { maxActiveRuns: 1 } });
-    const first = await ask(kernel);
-    const second = await ask(kernel);
+    const clock = new ManualClock();
+    const kernel = await boot({ model, clock, settings: { maxActiveRuns: 1 } });
+    const [first, second, third] = [await ask(kernel), await ask(kernel), await ask(kernel)];
     expect(await stopRun(kernel, second.id)).toBe(true);
-    gate.resolve();
-    expect(endOf(await finished(kernel, second.id))).toMatchObject({
-      status: 'canceled',
-      output: '',
-    });
-    await finished(kernel, first.id);
+    const events = await finished(kernel, second.id);
+    expect(endOf(events)).toMatchObject({ status: 'canceled', output: '' });
     expect(model.requests).toHaveLength(1);
+    gate.resolve();
+    for (const { id } of [first, third]) {
+      expect(endOf(await finished(kernel, id)).status).toBe('completed');
+    }
+    expect(model.requests).toHaveLength(2);
+    expect(await journal(kernel, second.id)).toEqual(events);
   });
 
   test('that comes twice, or ten times at once, ends the run once with the first reason', async () => {

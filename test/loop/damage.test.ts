@@ -189,13 +189,17 @@ describe('a damaged row beside the journal', () => {
     expect(pay?.executions).toEqual([]);
   });
 
-  test('a grant that is damaged fails the run that would rely on it', async () => {
+  test.each([
+    ['damaged', `UPDATE grants SET exact = replace(exact, '}', '')`],
+    ['changed to another call', `UPDATE grants SET exact = replace(exact, '700', '701')`],
+    ['widened', `UPDATE grants SET exact = NULL`],
+  ])('a grant that was %s fails the run that would rely on it', async (_what, sql) => {
     const { kernel, run, pay, relayId, harm } = await askedToPay();
     await decide(kernel, relayId, { always: true });
     await finished(kernel, run.id);
-    harm(`UPDATE grants SET exact = replace(exact, '}', '')`);
+    harm(sql);
     const next = await ask(kernel, { conversationId: run.conversationId });
-    expect(await endedAs(kernel, next.id)).toMatchObject(corruptEnd);
+    expect(await endedAs(kernel, next.id)).toMatchObject({ status: 'failed', record: { error } });
     expect(pay?.executions).toHaveLength(1);
   });
 });

@@ -40,7 +40,7 @@ export interface Kernel {
   stop(): Promise<void>;
 }
 
-export const systemClock: Clock = {
+const systemClock: Clock = {
   now: Date.now,
   sleep: (ms, signal) =>
     new Promise((resolve) => {

@@ -163,7 +163,7 @@ describe('a round trip', () => {
         for (const chunks of everySplit(wire)) {
           const { frames } = parse(chunks);
           expect(frames).toHaveLength(1);
-          expect(JSON.parse(frames[0].data)).toEqual({ text });
+          expect(JSON.parse(frames[0]!.data)).toEqual({ text });
         }
       }),
       { numRuns: 50 },
@@ -184,7 +184,7 @@ describe('a round trip', () => {
     for (const chunks of everySplit(wire)) {
       const { frames } = parse(chunks);
       expect(frames).toEqual([{ id: '3', event: 'token', data: JSON.stringify(text) }]);
-      expect(JSON.parse(frames[0].data)).toBe(text);
+      expect(JSON.parse(frames[0]!.data)).toBe(text);
     }
   });
 });

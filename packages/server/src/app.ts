@@ -44,7 +44,9 @@ export function createApp(context: ServerContext): FastifyInstance {
     requestTimeout: 30_000,
     logger: false,
     // A URL that cannot even be routed gets the same shape of error as everything else.
-    frameworkErrors: (error, _request, reply) => answerError(error, reply, context),
+    frameworkErrors: (error, _request, reply) => {
+      answerError(error, reply, context);
+    },
     routerOptions: { maxParamLength: 1000 },
   });
   acceptJson(app);
@@ -67,7 +69,9 @@ export function createApp(context: ServerContext): FastifyInstance {
   app.setNotFoundHandler(() => {
     throw nothingHere();
   });
-  app.setErrorHandler((error, _request, reply) => answerError(error, reply, context));
+  app.setErrorHandler((error, _request, reply) => {
+    answerError(error, reply, context);
+  });
   return app;
 }
 
@@ -127,12 +131,12 @@ function refuseOtherMethods(app: FastifyInstance, methods: Map<string, Set<strin
   }
 }
 
-function answerError(thrown: unknown, reply: FastifyReply, context: ServerContext): FastifyReply {
+function answerError(thrown: unknown, reply: FastifyReply, context: ServerContext): void {
   const error = toRelayError(thrown);
   if (error.code === 'unauthorized') reply.header('www-authenticate', 'Bearer realm="relay"');
   if (error.code === 'internal') {
     const stack = thrown instanceof Error ? thrown.stack : String(thrown);
     context.control.engine.log.error('A request failed', { stack });
   }
-  return reply.code(error.status).send(error.toBody());
+  void reply.code(error.status).send(error.toBody());
 }

@@ -27,7 +27,7 @@ interface Shape {
 const choice = (branches: fc.Arbitrary<Piece>, shape: Shape): fc.Arbitrary<Piece> =>
   fc.tuple(fc.array(branches, { minLength: 2, maxLength: 3 }), fc.nat()).map(([found, pick]) => ({
     pattern: shape.open + found.map((b) => b.pattern).join(shape.separator) + shape.close,
-    text: found[pick % found.length].text,
+    text: found[pick % found.length]!.text,
   }));
 
 // picomatch reads a repeated group as text when its branches overlap, so these do not.

@@ -58,16 +58,10 @@ export async function drive(run: LiveRun): Promise<Outcome> {
   }
 }
 
-export type Step =
-  | 'ask-model'
-  | 'start-approved'
-  | 'gate'
-  | 'await-tools'
-  | 'await-people'
-  | 'complete';
+type Step = 'ask-model' | 'start-approved' | 'gate' | 'await-tools' | 'await-people' | 'complete';
 
 /** What has to happen now, from the state alone. */
-export function nextStep(agent: AgentState): Step {
+function nextStep(agent: AgentState): Step {
   const { turn } = agent;
   if (turn === null || turn.finish === null) return 'ask-model';
   if (turn.calls.length === 0) return 'complete';

@@ -12,7 +12,7 @@ export interface Chat extends Talk {
 }
 
 const note = { name: 'send_note', kind: 'builtin' };
-export const builtins = [{ name: 'calculator', kind: 'builtin' }, note];
+const builtins = [{ name: 'calculator', kind: 'builtin' }, note];
 
 /** Starts a run by `POST /v1/runs`; by default with both built-in tools. */
 export async function startRun(
