@@ -8,8 +8,19 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, openRelays, until, untilStatus } from '../support/kernel.ts';
-import { appendWith, decide, endOf, finished, journal, lastOf, ofType } from './scene.ts';
-import { openScene, resultsIn, untilAsked, untilStored } from './scene.ts';
+import {
+  appendWith,
+  decide,
+  endOf,
+  finished,
+  journal,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
 import { stores, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];

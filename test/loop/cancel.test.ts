@@ -10,8 +10,19 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, person, until } from '../support/kernel.ts';
-import { aborted, appendWith, createStreamingModel, endOf, finished, journal } from './scene.ts';
-import { ofType, openScene, stopRun, untilAsked, untilStored } from './scene.ts';
+import {
+  aborted,
+  appendWith,
+  createStreamingModel,
+  endOf,
+  finished,
+  journal,
+  ofType,
+  openScene,
+  stopRun,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
 import { stores, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];

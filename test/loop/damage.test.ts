@@ -10,8 +10,16 @@ import {
 import { isEnded } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
-import { decide, endOf, finished, journal, ofType, openScene, stopRun } from './scene.ts';
-import { untilAsked } from './scene.ts';
+import {
+  decide,
+  endOf,
+  finished,
+  journal,
+  ofType,
+  openScene,
+  stopRun,
+  untilAsked,
+} from './scene.ts';
 import { mortal, sqlite } from './stores.ts';
 
 const answer = [text('Done.'), finish()];

@@ -1,5 +1,4 @@
 /** A relay that nobody answers in time: its call does not run, and the run goes on. */
-import type { Kernel } from '../support/kernel.ts';
 import type { SystemStore } from '@relay/core';
 import {
   createRecordingTool,
@@ -10,9 +9,20 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
-import { ask, openRelays, person, until } from '../support/kernel.ts';
-import { appendWith, decide, endOf, finished, journal, lastOf, ofType } from './scene.ts';
-import { openScene, resultsIn, untilAsked, untilStored } from './scene.ts';
+import { ask, type Kernel, openRelays, person, until } from '../support/kernel.ts';
+import {
+  appendWith,
+  decide,
+  endOf,
+  finished,
+  journal,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
 import { type StoreKind, stores, wrapStore } from './stores.ts';
 
 const relayTtlMs = 60_000;

@@ -9,8 +9,18 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, openRelays, until } from '../support/kernel.ts';
-import { aborted, createStreamingModel, decide, endOf, finished, journal } from './scene.ts';
-import { ofType, openScene, untilAsked, untilStored } from './scene.ts';
+import {
+  aborted,
+  createStreamingModel,
+  decide,
+  endOf,
+  finished,
+  journal,
+  ofType,
+  openScene,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
 import { stores } from './stores.ts';
 
 const answer = [text('Done.'), finish()];

@@ -11,8 +11,16 @@ import {
 import type { StoredEvent } from '@relay/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
-import { createStreamingModel, decide, endOf, finished, ofType, openScene } from './scene.ts';
-import { stopRun, untilStored } from './scene.ts';
+import {
+  createStreamingModel,
+  decide,
+  endOf,
+  finished,
+  ofType,
+  openScene,
+  stopRun,
+  untilStored,
+} from './scene.ts';
 import { type OpenedStore, type StoreKind, stores } from './stores.ts';
 
 /** Where a journal ends at this very moment, for everyone who reads the store. */

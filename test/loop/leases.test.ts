@@ -10,8 +10,19 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, openRelays, until } from '../support/kernel.ts';
-import { aborted, createStreamingModel, decide, endOf, finished, journal } from './scene.ts';
-import { ofType, openScene, stopRun, untilAsked, untilStored } from './scene.ts';
+import {
+  aborted,
+  createStreamingModel,
+  decide,
+  endOf,
+  finished,
+  journal,
+  ofType,
+  openScene,
+  stopRun,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
 import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];

@@ -9,8 +9,15 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { createStreamingModel, endOf, finished, lastOf, ofType, openScene } from './scene.ts';
-import { resultsIn } from './scene.ts';
+import {
+  createStreamingModel,
+  endOf,
+  finished,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+} from './scene.ts';
 import { stores } from './stores.ts';
 
 const well = () => [[text('Well.'), finish()]];

@@ -4,8 +4,15 @@ import { finish, ManualClock, text } from '@relay/core/testing';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
-import { createStreamingModel, endOf, finished, journal, ofType, openScene } from './scene.ts';
-import { stopRun } from './scene.ts';
+import {
+  createStreamingModel,
+  endOf,
+  finished,
+  journal,
+  ofType,
+  openScene,
+  stopRun,
+} from './scene.ts';
 import { type StoreKind, stores, wrapStore } from './stores.ts';
 
 /** A model whose calls wait for their turn to go on, and that knows how many are under way. */

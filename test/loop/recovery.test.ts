@@ -11,8 +11,19 @@ import {
 import type { StoredEvent } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { createStreamingModel, decide, endOf, finished, journal, lastOf } from './scene.ts';
-import { ofType, openScene, resultsIn, untilAsked, untilStored } from './scene.ts';
+import {
+  createStreamingModel,
+  decide,
+  endOf,
+  finished,
+  journal,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
 import { mortal, type StoreKind, stores } from './stores.ts';
 
 const answer = [text('Done.'), finish()];

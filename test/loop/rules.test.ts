@@ -10,8 +10,16 @@ import {
 import type { Permissions } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
-import { decide, finished, journal, lastOf, ofType, openScene, resultsIn } from './scene.ts';
-import { untilAsked } from './scene.ts';
+import {
+  decide,
+  finished,
+  journal,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  untilAsked,
+} from './scene.ts';
 import { mortal, type StoreKind, stores } from './stores.ts';
 
 const pay = (amount: number | string) => ({ amount });

@@ -22,8 +22,11 @@ import {
   finished,
   journal,
   ofType,
+  openScene,
+  shownToTheEnd,
+  stopRun,
+  untilAsked,
 } from './scene.ts';
-import { openScene, shownToTheEnd, stopRun, untilAsked } from './scene.ts';
 import { type StoreCall, stores, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];

@@ -7,8 +7,16 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { endOf, finished, journal, lastOf, ofType, openScene, resultsIn } from './scene.ts';
-import { untilStored } from './scene.ts';
+import {
+  endOf,
+  finished,
+  journal,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  untilStored,
+} from './scene.ts';
 import { stores } from './stores.ts';
 
 const free = { allowedByDefault: true } as const;

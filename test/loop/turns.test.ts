@@ -7,8 +7,17 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { createStreamingModel, endOf, finished, lastOf, ofType, openScene } from './scene.ts';
-import { resultsIn, shownToTheEnd, untilStored } from './scene.ts';
+import {
+  createStreamingModel,
+  endOf,
+  finished,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  shownToTheEnd,
+  untilStored,
+} from './scene.ts';
 import { stores } from './stores.ts';
 
 describe.each(stores)('a turn on $name', (kind) => {

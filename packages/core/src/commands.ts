@@ -208,7 +208,9 @@ export async function answerRelay(
         id: engine.ids.next(),
         letter: { kind: 'decision', relayId, approved, always, reason, ...told, by },
       },
-      ...(approved && always ? { grant: grantFor(engine, relay, { run, at, by }) } : {}),
+      ...(approved && always && relay.kind === 'permission'
+        ? { grant: grantFor(engine, relay, { run, at, by }) }
+        : {}),
     }));
   const now = won ? undefined : await store.readRelay(relayId);
   if (won) {

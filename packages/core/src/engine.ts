@@ -19,6 +19,11 @@ export interface Settings {
   /** How long running tools may finish when the server shuts down, or a run is canceled. */
   readonly graceMs: number;
   readonly providerAttempts: number;
+  /**
+   * An answer that was in time may still be on its way into the store when its relay expires. It is
+   * waited for: an expiry that meets it there is undone, and the run is given up and taken up again.
+   */
+  readonly lateAnswerMs: number;
 }
 
 export const defaultSettings: Omit<Settings, 'node'> = {
@@ -27,6 +32,7 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   maxActiveRuns: 256,
   graceMs: 5_000,
   providerAttempts: 4,
+  lateAnswerMs: 250,
 };
 
 /** Everything that driving a run needs, wired once by the composition root. */

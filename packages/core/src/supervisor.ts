@@ -13,15 +13,15 @@
  * - Runs that nobody told us about (left behind, due, queued), and mail that came in elsewhere, are
  *   found by a look around. It makes wake-ups a matter of speed and never of correctness.
  */
-import { RelayError } from '@relay/protocol';
+import { isEnded, RelayError } from '@relay/protocol';
 import { FairQueue } from './fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
 import type { RunRef } from './ports.ts';
-import { drive, type Outcome } from './run/loop.ts';
+import { drive, fail, type Outcome } from './run/loop.ts';
 import type { LiveRun } from './run/live-run.ts';
 import { load } from './run/recover.ts';
-import { buryDamaged } from './run/damaged.ts';
+import { buryDamaged, runErrorOf } from './run/damaged.ts';
 
 interface Drain {
   readonly ref: RunRef;
@@ -38,7 +38,10 @@ export class Supervisor {
   readonly #engine: Engine;
   readonly #drains = new Map<string, Drain>();
   readonly #queue = new FairQueue<RunRef>();
+  /** No more runs are taken. */
   readonly #stopped = new AbortController();
+  /** No run is driven here any more. */
+  readonly #finished = new AbortController();
   #reserved = 0;
   #background: Promise<unknown> = Promise.resolve();
 
@@ -102,6 +105,7 @@ export class Supervisor {
       live?.stopWith({ kind: 'yield', reason: 'The server is shutting down' });
     }
     await Promise.all([...this.#drains.values()].map((drain) => drain.done));
+    this.#finished.abort('finished');
     await this.#background;
   }
 
@@ -166,9 +170,12 @@ export class Supervisor {
     if (!fenced) this.#warn(drain.ref, error);
     if (epoch === undefined) return;
     try {
-      await drain.live?.journal.settled().catch(() => undefined);
+      const { live } = drain;
+      await live?.journal.settled().catch(() => undefined);
       if (isStoreFault(error)) await this.#engine.store.releaseRun(drain.ref.runId, epoch);
-      else await buryDamaged(this.#engine, { ref: drain.ref, epoch, error });
+      else if (live === undefined || !(await endsSoundly(live, error))) {
+        await buryDamaged(this.#engine, { ref: drain.ref, epoch, error: runErrorOf(error) });
+      }
     } catch (second) {
       // The lease runs out by itself; the look-around finds the run again.
       this.#warn(drain.ref, second);
@@ -191,31 +198,38 @@ export class Supervisor {
 
   /** Mail for runs that are driven here but that another node took in, or whose wake-up was lost. */
   async #collectMail(): Promise<void> {
-    for (const { live } of this.#drains.values()) await live?.lookForMail();
+    for (const { live, ref } of this.#drains.values()) {
+      await live?.lookForMail().catch((error: unknown) => {
+        const { runId } = ref;
+        this.#engine.log.warn('Looking for mail failed', { runId, error: describe(error) });
+      });
+    }
   }
 
+  /** Also while the server stops: tools that finish in good order need their lease. */
   async #renewForever(): Promise<void> {
-    const { store, clock, settings } = this.#engine;
-    while (!this.#stopped.signal.aborted || this.#drains.size > 0) {
-      await clock.sleep(settings.leaseTtlMs / 3, this.#stopped.signal);
-      const runIds = [...this.#drains.values()].flatMap(({ live, ref }) =>
-        live === undefined ? [] : [ref.runId],
-      );
-      if (runIds.length === 0) {
-        if (this.#stopped.signal.aborted) return;
-        continue;
-      }
+    const { clock, settings } = this.#engine;
+    while (!this.#finished.signal.aborted) {
+      await clock.sleep(settings.leaseTtlMs / 3, this.#finished.signal);
       try {
-        const until = clock.now() + settings.leaseTtlMs;
-        const held = new Set(await store.renewLeases(settings.node, { runIds, until }));
-        for (const runId of runIds) {
-          if (held.has(runId)) continue;
-          this.#drains.get(runId)?.live?.stopWith({ kind: 'yield', reason: 'The lease was lost' });
-        }
+        await this.#renew();
       } catch (error) {
-        this.#engine.log.warn('Renewing leases failed', { error: String(error) });
+        this.#engine.log.warn('Renewing leases failed', { error: describe(error) });
       }
-      if (this.#stopped.signal.aborted) return;
+    }
+  }
+
+  async #renew(): Promise<void> {
+    const { store, clock, settings } = this.#engine;
+    const runIds = [...this.#drains.values()].flatMap(({ live, ref }) =>
+      live === undefined ? [] : [ref.runId],
+    );
+    if (runIds.length === 0) return;
+    const until = clock.now() + settings.leaseTtlMs;
+    const held = new Set(await store.renewLeases(settings.node, { runIds, until }));
+    for (const runId of runIds) {
+      if (held.has(runId)) continue;
+      this.#drains.get(runId)?.live?.stopWith({ kind: 'yield', reason: 'The lease was lost' });
     }
   }
 
@@ -241,4 +255,15 @@ function isStoreFault(error: unknown): boolean {
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
+}
+
+/** Ends a run that met a fault, with every call settled; false if its journal cannot be trusted. */
+async function endsSoundly(live: LiveRun, error: unknown): Promise<boolean> {
+  if (live.journal.broken || isEnded(live.state.status)) return false;
+  try {
+    await fail(live, runErrorOf(error));
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -134,7 +134,7 @@ function refuseOtherMethods(app: FastifyInstance, methods: Map<string, Set<strin
 function answerError(thrown: unknown, reply: FastifyReply, context: ServerContext): void {
   const error = toRelayError(thrown);
   if (error.code === 'unauthorized') reply.header('www-authenticate', 'Bearer realm="relay"');
-  if (error.code === 'internal') {
+  if (error.status >= 500 && !error.code.startsWith('provider_')) {
     const stack = thrown instanceof Error ? thrown.stack : String(thrown);
     context.control.engine.log.error('A request failed', { stack });
   }

@@ -17,7 +17,7 @@ import { calculator, createSendNote, createToolRegistry } from '@relay/tools';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
-import type { Config } from './config.ts';
+import { type Config, ConfigError } from './config.ts';
 import type { ServerContext } from './context.ts';
 import { disconnected } from './handlers/chat.ts';
 import * as core from '@relay/core';
@@ -50,6 +50,10 @@ export async function compose(world: World): Promise<Relay> {
   const hub = new Hub();
   const models = world.models ?? builtInModels();
   const tools = world.tools ?? builtInTools(config);
+  const { defaultModel } = config;
+  if (defaultModel !== undefined && models.resolve(defaultModel) === undefined) {
+    throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
+  }
   const engine: Engine = {
     store,
     transcripts: new TranscriptCache(),

@@ -21,7 +21,15 @@ export class ConfigError extends Error {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
+const notYet = ['RELAY_DATABASE_URL', 'RELAY_MASTER_KEY', 'RELAY_INTERNAL_SECRET'];
+
 export function readConfig(env: Environment, cwd: string): Config {
+  // Better no start than one that does not do what the operator believes.
+  for (const name of notYet) {
+    if (text(env, name) !== undefined) {
+      throw new ConfigError(`${name} is not supported by this version of Relay`);
+    }
+  }
   const dataDir = text(env, 'RELAY_DATA_DIR') ?? '.relay';
   return {
     host: hostOf(env),

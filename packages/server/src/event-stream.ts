@@ -33,7 +33,7 @@ export class EventStream {
       'x-accel-buffering': 'no',
       ...headers,
     });
-    // A peer that vanished without a word is noticed within half a minute.
+    // Where no heartbeat is under way, a peer that vanished is noticed by the probes.
     if (response.socket instanceof Socket) response.socket.setKeepAlive(true, keepAliveDelayMs);
     // The headers travel with the first frames if there are any yet.
     setImmediate(() => {
@@ -47,24 +47,16 @@ export class EventStream {
 
   /** Sends text; resolves when the reader has room for more, or is gone. */
   async send(text: string): Promise<void> {
-    for (let at = 0; at < text.length && !this.closed.aborted; at += maxWriteChars) {
-      const piece = text.length <= maxWriteChars ? text : text.slice(at, at + maxWriteChars);
+    for (let at = 0; at < text.length && !this.closed.aborted;) {
+      const end = endOfPiece(text, at);
+      const piece = at === 0 && end === text.length ? text : text.slice(at, end);
       if (!this.#response.write(piece)) await this.#drained();
+      at = end;
     }
   }
 
   beat(): void {
     if (this.#response.writableLength === 0) this.#response.write(encodeComment('heartbeat'));
-  }
-
-  /** The last text travels with the end, if it is short: one write less for every run. */
-  async finish(text: string): Promise<void> {
-    if (text.length <= maxWriteChars) {
-      this.end(text);
-      return;
-    }
-    await this.send(text);
-    this.end();
   }
 
   end(text = ''): void {
@@ -93,6 +85,14 @@ export class EventStream {
       this.closed.addEventListener('abort', done);
     });
   }
+}
+
+/** Never between the two halves of a character: each would be encoded alone, and lost. */
+function endOfPiece(text: string, at: number): number {
+  const end = at + maxWriteChars;
+  if (end >= text.length) return text.length;
+  const last = text.charCodeAt(end - 1);
+  return last >= 0xd800 && last <= 0xdbff ? end - 1 : end;
 }
 
 /** Aborted when the reader is gone, also if that was before anyone asked. */
@@ -129,8 +129,21 @@ export function encodeBatch(
   dialect: Dialect,
   run: RunHeader,
 ): string {
+  return [...encodePieces(events, dialect, run)].join('');
+}
+
+/** The same in pieces, so that only one of them is held for a reader that does not read. */
+export function* encodePieces(
+  events: readonly StoredEvent[],
+  dialect: Dialect,
+  run: RunHeader,
+): Generator<string, void> {
   let text = '';
   for (const event of events) {
+    if (text.length >= maxWriteChars) {
+      yield text;
+      text = '';
+    }
     const frame = dialect.project(event, run);
     if (frame === undefined) continue;
     const data = JSON.stringify(frame);
@@ -138,7 +151,7 @@ export function encodeBatch(
       ? encodeFrame({ id: event.seq, event: frame.type, data })
       : encodeFrame({ id: event.seq, data });
   }
-  return text;
+  yield text;
 }
 
 /** A frame that is no journal event has no id. */

@@ -9,10 +9,14 @@ import type { StoredEvent } from '@relay/protocol';
 export type Listener = (events: readonly StoredEvent[]) => void;
 
 const lookYourselfMs = 10_000;
+const ticks = 100;
 
 export class Hub implements Publisher {
   readonly #listeners = new Map<string, Set<Listener>>();
   #timer: NodeJS.Timeout | undefined;
+  /** Who is still to be sent in this round. */
+  #due: string[] = [];
+  #tick = 0;
 
   /** Runs that somebody follows. */
   get size(): number {
@@ -29,7 +33,7 @@ export class Hub implements Publisher {
     const listeners = this.#listeners.get(runId) ?? new Set();
     this.#listeners.set(runId, listeners);
     listeners.add(listener);
-    this.#timer ??= setInterval(() => this.#sendAll(), lookYourselfMs).unref();
+    this.#timer ??= setInterval(() => this.#sendSome(), lookYourselfMs / ticks).unref();
     return () => {
       listeners.delete(listener);
       if (listeners.size > 0 || this.#listeners.get(runId) !== listeners) return;
@@ -40,7 +44,16 @@ export class Hub implements Publisher {
     };
   }
 
-  #sendAll(): void {
-    for (const runId of this.#listeners.keys()) this.publish(runId, []);
+  /** Each one in its turn, a few at a time: all at once would hold everything else up. */
+  #sendSome(): void {
+    if (this.#due.length === 0) {
+      this.#tick = 0;
+      this.#due = [...this.#listeners.keys()];
+    }
+    this.#tick += 1;
+    const left = ticks - this.#tick + 1;
+    for (const runId of this.#due.splice(0, Math.ceil(this.#due.length / Math.max(1, left)))) {
+      this.publish(runId, []);
+    }
   }
 }

@@ -27,7 +27,7 @@ export interface FollowOptions {
   readonly isNew?: boolean;
 }
 
-const pageSize = 1000;
+const pageSize = 250;
 
 type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 

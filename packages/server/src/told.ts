@@ -1,13 +1,14 @@
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
 
-const maxHeldBatches = 256;
+const maxHeldEvents = 1000;
 
 /** What the hub said about a run and nobody has taken yet. */
 export class Told {
   readonly #hub: Hub;
   readonly #runId: string;
   #batches: (readonly StoredEvent[])[] = [];
+  #held = 0;
   /** Something may have been missed: only the store knows. */
   #unsure = false;
   #ring: (() => void) | undefined;
@@ -40,11 +41,13 @@ export class Told {
     if (this.#unsure) {
       this.#unsure = false;
       this.#batches = [];
+      this.#held = 0;
       return 'gap';
     }
     const [only] = this.#batches;
     if (this.#batches.length === 1 && only?.[0]?.seq === cursor + 1 && only.length <= limit) {
       this.#batches = [];
+      this.#held = 0;
       return only;
     }
     const taken: StoredEvent[] = [];
@@ -64,6 +67,7 @@ export class Told {
       taken.push(...fresh.slice(0, room));
       next = cursor + 1 + taken.length;
     }
+    this.#held = this.#batches.reduce((sum, batch) => sum + batch.length, 0);
     if (taken.length === 0 && this.#unsure) return this.take(cursor, limit);
     return taken;
   }
@@ -77,8 +81,10 @@ export class Told {
   }
 
   #add(events: readonly StoredEvent[]): void {
-    if (events.length === 0 || this.#batches.length >= maxHeldBatches) {
+    this.#held += events.length;
+    if (events.length === 0 || (this.#held > maxHeldEvents && this.#batches.length > 0)) {
       this.#batches = [];
+      this.#held = 0;
       this.#unsure = true;
     }
     if (!this.#unsure) this.#batches.push(events);

@@ -71,12 +71,16 @@ class MemoryStore implements SystemStore {
   }
 
   async dueRuns(now: number, limit: number): Promise<RunRef[]> {
-    return [...this.#state.runs.values()]
-      .filter((run) => isFree(run, now) && isDue(run, now))
-      .map(({ record }) => record)
-      .toSorted((a, b) => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1))
-      .slice(0, limit)
-      .map(({ tenantId, id }) => ({ tenantId, runId: id }));
+    const free = [...this.#state.open]
+      .flatMap((runId) => this.#state.runs.get(runId) ?? [])
+      .filter((run) => isFree(run, now));
+    const due = [isLeftBehind, isOverdue, isTold].flatMap((reason) =>
+      oldestFirst(free.filter((run) => reason(run, now))).slice(0, limit),
+    );
+    return oldestFirst([...new Set(due)]).map(({ record: { tenantId, id } }) => ({
+      tenantId,
+      runId: id,
+    }));
   }
 
   async reclaimEverything(): Promise<void> {
@@ -101,16 +105,20 @@ function isFree({ lease }: MemoryRun, now: number): boolean {
   return lease === null || lease.until <= now;
 }
 
-function isDue({ record, mail }: MemoryRun, now: number): boolean {
-  switch (record.status) {
-    case 'queued':
-    case 'running':
-      return true;
-    case 'waiting':
-      return mail.length > 0 || (record.wakeAt !== null && record.wakeAt <= now);
-    case 'completed':
-    case 'failed':
-    case 'canceled':
-      return false;
-  }
+function isLeftBehind({ record: { status } }: MemoryRun): boolean {
+  return status === 'queued' || status === 'running';
+}
+
+function isOverdue({ record: { status, wakeAt } }: MemoryRun, now: number): boolean {
+  return status === 'waiting' && wakeAt !== null && wakeAt <= now;
+}
+
+function isTold({ record: { status }, mail }: MemoryRun): boolean {
+  return status === 'waiting' && mail.length > 0;
+}
+
+function oldestFirst(runs: readonly MemoryRun[]): MemoryRun[] {
+  return runs.toSorted(
+    ({ record: a }, { record: b }) => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1),
+  );
 }

@@ -243,7 +243,10 @@ export interface SystemStore {
   ): Promise<string[]>;
   /** Gives back a lease without writing anything else. */
   releaseRun(runId: string, epoch: number): Promise<void>;
-  /** Runs that nobody holds and that have something to do: queued, left behind, told, or due. */
+  /**
+   * Runs that nobody holds and that have something to do: left behind or queued, due, or told; at
+   * most `limit` for each of these reasons, the oldest first.
+   */
   dueRuns(now: number, limit: number): Promise<RunRef[]>;
   /** For a store that one server owns alone: what an earlier process held is free at once. */
   reclaimEverything(): Promise<void>;

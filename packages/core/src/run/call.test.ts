@@ -150,6 +150,8 @@ describe('a call', () => {
   it('remembers the relay that asks about it, without any answer', () => {
     expect(play(raised())).toEqual({
       ...called,
+      // What is shown is what will run.
+      input: {},
       phase: 'asking',
       relay: {
         id: 'relay_1',

@@ -99,13 +99,16 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   const phase = callTable[call.phase][stepOf[event.type]];
   if (phase === 'refused' || answersAnother(call, event)) return undefined;
   const next = { ...call, phase };
-  if (event.type === 'tool.started') return { ...next, idempotencyKey: event.idempotencyKey };
+  // From here on the call is what was executed, or shown: nothing else can be approved.
+  if (event.type === 'tool.started') {
+    return { ...next, input: event.input, idempotencyKey: event.idempotencyKey };
+  }
   if (event.type === 'relay.decided' && call.relay !== undefined) {
     return { ...next, relay: { ...call.relay, approved: event.approved } };
   }
   if (event.type !== 'relay.raised') return next;
-  const { relayId: id, kind, digest, expiresAt } = event;
-  return { ...next, relay: { id, kind, digest, expiresAt } };
+  const { relayId: id, kind, digest, expiresAt, params: input } = event;
+  return { ...next, input, relay: { id, kind, digest, expiresAt } };
 }
 
 /** A decision counts for its own relay alone (E7). */

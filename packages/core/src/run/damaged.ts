@@ -1,4 +1,4 @@
-import { RelayError, type RunEvent } from '@relay/protocol';
+import { RelayError, type RunError, type RunEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { RunRef } from '../ports.ts';
 import { project } from './projection.ts';
@@ -7,7 +7,7 @@ import { initialState, type RunState } from './state.ts';
 interface Damage {
   readonly ref: RunRef;
   readonly epoch: number;
-  readonly error: unknown;
+  readonly error: RunError;
 }
 
 /**
@@ -19,15 +19,9 @@ export async function buryDamaged(engine: Engine, damage: Damage): Promise<void>
   const store = engine.store.tenant(ref.tenantId);
   const record = await store.readRunHead(ref.runId);
   if (record === undefined) return;
-  const known = error instanceof RelayError;
-  const runError = {
-    code: known ? error.code : 'internal',
-    message: known ? error.message : 'An unexpected fault ended this run',
-    retryable: false,
-  };
   const events: RunEvent[] = [
-    { type: 'run.errored', error: runError },
-    { type: 'run.ended', status: 'failed', output: '', usage: record.usage, error: runError },
+    { type: 'run.errored', error },
+    { type: 'run.ended', status: 'failed', output: '', usage: record.usage, error },
   ];
   const now = engine.clock.now();
   const at = new Date(now).toISOString();
@@ -58,4 +52,14 @@ function approvalsOf(outputJson: string | null): RunState['approvals'] {
   } catch {
     return [];
   }
+}
+
+/** What a run failed of, in words that may be shown. */
+export function runErrorOf(error: unknown): RunError {
+  const known = error instanceof RelayError;
+  return {
+    code: known ? error.code : 'internal',
+    message: known ? error.message : 'An unexpected fault ended this run',
+    retryable: false,
+  };
 }

@@ -6,6 +6,7 @@
  */
 import type { EventOf, RuleRef, RunEvent } from '@relay/protocol';
 import type { Tool, ToolOutput } from '../ports.ts';
+import { readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
 import { textOfError } from './error-text.ts';
 import { isNestedTooDeep } from './json-depth.ts';
@@ -88,9 +89,9 @@ async function execute(
     name,
   };
   try {
-    const validation = tool.validate(intent.input);
-    if (!validation.ok) throw new TypeError('The arguments no longer fit the tool');
-    const output = await tool.execute(validation.value, {
+    const reading = readArguments(tool, intent.input);
+    if (!reading.ok) throw new TypeError(`The arguments no longer fit: ${reading.problem}`);
+    const output = await tool.execute(reading.value, {
       signal: run.toolSignal,
       tenantId: run.identity.tenantId,
       runId: run.identity.id,

@@ -9,9 +9,9 @@ import type { RunEvent } from '@relay/protocol';
 import { canonicalJson } from '../permission/canonical.ts';
 import { decide, type Grant, type Verdict } from '../permission/decide.ts';
 import type { Tool } from '../ports.ts';
+import { type Arguments, readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
 import { start, type Start } from './dispatch.ts';
-import { textOfError } from './error-text.ts';
 import type { LiveRun } from './live-run.ts';
 import { agentFields } from './machine.ts';
 import type { AgentState } from './state.ts';
@@ -25,9 +25,10 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   });
   const usedOnce = [...run.state.usedOnce];
   const starts: Start[] = [];
-  for (const call of waiting) {
+  for (const raw of waiting) {
+    const checked = check(run, raw);
+    const call = checked.ok ? { ...raw, input: checked.input } : raw;
     const verdict = verdictOn(run, { call, grants, usedOnce });
-    const checked = check(run, call);
     if (verdict.decision === 'deny') {
       run.journal.stage([denied(agent, call, verdict)]);
     } else if (!checked.ok) {
@@ -43,7 +44,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
 }
 
 type Checked =
-  | { readonly ok: true; readonly tool: Tool }
+  | { readonly ok: true; readonly tool: Tool; readonly input: Arguments }
   | { readonly ok: false; readonly code: string; readonly error: string };
 
 /** Whether the call names a tool of this run and fits its schema. */
@@ -56,24 +57,10 @@ function check(run: LiveRun, call: CallState): Checked {
     const error = 'The arguments are not a JSON object';
     return { ok: false, code: 'tool_input_invalid', error };
   }
-  const problem = problemOf(tool, call.input);
-  if (problem !== undefined) {
-    return { ok: false, code: 'tool_input_invalid', error: `Invalid arguments: ${problem}` };
-  }
-  return { ok: true, tool };
-}
-
-/** What is wrong with the arguments, in words for the model. A tool's own check may throw. */
-function problemOf(tool: Tool, input: unknown): string | undefined {
-  try {
-    const validation = tool.validate(input);
-    if (validation.ok) return undefined;
-    return validation.issues
-      .map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
-      .join('; ');
-  } catch (error) {
-    return textOfError(error);
-  }
+  const reading = readArguments(tool, call.input);
+  if (reading.ok) return { ok: true, tool, input: reading.input };
+  const error = `Invalid arguments: ${reading.problem}`;
+  return { ok: false, code: 'tool_input_invalid', error };
 }
 
 interface Question {

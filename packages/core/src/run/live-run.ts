@@ -140,8 +140,11 @@ export class LiveRun {
   /** Somebody wrote to this run. A cancel must not wait until the loop comes round. */
   async mailArrived(): Promise<void> {
     this.#mailWaits = true;
-    await this.noticeCancel();
-    this.#wake();
+    try {
+      await this.noticeCancel();
+    } finally {
+      this.#wake();
+    }
   }
 
   /** Looks for mail that nobody told of. */

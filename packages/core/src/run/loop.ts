@@ -76,7 +76,9 @@ function nextStep(agent: AgentState): Step {
 /** A result, mail, a stop, or the moment at which one of the agent's relays expires. */
 async function somethingHappens(run: LiveRun, agent: AgentState): Promise<void> {
   const expiries = openCalls(agent).flatMap((call) =>
-    call.phase === 'asking' && call.relay !== undefined ? [Date.parse(call.relay.expiresAt)] : [],
+    call.phase === 'asking' && call.relay !== undefined
+      ? [Date.parse(call.relay.expiresAt) + run.engine.settings.lateAnswerMs]
+      : [],
   );
   if (expiries.length === 0) return run.somethingHappens();
   const over = new AbortController();
@@ -113,7 +115,8 @@ async function complete(run: LiveRun, agent: AgentState): Promise<Outcome> {
   return settle(run, { type: 'complete', reason, trust: await trustOf(run) });
 }
 
-async function fail(run: LiveRun, error: RunError): Promise<Outcome> {
+/** Ends a run properly, with every call settled, as long as its journal can be written. */
+export async function fail(run: LiveRun, error: RunError): Promise<Outcome> {
   return settle(run, { type: 'fail', error, trust: await trustOf(run) });
 }
 

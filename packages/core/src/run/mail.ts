@@ -111,7 +111,7 @@ export function expireRelays(run: LiveRun): void {
   const now = run.engine.clock.now();
   for (const call of agent?.turn?.calls ?? []) {
     if (agent === undefined || call.phase !== 'asking' || call.relay === undefined) continue;
-    if (Date.parse(call.relay.expiresAt) > now) continue;
+    if (Date.parse(call.relay.expiresAt) + run.engine.settings.lateAnswerMs > now) continue;
     resume(run);
     const of = { ...agentFields(agent), toolCallId: call.toolCallId };
     const { id: relayId, kind } = call.relay;

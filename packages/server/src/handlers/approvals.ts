@@ -24,7 +24,10 @@ export const decideApproval: Handler = async (call) => {
     by: call.caller.as,
   });
   if (outcome.kind === 'contradicted') {
-    throw new RelayError('relay_conflict', `This request is already ${outcome.relay.status}`);
+    throw new RelayError(
+      'relay_conflict',
+      `This request is already ${presentApproval(outcome.relay).status}`,
+    );
   }
   return presentApproval(await findRelay(call));
 };
@@ -36,10 +39,17 @@ async function findRelay(call: Call): Promise<RelayRecord> {
   return relay;
 }
 
+/** Nobody can answer it any more, although its run has not been told yet. */
+function isOverdue({ status, expiresAt }: RelayRecord): boolean {
+  return status === 'pending' && expiresAt <= Date.now();
+}
+
 function presentApproval(relay: RelayRecord) {
+  const status = isOverdue(relay) ? 'expired' : relay.status;
   const { raisedAt, expiresAt, decidedAt, decidedBy, reason, ...rest } = relay;
   return {
     ...rest,
+    status,
     raisedAt: new Date(raisedAt).toISOString(),
     expiresAt: new Date(expiresAt).toISOString(),
     ...(decidedAt === null ? {} : { decidedAt: new Date(decidedAt).toISOString() }),

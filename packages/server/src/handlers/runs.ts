@@ -6,6 +6,7 @@ import {
   type eventsQuerySchema,
   RelayError,
   type runBodySchema,
+  type StoredEvent,
   type streamQuerySchema,
 } from '@relay/protocol';
 import type { z } from 'zod';
@@ -55,8 +56,7 @@ export const startRun: Handler = async (call) => {
 
 export const getRun: Handler = async (call) => {
   const run = await findRun(call);
-  const [spec] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
-  return presentRun(run, spec);
+  return presentRun(run, await specOf(call, run));
 };
 
 export const listRunEvents: Handler = async (call) => {
@@ -65,7 +65,7 @@ export const listRunEvents: Handler = async (call) => {
   refusePastEnd(after, run);
   const store = storeOf(call);
   const events = await store.readEvents(run.id, { after, limit });
-  const [spec] = await store.readEvents(run.id, { after: 0, limit: 1 });
+  const spec = await specOf(call, run);
   const last = events.at(-1)?.seq ?? after;
   return {
     run: presentRun(run, spec),
@@ -98,6 +98,17 @@ export const cancelRun: Handler = async (call) => {
   call.reply.code(202);
   return getRun(call);
 };
+
+/** What the run was asked; unknown if those very bytes are damaged. */
+async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
+  try {
+    const [spec] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
+    return spec;
+  } catch (error) {
+    if (error instanceof RelayError && error.code === 'journal_corrupt') return undefined;
+    throw error;
+  }
+}
 
 function storeOf(call: Call) {
   return call.context.store.tenant(call.caller.tenantId);

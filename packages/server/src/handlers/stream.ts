@@ -1,6 +1,6 @@
 import type { RunIdentity } from '@relay/core';
 import type { Dialect, Frame, RunHeader, StoredEvent } from '@relay/protocol';
-import { encodeBatch, encodeGreeting, EventStream } from '../event-stream.ts';
+import { encodeGreeting, encodePieces, EventStream } from '../event-stream.ts';
 import type { Call } from './handler.ts';
 
 export interface Outgoing {
@@ -25,12 +25,17 @@ export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
   try {
     if (greeting !== undefined) await stream.send(encodeGreeting(greeting, dialect));
     for await (const batch of batches) {
-      const text = encodeBatch(batch, dialect, header);
+      let last = '';
+      for (const piece of encodePieces(batch, dialect, header)) {
+        await stream.send(last);
+        last = piece;
+      }
+      // The last words travel with the end: one write less for every run.
       if (batch.at(-1)?.type === 'run.ended') {
-        await stream.finish(text);
+        stream.end(last);
         return;
       }
-      await stream.send(text);
+      await stream.send(last);
       if (stream.closed.aborted) return;
     }
   } catch (error) {

@@ -112,7 +112,7 @@ export function dueTests(open: Open): void {
       expect(await store.dueRuns(noon, 10)).toEqual([{ tenantId: tenant.tenantId, runId: run.id }]);
     }));
 
-  test('the oldest come first, whatever their reason and tenant, up to the limit', () =>
+  test('the oldest come first, whatever their reason and tenant, up to the limit for each', () =>
     withStore(open, async ({ store }) => {
       const ids: string[] = [];
       for (const age of [3, 1, 5, 2, 4, 0]) {
@@ -124,9 +124,29 @@ export function dueTests(open: Open): void {
         ids[5 - age] = run.id;
       }
       expect(await dueIds(store)).toEqual(ids);
-      for (const limit of [0, 1, 3, 6]) {
-        expect(await dueIds(store, limit)).toEqual(ids.slice(0, limit));
+      const [queued, waiting] = [0, 1].map((odd) => ids.filter((_, index) => index % 2 === odd));
+      for (const limit of [0, 1, 2, 3]) {
+        const first = new Set([queued, waiting].flatMap((reason) => reason?.slice(0, limit) ?? []));
+        expect(await dueIds(store, limit)).toEqual(ids.filter((id) => first.has(id)));
       }
+    }));
+
+  test('a long queue hides neither what has expired nor what was told', () =>
+    withStore(open, async ({ store }) => {
+      for (let n = 0; n < 5; n += 1) {
+        await newRun(oneTenant(store), { identity: { createdAt: noon - 9 }, lease: null });
+      }
+      const tenant = oneTenant(store);
+      const late = { identity: { createdAt: noon }, lease: null };
+      const overdue = await newRun(tenant, {
+        ...late,
+        progress: { status: 'waiting', wakeAt: noon },
+      });
+      const told = await newRun(tenant, { ...late, progress: { status: 'waiting' } });
+      await tenant.postMail(told.id, cancelMail('stop'));
+      const due = await dueIds(store, 2);
+      expect(due).toContain(overdue.id);
+      expect(due).toContain(told.id);
     }));
 
   test('reclaiming makes what an earlier process held due', () =>

@@ -12,6 +12,8 @@ import { faultOf, toRelayError } from './sqlite-errors.ts';
 import { WriteQueue } from './sqlite-queue.ts';
 import type { WriterOptions, WriterReply } from './sqlite-writer.ts';
 
+const largeRead = 64;
+
 export interface SqliteDriver extends SqlDriver {
   /** How many units were stored so far, and in how many commits. */
   readonly stats: { readonly units: number; readonly commits: number };
@@ -54,7 +56,6 @@ class Sqlite implements SqliteDriver {
     return this.#queue.stats;
   }
 
-  /** Does not wait; `async` makes its errors rejections, as on every driver. */
   async read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]> {
     if (!this.#reader.isOpen) throw new RelayError('storage_failed', 'The store is closed');
     try {
@@ -63,7 +64,10 @@ class Sqlite implements SqliteDriver {
         statement = this.#reader.prepare(sql);
         this.#prepared.set(sql, statement);
       }
-      return statement.all(...params);
+      const rows = statement.all(...params) as Row[];
+      // Whoever reads page after page lets the others have their turn in between.
+      if (rows.length > largeRead) await new Promise((resolve) => setImmediate(resolve));
+      return rows;
     } catch (error) {
       throw toRelayError(faultOf(error), this.#path);
     }

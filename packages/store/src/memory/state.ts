@@ -27,6 +27,8 @@ export interface MemoryState {
   readonly runs: Map<string, MemoryRun>;
   readonly relays: Map<string, { readonly tenantId: string; record: RelayRecord }>;
   readonly grants: Map<string, { readonly tenantId: string; readonly grant: NewGrant }>;
+  /** Runs that are not over: looking around must not cost all that ever were. */
+  readonly open: Set<string>;
   readonly connections: Map<string, MemoryConnection>;
   /** Ended runs by tenant and conversation, in the order of their ending. */
   readonly ended: Map<string, string[]>;
@@ -46,6 +48,7 @@ export function emptyState(): MemoryState {
     runs: new Map(),
     relays: new Map(),
     grants: new Map(),
+    open: new Set(),
     connections: new Map(),
     ended: new Map(),
   };

@@ -41,6 +41,7 @@ export function createRun(state: MemoryState, tenantId: string, creation: RunCre
     mail: [],
   };
   state.runs.set(identity.id, run);
+  state.open.add(identity.id);
   write(run, events, identity.createdAt);
   if (connection !== undefined) {
     const { id, node } = connection;
@@ -146,6 +147,7 @@ function end(state: MemoryState, run: MemoryRun): void {
   run.position = ended.push(id);
   run.mail = [];
   run.lease = null;
+  state.open.delete(id);
   closeOpenRelays(state, run);
   if (run.connectionId !== null) state.connections.delete(run.connectionId);
 }

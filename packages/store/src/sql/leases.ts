@@ -34,7 +34,8 @@ const isFree = '(r.lease_owner IS NULL OR r.lease_until <= ?)';
 const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
 
 /**
- * Three reasons to look at a run, each found by an index of its own that holds open runs alone.
+ * Three reasons to look at a run, each found by an index of its own that holds open runs alone, and
+ * each with its own limit: a long queue must not hide what has expired or was told.
  * The cross join makes SQLite begin with the mail, of which there is little.
  */
 export const dueSql = `SELECT tenant_id, id FROM (
@@ -47,8 +48,8 @@ export const dueSql = `SELECT tenant_id, id FROM (
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at
       FROM (SELECT DISTINCT run_id FROM mail) AS m CROSS JOIN runs r
       WHERE r.id = m.run_id AND r.status = 'waiting' AND ${isFree} ${oldest}) AS told
-  ) AS due ORDER BY created_at, id LIMIT ?`;
+  ) AS due ORDER BY created_at, id`;
 
 export function dueParams(now: number, limit: number): readonly SqlValue[] {
-  return [now, limit, now, now, limit, now, limit, limit];
+  return [now, limit, now, now, limit, now, limit];
 }
