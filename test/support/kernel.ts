@@ -67,7 +67,13 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     digest: (text) => createHash('sha256').update(text).digest('hex'),
     publisher: { publish: (_runId, events) => published.push(...events) },
     log: { warn: log, error: log },
-    settings: { ...defaultSettings, node: uuidv7(), graceMs: 200, lateAnswerMs: 0, ...options.settings },
+    settings: {
+      ...defaultSettings,
+      node: uuidv7(),
+      graceMs: 200,
+      lateAnswerMs: 0,
+      ...options.settings,
+    },
     models: () => ({ resolve: () => model, list: () => [] }),
     tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
   };

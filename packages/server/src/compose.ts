@@ -17,10 +17,9 @@ import { calculator, createSendNote, createToolRegistry } from '@relay/tools';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
+import { hangUpOrphans } from './chat-sessions.ts';
 import { type Config, ConfigError } from './config.ts';
 import type { ServerContext } from './context.ts';
-import { disconnected } from './handlers/chat.ts';
-import * as core from '@relay/core';
 import { Hub } from './hub.ts';
 import { version } from './version.ts';
 
@@ -91,7 +90,7 @@ export async function compose(world: World): Promise<Relay> {
     hub,
     async start() {
       await store.reclaimEverything();
-      await hangUpOrphans(control, config);
+      await hangUpOrphans({ control, config });
       control.supervisor.start();
     },
     async stop() {
@@ -100,17 +99,6 @@ export async function compose(world: World): Promise<Relay> {
       await app.close();
     },
   };
-}
-
-/** Chats whose process died have lost their connection: without it they do not go on. */
-async function hangUpOrphans(control: Control, config: Config): Promise<void> {
-  const { store, settings } = control.engine;
-  for (const { tenantId, id, runId } of await store.orphanedConnections(settings.node)) {
-    if (config.disconnect === 'cancel') {
-      await core.cancelRun(control, { tenantId, runId }, disconnected);
-    }
-    await store.tenant(tenantId).closeConnection(id);
-  }
 }
 
 function builtInModels(): ModelRegistry {

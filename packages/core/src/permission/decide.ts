@@ -1,4 +1,4 @@
-import type { Permissions } from '@relay/protocol';
+import type { Permissions, RuleRef } from '@relay/protocol';
 import { matchesDenial, matchesExact, matchesPermission } from './match.ts';
 
 export interface CallToDecide {
@@ -21,13 +21,6 @@ export interface RuleSet {
   usedOnce: readonly number[];
   grants: readonly Grant[];
   builtinAllow: boolean;
-}
-
-export interface RuleRef {
-  list: 'deny' | 'denylist' | 'allowlist' | 'allowOnce' | 'grants' | 'builtin';
-  index: number;
-  source: 'request' | 'grant' | 'builtin';
-  id?: string;
 }
 
 export type Verdict =

@@ -6,7 +6,7 @@
  * - A call with an intent and no result has an unknown outcome. An idempotent tool runs again with
  *   the same key; for another one a person is asked, or the call fails. It never silently runs twice.
  */
-import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
+import { type EventOf, RelayError, type RunEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { RunRecord, RunRef, TenantStore } from '../ports.ts';
 import type { CallState } from './call.ts';
@@ -14,9 +14,8 @@ import { start, type Start } from './dispatch.ts';
 import { raised } from './gate.ts';
 import { LiveRun } from './live-run.ts';
 import { agentFields, decide } from './machine.ts';
-import { type AgentState, evolve, initialState, rootAgent, type RunState } from './state.ts';
-
-const pageSize = 2000;
+import { pagesOf } from './pages.ts';
+import { type AgentState, evolveAll, initialState, rootAgent, type RunState } from './state.ts';
 
 /** Reads a run back into memory. Damage in what is stored throws `journal_corrupt`. */
 export async function load(
@@ -37,20 +36,13 @@ export async function load(
 
 async function loadState(store: TenantStore, record: RunRecord): Promise<RunState> {
   let state = record.snapshot === null ? initialState : (JSON.parse(record.snapshot) as RunState);
-  while (state.seq < record.lastSeq) {
-    const page: StoredEvent[] = await store.readEvents(record.id, {
-      after: state.seq,
-      limit: pageSize,
-    });
-    if (page.length === 0) {
-      throw new RelayError(
-        'journal_corrupt',
-        `The journal of run ${record.id} ends at ${state.seq}, not at ${record.lastSeq}`,
-      );
-    }
-    for (const event of page) state = evolve(state, event);
-  }
-  return state;
+  const span = { after: state.seq, to: record.lastSeq };
+  for await (const page of pagesOf(store, record.id, span)) state = evolveAll(state, page);
+  if (state.seq === record.lastSeq) return state;
+  throw new RelayError(
+    'journal_corrupt',
+    `The journal of run ${record.id} ends at ${state.seq}, not at ${record.lastSeq}`,
+  );
 }
 
 /** Brings a loaded run to where the loop can go on. Starts nothing in a run that waits. */

@@ -5,6 +5,7 @@
  */
 import type { EventOf } from '@relay/protocol';
 import type { RunRef, TenantStore } from '../ports.ts';
+import { pagesOf } from './pages.ts';
 import { emptyTranscript, foldEvents, foldTranscript, type Transcript } from './transcript.ts';
 
 interface Entry {
@@ -17,8 +18,6 @@ export interface TranscribedRun {
   readonly id: string;
   readonly spec: EventOf<'run.created'>;
 }
-
-const pageSize = 2000;
 
 function runKey(tenantId: string, runId: string): string {
   return `${tenantId}/run/${runId}`;
@@ -85,13 +84,9 @@ async function foldRun(
   runId: string,
   span: Entry & { to: number },
 ): Promise<Transcript> {
-  let { transcript, upTo: after } = span;
-  while (after < span.to) {
-    const limit = Math.min(pageSize, span.to - after);
-    const events = await store.readEvents(runId, { after, limit });
-    if (events.length === 0) break;
-    transcript = foldEvents(transcript, events);
-    after += events.length;
+  let { transcript } = span;
+  for await (const page of pagesOf(store, runId, { after: span.upTo, to: span.to })) {
+    transcript = foldEvents(transcript, page);
   }
   return transcript;
 }

@@ -1,8 +1,7 @@
-import type { EventOf, StoredEvent, Trust } from '@relay/protocol';
+import type { EventOf, Trust } from '@relay/protocol';
 import { canonicalJson } from '../permission/canonical.ts';
 import type { LiveRun } from './live-run.ts';
-
-const pageSize = 2000;
+import { pagesOf } from './pages.ts';
 
 /**
  * What the answer rests on. The citations are read from the journal once, at the end: carrying them
@@ -38,13 +37,8 @@ export async function trustOf(run: LiveRun): Promise<Trust> {
 async function completedTools(run: LiveRun): Promise<EventOf<'tool.completed'>[]> {
   await run.journal.settled();
   const completed: EventOf<'tool.completed'>[] = [];
-  for (let after = 0; ;) {
-    const page: StoredEvent[] = await run.store.readEvents(run.identity.id, {
-      after,
-      limit: pageSize,
-    });
+  for await (const page of pagesOf(run.store, run.identity.id, { after: 0, to: Infinity })) {
     for (const event of page) if (event.type === 'tool.completed') completed.push(event);
-    if (page.length < pageSize) return completed;
-    after += page.length;
   }
+  return completed;
 }

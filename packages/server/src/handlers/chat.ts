@@ -7,7 +7,8 @@ import {
   RelayError,
 } from '@relay/protocol';
 import type { z } from 'zod';
-import type { Call, Handler } from './handler.ts';
+import { hangUp } from '../chat-sessions.ts';
+import type { Handler } from './handler.ts';
 import {
   chooseModel,
   choosePermissions,
@@ -42,26 +43,9 @@ export const startChat: Handler = async (call) => {
     batches,
     greeting: { type: 'connected', sessionId },
   });
-  await hangUp(call, { runId: run.id, sessionId });
-};
-
-/** The connection is gone: so are its session and, unless it may go on alone, its run. */
-async function hangUp(call: Call, chat: { runId: string; sessionId: string }): Promise<void> {
-  const { control, config, store, isStopping } = call.context;
   const { tenantId } = call.caller;
-  // A server that shuts down leaves the session to its successor, which finds it orphaned.
-  if (isStopping()) return;
-  // In this order: after a crash in between, the next start still finds the connection.
-  if (config.disconnect === 'cancel') {
-    await core.cancelRun(control, { tenantId, runId: chat.runId }, disconnected);
-  }
-  await store.tenant(tenantId).closeConnection(chat.sessionId);
-}
-
-export const disconnected = {
-  reason: 'The chat connection was closed',
-  by: { type: 'system', id: 'disconnect', name: 'disconnect' },
-} as const;
+  await hangUp(call.context, { tenantId, id: sessionId, runId: run.id });
+};
 
 export const answerChatRelay: Handler = async (call) => {
   const { relayId } = call.params as { relayId: string };
