@@ -25,6 +25,7 @@ export const errorTable = {
   session_not_found: { status: 404, retryable: false, title: 'The chat session is not open' },
   relay_not_found: { status: 404, retryable: false, title: 'No such open relay in this session' },
   method_not_allowed: { status: 405, retryable: false, title: 'The path knows other methods' },
+  request_timeout: { status: 408, retryable: true, title: 'The request arrived too slowly' },
   relay_conflict: { status: 409, retryable: false, title: 'The relay was decided otherwise' },
   cursor_past_end: { status: 409, retryable: false, title: 'The cursor lies past the journal' },
   payload_too_large: { status: 413, retryable: false, title: 'The body is too large' },

@@ -14,9 +14,11 @@ import { listModels } from './handlers/models.ts';
 import { cancelRun, followStream, getRun, listRunEvents, startRun } from './handlers/runs.ts';
 import type { Call, Handler, PublicHandler } from './handlers/handler.ts';
 import { findAmbiguity } from './strict-json.ts';
+import { refuseUnreadable } from './unreadable.ts';
 import { validate } from './validate.ts';
 
 const bodyLimit = 1024 * 1024;
+const requestTimeoutMs = 30_000;
 
 const publicHandlers: Partial<Record<RouteName, PublicHandler>> = { health, ready };
 
@@ -41,7 +43,10 @@ export function createApp(context: ServerContext): FastifyInstance {
     bodyLimit,
     exposeHeadRoutes: false,
     forceCloseConnections: true,
-    requestTimeout: 30_000,
+    requestTimeout: requestTimeoutMs,
+    // Node looks for requests that take too long only now and then.
+    http: { connectionsCheckingInterval: 5_000 },
+    clientErrorHandler: refuseUnreadable,
     logger: false,
     // A URL that cannot even be routed gets the same shape of error as everything else.
     frameworkErrors: (error, _request, reply) => {
