@@ -58,7 +58,7 @@ function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => K
       const letter = { kind: 'decision', relayId, approved: true, always: false } as const;
       const at = clock.now() - 1;
       const mail = { id: 'mail', letter: { ...letter, reason: null, by: person } };
-      const decision = { relayId, runId, status: 'approved', at, by: person } as const;
+      const decision = { relayId, runId, status: 'approved', at, by: person, answer: '' } as const;
       if (await inner.tenant(tenantId).decideRelay({ ...decision, reason: null, mail })) {
         decided.push(relayId);
         control.supervisor.wake({ tenantId, runId });

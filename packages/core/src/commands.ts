@@ -14,6 +14,7 @@ import {
   type Surface,
 } from '@relay/protocol';
 import type { Engine } from './engine.ts';
+import { canonicalJson } from './permission/canonical.ts';
 import type { RelayRecord, RunIdentity, RunRef } from './ports.ts';
 import { LiveRun } from './run/live-run.ts';
 import { decide } from './run/machine.ts';
@@ -195,6 +196,8 @@ export async function answerRelay(
   const at = engine.clock.now();
   const { relayId, approved, always, reason, output, by } = answer;
   const told = output === undefined ? {} : { output };
+  // A reason is only words: who says the same for another reason says the same.
+  const given = canonicalJson({ approved, always, ...told });
   const won =
     relay.status === 'pending' &&
     (await store.decideRelay({
@@ -204,6 +207,7 @@ export async function answerRelay(
       at,
       by,
       reason,
+      answer: given,
       mail: {
         id: engine.ids.next(),
         letter: { kind: 'decision', relayId, approved, always, reason, ...told, by },
@@ -217,8 +221,7 @@ export async function answerRelay(
     supervisor.wake({ tenantId, runId: relay.runId });
     return { kind: 'decided', relay };
   }
-  const same = now?.status === (approved ? 'approved' : 'denied');
-  return { kind: same ? 'repeated' : 'contradicted', relay: now ?? relay };
+  return { kind: now?.answer === given ? 'repeated' : 'contradicted', relay: now ?? relay };
 }
 
 /** "Always" grants exactly this call, as a literal and not as a pattern. */

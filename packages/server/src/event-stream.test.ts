@@ -129,7 +129,19 @@ describe('an open stream', () => {
     expect(await textOf(await answer)).toBe(line('last'));
   });
 
-  it('makes one write of one text', async () => {
+  it('sends a long text whole, wherever a character of two halves lies in it', async () => {
+    for (const before of [65_534, 65_535, 65_536, 131_070, 131_071]) {
+      const text = line(`${'x'.repeat(before - 'data: '.length)}💥${'y'.repeat(100_000)}`);
+      const { stream, answer } = await readStream();
+      const reading = textOf(await answer);
+      await stream.send(text);
+      stream.end();
+      expect((await reading) === text, `${before}`).toBe(true);
+      asked.length = 0;
+    }
+  });
+
+  it('makes one write of one short text', async () => {
     const { stream, response } = await readStream();
     const writes = vi.spyOn(response, 'write');
     await stream.send(line('one') + line('two'));
@@ -309,6 +321,29 @@ describe('heartbeats', () => {
     sockets.at(-1)?.destroy();
     sockets.forEach((socket) => socket.destroy());
     await eventually(() => vi.getTimerCount() === 0, 'the end of the timer');
+  });
+
+  it('never fall into the middle of a frame, however long it takes', async () => {
+    const { stream, answer } = await readStream();
+    const message = await answer;
+    const frames: string[] = [];
+    const reading = (async () => {
+      for await (const frame of readSse(message, { maxFrameChars: 2 * huge.length })) {
+        frames.push(frame.data);
+      }
+    })();
+    let sent = false;
+    const sending = stream.send(huge).then(() => {
+      sent = true;
+    });
+    await eventually(() => {
+      stream.beat();
+      return sent;
+    }, 'the frame to be sent');
+    await sending;
+    stream.end();
+    await reading;
+    expect(frames.map((data) => data.length)).toEqual([16 * 1024 * 1024]);
   });
 
   it('stop with the end of a stream', async () => {

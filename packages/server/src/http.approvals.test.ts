@@ -73,6 +73,14 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     expect(server.notes().join()).not.toContain('decided once');
   });
 
+  it('refuses the same approval with more in it than before: it would not take effect', async () => {
+    const { decide, reader } = await asking('once is not always');
+    expect((await decide({ approved: true })).status).toBe(200);
+    expect((await decide({ approved: true, always: true })).status).toBe(409);
+    expect((await decide({ approved: true, always: false })).status).toBe(200);
+    await reader.rest();
+  });
+
   it('lets one of 50 racing decisions win, and only those that agree are told 200', async () => {
     const { decide, path, reader, runId } = await asking('raced');
     const answers = await Promise.all(

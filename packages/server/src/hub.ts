@@ -14,8 +14,9 @@ const ticks = 100;
 export class Hub implements Publisher {
   readonly #listeners = new Map<string, Set<Listener>>();
   #timer: NodeJS.Timeout | undefined;
-  /** Who is still to be sent in this round. */
+  /** Who is still to be sent in this round, and how many at a time. */
   #due: string[] = [];
+  #share = 0;
   #tick = 0;
 
   /** Runs that somebody follows. */
@@ -41,19 +42,18 @@ export class Hub implements Publisher {
       if (this.#listeners.size > 0) return;
       clearInterval(this.#timer);
       this.#timer = undefined;
+      this.#tick = 0;
     };
   }
 
   /** Each one in its turn, a few at a time: all at once would hold everything else up. */
   #sendSome(): void {
-    if (this.#due.length === 0) {
+    this.#tick += 1;
+    if (this.#tick === ticks) {
       this.#tick = 0;
       this.#due = [...this.#listeners.keys()];
+      this.#share = Math.ceil(this.#due.length / ticks);
     }
-    this.#tick += 1;
-    const left = ticks - this.#tick + 1;
-    for (const runId of this.#due.splice(0, Math.ceil(this.#due.length / Math.max(1, left)))) {
-      this.publish(runId, []);
-    }
+    for (const runId of this.#due.splice(0, this.#share)) this.publish(runId, []);
   }
 }

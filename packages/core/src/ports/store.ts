@@ -102,9 +102,14 @@ export interface RelayRecord {
   readonly decidedAt: number | null;
   readonly decidedBy: Decider | null;
   readonly reason: string | null;
+  /** What exactly was answered, so that a repetition can be told from a contradiction. */
+  readonly answer: string | null;
 }
 
-export type NewRelay = Omit<RelayRecord, 'status' | 'decidedAt' | 'decidedBy' | 'reason'>;
+export type NewRelay = Omit<
+  RelayRecord,
+  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'answer'
+>;
 
 /** A relay that ends without anyone's answer. */
 export interface RelayClosure {
@@ -148,6 +153,7 @@ export interface RelayDecision {
   readonly at: number;
   readonly by: Decider;
   readonly reason: string | null;
+  readonly answer: string;
   readonly mail: Mail;
   readonly grant?: NewGrant;
 }

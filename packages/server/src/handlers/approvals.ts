@@ -46,7 +46,7 @@ function isOverdue({ status, expiresAt }: RelayRecord): boolean {
 
 function presentApproval(relay: RelayRecord) {
   const status = isOverdue(relay) ? 'expired' : relay.status;
-  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, ...rest } = relay;
+  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, answer: _, ...rest } = relay;
   return {
     ...rest,
     status,

@@ -146,6 +146,7 @@ export function approval(relay: NewRelay, over: Partial<RelayDecision> = {}): Re
     at: noon + 1,
     by: person,
     reason: null,
+    answer: '{"approved":true}',
     mail: decisionMail(relay.id),
     ...over,
   };

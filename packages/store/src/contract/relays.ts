@@ -45,6 +45,7 @@ export function relayTests(open: Open): void {
       decidedAt: null,
       decidedBy: null,
       reason: null,
+      answer: null,
     });
   });
 
@@ -67,6 +68,7 @@ export function relayTests(open: Open): void {
       decidedAt: noon + 1,
       decidedBy: person,
       reason: 'not today',
+      answer: decision.answer,
     });
     expect(await tenant.readMail(run.id)).toEqual([decision.mail]);
   });
@@ -128,6 +130,7 @@ export function relayTests(open: Open): void {
         decidedAt: noon + 9,
         decidedBy: clock,
         reason: 'over',
+        answer: null,
       });
       expect(await tenant.decideRelay(approval(relay))).toBe(false);
       expect(await tenant.readMail(run.id)).toEqual([]);

@@ -66,7 +66,13 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
   for (const relay of step.raise ?? []) {
-    const open = { status: 'pending', decidedAt: null, decidedBy: null, reason: null } as const;
+    const open = {
+      status: 'pending',
+      decidedAt: null,
+      decidedBy: null,
+      reason: null,
+      answer: null,
+    } as const;
     const record = { ...stored(relay), params: stored(relay.params ?? null), ...open };
     state.relays.set(relay.id, { tenantId, record: { ...record, runId: step.runId } });
     run.relayIds.push(relay.id);
@@ -95,8 +101,8 @@ export function decideRelay(
   if (relay.record.status !== 'pending' || relay.record.expiresAt <= at) return false;
   if (run === undefined || isEnded(run.record.status)) return false;
   if (grant !== undefined) refuseTaken(state.grants, grant.id);
-  const { status, by: decidedBy, reason } = stored(decision);
-  relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason };
+  const { status, by: decidedBy, reason, answer } = stored(decision);
+  relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason, answer };
   post(run, mail);
   if (grant !== undefined) state.grants.set(grant.id, { tenantId, grant: stored(grant) });
   return true;

@@ -83,6 +83,7 @@ export const firstTables: readonly string[] = [
     decided_at BIGINT,
     decided_by TEXT,
     reason TEXT,
+    answer TEXT,
     kind TEXT NOT NULL,
     agent_id TEXT NOT NULL,
     agent_path TEXT NOT NULL,

@@ -73,21 +73,31 @@ export function closeOpenRelays({ tenantId, runId }: RunRef, at: number): Statem
   return { sql: closeOpenSql, params };
 }
 
-const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?
+const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?
   WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
 
 /** The compare-and-set: of all decisions on a relay, this holds for one. */
 export function decide(tenantId: string, decision: RelayDecision): Statement {
-  const { relayId, runId, status, at, by, reason } = decision;
+  const { relayId, runId, status, at, by, reason, answer } = decision;
   return {
     sql: decideSql,
-    params: [status, at, encode(by), encodeOrNull(reason), tenantId, relayId, runId, at],
+    params: [
+      status,
+      at,
+      encode(by),
+      encodeOrNull(reason),
+      encode(answer),
+      tenantId,
+      relayId,
+      runId,
+      at,
+    ],
     expect: 1,
   };
 }
 
 export const selectRelaySql = `SELECT ${fixedColumns.join(', ')}, tenant_id, checksum,
-    status, decided_at, decided_by, reason
+    status, decided_at, decided_by, reason, answer
   FROM relays WHERE tenant_id = ? AND id = ?`;
 
 export function decodeRelay(row: Row): RelayRecord {
@@ -112,5 +122,6 @@ export function decodeRelay(row: Row): RelayRecord {
     decidedAt: integerOrNull(row, 'decided_at'),
     decidedBy: jsonOrNull(row, 'decided_by') as Decider | null,
     reason: freeTextOrNull(row, 'reason'),
+    answer: freeTextOrNull(row, 'answer'),
   };
 }
