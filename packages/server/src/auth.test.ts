@@ -208,6 +208,7 @@ describe('a caller without a key', () => {
 
   it.each<[string, Record<string, string>]>([
     ['a foreign Host', { host: 'relay.example' }],
+    ['a Host with a user before it', { host: 'relay.example@127.0.0.1' }],
     ['a Host that begins like ours', { host: '127.0.0.1.evil.example' }],
     ['a Host that ends like ours', { host: 'evil.example.localhost.evil' }],
     ['an address of the network as Host', { host: '192.168.1.5:4000' }],

@@ -104,5 +104,7 @@ function isOwnOrigin(origin: string, host: string): boolean {
 }
 
 function hostName(host: string): string {
-  return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).hostname : '';
+  // A name and nothing else: `x@127.0.0.1` would parse as well.
+  const isName = /^[^@/?#\\\s]+$/.test(host) && URL.canParse(`http://${host}`);
+  return isName ? new URL(`http://${host}`).hostname : '';
 }

@@ -182,6 +182,25 @@ describe('a crash while a chat is being hung up', () => {
   });
 });
 
+describe('a store that fails while a chat is being hung up', () => {
+  it('only delays it: the run is canceled all the same', async () => {
+    const inner = createMemoryStore();
+    let failures = 0;
+    const shaky = withTenantCalls(inner, (tenant) => ({
+      postMail: (runId, mail) => {
+        failures += 1;
+        if (failures > 1) return tenant.postMail(runId, mail);
+        return Promise.reject(new RelayError('storage_failed', 'The store did not answer'));
+      },
+    }));
+    const server = await boot({ store: shaky });
+    const chat = await startChat(server, 'notify shaky');
+    await chat.reader.until('relay');
+    await chat.reader.leave();
+    await untilStatus(server, chat.runId, 'canceled');
+  });
+});
+
 describe('a commit whose reply is lost', () => {
   it('ends the stream all the same, if it was the last one', async () => {
     const inner = createMemoryStore();

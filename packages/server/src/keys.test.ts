@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
 import type { KeyRecord } from '@relay/core';
 import { createCountingIds } from '@relay/core/testing';
 import { createMemoryStore } from '@relay/store';
@@ -65,7 +66,16 @@ describe('an API key', () => {
     expect(isWellFormed('relay_live_')).toBe(false);
   });
 
-  it('needs its checksum bound to its prefix: one of another kind is refused', () => {
+  it('has a checksum over its prefix and its secret, so that keys of old stay good', () => {
+    const secret = '0123456789abcdef'.repeat(4);
+    const withSum = (text: string) =>
+      `relay_live_${secret}${crc32(text).toString(16).padStart(8, '0')}`;
+    expect(isWellFormed(withSum(`relay_live_${secret}`))).toBe(true);
+    expect(isWellFormed(withSum(`relay_sess_${secret}`))).toBe(false);
+    expect(isWellFormed(withSum(secret))).toBe(false);
+  });
+
+  it('is refused under the prefix of another kind', () => {
     expect(isWellFormed(someKey.replace('relay_live_', 'relay_sess_'))).toBe(false);
   });
 });

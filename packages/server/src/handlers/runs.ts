@@ -40,7 +40,7 @@ export const startRun: Handler = async (call) => {
     model,
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
     prompt: 'continues',
-    tools: chooseTools(call, body.tools?.map((tool) => tool.name) ?? []),
+    tools: chooseTools(call, body.tools?.map((tool) => tool.name) ?? [], '.name'),
     permissions: choosePermissions(call, body.permissions),
     maxIterations: body.maxIterations ?? defaultMaxIterations,
     ...(system === undefined ? {} : { system }),

@@ -24,19 +24,23 @@ export function chooseModel(call: Call, wanted: string | undefined, missing: str
   return model;
 }
 
-/** Names of tools that the tenant has; all of them if none are named. */
-export function chooseTools(call: Call, wanted: readonly string[] | undefined): string[] {
+/** Names of tools that the tenant has; all of them if none are named. `within` ends a field's path. */
+export function chooseTools(
+  call: Call,
+  wanted: readonly string[] | undefined,
+  within = '',
+): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
   if (wanted === undefined) return registry.list().map((tool) => tool.name);
   for (const [index, name] of wanted.entries()) {
     if (wanted.indexOf(name) !== index) {
       throw new RelayError('invalid_request', `The tool ${name} is named twice`, {
-        details: [{ path: `tools[${index}]`, message: 'Named twice' }],
+        details: [{ path: `tools[${index}]${within}`, message: 'Named twice' }],
       });
     }
     if (registry.find(name) === undefined) {
       throw new RelayError('unknown_tool', `There is no tool named ${name}`, {
-        details: [{ path: `tools[${index}]`, message: 'Unknown tool' }],
+        details: [{ path: `tools[${index}]${within}`, message: 'Unknown tool' }],
       });
     }
   }
