@@ -106,6 +106,15 @@ describe('damage', () => {
     expect(await tenant.readRun(run.id)).toMatchObject({ status: 'failed', checkpoint: '{}' });
   });
 
+  test('a decision that was changed on its way to the run is noticed', async () => {
+    const by = { type: 'key', id: 'k', name: 'ada' } as const;
+    const mail = { id: 'mail', letter: { kind: 'cancel', reason: 'stop', by } } as const;
+    expect(await tenant.postMail(run.id, mail)).toBe(true);
+    expect(await tenant.readMail(run.id)).toEqual([mail]);
+    tamper(`UPDATE mail SET letter = replace(letter, 'stop', 'play')`);
+    await expect(tenant.readMail(run.id)).rejects.toMatchObject({ code: 'journal_corrupt' });
+  });
+
   test('a flipped bit in what a person is shown is noticed', async () => {
     const look = () => tenant.readRelay(relayId);
     for (let place = 0; place < 5; place += 1) {

@@ -100,6 +100,7 @@ export const firstTables: readonly string[] = [
     tenant_id TEXT NOT NULL,
     place BIGINT NOT NULL,
     letter TEXT NOT NULL,
+    checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,
   `CREATE TABLE grants (

@@ -1,17 +1,19 @@
 import type { Letter, Mail, RunRef } from '@relay/core';
 import type { Row, Statement } from '../drivers/driver.ts';
-import { encode, json, text } from './stored.ts';
+import { checksumOf, corrupt, encode, json, text } from './stored.ts';
 
 /** Finds no run to write to if the run is over; repeating the same mail changes nothing. */
-const insertSql = `INSERT INTO mail (id, letter, tenant_id, run_id, place)
-  SELECT ?, ?, r.tenant_id, r.id,
+const insertSql = `INSERT INTO mail (id, letter, checksum, tenant_id, run_id, place)
+  SELECT ?, ?, ?, r.tenant_id, r.id,
     (SELECT COALESCE(MAX(m.place), 0) + 1 FROM mail m WHERE m.run_id = r.id)
   FROM runs r
   WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting')
-  ON CONFLICT (run_id, id) DO UPDATE SET letter = excluded.letter`;
+  ON CONFLICT (run_id, id) DO UPDATE SET letter = excluded.letter, checksum = excluded.checksum`;
 
 export function insertMail({ tenantId, runId }: RunRef, mail: Mail): Statement {
-  return { sql: insertSql, params: [mail.id, encode(mail.letter), tenantId, runId], expect: 1 };
+  const letter = encode(mail.letter);
+  const checksum = mailChecksum({ tenantId, runId }, mail.id, letter);
+  return { sql: insertSql, params: [mail.id, letter, checksum, tenantId, runId], expect: 1 };
 }
 
 const deleteSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ? AND id = ?';
@@ -27,8 +29,18 @@ export function deleteAllMail({ tenantId, runId }: RunRef): Statement {
 }
 
 export const selectMailSql =
-  'SELECT id, letter FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
+  'SELECT id, letter, checksum, tenant_id, run_id FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
 
 export function decodeMail(row: Row): Mail {
-  return { id: text(row, 'id'), letter: json(row, 'letter') as Letter };
+  const id = text(row, 'id');
+  const run = { tenantId: text(row, 'tenant_id'), runId: text(row, 'run_id') };
+  if (mailChecksum(run, id, text(row, 'letter')) !== row['checksum']) {
+    throw corrupt(`The mail of run ${run.runId}`, 'it does not match its checksum');
+  }
+  return { id, letter: json(row, 'letter') as Letter };
+}
+
+/** It carries decisions: a flipped bit must not turn a no into a yes. */
+function mailChecksum({ tenantId, runId }: RunRef, id: string, letter: string): number {
+  return checksumOf(tenantId, runId, id, letter);
 }
