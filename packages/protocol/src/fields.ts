@@ -13,9 +13,15 @@ export function fieldPath(path: readonly PropertyKey[]): string {
 interface SchemaIssue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
+  /** The keys that nobody knows, if that is what is wrong. */
+  readonly keys?: readonly string[];
 }
 
 /** What a schema found wrong, as callers and models are told. */
 export function fieldIssues(issues: readonly SchemaIssue[]): FieldIssue[] {
-  return issues.map(({ path, message }) => ({ path: fieldPath(path), message }));
+  return issues.flatMap(({ path, message, keys }) =>
+    keys === undefined
+      ? [{ path: fieldPath(path), message }]
+      : keys.map((key) => ({ path: fieldPath([...path, key]), message: 'Unknown field' })),
+  );
 }

@@ -20,7 +20,8 @@ export function readArguments(tool: Tool, given: unknown): Reading {
   try {
     const first = validated(tool, given);
     if (!first.ok) return first;
-    const input = JSON.parse(canonicalJson(first.value)) as unknown;
+    // In the order in which they were written: a person is shown this.
+    const input = JSON.parse(JSON.stringify(first.value)) as unknown;
     if (!isObject(input)) return { ok: false, problem: 'The arguments are not an object' };
     const again = validated(tool, input);
     if (!again.ok || canonicalJson(again.value) !== canonicalJson(input)) {
