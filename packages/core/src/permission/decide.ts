@@ -1,5 +1,9 @@
 import type { Permissions, RuleRef } from '@relay/protocol';
-import { matchesDenial, matchesExact, matchesPermission } from './match.ts';
+import { Judge } from './judge.ts';
+import type { ParameterKind } from './kinds.ts';
+import type { ToolRule } from './match.ts';
+
+export type { ParameterKind } from './kinds.ts';
 
 export interface CallToDecide {
   toolCallId: string;
@@ -21,6 +25,10 @@ export interface RuleSet {
   usedOnce: readonly number[];
   grants: readonly Grant[];
   builtinAllow: boolean;
+  /** What the tool declares its parameters to be; all are text if absent. */
+  kinds?: Readonly<Record<string, ParameterKind>>;
+  /** Parameters that a rule must name, if it names any and the call has them. */
+  sensitive?: readonly string[];
 }
 
 export type Verdict =
@@ -30,46 +38,46 @@ export type Verdict =
 
 /**
  * Which rule speaks about a call. Denials beat everything; an allow-once comes last, so that it is
- * not used up where a standing rule already allows. Pure: using one up is the caller's append (E7).
+ * not used up where a standing rule already allows. What a parameter is (`kinds`) can only narrow an
+ * allow. Pure: using one up is the caller's append (E7).
  */
 export function decide(call: CallToDecide, rules: RuleSet): Verdict {
-  return denial(call, rules.permissions) ?? allowance(call, rules) ?? { decision: 'ask' };
+  const { permissions, grants, kinds, sensitive } = rules;
+  const standing: readonly ToolRule[] = [...(permissions.allowlist ?? []), ...grants];
+  const judge = new Judge(call, { standing, denylist: permissions.denylist, kinds, sensitive });
+  return denial(call, permissions, judge) ?? allowance(call, rules, judge) ?? { decision: 'ask' };
 }
 
-function denial(call: CallToDecide, permissions: Permissions): Verdict | undefined {
+function denial(call: CallToDecide, permissions: Permissions, judge: Judge): Verdict | undefined {
   const byId = permissions.deny?.findIndex((entry) => entry.toolCallId === call.toolCallId) ?? -1;
   if (byId >= 0) {
     const reason = permissions.deny?.[byId]?.reason;
     const rule: RuleRef = { list: 'deny', index: byId, source: 'request' };
     return { decision: 'deny', rule, ...(reason === undefined ? {} : { reason }) };
   }
-  const byRule = permissions.denylist?.findIndex((rule) => matchesDenial(call, rule)) ?? -1;
+  const byRule = permissions.denylist?.findIndex((rule) => judge.denies(rule)) ?? -1;
   if (byRule < 0) return undefined;
   return { decision: 'deny', rule: { list: 'denylist', index: byRule, source: 'request' } };
 }
 
-function allowance(call: CallToDecide, rules: RuleSet): Verdict | undefined {
+function allowance(call: CallToDecide, rules: RuleSet, judge: Judge): Verdict | undefined {
   const { allowlist = [], allowOnce = [] } = rules.permissions;
-  const standing = allowlist.findIndex((rule) => matchesPermission(call, rule));
-  if (standing >= 0) return allow({ list: 'allowlist', index: standing, source: 'request' });
-  const granted = rules.grants.findIndex((grant) => matchesGrant(call, grant));
+  const listed = allowlist.findIndex((rule) => judge.allows(rule));
+  if (listed >= 0) return allow({ list: 'allowlist', index: listed, source: 'request' });
+  const granted = rules.grants.findIndex((grant) => judge.allows(grant));
   if (granted >= 0) {
     const { id } = rules.grants[granted]!;
     return allow({ list: 'grants', index: granted, source: 'grant', id });
   }
-  if (rules.builtinAllow) return allow({ list: 'builtin', index: 0, source: 'builtin' });
+  if (rules.builtinAllow && judge.allows({ tool: call.name })) {
+    return allow({ list: 'builtin', index: 0, source: 'builtin' });
+  }
   const once = allowOnce.findIndex(
-    (rule, index) => !rules.usedOnce.includes(index) && matchesPermission(call, rule),
+    (rule, index) => !rules.usedOnce.includes(index) && judge.allows(rule),
   );
   return once < 0 ? undefined : allow({ list: 'allowOnce', index: once, source: 'request' });
 }
 
 function allow(rule: RuleRef): Verdict {
   return { decision: 'allow', rule };
-}
-
-function matchesGrant(call: CallToDecide, grant: Grant): boolean {
-  const { tool, exact, params } = grant;
-  if (exact !== undefined && !matchesExact(call, { tool, exact })) return false;
-  return matchesPermission(call, params === undefined ? { tool } : { tool, params });
 }

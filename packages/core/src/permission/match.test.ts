@@ -168,6 +168,18 @@ describe('a literal grant', () => {
     expect(matchesExact({ name: 'a' }, { tool: 'a', exact: {} })).toBe(true);
   });
 
+  it('is part of a rule that has it, beside its patterns', () => {
+    const rule = { tool: 'bash', exact: { command: 'ls *' } };
+    for (const matches of [matchesPermission, matchesDenial]) {
+      expect(matches(bash('ls *'), rule)).toBe(true);
+      expect(matches(bash('ls x'), rule)).toBe(false);
+      expect(matches(bash('ls *'), { ...rule, params: { command: 'cat *' } })).toBe(false);
+    }
+    const permissions = { allowlist: [rule] } as Permissions;
+    expect(matchesPermissions(bash('rm x'), permissions)).toBe(false);
+    expect(matchesPermissions(bash('ls *'), permissions)).toBe(true);
+  });
+
   it('does not match arguments that contain themselves', () => {
     const args: Record<string, unknown> = {};
     args['self'] = args;

@@ -1,10 +1,18 @@
-import type { Permissions, ToolPermission } from '@relay/protocol';
+import type { Permissions } from '@relay/protocol';
 import { canonicalJson } from './canonical.ts';
 import { checkPattern, compileGlob, type Effect } from './glob.ts';
+import { scalarText } from './scalar.ts';
 
 export interface ToolCallLike {
   readonly name: string;
   readonly arguments?: Readonly<Record<string, unknown>>;
+}
+
+/** A rule: of the whole tool, of patterns (`params`), of one call as it was made (`exact`). */
+export interface ToolRule {
+  readonly tool: string;
+  readonly params?: Readonly<Record<string, string>> | undefined;
+  readonly exact?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** A grant of one call as it was made, not of a pattern. */
@@ -19,12 +27,12 @@ export interface PatternFault {
 }
 
 /** The tool's exact name, and every named parameter there and matched by its pattern. */
-export function matchesPermission(toolCall: ToolCallLike, permission: ToolPermission): boolean {
+export function matchesPermission(toolCall: ToolCallLike, permission: ToolRule): boolean {
   return matchesRule(toolCall, permission, 'allow');
 }
 
 /** The same for a rule that denies: its wildcards also stand for line breaks and hidden names. */
-export function matchesDenial(toolCall: ToolCallLike, permission: ToolPermission): boolean {
+export function matchesDenial(toolCall: ToolCallLike, permission: ToolRule): boolean {
   return matchesRule(toolCall, permission, 'deny');
 }
 
@@ -60,28 +68,14 @@ export function checkPermissions(permissions: Permissions): PatternFault[] {
   return faults;
 }
 
-function matchesRule(toolCall: ToolCallLike, rule: ToolPermission, effect: Effect): boolean {
-  if (toolCall.name !== rule.tool) return false;
+function matchesRule(toolCall: ToolCallLike, rule: ToolRule, effect: Effect): boolean {
+  const { tool, exact } = rule;
+  if (toolCall.name !== tool) return false;
+  if (exact !== undefined && !matchesExact(toolCall, { tool, exact })) return false;
   return Object.entries(rule.params ?? {}).every(([name, pattern]) => {
     const text = scalarText(toolCall.arguments, name);
     return text !== undefined && compileGlob(pattern, effect).matches(text);
   });
-}
-
-function scalarText(values: ToolCallLike['arguments'], name: string): string | undefined {
-  if (typeof values !== 'object' || values === null) return undefined;
-  if (!Object.hasOwn(values, name)) return undefined;
-  const value = values[name];
-  switch (typeof value) {
-    case 'string':
-      return value;
-    case 'number':
-    case 'boolean':
-    case 'bigint':
-      return String(value);
-    default:
-      return undefined;
-  }
 }
 
 function fieldPath(name: string): string {

@@ -1,0 +1,156 @@
+/*
+ * The parser's side: it only ever grants. Whatever it does not know for certain is undefined here,
+ * and then asked. unbash is lenient (it recovers, and reads odd white space as words) and quadratic
+ * on deep nesting, so the text is checked before it gets there.
+ */
+import {
+  type Command,
+  forEachChild,
+  parse,
+  type ParsedScript,
+  type Redirection,
+  type Statement,
+  type SyntaxNode,
+  type Word,
+  type WordPart,
+} from 'unbash';
+
+export interface ParsedCommand {
+  readonly start: number;
+  readonly end: number;
+  /** Its words without quotes. */
+  readonly words: readonly string[];
+}
+
+const MAX_LENGTH = 10_000;
+/** A bound on nesting that needs no reading. */
+const MAX_OPENERS = 256;
+// Control and format characters, and blanks that are none to bash.
+const ODD = /[^\P{C}\t\n]|[^\P{Z} ]/u;
+const BETWEEN_COMMANDS = /^[ \t\n;&|(){}!]*$/;
+const HISTORY = /![\w!?#$*^{-]/;
+
+/** The simple commands of a text in their order, if it consists of nothing else. */
+export function plainCommands(source: string): readonly ParsedCommand[] | undefined {
+  if (HISTORY.test(source)) return undefined;
+  return attempt(source, (script) => {
+    const found: ParsedCommand[] = [];
+    if (script.errors !== undefined || !collectList(script.commands, found)) return undefined;
+    found.sort((a, b) => a.start - b.start);
+    let end = 0;
+    let between = '';
+    for (const command of found) {
+      between += source.slice(end, command.start);
+      end = command.end;
+    }
+    // Comments are no part of any command; what is not looked at is not granted.
+    return BETWEEN_COMMANDS.test(between + source.slice(end)) ? found : undefined;
+  });
+}
+
+/** The names of all commands at any depth, if the text parses and every name is a fixed text. */
+export function commandNames(source: string): ReadonlySet<string> | undefined {
+  return attempt(source, (script) => {
+    const names = new Set<string>();
+    const pending: SyntaxNode[] = [script];
+    for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
+      if ('errors' in node && node.errors !== undefined) return undefined;
+      if (node.type === 'Command' && node.name !== undefined) {
+        if (!isFixed(node.name)) return undefined;
+        names.add(node.name.value);
+      }
+      forEachChild(node, (child) => pending.push(child));
+    }
+    return names;
+  });
+}
+
+function attempt<Result>(
+  source: string,
+  read: (script: ParsedScript) => Result | undefined,
+): Result | undefined {
+  if (source.length > MAX_LENGTH || ODD.test(source)) return undefined;
+  let openers = 0;
+  for (const char of source) if ('({[`'.includes(char)) openers += 1;
+  if (openers > MAX_OPENERS) return undefined;
+  try {
+    return read(parse(source));
+  } catch {
+    return undefined; // a parser's fault must not become an allow
+  }
+}
+
+function collectList(statements: readonly Statement[], found: ParsedCommand[]): boolean {
+  return statements.every(
+    (statement) => statement.background !== true && collect(statement.command, found),
+  );
+}
+
+function collect(node: SyntaxNode, found: ParsedCommand[]): boolean {
+  switch (node.type) {
+    case 'Command':
+      return collectCommand(node, found);
+    case 'Pipeline':
+      if (node.prefixes.some((prefix) => prefix.type !== 'Negation')) return false;
+      return node.commands.every((command) => collect(command, found));
+    case 'AndOr':
+      return node.commands.every((command) => collect(command, found));
+    case 'Subshell':
+    case 'BraceGroup':
+      return collectList(node.body.commands, found);
+    default:
+      return false;
+  }
+}
+
+function collectCommand(command: Command, found: ParsedCommand[]): boolean {
+  const { name, prefix, suffix, pos, end } = command;
+  if (name === undefined || prefix.length > 0) return false;
+  const words: string[] = [];
+  for (const item of [name, ...suffix]) {
+    if (item.type === 'Word') {
+      if (!isPlain(item)) return false;
+      words.push(item.value);
+    } else if (item.type === 'Assignment' || !isHarmless(item)) {
+      return false;
+    }
+  }
+  found.push({ start: pos, end, words });
+  return true;
+}
+
+/** Output that is merged or thrown away touches no file, and input from nowhere says nothing. */
+function isHarmless(redirection: Redirection): boolean {
+  if (redirection.type !== 'Redirect') return false;
+  const { operator, descriptor, target } = redirection;
+  if (target === undefined || descriptor?.type === 'FileDescriptorVariable') return false;
+  if (operator === '>&') return /^\d$/.test(target.text);
+  return ['>', '>>', '<', '&>', '&>>'].includes(operator) && target.text === '/dev/null';
+}
+
+function isPlain(word: Word): boolean {
+  return (word.parts ?? []).every(isPlainPart);
+}
+
+function isPlainPart(part: WordPart): boolean {
+  switch (part.type) {
+    case 'Literal':
+    case 'SingleQuoted':
+      return true;
+    case 'Glob':
+      return (part.parts ?? []).every(isPlainPart);
+    case 'DoubleQuoted':
+      return part.parts.every(isPlainPart);
+    case 'SimpleExpansion':
+      return part.text === '$?';
+    default:
+      return false;
+  }
+}
+
+function isFixed(word: Word): boolean {
+  return (word.parts ?? []).every((part) => {
+    if (part.type === 'DoubleQuoted') return part.parts.every((inner) => inner.type === 'Literal');
+    return part.type === 'Literal' || part.type === 'SingleQuoted' || part.type === 'AnsiCQuoted';
+  });
+}

@@ -1,0 +1,104 @@
+/*
+ * What a pattern means for a URL: the host is matched as a whole, apart from the path, and only in
+ * the form that a client would connect to. `https://*.example.com/*` is not met by
+ * `https://evil.net/.example.com/`, nor `https://api.example.com/*` by a name in front of an `@`.
+ */
+import { compileGlob } from './glob.ts';
+
+const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
+// Clients disagree about spaces, backslashes and names outside of ASCII.
+const PLAIN = /^https?:\/\/[\x21\x23-\x2e\x30-\x5b\x5d-\x7e][\x21-\x5b\x5d-\x7e]*$/i;
+const OPEN_END = /\*[)}\]]*(?:$|[,|])/;
+const LITERAL_ORIGIN = /^https?:\/\/[\w.-]+(?::\d+)?(?=\/|$)/i;
+
+/** Whether the place that the URL leads to is one the pattern names. The raw text is matched elsewhere. */
+export function allowsUrl(pattern: string, text: string): boolean {
+  const url = readUrl(text);
+  if (url === undefined || url.username !== '' || url.password !== '') return false;
+  if (hidesClimb(url.pathname)) return false;
+  if (EVERYTHING.has(pattern)) return true;
+  const wanted = normalisePattern(pattern);
+  const host = hostPattern(wanted);
+  if (host === undefined || !allowsHost(host, url.host)) return false;
+  return compileGlob(wanted).matches(textOf(url));
+}
+
+/** Whether a deny pattern speaks about any reading of the URL. */
+export function deniesUrl(pattern: string, text: string): boolean {
+  const url = parse(text.trim());
+  if (url === undefined) return false;
+  const readings = [url.href, textOf(url)];
+  url.username = '';
+  url.password = '';
+  readings.push(textOf(url));
+  if (url.hostname.endsWith('.')) {
+    url.hostname = url.hostname.slice(0, -1);
+    readings.push(textOf(url));
+  }
+  const globs = [compileGlob(pattern, 'deny'), compileGlob(normalisePattern(pattern), 'deny')];
+  return globs.some((glob) => readings.some((reading) => glob.matches(reading)));
+}
+
+export function isReadableUrl(text: string): boolean {
+  return readUrl(text) !== undefined;
+}
+
+function readUrl(text: string): URL | undefined {
+  return PLAIN.test(text) ? parse(text) : undefined;
+}
+
+function parse(text: string): URL | undefined {
+  return URL.canParse(text) ? new URL(text) : undefined;
+}
+
+/** Without the fragment, which no server sees. */
+function textOf(url: URL): string {
+  return url.href.slice(0, url.href.length - url.hash.length);
+}
+
+/** `..%2f` is one name to the URL parser, and two steps to some servers. */
+function hidesClimb(path: string): boolean {
+  const plain = path
+    .toLowerCase()
+    .replaceAll('%25', '%')
+    .replaceAll('%2e', '.')
+    .replace(/%2f|%5c/g, '/');
+  return plain.split('/').some((part) => part === '..' || part.startsWith('..;'));
+}
+
+/** Scheme and host in small letters, without a port that says nothing. */
+function normalisePattern(pattern: string): string {
+  const origin = LITERAL_ORIGIN.exec(pattern)?.[0];
+  const url = origin === undefined ? undefined : parse(origin);
+  if (origin === undefined || url === undefined) return pattern;
+  return url.origin + (pattern.slice(origin.length) || '/');
+}
+
+/** What lies between `://` and the next slash outside of a group; undefined if there is none. */
+function hostPattern(pattern: string): string | undefined {
+  const scheme = pattern.indexOf('://');
+  if (scheme < 0) return undefined;
+  let depth = 0;
+  let end = scheme + 3;
+  for (; end < pattern.length; end += 1) {
+    const char = pattern[end]!;
+    if ('{(['.includes(char)) depth += 1;
+    else if ('})]'.includes(char)) depth -= 1;
+    else if (char === '/' && depth === 0) break;
+    else if (char === '\\') return undefined;
+  }
+  return pattern.slice(scheme + 3, end);
+}
+
+/**
+ * A star at the end of a name would also take `.evil.net`. There it stands for nothing, unless what
+ * it ends is a port, or it is all there is.
+ */
+function allowsHost(pattern: string, host: string): boolean {
+  if (EVERYTHING.has(pattern)) return true;
+  const open = OPEN_END.exec(pattern);
+  if (open === null || pattern.lastIndexOf(':', open.index) >= 0) {
+    return compileGlob(pattern).matches(host);
+  }
+  return host === pattern.slice(0, open.index);
+}
