@@ -23,6 +23,13 @@ describe('the table of errors', () => {
     for (const status of retryable) expect([408, 429, 502, 503]).toContain(status);
   });
 
+  it.each(['limit_reached', 'handoff_refused', 'guardrail_tripped', 'context_exceeded'] as const)(
+    'says of %s that the same again would end the same way',
+    (code) => {
+      expect(errorTable[code].retryable).toBe(false);
+    },
+  );
+
   it.each([
     ['invalid_json', 400],
     ['invalid_request', 400],
@@ -34,6 +41,11 @@ describe('the table of errors', () => {
     ['relay_conflict', 409],
     ['payload_too_large', 413],
     ['provider_failed', 502],
+    ['unknown_agent', 400],
+    ['limit_reached', 409],
+    ['handoff_refused', 409],
+    ['guardrail_tripped', 422],
+    ['context_exceeded', 502],
   ] as const)('answers %s with %i, as the documented surfaces do', (code, status) => {
     expect(new RelayError(code, 'x').status).toBe(status);
   });

@@ -7,6 +7,16 @@ export const errorTable = {
   invalid_request: { status: 400, retryable: false, title: 'A field is missing or malformed' },
   invalid_pattern: { status: 400, retryable: false, title: 'A permission pattern is malformed' },
   unknown_model: { status: 400, retryable: false, title: 'No provider offers this model' },
+  credential_missing: {
+    status: 400,
+    retryable: false,
+    title: 'The tenant has no credential for the model’s provider',
+  },
+  base_url_refused: {
+    status: 400,
+    retryable: false,
+    title: 'The provider’s URL may not be connected to',
+  },
   unknown_tool: { status: 400, retryable: false, title: 'The tenant has no such tool' },
   unknown_agent: { status: 400, retryable: false, title: 'No agent has this name' },
   unauthorized: { status: 401, retryable: false, title: 'The API key is missing or not valid' },
@@ -15,6 +25,11 @@ export const errorTable = {
     status: 403,
     retryable: false,
     title: 'Rules that widen permissions need the scope approve',
+  },
+  host_not_allowed: {
+    status: 403,
+    retryable: false,
+    title: 'The server is not called by this name',
   },
   origin_not_allowed: {
     status: 403,
@@ -30,11 +45,38 @@ export const errorTable = {
   cursor_past_end: { status: 409, retryable: false, title: 'The cursor lies past the journal' },
   payload_too_large: { status: 413, retryable: false, title: 'The body is too large' },
   unsupported_media_type: { status: 415, retryable: false, title: 'The body must be JSON' },
+  tenant_paused: { status: 409, retryable: false, title: 'The tenant is paused' },
+  budget_exceeded: { status: 429, retryable: true, title: 'A budget is used up' },
+  rate_limited: { status: 429, retryable: true, title: 'Too many requests from this caller' },
+  checkpoint_missing: { status: 409, retryable: false, title: 'The run has no checkpoint' },
+  idempotency_mismatch: {
+    status: 422,
+    retryable: false,
+    title: 'The idempotency key was used with another body',
+  },
+  approval_state_missing: {
+    status: 500,
+    retryable: false,
+    title: 'The run has no such approval',
+  },
   run_canceled: { status: 409, retryable: false, title: 'The run was canceled' },
   outcome_unknown: {
     status: 409,
     retryable: false,
     title: 'The tool was started before a crash and its outcome is unknown',
+  },
+  model_unresolved: { status: 400, retryable: false, title: 'No harness offers this model' },
+  limit_reached: { status: 409, retryable: false, title: 'A limit of the run is reached' },
+  guardrail_tripped: {
+    status: 422,
+    retryable: false,
+    title: 'A guardrail refused the input or the answer',
+  },
+  handoff_refused: { status: 409, retryable: false, title: 'The agent cannot hand off there' },
+  context_exceeded: {
+    status: 502,
+    retryable: false,
+    title: 'The prompt does not fit the model’s window',
   },
   tool_failed: { status: 500, retryable: false, title: 'The tool failed' },
   tool_input_invalid: {

@@ -11,6 +11,11 @@ function example(type: EventType): Record<string, unknown> & { type: string } {
   return event;
 }
 
+function withoutTools(event: Record<string, unknown> & { type: string }) {
+  const { tools: _, ...rest } = event;
+  return rest as { type: string };
+}
+
 describe('the catalogue', () => {
   it.each(eventTypes)('names %s as a noun and what has happened to it', (type) => {
     expect(type).toMatch(/^[a-z]+\.[a-z]*ed(-[a-z]+)*$/);
@@ -87,10 +92,45 @@ describe('parseEvent', () => {
     ['a time that is no time', { ...example('relay.raised'), expiresAt: 'tomorrow' }],
     ['an approval that is not a boolean', { ...example('relay.decided'), approved: 'true' }],
     ['a result that JSON cannot hold', { ...example('tool.completed'), result: () => 1 }],
+    ['a limit that nobody knows', { ...example('limit.reached'), limit: 'patience' }],
+    ['a turn void for no known reason', { ...example('turn.discarded'), reason: 'boredom' }],
+    ['an agent that ended otherwise', { ...example('agent.ended'), reason: 'paused' }],
+    ['a result by other means', { ...example('tool.started'), via: 'magic' }],
+    ['a bound that nobody knows', { ...example('run.created'), limits: { patience: 1 } }],
+    ['a summary that replaces half a message', { ...example('context.compacted'), ofRun: 0.5 }],
+    ['an agent without tools of its own', withoutTools(example('agent.switched'))],
     ['an empty tool call id', { ...example('tool.called'), toolCallId: '' }],
     ['a tool call id without end', { ...example('tool.called'), toolCallId: 'x'.repeat(257) }],
   ])('refuses %s', (_what, event) => {
     expect(() => parseEvent(event)).toThrow();
+  });
+
+  it('takes a sub-agent with its whole profile, and the first agent without any', () => {
+    const { spawned: _, parentId: __, ...first } = example('agent.started');
+    expect(parseEvent(first)).toStrictEqual(first);
+    const spawned = {
+      toolCallId: 'call_1',
+      nth: 2,
+      task: 'Look it up',
+      maxIterations: 3,
+      system: 'You look things up',
+      tools: ['look_up'],
+      handoffs: ['writer'],
+    };
+    const sub = { ...first, parentId: agentId, spawned };
+    expect(parseEvent(sub)).toStrictEqual(sub);
+    for (const field of ['toolCallId', 'nth', 'task', 'tools'] as const) {
+      const { [field]: ___, ...rest } = spawned;
+      expect(() => parseEvent({ ...sub, spawned: rest } as { type: string }), field).toThrow();
+    }
+  });
+
+  it('takes the rules of a program as the source of an allowance', () => {
+    const rule = { list: 'allowOnce', index: 0, source: 'program' };
+    expect(parseEvent({ ...example('tool.started'), rule } as { type: string })).toHaveProperty(
+      'rule',
+      rule,
+    );
   });
 
   it('keeps a JSON value of any form as a tool’s input and result', () => {

@@ -10,12 +10,19 @@ import { idSchema, toolCallIdSchema } from './ids.ts';
 import { messageSchema } from './messages.ts';
 import { permissionsSchema } from './permissions.ts';
 import { deciderSchema, relayKinds } from './relays.ts';
-import { endedStatuses, runErrorSchema, surfaces, usageSchema } from './runs.ts';
+import { limitNames, limitsSchema } from './limits.ts';
+import { agentEnds, endedStatuses, runErrorSchema, surfaces, usageSchema } from './runs.ts';
 
 const agent = { agentId: idSchema, parentId: idSchema.optional() };
 const call = { ...agent, toolCallId: toolCallIdSchema, name: z.string() };
 const relay = { ...agent, relayId: idSchema, toolCallId: toolCallIdSchema };
 const json = z.json();
+/** What an agent works by: journaled, so that a later change of the configuration changes no run. */
+const profile = {
+  system: z.string().optional(),
+  tools: z.array(z.string()),
+  handoffs: z.array(z.string()).optional(),
+};
 
 /** What a watcher is told at each change of state, so that no reader has to add up deltas. */
 export const progressSchema = z.object({
@@ -44,7 +51,7 @@ export type Trust = z.infer<typeof trustSchema>;
 export const ruleRefSchema = z.object({
   list: z.enum(['deny', 'denylist', 'allowlist', 'allowOnce', 'grants', 'builtin']),
   index: z.int(),
-  source: z.enum(['request', 'grant', 'builtin']),
+  source: z.enum(['request', 'grant', 'builtin', 'program']),
   id: z.string().optional(),
 });
 export type RuleRef = z.infer<typeof ruleRefSchema>;
@@ -64,6 +71,9 @@ export const catalogue = {
     tools: z.array(z.string()),
     permissions: permissionsSchema,
     maxIterations: z.int(),
+    limits: limitsSchema.optional(),
+    /** Agents that the first one may hand the conversation to. */
+    handoffs: z.array(z.string()).optional(),
     context: z.record(z.string(), json).optional(),
     labels: z.record(z.string(), z.string()),
     parentRunId: idSchema.optional(),
@@ -81,13 +91,48 @@ export const catalogue = {
     error: runErrorSchema.optional(),
   }),
 
-  'agent.started': event(1, { ...agent, name: z.string(), model: z.string() }),
+  /** Only a sub-agent brings its own profile; the first agent's is in `run.created`. */
+  'agent.started': event(1, {
+    ...agent,
+    name: z.string(),
+    model: z.string(),
+    spawned: z
+      .object({
+        /** The parent's call that it works for, and its place among those spawned by that call. */
+        toolCallId: toolCallIdSchema,
+        nth: z.int(),
+        task: z.string(),
+        maxIterations: z.int().optional(),
+        ...profile,
+      })
+      .optional(),
+  }),
   'agent.handed-off': event(1, { ...agent, from: z.string(), to: z.string() }),
-  'agent.switched': event(1, { ...agent, name: z.string() }),
+  'agent.switched': event(1, { ...agent, name: z.string(), model: z.string(), ...profile }),
   'agent.ended': event(1, {
     ...agent,
-    reason: z.enum(['completed', 'failed', 'canceled', 'limit']),
+    reason: z.enum(agentEnds),
     iterations: z.int(),
+    usage: usageSchema,
+    /** What a sub-agent brings back to its parent. */
+    output: z.string().optional(),
+    error: runErrorSchema.optional(),
+  }),
+  /** From here on the agent has one more turn, without tools, to answer with what there is. */
+  'limit.reached': event(1, { ...agent, limit: z.enum(limitNames) }),
+  /**
+   * What the model reads no longer begins with these messages but with a summary of them; the
+   * journal keeps them. Counted in two parts, because other runs of the conversation may have ended
+   * in between: `ofHistory` messages from before this run, `ofRun` of its own.
+   */
+  'context.compacted': event(1, {
+    ...agent,
+    model: z.string(),
+    summary: z.string(),
+    ofHistory: z.int(),
+    ofRun: z.int(),
+    /** How many compactions had come before; another count means that it does not apply. */
+    generation: z.int(),
     usage: usageSchema,
   }),
 
@@ -104,7 +149,7 @@ export const catalogue = {
     turn: z.int(),
     textId: idSchema,
     after: z.int(),
-    reason: z.enum(['crash', 'retry']),
+    reason: z.enum(['crash', 'retry', 'limit', 'guardrail']),
   }),
   'text.appended': event(1, { ...agent, textId: idSchema, text: z.string() }),
   'reasoning.appended': event(1, { ...agent, reasoningId: idSchema, text: z.string() }),
@@ -122,6 +167,8 @@ export const catalogue = {
     idempotencyKey: z.string(),
     rule: ruleRefSchema.optional(),
     relayId: idSchema.optional(),
+    /** Not a tool's own code but a sub-agent, or a handoff, brings the result. */
+    via: z.enum(['agent', 'handoff']).optional(),
   }),
   'tool.progressed': event(1, { ...call, progressId: idSchema, content: z.string() }),
   'tool.completed': event(1, {

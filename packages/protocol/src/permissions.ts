@@ -2,18 +2,18 @@ import { z } from 'zod';
 import { toolCallIdSchema } from './ids.ts';
 
 /** zod drops a key named `__proto__` silently, which would make a rule wider than it was written. */
-const paramsSchema = z
-  .unknown()
-  .superRefine((value, context) => {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, '__proto__')) return;
-    context.addIssue({ code: 'custom', path: ['__proto__'], message: 'Not a parameter' });
-  })
-  .pipe(z.record(z.string(), z.string()));
+const ownParameters = z.unknown().superRefine((value, context) => {
+  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, '__proto__')) return;
+  context.addIssue({ code: 'custom', path: ['__proto__'], message: 'Not a parameter' });
+});
+const paramsSchema = ownParameters.pipe(z.record(z.string(), z.string()));
 
-/** A tool's exact name and a glob for each parameter that it constrains. */
+/** A tool's exact name, and a glob for each parameter that it constrains or one call to the letter. */
 export const toolPermissionSchema = z.strictObject({
   tool: z.string().min(1),
   params: paramsSchema.optional(),
+  /** These arguments, nothing more and nothing less; no pattern is one here. */
+  exact: ownParameters.pipe(z.record(z.string(), z.json())).optional(),
 });
 export type ToolPermission = z.infer<typeof toolPermissionSchema>;
 

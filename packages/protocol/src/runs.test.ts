@@ -44,6 +44,48 @@ describe('usage', () => {
     );
   });
 
+  /** Costs in whole dollars, so that no rounding stands between two ways to add them up. */
+  const priced = fc.record(
+    { inputTokens: fc.nat(1000), outputTokens: fc.nat(1000), costUsd: fc.nat(1000) },
+    { requiredKeys: ['inputTokens', 'outputTokens'], noNullPrototype: true },
+  );
+
+  it('adds up in any order and in any groups, whatever of it has a cost', () => {
+    const anything = fc.oneof(priced, fc.constant(noUsage));
+    fc.assert(
+      fc.property(anything, anything, anything, (a, b, c) => {
+        expect(addUsage(a, b)).toStrictEqual(addUsage(b, a));
+        expect(addUsage(addUsage(a, b), c)).toStrictEqual(addUsage(a, addUsage(b, c)));
+        expect(addUsage(a, noUsage)).toStrictEqual(a);
+        expect(addUsage(noUsage, a)).toStrictEqual(a);
+      }),
+    );
+  });
+
+  it('has a cost as long as everything in it has one, and never again after that', () => {
+    fc.assert(
+      fc.property(fc.array(priced, { maxLength: 8 }), (parts) => {
+        const used = parts.filter((part) => part.inputTokens + part.outputTokens > 0);
+        const sum = parts.reduce(addUsage, noUsage);
+        if (used.some((part) => part.costUsd === undefined)) {
+          expect(sum).not.toHaveProperty('costUsd');
+        } else if (used.length > 0) {
+          expect(sum.costUsd).toBe(
+            parts.reduce((dollars, part) => dollars + (part.costUsd ?? 0), 0),
+          );
+        }
+      }),
+    );
+  });
+
+  it('can have cost nothing, which is not the same as an unknown cost', () => {
+    const free = { inputTokens: 5, outputTokens: 5, costUsd: 0 };
+    expect(addUsage(free, free)).toStrictEqual({ inputTokens: 10, outputTokens: 10, costUsd: 0 });
+    expect(addUsage(noUsage, noUsage)).toStrictEqual(noUsage);
+    expect(usageSchema.parse(free)).toStrictEqual(free);
+    expect(usageSchema.safeParse({ ...free, costUsd: -0.01 }).success).toBe(false);
+  });
+
   it.each([
     { inputTokens: -1, outputTokens: 0 },
     { inputTokens: 0.5, outputTokens: 0 },

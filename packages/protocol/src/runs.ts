@@ -12,6 +12,10 @@ export const runStatuses = [
 export type RunStatus = (typeof runStatuses)[number];
 
 export const endedStatuses = ['completed', 'failed', 'canceled'] as const;
+/** Why an agent stopped. */
+export const agentEnds = ['completed', 'failed', 'canceled', 'limit'] as const;
+export type AgentEnd = (typeof agentEnds)[number];
+
 export type EndedStatus = (typeof endedStatuses)[number];
 
 export function isEnded(status: RunStatus): status is EndedStatus {
@@ -25,16 +29,31 @@ export type Surface = (typeof surfaces)[number];
 export const usageSchema = z.object({
   inputTokens: z.int().nonnegative(),
   outputTokens: z.int().nonnegative(),
+  /** There only if every model that was used has a price. */
+  costUsd: z.number().nonnegative().optional(),
 });
 export type Usage = z.infer<typeof usageSchema>;
 
 export const noUsage: Usage = { inputTokens: 0, outputTokens: 0 };
 
 export function addUsage(a: Usage, b: Usage): Usage {
-  return {
+  const sum = {
     inputTokens: a.inputTokens + b.inputTokens,
     outputTokens: a.outputTokens + b.outputTokens,
   };
+  const costUsd = sumOfCosts(a, b);
+  return costUsd === undefined ? sum : { ...sum, costUsd };
+}
+
+/** Of what was not used at all the cost is known without a price. */
+function sumOfCosts(a: Usage, b: Usage): number | undefined {
+  if (isNothing(a)) return b.costUsd;
+  if (isNothing(b)) return a.costUsd;
+  return a.costUsd === undefined || b.costUsd === undefined ? undefined : a.costUsd + b.costUsd;
+}
+
+function isNothing(usage: Usage): boolean {
+  return usage.inputTokens === 0 && usage.outputTokens === 0 && usage.costUsd === undefined;
 }
 
 /** Why a run ended badly, as it is stored and shown. */

@@ -153,18 +153,18 @@ describe('the chat dialect', () => {
           output: { status: 'denied', reason: 'Not now' },
         },
       ],
-      [33, { type: 'harness_start', ...sub }],
-      [35, { type: 'text', ...sub, id: expect.any(String), content: 'sub lost' }],
-      [36, { type: 'text_discard', ...sub, id: expect.any(String) }],
-      [38, { type: 'reasoning', ...sub, id: fixture.subReasoningId, content: 'sub thought' }],
-      [39, { type: 'text', ...sub, id: fixture.subTextId, content: 'sub text' }],
+      [34, { type: 'harness_start', ...sub }],
+      [36, { type: 'text', ...sub, id: expect.any(String), content: 'sub lost' }],
+      [37, { type: 'text_discard', ...sub, id: expect.any(String) }],
+      [39, { type: 'reasoning', ...sub, id: fixture.subReasoningId, content: 'sub thought' }],
+      [40, { type: 'text', ...sub, id: fixture.subTextId, content: 'sub text' }],
       [
-        40,
+        41,
         { type: 'tool_call', ...sub, id: 'call_look', name: 'look_up', input: { word: 'relay' } },
       ],
-      [41, { type: 'usage', ...sub, inputTokens: 5, outputTokens: 6 }],
+      [42, { type: 'usage', ...sub, inputTokens: 5, outputTokens: 6 }],
       [
-        42,
+        44,
         {
           type: 'relay',
           kind: 'outcome',
@@ -173,11 +173,12 @@ describe('the chat dialect', () => {
           toolCallId: 'call_look',
           tool: 'look_up',
           params: { word: 'relay' },
+          agentPath: ['researcher', 'helper'],
         },
       ],
-      [43, { type: 'error', runId, message: 'The model is overloaded', code: 'provider_failed' }],
+      [45, { type: 'error', runId, message: 'The model is overloaded', code: 'provider_failed' }],
       [
-        45,
+        47,
         {
           type: 'tool_result',
           ...sub,
@@ -187,7 +188,7 @@ describe('the chat dialect', () => {
         },
       ],
       [
-        46,
+        48,
         {
           type: 'harness_end',
           ...sub,
@@ -197,7 +198,7 @@ describe('the chat dialect', () => {
         },
       ],
       [
-        47,
+        49,
         {
           type: 'harness_end',
           ...root,

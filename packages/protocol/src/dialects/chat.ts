@@ -1,6 +1,6 @@
 import type { EventOf } from '../events.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type OfAgent, outputOfUnsuccessful } from './frames.ts';
+import { type OfAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
 
 /** The words of `POST /chat`. */
 export const chat: Dialect = {
@@ -50,6 +50,7 @@ export const chat: Dialect = {
           toolCallId: event.toolCallId,
           tool: event.tool,
           params: event.params,
+          ...pathOf(event),
         });
       case 'run.errored':
         return {
@@ -74,6 +75,8 @@ export const chat: Dialect = {
       case 'run.ended':
       case 'agent.handed-off':
       case 'agent.switched':
+      case 'limit.reached':
+      case 'context.compacted':
       case 'turn.started':
       case 'tool.started':
       case 'relay.decided':

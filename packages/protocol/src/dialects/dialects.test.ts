@@ -1,6 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { eventTypes, parseEvent } from '../events.ts';
-import { deepFreeze, framesOf, header, hidden, journal, onTheWire } from './fixture-journal.ts';
+import {
+  deepFreeze,
+  framesOf,
+  header,
+  hidden,
+  journal,
+  onTheWire,
+  subId,
+} from './fixture-journal.ts';
 import { dialects } from './index.ts';
 
 const all = Object.values(dialects);
@@ -65,9 +73,37 @@ describe.each(all.map((dialect) => [dialect.name, dialect] as const))('%s', (_na
     for (const field of ['digest', 'idempotencyKey', 'providerCallId', 'permissions', 'rule']) {
       expect(text).not.toContain(`"${field}"`);
     }
-    for (const field of ['expiresAt', 'agentPath', 'labels', 'textId', 'reasoningId', '"at"']) {
+    for (const field of ['expiresAt', 'labels', 'textId', 'reasoningId', '"at"']) {
       expect(text).not.toContain(field);
     }
+    for (const field of ['spawned', 'summary', 'system', 'tools', 'generation', 'via', 'limit']) {
+      expect(text).not.toContain(`"${field}":`);
+    }
+  });
+
+  it('says from which agent down a relay comes, where it is not the first agent’s', () => {
+    const relays = journal.filter((event) => event.type === 'relay.raised');
+    const paths = relays.map((event) => dialect.project(event, header)?.['agentPath']);
+    expect(paths).toEqual([undefined, undefined, undefined, ['researcher', 'helper']]);
+    const others = journal.filter((event) => event.type !== 'relay.raised');
+    for (const event of others) {
+      expect(dialect.project(event, header) ?? {}, event.type).not.toHaveProperty('agentPath');
+    }
+  });
+
+  it('tells of a sub-agent’s call whose it is', () => {
+    const looking = journal.filter((event) => 'name' in event && event.name === 'look_up');
+    const shown = looking.flatMap((event) => dialect.project(event, header) ?? []);
+    expect(shown.length).toBeGreaterThan(0);
+    for (const frame of shown) expect(frame).toHaveProperty('agentId', subId);
+  });
+
+  it('keeps to itself that a limit was reached and that a conversation was compacted', () => {
+    const inward = journal.filter(
+      ({ type }) => type === 'limit.reached' || type === 'context.compacted',
+    );
+    expect(inward).toHaveLength(2);
+    for (const event of inward) expect(dialect.project(event, header)).toBeUndefined();
   });
 
   it('shows no time that a tool took', () => {

@@ -8,6 +8,11 @@ export function ofAgent(event: OfAgent, frame: Frame): Frame {
   return event.parentId === undefined ? frame : { ...frame, agentId: event.agentId };
 }
 
+/** Who asks, from the first agent down, where it is not the first agent itself. */
+export function pathOf(event: EventOf<'relay.raised'>): { agentPath?: readonly string[] } {
+  return event.parentId === undefined ? {} : { agentPath: event.agentPath };
+}
+
 type Unsuccessful = EventOf<'tool.failed'> | EventOf<'tool.denied'>;
 
 /** What every dialect shows, and the model reads, of a call that brought no result. */

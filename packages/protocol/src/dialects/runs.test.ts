@@ -106,7 +106,7 @@ describe('the runs dialect', () => {
         },
       ],
       [
-        40,
+        41,
         {
           type: 'tool_call',
           id: 'call_look',
@@ -116,11 +116,13 @@ describe('the runs dialect', () => {
         },
       ],
       [
-        42,
+        44,
         {
           type: 'relay',
           kind: 'outcome',
           agentId: subId,
+          parentId: rootId,
+          agentPath: ['researcher', 'helper'],
           id: fixture.subRelayId,
           toolCallId: 'call_look',
           tool: 'look_up',
@@ -128,7 +130,7 @@ describe('the runs dialect', () => {
         },
       ],
       [
-        43,
+        45,
         {
           type: 'error',
           error: 'The model is overloaded',
@@ -136,9 +138,9 @@ describe('the runs dialect', () => {
           retryable: true,
         },
       ],
-      [44, { type: 'relay_resolved', id: fixture.subRelayId, status: 'closed' }],
+      [46, { type: 'relay_resolved', id: fixture.subRelayId, status: 'closed' }],
       [
-        45,
+        47,
         {
           type: 'tool_result',
           id: 'call_look',
@@ -147,7 +149,7 @@ describe('the runs dialect', () => {
         },
       ],
       [
-        49,
+        51,
         {
           type: 'done',
           status: 'failed',
@@ -203,6 +205,18 @@ describe('the runs dialect', () => {
     expect(output({ type: 'tool.completed', ...call, context: 'text', result: '' })).toBe('');
     expect(output({ type: 'tool.completed', ...call, context: 'text' })).toBe('text');
     expect(output({ type: 'tool.completed', ...call })).toBeNull();
+  });
+
+  it('names the parent of an agent below the first one on its relay, and no parent otherwise', () => {
+    const shown = fixture.journal
+      .filter((event) => event.type === 'relay.raised')
+      .map((event) => frame(event));
+    expect(shown.map((each) => (each as { parentId?: string }).parentId)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      rootId,
+    ]);
   });
 
   it('hides the text of sub-agents and what was discarded of it', () => {

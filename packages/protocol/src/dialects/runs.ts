@@ -1,5 +1,5 @@
 import type { Dialect } from './dialect.ts';
-import { ofAgent, outputOfUnsuccessful } from './frames.ts';
+import { ofAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
 
 /** The words of `/v1/runs`. Of text, only the root agent's is shown. */
 export const runs: Dialect = {
@@ -40,6 +40,8 @@ export const runs: Dialect = {
           tool: event.tool,
           params: event.params,
           agentId: event.agentId,
+          ...(event.parentId === undefined ? {} : { parentId: event.parentId }),
+          ...pathOf(event),
         };
       case 'relay.decided':
         return {
@@ -77,6 +79,8 @@ export const runs: Dialect = {
       case 'agent.handed-off':
       case 'agent.switched':
       case 'agent.ended':
+      case 'limit.reached':
+      case 'context.compacted':
       case 'turn.started':
       case 'turn.completed':
       case 'reasoning.appended':

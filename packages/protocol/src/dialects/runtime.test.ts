@@ -152,7 +152,7 @@ describe('the runtime dialect', () => {
       [31, { type: 'handoff', from: 'assistant', to: 'researcher' }],
       [32, { type: 'agent_switch', agentName: 'researcher' }],
       [
-        42,
+        44,
         {
           type: 'tool_approval_requested',
           name: 'look_up',
@@ -161,10 +161,11 @@ describe('the runtime dialect', () => {
           runId,
           kind: 'outcome',
           agentId: subId,
+          agentPath: ['researcher', 'helper'],
         },
       ],
       [
-        43,
+        45,
         {
           type: 'error',
           error: 'The model is overloaded',
@@ -173,7 +174,7 @@ describe('the runtime dialect', () => {
         },
       ],
       [
-        45,
+        47,
         {
           type: 'tool_end',
           name: 'look_up',
@@ -184,7 +185,7 @@ describe('the runtime dialect', () => {
         },
       ],
       [
-        48,
+        50,
         {
           type: 'agent_summary',
           runId,
@@ -201,7 +202,7 @@ describe('the runtime dialect', () => {
           },
         },
       ],
-      [49, { type: 'done', runId, status: 'failed', conversationId }],
+      [51, { type: 'done', runId, status: 'failed', conversationId }],
     ]);
   });
 
@@ -241,6 +242,20 @@ describe('the runtime dialect', () => {
     );
     expect(frame({ type: 'tool.completed', ...call, result: 1 })).toHaveProperty('agentId', subId);
     expect(frame(first('tool.started'))).not.toHaveProperty('agentId');
+  });
+
+  it('shows only to whom the conversation itself was handed, not who took over from a sub-agent', () => {
+    const root = { agentId: rootId };
+    const sub = { ...root, agentId: subId, parentId: rootId };
+    const handed = { type: 'agent.handed-off', from: 'a', to: 'b' } as const;
+    const switched = { type: 'agent.switched', name: 'b', model: 'demo', tools: [] } as const;
+    expect(frame({ ...handed, ...root })).toEqual({ type: 'handoff', from: 'a', to: 'b' });
+    expect(frame({ ...switched, ...root, tools: [] })).toEqual({
+      type: 'agent_switch',
+      agentName: 'b',
+    });
+    expect(frame({ ...handed, ...sub })).toBeUndefined();
+    expect(frame({ ...switched, ...sub, tools: [] })).toBeUndefined();
   });
 
   it('shows what a tool told the model when it had nothing for programs, and null for neither', () => {

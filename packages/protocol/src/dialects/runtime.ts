@@ -1,6 +1,6 @@
 import type { EventOf, Progress } from '../events.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type OfAgent, ofAgent, outputOfUnsuccessful } from './frames.ts';
+import { type OfAgent, ofAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
 
 /** What `/api/chat` calls a run that ended. */
 export const runtimeStatus = {
@@ -24,9 +24,13 @@ export const runtime: Dialect = {
           ? { type: 'text_reset', after: event.after }
           : undefined;
       case 'agent.switched':
-        return { type: 'agent_switch', agentName: event.name };
+        return event.parentId === undefined
+          ? { type: 'agent_switch', agentName: event.name }
+          : undefined;
       case 'agent.handed-off':
-        return { type: 'handoff', from: event.from, to: event.to };
+        return event.parentId === undefined
+          ? { type: 'handoff', from: event.from, to: event.to }
+          : undefined;
       case 'relay.raised':
         return ofAgent(event, {
           type: 'tool_approval_requested',
@@ -35,6 +39,7 @@ export const runtime: Dialect = {
           toolCallId: event.toolCallId,
           runId: run.runId,
           kind: event.kind,
+          ...pathOf(event),
         });
       case 'tool.started':
         return ofAgent(event, {
@@ -73,6 +78,8 @@ export const runtime: Dialect = {
       case 'run.created':
       case 'agent.started':
       case 'agent.ended':
+      case 'limit.reached':
+      case 'context.compacted':
       case 'turn.started':
       case 'turn.completed':
       case 'reasoning.appended':

@@ -1,0 +1,210 @@
+/** The OpenAPI document, made from the table of routes: nothing is described twice. */
+import { z } from 'zod';
+import { errorTable, type ErrorCode } from './errors.ts';
+import { type Route, routes } from './routes.ts';
+
+type Schema = Record<string, unknown>;
+
+export interface OpenApiDocument {
+  readonly openapi: '3.1.0';
+  readonly info: Schema;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Schema>>>>;
+  readonly components: Schema;
+}
+
+export function openApiDocument(version: string): OpenApiDocument {
+  const paths: Record<string, Record<string, Schema>> = {};
+  for (const [name, route] of Object.entries(routes) as [string, Route][]) {
+    const path = route.path.replaceAll(/:(\w+)/g, '{$1}');
+    (paths[path] ??= {})[route.method.toLowerCase()] = operationOf(name, route);
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Relay',
+      version,
+      description: 'A self-hosted runtime and control plane for AI agents.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    paths,
+    components: {
+      securitySchemes: {
+        key: { type: 'http', scheme: 'bearer', description: 'An API key, relay_live_…' },
+      },
+      schemas: { Error: errorSchema(), Json: jsonOfAnyShape() },
+    },
+  };
+}
+
+function operationOf(name: string, route: Route): Schema {
+  const parameters = [
+    ...parametersOf(route.params, 'path'),
+    ...parametersOf(route.query, 'query'),
+    ...headersOf(name),
+  ];
+  return {
+    operationId: name,
+    summary: route.summary,
+    tags: [tagOf(route.path)],
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(route.body === undefined
+      ? {}
+      : {
+          requestBody: {
+            required: true,
+            content: { 'application/json': { schema: jsonSchema(route.body, 'input') } },
+          },
+        }),
+    responses: { ...answerOf(route), ...failuresOf(route.errors) },
+    ...securityOf(route),
+  };
+}
+
+/** The first part of the path that says what it is about. */
+function tagOf(path: string): string {
+  const [first = '', second] = path.split('/').filter((part) => part !== '');
+  if (first === 'v1') return second ?? first;
+  if (first === 'api') return 'api/chat';
+  return ['chat', 'models'].includes(first) ? first : 'system';
+}
+
+function securityOf(route: Route): Schema {
+  if (route.auth === 'public') return { security: [] };
+  const key = { key: [...route.scopes] };
+  // On this very machine these routes may be called without a key.
+  return { security: route.auth === 'key' ? [key] : [key, {}] };
+}
+
+function parametersOf(schema: z.ZodType | undefined, place: 'path' | 'query'): Schema[] {
+  if (schema === undefined) return [];
+  const { properties = {}, required = [] } = jsonSchema(schema, 'input') as {
+    properties?: Record<string, Schema>;
+    required?: readonly string[];
+  };
+  return Object.entries(properties).map(([name, { description, ...property }]) => ({
+    name,
+    in: place,
+    required: place === 'path' || required.includes(name),
+    ...(description === undefined ? {} : { description }),
+    schema: property,
+  }));
+}
+
+const headers: Readonly<Record<string, Schema>> = {
+  'Idempotency-Key': {
+    description: 'Sent again with the same body within 24 hours, it names the same run',
+    schema: { type: 'string', minLength: 1, maxLength: 255 },
+  },
+  'Last-Event-ID': {
+    description: 'The id of the last frame that was seen: exactly what follows it is sent',
+    schema: { type: 'string', pattern: '^\\d{1,15}$' },
+  },
+};
+
+const headersByRoute: Readonly<Record<string, readonly string[]>> = {
+  startRun: ['Idempotency-Key'],
+  startApiChat: ['Idempotency-Key'],
+  followRun: ['Last-Event-ID'],
+};
+
+function headersOf(name: string): Schema[] {
+  return (headersByRoute[name] ?? []).map((header) => ({
+    name: header,
+    in: 'header',
+    required: false,
+    ...headers[header],
+  }));
+}
+
+function answerOf(route: Route): Schema {
+  const { output } = route;
+  if (route.answer === 'none') return { '204': { description: 'Done; also when it was before' } };
+  if (route.answer === 'sse') {
+    return {
+      '200': {
+        description: 'A stream of events; each frame has the id of its journal entry',
+        headers: { 'x-run-id': { description: 'The run', schema: { type: 'string' } } },
+        content: { 'text/event-stream': { schema: { type: 'string' } } },
+      },
+    };
+  }
+  if (route.answer === 'html' || route.answer === 'text') {
+    const type = route.answer === 'html' ? 'text/html' : 'text/plain';
+    return { '200': { description: route.summary, content: { [type]: {} } } };
+  }
+  const content =
+    output === undefined
+      ? {}
+      : { content: { 'application/json': { schema: jsonSchema(output, 'output') } } };
+  return { [String(route.status ?? 200)]: { description: route.summary, ...content } };
+}
+
+/** One answer for each status, with the codes that can come with it. */
+function failuresOf(codes: readonly ErrorCode[]): Schema {
+  const byStatus = new Map<number, ErrorCode[]>();
+  for (const code of codes) {
+    const { status } = errorTable[code];
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
+  }
+  return Object.fromEntries(
+    [...byStatus].map(([status, all]) => [
+      String(status),
+      {
+        description: all.map((code) => `\`${code}\`: ${errorTable[code].title}`).join('\n\n'),
+        content: {
+          'application/json': {
+            schema: {
+              allOf: [
+                { $ref: '#/components/schemas/Error' },
+                { properties: { code: { enum: all } } },
+              ],
+            },
+          },
+        },
+      },
+    ]),
+  );
+}
+
+function errorSchema(): Schema {
+  return {
+    type: 'object',
+    required: ['error', 'code'],
+    properties: {
+      error: { type: 'string', description: 'A sentence for people' },
+      code: { type: 'string', enum: Object.keys(errorTable) },
+      details: {
+        type: 'array',
+        items: {
+          type: 'object',
+          required: ['path', 'message'],
+          properties: { path: { type: 'string' }, message: { type: 'string' } },
+        },
+      },
+    },
+  };
+}
+
+/** JSON of any shape refers to itself; in this document it has one place. */
+const anyJson = z.json();
+
+function jsonSchema(schema: z.ZodType, io: 'input' | 'output'): Schema {
+  const {
+    $schema: _,
+    $defs: _defs,
+    ...rest
+  } = z.toJSONSchema(schema, {
+    io,
+    unrepresentable: 'any',
+  });
+  return JSON.parse(
+    JSON.stringify(rest).replaceAll(/"#\/\$defs\/[^"]+"/g, '"#/components/schemas/Json"'),
+  ) as Schema;
+}
+
+function jsonOfAnyShape(): Schema {
+  const { $schema: _, ...rest } = z.toJSONSchema(anyJson);
+  return JSON.parse(
+    JSON.stringify(rest).replaceAll(/"#[^"]*"/g, '"#/components/schemas/Json"'),
+  ) as Schema;
+}

@@ -1,0 +1,90 @@
+/** `/v1/approvals`: requests to people, whatever surface their run came in by. */
+import { z } from 'zod';
+import { idSchema } from '../ids.ts';
+import { deciderSchema, relayKinds, relayStatuses } from '../relays.ts';
+import {
+  aboutOne,
+  aList,
+  idParam,
+  listOf,
+  pageQuery,
+  readsBody,
+  type Route,
+  timeSchema,
+} from './route.ts';
+
+/** `output` answers a relay of kind `outcome`: it happened, and this is its result. */
+export const approvalBodySchema = z
+  .strictObject({
+    approved: z.boolean(),
+    always: z.boolean().optional(),
+    reason: z.string().max(10_000).optional(),
+    output: z.json().optional(),
+  })
+  .refine((body) => body.approved || body.always !== true, {
+    path: ['always'],
+    message: 'Only an approval can hold for always',
+  });
+
+export const approvalsQuerySchema = z.strictObject({
+  ...pageQuery,
+  status: z.enum(relayStatuses).optional(),
+  runId: idSchema.optional(),
+  kind: z.enum(relayKinds).optional(),
+});
+
+export const approvalSchema = z.object({
+  id: idSchema,
+  status: z.enum(relayStatuses),
+  kind: z.enum(relayKinds),
+  runId: idSchema,
+  agentId: idSchema,
+  agentPath: z.array(z.string()),
+  toolCallId: z.string(),
+  tool: z.string(),
+  params: z.json(),
+  digest: z.string(),
+  raisedAt: timeSchema,
+  expiresAt: timeSchema,
+  decidedAt: timeSchema.optional(),
+  decidedBy: deciderSchema.optional(),
+  reason: z.string().optional(),
+});
+
+export const approvalRoutes = {
+  listApprovals: {
+    method: 'GET',
+    path: '/v1/approvals',
+    summary: 'Requests to people, newest first',
+    auth: 'key',
+    scopes: ['runs'],
+    query: approvalsQuerySchema,
+    answer: 'json',
+    output: listOf('approvals', approvalSchema),
+    errors: aList,
+  },
+  getApproval: {
+    method: 'GET',
+    path: '/v1/approvals/:id',
+    summary: 'One request to a person',
+    auth: 'key',
+    scopes: ['runs'],
+    params: idParam,
+    answer: 'json',
+    output: approvalSchema,
+    errors: aboutOne,
+  },
+  decideApproval: {
+    method: 'POST',
+    path: '/v1/approvals/:id',
+    summary: 'Decide a request: the first answer counts, repeating it changes nothing',
+    auth: 'key',
+    scopes: ['approve'],
+    params: idParam,
+    body: approvalBodySchema,
+    requires: { fields: ['approved'], message: 'approved is required' },
+    answer: 'json',
+    output: approvalSchema,
+    errors: [...aboutOne, ...readsBody, 'relay_conflict'],
+  },
+} as const satisfies Record<string, Route>;

@@ -1,0 +1,71 @@
+/** What a route declares, and the pieces that routes share. */
+import { z } from 'zod';
+import type { ErrorCode } from '../errors.ts';
+import { idSchema } from '../ids.ts';
+
+/** `local-or-key`: also without a key from this very machine, as the tenant `default`. */
+export type RouteAuth = 'public' | 'key' | 'local-or-key';
+export type Scope = 'runs' | 'approve' | 'admin';
+export const scopes = ['runs', 'approve', 'admin'] as const satisfies readonly Scope[];
+
+export interface Route {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly path: string;
+  readonly summary: string;
+  readonly auth: RouteAuth;
+  readonly scopes: readonly Scope[];
+  readonly params?: z.ZodType;
+  readonly query?: z.ZodType;
+  readonly body?: z.ZodType;
+  /** Fields without which nothing else is looked at, and the sentence that says so. */
+  readonly requires?: { readonly fields: readonly string[]; readonly message: string };
+  /** `sse`: the answer is a stream of frames. `none`: there is no body. */
+  readonly answer: 'json' | 'sse' | 'html' | 'text' | 'none';
+  /** The status of an answer; left out: 200, or 204 where there is no body. */
+  readonly status?: 201 | 202;
+  /** What a JSON answer looks like. */
+  readonly output?: z.ZodType;
+  readonly errors: readonly ErrorCode[];
+}
+
+export const idParam = z.object({ id: idSchema });
+/** A list is filtered by `name:value`, so that the first colon has to end the name. */
+export const labelsSchema = z.record(
+  z
+    .string()
+    .min(1)
+    .max(64)
+    .regex(/^[^:]*$/, 'A label’s name has no colon'),
+  z.string().max(256),
+);
+
+export const seqSchema = z
+  .string()
+  .regex(/^\d{1,15}$/, 'Must be a whole number')
+  .transform(Number);
+
+export const timeSchema = z.iso.datetime({ offset: true });
+
+/** What every list takes: how many, and where the page before ended. */
+export const pageQuery = {
+  limit: seqSchema
+    .pipe(z.int().min(1).max(200))
+    .default(50)
+    .describe('How many, from 1 to 200; left out: 50'),
+  cursor: z.string().min(1).max(256).optional().describe('The nextCursor of the page before'),
+};
+
+/** A list has one name for its items and a cursor for the next page. */
+export function listOf(name: string, item: z.ZodType) {
+  return z.object({ [name]: z.array(item), nextCursor: z.string().nullable() });
+}
+
+export const needsKey: readonly ErrorCode[] = ['unauthorized', 'scope_required', 'rate_limited'];
+export const aboutOne: readonly ErrorCode[] = [...needsKey, 'not_found'];
+export const aList: readonly ErrorCode[] = [...needsKey, 'invalid_request'];
+export const readsBody: readonly ErrorCode[] = [
+  'invalid_json',
+  'invalid_request',
+  'payload_too_large',
+  'unsupported_media_type',
+];

@@ -1,0 +1,68 @@
+import { z } from 'zod';
+import { needsKey, type Route } from './route.ts';
+
+const healthSchema = z.object({ status: z.literal('ok'), version: z.string() });
+
+export const systemRoutes = {
+  health: {
+    method: 'GET',
+    path: '/health',
+    summary: 'Whether the process is alive',
+    auth: 'public',
+    scopes: [],
+    answer: 'json',
+    output: healthSchema,
+    errors: [],
+  },
+  ready: {
+    method: 'GET',
+    path: '/ready',
+    summary: 'Whether the store answers and runs are taken',
+    auth: 'public',
+    scopes: [],
+    answer: 'json',
+    output: z.object({ status: z.literal('ready') }),
+    errors: ['shutting_down', 'storage_failed'],
+  },
+  openApi: {
+    method: 'GET',
+    path: '/openapi.json',
+    summary: 'This table of routes, as an OpenAPI document',
+    auth: 'public',
+    scopes: [],
+    answer: 'json',
+    output: z.looseObject({ openapi: z.string() }),
+    errors: [],
+  },
+  docs: {
+    method: 'GET',
+    path: '/docs',
+    summary: 'The same as a page to read',
+    auth: 'public',
+    scopes: [],
+    answer: 'html',
+    errors: [],
+  },
+  metrics: {
+    method: 'GET',
+    path: '/metrics',
+    summary: 'Figures for Prometheus',
+    auth: 'key',
+    scopes: ['admin'],
+    answer: 'text',
+    errors: [...needsKey],
+  },
+  listModels: {
+    method: 'GET',
+    path: '/models',
+    summary: 'The models that can be asked for',
+    auth: 'local-or-key',
+    scopes: ['runs'],
+    answer: 'json',
+    output: z.object({
+      models: z.array(z.object({ id: z.string(), provider: z.string() })),
+      defaultModel: z.string().optional(),
+    }),
+    errors: [...needsKey],
+  },
+} as const satisfies Record<string, Route>;
