@@ -1,4 +1,4 @@
-import type { Model } from '@relay/core';
+import type { Model, RunRequest, Tool } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -7,11 +7,20 @@ import {
   text,
   toolCall,
 } from '@relay/core/testing';
+import type { EventType } from '@relay/protocol';
+import type { KernelOptions } from '../support/kernel.ts';
 
 export interface Scenario {
   readonly name: string;
+  /** What has effects. */
   readonly tools: readonly RecordingTool[];
+  /** What only sub-agents do. */
+  readonly delegates?: readonly Tool[];
   readonly model: Model;
+  readonly world?: Partial<KernelOptions>;
+  readonly request?: Partial<RunRequest>;
+  /** What must happen in it, lest it shows nothing. */
+  readonly shows?: EventType;
 }
 
 /** The scenarios of the crash matrix, fresh for each crash point. */

@@ -12,6 +12,7 @@ const picture: Record<string, readonly string[]> = {
   store: ['core', 'protocol'],
   models: ['core', 'protocol'],
   tools: ['core', 'protocol'],
+  agents: ['core', 'models', 'protocol', 'store', 'tools'],
   server: ['core', 'models', 'protocol', 'store', 'tools'],
 };
 
@@ -71,10 +72,10 @@ describe('the rooms', () => {
     expect(strays.map((file) => relative(root, file))).toEqual([]);
   });
 
-  test('protocol needs zod alone, and core nothing but protocol', () => {
+  test('protocol needs zod alone, and core nothing but protocol and a parser of shell commands', () => {
     for (const [room, allowed] of [
       ['protocol', /^(\.|zod$)/],
-      ['core', /^(\.|@relay\/protocol(\/|$))/],
+      ['core', /^(\.|@relay\/protocol(\/|$)|unbash$)/],
     ] as const) {
       const strays = filesOf(room)
         .filter((file) => !file.endsWith('.test.ts') && !file.includes('/testing/'))

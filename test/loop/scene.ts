@@ -48,9 +48,9 @@ export async function openScene(kind: StoreKind): Promise<Scene> {
 
 /** Waits for the end of a run, and gives its journal after checking what holds of every one. */
 export async function finished(kernel: Kernel, runId: string): Promise<StoredEvent[]> {
-  await untilStatus(kernel, runId, 'completed', 'failed', 'canceled');
+  const row = await untilStatus(kernel, runId, 'completed', 'failed', 'canceled');
   const events = await journal(kernel, runId);
-  expectSoundJournal(events);
+  expectSoundJournal(events, row);
   return events;
 }
 

@@ -1,12 +1,16 @@
 /** The kernel without HTTP: real loop, real store, scripted model, recording tools. */
 import { createHash } from 'node:crypto';
 import {
+  type AgentDefinition,
   type Clock,
   type Control,
+  createAgentRegistry,
   defaultSettings,
   type Engine,
   type Ids,
   type Model,
+  type ModelRegistry,
+  type Price,
   type RunIdentity,
   type RunRef,
   type RunRequest,
@@ -22,11 +26,16 @@ import { uuidv7 } from 'uuidv7';
 
 export interface KernelOptions {
   readonly store: SystemStore;
+  /** What every name stands for, unless `models` says which names there are. */
   readonly model: Model;
+  readonly models?: Readonly<Record<string, Model>>;
+  readonly prices?: Readonly<Record<string, Price>>;
   readonly tools?: readonly Tool[];
+  readonly agents?: readonly AgentDefinition[];
   readonly clock?: Clock;
   readonly settings?: Partial<Settings>;
   readonly ids?: Ids;
+  readonly rules?: NonNullable<Engine['rules']>;
   /** What an earlier process held is free, as after a restart. */
   readonly restarted?: boolean;
 }
@@ -54,7 +63,7 @@ const systemClock: Clock = {
 };
 
 export async function bootKernel(options: KernelOptions): Promise<Kernel> {
-  const { store, model, tools = [], clock = systemClock } = options;
+  const { store, tools = [], clock = systemClock } = options;
   const published: StoredEvent[] = [];
   const warnings: string[] = [];
   const log = (message: string, fields?: object) =>
@@ -74,8 +83,10 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
       lateAnswerMs: 0,
       ...options.settings,
     },
-    models: () => ({ resolve: () => model, list: () => [] }),
+    models: () => modelsOf(options),
+    agents: () => createAgentRegistry(options.agents ?? []),
     tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
+    ...(options.rules === undefined ? {} : { rules: options.rules }),
   };
   const supervisor = new Supervisor(engine);
   const tenant = await store.ensureTenant({ id: uuidv7(), name: 'test', at: clock.now() });
@@ -89,6 +100,14 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     published,
     warnings,
     stop: () => supervisor.stop(),
+  };
+}
+
+function modelsOf({ model, models, prices = {} }: KernelOptions): ModelRegistry {
+  return {
+    resolve: (name) => (models === undefined || name === 'scripted' ? model : models[name]),
+    list: () => [],
+    price: (name) => prices[name],
   };
 }
 

@@ -6,6 +6,7 @@ import {
   type Decider,
   type EventOf,
   isEnded,
+  type Limits,
   type Message,
   type Permissions,
   RelayError,
@@ -15,7 +16,7 @@ import {
 } from '@relay/protocol';
 import type { Engine } from './engine.ts';
 import { canonicalJson } from './permission/canonical.ts';
-import type { RelayRecord, RunIdentity, RunRef } from './ports.ts';
+import type { CreationOutcome, RelayRecord, RunIdentity, RunRef, TenantStore } from './ports.ts';
 import { LiveRun } from './run/live-run.ts';
 import { decide } from './run/machine.ts';
 import { project } from './run/projection.ts';
@@ -34,6 +35,11 @@ export interface RunRequest {
   readonly tools: readonly string[];
   readonly permissions: Permissions;
   readonly maxIterations: number;
+  readonly limits?: Limits;
+  /** Names of agents that the first one may hand off to. */
+  readonly handoffs?: readonly string[];
+  /** The first agent's id; left out, a new one. */
+  readonly agentId?: string;
   readonly correlationId: string;
   /** Left out: a new conversation. */
   readonly conversationId?: string;
@@ -43,6 +49,10 @@ export interface RunRequest {
   readonly labels?: Readonly<Record<string, string>>;
   readonly parentRunId?: string;
   readonly workflowId?: string;
+  /** The API key that asks for it. */
+  readonly keyId?: string;
+  /** Asked again with the same key, the run that is there already is meant. */
+  readonly idempotency?: { readonly key: string; readonly fingerprint: string };
   /** The chat connection that the run lives with. */
   readonly connectionId?: string;
 }
@@ -52,10 +62,21 @@ export interface Control {
   readonly supervisor: Supervisor;
 }
 
+export interface StartedRun extends RunIdentity {
+  /** It was there already: the same was asked for before. */
+  readonly replayed: boolean;
+}
+
+const idempotencyMs = 24 * 60 * 60 * 1000;
+
 /** Stores the run, then lets it be driven. When this resolves, the run cannot be lost any more. */
-export async function startRun(control: Control, request: RunRequest): Promise<RunIdentity> {
+export async function startRun(control: Control, request: RunRequest): Promise<StartedRun> {
   const { engine, supervisor } = control;
   const { clock, ids, settings } = engine;
+  if (supervisor.isPaused(request.tenantId)) {
+    throw new RelayError('tenant_paused', 'The tenant is paused: no run can be started');
+  }
+  checkCostLimit(engine, request);
   const store = engine.store.tenant(request.tenantId);
   const conversationId = request.conversationId ?? ids.next();
   const continues = request.prompt === 'continues' && request.conversationId !== undefined;
@@ -64,44 +85,80 @@ export async function startRun(control: Control, request: RunRequest): Promise<R
   const identity = identityOf(request, { id, conversationId, createdAt: clock.now() });
   const spec = specOf(request, { conversationId, history });
   const hasRoom = supervisor.reserve();
-  const opening = openingOf(engine, { identity, spec, starts: hasRoom });
+  const agentId = request.agentId ?? ids.next();
+  const opening = openingOf({ identity, spec, agentId, starts: hasRoom });
   const until = identity.createdAt + settings.leaseTtlMs;
+  const { connectionId, idempotency } = request;
+  let made: CreationOutcome | undefined;
   try {
-    await store.createRun({
+    made = await store.createRun({
       identity,
       lease: hasRoom ? { owner: settings.node, until } : null,
       events: opening.events,
       progress: opening.progress,
-      ...(request.connectionId === undefined
+      ...(connectionId === undefined
         ? {}
-        : { connection: { id: request.connectionId, node: settings.node } }),
+        : { connection: { id: connectionId, node: settings.node } }),
+      ...(idempotency === undefined
+        ? {}
+        : { idempotency: { ...idempotency, expiresAt: identity.createdAt + idempotencyMs } }),
     });
-  } catch (error) {
-    if (hasRoom) supervisor.cancelReservation();
-    throw error;
+  } finally {
+    if (hasRoom && made?.kind !== 'created') supervisor.cancelReservation();
   }
-  engine.publisher.publish(identity.id, opening.placed);
+  if (made.kind === 'exists') return replayed(store, made, request);
+  engine.publisher.publish(identity.id, opening.placed, identity.tenantId);
   if (hasRoom) {
     const { state } = opening;
     supervisor.adopt(new LiveRun({ engine, identity, spec, epoch: 1, state, isNew: true }));
   } else {
     supervisor.wake({ tenantId: identity.tenantId, runId: identity.id });
   }
-  return identity;
+  return { ...identity, replayed: false };
+}
+
+/** The run that an idempotency key stands for, if it is the same that is asked for now. */
+async function replayed(
+  store: TenantStore,
+  found: Extract<CreationOutcome, { kind: 'exists' }>,
+  { idempotency }: RunRequest,
+): Promise<StartedRun> {
+  if (found.fingerprint !== idempotency?.fingerprint) {
+    throw new RelayError(
+      'idempotency_mismatch',
+      'This idempotency key was used for another request; take a new one',
+    );
+  }
+  const run = await store.readRunHead(found.runId);
+  if (run === undefined) throw new RelayError('journal_corrupt', `There is no run ${found.runId}`);
+  return { ...run, replayed: true };
+}
+
+/** A bound that nobody could count would be none. */
+function checkCostLimit(engine: Engine, { tenantId, model, limits }: RunRequest): void {
+  if (limits?.costUsd === undefined) return;
+  if (engine.models(tenantId).price?.(model) !== undefined) return;
+  throw new RelayError(
+    'invalid_request',
+    `The cost is limited and the model ${model} has no price`,
+    {
+      details: [{ path: 'limits.costUsd', message: `The model ${model} has no price` }],
+    },
+  );
 }
 
 /** The first events of a run. If it starts at once, that is stored with its creation. */
-function openingOf(
-  engine: Engine,
-  run: { identity: RunIdentity; spec: EventOf<'run.created'>; starts: boolean },
-) {
-  const { identity, spec, starts } = run;
+function openingOf(run: {
+  identity: RunIdentity;
+  spec: EventOf<'run.created'>;
+  agentId: string;
+  starts: boolean;
+}) {
+  const { identity, spec, agentId, starts } = run;
   const at = new Date(identity.createdAt).toISOString();
   const queued = evolve(initialState, { ...spec, seq: 1, at });
   const { agent, model } = identity;
-  const start = starts
-    ? decide(queued, { type: 'start', agentId: engine.ids.next(), agent, model })
-    : undefined;
+  const start = starts ? decide(queued, { type: 'start', agentId, agent, model }) : undefined;
   const events: RunEvent[] = [spec, ...(start?.ok === true ? start.events : [])];
   const placed: StoredEvent[] = events.map((event, n) => ({ ...event, seq: 1 + n, at }));
   const state = evolveAll(queued, placed.slice(1));
@@ -123,6 +180,7 @@ function identityOf(
     labels: request.labels ?? {},
     parentRunId: request.parentRunId ?? null,
     workflowId: request.workflowId ?? null,
+    keyId: request.keyId ?? null,
   };
 }
 
@@ -130,7 +188,7 @@ function specOf(
   request: RunRequest,
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
-  const { system, context, parentRunId, workflowId } = request;
+  const { system, limits, handoffs, context, parentRunId, workflowId } = request;
   return {
     type: 'run.created',
     ...made,
@@ -144,6 +202,8 @@ function specOf(
     maxIterations: request.maxIterations,
     labels: { ...request.labels },
     ...(system === undefined ? {} : { system }),
+    ...(limits === undefined || Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(handoffs === undefined || handoffs.length === 0 ? {} : { handoffs: [...handoffs] }),
     ...(context === undefined ? {} : { context }),
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
@@ -212,7 +272,7 @@ export async function answerRelay(
         id: engine.ids.next(),
         letter: { kind: 'decision', relayId, approved, always, reason, ...told, by },
       },
-      ...(approved && always && relay.kind === 'permission'
+      ...(approved && always && relay.kind === 'permission' && engine.rules === undefined
         ? { grant: grantFor(engine, relay, { run, at, by }) }
         : {}),
     }));

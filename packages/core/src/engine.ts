@@ -1,10 +1,13 @@
+import type { Permissions } from '@relay/protocol';
 import type {
+  AgentRegistry,
   Clock,
   Digest,
   Ids,
   Log,
   ModelRegistry,
   Publisher,
+  RunRef,
   SystemStore,
   ToolRegistry,
 } from './ports.ts';
@@ -24,6 +27,26 @@ export interface Settings {
    * waited for: an expiry that meets it there is undone, and the run is given up and taken up again.
    */
   readonly lateAnswerMs: number;
+  readonly compaction: CompactionSettings;
+}
+
+/** When and how older turns give way to a summary of them. */
+export interface CompactionSettings {
+  /** The part of the window that may be full before a turn. */
+  readonly threshold: number;
+  /** The part of the window that recent turns keep. */
+  readonly keep: number;
+  /** For models whose window nobody knows; left out, only a refusal of theirs tells. */
+  readonly windowTokens?: number;
+  /** Who summarizes; left out, the agent's own model. */
+  readonly model?: string;
+}
+
+/** The rules of a program that runs agents in itself, and may change them at any time. */
+export interface ProgramRules {
+  current(): Permissions;
+  /** Removes an allow-once rule, in the same breath in which it allows a call. */
+  useOnce(index: number): void;
 }
 
 export const defaultSettings: Omit<Settings, 'node'> = {
@@ -33,6 +56,7 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   graceMs: 5_000,
   providerAttempts: 4,
   lateAnswerMs: 250,
+  compaction: { threshold: 0.8, keep: 0.3 },
 };
 
 /** Everything that driving a run needs, wired once by the composition root. */
@@ -47,4 +71,7 @@ export interface Engine {
   readonly settings: Settings;
   models(tenantId: string): ModelRegistry;
   tools(tenantId: string): ToolRegistry;
+  agents(tenantId: string): AgentRegistry;
+  /** Left out: a run's rules are those that it was started with. */
+  readonly rules?: (run: RunRef) => ProgramRules;
 }

@@ -1,12 +1,16 @@
+export * from './agent-registry.ts';
 export * from './commands.ts';
 export * from './engine.ts';
 export * from './fair-queue.ts';
 export * from './journal.ts';
 export * from './permission/canonical.ts';
 export * from './permission/decide.ts';
+export type { ParameterKind } from './permission/kinds.ts';
 export * from './permission/match.ts';
 export * from './ports.ts';
+export * from './resume.ts';
 export { parseCheckpoint } from './run/checkpoint.ts';
+export { handoffToolName } from './run/handoff-tool.ts';
 export { TranscriptCache } from './run/transcript-cache.ts';
 export { emptyTranscript, foldTranscript, type Transcript } from './run/transcript.ts';
 export { evolve, initialState, type RunState } from './run/state.ts';

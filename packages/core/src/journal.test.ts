@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { JournalBroken, RunJournal } from './journal.ts';
 import type { Append, RunIdentity, TenantStore } from './ports.ts';
 import { evolve, initialState, type RunState } from './run/state.ts';
+import { readSnapshot } from './run/snapshot.ts';
 
 const run: RunIdentity = {
   id: '01963a5c-7891-7abc-8ef0-123456789abc',
@@ -16,6 +17,7 @@ const run: RunIdentity = {
   labels: {},
   parentRunId: null,
   workflowId: null,
+  keyId: null,
   createdAt: 0,
 };
 const root = { agentId: 'root' };
@@ -195,7 +197,7 @@ describe('a journal that commits', () => {
     const [first, second] = store.appends;
     expect(first?.progress).toMatchObject({ status: 'running', startedAt: 1_000 });
     expect(second?.progress?.snapshotSeq).toBe(3);
-    expect(JSON.parse(second?.progress?.snapshot ?? '')).toEqual(journal.state);
+    expect(readSnapshot(second?.progress?.snapshot ?? null)).toEqual(journal.state);
   });
 });
 

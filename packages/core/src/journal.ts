@@ -146,7 +146,8 @@ export class RunJournal {
           this.#broken = new JournalBroken('fenced');
         } else {
           this.#storedSeq += batch.events.length;
-          this.#options.publisher.publish(this.#options.run.id, batch.placed);
+          const { id, tenantId } = this.#options.run;
+          this.#options.publisher.publish(id, batch.placed, tenantId);
         }
       } catch (error) {
         this.#broken = new JournalBroken(error);

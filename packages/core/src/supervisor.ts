@@ -31,6 +31,7 @@ interface Drain {
   done: Promise<void>;
 }
 
+const tenantPaused = { kind: 'yield', reason: 'The tenant is paused' } as const;
 const lookAroundMs = 1_000;
 const lookAroundLimit = 1_000;
 
@@ -42,6 +43,8 @@ export class Supervisor {
   readonly #stopped = new AbortController();
   /** No run is driven here any more. */
   readonly #finished = new AbortController();
+  /** Tenants of which nothing is driven for the time being. */
+  readonly #paused = new Set<string>();
   #reserved = 0;
   #background: Promise<unknown> = Promise.resolve();
 
@@ -84,11 +87,35 @@ export class Supervisor {
       return;
     }
     if (this.#stopped.signal.aborted) return;
+    if (urgency === 'in-turn' && this.#paused.has(ref.tenantId)) return;
     if (urgency === 'in-turn' && !this.#hasRoom) {
       this.#queue.add(ref.tenantId, ref.runId, ref);
       return;
     }
     this.#enter(ref, undefined);
+  }
+
+  isPaused(tenantId: string): boolean {
+    return this.#paused.has(tenantId);
+  }
+
+  /** Lets go of a tenant's runs, or looks for them again. A cancel is heard all the same. */
+  setPaused(tenantId: string, paused: boolean): void {
+    if (!paused) {
+      this.#paused.delete(tenantId);
+      return;
+    }
+    this.#paused.add(tenantId);
+    for (const { ref, live } of this.#drains.values()) {
+      if (ref.tenantId === tenantId) live?.stopWith(tenantPaused);
+    }
+  }
+
+  /** What was paused, or let go on, by another node or before the start. */
+  async lookForPauses(): Promise<void> {
+    const paused = new Set(await this.#engine.store.pausedTenants());
+    for (const tenantId of this.#paused) if (!paused.has(tenantId)) this.#paused.delete(tenantId);
+    for (const tenantId of paused) if (!this.isPaused(tenantId)) this.setPaused(tenantId, true);
   }
 
   /** Drives a run whose place was reserved and whose lease was taken when it was created. */
@@ -141,12 +168,13 @@ export class Supervisor {
       if (drain.live === undefined) return;
       if (this.#stopped.signal.aborted) {
         drain.live.stopWith({ kind: 'yield', reason: 'The server is shutting down' });
+      } else if (this.isPaused(ref.tenantId)) {
+        drain.live.stopWith(tenantPaused);
       }
       const outcome: Outcome = await drive(drain.live);
-      drain.wokenAgain = false;
-      if (outcome === 'suspended' && (await drain.live.store.readMail(ref.runId)).length > 0) {
-        drain.wokenAgain = true;
-      }
+      // Whoever called while the run was being parked may not have been heard.
+      if (outcome !== 'suspended') drain.wokenAgain = false;
+      else if ((await drain.live.store.readMail(ref.runId)).length > 0) drain.wokenAgain = true;
     } catch (error) {
       await this.#recoverFrom(error, drain, epoch);
     }
@@ -165,7 +193,7 @@ export class Supervisor {
     drain.live?.stopWith({ kind: 'yield', reason: 'The run is given up here' });
     drain.live?.abandonTools();
     // What was stored last may not have been told: whoever follows the run had better look.
-    this.#engine.publisher.publish(drain.ref.runId, []);
+    this.#engine.publisher.publish(drain.ref.runId, [], drain.ref.tenantId);
     const fenced = error instanceof JournalBroken && error.fenced;
     if (!fenced) this.#warn(drain.ref, error);
     if (epoch === undefined) return;
@@ -186,6 +214,7 @@ export class Supervisor {
     const { store, clock } = this.#engine;
     while (!this.#stopped.signal.aborted) {
       try {
+        await this.lookForPauses();
         const due = await store.dueRuns(clock.now(), lookAroundLimit);
         for (const ref of due) if (!this.#drains.has(ref.runId)) this.wake(ref);
         await this.#collectMail();

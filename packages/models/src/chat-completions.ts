@@ -15,6 +15,8 @@ export interface ChatCompletionsOptions {
   readonly apiKey?: string;
   /** What the server calls the model; left out, the name in the request. */
   readonly model?: string;
+  /** How many tokens fit into its window, if that is known. */
+  readonly contextTokens?: number;
   /** How long the provider may be silent before it is given up. Default: 5 minutes. */
   readonly idleTimeoutMs?: number;
   /** Where connections come from; left out, a pool for all models of the process. */
@@ -41,6 +43,7 @@ export function createChatCompletionsModel(options: ChatCompletionsOptions): Mod
     idleTimeoutMs: options.idleTimeoutMs ?? 300_000,
   };
   return {
+    ...(options.contextTokens === undefined ? {} : { contextTokens: options.contextTokens }),
     stream(request, signal) {
       return streamAnswer({ target, apiKey, request, model: model ?? request.model }, signal);
     },

@@ -1,3 +1,5 @@
 export { type ChatCompletionsOptions, createChatCompletionsModel } from './chat-completions.ts';
 export { createDemoModel, type DemoModelOptions } from './demo.ts';
-export { createModelRegistry, type ModelEntry } from './registry.ts';
+export { type ModelName, parseModelName } from './model-name.ts';
+export { createOutboundGuard, type OutboundGuard, parseNetwork } from './outbound.ts';
+export { createModelRegistry, type ModelEntry, withPrices } from './registry.ts';

@@ -57,6 +57,32 @@ describe('a provider that answers with an error', () => {
   });
 });
 
+describe('a prompt that does not fit', () => {
+  it.each([
+    '{"error":{"message":"This model\'s maximum context length is 8192 tokens","code":"context_length_exceeded"}}',
+    '{"error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}',
+    '{"error":{"message":"The input is too long for the context window"}}',
+    '{"error":{"message":"Please reduce the length of the messages"}}',
+  ])('is told from other refusals: %s', (body) => {
+    expect(ofResponse(400, body)).toMatchObject({ contextExceeded: true, retryable: false });
+    expect(ofResponse(400, body).toRunError().code).toBe('context_exceeded');
+    const error: unknown = (JSON.parse(body) as { error: unknown }).error;
+    expect(failureInStream(error, secret)).toMatchObject({
+      contextExceeded: true,
+      retryable: false,
+    });
+  });
+
+  it.each([
+    [400, '{"error":{"message":"Unknown parameter: context"}}'],
+    [400, ''],
+    [429, '{"error":{"message":"Too many tokens per minute"}}'],
+    [500, '{"error":{"message":"context_length_exceeded"}}'],
+  ])('is not what %i %s says', (status, body) => {
+    expect(ofResponse(status, body).contextExceeded).toBe(false);
+  });
+});
+
 describe('a provider that breaks off', () => {
   it.each([
     [{ message: 'm', code: 429 }, true],

@@ -50,6 +50,7 @@ export function failureOfResponse(
   const retryAfterMs = retryAfter(headers, Date.now());
   return new ProviderFailure(message, {
     retryable: isRetryableStatus(status),
+    contextExceeded: (status === 400 || status === 413 || status === 422) && tellsTooLong(body),
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
   });
 }
@@ -100,7 +101,19 @@ const permanent =
 export function failureInStream(error: unknown, secret: string | undefined): ProviderFailure {
   const said = words(sentenceOf(error) ?? '', secret);
   const message = `The provider broke off${said === '' ? '' : `: ${said}`}`;
-  return new ProviderFailure(message, { retryable: mayPass(error) });
+  const contextExceeded = tellsTooLong(JSON.stringify(error) ?? '');
+  return new ProviderFailure(message, {
+    retryable: !contextExceeded && mayPass(error),
+    contextExceeded,
+  });
+}
+
+const tooLong =
+  /context_length_exceeded|context[ _](?:length|window|size)|prompt is too long|too many (?:input )?tokens(?! per)|input is too long|reduce the length/i;
+
+/** There is no one code for it; these are the words of the providers. */
+function tellsTooLong(body: string): boolean {
+  return tooLong.test(body);
 }
 
 function mayPass(error: unknown): boolean {

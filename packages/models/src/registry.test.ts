@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createDemoModel } from './demo.ts';
-import { createModelRegistry } from './registry.ts';
+import { createModelRegistry, withPrices } from './registry.ts';
 
 const entry = (id: string, provider = 'p') => ({ id, provider, model: createDemoModel() });
 
@@ -31,5 +31,27 @@ describe('the model registry', () => {
       'There are two models with the id a',
     );
     expect(() => createModelRegistry([entry('')])).toThrow('A model needs an id');
+  });
+});
+
+describe('prices', () => {
+  const price = { inputPerMillion: 1, outputPerMillion: 2 };
+
+  it('are known of models that have one', () => {
+    const registry = createModelRegistry([{ ...entry('a'), price }, entry('b')]);
+    expect(registry.price?.('a')).toEqual(price);
+    expect(registry.price?.('b')).toBeUndefined();
+    expect(registry.price?.('constructor')).toBeUndefined();
+  });
+
+  it('can be set by name, above those that a model brings', () => {
+    const own = { inputPerMillion: 5, outputPerMillion: 6 };
+    const models = withPrices(createModelRegistry([{ ...entry('a'), price }, entry('b')]), {
+      a: own,
+    });
+    expect(models.price?.('a')).toEqual(own);
+    expect(models.price?.('b')).toBeUndefined();
+    expect(models.price?.('toString')).toBeUndefined();
+    expect(models.resolve('b')).toBeDefined();
   });
 });

@@ -1,9 +1,10 @@
-import type { Model, ModelRegistry } from '@relay/core';
+import type { Model, ModelRegistry, Price } from '@relay/core';
 
 export interface ModelEntry {
   readonly id: string;
   readonly provider: string;
   readonly model: Model;
+  readonly price?: Price;
 }
 
 /** Models by their exact ids. */
@@ -16,6 +17,16 @@ export function createModelRegistry(entries: readonly ModelEntry[]): ModelRegist
   }
   return {
     resolve: (name) => byId.get(name)?.model,
+    price: (name) => byId.get(name)?.price,
     list: () => Array.from(byId.values(), ({ id, provider }) => ({ id, provider })),
   };
+}
+
+/** The same models, with what they cost by name. */
+export function withPrices(
+  models: ModelRegistry,
+  prices: Readonly<Record<string, Price>>,
+): ModelRegistry {
+  const byName = new Map(Object.entries(prices));
+  return { ...models, price: (name) => byName.get(name) ?? models.price?.(name) };
 }

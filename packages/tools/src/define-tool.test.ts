@@ -1,6 +1,11 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, expectTypeOf, it } from 'vitest';
 import { z } from 'zod';
-import { defineTool } from './define-tool.ts';
+import {
+  defineDelegatingTool,
+  defineTool,
+  type DelegatingToolDefinition,
+  type ToolDefinition,
+} from './define-tool.ts';
 import { createToolContext } from './testing/tool-context.ts';
 
 const schema = z.strictObject({
@@ -91,7 +96,7 @@ describe('a defined tool', () => {
 
   it('may propose a rule for "always"', () => {
     const tool = define({
-      derivePermission: ({ title }) => ({ tool: 'order', params: { title: String(title) } }),
+      derivePermission: ({ title }) => ({ tool: 'order', params: { title } }),
     });
     expect(tool.derivePermission?.({ title: 'A' })).toEqual({
       tool: 'order',
@@ -103,12 +108,48 @@ describe('a defined tool', () => {
     expect(define({ name }).name).toBe(name);
   });
 
-  it.each(['', ' ', 'a b', 'a.b', 'ünder', 'a\n', 'x'.repeat(65), 'constructor', '__proto__'])(
-    'may not be named %j',
-    (name) => {
-      expect(() => define({ name })).toThrow(TypeError);
-    },
-  );
+  it.each([
+    '',
+    ' ',
+    'a b',
+    'a.b',
+    'ünder',
+    'a\n',
+    'x'.repeat(65),
+    'constructor',
+    '__proto__',
+    'handoff',
+  ])('may not be named %j', (name) => {
+    expect(() => define({ name })).toThrow(TypeError);
+  });
+
+  it('says what its parameters are, where they are more than text, and nothing otherwise', () => {
+    expect(define({ kinds: { title: 'path' } }).kinds).toEqual({ title: 'path' });
+    expect(define()).not.toHaveProperty('kinds');
+  });
+
+  it('has code of its own, and no sub-agent', () => {
+    expect(define()).not.toHaveProperty('delegates');
+  });
+
+  it('may let sub-agents work for it', async () => {
+    const tool = define({
+      execute: async ({ title }, { spawn }) => {
+        const { output } = await spawn({ prompt: `About ${title}`, agent: 'writer' });
+        return { context: output };
+      },
+    });
+    const asked: unknown[] = [];
+    const usage = { inputTokens: 1, outputTokens: 1 };
+    const context = createToolContext({
+      spawn: async (task) => {
+        asked.push(task);
+        return { agentId: 'a', agent: 'writer', reason: 'completed', output: 'Done', usage };
+      },
+    });
+    expect(await tool.execute({ title: 'A' }, context)).toEqual({ context: 'Done' });
+    expect(asked).toEqual([{ prompt: 'About A', agent: 'writer' }]);
+  });
 
   it('must take an object', () => {
     for (const wrong of [z.string(), z.array(z.string()), z.union([z.object({}), z.string()])]) {
@@ -117,6 +158,108 @@ describe('a defined tool', () => {
       expect(make).toThrow('The tool odd must take an object');
     }
   });
+});
+
+describe('a definition of a tool', () => {
+  it('knows what its schema has checked', () => {
+    defineTool({
+      name: 'typed',
+      description: '',
+      schema: z.object({ path: z.string(), depth: z.int().default(1) }),
+      execute: (input) => {
+        expectTypeOf(input).toEqualTypeOf<{ path: string; depth: number }>();
+        return {};
+      },
+      derivePermission: (input) => {
+        expectTypeOf(input.depth).toEqualTypeOf<number>();
+        return { tool: 'typed' };
+      },
+    });
+  });
+
+  it('can stand alone, with its input taken apart, and be defined later', async () => {
+    const definition: ToolDefinition = {
+      name: 'list',
+      description: 'Lists a folder.',
+      schema: z.object({ path: z.string(), all: z.boolean().default(false) }),
+      kinds: { path: 'path' },
+      execute: async ({ path, all }) => ({ context: `${path}${all ? ' and all' : ''}` }),
+      derivePermission: ({ path }) => ({ tool: 'list', params: { path } }),
+    };
+    const tool = defineTool(definition);
+    const checked = tool.validate({ path: '/tmp' });
+    expect(checked).toEqual({ ok: true, value: { path: '/tmp', all: false } });
+    expect(await tool.execute({ path: '/tmp' }, createToolContext())).toEqual({ context: '/tmp' });
+    expect(tool.derivePermission?.({ path: '/tmp' })).toEqual({
+      tool: 'list',
+      params: { path: '/tmp' },
+    });
+  });
+
+  it('can stand in a list with others, whatever each of them takes', () => {
+    const one = { description: '', execute: () => ({}) };
+    const all: ToolDefinition[] = [
+      { ...one, name: 'a', schema: z.object({ x: z.string() }) },
+      { ...one, name: 'b', schema: z.object({ y: z.number() }), idempotent: true },
+    ];
+    expect(all.map((each) => defineTool(each).name)).toEqual(['a', 'b']);
+  });
+
+  it('cannot both be executed and delegate', () => {
+    expectTypeOf<ToolDefinition>().not.toHaveProperty('delegates');
+    expectTypeOf<DelegatingToolDefinition>().not.toHaveProperty('execute');
+  });
+});
+
+describe('a tool that only delegates', () => {
+  const research = defineDelegatingTool({
+    name: 'research',
+    description: 'Finds things out.',
+    schema: z.strictObject({ question: z.string().min(1), depth: z.int().default(2) }),
+    kinds: { question: 'url' },
+    delegates: ({ question, depth }) => ({ prompt: question, maxIterations: depth }),
+  });
+
+  it('makes a task of its input, as the schema has checked it', () => {
+    const checked = research.validate({ question: 'Why?' });
+    expect(checked).toEqual({ ok: true, value: { question: 'Why?', depth: 2 } });
+    expect(research.delegates?.(checked.ok ? checked.value : undefined)).toEqual({
+      prompt: 'Why?',
+      maxIterations: 2,
+    });
+  });
+
+  it('is described to models, checked and guarded like any other', () => {
+    expect(research).toMatchObject({
+      name: 'research',
+      allowedByDefault: false,
+      kinds: { question: 'url' },
+      inputSchema: { type: 'object', required: ['question'] },
+    });
+    expect(research.validate({}).ok).toBe(false);
+    expect(() => defineDelegatingTool({ ...definition(), name: 'a b' })).toThrow(TypeError);
+    expect(() => defineDelegatingTool({ ...definition(), schema: z.string() })).toThrow(
+      'must take an object',
+    );
+  });
+
+  it('has no unknown outcome after a crash, because its sub-agent is in the journal', () => {
+    expect(research).toMatchObject({ idempotent: true, onUnknown: 'fail' });
+  });
+
+  it('is never executed', async () => {
+    const call = research.execute({ question: 'Why?' }, createToolContext());
+    await expect(call).rejects.toThrow('research is done by a sub-agent');
+  });
+
+  function definition(): DelegatingToolDefinition {
+    return {
+      name: 'x',
+      description: '',
+      schema: z.object({}),
+      delegates: () => ({ prompt: 'x' }),
+    };
+  }
 });
 
 describe('arguments that do not fit', () => {

@@ -1,40 +1,82 @@
-import type { Tool, ToolContext, ToolOutput, Validation } from '@relay/core';
+import type { ParameterKind, Task, Tool, ToolContext, ToolOutput, Validation } from '@relay/core';
 import { type FieldIssue, fieldIssues, type ToolPermission } from '@relay/protocol';
 import { z } from 'zod';
 import { checkToolName } from './tool-name.ts';
 
-export interface ToolDefinition<Schema extends z.ZodType> {
+/** What the schema has checked. Of a definition that does not say which schema, nothing is known. */
+type Checked<Schema extends z.ZodType> = z.ZodType extends Schema
+  ? ReturnType<typeof JSON.parse>
+  : z.output<Schema>;
+
+interface Described<Schema extends z.ZodType> {
   readonly name: string;
   readonly description: string;
   /** What the tool takes: an object, since that is all that models can call with. */
   readonly schema: Schema;
   /** Runs without a relay unless a rule denies it. Default: false. */
   readonly allowedByDefault?: boolean;
+  /** What a parameter is, where it is more than text: rules about it are read accordingly. */
+  readonly kinds?: Readonly<Record<string, ParameterKind>>;
+  /** The rule to suggest to a person who is asked about a call. */
+  derivePermission?(input: Checked<Schema>): ToolPermission;
+}
+
+export interface ToolDefinition<Schema extends z.ZodType = z.ZodType> extends Described<Schema> {
   /** Safe to run again after a crash, with the same idempotency key. Default: false. */
   readonly idempotent?: boolean;
   /** What to do when a crash left the outcome unknown. Default: ask. */
   readonly onUnknown?: 'ask' | 'fail';
-  execute(input: z.output<Schema>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
-  derivePermission?(input: Record<string, unknown>): ToolPermission;
+  execute(input: Checked<Schema>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
+}
+
+/** A tool whose work a sub-agent does. */
+export interface DelegatingToolDefinition<
+  Schema extends z.ZodType = z.ZodType,
+> extends Described<Schema> {
+  delegates(input: Checked<Schema>): Task;
 }
 
 /** A model learns nothing from the hundredth mistake in its arguments. */
 const maxIssues = 20;
 
 export function defineTool<Schema extends z.ZodType>(definition: ToolDefinition<Schema>): Tool {
-  const { name, description, schema } = definition;
-  const derivePermission = definition.derivePermission?.bind(definition);
+  return {
+    ...described(definition),
+    idempotent: definition.idempotent ?? false,
+    onUnknown: definition.onUnknown ?? 'ask',
+    execute: async (input, context) => definition.execute(input as Checked<Schema>, context),
+  };
+}
+
+export function defineDelegatingTool<Schema extends z.ZodType>(
+  definition: DelegatingToolDefinition<Schema>,
+): Tool {
+  return {
+    ...described(definition),
+    // Its sub-agent is in the journal: after a crash nothing about it is unknown.
+    idempotent: true,
+    onUnknown: 'fail',
+    delegates: (input) => definition.delegates(input as Checked<Schema>),
+    execute: () => Promise.reject(new TypeError(`${definition.name} is done by a sub-agent`)),
+  };
+}
+
+function described<Schema extends z.ZodType>(definition: Described<Schema>) {
+  const { name, description, schema, kinds } = definition;
+  const derive = definition.derivePermission?.bind(definition);
   checkToolName(name);
   return {
     name,
     description,
     inputSchema: inputSchemaOf(name, schema),
     allowedByDefault: definition.allowedByDefault ?? false,
-    idempotent: definition.idempotent ?? false,
-    onUnknown: definition.onUnknown ?? 'ask',
-    validate: (input) => validate(schema, input),
-    execute: async (input, context) => definition.execute(input as z.output<Schema>, context),
-    ...(derivePermission === undefined ? {} : { derivePermission }),
+    validate: (input: unknown) => validate(schema, input),
+    ...(kinds === undefined ? {} : { kinds }),
+    ...(derive === undefined
+      ? {}
+      : {
+          derivePermission: (input: Record<string, unknown>) => derive(input as Checked<Schema>),
+        }),
   };
 }
 

@@ -1,4 +1,19 @@
+export { agentTool } from './agent.ts';
 export { calculator } from './calculator.ts';
-export { defineTool, type ToolDefinition } from './define-tool.ts';
+export {
+  type AgentConfig,
+  assembleAgents,
+  type AssembledAgents,
+  defineAgent,
+  ToolCollection,
+  type ToolReference,
+} from './define-agent.ts';
+export {
+  defineDelegatingTool,
+  defineTool,
+  type DelegatingToolDefinition,
+  type ToolDefinition,
+} from './define-tool.ts';
+export { promptInjection, secretsInOutput } from './guardrails.ts';
 export { createToolRegistry } from './registry.ts';
 export { createSendNote } from './send-note.ts';

@@ -36,6 +36,12 @@ describe('the tool registry', () => {
     },
   );
 
+  it('refuses a tool of the name by which agents hand off', () => {
+    expect(() => createToolRegistry([tool('handoff')])).toThrow(
+      'A tool cannot be named handoff: agents hand off to each other by it',
+    );
+  });
+
   it.each(['', 'a b', 'x'.repeat(65)])('refuses a tool named %j', (name) => {
     expect(() => createToolRegistry([tool(name)])).toThrow(TypeError);
   });

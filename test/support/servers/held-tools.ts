@@ -10,7 +10,7 @@ function heldTool(dataDir: string, name: string, idempotent: boolean) {
     name,
     description: 'Writes down that it ran, and then never comes back',
     schema: z.strictObject({ text: z.string() }),
-    allowedByDefault: true,
+    allowedByDefault: process.env['TEST_ASK'] !== 'yes',
     idempotent,
     async execute({ text }, { toolCallId, idempotencyKey, signal }) {
       const file = openSync(join(dataDir, 'notes.log'), 'a');

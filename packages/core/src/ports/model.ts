@@ -31,6 +31,8 @@ export type ModelEvent =
  * The last event is `finish`. A failure is a thrown `ProviderFailure`; nothing else is expected.
  */
 export interface Model {
+  /** How many tokens fit into its window, if that is known. */
+  readonly contextTokens?: number;
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<readonly ModelEvent[]>;
 }
 
@@ -39,21 +41,38 @@ export class ProviderFailure extends Error {
   override readonly name = 'ProviderFailure';
   readonly retryable: boolean;
   readonly retryAfterMs: number | undefined;
+  /** The prompt does not fit into the model's window. */
+  readonly contextExceeded: boolean;
 
-  constructor(message: string, options: { retryable: boolean; retryAfterMs?: number }) {
+  constructor(
+    message: string,
+    options: { retryable: boolean; retryAfterMs?: number; contextExceeded?: boolean },
+  ) {
     super(message);
     this.retryable = options.retryable;
     this.retryAfterMs = options.retryAfterMs;
+    this.contextExceeded = options.contextExceeded ?? false;
   }
 
   toRunError(): RunError {
-    const code = this.retryable ? 'provider_failed' : 'provider_rejected';
+    const failed = this.retryable ? 'provider_failed' : 'provider_rejected';
+    const code = this.contextExceeded ? 'context_exceeded' : failed;
     return { code, message: this.message, retryable: this.retryable };
   }
+}
+
+/** US dollars for a million tokens. */
+export interface Price {
+  readonly inputPerMillion: number;
+  readonly outputPerMillion: number;
 }
 
 export interface ModelRegistry {
   /** The model behind a name for this tenant, or undefined if no provider offers it. */
   resolve(name: string): Model | undefined;
   list(): { id: string; provider: string }[];
+  /** The provider whose credential the tenant would need for it, if it has none. */
+  missing?(name: string): Promise<string | undefined>;
+  /** What it costs, if anyone said so. */
+  price?(name: string): Price | undefined;
 }

@@ -7,156 +7,45 @@
  * Expected outcomes are values; a store that cannot do its work throws a `RelayError` with
  * `storage_full`, `storage_failed` or `journal_corrupt`.
  */
-import type {
-  Decider,
-  RelayKind,
-  RelayStatus,
-  RunError,
-  RunEvent,
-  RunStatus,
-  StoredEvent,
-  Surface,
-  Usage,
-} from '@relay/protocol';
+import type { RunEvent, StoredEvent } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
-
-export interface RunRef {
-  readonly tenantId: string;
-  readonly runId: string;
-}
-
-/** What stays the same for as long as a run exists. */
-export interface RunIdentity {
-  readonly id: string;
-  readonly tenantId: string;
-  readonly conversationId: string;
-  readonly correlationId: string;
-  readonly surface: Surface;
-  readonly agent: string;
-  readonly model: string;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly parentRunId: string | null;
-  readonly workflowId: string | null;
-  readonly createdAt: number;
-}
-
-/** What changes with the journal, always in the same commit as the events that say so. */
-export interface RunProgress {
-  readonly status: RunStatus;
-  readonly startedAt: number | null;
-  readonly endedAt: number | null;
-  readonly usage: Usage;
-  readonly error: RunError | null;
-  /** The checkpoint envelope of `runs.serialized_state`, as JSON. */
-  readonly checkpoint: string | null;
-  /** `runs.output_json`: the answer, the approvals, and the one that is pending. */
-  readonly outputJson: string | null;
-  /** The fold of the journal up to `snapshotSeq`, as JSON: recovery reads only what follows. */
-  readonly snapshot: string | null;
-  readonly snapshotSeq: number;
-  /** When a waiting run must be looked at without being told, such as when a relay expires. */
-  readonly wakeAt: number | null;
-}
-
-export interface RunRecord extends RunIdentity, RunProgress {
-  readonly lastSeq: number;
-  readonly epoch: number;
-}
-
-/** What can be read of a run without trusting its checkpoint and snapshot. */
-export interface RunHead extends RunIdentity {
-  readonly status: RunStatus;
-  readonly usage: Usage;
-  readonly outputJson: string | null;
-  readonly lastSeq: number;
-}
-
-export interface Lease {
-  readonly owner: string;
-  readonly until: number;
-}
-
-export interface RunCreation {
-  readonly identity: RunIdentity;
-  /** `null`: the run stays queued until a node claims it. With a lease, it has epoch 1. */
-  readonly lease: Lease | null;
-  readonly events: readonly RunEvent[];
-  readonly progress?: Partial<RunProgress>;
-  /** The open connection of a chat, without which the run is canceled. */
-  readonly connection?: { readonly id: string; readonly node: string };
-}
-
-export interface RelayRecord {
-  readonly id: string;
-  readonly runId: string;
-  readonly kind: RelayKind;
-  readonly agentId: string;
-  readonly agentPath: readonly string[];
-  readonly toolCallId: string;
-  readonly tool: string;
-  readonly params: unknown;
-  readonly digest: string;
-  readonly raisedAt: number;
-  readonly expiresAt: number;
-  readonly status: RelayStatus;
-  readonly decidedAt: number | null;
-  readonly decidedBy: Decider | null;
-  readonly reason: string | null;
-  /** What exactly was answered, so that a repetition can be told from a contradiction. */
-  readonly answer: string | null;
-}
-
-export type NewRelay = Omit<
+import type {
+  Census,
+  CredentialRecord,
+  KeyRecord,
+  Resealing,
+  SealedCredential,
+  TenantChange,
+  TenantRecord,
+} from './stored-accounts.ts';
+import type {
+  Mail,
+  NewRelay,
+  RelayClosure,
+  RelayDecision,
+  RelayFilter,
   RelayRecord,
-  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'answer'
->;
+} from './stored-relays.ts';
+import type {
+  CreationOutcome,
+  EndedRun,
+  EventRange,
+  OpenRuns,
+  Page,
+  RunCreation,
+  RunFilter,
+  RunHead,
+  RunListing,
+  RunProgress,
+  RunRecord,
+  RunRef,
+  UsageScope,
+  UsageTotal,
+} from './stored-runs.ts';
 
-/** A relay that ends without anyone's answer. */
-export interface RelayClosure {
-  readonly relayId: string;
-  readonly status: 'expired' | 'closed';
-  readonly at: number;
-  readonly by: Decider;
-  readonly reason: string;
-}
-
-/** Something told to a run from outside; its lease holder takes it into the journal. */
-export type Letter =
-  | {
-      readonly kind: 'decision';
-      readonly relayId: string;
-      readonly approved: boolean;
-      readonly always: boolean;
-      readonly reason: string | null;
-      /** For a relay of kind `outcome`: it happened, and this is its result. */
-      readonly output?: unknown;
-      readonly by: Decider;
-    }
-  | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
-
-export interface Mail {
-  readonly id: string;
-  readonly letter: Letter;
-}
-
-export interface NewGrant extends Grant {
-  readonly scope: 'run' | 'conversation';
-  readonly scopeId: string;
-  readonly createdAt: number;
-  readonly createdBy: Decider;
-}
-
-export interface RelayDecision {
-  readonly relayId: string;
-  readonly runId: string;
-  readonly status: 'approved' | 'denied';
-  readonly at: number;
-  readonly by: Decider;
-  readonly reason: string | null;
-  readonly answer: string;
-  readonly mail: Mail;
-  readonly grant?: NewGrant;
-}
+export type * from './stored-accounts.ts';
+export type * from './stored-relays.ts';
+export type * from './stored-runs.ts';
 
 /** One atomic step of a run: events, the state they imply and the lease check (E1, E3, E7). */
 export interface Append {
@@ -178,17 +67,30 @@ export interface Append {
 export interface TenantStore {
   readonly tenantId: string;
 
-  createRun(creation: RunCreation): Promise<void>;
+  /** The run, its idempotency key and its first events are stored together or not at all. */
+  createRun(creation: RunCreation): Promise<CreationOutcome>;
   /** Throws `journal_corrupt` if the checkpoint or the snapshot is damaged. */
   readRun(runId: string): Promise<RunRecord | undefined>;
   /** For ending a run whose checkpoint or snapshot is damaged. */
   readRunHead(runId: string): Promise<RunHead | undefined>;
-  /** `fenced`: another node holds the run or has written since; nothing was stored. */
+  /** By `createdAt`. */
+  listRuns(filter: RunFilter, page: Page): Promise<RunListing[]>;
+  /**
+   * `fenced`: another node holds the run or has written since; nothing was stored. An append that
+   * ends its run counts what it used in the same commit.
+   */
   append(append: Append): Promise<'committed' | 'fenced'>;
   /** What follows `after`, oldest first, at most `limit` events. Gaps and damage throw. */
   readEvents(runId: string, range: EventRange): Promise<StoredEvent[]>;
 
+  /** What runs used that ended on the UTC day of `since` or later. */
+  readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal>;
+  /** How many runs are not over. */
+  countOpenRuns(scope: UsageScope): Promise<OpenRuns>;
+
   readRelay(relayId: string): Promise<RelayRecord | undefined>;
+  /** By `raisedAt`. */
+  listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]>;
   /** Compare-and-set: true if this decision is the one that counts. With it, its mail is stored. */
   decideRelay(decision: RelayDecision): Promise<boolean>;
   /** Grants of this run and of its conversation. */
@@ -209,26 +111,24 @@ export interface TenantStore {
   /** The run behind an open chat connection. */
   findConnection(connectionId: string): Promise<{ runId: string } | undefined>;
   closeConnection(connectionId: string): Promise<void>;
-}
 
-export interface EventRange {
-  readonly after: number;
-  readonly limit: number;
-}
+  /** Throws if the tenant was never made (`ensureTenant`). */
+  readTenant(): Promise<TenantRecord>;
+  updateTenant(change: TenantChange): Promise<void>;
 
-export interface EndedRun {
-  readonly runId: string;
-  readonly position: number;
-}
+  /** By `createdAt`, the revoked ones among them. */
+  listKeys(page: Page): Promise<KeyRecord[]>;
+  readKey(keyId: string): Promise<KeyRecord | undefined>;
+  /** True if it was there and not revoked yet: the first time stays. */
+  revokeKey(keyId: string, at: number): Promise<boolean>;
 
-export interface KeyRecord {
-  readonly id: string;
-  readonly tenantId: string;
-  readonly name: string;
-  readonly scopes: readonly string[];
-  readonly createdAt: number;
-  readonly expiresAt: number | null;
-  readonly revokedAt: number | null;
+  /** Takes the place of what the tenant had for this provider, id and all. */
+  putCredential(record: CredentialRecord): Promise<void>;
+  readCredential(provider: string): Promise<CredentialRecord | undefined>;
+  /** All of them, by `createdAt`, newest first. */
+  listCredentials(): Promise<CredentialRecord[]>;
+  /** True if there was one. */
+  deleteCredential(provider: string): Promise<boolean>;
 }
 
 export interface SystemStore {
@@ -237,8 +137,21 @@ export interface SystemStore {
   /** Makes the tenant if it is not there yet. */
   ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }>;
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
+  /** How much is going on, over all tenants. */
+  census(): Promise<Census>;
+  /** Ids of the tenants that are paused. */
+  pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string): Promise<void>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
+
+  /** Credentials of all tenants by their ids, those after `after`. */
+  sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]>;
+  /** False if it was replaced, resealed or deleted in the meantime. */
+  resealCredential(row: Resealing): Promise<boolean>;
+  /** A small fact about the store itself. */
+  readNote(name: string): Promise<string | undefined>;
+  /** True if it was written; with `ifAbsent`, an earlier value stays. */
+  writeNote(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
 
   /** Takes the lease if it is free or has run out at `now`; the epoch rises with every claim. */
   claimRun(runId: string, claim: Claim): Promise<{ epoch: number } | undefined>;
@@ -251,7 +164,8 @@ export interface SystemStore {
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
    * Runs that nobody holds and that have something to do: left behind or queued, due, or told; at
-   * most `limit` for each of these reasons, the oldest first.
+   * most `limit` for each of these reasons, the oldest first. Of a paused tenant only those that
+   * were told something, because it may be that they shall stop.
    */
   dueRuns(now: number, limit: number): Promise<RunRef[]>;
   /** For a store that one server owns alone: what an earlier process held is free at once. */

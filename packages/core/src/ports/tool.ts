@@ -1,4 +1,6 @@
 import type { FieldIssue, ToolPermission } from '@relay/protocol';
+import type { ParameterKind } from '../permission/kinds.ts';
+import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
 
 export interface ToolContext {
@@ -11,12 +13,17 @@ export interface ToolContext {
   readonly idempotencyKey: string;
   /** What the caller handed along for tools; the model never sees it. */
   readonly context: Readonly<Record<string, unknown>>;
-  progress(text: string): void;
+  readonly progress: (text: string) => void;
+  /**
+   * Lets a sub-agent of this run do something, and waits for it. After a crash, a tool that is
+   * `idempotent` runs again and finds the agents that it had spawned, in the same order.
+   */
+  readonly spawn: (task: Task) => Promise<AgentReport>;
 }
 
 /** `context` is what the model reads; `result` is what programs get. */
 export interface ToolOutput {
-  readonly context?: string;
+  readonly context?: string | undefined;
   readonly result?: unknown;
 }
 
@@ -31,6 +38,13 @@ export interface Tool extends ToolSpec {
   readonly idempotent: boolean;
   /** What to do when a crash left the outcome unknown and the tool is not idempotent. */
   readonly onUnknown: 'ask' | 'fail';
+  /** What a parameter is, where it is more than text: rules about it are read accordingly. */
+  readonly kinds?: Readonly<Record<string, ParameterKind>>;
+  /**
+   * Instead of `execute`: a sub-agent does the work, and the call ends with it. Meanwhile nothing
+   * is in flight, so that the run can wait for people without a process.
+   */
+  readonly delegates?: (input: unknown) => Task;
   validate(input: unknown): Validation;
   execute(input: unknown, context: ToolContext): Promise<ToolOutput>;
   /** The rule to suggest when a person says "always". */

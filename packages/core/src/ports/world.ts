@@ -18,7 +18,7 @@ export type Digest = (text: string) => string;
  * stored and not told. It may not throw.
  */
 export interface Publisher {
-  publish(runId: string, events: readonly StoredEvent[]): void;
+  publish(runId: string, events: readonly StoredEvent[], tenantId: string): void;
 }
 
 /** For what happens outside any request. It may not throw. */

@@ -1,3 +1,4 @@
+import type { EventOf } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
@@ -15,7 +16,12 @@ const of = { agentId: 'agent', toolCallId: 'call_1' };
 const tool = { ...of, name: 'bash' };
 const by = { type: 'key', id: 'k1', name: 'ann' } as const;
 
-const started: CallEvent = { type: 'tool.started', ...tool, input: {}, idempotencyKey: 'key-1' };
+const started: EventOf<'tool.started'> = {
+  type: 'tool.started',
+  ...tool,
+  input: {},
+  idempotencyKey: 'key-1',
+};
 const completed: CallEvent = { type: 'tool.completed', ...tool, result: 1 };
 const failed: CallEvent = { type: 'tool.failed', ...tool, error: 'broke', code: 'tool_failed' };
 const denied: CallEvent = { type: 'tool.denied', ...tool, status: 'denied' };
@@ -202,6 +208,21 @@ describe('a call', () => {
     const call = play(raised(), decided(true), started, raised('relay_2', 'outcome'));
     expect(call).toMatchObject({ phase: 'asking', relay: { id: 'relay_2' } });
     expect(call).not.toHaveProperty('relay.approved');
+  });
+
+  it('remembers from its start what brings its result, where that is not the tool itself', () => {
+    expect(play(started)).not.toHaveProperty('via');
+    for (const via of ['agent', 'handoff'] as const) {
+      expect(play({ ...started, via })).toMatchObject({ phase: 'started', via });
+      expect(play({ ...started, via }, completed)).toMatchObject({ phase: 'settled', via });
+    }
+  });
+
+  it('is from its start what is executed, and from its relay what is shown', () => {
+    const exact = { ...started, input: { command: 'ls' } };
+    expect(play(exact)).toMatchObject({ input: { command: 'ls' } });
+    const shown = { ...raised(), params: { command: 'pwd' } } as CallEvent;
+    expect(play(shown)).toMatchObject({ input: { command: 'pwd' } });
   });
 
   it('is not answered by a decision about another relay', () => {

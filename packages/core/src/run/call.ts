@@ -92,6 +92,8 @@ export interface CallState {
   readonly phase: CallPhase;
   readonly relay?: OpenRelay;
   readonly idempotencyKey?: string;
+  /** What brings the result, where it is not the tool's own code. */
+  readonly via?: 'agent' | 'handoff';
 }
 
 /** The call after an event, or undefined if the table refuses it. */
@@ -101,7 +103,8 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   const next = { ...call, phase };
   // From here on the call is what was executed, or shown: nothing else can be approved.
   if (event.type === 'tool.started') {
-    return { ...next, input: event.input, idempotencyKey: event.idempotencyKey };
+    const { input, idempotencyKey, via } = event;
+    return { ...next, input, idempotencyKey, ...(via === undefined ? {} : { via }) };
   }
   if (event.type === 'relay.decided' && call.relay !== undefined) {
     return { ...next, relay: { ...call.relay, approved: event.approved } };

@@ -1,6 +1,7 @@
 /**
  * The checkpoint envelope in `runs.serialized_state`. It points at a place in the journal and never
- * copies the transcript, so it stays small however long the run is.
+ * copies the transcript, so it stays small however long the run is. Its note is for people who look
+ * into the table: the last words before the boundary.
  */
 import {
   type CheckpointEnvelope,
@@ -41,6 +42,7 @@ export function checkpointOf(
   if (event === undefined || kind === undefined) return undefined;
   const agent = rootAgent(state)?.name ?? run.agent;
   const tool = toolOf(event);
+  const note = tool === undefined ? '' : lastWords(state);
   const envelope: CheckpointEnvelope = {
     version: 1,
     serializedRunState: JSON.stringify({ runId: run.id, seq: state.seq, agent }),
@@ -50,6 +52,7 @@ export function checkpointOf(
       runId: run.id,
       correlationId: run.correlationId,
       ...(tool === undefined ? {} : { tool }),
+      ...(note === '' ? {} : { note }),
     },
   };
   return JSON.stringify(envelope);
@@ -67,6 +70,14 @@ export function parseCheckpoint(text: string): CheckpointEnvelope {
       ? 'The checkpoint is malformed'
       : `The checkpoint has version ${String(version)}; this server reads version 1`,
   );
+}
+
+const noteChars = 200;
+
+/** Of what the first agent has said in this turn, and never half a character. */
+function lastWords(state: RunState): string {
+  const text = rootAgent(state)?.turn?.text ?? '';
+  return text.slice(-noteChars).replace(/^[\udc00-\udfff]/, '');
 }
 
 function toolOf(event: StoredEvent): { name: string; toolCallId: string } | undefined {

@@ -41,7 +41,7 @@ export async function buryDamaged(engine: Engine, damage: Damage): Promise<void>
     at: now,
     events,
   });
-  if (outcome === 'committed') engine.publisher.publish(record.id, placed);
+  if (outcome === 'committed') engine.publisher.publish(record.id, placed, ref.tenantId);
 }
 
 /** Who approved what stays on record, as far as it can still be read. */

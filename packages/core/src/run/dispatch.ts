@@ -5,14 +5,16 @@
  * after. A tool that throws is a tool error, never the end of the run.
  */
 import type { EventOf, RuleRef, RunEvent } from '@relay/protocol';
-import type { Tool, ToolOutput } from '../ports.ts';
+import type { Task, Tool, ToolOutput } from '../ports.ts';
+import type { Activity } from './activity.ts';
 import { readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
 import { textOfError } from './error-text.ts';
 import { isNestedTooDeep } from './json-depth.ts';
+import { agentFields, type AgentState } from './agent.ts';
+import { handoffToolName } from './handoff-tool.ts';
 import type { LiveRun } from './live-run.ts';
-import { agentFields } from './machine.ts';
-import type { AgentState } from './state.ts';
+import { reachedLimit, spawnFor, type Spawning, spawning } from './spawn.ts';
 
 export interface Start {
   readonly call: CallState;
@@ -23,6 +25,7 @@ export interface Start {
 }
 
 type Json = EventOf<'tool.started'>['input'];
+type Refusal = Extract<Spawning, { ok: false }>;
 
 /** Commits everything staged so far together with the intents, then starts the tools. */
 export async function start(
@@ -30,24 +33,61 @@ export async function start(
   agent: AgentState,
   starts: readonly Start[],
 ): Promise<void> {
-  const intents = starts.map((each) => intentOf(run, agent, each));
-  if (intents.length === 0) return;
-  await run.journal.write(intents);
-  for (const [index, intent] of intents.entries()) {
-    const tool = starts[index]?.tool;
-    if (tool === undefined) continue;
-    run.running.add(intent.toolCallId);
-    if (run.stop?.kind === 'cancel') {
-      // The cancel came while the intent was being stored: we know that nothing has happened.
-      run.toolSettled(intent.toolCallId, neverBegan(intent, run.stop.reason));
+  const planned: { tool: Tool; intent: EventOf<'tool.started'> }[] = [];
+  const events: RunEvent[] = [];
+  for (const each of starts) {
+    const intent = intentOf(run, agent, each);
+    const delegated = delegatedTo(run, agent, { each, before: events });
+    if (delegated?.ok === false) {
+      run.journal.stage([...reached(run, agent, delegated), notDelegated(agent, each, delegated)]);
       continue;
     }
-    void execute(run, tool, intent).then((settled) => run.toolSettled(intent.toolCallId, settled));
+    events.push(intent);
+    if (delegated !== undefined) events.push(delegated.event);
+    if (intent.via === undefined) planned.push({ tool: each.tool, intent });
+  }
+  if (events.length === 0) return;
+  await run.journal.write(events);
+  for (const { tool, intent } of planned) execute(run, tool, intent);
+}
+
+/** The sub-agent that does the work of a tool which only delegates. */
+function delegatedTo(
+  run: LiveRun,
+  agent: AgentState,
+  { each: { tool, call }, before }: { each: Start; before: readonly RunEvent[] },
+): Spawning | undefined {
+  const reading = tool.delegates === undefined ? undefined : readArguments(tool, call.input);
+  if (tool.delegates === undefined || reading === undefined) return undefined;
+  if (!reading.ok) {
+    const error = `The arguments no longer fit: ${reading.problem}`;
+    return { ok: false, code: 'tool_input_invalid', error } as const;
+  }
+  try {
+    return spawning(run, agent, {
+      toolCallId: call.toolCallId,
+      task: tool.delegates(reading.value),
+      nth: 1,
+      besides: before.filter(({ type }) => type === 'agent.started').length,
+    });
+  } catch (error) {
+    return { ok: false, code: 'tool_failed', error: textOfError(error) };
   }
 }
 
+function notDelegated(agent: AgentState, { call }: Start, { code, error }: Refusal): RunEvent {
+  const of = { ...agentFields(agent), toolCallId: call.toolCallId, name: call.name };
+  return { type: 'tool.failed', ...of, error, code };
+}
+
+function reached(run: LiveRun, agent: AgentState, { limit }: Refusal): RunEvent[] {
+  return limit === undefined ? [] : reachedLimit(run, agent, limit);
+}
+
 function intentOf(run: LiveRun, agent: AgentState, each: Start): EventOf<'tool.started'> {
-  const { call, rule, relayId } = each;
+  const { call, tool, rule, relayId } = each;
+  const handsOff = tool.name === handoffToolName ? 'handoff' : undefined;
+  const via = tool.delegates === undefined ? handsOff : 'agent';
   return {
     type: 'tool.started',
     ...agentFields(agent),
@@ -57,7 +97,21 @@ function intentOf(run: LiveRun, agent: AgentState, each: Start): EventOf<'tool.s
     idempotencyKey: call.idempotencyKey ?? `${run.identity.id}:${call.toolCallId}`,
     ...(rule === undefined ? {} : { rule }),
     ...(relayId === undefined ? {} : { relayId }),
+    ...(via === undefined ? {} : { via }),
   };
+}
+
+function execute(run: LiveRun, tool: Tool, intent: EventOf<'tool.started'>): void {
+  const { toolCallId } = intent;
+  const activity = run.beginTool(toolCallId, intent.agentId);
+  if (run.stop?.kind === 'cancel') {
+    // The cancel came while the intent was being stored: we know that nothing has happened.
+    run.toolSettled(toolCallId, neverBegan(intent, run.stop.reason));
+    return;
+  }
+  void outcomeOf(run, tool, { intent, activity }).then((settled) =>
+    run.toolSettled(toolCallId, settled),
+  );
 }
 
 function neverBegan(intent: EventOf<'tool.started'>, reason: string): RunEvent {
@@ -74,10 +128,10 @@ function neverBegan(intent: EventOf<'tool.started'>, reason: string): RunEvent {
 }
 
 /** Never rejects. */
-async function execute(
+async function outcomeOf(
   run: LiveRun,
   tool: Tool,
-  intent: EventOf<'tool.started'>,
+  { intent, activity }: { intent: EventOf<'tool.started'>; activity: Activity },
 ): Promise<RunEvent> {
   const { clock } = run.engine;
   const began = clock.now();
@@ -91,8 +145,15 @@ async function execute(
   try {
     const reading = readArguments(tool, intent.input);
     if (!reading.ok) throw new TypeError(`The arguments no longer fit: ${reading.problem}`);
+    let spawned = 0;
+    const spawn = (task: Task) => {
+      const report = spawnFor(run, intent, { task, nth: (spawned += 1) });
+      // A tool may leave its agents alone; nobody else would hear of a refusal.
+      report.catch(() => undefined);
+      return report;
+    };
     const output = await tool.execute(reading.value, {
-      signal: run.toolSignal,
+      signal: activity.signal,
       tenantId: run.identity.tenantId,
       runId: run.identity.id,
       agentId,
@@ -100,14 +161,20 @@ async function execute(
       idempotencyKey: intent.idempotencyKey,
       context: run.spec.context ?? {},
       progress: (content) => showProgress(run, of, content),
+      spawn,
     });
     const durationMs = clock.now() - began;
     return { type: 'tool.completed', ...of, ...asJson(output), durationMs };
   } catch (error) {
     const durationMs = clock.now() - began;
-    const code = run.toolSignal.aborted ? 'run_canceled' : 'tool_failed';
+    const code = stopCode(run, activity);
     return { type: 'tool.failed', ...of, error: textOfError(error), code, durationMs };
   }
+}
+
+function stopCode(run: LiveRun, activity: Activity): string {
+  if (!activity.stopped) return 'tool_failed';
+  return run.stop === undefined ? 'limit_reached' : 'run_canceled';
 }
 
 function showProgress(
@@ -116,7 +183,7 @@ function showProgress(
   content: string,
 ): void {
   // A tool may call this after its end; only a running call has progress.
-  if (!run.running.has(of.toolCallId) || run.journal.broken || run.journal.closed) return;
+  if (!run.isRunning(of.toolCallId) || run.journal.broken || run.journal.closed) return;
   const progressId = run.engine.ids.next();
   run.journal.append([{ type: 'tool.progressed', ...of, progressId, content }]);
 }

@@ -3,18 +3,21 @@
  *
  * Denied calls are settled. Of the others, arguments that do not fit go back to the model as a tool
  * error; allowed calls are handed to dispatch, and all that nobody has decided yet are raised
- * together, each to be answered on its own.
+ * together, each to be answered on its own. Whatever a limit leaves no room for is refused.
  */
-import type { RunEvent } from '@relay/protocol';
+import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
+import type { ProgramRules } from '../engine.ts';
 import { canonicalJson } from '../permission/canonical.ts';
 import { decide, type Grant, type Verdict } from '../permission/decide.ts';
 import type { Tool } from '../ports.ts';
 import { type Arguments, readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
+import { agentFields, type AgentState } from './agent.ts';
 import { start, type Start } from './dispatch.ts';
+import { callsLeft, limitText } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
-import { agentFields } from './machine.ts';
-import type { AgentState } from './state.ts';
+import { findTool, pathOf } from './profile.ts';
+import { reachedLimit } from './spawn.ts';
 
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
@@ -23,24 +26,70 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     runId: run.identity.id,
     conversationId: run.identity.conversationId,
   });
-  const usedOnce = [...run.state.usedOnce];
+  const once = new OnceRules(run);
   const starts: Start[] = [];
+  let left = callsLeft(run.state);
   for (const raw of waiting) {
-    const checked = check(run, raw);
+    const checked = check(run, agent, raw);
     const call = checked.ok ? { ...raw, input: checked.input } : raw;
-    const verdict = verdictOn(run, { call, grants, usedOnce });
+    const verdict = verdictOn(run, { agent, call, grants, once });
+    const limit = overLimit(run, agent, left);
     if (verdict.decision === 'deny') {
-      run.journal.stage([denied(agent, call, verdict)]);
+      run.journal.stage([denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })]);
     } else if (!checked.ok) {
       run.journal.stage([failed(agent, call, checked)]);
+    } else if (limit !== undefined) {
+      const problem = { code: 'limit_reached', error: limitText(limit) };
+      run.journal.stage([...reachedLimit(run, agent, limit), failed(agent, call, problem)]);
     } else if (verdict.decision === 'ask') {
+      left -= 1;
       run.journal.stage([raised(run, agent, { call, kind: 'permission' })]);
     } else {
-      if (verdict.rule.list === 'allowOnce') usedOnce.push(verdict.rule.index);
-      starts.push({ call, tool: checked.tool, rule: verdict.rule });
+      left -= 1;
+      once.use(verdict.rule);
+      starts.push({ call, tool: checked.tool, rule: once.named(verdict.rule) });
     }
   }
   await start(run, agent, starts);
+}
+
+/** Of two calls that match one allow-once rule, the first uses it up (E7). */
+class OnceRules {
+  readonly #run: LiveRun;
+  readonly #program: ProgramRules | undefined;
+  readonly #used: number[];
+
+  constructor(run: LiveRun) {
+    this.#run = run;
+    this.#program = run.engine.rules?.(run.ref);
+    this.#used = this.#program === undefined ? [...run.state.usedOnce] : [];
+  }
+
+  get permissions(): Permissions {
+    return this.#program?.current() ?? this.#run.spec.permissions;
+  }
+
+  get used(): readonly number[] {
+    return this.#used;
+  }
+
+  use(rule: RuleRef): void {
+    if (rule.list !== 'allowOnce') return;
+    if (this.#program === undefined) this.#used.push(rule.index);
+    else this.#program.useOnce(rule.index);
+  }
+
+  named(rule: RuleRef): RuleRef {
+    const own = rule.source === 'request' && this.#program !== undefined;
+    return own ? { ...rule, source: 'program' } : rule;
+  }
+}
+
+/** When the time is over nothing starts any more; otherwise it is the calls that are counted. */
+function overLimit(run: LiveRun, agent: AgentState, left: number): LimitName | undefined {
+  const current = run.state.agents[agent.id]?.limit;
+  if (current === 'time') return current;
+  return left <= 0 ? 'toolCalls' : undefined;
 }
 
 type Checked =
@@ -48,8 +97,8 @@ type Checked =
   | { readonly ok: false; readonly code: string; readonly error: string };
 
 /** Whether the call names a tool of this run and fits its schema. */
-function check(run: LiveRun, call: CallState): Checked {
-  const tool = run.findTool(call.name);
+function check(run: LiveRun, agent: AgentState, call: CallState): Checked {
+  const tool = findTool(run, agent, call.name);
   if (tool === undefined) {
     return { ok: false, code: 'unknown_tool', error: `There is no tool named ${call.name}` };
   }
@@ -64,14 +113,16 @@ function check(run: LiveRun, call: CallState): Checked {
 }
 
 interface Question {
+  readonly agent: AgentState;
   readonly call: CallState;
   readonly grants: readonly Grant[];
-  readonly usedOnce: readonly number[];
+  readonly once: OnceRules;
 }
 
 /** What the rules say. Arguments that are no object have no parameters that a rule could match. */
-function verdictOn(run: LiveRun, { call, grants, usedOnce }: Question): Verdict {
+function verdictOn(run: LiveRun, { agent, call, grants, once }: Question): Verdict {
   const hasParameters = typeof call.input === 'object' && call.input !== null;
+  const tool = findTool(run, agent, call.name);
   return decide(
     {
       toolCallId: call.toolCallId,
@@ -79,10 +130,11 @@ function verdictOn(run: LiveRun, { call, grants, usedOnce }: Question): Verdict 
       arguments: hasParameters ? (call.input as Record<string, unknown>) : {},
     },
     {
-      permissions: run.spec.permissions,
-      usedOnce,
+      permissions: once.permissions,
+      usedOnce: once.used,
       grants,
-      builtinAllow: run.findTool(call.name)?.allowedByDefault ?? false,
+      builtinAllow: tool?.allowedByDefault ?? false,
+      ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
     },
   );
 }
@@ -108,7 +160,7 @@ export function raised(
     tool: call.name,
     params: call.input as Extract<RunEvent, { type: 'relay.raised' }>['params'],
     digest: digestOf(run, call),
-    agentPath: [agent.name],
+    agentPath: pathOf(run.state, agent),
     expiresAt: new Date(clock.now() + settings.relayTtlMs).toISOString(),
   };
 }

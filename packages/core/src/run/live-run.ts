@@ -3,12 +3,14 @@
  * made when the run is taken up and dropped when it is parked (E5); nothing in it is the truth, the
  * journal is.
  */
-import { type EventOf, isEnded, type RunEvent } from '@relay/protocol';
+import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { RunJournal } from '../journal.ts';
-import type { Mail, RunIdentity, RunRef, TenantStore, Tool } from '../ports.ts';
+import type { AgentReport, Mail, RunIdentity, RunRef, TenantStore } from '../ports.ts';
+import { Activity } from './activity.ts';
 import type { RunState } from './state.ts';
-import { foldEvents, type Transcript } from './transcript.ts';
+import { foldTranscripts, type Transcripts } from './transcripts.ts';
+import type { TurnOutcome } from './turn.ts';
 
 /** Why a live run stops: a person canceled it, or this node has to let go of it. */
 export type Stop =
@@ -25,6 +27,11 @@ export interface LiveRunOptions {
   readonly isNew?: boolean;
 }
 
+export interface EndedTurn {
+  readonly agentId: string;
+  readonly outcome: TurnOutcome;
+}
+
 export class LiveRun {
   readonly engine: Engine;
   readonly identity: RunIdentity;
@@ -33,18 +40,22 @@ export class LiveRun {
   readonly journal: RunJournal;
   readonly epoch: number;
   /** Tools that are running now, by call. */
-  readonly running = new Set<string>();
-  readonly #modelStop = new AbortController();
-  readonly #toolStop = new AbortController();
+  readonly #tools = new Map<string, Activity>();
+  /** Model calls that are going on, by agent. */
+  readonly #turns = new Map<string, Activity>();
+  /** Tools that wait for sub-agents which they have spawned, by agent. */
+  readonly #waiting = new Map<string, PromiseWithResolvers<AgentReport>>();
   readonly #takenUpAt: number;
-  #transcript: Transcript | undefined;
-  /** Events that came before the transcript was first asked for. */
+  #transcripts: Transcripts | undefined;
+  #loading: Promise<void> | undefined;
+  /** Events that came before the transcripts were first asked for. */
   #unfolded: RunEvent[] = [];
   #stop: Stop | undefined;
   #happened: RunEvent[] = [];
+  #endedTurns: EndedTurn[] = [];
   #mailWaits: boolean;
+  #looksAgain = false;
   #wakeLoop: (() => void) | undefined;
-  #stopModel: (() => void) | undefined;
 
   constructor(options: LiveRunOptions) {
     this.engine = options.engine;
@@ -77,64 +88,138 @@ export class LiveRun {
     return this.#stop;
   }
 
-  /** Aborted when the model's answer is no longer wanted. */
-  get modelSignal(): AbortSignal {
-    return this.#modelStop.signal;
+  /** What the agents read. It is loaded when it is first needed, and kept up from then on. */
+  async transcripts(): Promise<Transcripts> {
+    if (this.#transcripts !== undefined) return this.#transcripts;
+    this.#loading ??= this.#loadTranscripts();
+    await this.#loading;
+    return this.knownTranscripts;
   }
 
-  /** Aborted by a cancel; a node that merely lets go waits for its tools instead. */
-  get toolSignal(): AbortSignal {
-    return this.#toolStop.signal;
+  /** After they have been asked for once. */
+  get knownTranscripts(): Transcripts {
+    if (this.#transcripts === undefined) throw new TypeError('The transcripts are not loaded yet');
+    return this.#transcripts;
   }
 
-  /** A tool that the caller asked for and the tenant has. */
-  findTool(name: string): Tool | undefined {
-    if (!this.spec.tools.includes(name)) return undefined;
-    return this.engine.tools(this.identity.tenantId).find(name);
-  }
-
-  /** What the model reads. It is loaded when it is first needed, and kept up from then on. */
-  async transcript(): Promise<Transcript> {
-    if (this.#transcript === undefined) {
-      const run = { id: this.identity.id, spec: this.spec };
-      const stored = await this.engine.transcripts.ofRun(this.store, run, this.#takenUpAt);
-      this.#transcript = foldEvents(stored, this.#unfolded);
-      this.#unfolded = [];
-    }
-    return this.#transcript;
+  async #loadTranscripts(): Promise<void> {
+    const run = { id: this.identity.id, spec: this.spec };
+    const stored = await this.engine.transcripts.ofRun(this.store, run, this.#takenUpAt);
+    this.#transcripts = foldTranscripts(stored, this.#unfolded);
+    this.#unfolded = [];
   }
 
   /** Call when everything is stored and the run leaves memory. */
-  leaveTranscript(): void {
-    if (this.#transcript === undefined) return;
+  leaveTranscripts(): void {
+    if (this.#transcripts === undefined) return;
     if (isEnded(this.state.status)) this.engine.transcripts.forgetRun(this.ref);
-    else this.engine.transcripts.keepRun(this.ref, this.#transcript, this.state.seq);
+    else this.engine.transcripts.keepRun(this.ref, this.#transcripts, this.state.seq);
   }
 
-  /** Stops the model at once; with a cancel, the tools too. A cancel outranks a yield. */
+  /** Stops the models at once; with a cancel, the tools too. A cancel outranks a yield. */
   stopWith(stop: Stop): void {
     if (this.#stop?.kind === 'cancel') return;
     this.#stop = stop;
-    this.#modelStop.abort(stop);
-    this.#stopModel?.();
-    if (stop.kind === 'cancel') this.#toolStop.abort(stop);
-    this.#wake();
+    for (const turn of this.#turns.values()) turn.stop(stop);
+    if (stop.kind === 'cancel') {
+      for (const tool of this.#tools.values()) tool.stop(stop);
+      for (const waiting of this.#waiting.values()) {
+        waiting.reject(new RelayError('run_canceled', stop.reason));
+      }
+    }
+    this.wake();
   }
 
-  /** The next thing a model brings, or undefined as soon as the run stops: it may not listen. */
-  unlessStopped<Value>(next: Promise<Value>): Promise<Value | undefined> {
-    if (this.#stop !== undefined) {
-      next.catch(() => undefined);
-      return Promise.resolve(undefined);
-    }
-    return new Promise((resolve, reject) => {
-      this.#stopModel = () => resolve(undefined);
-      next.then(resolve, reject);
-    });
+  /** Something goes on without a person, or has just come to its end. */
+  get isAtWork(): boolean {
+    return this.#turns.size > 0 || this.#tools.size > 0 || this.#hasNews;
+  }
+
+  get #hasNews(): boolean {
+    return this.#happened.length > 0 || this.#endedTurns.length > 0 || this.#looksAgain;
+  }
+
+  get hasTools(): boolean {
+    return this.#tools.size > 0;
+  }
+
+  isAsking(agentId: string): boolean {
+    return this.#turns.has(agentId);
+  }
+
+  /** Since when the agent's model has been working on its turn. */
+  askingSince(agentId: string): number | undefined {
+    return this.#turns.get(agentId)?.since;
+  }
+
+  /** Lets a turn go on beside whatever else the run does; its outcome wakes the loop. */
+  beginTurn(agentId: string, take: (activity: Activity) => Promise<TurnOutcome>): void {
+    const activity = new Activity(agentId, this.engine.clock.now());
+    this.#turns.set(agentId, activity);
+    if (this.#stop !== undefined) activity.stop(this.#stop);
+    void take(activity)
+      .catch((error: unknown): TurnOutcome => ({ kind: 'broken', error }))
+      .then((outcome) => {
+        this.#turns.delete(agentId);
+        this.#endedTurns.push({ agentId, outcome });
+        this.wake();
+      });
+  }
+
+  takeEndedTurns(): EndedTurn[] {
+    const ended = this.#endedTurns;
+    this.#endedTurns = [];
+    return ended;
+  }
+
+  /** Stops what an agent is doing: its model call and its tools. */
+  stopAgent(agentId: string, reason: unknown): void {
+    this.#turns.get(agentId)?.stop(reason);
+    for (const tool of this.#tools.values()) if (tool.agentId === agentId) tool.stop(reason);
+  }
+
+  beginTool(toolCallId: string, agentId: string): Activity {
+    const activity = new Activity(agentId);
+    this.#tools.set(toolCallId, activity);
+    if (this.#stop?.kind === 'cancel') activity.stop(this.#stop);
+    return activity;
+  }
+
+  isRunning(toolCallId: string): boolean {
+    return this.#tools.has(toolCallId);
+  }
+
+  /** A tool came to its end. What an abandoned one brings is no longer wanted. */
+  toolSettled(toolCallId: string, event: RunEvent): void {
+    if (!this.#tools.delete(toolCallId)) return;
+    this.#happened.push(event);
+    this.wake();
+  }
+
+  /** The call is settled without its tool, which may still be doing something. */
+  abandonTool(toolCallId: string): void {
+    this.#tools.get(toolCallId)?.stop(this.#stop);
+    this.#tools.delete(toolCallId);
   }
 
   abandonTools(): void {
-    this.#toolStop.abort(this.#stop);
+    for (const tool of this.#tools.values()) tool.stop(this.#stop);
+  }
+
+  /** What a sub-agent will bring to the tool that has spawned it. */
+  whenEnded(agentId: string): Promise<AgentReport> {
+    const waiting = this.#waiting.get(agentId) ?? Promise.withResolvers<AgentReport>();
+    this.#waiting.set(agentId, waiting);
+    waiting.promise.catch(() => undefined);
+    if (this.#stop?.kind === 'cancel') {
+      waiting.reject(new RelayError('run_canceled', this.#stop.reason));
+    }
+    return waiting.promise;
+  }
+
+  agentEnded(report: AgentReport): void {
+    this.#waiting.get(report.agentId)?.resolve(report);
+    this.#waiting.delete(report.agentId);
   }
 
   /** Somebody wrote to this run. A cancel must not wait until the loop comes round. */
@@ -143,7 +228,7 @@ export class LiveRun {
     try {
       await this.noticeCancel();
     } finally {
-      this.#wake();
+      this.wake();
     }
   }
 
@@ -166,34 +251,40 @@ export class LiveRun {
     return this.store.readMail(this.identity.id);
   }
 
-  /** A tool came to its end. */
-  toolSettled(toolCallId: string, event: RunEvent): void {
-    this.running.delete(toolCallId);
-    this.#happened.push(event);
-    this.#wake();
-  }
-
+  /** The ends of tools since the last look, of calls that are still open. */
   takeHappened(): RunEvent[] {
     const happened = this.#happened;
     this.#happened = [];
     return happened;
   }
 
-  /** Resolves when there is something new: a result, mail, or a stop. */
+  /** Resolves when there is something new: a result, a turn, mail, or a stop. */
   async somethingHappens(): Promise<void> {
-    if (this.#happened.length > 0 || this.#mailWaits || this.#stop !== undefined) return;
-    await this.#woken();
+    const already = this.#hasNews || this.#mailWaits || this.#stop !== undefined;
+    this.#looksAgain = false;
+    if (!already) await this.#woken();
   }
 
   /** Resolves when a tool has ended since the last look, whatever else is going on. */
   async toolEnds(): Promise<void> {
     const before = this.#happened.length;
-    while (this.#happened.length === before && this.running.size > 0) await this.#woken();
+    while (this.#happened.length === before && this.hasTools) await this.#woken();
+  }
+
+  /** The state has changed outside the loop: it should look again. */
+  lookAgain(): void {
+    this.#looksAgain = true;
+    this.wake();
+  }
+
+  wake(): void {
+    this.#wakeLoop?.();
+    this.#wakeLoop = undefined;
   }
 
   #observe(events: readonly RunEvent[]): void {
-    if (this.#transcript !== undefined) {
-      this.#transcript = foldEvents(this.#transcript, events);
+    if (this.#transcripts !== undefined) {
+      this.#transcripts = foldTranscripts(this.#transcripts, events);
     } else {
       this.#unfolded.push(...events.filter((event) => event.type !== 'tool.progressed'));
     }
@@ -203,10 +294,5 @@ export class LiveRun {
     return new Promise((resolve) => {
       this.#wakeLoop = resolve;
     });
-  }
-
-  #wake(): void {
-    this.#wakeLoop?.();
-    this.#wakeLoop = undefined;
   }
 }

@@ -1,19 +1,24 @@
 /**
- * The one loop. It asks the model, lets its calls through the gate, waits for what they bring, and
- * asks again, until the run is settled, has to wait for a person, or this node must let go of it.
+ * The one loop. Of each agent it asks the model, lets its calls through the gate, waits for what they
+ * bring, and asks again, until the run is settled, has to wait for a person, or this node must let go
+ * of it. Model calls and tools go on beside it; whatever they bring wakes it, and only it decides.
  *
  *   settled    the run is over: one terminal event is stored (E6)
  *   suspended  nothing can go on without a person; the lease is given back, nothing stays in memory (E5)
  *   yielded    this node lets go; the journal holds all another one needs
  */
 import type { RunError } from '@relay/protocol';
+import { agentFields, type AgentState } from './agent.ts';
 import { gate } from './gate.ts';
-import { endReason } from './limits.ts';
+import { handOver } from './handoff.ts';
+import { limitBeforeTurn } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { type Command, decide } from './machine.ts';
 import { answerMail, expireRelays, startApproved } from './mail.ts';
 import { recover } from './recover.ts';
-import { type AgentState, openCalls, rootAgent, type RunState } from './state.ts';
+import { endSubAgent, reachedLimit, takeResults } from './spawn.ts';
+import { askingCalls, liveAgents, rootAgent } from './state.ts';
+import { endingTimes, endTime } from './time.ts';
 import { trustOf } from './trust.ts';
 import { takeTurn } from './turn.ts';
 
@@ -26,97 +31,152 @@ export async function drive(run: LiveRun): Promise<Outcome> {
   await run.noticeCancel();
   await recover(run);
   for (;;) {
-    run.journal.stage(run.takeHappened());
+    if (run.stop === undefined) takeResults(run);
+    const error = takeTurnEnds(run);
     await answerMail(run);
     expireRelays(run);
+    endTime(run);
     if (run.stop?.kind === 'cancel') return cancel(run, run.stop.reason);
     if (run.stop?.kind === 'yield') return letGo(run);
-    const agent = startedRoot(run.state);
-    switch (nextStep(agent)) {
-      case 'ask-model': {
-        const outcome = await takeTurn(run, agent);
-        if (outcome.kind === 'failed') return fail(run, outcome.error);
-        break;
-      }
-      case 'start-approved':
-        await startApproved(run, agent);
-        break;
-      case 'gate':
-        await gate(run, agent);
-        break;
-      case 'await-tools':
-        // Results and progress so far are shown while the others are still at work.
-        await run.journal.settled();
-        await somethingHappens(run, agent);
-        break;
-      case 'await-people':
-        return suspend(run);
-      case 'complete':
-        return complete(run, agent);
-    }
-    if (run.journal.broken) await run.journal.settled();
+    if (error !== undefined) return fail(run, error);
+    if (await moveAgents(run)) continue;
+    const first = rootAgent(run.state);
+    if (first !== undefined && nextStep(run, first) === 'finish') return complete(run, first);
+    if (!run.isAtWork) return suspend(run);
+    // What there is so far is shown while the rest is still at work.
+    if (run.journal.backlog > 0 || run.journal.broken) await run.journal.settled();
+    await somethingHappens(run);
   }
 }
 
-type Step = 'ask-model' | 'start-approved' | 'gate' | 'await-tools' | 'await-people' | 'complete';
+/** Lets every agent do what it can do now; false if all of them wait for something. */
+async function moveAgents(run: LiveRun): Promise<boolean> {
+  let moved = false;
+  for (const { id } of liveAgents(run.state)) {
+    const agent = run.state.agents[id];
+    if (agent === undefined || agent.ended !== null || run.stop !== undefined) continue;
+    moved = (await move(run, agent)) || moved;
+  }
+  return moved;
+}
 
-/** What has to happen now, from the state alone. */
-function nextStep(agent: AgentState): Step {
+async function move(run: LiveRun, agent: AgentState): Promise<boolean> {
+  switch (nextStep(run, agent)) {
+    case 'ask-model':
+      askModel(run, agent);
+      return false;
+    case 'start-approved':
+      await startApproved(run, agent);
+      return true;
+    case 'gate':
+      await gate(run, agent);
+      return true;
+    case 'hand-over':
+      handOver(run, agent);
+      return true;
+    case 'finish': {
+      // The first agent ends with its run.
+      if (agent.parentId === null) return false;
+      const reason = agent.limit === null ? 'completed' : 'limit';
+      endSubAgent(run, agent, { reason, output: agent.turn?.text ?? '' });
+      return true;
+    }
+    case 'wait':
+      return false;
+  }
+}
+
+type Step = 'ask-model' | 'start-approved' | 'gate' | 'hand-over' | 'finish' | 'wait';
+
+/** What has to happen now with an agent, from the state alone and from whether it is being asked. */
+function nextStep(run: LiveRun, agent: AgentState): Step {
   const { turn } = agent;
+  if (run.isAsking(agent.id)) return 'wait';
   if (turn === null || turn.finish === null) return 'ask-model';
-  if (turn.calls.length === 0) return 'complete';
-  const phases = new Set(turn.calls.map((call) => call.phase));
-  if (phases.has('answered')) return 'start-approved';
-  if (phases.has('called')) return 'gate';
-  if (phases.has('started')) return 'await-tools';
-  if (phases.has('asking')) return 'await-people';
-  return 'ask-model';
+  if (turn.calls.length === 0) return 'finish';
+  const open = turn.calls.filter(({ phase }) => phase !== 'settled');
+  if (open.length === 0) return 'ask-model';
+  if (open.some(({ phase }) => phase === 'answered')) return 'start-approved';
+  if (open.some(({ phase }) => phase === 'called')) return 'gate';
+  const handingOver = open.every(({ phase, via }) => phase === 'started' && via === 'handoff');
+  return handingOver ? 'hand-over' : 'wait';
 }
 
-/** A result, mail, a stop, or the moment at which one of the agent's relays expires. */
-async function somethingHappens(run: LiveRun, agent: AgentState): Promise<void> {
-  const expiries = openCalls(agent).flatMap((call) =>
-    call.phase === 'asking' && call.relay !== undefined
-      ? [Date.parse(call.relay.expiresAt) + run.engine.settings.lateAnswerMs]
-      : [],
-  );
-  if (expiries.length === 0) return run.somethingHappens();
-  const over = new AbortController();
-  const untilExpiry = Math.max(0, Math.min(...expiries) - run.engine.clock.now());
-  await Promise.race([
-    run.somethingHappens(),
-    run.engine.clock.sleep(Math.min(untilExpiry, maxSleepMs), over.signal),
+function askModel(run: LiveRun, agent: AgentState): void {
+  const limit = agent.limit ?? limitBeforeTurn(run.state, agent, run.spec.maxIterations);
+  if (limit !== undefined) run.journal.stage(reachedLimit(run, agent, limit));
+  const asked = run.state.agents[agent.id] ?? agent;
+  run.beginTurn(agent.id, (activity) => takeTurn(run, asked, activity));
+}
+
+/** What became of model calls since the last look. The first agent's failure is the run's. */
+function takeTurnEnds(run: LiveRun): RunError | undefined {
+  let error: RunError | undefined;
+  for (const { agentId, outcome } of run.takeEndedTurns()) {
+    if (outcome.kind === 'broken') throw outcome.error;
+    const agent = run.state.agents[agentId];
+    if (agent === undefined || agent.ended !== null || run.stop !== undefined) continue;
+    if (outcome.kind === 'stopped') discardTurn(run, agent);
+    if (outcome.kind !== 'failed') continue;
+    if (agent.parentId === null) error = outcome.error;
+    else endSubAgent(run, agent, { reason: 'failed', output: '', error: outcome.error });
+  }
+  return error;
+}
+
+/** A turn that was stopped while the run goes on: its time was over. */
+function discardTurn(run: LiveRun, agent: AgentState): void {
+  const { turn } = agent;
+  if (turn === null || turn.finish !== null) return;
+  run.journal.stage([
+    {
+      type: 'turn.discarded',
+      ...agentFields(agent),
+      turn: turn.turn,
+      textId: turn.textId,
+      after: turn.startedSeq,
+      reason: 'limit',
+    },
   ]);
-  over.abort('over');
 }
 
-function startedRoot(state: RunState): AgentState {
-  const agent = rootAgent(state);
-  if (agent === undefined) throw new TypeError('The loop runs only after the run has started');
-  return agent;
+/** A result, a turn, mail, a stop, or the moment at which a relay expires or time is over. */
+async function somethingHappens(run: LiveRun): Promise<void> {
+  const { clock, settings } = run.engine;
+  const times = askingCalls(run.state).flatMap(({ call }) =>
+    call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt) + settings.lateAnswerMs],
+  );
+  times.push(...endingTimes(run));
+  if (times.length === 0) return run.somethingHappens();
+  const over = new AbortController();
+  const ms = Math.max(0, Math.min(...times.filter((time) => time > clock.now())) - clock.now());
+  await Promise.race([run.somethingHappens(), clock.sleep(Math.min(ms, maxSleepMs), over.signal)]);
+  over.abort('over');
 }
 
 async function suspend(run: LiveRun): Promise<Outcome> {
   const decision = decide(run.state, { type: 'suspend' });
   await run.journal.write(decision.ok ? decision.events : [], { release: true });
-  run.leaveTranscript();
+  run.leaveTranscripts();
   return 'suspended';
 }
 
 async function letGo(run: LiveRun): Promise<Outcome> {
   await finishTools(run);
   await run.journal.write([], { release: true });
-  run.leaveTranscript();
+  run.leaveTranscripts();
   return 'yielded';
 }
 
 async function complete(run: LiveRun, agent: AgentState): Promise<Outcome> {
-  const reason = endReason(agent, run.spec);
+  const reason = agent.limit === null ? 'completed' : 'limit';
   return settle(run, { type: 'complete', reason, trust: await trustOf(run) });
 }
 
 /** Ends a run properly, with every call settled, as long as its journal can be written. */
 export async function fail(run: LiveRun, error: RunError): Promise<Outcome> {
+  run.stopWith({ kind: 'yield', reason: error.message });
+  run.abandonTools();
   return settle(run, { type: 'fail', error, trust: await trustOf(run) });
 }
 
@@ -129,7 +189,7 @@ async function settle(run: LiveRun, command: Command): Promise<Outcome> {
   const decision = decide(run.state, command);
   if (!decision.ok) throw new TypeError(decision.reason);
   await run.journal.write(decision.events);
-  run.leaveTranscript();
+  run.leaveTranscripts();
   return 'settled';
 }
 
@@ -137,11 +197,11 @@ async function settle(run: LiveRun, command: Command): Promise<Outcome> {
 async function finishTools(run: LiveRun): Promise<void> {
   const patience = new AbortController();
   const over = run.engine.clock.sleep(run.engine.settings.graceMs, patience.signal);
-  while (run.running.size > 0) {
+  while (run.hasTools) {
     const gaveUp = await Promise.race([over.then(() => true), run.toolEnds().then(() => false)]);
     if (gaveUp) break;
   }
   patience.abort('over');
   run.abandonTools();
-  run.journal.stage(run.takeHappened());
+  takeResults(run);
 }

@@ -2,28 +2,25 @@
  * The machine against a model: random commands, legal and not, among random events that a live run
  * could bring. The model knows only the table; the events are checked afterwards, as a journal.
  */
-import { isEnded, RelayError, type RunEvent, type RunStatus, type Trust } from '@relay/protocol';
+import {
+  addUsage,
+  isEnded,
+  noUsage,
+  RelayError,
+  type RunEvent,
+  type RunStatus,
+} from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { at, deepFreeze, noTrust as trust } from '../testing/agent-events.ts';
+import { agentFields, type AgentState, openCalls } from './agent.ts';
 import type { CallState } from './call.ts';
-import { agentFields, type Command, decide, runTable } from './machine.ts';
-import { type AgentState, evolve, initialState, openCalls, type RunState } from './state.ts';
+import { type Command, decide, runTable } from './machine.ts';
+import { evolve, initialState, liveAgents, type RunState } from './state.ts';
 
-const at = '2026-03-01T10:00:00.000Z';
 const usage = { inputTokens: 3, outputTokens: 1 };
 const by = { type: 'key', id: 'k1', name: 'ann' } as const;
 const error = { code: 'provider_failed', message: 'The model is overloaded', retryable: false };
-const trust: Trust = {
-  toolsInvoked: [],
-  toolFailures: 0,
-  evidenceCitations: [],
-  evidenceHash: '',
-  confidence: null,
-  missingEvidence: [],
-  verificationSteps: [],
-  retryAttempts: 0,
-  durationMs: 0,
-};
 
 const tellable: readonly Command[] = [
   { type: 'start', agentId: 'root', agent: 'assistant', model: 'demo' },
@@ -43,14 +40,6 @@ interface Real {
   readonly journal: RunEvent[];
 }
 
-function deepFreeze<Value>(value: Value): Value {
-  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
-    Object.freeze(value);
-    for (const part of Object.values(value)) deepFreeze(part);
-  }
-  return value;
-}
-
 /** Puts events into the journal, and checks what holds after each of them. */
 function append(real: Real, events: readonly RunEvent[]): void {
   for (const event of events) {
@@ -62,7 +51,29 @@ function append(real: Real, events: readonly RunEvent[]): void {
   expect(JSON.parse(JSON.stringify(real.state))).toStrictEqual(real.state);
 }
 
-/** Everything that may happen next to a call of a completed turn. */
+function spawnedBy(agent: AgentState, { toolCallId }: CallState, state: RunState): RunEvent {
+  return {
+    type: 'agent.started',
+    agentId: `sub_${state.seq}`,
+    parentId: agent.id,
+    name: 'helper',
+    model: 'demo',
+    spawned: { toolCallId, nth: 1, task: 'help', tools: [] },
+  };
+}
+
+const settling = new Set<RunEvent['type']>(['tool.completed', 'tool.failed', 'tool.denied']);
+
+/** A call is not settled over those that work for it. */
+function mayHappen(agent: AgentState, call: CallState, state: RunState): RunEvent[][] {
+  const helped = liveAgents(state).some(
+    ({ parentId, spawned }) => parentId === agent.id && spawned?.toolCallId === call.toolCallId,
+  );
+  const steps = nextOf(agent, call, state);
+  return helped ? steps.filter((step) => !step.some(({ type }) => settling.has(type))) : steps;
+}
+
+/** Everything that may happen next to a call of a completed turn that nobody else works for. */
 function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[][] {
   const { toolCallId, name } = call;
   const of = { ...agentFields(agent), toolCallId };
@@ -84,6 +95,7 @@ function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[]
       return [
         [{ type: 'relay.raised', ...newRelay, kind: 'permission' }],
         [start],
+        [{ ...start, via: 'agent' }],
         unused === undefined
           ? [denied]
           : [{ ...start, rule: { list: 'allowOnce', index: unused, source: 'request' } }],
@@ -108,6 +120,7 @@ function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[]
         [{ type: 'tool.progressed', ...of, name, progressId: 'p', content: 'working' }],
         [start],
         [{ type: 'relay.raised', ...newRelay, kind: 'outcome' }],
+        ...(liveAgents(state).length < 6 ? [[spawnedBy(agent, call, state)]] : []),
       ];
     case 'settled':
       return [];
@@ -116,13 +129,30 @@ function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[]
 
 /** Everything that may happen next to an agent, from its state alone. */
 function nextOfAgent(agent: AgentState, state: RunState): RunEvent[][] {
-  if (agent.ended) return [];
   const of = agentFields(agent);
-  const { turn } = agent;
+  const { turn, iterations } = agent;
   const textId = `text_${state.seq}`;
   const begin: RunEvent = { type: 'turn.started', ...of, turn: 1, textId, reasoningId: 'why' };
-  const end: RunEvent = { type: 'agent.ended', ...of, reason: 'completed', iterations: 1, usage };
-  if (turn === null) return [[begin], ...(agent.parentId === null ? [] : [[end]])];
+  const report = { iterations, usage: agent.usage, output: 'done' };
+  const end: RunEvent = { type: 'agent.ended', ...of, reason: 'completed', ...report };
+  const compacted: RunEvent = {
+    type: 'context.compacted',
+    ...of,
+    model: 'demo',
+    summary: 'In short',
+    ofHistory: 0,
+    ofRun: 1,
+    generation: 0,
+    usage,
+  };
+  const between: RunEvent[][] = [
+    [begin],
+    [compacted, begin],
+    [{ type: 'limit.reached', ...of, limit: 'tokens' }, begin],
+    [{ type: 'agent.switched', ...of, name: 'other', model: 'demo', tools: [] }],
+    ...(agent.parentId === null ? [] : [[end]]),
+  ];
+  if (turn === null) return between;
   if (turn.finish === null) {
     const calls = [1, 2, 3].map((n): RunEvent => {
       const toolCallId = `call_${state.seq}_${n}`;
@@ -146,16 +176,12 @@ function nextOfAgent(agent: AgentState, state: RunState): RunEvent[][] {
     ];
   }
   const open = openCalls(agent);
-  if (open.length > 0) return open.flatMap((call) => nextOf(agent, call, state));
-  return [[begin], ...(agent.parentId === null ? [] : [[end]])];
+  if (open.length > 0) return open.flatMap((call) => mayHappen(agent, call, state));
+  return between;
 }
 
 function possible(state: RunState): RunEvent[][] {
-  const agents = Object.values(state.agents);
-  const steps = agents.flatMap((agent) => nextOfAgent(agent, state));
-  if (agents.length === 0 || agents.length > 2) return steps;
-  const agentId = `sub_${agents.length}`;
-  return [...steps, [{ type: 'agent.started', agentId, parentId: 'root', name: 'h', model: 'm' }]];
+  return liveAgents(state).flatMap((agent) => nextOfAgent(agent, state));
 }
 
 /** The world moves on by one step, if the run is going. */
@@ -204,6 +230,40 @@ function pick<Type extends RunEvent['type']>(journal: readonly RunEvent[], ...ty
   );
 }
 
+/** Who has come has gone, once, before the call that it worked for; and what it used is counted. */
+function checkAgents({ journal, state }: Real): void {
+  const agents = pick(journal, 'agent.started');
+  const ids = agents.map((event) => event.agentId);
+  const ends = pick(journal, 'agent.ended');
+  const gone = ends.map((event) => event.agentId);
+  expect(new Set(gone).size).toBe(gone.length);
+  expect(state.subAgents).toBe(Math.max(0, ids.length - 1));
+  if (isEnded(state.status)) expect(gone.toSorted()).toEqual(ids.toSorted());
+  if (isEnded(state.status) && ids.length > 0) expect(gone.at(-1)).toBe('root');
+
+  const settled = pick(journal, 'tool.completed', 'tool.failed', 'tool.denied');
+  for (const { agentId, spawned } of agents) {
+    if (spawned === undefined) continue;
+    const end = ends.find((event) => event.agentId === agentId);
+    const result = settled.find((event) => event.toolCallId === spawned.toolCallId);
+    expect(Object.hasOwn(state.agents, agentId), agentId).toBe(result === undefined);
+    if (result === undefined) continue;
+    expect(journal.indexOf(end as RunEvent)).toBeLessThan(journal.indexOf(result));
+  }
+
+  const used = (of: readonly string[]) =>
+    pick(journal, 'turn.completed', 'context.compacted')
+      .filter((event) => of.includes(event.agentId))
+      .reduce((sum, event) => addUsage(sum, event.usage), noUsage);
+  expect(state.usage).toEqual(used(ids));
+  for (const end of ends) expect(end.usage).toEqual(used(withAllBelow(end.agentId, agents)));
+}
+
+function withAllBelow(id: string, agents: ReturnType<typeof pick<'agent.started'>>): string[] {
+  const below = agents.filter((event) => event.parentId === id);
+  return [id, ...below.flatMap((event) => withAllBelow(event.agentId, agents))];
+}
+
 /** What holds of the whole journal, at any time and at its end. */
 function checkJournal({ journal, state }: Real): void {
   const over = isEnded(state.status);
@@ -230,12 +290,9 @@ function checkJournal({ journal, state }: Real): void {
     expect(journal.indexOf(answer as RunEvent)).toBeLessThan(journal.indexOf(end as RunEvent));
   }
 
-  const agents = pick(journal, 'agent.started').map((event) => event.agentId);
-  const goodbyes = pick(journal, 'agent.ended').map((event) => event.agentId);
-  expect(new Set(goodbyes).size).toBe(goodbyes.length);
-  if (over) expect(goodbyes.toSorted()).toEqual(agents.toSorted());
-  if (over && agents.length > 0) expect(goodbyes.at(-1)).toBe('root');
-
+  checkAgents({ journal, state });
+  const starts = pick(journal, 'tool.started');
+  expect(state.toolsStarted).toBe(new Set(starts.map((event) => event.toolCallId)).size);
   expect(new Set(state.usedOnce).size).toBe(state.usedOnce.length);
   const once = pick(journal, 'tool.started').filter((event) => event.rule?.list === 'allowOnce');
   expect(state.usedOnce).toEqual(once.map((event) => event.rule?.index));
@@ -264,6 +321,7 @@ describe('the machine of a run', () => {
   it('keeps its table and settles everything exactly once, whatever happens to it (E6)', () => {
     const seen = new Set<string>();
     const statuses = new Set<string>();
+    const sizes = new Set<number>();
     fc.assert(
       fc.property(
         steps,
@@ -277,6 +335,9 @@ describe('the machine of a run', () => {
           checkJournal(real);
           for (const command of tellable) expect(decide(real.state, command).ok).toBe(false);
           for (const event of real.journal) seen.add(event.type);
+          for (const { agentId } of pick(real.journal, 'agent.started')) {
+            sizes.add(withAllBelow(agentId, pick(real.journal, 'agent.started')).length);
+          }
           statuses.add(real.state.status);
         },
       ),
@@ -289,6 +350,10 @@ describe('the machine of a run', () => {
     for (const word of ['run.suspended', 'run.resumed', 'tool.completed', 'agent.ended']) {
       expect(seen).toContain(word);
     }
+    for (const word of ['agent.switched', 'limit.reached', 'context.compacted']) {
+      expect(seen).toContain(word);
+    }
+    expect(Math.max(...sizes)).toBeGreaterThan(4);
     expect(statuses).toEqual(new Set(['completed', 'failed', 'canceled']));
   });
 

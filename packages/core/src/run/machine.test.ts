@@ -1,7 +1,6 @@
 import { runStatuses, type RunEvent, type Trust } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import {
-  agentFields,
   type Command,
   type CommandName,
   commands,
@@ -105,6 +104,12 @@ const states: Record<(typeof runStatuses)[number], RunState> = {
 
 /** A run in the middle of a turn with a call in every phase, also one of a sub-agent. */
 const sub = { agentId: 'sub', parentId: 'root' };
+
+function spawned(toolCallId: string): RunEvent {
+  const work = { toolCallId, nth: 1, task: 'help', tools: [] };
+  return { type: 'agent.started', ...sub, name: 'helper', model: 'demo', spawned: work };
+}
+
 const busy = fold(
   running,
   turn,
@@ -128,7 +133,7 @@ const busy = fold(
   started,
   { ...started, toolCallId: 'c_done' },
   done,
-  { type: 'agent.started', ...sub, name: 'helper', model: 'demo' },
+  spawned('c_started'),
   { type: 'turn.started', ...sub, turn: 1, textId: 't2', reasoningId: 'r2' },
   call('c_sub', sub),
   { ...finished, ...sub },
@@ -240,27 +245,23 @@ describe('completing', () => {
 });
 
 describe('canceling', () => {
-  it('closes open relays, settles open calls in their order, then ends sub-agents before the root', () => {
+  it('ends of each agent its relays, its calls in their order, then itself; sub-agents first', () => {
     const reason = 'Stopped by ann';
+    const ofBoth = { inputTokens: 20, outputTokens: 4 };
     const failed = { type: 'tool.failed', name: 'bash', error: reason };
     const of = (agent: object, toolCallId: string) => ({ ...agent, toolCallId });
     expect(accepted(busy, examples.cancel)).toEqual([
+      { type: 'relay.closed', ...of(sub, 'c_sub'), relayId: 'relay of c_sub', reason },
+      { ...failed, ...of(sub, 'c_sub'), code: 'run_canceled' },
+      { type: 'agent.ended', ...sub, reason: 'canceled', iterations: 1, usage },
       { ...failed, ...of(root, 'c_called'), code: 'run_canceled' },
       { type: 'relay.closed', ...of(root, 'c_asking'), relayId: 'relay of c_asking', reason },
       { ...failed, ...of(root, 'c_asking'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_answered'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_started'), code: 'outcome_unknown' },
-      { type: 'relay.closed', ...of(sub, 'c_sub'), relayId: 'relay of c_sub', reason },
-      { ...failed, ...of(sub, 'c_sub'), code: 'run_canceled' },
-      { type: 'agent.ended', ...sub, reason: 'canceled', iterations: 1, usage },
-      { type: 'agent.ended', ...root, reason: 'canceled', iterations: 1, usage },
+      { type: 'agent.ended', ...root, reason: 'canceled', iterations: 1, usage: ofBoth },
       { type: 'run.summarized', trust },
-      {
-        type: 'run.ended',
-        status: 'canceled',
-        output: 'Let me look.',
-        usage: { inputTokens: 20, outputTokens: 4 },
-      },
+      { type: 'run.ended', status: 'canceled', output: 'Let me look.', usage: ofBoth },
     ]);
   });
 
@@ -272,16 +273,13 @@ describe('canceling', () => {
   });
 
   it('does not end an agent twice', () => {
-    const ended = fold(
-      running,
-      {
-        type: 'agent.started',
-        ...sub,
-        name: 'helper',
-        model: 'demo',
-      },
-      { type: 'agent.ended', ...sub, reason: 'completed', iterations: 0, usage },
-    );
+    const ended = fold(running, turn, call('c_started'), finished, started, spawned('c_started'), {
+      type: 'agent.ended',
+      ...sub,
+      reason: 'completed',
+      iterations: 0,
+      usage,
+    });
     const agents = accepted(ended, examples.cancel).filter((event) => event.type === 'agent.ended');
     expect(agents.map((event) => event.agentId)).toEqual(['root']);
   });
@@ -292,6 +290,15 @@ describe('canceling', () => {
     );
     expect(codes).toContainEqual(['c_started', 'outcome_unknown']);
     expect(codes.filter(([, code]) => code === 'outcome_unknown')).toHaveLength(1);
+  });
+
+  it('says so too of a call about whose outcome a person was being asked', () => {
+    const outcome: RunEvent = { ...raised('c_started'), kind: 'outcome' } as RunEvent;
+    const asking = fold(running, turn, call('c_started'), finished, started, outcome);
+    expect(accepted(asking, examples.cancel).slice(0, 2)).toMatchObject([
+      { type: 'relay.closed', toolCallId: 'c_started' },
+      { type: 'tool.failed', toolCallId: 'c_started', code: 'outcome_unknown' },
+    ]);
   });
 });
 
@@ -311,18 +318,11 @@ describe('failing', () => {
   it('settles open calls with its own reason', () => {
     const failures = accepted(busy, examples.fail).filter((event) => event.type === 'tool.failed');
     expect(failures.map(({ toolCallId, code, error: why }) => [toolCallId, code, why])).toEqual([
+      ['c_sub', 'provider_failed', error.message],
       ['c_called', 'provider_failed', error.message],
       ['c_asking', 'provider_failed', error.message],
       ['c_answered', 'provider_failed', error.message],
       ['c_started', 'outcome_unknown', error.message],
-      ['c_sub', 'provider_failed', error.message],
     ]);
-  });
-});
-
-describe('agentFields', () => {
-  it('names the parent of a spawned agent, and leaves it out for the root', () => {
-    expect(agentFields({ id: 'sub', parentId: 'root' })).toStrictEqual(sub);
-    expect(agentFields({ id: 'root', parentId: null })).toStrictEqual(root);
   });
 });

@@ -6,8 +6,19 @@
  * way only: open relays closed, open calls settled, then the agent, the summary, and exactly one
  * `run.ended` (E6).
  */
-import type { EndedStatus, Progress, RunError, RunEvent, Trust } from '@relay/protocol';
-import { type AgentState, openCalls, rootAgent, type RunState } from './state.ts';
+import {
+  addUsage,
+  type AgentEnd,
+  type EndedStatus,
+  type Progress,
+  type RunError,
+  type RunEvent,
+  type Trust,
+  type Usage,
+} from '@relay/protocol';
+import { agentFields, type AgentState, openCalls } from './agent.ts';
+import type { CallState } from './call.ts';
+import { askingCalls, liveAgents, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
 
 export { type CommandName, commands, runTable } from './status.ts';
@@ -48,7 +59,8 @@ export function decide(state: RunState, command: Command): Decision {
     case 'complete': {
       const owing = Object.values(state.agents).some((agent) => openCalls(agent).length > 0);
       if (owing) return { ok: false, reason: 'A run with open tool calls cannot complete' };
-      return accept(...ending(state, { status: 'completed', ...command }));
+      const why = { code: 'completed', message: 'The run is complete' };
+      return accept(...ending(state, { status: 'completed', why, ...command }));
     }
     case 'fail':
       return accept(
@@ -57,13 +69,16 @@ export function decide(state: RunState, command: Command): Decision {
           ...(state.rootId === null ? {} : { agentId: state.rootId }),
           error: command.error,
         },
-        ...settleOpenCalls(state, command.error),
-        ...ending(state, { status: 'failed', reason: 'failed', ...command }),
+        ...ending(state, { status: 'failed', reason: 'failed', why: command.error, ...command }),
       );
     case 'cancel':
       return accept(
-        ...settleOpenCalls(state, { code: 'run_canceled', message: command.reason }),
-        ...ending(state, { status: 'canceled', reason: 'canceled', trust: command.trust }),
+        ...ending(state, {
+          status: 'canceled',
+          reason: 'canceled',
+          why: { code: 'run_canceled', message: command.reason },
+          trust: command.trust,
+        }),
       );
   }
 }
@@ -83,53 +98,36 @@ export function progressOf(state: RunState): Progress {
 }
 
 function askingRelays(state: RunState): string[] {
-  return Object.values(state.agents).flatMap((agent) =>
-    openCalls(agent).flatMap((call) =>
-      call.phase === 'asking' && call.relay !== undefined ? [call.relay.id] : [],
-    ),
-  );
+  return askingCalls(state).flatMap(({ call }) => call.relay?.id ?? []);
 }
 
-/** Whatever is still open gets its one end, in the order of the calls. */
-function settleOpenCalls(state: RunState, why: { code: string; message: string }): RunEvent[] {
-  return Object.values(state.agents).flatMap((agent) =>
-    openCalls(agent).flatMap((call): RunEvent[] => {
-      const of = { ...agentFields(agent), toolCallId: call.toolCallId };
-      const failed: RunEvent = {
-        type: 'tool.failed',
-        ...of,
-        name: call.name,
-        error: why.message,
-        // It may have had its effect: that must not be hidden by the reason for stopping.
-        code: call.phase === 'started' ? 'outcome_unknown' : why.code,
-      };
-      if (call.phase !== 'asking' || call.relay === undefined) return [failed];
-      const { id: relayId } = call.relay;
-      return [{ type: 'relay.closed', ...of, relayId, reason: why.message }, failed];
-    }),
-  );
+/** Why something that was still going on is over. */
+export interface Why {
+  readonly code: string;
+  readonly message: string;
 }
 
-interface Ending {
+interface AgentEnding {
+  readonly reason: AgentEnd;
+  readonly why: Why;
+}
+
+interface Ending extends AgentEnding {
   readonly status: EndedStatus;
-  readonly reason: 'completed' | 'limit' | 'failed' | 'canceled';
   readonly trust: Trust;
   readonly error?: RunError;
 }
 
+/**
+ * Whatever is still open gets its one end: of each agent its relays, its calls, then itself. Those
+ * that were spawned last come first, because a call is settled only after its sub-agents.
+ */
 function ending(state: RunState, end: Ending): RunEvent[] {
-  const agents = Object.values(state.agents)
-    .filter((agent) => !agent.ended)
-    .toReversed();
   const output = rootAgent(state)?.turn?.text ?? '';
   return [
-    ...agents.map((agent): RunEvent => ({
-      type: 'agent.ended',
-      ...agentFields(agent),
-      reason: end.reason,
-      iterations: agent.iterations,
-      usage: agent.usage,
-    })),
+    ...liveAgents(state)
+      .toReversed()
+      .flatMap((agent) => endOfAgent({ ...agent, usage: usageOf(state, agent) }, end)),
     { type: 'run.summarized', trust: end.trust },
     {
       type: 'run.ended',
@@ -141,8 +139,44 @@ function ending(state: RunState, end: Ending): RunEvent[] {
   ];
 }
 
-export function agentFields(agent: Pick<AgentState, 'id' | 'parentId'>) {
-  return agent.parentId === null
-    ? { agentId: agent.id }
-    : { agentId: agent.id, parentId: agent.parentId };
+/** With that of its sub-agents which end in the same breath. */
+function usageOf(state: RunState, agent: AgentState): Usage {
+  return liveAgents(state)
+    .filter(({ parentId }) => parentId === agent.id)
+    .reduce((sum, child) => addUsage(sum, usageOf(state, child)), agent.usage);
+}
+
+/** How an agent ends that is stopped in the middle of whatever it does. */
+export function endOfAgent(agent: AgentState, end: AgentEnding): RunEvent[] {
+  return [
+    ...openCalls(agent).flatMap((call) => endOfCall(agent, call, end.why)),
+    {
+      type: 'agent.ended',
+      ...agentFields(agent),
+      reason: end.reason,
+      iterations: agent.iterations,
+      usage: agent.usage,
+    },
+  ];
+}
+
+/** How a call ends that nobody will bring a result for. */
+export function endOfCall(agent: AgentState, call: CallState, why: Why): RunEvent[] {
+  const of = { ...agentFields(agent), toolCallId: call.toolCallId };
+  const failed: RunEvent = {
+    type: 'tool.failed',
+    ...of,
+    name: call.name,
+    error: why.message,
+    // It may have had its effect: that must not be hidden by the reason for stopping.
+    code: hasBegun(call) ? 'outcome_unknown' : why.code,
+  };
+  if (call.phase !== 'asking' || call.relay === undefined) return [failed];
+  const { id: relayId } = call.relay;
+  return [{ type: 'relay.closed', ...of, relayId, reason: why.message }, failed];
+}
+
+/** Its own code has started, also if a person is being asked since what became of it. */
+function hasBegun(call: CallState): boolean {
+  return call.idempotencyKey !== undefined && call.via === undefined;
 }

@@ -5,12 +5,14 @@
  */
 import { RelayError, type RunEvent } from '@relay/protocol';
 import type { Letter, Mail, Tool } from '../ports.ts';
+import { agentFields, type AgentState } from './agent.ts';
 import type { CallState } from './call.ts';
 import { start, type Start } from './dispatch.ts';
 import { digestOf } from './gate.ts';
 import type { LiveRun } from './live-run.ts';
-import { agentFields, decide } from './machine.ts';
-import { type AgentState, rootAgent } from './state.ts';
+import { decide } from './machine.ts';
+import { findTool } from './profile.ts';
+import { askingCalls } from './state.ts';
 
 type Decision = Extract<Letter, { kind: 'decision' }>;
 type Json = Extract<RunEvent, { type: 'relay.decided' }>['output'];
@@ -29,7 +31,7 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
   const starts: Start[] = [];
   for (const call of agent.turn?.calls ?? []) {
     if (call.phase !== 'answered') continue;
-    const tool = run.findTool(call.name);
+    const tool = findTool(run, agent, call.name);
     if (tool === undefined) run.journal.stage([gone(agent, call)]);
     else starts.push(approvedStart(run, call, tool));
   }
@@ -49,15 +51,13 @@ function gone(agent: AgentState, call: CallState): RunEvent {
 }
 
 function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
-  const agent = rootAgent(run.state);
-  const call = agent?.turn?.calls.find(
-    ({ phase, relay }) => phase === 'asking' && relay?.id === decision.relayId,
-  );
-  if (agent === undefined || call === undefined) {
+  const asking = askingCalls(run.state).find(({ call }) => call.relay?.id === decision.relayId);
+  if (asking === undefined) {
     // The relay was closed first: the decision has nothing left to decide.
     run.journal.stage([], { take: [mail.id] });
     return;
   }
+  const { agent, call } = asking;
   resume(run);
   const { relayId, approved, always, reason, by } = decision;
   const output = decision.output as Json;
@@ -107,10 +107,9 @@ function refused(agent: AgentState, call: CallState, reason: string | null): Run
 
 /** A relay that nobody answered in time never becomes an approval. */
 export function expireRelays(run: LiveRun): void {
-  const agent = rootAgent(run.state);
   const now = run.engine.clock.now();
-  for (const call of agent?.turn?.calls ?? []) {
-    if (agent === undefined || call.phase !== 'asking' || call.relay === undefined) continue;
+  for (const { agent, call } of askingCalls(run.state)) {
+    if (call.relay === undefined) continue;
     if (Date.parse(call.relay.expiresAt) + run.engine.settings.lateAnswerMs > now) continue;
     resume(run);
     const of = { ...agentFields(agent), toolCallId: call.toolCallId };
@@ -125,7 +124,8 @@ export function expireRelays(run: LiveRun): void {
   }
 }
 
-function resume(run: LiveRun): void {
+/** What was parked goes on. */
+export function resume(run: LiveRun): void {
   const decision = decide(run.state, { type: 'resume' });
   if (decision.ok) run.journal.stage(decision.events);
 }

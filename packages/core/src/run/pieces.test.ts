@@ -1,6 +1,7 @@
 import type { RunEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { eventsOf } from '../testing/agent-events.ts';
 import { evolve, evolveAll, initialState, type Placed } from './state.ts';
 import { emptyTranscript, foldEvents, foldTranscript } from './transcript.ts';
 
@@ -26,8 +27,10 @@ const middle = fc.array(
 const opening: readonly RunEvent[] = [
   { type: 'run.started', progress: { partialOutput: '', toolsInvoked: [] } },
   { type: 'agent.started', agentId, name: 'assistant', model: 'm' },
-  { type: 'agent.started', ...child, name: 'helper', model: 'm' },
   { type: 'turn.started', agentId, turn: 1, textId: 't', reasoningId: 'r' },
+  eventsOf({ agentId }).called('c1'),
+  eventsOf({ agentId }).start('c1'),
+  eventsOf(child).spawnedBy('c1'),
   { type: 'turn.started', ...child, turn: 1, textId: 't', reasoningId: 'r' },
 ];
 
@@ -46,19 +49,14 @@ describe('the pieces of a text', () => {
   });
 
   it('make the same transcript joined as one by one', () => {
-    const usage = { inputTokens: 1, outputTokens: 1 };
-    const end: RunEvent = {
-      type: 'turn.completed',
-      agentId,
-      turn: 1,
-      finishReason: 'stop',
-      usage,
-    };
+    const own = (event: RunEvent) => !('parentId' in event);
+    const { completed, done } = eventsOf({ agentId });
     fc.assert(
-      fc.property(middle, fc.boolean(), (said, completed) => {
-        const events = [...opening, ...said, ...(completed ? [end] : [])];
+      fc.property(middle, fc.boolean(), (said, ends) => {
+        const events = [...opening, ...said, ...(ends ? [completed, done('c1')] : [])].filter(own);
         const oneByOne = events.reduce(foldTranscript, emptyTranscript);
         expect(foldEvents(emptyTranscript, events)).toEqual(oneByOne);
+        expect(oneByOne.messages).toHaveLength(ends ? 2 : 0);
       }),
     );
   });

@@ -1,7 +1,9 @@
 import type { RunEvent, StoredEvent } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import type { RunIdentity } from '../ports.ts';
+import { eventsOf } from '../testing/agent-events.ts';
 import { project } from './projection.ts';
+import { readSnapshot } from './snapshot.ts';
 import { evolve, initialState, type RunState } from './state.ts';
 
 const at = '2026-03-01T10:00:00.000Z';
@@ -17,6 +19,7 @@ const run: RunIdentity = {
   labels: {},
   parentRunId: null,
   workflowId: null,
+  keyId: null,
   createdAt: 0,
 };
 const root = { agentId: 'root' };
@@ -79,6 +82,18 @@ function failed(toolCallId: string): RunEvent {
   };
 }
 
+const sub = eventsOf({ agentId: 'sub', parentId: 'root' });
+
+/** A call whose work a sub-agent does. */
+function delegated(toolCallId: string): RunEvent[] {
+  return [eventsOf(root).start(toolCallId, { via: 'agent' }), sub.spawnedBy(toolCallId)];
+}
+
+function subAsks(id: string, relayId: string, expiresAt: string): RunEvent[] {
+  const asking = { relayId, expiresAt, agentPath: ['assistant', 'sub'] };
+  return [sub.turn, sub.called(id), sub.completed, sub.raised(id, asking)];
+}
+
 /** A batch that follows a state: what it projects to, and the state after it. */
 function step(before: RunState, ...events: readonly RunEvent[]) {
   const placed: StoredEvent[] = events.map((event, index) => ({
@@ -133,7 +148,7 @@ describe('the rows beside the journal', () => {
 
   it('hold a snapshot from each start of a turn, of the state after its whole batch', () => {
     const { progress: changed, state } = step(begun, turn, text);
-    expect(JSON.parse(changed.snapshot ?? '')).toStrictEqual(state);
+    expect(readSnapshot(changed.snapshot ?? null)).toStrictEqual(state);
     expect(changed.snapshotSeq).toBe(state.seq);
     expect(step(asked, failed('c1')).progress).not.toHaveProperty('snapshot');
   });
@@ -157,6 +172,23 @@ describe('a run that waits', () => {
       suspended,
     );
     expect(changed).toMatchObject({ status: 'waiting', wakeAt: Date.parse(soon) });
+  });
+
+  it('is looked at again when its time is over, if that comes first', () => {
+    const raise = [raised('c1', 'r1', later), raised('c2', 'r2', soon)];
+    const limited = (timeMs: number) =>
+      step({ ...asked, limits: { timeMs } }, ...raise, suspended).progress.wakeAt;
+    expect(limited(60_000)).toBe(now + 60_000);
+    expect(limited(2 * 60 * 60 * 1000)).toBe(Date.parse(soon));
+    expect(step({ ...asked, limits: { timeMs: 5 } }, suspended).progress.wakeAt).toBe(now + 5);
+    expect(step(asked, suspended).progress.wakeAt).toBeNull();
+  });
+
+  it('waits for the relays of its sub-agents too, and shows their calls as pending', () => {
+    const { state } = step(asked, failed('c2'), ...delegated('c1'), ...subAsks('s1', 'r9', soon));
+    const parked = step(state, suspended);
+    expect(parked.progress.wakeAt).toBe(Date.parse(soon));
+    expect(output(parked)).toMatchObject({ pendingApproval: { toolCallId: 's1', relayId: 'r9' } });
   });
 
   it('has no such time once it goes on', () => {
@@ -210,6 +242,13 @@ describe('relays', () => {
         raisedAt: now,
         expiresAt: Date.parse(later),
       },
+    ]);
+  });
+
+  it('say which agent asks, from the first one down', () => {
+    const { state } = step(asked, ...delegated('c1'));
+    expect(step(state, ...subAsks('s1', 'r9', soon)).raise).toMatchObject([
+      { id: 'r9', agentId: 'sub', agentPath: ['assistant', 'sub'], toolCallId: 's1' },
     ]);
   });
 

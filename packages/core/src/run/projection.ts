@@ -5,7 +5,9 @@
 import { isEnded, type StoredEvent } from '@relay/protocol';
 import type { NewRelay, RelayClosure, RunIdentity, RunProgress } from '../ports.ts';
 import { checkpointOf } from './checkpoint.ts';
-import { openCalls, type RunState } from './state.ts';
+import { deadlineOf } from './limits.ts';
+import { writeSnapshot } from './snapshot.ts';
+import { askingCalls, type RunState } from './state.ts';
 
 export interface Projection {
   readonly progress: Partial<RunProgress>;
@@ -54,11 +56,11 @@ function progressOf(
         progress.startedAt = Date.parse(event.at);
         break;
       case 'turn.started':
-        progress.snapshot = JSON.stringify(state);
+        progress.snapshot = writeSnapshot(state);
         progress.snapshotSeq = state.seq;
         break;
       case 'run.suspended':
-        progress.wakeAt = earliestExpiry(state);
+        progress.wakeAt = wakeAtOf(state);
         progress.outputJson = outputJson(state);
         break;
       case 'run.resumed':
@@ -86,7 +88,7 @@ function progressOf(
 
 /** `runs.output_json`: the answer, who approved what, and what is pending. */
 function outputJson(state: RunState, output?: string): string {
-  const pending = isEnded(state.status) ? undefined : askingCalls(state)[0];
+  const pending = isEnded(state.status) ? undefined : askingCalls(state)[0]?.call;
   return JSON.stringify({
     output: output ?? null,
     approvals: state.approvals,
@@ -103,16 +105,13 @@ function outputJson(state: RunState, output?: string): string {
   });
 }
 
-function askingCalls(state: RunState) {
-  return Object.values(state.agents)
-    .flatMap(openCalls)
-    .filter((call) => call.phase === 'asking');
-}
-
-function earliestExpiry(state: RunState): number | null {
-  const times = askingCalls(state).flatMap((call) =>
+/** The first relay to expire, or the end of the run's time. */
+function wakeAtOf(state: RunState): number | null {
+  const times = askingCalls(state).flatMap(({ call }) =>
     call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt)],
   );
+  const deadline = deadlineOf(state);
+  if (deadline !== undefined) times.push(deadline);
   return times.length === 0 ? null : Math.min(...times);
 }
 

@@ -5,17 +5,23 @@
  * - A turn that the model had not finished is void: it is marked as discarded and asked anew.
  * - A call with an intent and no result has an unknown outcome. An idempotent tool runs again with
  *   the same key; for another one a person is asked, or the call fails. It never silently runs twice.
+ * - A call that was delegated has nothing unknown about it: its sub-agent is taken up like any other.
  */
 import { type EventOf, RelayError, type RunEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { RunRecord, RunRef, TenantStore } from '../ports.ts';
+import { agentFields, type AgentState } from './agent.ts';
 import type { CallState } from './call.ts';
 import { start, type Start } from './dispatch.ts';
 import { raised } from './gate.ts';
+import { isTimeOver } from './limits.ts';
 import { LiveRun } from './live-run.ts';
-import { agentFields, decide } from './machine.ts';
+import { decide } from './machine.ts';
 import { pagesOf } from './pages.ts';
-import { type AgentState, evolveAll, initialState, rootAgent, type RunState } from './state.ts';
+import { findTool } from './profile.ts';
+import { stopSpawned } from './spawn.ts';
+import { readSnapshot } from './snapshot.ts';
+import { evolveAll, initialState, liveAgents, type RunState } from './state.ts';
 
 /** Reads a run back into memory. Damage in what is stored throws `journal_corrupt`. */
 export async function load(
@@ -35,7 +41,7 @@ export async function load(
 }
 
 async function loadState(store: TenantStore, record: RunRecord): Promise<RunState> {
-  let state = record.snapshot === null ? initialState : (JSON.parse(record.snapshot) as RunState);
+  let state = readSnapshot(record.snapshot) ?? initialState;
   const span = { after: state.seq, to: record.lastSeq };
   for await (const page of pagesOf(store, record.id, span)) state = evolveAll(state, page);
   if (state.seq === record.lastSeq) return state;
@@ -51,18 +57,35 @@ export async function recover(run: LiveRun): Promise<void> {
     begin(run);
     return;
   }
-  const agent = rootAgent(run.state);
-  if (agent?.turn === undefined || agent.turn === null || run.stop !== undefined) return;
+  if (run.stop !== undefined) return;
+  // Parents come before those they spawned: a call that cannot go on takes its agents with it.
+  for (const { id } of liveAgents(run.state)) {
+    const agent = run.state.agents[id];
+    if (agent !== undefined && agent.ended === null) await recoverAgent(run, agent);
+  }
+}
+
+async function recoverAgent(run: LiveRun, agent: AgentState): Promise<void> {
+  if (agent.turn === null) return;
   if (agent.turn.finish === null) {
     run.journal.stage([discarded(agent, agent.turn)]);
     return;
   }
   const again: Start[] = [];
+  // When the time is over nothing starts any more, and nobody is asked.
+  const late = isTimeOver(run.state, run.engine.clock.now());
   for (const call of agent.turn.calls) {
-    if (call.phase !== 'started') continue;
-    const tool = run.findTool(call.name);
-    if (tool?.idempotent === true) again.push({ call, tool });
-    else run.journal.stage([unknownOutcome(run, agent, { call, ask: tool?.onUnknown === 'ask' })]);
+    // What a sub-agent or a handoff brings is in the journal, or will be.
+    if (call.phase !== 'started' || call.via !== undefined) continue;
+    const tool = findTool(run, agent, call.name);
+    if (tool?.idempotent === true && !late) {
+      again.push({ call, tool });
+      continue;
+    }
+    const ask = tool?.onUnknown === 'ask' && !late;
+    const why = { code: 'outcome_unknown', message: 'The call that it worked for was interrupted' };
+    stopSpawned(run, { agent, toolCallId: call.toolCallId }, why);
+    run.journal.stage([unknownOutcome(run, agent, { call, ask })]);
   }
   await start(run, agent, again);
 }

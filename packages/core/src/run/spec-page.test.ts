@@ -1,8 +1,9 @@
 /** The page of the machine and the machine are the same, in both directions. */
 import { readFileSync } from 'node:fs';
-import { runStatuses } from '@relay/protocol';
+import { agentEnds, catalogue, limitNames, runStatuses } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import { callPhases, callSteps, callTable, stepOf } from './call.ts';
+import { depthLimit, subAgentLimit } from './limits.ts';
 import { commands, runTable } from './machine.ts';
 
 const root = new URL('../../../../', import.meta.url);
@@ -55,10 +56,30 @@ describe('the page of the run machine', () => {
     expect(tableUnder(['phase', 'what it means']).map(([name]) => name)).toEqual([...callPhases]);
   });
 
-  it('cites tests that exist, and at least one for each invariant that it calls shown', () => {
+  it('explains every limit, every way for a result, every end of an agent and of a turn', () => {
+    const first = (...head: string[]) => tableUnder(head).map(([name]) => name);
+    expect(first('limit', 'is reached')).toEqual([...limitNames]);
+    expect(first('reason', 'what it means')).toEqual([...agentEnds]);
+    const { via } = catalogue['tool.started'].schema.shape;
+    expect(first('via', 'who settles it')).toEqual(['–', ...via.unwrap().options]);
+    const { reason } = catalogue['turn.discarded'].schema.shape;
+    expect(first('discarded because of', 'what happened')).toEqual([...reason.options]);
+  });
+
+  it('says the numbers that hold unless others are given', () => {
+    const rows = Object.fromEntries(tableUnder(['limit', 'is reached']));
+    expect(rows['depth']).toContain(`${depthLimit({})} unless it is said otherwise`);
+    expect(rows['subAgents']).toContain(`${subAgentLimit({})} unless it is said otherwise`);
+  });
+
+  it('cites tests that exist, and at least one for each invariant and rule that it calls shown', () => {
     const invariants = tableUnder(['number', 'invariant', 'shown by']).map((row) => row[2] ?? '');
+    const rules = tableUnder(['rule', 'shown by']).map((row) => row[1] ?? '');
+    expect(rules.length).toBeGreaterThan(10);
+    for (const shown of rules) expect(shown).toMatch(/“.+”/);
     for (const shown of invariants) expect(shown).toMatch(/“.+”|^not yet covered$/);
     const cited = [...page.matchAll(/`([^`]+\.test\.ts)`: ((?:“[^”]+”(?:, )?)+)/g)];
+    expect(cited.length).toBe([...page.matchAll(/\.test\.ts`/g)].length);
     expect(cited.length).toBeGreaterThan(5);
     for (const [, file = '', names = ''] of cited) {
       const source = readFileSync(new URL(file, root), 'utf8');

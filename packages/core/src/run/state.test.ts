@@ -1,7 +1,8 @@
 import type { EventOf, RunEvent } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
+import { openCalls } from './agent.ts';
 import { runTable } from './machine.ts';
-import { evolve, initialState, openCalls, rootAgent, type RunState } from './state.ts';
+import { evolve, initialState, rootAgent, type RunState } from './state.ts';
 
 const at = '2026-03-01T10:00:00.000Z';
 const root = { agentId: 'root' };
@@ -145,10 +146,8 @@ describe('the fold of a journal', () => {
 
   it('knows when the run started and which agent is its root', () => {
     expect(begun).toMatchObject({ seq: 3, startedAt: at, rootId: 'root' });
-    const sub = { type: 'agent.started', agentId: 'sub', parentId: 'root' } as const;
-    const spawned = fold(begun, { ...sub, name: 'helper', model: 'demo' });
-    expect(rootAgent(spawned)?.id).toBe('root');
-    expect(spawned.agents['sub']).toMatchObject({ parentId: 'root', name: 'helper', ended: false });
+    expect(rootAgent(begun)).toMatchObject({ id: 'root', name: 'assistant', parentId: null });
+    expect(rootAgent(fold(begun, suspended, resumed))?.id).toBe('root');
     expect(rootAgent(initialState)).toBeUndefined();
   });
 
@@ -183,8 +182,10 @@ describe('the fold of a journal', () => {
 
   it('takes up the name of an agent that was switched to', () => {
     const handed = { type: 'agent.handed-off', ...root, from: 'assistant', to: 'expert' } as const;
-    const now = fold(begun, handed, { type: 'agent.switched', ...root, name: 'expert' });
-    expect(rootAgent(now)?.name).toBe('expert');
+    const taken = { name: 'expert', model: 'big', tools: [] };
+    const now = fold(begun, handed, { type: 'agent.switched', ...root, ...taken });
+    expect(rootAgent(now)).toMatchObject({ name: 'expert', model: 'big' });
+    expect(rootAgent(fold(begun, handed))?.name).toBe('assistant');
   });
 
   it('knows which calls still owe a result', () => {

@@ -8,37 +8,23 @@ import {
   addUsage,
   type EventOf,
   isEnded,
+  type Limits,
   noUsage,
   RelayError,
   type RunEvent,
   type RunStatus,
   type Usage,
 } from '@relay/protocol';
+import {
+  type AgentState,
+  endedAgent,
+  openCalls,
+  startedAgent,
+  switchedAgent,
+  type TurnState,
+} from './agent.ts';
 import { type CallEvent, type CallState, evolveCall } from './call.ts';
 import { type CommandName, runTable } from './status.ts';
-
-export interface TurnState {
-  readonly turn: number;
-  readonly startedSeq: number;
-  readonly textId: string;
-  readonly reasoningId: string;
-  readonly text: string;
-  readonly calls: readonly CallState[];
-  /** Set when the model has finished; until then the turn can be discarded. */
-  readonly finish: EventOf<'turn.completed'>['finishReason'] | null;
-}
-
-export interface AgentState {
-  readonly id: string;
-  readonly parentId: string | null;
-  readonly name: string;
-  readonly model: string;
-  /** Turns that the model has completed. */
-  readonly iterations: number;
-  readonly usage: Usage;
-  readonly turn: TurnState | null;
-  readonly ended: boolean;
-}
 
 /** The audit entry of one answered relay, as `runs.output_json` keeps it. */
 export interface ApprovalEntry {
@@ -54,10 +40,14 @@ export interface RunState {
   readonly status: RunStatus;
   readonly seq: number;
   readonly startedAt: string | null;
+  readonly limits: Limits;
   readonly rootId: string | null;
+  /** Those that are at work, and those whose result their parent's call still waits for. */
   readonly agents: Readonly<Record<string, AgentState>>;
   readonly usage: Usage;
+  readonly subAgents: number;
   readonly toolsInvoked: readonly string[];
+  readonly toolsStarted: number;
   readonly toolsSucceeded: number;
   readonly toolsFailed: number;
   readonly retries: number;
@@ -70,10 +60,13 @@ export const initialState: RunState = {
   status: 'queued',
   seq: 0,
   startedAt: null,
+  limits: {},
   rootId: null,
   agents: {},
   usage: noUsage,
+  subAgents: 0,
   toolsInvoked: [],
+  toolsStarted: 0,
   toolsSucceeded: 0,
   toolsFailed: 0,
   retries: 0,
@@ -91,7 +84,7 @@ export function evolve(state: RunState, event: Placed): RunState {
   switch (event.type) {
     case 'run.created':
       if (state.seq !== 0) throw contradiction(state, event);
-      return next;
+      return { ...next, limits: event.limits ?? {} };
     case 'run.started':
       return { ...told(next, event, 'start'), startedAt: event.at };
     case 'run.resumed':
@@ -104,17 +97,23 @@ export function evolve(state: RunState, event: Placed): RunState {
     case 'run.summarized':
       return next;
     case 'agent.started':
-      return {
-        ...next,
-        rootId: state.rootId ?? event.agentId,
-        agents: { ...state.agents, [event.agentId]: startedAgent(event) },
-      };
+      return addAgent(next, event);
     case 'agent.handed-off':
       return next;
     case 'agent.switched':
-      return withAgent(next, event, (agent) => ({ ...agent, name: event.name }));
+      return withAgent(next, event, (agent) => switchedAgent(agent, event));
     case 'agent.ended':
-      return betweenTurns(next, event, (agent) => ({ ...agent, turn: null, ended: true }));
+      return countForParent(
+        betweenTurns(next, event, (agent) => endedAgent(agent, event)),
+        event,
+      );
+    case 'limit.reached':
+      return withAgent(next, event, (agent) => ({ ...agent, limit: event.limit }));
+    case 'context.compacted':
+      return withAgent({ ...next, usage: addUsage(next.usage, event.usage) }, event, (agent) => ({
+        ...agent,
+        usage: addUsage(agent.usage, event.usage),
+      }));
     case 'turn.started':
       return betweenTurns(next, event, (agent) => ({ ...agent, turn: startedTurn(event) }));
     case 'turn.discarded':
@@ -189,27 +188,43 @@ export function rootAgent(state: RunState): AgentState | undefined {
   return state.rootId === null ? undefined : state.agents[state.rootId];
 }
 
-/** Calls of the open turn that still owe a result. */
-export function openCalls(agent: AgentState): readonly CallState[] {
-  return agent.turn?.calls.filter((call) => call.phase !== 'settled') ?? [];
+/** Those at work, in the order in which they started: parents before their sub-agents. */
+export function liveAgents(state: RunState): AgentState[] {
+  return Object.values(state.agents).filter(({ ended }) => ended === null);
 }
 
-function startedAgent(event: EventOf<'agent.started'>): AgentState {
-  return {
-    id: event.agentId,
-    parentId: event.parentId ?? null,
-    name: event.name,
-    model: event.model,
-    iterations: 0,
-    usage: noUsage,
-    turn: null,
-    ended: false,
-  };
+/** Calls that a person is being asked about, of all agents. */
+export function askingCalls(state: RunState): { agent: AgentState; call: CallState }[] {
+  return liveAgents(state).flatMap((agent) =>
+    openCalls(agent)
+      .filter(({ phase }) => phase === 'asking')
+      .map((call) => ({ agent, call })),
+  );
 }
 
 function startedTurn(event: Placed<EventOf<'turn.started'>>): TurnState {
   const { turn, seq: startedSeq, textId, reasoningId } = event;
   return { turn, startedSeq, textId, reasoningId, text: '', calls: [], finish: null };
+}
+
+/** The first agent begins the run; any other is spawned by a call that is going on. */
+function addAgent(state: RunState, event: Placed<EventOf<'agent.started'>>): RunState {
+  const { agentId, spawned } = event;
+  if (Object.hasOwn(state.agents, agentId)) throw contradiction(state, event);
+  const agents = { ...state.agents, [agentId]: startedAgent(event) };
+  if (state.rootId === null && spawned === undefined) return { ...state, rootId: agentId, agents };
+  const parent = state.agents[event.parentId ?? ''];
+  const call = parent?.turn?.calls.find(({ toolCallId }) => toolCallId === spawned?.toolCallId);
+  if (call?.phase !== 'started') throw contradiction(state, event);
+  return { ...state, subAgents: state.subAgents + 1, agents };
+}
+
+/** What an agent has used counts for whoever spawned it, and so up to the first. */
+function countForParent(state: RunState, event: EventOf<'agent.ended'>): RunState {
+  const parent = state.agents[event.parentId ?? ''];
+  if (parent === undefined) return state;
+  const usage = addUsage(parent.usage, event.usage);
+  return { ...state, agents: { ...state.agents, [parent.id]: { ...parent, usage } } };
 }
 
 /** Only what the model has not finished can be void. */
@@ -256,22 +271,31 @@ function countStart(state: RunState, event: EventOf<'tool.started'>): RunState {
   const toolsInvoked = state.toolsInvoked.includes(event.name)
     ? state.toolsInvoked
     : [...state.toolsInvoked, event.name];
+  // A program's rules are its own: it removes what is used up.
   const usedOnce =
-    event.rule?.list === 'allowOnce' ? [...state.usedOnce, event.rule.index] : state.usedOnce;
-  return { ...state, toolsInvoked, usedOnce };
+    event.rule?.list === 'allowOnce' && event.rule.source === 'request'
+      ? [...state.usedOnce, event.rule.index]
+      : state.usedOnce;
+  // After a crash an idempotent tool starts once more; it is still one call.
+  const again = callOf(state, event)?.idempotencyKey !== undefined;
+  const toolsStarted = state.toolsStarted + (again ? 0 : 1);
+  return { ...state, toolsInvoked, toolsStarted, usedOnce };
 }
 
 function approvalOf(state: RunState, event: Placed<EventOf<'relay.decided'>>): ApprovalEntry {
-  const calls = state.agents[event.agentId]?.turn?.calls ?? [];
-  const call = calls.find((candidate) => candidate.toolCallId === event.toolCallId);
   return {
     toolCallId: event.toolCallId,
-    name: call?.name ?? '',
+    name: callOf(state, event)?.name ?? '',
     action: event.approved ? 'approve' : 'reject',
     by: event.by.name,
     at: event.at,
     ...(event.reason === undefined ? {} : { reason: event.reason }),
   };
+}
+
+function callOf(state: RunState, event: { agentId: string; toolCallId: string }) {
+  const calls = state.agents[event.agentId]?.turn?.calls ?? [];
+  return calls.find((call) => call.toolCallId === event.toolCallId);
 }
 
 type OfAgent = Extract<Placed, { agentId: string }>;
@@ -282,7 +306,7 @@ function withAgent(
   change: (agent: AgentState) => AgentState,
 ): RunState {
   const agent = state.agents[event.agentId];
-  if (agent === undefined) throw contradiction(state, event);
+  if (agent === undefined || agent.ended !== null) throw contradiction(state, event);
   return { ...state, agents: { ...state.agents, [agent.id]: change(agent) } };
 }
 
@@ -311,6 +335,24 @@ function withTurn(state: RunState, event: OfAgent, change: TurnChange): RunState
 }
 
 function withCall(state: RunState, event: Placed<CallEvent>): RunState {
+  const changed = changeCall(state, event);
+  return callOf(changed, event)?.phase === 'settled' ? withoutSpawned(changed, event) : changed;
+}
+
+/** A call that is settled needs its sub-agents no more; they must have ended (E6). */
+function withoutSpawned(state: RunState, event: Placed<CallEvent>): RunState {
+  const done = Object.values(state.agents).filter(
+    ({ parentId, spawned }) =>
+      parentId === event.agentId && spawned?.toolCallId === event.toolCallId,
+  );
+  if (done.length === 0) return state;
+  if (done.some(({ ended }) => ended === null)) throw contradiction(state, event);
+  const agents = { ...state.agents };
+  for (const { id } of done) delete agents[id];
+  return { ...state, agents };
+}
+
+function changeCall(state: RunState, event: Placed<CallEvent>): RunState {
   return withTurn(state, event, (turn) => {
     const index = turn.calls.findIndex((call) => call.toolCallId === event.toolCallId);
     const call = turn.calls[index];

@@ -6,10 +6,10 @@
 import type { EventOf } from '@relay/protocol';
 import type { RunRef, TenantStore } from '../ports.ts';
 import { pagesOf } from './pages.ts';
-import { emptyTranscript, foldEvents, foldTranscript, type Transcript } from './transcript.ts';
+import { foldTranscripts, noTranscripts, type Transcripts } from './transcripts.ts';
 
 interface Entry {
-  readonly transcript: Transcript;
+  readonly transcripts: Transcripts;
   /** Up to where: ended runs of a conversation, or the `seq` of a run. */
   readonly upTo: number;
 }
@@ -31,42 +31,43 @@ export class TranscriptCache {
     this.#maxEntries = maxEntries;
   }
 
-  /** The transcript of a run up to `seq`, with the part of the conversation that came before it. */
-  async ofRun(store: TenantStore, run: TranscribedRun, seq: number): Promise<Transcript> {
+  /** The transcripts of a run up to `seq`, with the part of the conversation that came before it. */
+  async ofRun(store: TenantStore, run: TranscribedRun, seq: number): Promise<Transcripts> {
     const known = this.#entries.get(runKey(store.tenantId, run.id));
     if (known !== undefined && known.upTo <= seq) {
       return foldRun(store, run.id, { ...known, to: seq });
     }
     const before = await this.#before(store, run.spec);
-    const transcript = foldTranscript(before, run.spec);
-    return foldRun(store, run.id, { transcript, upTo: 1, to: seq });
+    const transcripts = foldTranscripts(before, [run.spec]);
+    return foldRun(store, run.id, { transcripts, upTo: 1, to: seq });
   }
 
   /** A run that is parked will probably be taken up here again. */
-  keepRun(ref: RunRef, transcript: Transcript, seq: number): void {
-    this.#keep(runKey(ref.tenantId, ref.runId), { transcript, upTo: seq });
+  keepRun(ref: RunRef, transcripts: Transcripts, seq: number): void {
+    this.#keep(runKey(ref.tenantId, ref.runId), { transcripts, upTo: seq });
   }
 
   forgetRun(ref: RunRef): void {
     this.#entries.delete(runKey(ref.tenantId, ref.runId));
   }
 
-  async #before(store: TenantStore, spec: EventOf<'run.created'>): Promise<Transcript> {
+  async #before(store: TenantStore, spec: EventOf<'run.created'>): Promise<Transcripts> {
     const { conversationId, history: count } = spec;
-    if (count === null || count === 0) return emptyTranscript;
+    if (count === null || count === 0) return noTranscripts;
     const key = `${store.tenantId}/conversation/${conversationId}`;
     const known = this.#entries.get(key);
     const usable = known !== undefined && known.upTo <= count ? known : undefined;
-    let { transcript } = usable ?? { transcript: emptyTranscript };
+    let { transcripts } = usable ?? { transcripts: noTranscripts };
     const runs = await store.endedRuns(conversationId, {
       after: usable?.upTo ?? 0,
       upTo: count,
     });
     for (const { runId } of runs) {
-      transcript = await foldRun(store, runId, { transcript, upTo: 0, to: Infinity });
+      const { first } = await foldRun(store, runId, { transcripts, upTo: 0, to: Infinity });
+      transcripts = { ...noTranscripts, first };
     }
-    this.#keep(key, { transcript, upTo: count });
-    return transcript;
+    this.#keep(key, { transcripts, upTo: count });
+    return transcripts;
   }
 
   #keep(key: string, entry: Entry): void {
@@ -83,10 +84,10 @@ async function foldRun(
   store: TenantStore,
   runId: string,
   span: Entry & { to: number },
-): Promise<Transcript> {
-  let { transcript } = span;
+): Promise<Transcripts> {
+  let { transcripts } = span;
   for await (const page of pagesOf(store, runId, { after: span.upTo, to: span.to })) {
-    transcript = foldEvents(transcript, page);
+    transcripts = foldTranscripts(transcripts, page);
   }
-  return transcript;
+  return transcripts;
 }

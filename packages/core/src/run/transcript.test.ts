@@ -2,11 +2,11 @@ import type { EventOf, Message, RunEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  callIdsIn,
   emptyTranscript,
   foldTranscript,
   readingOf,
   type Transcript,
-  usedCallIds,
 } from './transcript.ts';
 
 const root = { agentId: 'root' };
@@ -79,7 +79,7 @@ function readingAfter(end: RunEvent): unknown {
 
 describe('a run’s part of the transcript', () => {
   it('begins with its input', () => {
-    expect(asked).toEqual({ messages: [question], open: null });
+    expect(asked).toEqual({ ...emptyTranscript, messages: [question] });
   });
 
   it('continues what came before when it counts on a history', () => {
@@ -93,6 +93,13 @@ describe('a run’s part of the transcript', () => {
     expect(fold(emptyTranscript, created([next], 0)).messages).toEqual([next]);
   });
 
+  it('says where its own messages begin', () => {
+    expect(asked.runStart).toBe(0);
+    const before = fold(asked, turn, text('A file.'), finished, ended('completed'));
+    expect(fold(before, created([question], 1)).runStart).toBe(2);
+    expect(fold(before, created([question], null)).runStart).toBe(0);
+  });
+
   it('forgets what came before when its input is the whole prompt', () => {
     const next: Message = { role: 'user', content: 'Which one?' };
     expect(fold(asked, created([next], null)).messages).toEqual([next]);
@@ -102,6 +109,7 @@ describe('a run’s part of the transcript', () => {
     const going = fold(asked, turn, text('A '), text('file.'));
     expect(going.messages).toEqual([question]);
     expect(fold(going, finished)).toEqual({
+      ...asked,
       messages: [question, { role: 'assistant', content: 'A file.' }],
       open: null,
     });
@@ -125,7 +133,7 @@ describe('a run’s part of the transcript', () => {
     expect(again.messages).toEqual([question, { role: 'assistant', content: 'whole' }]);
   });
 
-  it('is not touched by reasoning, progress, relays and starts', () => {
+  it('is not touched by reasoning, progress, relays, starts and handoffs', () => {
     const before = fold(asked, turn, text('Look.'), call('c1'), finished);
     const of = { ...root, toolCallId: 'c1' };
     const relay = { ...of, relayId: 'r1' };
@@ -137,6 +145,10 @@ describe('a run’s part of the transcript', () => {
       { type: 'relay.decided', ...relay, approved: true, by },
       { type: 'tool.started', ...of, name: 'bash', input: {}, idempotencyKey: 'k' },
       { type: 'tool.progressed', ...of, name: 'bash', progressId: 'p', content: 'working' },
+      { type: 'agent.started', ...root, name: 'assistant', model: 'demo' },
+      { type: 'agent.handed-off', ...root, from: 'a', to: 'b' },
+      { type: 'agent.switched', ...root, name: 'b', model: 'm', tools: [], system: 'You are b' },
+      { type: 'limit.reached', ...root, limit: 'time' },
       { type: 'run.suspended', progress: { partialOutput: '', toolsInvoked: [] }, relayIds: [] },
       { type: 'run.resumed', progress: { partialOutput: '', toolsInvoked: [] } },
     ];
@@ -252,6 +264,7 @@ describe('what the model reads of a call', () => {
 describe('a run that ends in the middle of an answer', () => {
   it.each(['canceled', 'failed'] as const)('leaves what it had said: %s', (status) => {
     expect(fold(asked, turn, text('Half an ans'), ended(status))).toEqual({
+      ...asked,
       messages: [question, { role: 'assistant', content: 'Half an ans' }],
       open: null,
     });
@@ -288,7 +301,7 @@ describe('a run that ends in the middle of an answer', () => {
   });
 });
 
-describe('usedCallIds', () => {
+describe('callIdsIn', () => {
   it('finds the ids of all calls, and only of calls', () => {
     const { messages } = fold(
       asked,
@@ -299,9 +312,7 @@ describe('usedCallIds', () => {
       done('c1'),
       done('c2'),
     );
-    expect(usedCallIds(messages)).toEqual(new Set(['c1', 'c2']));
-    expect(usedCallIds([question, { role: 'tool', tool_call_id: 'c9', content: '' }])).toEqual(
-      new Set(),
-    );
+    expect(callIdsIn(messages)).toEqual(['c1', 'c2']);
+    expect(callIdsIn([question, { role: 'tool', tool_call_id: 'c9', content: '' }])).toEqual([]);
   });
 });

@@ -3,7 +3,11 @@
  *
  * A run's part begins with its input. A completed turn adds the assistant's message; once all calls
  * of the turn are settled, their results follow in the order of the calls, whatever order they
- * finished in. A discarded turn leaves nothing.
+ * finished in. A discarded turn leaves nothing. A compaction puts a summary in the place of the
+ * oldest messages.
+ *
+ * It is folded from one agent's events: those of the first agent and of the run itself, or those of
+ * one sub-agent.
  */
 import {
   type EventOf,
@@ -23,20 +27,40 @@ interface OpenTurn {
 export interface Transcript {
   readonly messages: readonly Message[];
   readonly open: OpenTurn | null;
+  /** Where the messages of the present run begin. */
+  readonly runStart: number;
+  /** How often it was compacted. */
+  readonly generation: number;
+  /** A compaction of the present run did not apply, so that none which it made later can. */
+  readonly adrift: boolean;
+  /** Ids of tool calls from before a compaction of the present run. */
+  readonly spentIds: readonly string[];
 }
 
-export const emptyTranscript: Transcript = { messages: [], open: null };
+export const emptyTranscript: Transcript = {
+  messages: [],
+  open: null,
+  runStart: 0,
+  generation: 0,
+  adrift: false,
+  spentIds: [],
+};
 
 const newTurn: OpenTurn = { text: '', calls: [], results: {}, completed: false };
 
 export function foldTranscript(transcript: Transcript, event: RunEvent): Transcript {
-  // A sub-agent has a transcript of its own.
-  if ('parentId' in event && event.parentId !== undefined) return transcript;
   switch (event.type) {
     case 'run.created': {
-      const before = event.history === null ? [] : transcript.messages;
-      return { messages: [...before, ...event.messages], open: null };
+      const before = event.history === null ? emptyTranscript : transcript;
+      const messages = [...before.messages, ...event.messages];
+      const runStart = before.messages.length;
+      return { ...before, messages, open: null, runStart, adrift: false, spentIds: [] };
     }
+    case 'agent.started':
+      if (event.spawned === undefined) return transcript;
+      return { ...emptyTranscript, messages: [{ role: 'user', content: event.spawned.task }] };
+    case 'context.compacted':
+      return compacted(transcript, event);
     case 'turn.started':
       return { ...transcript, open: newTurn };
     case 'turn.discarded':
@@ -69,7 +93,7 @@ export function foldEvents(transcript: Transcript, events: readonly RunEvent[]):
     next = inTurn(next, (turn) => ({ ...turn, text: turn.text + said }));
   };
   for (const event of events) {
-    if (event.type === 'text.appended' && event.parentId === undefined) {
+    if (event.type === 'text.appended') {
       pieces.push(event.text);
       continue;
     }
@@ -84,16 +108,6 @@ export function foldEvents(transcript: Transcript, events: readonly RunEvent[]):
 export function readingOf(event: Pick<EventOf<'tool.completed'>, 'context' | 'result'>): string {
   const { context, result } = event;
   return context ?? JSON.stringify({ context, result });
-}
-
-/** Every tool call id that the transcript already uses. */
-export function usedCallIds(messages: readonly Message[]): Set<string> {
-  const ids = new Set<string>();
-  for (const message of messages) {
-    if (message.role !== 'assistant') continue;
-    for (const call of message.tool_calls ?? []) ids.add(call.id);
-  }
-  return ids;
 }
 
 function callOf(event: EventOf<'tool.called'>): MessageToolCall {
@@ -136,15 +150,52 @@ function closeIfSettled(transcript: Transcript): Transcript {
       });
     }
   }
-  return { messages, open: null };
+  return { ...transcript, messages, open: null };
 }
 
 /** A person who stopped an answer has read what there was of it: the next turn should know it. */
 function interrupted(transcript: Transcript): Transcript {
   const said = transcript.open?.text ?? '';
   if (said === '' || transcript.open?.completed === true) return { ...transcript, open: null };
+  const messages: Message[] = [...transcript.messages, { role: 'assistant', content: said }];
+  return { ...transcript, messages, open: null };
+}
+
+/**
+ * Instructions at the front stay. Another run of the conversation may have ended since: what it said
+ * lies between the two parts that are counted, and stays too.
+ */
+function compacted(transcript: Transcript, event: EventOf<'context.compacted'>): Transcript {
+  const { messages, runStart, generation, adrift, spentIds } = transcript;
+  if (adrift || event.generation !== generation) return { ...transcript, adrift: true };
+  const lead = leadingInstructions(messages);
+  const history = messages.slice(Math.max(lead, event.ofHistory), runStart);
+  const own = messages.slice(runStart, runStart + event.ofRun);
+  // Instructions that came with the run, where others came before it.
+  const ownLead = runStart === 0 ? 0 : leadingInstructions(own);
+  const summary: Message = { role: 'user', content: event.summary };
   return {
-    messages: [...transcript.messages, { role: 'assistant', content: said }],
-    open: null,
+    ...transcript,
+    messages: [
+      ...messages.slice(0, lead),
+      summary,
+      ...history,
+      ...own.slice(0, ownLead),
+      ...messages.slice(Math.max(lead, runStart + event.ofRun)),
+    ],
+    runStart: lead + 1 + history.length,
+    generation: generation + 1,
+    spentIds: [...new Set([...spentIds, ...callIdsIn(messages)])],
   };
+}
+
+export function callIdsIn(messages: readonly Message[]): string[] {
+  return messages.flatMap((message) =>
+    message.role === 'assistant' ? (message.tool_calls ?? []).map(({ id }) => id) : [],
+  );
+}
+
+export function leadingInstructions(messages: readonly Message[]): number {
+  const first = messages.findIndex(({ role }) => role !== 'system');
+  return first < 0 ? messages.length : first;
 }

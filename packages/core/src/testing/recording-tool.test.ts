@@ -12,6 +12,7 @@ function contextOf(more: Partial<ToolContext> = {}): ToolContext {
     idempotencyKey: 'r:call_1',
     context: {},
     progress: () => undefined,
+    spawn: () => Promise.reject(new Error('There is no run')),
     ...more,
   };
 }

@@ -11,6 +11,7 @@ export function createToolContext(more: Partial<ToolContext> = {}): ToolContext 
     idempotencyKey: 'run:call_1',
     context: {},
     progress: () => undefined,
+    spawn: () => Promise.reject(new Error('There is no run to spawn an agent in')),
     ...more,
   };
 }

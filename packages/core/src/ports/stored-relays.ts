@@ -1,0 +1,82 @@
+/** Relays, the mail that answers them, and the grants that come of it, as a store keeps them. */
+import type { Decider, RelayKind, RelayStatus } from '@relay/protocol';
+import type { Grant } from '../permission/decide.ts';
+
+export interface RelayRecord {
+  readonly id: string;
+  readonly runId: string;
+  readonly kind: RelayKind;
+  readonly agentId: string;
+  readonly agentPath: readonly string[];
+  readonly toolCallId: string;
+  readonly tool: string;
+  readonly params: unknown;
+  readonly digest: string;
+  readonly raisedAt: number;
+  readonly expiresAt: number;
+  readonly status: RelayStatus;
+  readonly decidedAt: number | null;
+  readonly decidedBy: Decider | null;
+  readonly reason: string | null;
+  /** What exactly was answered, so that a repetition can be told from a contradiction. */
+  readonly answer: string | null;
+}
+
+/** All that is named must hold. */
+export interface RelayFilter {
+  readonly status?: RelayStatus;
+  readonly runId?: string;
+  readonly kind?: RelayKind;
+}
+
+export type NewRelay = Omit<
+  RelayRecord,
+  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'answer'
+>;
+
+/** A relay that ends without anyone's answer. */
+export interface RelayClosure {
+  readonly relayId: string;
+  readonly status: 'expired' | 'closed';
+  readonly at: number;
+  readonly by: Decider;
+  readonly reason: string;
+}
+
+/** Something told to a run from outside; its lease holder takes it into the journal. */
+export type Letter =
+  | {
+      readonly kind: 'decision';
+      readonly relayId: string;
+      readonly approved: boolean;
+      readonly always: boolean;
+      readonly reason: string | null;
+      /** For a relay of kind `outcome`: it happened, and this is its result. */
+      readonly output?: unknown;
+      readonly by: Decider;
+    }
+  | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
+
+export interface Mail {
+  readonly id: string;
+  readonly letter: Letter;
+}
+
+export interface NewGrant extends Grant {
+  readonly scope: 'run' | 'conversation';
+  readonly scopeId: string;
+  readonly createdAt: number;
+  readonly createdBy: Decider;
+}
+
+export interface RelayDecision {
+  readonly relayId: string;
+  readonly runId: string;
+  readonly status: 'approved' | 'denied';
+  readonly at: number;
+  readonly by: Decider;
+  readonly reason: string | null;
+  readonly answer: string;
+  readonly mail: Mail;
+  readonly grant?: NewGrant;
+}

@@ -1,0 +1,163 @@
+/**
+ * Where Relay may connect to on somebody's behalf.
+ *
+ * Whoever may name a URL could otherwise have the server talk to itself, to its neighbours or to the
+ * cloud's metadata. So an address must be public, or inside a network that the operator has opened.
+ * It is checked when the connection is made, on the very address that is connected to: a name that
+ * resolves elsewhere the second time gains nothing. Redirects are not followed by our clients.
+ */
+import { lookup, type LookupAddress } from 'node:dns';
+import { Agent as HttpAgent } from 'node:http';
+import { Agent as HttpsAgent } from 'node:https';
+import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { ProviderFailure } from '@relay/core';
+
+/** Not reachable from everywhere, or not a host at all. */
+const notPublic: readonly (readonly [network: string, bits: number])[] = [
+  ['0.0.0.0', 8],
+  ['10.0.0.0', 8],
+  ['100.64.0.0', 10],
+  ['127.0.0.0', 8],
+  ['169.254.0.0', 16],
+  ['172.16.0.0', 12],
+  ['192.0.0.0', 24],
+  ['192.0.2.0', 24],
+  ['192.88.99.0', 24],
+  ['192.168.0.0', 16],
+  ['198.18.0.0', 15],
+  ['198.51.100.0', 24],
+  ['203.0.113.0', 24],
+  ['224.0.0.0', 4],
+  ['240.0.0.0', 4],
+  ['::', 96],
+  ['::ffff:0:0:0', 96],
+  ['64:ff9b:1::', 48],
+  ['100::', 64],
+  ['2001::', 23],
+  ['2001:db8::', 32],
+  ['2002::', 16],
+  ['3fff::', 20],
+  ['5f00::', 16],
+  ['fc00::', 7],
+  ['fe80::', 10],
+  ['fec0::', 10],
+  ['ff00::', 8],
+];
+
+export interface OutboundGuard {
+  /** Throws if a URL can already be seen to lead where it may not. */
+  checkUrl(url: URL): void;
+  /** Where connections of a checked URL come from. */
+  agentFor(url: URL): HttpAgent;
+  /** Closes what is kept open. */
+  close(): void;
+}
+
+/** `privateNetworks` are CIDRs that may be connected to, also without TLS. */
+export function createOutboundGuard(privateNetworks: readonly string[] = []): OutboundGuard {
+  const blocked = listOf(notPublic);
+  const opened = listOf(privateNetworks.map(parseNetwork));
+  const isOpened = (address: string) => contains(opened, address);
+  const isAllowed = (address: string) => isOpened(address) || !contains(blocked, address);
+  const agent = { http: guarded(HttpAgent, isOpened), https: guarded(HttpsAgent, isAllowed) };
+  return {
+    checkUrl(url) {
+      if (url.protocol !== 'https:' && url.protocol !== 'http:') throw refusal('It must be https');
+      if (url.username !== '' || url.password !== '') throw refusal('It may not hold credentials');
+      const host = hostOf(url);
+      if (isIP(host) === 0) return;
+      const secure = url.protocol === 'https:';
+      if (!(secure ? isAllowed(host) : isOpened(host))) {
+        throw refusal(
+          secure ? 'Its address is not public' : 'Without TLS its address must be a private one',
+        );
+      }
+    },
+    agentFor: (url) => (url.protocol === 'https:' ? agent.https : agent.http),
+    close() {
+      agent.http.destroy();
+      agent.https.destroy();
+    },
+  };
+}
+
+/** `10.0.0.0/8`; a bare address is a network of one. */
+export function parseNetwork(text: string): readonly [network: string, bits: number] {
+  const [network = '', given, ...rest] = text.split('/');
+  const family = isIP(network);
+  const most = family === 4 ? 32 : 128;
+  const bits = given === undefined ? most : Number(given);
+  const fits = /^\d{1,3}$/.test(given ?? '0') && bits <= most;
+  if (family === 0 || rest.length > 0 || !fits) {
+    throw new TypeError(`${JSON.stringify(text)} is not a network such as 10.0.0.0/8`);
+  }
+  return [network, bits];
+}
+
+function listOf(networks: readonly (readonly [network: string, bits: number])[]): BlockList {
+  const list = new BlockList();
+  for (const [network, bits] of networks) {
+    list.addSubnet(network, bits, isIP(network) === 4 ? 'ipv4' : 'ipv6');
+  }
+  return list;
+}
+
+/** An IPv4 address in the clothes of an IPv6 one is still that address. */
+function contains(list: BlockList, address: string): boolean {
+  const inner = embedded(address);
+  if (inner !== undefined) return list.check(inner, 'ipv4');
+  return list.check(address, isIP(address) === 4 ? 'ipv4' : 'ipv6');
+}
+
+/** IPv4-mapped (`::ffff:a.b.c.d`) and NAT64 (`64:ff9b::a.b.c.d`), in any way of writing. */
+function embedded(address: string): string | undefined {
+  if (isIP(address) !== 6) return undefined;
+  const words = wordsOf(address);
+  const mapped = words.slice(0, 5).every((word) => word === 0) && words[5] === 0xff_ff;
+  const translated =
+    words[0] === 0x64 && words[1] === 0xff_9b && words.slice(2, 6).every((word) => word === 0);
+  if (!mapped && !translated) return undefined;
+  const [high = 0, low = 0] = words.slice(6);
+  return [high >> 8, high & 0xff, low >> 8, low & 0xff].join('.');
+}
+
+function wordsOf(address: string): number[] {
+  // The URL parser writes every IPv6 address in one way, without dots.
+  const [plain = ''] = address.split('%');
+  const written = new URL(`http://[${plain}]/`).hostname.slice(1, -1);
+  const [head = '', tail] = written.split('::');
+  const front = head === '' ? [] : head.split(':');
+  const back = tail === undefined || tail === '' ? [] : tail.split(':');
+  const zeros = Array<string>(8 - front.length - back.length).fill('0');
+  return [...front, ...zeros, ...back].map((word) => Number.parseInt(word, 16));
+}
+
+function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[(.*)\]$/, '$1');
+}
+
+/** An agent that resolves names itself and connects to nothing it may not. */
+function guarded<Agent extends HttpAgent>(
+  Kind: new (options: { keepAlive: boolean; lookup: LookupFunction }) => Agent,
+  isAllowed: (address: string) => boolean,
+): Agent {
+  const guardedLookup: LookupFunction = (hostname, options, callback) => {
+    lookup(hostname, { ...options, all: true }, (error, addresses) => {
+      const done = callback as (error: Error | null, found?: unknown, family?: number) => void;
+      if (error !== null) return done(error);
+      const allowed = addresses.filter(({ address }) => isAllowed(address));
+      // One address out of bounds is enough: a name that points both ways is not a good name.
+      if (allowed.length === 0 || allowed.length < addresses.length) {
+        return done(refusal(`The name ${hostname} leads to an address that is not allowed`));
+      }
+      if ((options as { all?: boolean }).all === true) return done(null, allowed);
+      const [first] = allowed as [LookupAddress];
+      return done(null, first.address, first.family);
+    });
+  };
+  return new Kind({ keepAlive: true, lookup: guardedLookup });
+}
+
+function refusal(why: string): ProviderFailure {
+  return new ProviderFailure(`The provider’s URL is refused: ${why}`, { retryable: false });
+}

@@ -1,0 +1,109 @@
+import type { AgentDefinition, Guardrails, Tool } from '@relay/core';
+import { defineTool, type ToolDefinition } from './define-tool.ts';
+
+/** A tool, its definition, or the name of one that is there anyway. */
+export type ToolReference = Tool | ToolDefinition | string;
+
+export interface AgentConfig {
+  readonly name: string;
+  /** What it is for, as agents are told that may hand off to it. */
+  readonly description?: string;
+  readonly instructions?: string;
+  /** Left out: the model of whoever calls it. */
+  readonly model?: string;
+  /** Left out: the tools of whoever calls it. */
+  readonly tools?: readonly ToolReference[];
+  /** Whom it may hand the conversation to. By name, where two agents know each other. */
+  readonly handoffs?: readonly (AgentConfig | string)[];
+  readonly guardrails?: Guardrails;
+  readonly maxIterations?: number;
+}
+
+const known = new Set([
+  'name',
+  'description',
+  'instructions',
+  'model',
+  'tools',
+  'handoffs',
+  'guardrails',
+  'maxIterations',
+]);
+
+/** An agent that can be started, spawned or handed off to by its name. */
+export function defineAgent(config: AgentConfig): AgentConfig {
+  for (const field of Object.keys(config)) {
+    if (!known.has(field))
+      throw new TypeError(`The agent ${config.name} has an unknown field ${field}`);
+  }
+  return Object.freeze({ ...config });
+}
+
+export interface AssembledAgents {
+  readonly agents: readonly AgentDefinition[];
+  /** Tools that the agents brought along. */
+  readonly tools: readonly Tool[];
+}
+
+/** The agents, those they hand off to, and their tools, each once. */
+export function assembleAgents(configs: readonly AgentConfig[]): AssembledAgents {
+  const agents = new Map<string, { config: AgentConfig; definition: AgentDefinition }>();
+  const tools = new ToolCollection();
+  const add = (config: AgentConfig): void => {
+    const present = agents.get(config.name);
+    if (present?.config === config) return;
+    if (present !== undefined) throw new TypeError(`Two agents are named ${config.name}`);
+    agents.set(config.name, { config, definition: definitionOf(config, tools) });
+    for (const target of config.handoffs ?? []) if (typeof target !== 'string') add(target);
+  };
+  for (const config of configs) add(config);
+  return {
+    agents: [...agents.values()].map(({ definition }) => definition),
+    tools: tools.all,
+  };
+}
+
+function definitionOf(config: AgentConfig, tools: ToolCollection): AgentDefinition {
+  const { tools: own, handoffs, ...rest } = config;
+  return {
+    ...rest,
+    ...(own === undefined ? {} : { tools: own.map((tool) => tools.add(tool)) }),
+    ...(handoffs === undefined
+      ? {}
+      : { handoffs: handoffs.map((to) => (typeof to === 'string' ? to : to.name)) }),
+  };
+}
+
+/** Tools by name. The same definition may come twice; two of one name may not. */
+export class ToolCollection {
+  readonly #tools = new Map<string, Tool>();
+
+  get all(): readonly Tool[] {
+    return [...this.#tools.values()];
+  }
+
+  /** The name under which it can be called. */
+  add(given: ToolReference): string {
+    if (typeof given === 'string') return given;
+    const tool = isTool(given) ? given : toolOf(given);
+    const present = this.#tools.get(given.name);
+    if (present !== undefined && present !== tool) {
+      throw new TypeError(`Two tools are named ${given.name}`);
+    }
+    this.#tools.set(given.name, tool);
+    return given.name;
+  }
+}
+
+/** One definition is one tool, wherever it is used: by an agent, by another, or on its own. */
+const defined = new WeakMap<ToolDefinition, Tool>();
+
+function toolOf(definition: ToolDefinition): Tool {
+  const tool = defined.get(definition) ?? defineTool(definition);
+  defined.set(definition, tool);
+  return tool;
+}
+
+function isTool(given: Tool | ToolDefinition): given is Tool {
+  return 'validate' in given && 'inputSchema' in given;
+}

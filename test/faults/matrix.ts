@@ -1,0 +1,168 @@
+/**
+ * Crash before and after every write of a scenario, restart, and compare with the run that was never
+ * disturbed. The oracle is what the tools themselves recorded, not what the store says of them.
+ */
+import { answerRelay, type Control, type Ids, type RunRecord, type SystemStore } from '@relay/core';
+import { createCountingIds } from '@relay/core/testing';
+import { isEnded, type StoredEvent } from '@relay/protocol';
+import { createFaultyStore } from '@relay/store/testing';
+import { describe, expect, test } from 'vitest';
+import { stores } from '../loop/stores.ts';
+import { expectSoundJournal } from '../support/invariants.ts';
+import {
+  ask,
+  bootKernel,
+  journalOf,
+  type Kernel,
+  openRelays,
+  person,
+  until,
+} from '../support/kernel.ts';
+import { subTranscriptsOf, transcriptOf } from '../support/transcript.ts';
+import type { Scenario } from './scenarios.ts';
+
+interface Crash {
+  readonly at: number;
+  readonly when: 'before' | 'after';
+}
+
+interface Finished {
+  readonly events: readonly StoredEvent[];
+  readonly row: RunRecord;
+  readonly crashed: boolean;
+  readonly writes: readonly string[];
+}
+
+/** A person who approves what is asked, and knows what really happened. */
+async function answerWhatIsAsked(
+  kernel: Kernel,
+  scenario: Scenario,
+  events: readonly StoredEvent[],
+): Promise<void> {
+  for (const relay of openRelays(events)) {
+    const tool = scenario.tools.find(({ name }) => name === relay.tool);
+    const ran = tool?.executions.some(({ toolCallId }) => toolCallId === relay.toolCallId);
+    const happened = relay.kind === 'outcome' && ran === true;
+    await answerRelay(kernel.control, kernel.tenantId, {
+      relayId: relay.relayId,
+      approved: true,
+      always: false,
+      reason: null,
+      ...(happened ? { output: { ran: relay.tool } } : {}),
+      by: person,
+    });
+  }
+}
+
+/** Drives the one run of the store to its end, or until the process dies. */
+async function drive(kernel: Kernel, scenario: Scenario) {
+  const ref = { tenantId: kernel.tenantId, runId };
+  return until(async () => {
+    const run = await kernel.store.tenant(ref.tenantId).readRun(runId);
+    const events = await journalOf(kernel.store, ref);
+    if (run !== undefined && isEnded(run.status)) return { events, row: run };
+    await answerWhatIsAsked(kernel, scenario, events);
+    return undefined;
+  }, `the end of ${scenario.name}`);
+}
+
+const conversationId = '01900000-0000-7000-9000-000000000001';
+const runId = createCountingIds().next();
+
+async function play(store: SystemStore, scenario: Scenario, crash?: Crash): Promise<Finished> {
+  const { model, delegates = [], request = {} } = scenario;
+  const tools = [...scenario.tools, ...delegates];
+  const made = { ...scenario.world, model, tools };
+  const faulty = createFaultyStore(
+    store,
+    crash === undefined ? {} : { crashAt: crash.at, when: crash.when },
+  );
+  const undisturbed = async (): Promise<Finished> => {
+    const kernel = await bootKernel({ ...made, store: faulty, ids: createCountingIds() });
+    await ask(kernel, { ...request, conversationId });
+    const ended = await drive(kernel, scenario);
+    await kernel.stop();
+    return { ...ended, crashed: false, writes: faulty.writes };
+  };
+  const outcome = await Promise.race([undisturbed(), faulty.crashed]);
+  if (outcome !== undefined) return outcome;
+
+  const ids = createCountingIds(1_000_000);
+  const kernel = await bootKernel({ ...made, store, ids, restarted: true });
+  const run = await store.tenant(kernel.tenantId).readRun(runId);
+  // What was never acknowledged, the caller asks again.
+  if (run === undefined) {
+    const again = createCountingIds();
+    await ask({ ...kernel, control: withIds(kernel, again) }, { ...request, conversationId });
+  }
+  const ended = await drive(kernel, scenario);
+  await kernel.stop();
+  return { ...ended, crashed: true, writes: faulty.writes };
+}
+
+function withIds(kernel: Kernel, ids: Ids): Control {
+  const { engine, supervisor } = kernel.control;
+  return { supervisor, engine: { ...engine, ids: { next: () => ids.next() } } };
+}
+
+function executionsOf(scenario: Scenario): string[] {
+  return scenario.tools.flatMap((tool) =>
+    tool.executions.map(({ toolCallId, idempotencyKey }) => `${toolCallId} ${idempotencyKey}`),
+  );
+}
+
+/** No tool ran twice by itself; one that may run again kept its key. */
+function expectSaneExecutions(scenario: Scenario, undisturbed: readonly string[]): void {
+  for (const tool of scenario.tools.filter(({ idempotent }) => !idempotent)) {
+    const calls = tool.executions.map(({ toolCallId }) => toolCallId);
+    expect(new Set(calls).size).toBe(calls.length);
+  }
+  expect(new Set(executionsOf(scenario))).toEqual(new Set(undisturbed));
+}
+
+/** Tests each scenario, on every store. */
+export function crashEverywhere(scenarios: Readonly<Record<string, () => Scenario>>): void {
+  describe.each(stores)('a crash at any write on $name', (kind) => {
+    test.each(Object.entries(scenarios))(
+      'changes nothing: %s',
+      async (label, create) => {
+        const inStore = async (scenario: Scenario, crash?: Crash) => {
+          const opened = await kind.open();
+          const finished = await play(opened.store, scenario, crash);
+          expectSoundJournal(finished.events, finished.row);
+          await opened.dispose();
+          return finished;
+        };
+        const calm = create();
+        const expected = await inStore(calm);
+        expect(expected.events.map(({ type }) => type)).toContain(calm.shows ?? 'run.ended');
+        let points = 0;
+        for (const when of ['before', 'after'] as const) {
+          for (let at = 1; ; at += 1) {
+            const scenario = create();
+            const finished = await inStore(scenario, { at, when });
+            // How many writes there are depends on how they were grouped: go on to the last of this run.
+            if (!finished.crashed) break;
+            points += 1;
+            const place = `${when} write ${at}, ${finished.writes.at(-1)}`;
+            expect(transcriptOf(finished.events), place).toEqual(transcriptOf(expected.events));
+            expect(subTranscriptsOf(finished.events), place).toEqual(
+              subTranscriptsOf(expected.events),
+            );
+            expect(finished.events.at(-1), place).toMatchObject(outcomeOf(expected.events));
+            expectSaneExecutions(scenario, executionsOf(calm));
+          }
+        }
+        console.info(`${kind.name}, ${label}: ${points} crash points, 0 differences`);
+        expect(points).toBeGreaterThanOrEqual(2 * 4);
+      },
+      120_000,
+    );
+  });
+}
+
+function outcomeOf(events: readonly StoredEvent[]) {
+  const last = events.at(-1);
+  if (last?.type !== 'run.ended') throw new Error('The run has not ended');
+  return { type: 'run.ended', status: last.status, output: last.output };
+}

@@ -1,0 +1,76 @@
+/** Several agents that play their parts: what a model says follows from the task that it was given. */
+import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
+import {
+  createScriptedModel,
+  finish,
+  type ScriptedModel,
+  type ScriptedTurn,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { type StoredEvent, textOf } from '@relay/protocol';
+import { ofType } from './scene.ts';
+
+export interface Cast extends Model {
+  readonly requests: readonly ModelRequest[];
+  /** The requests of whoever has this task. */
+  requestsFor(task: string): readonly ModelRequest[];
+}
+
+/** `Begin` is what the first agent is asked by default; a sub-agent has its prompt. */
+export function createCast(parts: Readonly<Record<string, readonly ScriptedTurn[]>>): Cast {
+  const players = new Map<string, ScriptedModel>(
+    Object.entries(parts).map(([task, turns]) => [task, createScriptedModel(turns)]),
+  );
+  const requests: ModelRequest[] = [];
+  return {
+    requests,
+    requestsFor: (task) => players.get(task)?.requests ?? [],
+    stream(request, signal) {
+      requests.push(request);
+      const task = taskIn(request);
+      const player = players.get(task);
+      if (player === undefined) {
+        throw new ProviderFailure(`Nobody plays ${task}`, { retryable: false });
+      }
+      return player.stream(request, signal);
+    },
+  };
+}
+
+function taskIn({ messages }: ModelRequest): string {
+  const said = messages.findLast(({ role }) => role === 'user');
+  return textOf(said?.content ?? '');
+}
+
+/** A call of the tool `agent`. */
+export function delegate(id: string, prompt: string, agent?: string): ModelEvent {
+  return toolCall(id, 'agent', agent === undefined ? { prompt } : { prompt, agent });
+}
+
+/** A turn that only answers. */
+export function says(words: string): ModelEvent[] {
+  return [text(words), finish()];
+}
+
+/** The sub-agent that was spawned for a task. */
+export function agentFor(events: readonly StoredEvent[], task: string) {
+  const found = ofType(events, 'agent.started').find(({ spawned }) => spawned?.task === task);
+  if (found === undefined) throw new Error(`Nobody was spawned for ${task}`);
+  return found;
+}
+
+/** How the sub-agent ended that was spawned for a task. */
+export function endFor(events: readonly StoredEvent[], task: string) {
+  const { agentId } = agentFor(events, task);
+  return ofType(events, 'agent.ended').find((event) => event.agentId === agentId);
+}
+
+/** The result of a call, whatever it is. */
+export function resultOf(events: readonly StoredEvent[], toolCallId: string) {
+  return [
+    ...ofType(events, 'tool.completed'),
+    ...ofType(events, 'tool.failed'),
+    ...ofType(events, 'tool.denied'),
+  ].find((event) => event.toolCallId === toolCallId);
+}

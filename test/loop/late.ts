@@ -1,0 +1,45 @@
+/** Runs whose time comes to its end, on a clock that is told to go on. */
+import type { ModelRequest } from '@relay/core';
+import { type ManualClock, text } from '@relay/core/testing';
+import type { StoredEvent } from '@relay/protocol';
+import { expect } from 'vitest';
+import { type Kernel, until } from '../support/kernel.ts';
+import { says } from './cast.ts';
+import { aborted, createStreamingModel, endOf, ofType } from './scene.ts';
+
+export const limits = { timeMs: 10_000 };
+export const late = says('Too late.');
+export const isClosing = ({ tools }: ModelRequest) => tools.length === 0;
+
+/** Streams without end, unless it is asked for a last answer. */
+export function createEndlessModel() {
+  return createStreamingModel(async function* (request, signal) {
+    if (isClosing(request)) {
+      yield late;
+      return;
+    }
+    yield [text('On and ')];
+    await aborted(signal);
+  });
+}
+
+export function expectTimeOver(events: readonly StoredEvent[], output = 'Too late.'): void {
+  const [root] = ofType(events, 'agent.started');
+  expect(ofType(events, 'limit.reached')).toContainEqual(
+    expect.objectContaining({ agentId: root?.agentId, limit: 'time' }),
+  );
+  expect(ofType(events, 'agent.ended').at(-1)).toMatchObject({
+    agentId: root?.agentId,
+    reason: 'limit',
+  });
+  expect(endOf(events)).toMatchObject({ status: 'completed', output });
+}
+
+/** Until the loop sleeps: the supervisor has two timers of its own. */
+export function untilAsleep(clock: ManualClock): Promise<boolean> {
+  return until(async () => clock.sleepers >= 3, 'the loop to wait for its time');
+}
+
+export async function untilParked(kernel: Kernel): Promise<void> {
+  await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+}

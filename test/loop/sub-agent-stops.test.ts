@@ -1,0 +1,257 @@
+/** A cancel, a stop of the server and a crash reach all agents of a run, at any depth. */
+import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
+import { agentTool } from '@relay/tools';
+import { describe, expect, test } from 'vitest';
+import { ask, openRelays, until, untilStatus } from '../support/kernel.ts';
+import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  aborted,
+  createStreamingModel,
+  decide,
+  endOf,
+  finished,
+  journal,
+  ofType,
+  openScene,
+  stopRun,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
+import { mortal, stores } from './stores.ts';
+
+const free = { allowedByDefault: true };
+const done = says('Done.');
+
+/** A model that streams until it is stopped. */
+function createEndlessModel() {
+  return createStreamingModel(async function* (_request, signal) {
+    yield [text('On and ')];
+    await aborted(signal);
+  });
+}
+
+describe.each(stores)('a cancel on $name', (kind) => {
+  test('aborts the model calls of sub-agents', async () => {
+    const { boot } = await openScene(kind);
+    const endless = createEndlessModel();
+    const model = createCast({
+      Begin: [[delegate('a', 'x', 'talker'), delegate('b', 'y', 'talker'), finish()], done],
+    });
+    const agents = [{ name: 'talker', model: 'endless' }];
+    const kernel = await boot({ model, models: { endless }, tools: [agentTool], agents });
+    const run = await ask(kernel);
+    await untilStored(kernel, run.id, { type: 'text.appended', count: 2 });
+    await stopRun(kernel, run.id);
+    const events = await finished(kernel, run.id);
+    expect(endless.signals.map((signal) => signal.aborted)).toEqual([true, true]);
+    expect(ofType(events, 'agent.ended').map(({ reason }) => reason)).toEqual([
+      'canceled',
+      'canceled',
+      'canceled',
+    ]);
+    expect(resultOf(events, 'a')).toMatchObject({ type: 'tool.failed', code: 'run_canceled' });
+    expect(endOf(events).status).toBe('canceled');
+    expect(model.requests).toHaveLength(1);
+  });
+
+  test('aborts their tools, keeps what those bring, and closes their relays', async () => {
+    const { boot } = await openScene(kind);
+    const signals: AbortSignal[] = [];
+    const listens = createRecordingTool({
+      name: 'listens',
+      ...free,
+      async execute(_input, { signal }) {
+        signals.push(signal);
+        await aborted(signal);
+        return { context: 'cleaned up' };
+      },
+    });
+    const deaf = createRecordingTool({
+      name: 'deaf',
+      ...free,
+      execute(_input, { signal }) {
+        signals.push(signal);
+        return new Promise(() => undefined);
+      },
+    });
+    const pay = createRecordingTool({ name: 'pay' });
+    const model = createCast({
+      Begin: [[delegate('a', 'x'), finish()], done],
+      x: [[delegate('b', 'y'), toolCall('c', 'pay', {}), finish()], done],
+      y: [[toolCall('d', 'listens', {}), toolCall('e', 'deaf', {}), finish()], done],
+    });
+    const tools = [agentTool, listens, deaf, pay];
+    const kernel = await boot({ model, tools, settings: { graceMs: 50 } });
+    const run = await ask(kernel);
+    await until(async () => signals.length === 2, 'the tools');
+    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await stopRun(kernel, run.id);
+    const events = await finished(kernel, run.id);
+    expect(signals.map((signal) => signal.aborted)).toEqual([true, true]);
+    expect(resultOf(events, 'd')).toMatchObject({ type: 'tool.completed', context: 'cleaned up' });
+    expect(resultOf(events, 'e')).toMatchObject({ type: 'tool.failed', code: 'outcome_unknown' });
+    expect(ofType(events, 'relay.closed')).toMatchObject([{ relayId: relay?.relayId }]);
+    expect(resultOf(events, 'a')).toMatchObject({ code: 'run_canceled' });
+    const ended = ofType(events, 'agent.ended').map(({ agentId }) => agentId);
+    const deepestFirst = [agentFor(events, 'y'), agentFor(events, 'x')].map((each) => each.agentId);
+    expect(ended.slice(0, 2)).toEqual(deepestFirst);
+    await expect(decide(kernel, relay?.relayId)).resolves.toMatchObject({ kind: 'contradicted' });
+    expect(pay.executions).toEqual([]);
+  });
+
+  test('ends a run that waits for a person at the bottom', async () => {
+    const { boot } = await openScene(kind);
+    const pay = createRecordingTool({ name: 'pay' });
+    const model = createCast({
+      Begin: [[delegate('a', 'x'), finish()], done],
+      x: [[delegate('b', 'y'), finish()], done],
+      y: [[toolCall('c', 'pay', {}), finish()], done],
+    });
+    const kernel = await boot({ model, tools: [agentTool, pay] });
+    const run = await ask(kernel);
+    await untilAsked(kernel, run.id);
+    await stopRun(kernel, run.id);
+    const events = await finished(kernel, run.id);
+    expect(endOf(events).status).toBe('canceled');
+    for (const id of ['c', 'b', 'a']) {
+      expect(resultOf(events, id)).toMatchObject({ type: 'tool.failed', code: 'run_canceled' });
+    }
+    expect(pay.executions).toEqual([]);
+  });
+
+  test('that comes while a sub-agent is being spawned lets it do nothing', async () => {
+    const { boot } = await openScene(kind);
+    const model = createCast({
+      Begin: [[delegate('a', 'x'), finish()], done],
+      x: [says('X.')],
+    });
+    const kernel = await boot({ model, tools: [agentTool] });
+    for (let n = 0; n < 10; n += 1) {
+      const run = await ask(kernel);
+      if (n > 0) await untilStored(kernel, run.id, { type: 'run.started' });
+      await stopRun(kernel, run.id);
+      expect(['canceled', 'completed']).toContain(endOf(await finished(kernel, run.id)).status);
+    }
+  });
+});
+
+describe.each(stores)('a stop of the server on $name', (kind) => {
+  /** One sub-agent asks, one is at a tool, one is at the model. */
+  function busyTree() {
+    const pay = createRecordingTool({ name: 'pay' });
+    const look = createRecordingTool({ name: 'look', ...free, idempotent: true });
+    let stuck = true;
+    const endless = createStreamingModel(async function* (_request, signal) {
+      yield [text('Half')];
+      if (stuck) await aborted(signal);
+      else yield [text(' and whole.'), finish()];
+    });
+    const model = createCast({
+      Begin: [
+        [delegate('a', 'Pays'), delegate('b', 'Looks'), delegate('c', 'Talks', 'talker'), finish()],
+        done,
+      ],
+      Pays: [[toolCall('d', 'pay', {}), finish()], says('Paid.')],
+      Looks: [[toolCall('e', 'look', {}), finish()], says('Looked.')],
+    });
+    const made = {
+      model,
+      models: { endless },
+      tools: [agentTool, pay, look],
+      agents: [{ name: 'talker', model: 'endless' }],
+      settings: { graceMs: 20 },
+    };
+    const loosen = () => {
+      stuck = false;
+      look.release();
+    };
+    look.hold();
+    return { made, pay, look, endless, loosen };
+  }
+
+  test('in the middle of a tree lets another one go on with all of it', async () => {
+    const { boot } = await openScene(kind);
+    const { made, pay, look, endless, loosen } = busyTree();
+    const kernel = await boot(made);
+    const run = await ask(kernel);
+    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'text.appended' });
+    await until(async () => look.executions.length === 1, 'the tool');
+    await kernel.stop();
+    expect(kernel.control.supervisor.activeRuns).toBe(0);
+    const left = await journal(kernel, run.id);
+    expect(ofType(left, 'agent.ended')).toEqual([]);
+    expect(openRelays(left)).toHaveLength(1);
+    loosen();
+    const next = await boot(made);
+    const [relay] = await untilAsked(next, run.id);
+    // It is the same question: nobody is asked again.
+    expect(relay?.relayId).toBe(openRelays(left)[0]?.relayId);
+    await decide(next, relay?.relayId);
+    const events = await finished(next, run.id);
+    expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
+    expect(['a', 'b', 'c'].map((id) => resultOf(events, id))).toMatchObject([
+      { context: 'Paid.' },
+      { context: 'Looked.' },
+      { context: 'Half and whole.' },
+    ]);
+    expect(pay.executions).toHaveLength(1);
+    expect(new Set(look.executions.map(({ idempotencyKey }) => idempotencyKey)).size).toBe(1);
+    expect(ofType(events, 'turn.discarded')).toMatchObject([{ reason: 'crash' }]);
+    expect(endless.requests).toHaveLength(2);
+    expect(ofType(events, 'agent.started')).toHaveLength(4);
+  });
+
+  test('by a crash is the same to a tree', async () => {
+    const { boot, bootDoomed, store } = await openScene(kind);
+    const { made, pay, look, loosen } = busyTree();
+    const process = mortal(store);
+    const doomed = await bootDoomed({ ...made, store: process.store });
+    const run = await ask(doomed);
+    await until(async () => {
+      const types = doomed.published.map(({ type }) => type);
+      return types.includes('relay.raised') && types.includes('text.appended');
+    }, 'the tree to be busy');
+    await until(async () => look.executions.length === 1, 'the tool');
+    process.kill();
+    loosen();
+    const next = await boot({ ...made, restarted: true });
+    const [relay] = await untilAsked(next, run.id);
+    await decide(next, relay?.relayId);
+    const events = await finished(next, run.id);
+    expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
+    expect(endFor(events, 'Talks')).toMatchObject({ output: 'Half and whole.' });
+    expect(pay.executions).toHaveLength(1);
+    expect(ofType(events, 'agent.started')).toHaveLength(4);
+  });
+
+  test('with a deep call that must not run twice asks about its outcome with its path', async () => {
+    const { boot, bootDoomed, store } = await openScene(kind);
+    const pay = createRecordingTool({ name: 'pay', ...free });
+    pay.hold();
+    const model = createCast({
+      Begin: [[delegate('a', 'x'), finish()], done],
+      x: [[delegate('b', 'y'), finish()], says('X.')],
+      y: [[toolCall('c', 'pay', {}), finish()], says('Y.')],
+    });
+    const process = mortal(store);
+    const tools = [agentTool, pay];
+    const doomed = await bootDoomed({ store: process.store, model, tools });
+    const run = await ask(doomed);
+    await until(async () => pay.executions.length === 1, 'the tool');
+    process.kill();
+    const next = await boot({ model, tools, restarted: true });
+    const [relay] = await untilAsked(next, run.id);
+    expect(relay).toMatchObject({
+      kind: 'outcome',
+      toolCallId: 'c',
+      agentPath: ['assistant', 'agent', 'agent'],
+    });
+    await untilStatus(next, run.id, 'waiting');
+    await decide(next, relay?.relayId, { output: { paid: true } });
+    const events = await finished(next, run.id);
+    expect(resultOf(events, 'c')).toMatchObject({ result: { paid: true } });
+    expect(resultOf(events, 'a')).toMatchObject({ context: 'X.' });
+    expect(pay.executions).toHaveLength(1);
+  });
+});

@@ -1,0 +1,160 @@
+/** The time of a run is that of all its agents: each stops, and answers once more. */
+import type { AgentReport } from '@relay/core';
+import { createRecordingTool, finish, ManualClock, toolCall } from '@relay/core/testing';
+import { agentTool } from '@relay/tools';
+import { describe, expect, test } from 'vitest';
+import { ask, until } from '../support/kernel.ts';
+import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  createEndlessModel,
+  expectTimeOver,
+  late,
+  limits,
+  untilAsleep,
+  untilParked,
+} from './late.ts';
+import {
+  aborted,
+  createStreamingModel,
+  finished,
+  ofType,
+  openScene,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
+import { stores } from './stores.ts';
+
+const free = { allowedByDefault: true };
+
+describe.each(stores)('when the time is over for a tree on $name', (kind) => {
+  test('every agent stops and answers once more, from the bottom up', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const endless = createEndlessModel();
+    const pay = createRecordingTool({ name: 'pay' });
+    const slow = createRecordingTool({ name: 'slow', ...free });
+    slow.hold();
+    const model = createCast({
+      Begin: [[delegate('a', 'Middle'), delegate('b', 'Talks', 'talker'), finish()], late],
+      Middle: [[delegate('c', 'Deep'), toolCall('d', 'slow', {}), finish()], says('Middle.')],
+      Deep: [[toolCall('e', 'pay', {}), finish()], says('Deep.')],
+    });
+    const agents = [{ name: 'talker', model: 'endless' }];
+    const tools = [agentTool, pay, slow];
+    const kernel = await boot({ model, models: { endless }, agents, tools, clock });
+    const run = await ask(kernel, { limits });
+    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'text.appended' });
+    await until(async () => slow.executions.length === 1, 'the tool');
+    await untilAsleep(clock);
+    await clock.advance(10_000);
+    const events = await finished(kernel, run.id);
+    expectTimeOver(events);
+    expect(ofType(events, 'limit.reached').map(({ limit }) => limit)).toEqual(
+      Array(4).fill('time'),
+    );
+    expect(endFor(events, 'Deep')).toMatchObject({ reason: 'limit', output: 'Deep.' });
+    expect(endFor(events, 'Middle')).toMatchObject({ reason: 'limit', output: 'Middle.' });
+    expect(endFor(events, 'Talks')).toMatchObject({ reason: 'limit', output: 'Too late.' });
+    expect(ofType(events, 'turn.discarded')).toMatchObject([
+      { agentId: agentFor(events, 'Talks').agentId, reason: 'limit' },
+    ]);
+    expect(resultOf(events, 'a')).toMatchObject({
+      context: 'Middle.',
+      result: { reason: 'limit' },
+    });
+    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+  });
+
+  test('a tree that waits at its bottom wakes as a whole', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const pay = createRecordingTool({ name: 'pay' });
+    const model = createCast({
+      Begin: [[delegate('a', 'x'), finish()], late],
+      x: [[delegate('b', 'y'), finish()], says('X.')],
+      y: [[toolCall('c', 'pay', {}), finish()], says('Y.')],
+    });
+    const kernel = await boot({ model, tools: [agentTool, pay], clock });
+    const run = await ask(kernel, { limits });
+    await untilAsked(kernel, run.id);
+    await untilParked(kernel);
+    await clock.advance(12_000);
+    const events = await finished(kernel, run.id);
+    expectTimeOver(events);
+    expect(ofType(events, 'agent.ended').map(({ reason }) => reason)).toEqual(
+      Array(3).fill('limit'),
+    );
+    expect(pay.executions).toEqual([]);
+  });
+
+  test('a tool that spawns on and on spawns nobody any more', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const refused: unknown[] = [];
+    const tool = createRecordingTool({
+      name: 'team',
+      ...free,
+      async execute(_input, { spawn, signal }) {
+        const first = spawn({ prompt: 'x' });
+        await aborted(signal);
+        // It heard that the time is over, and does not care.
+        for (let n = 0; n < 3; n += 1) {
+          await spawn({ prompt: 'x' }).then(
+            (report: AgentReport) => refused.push(report.reason),
+            (error: { code: string }) => refused.push(error.code),
+          );
+        }
+        return { context: (await first).reason };
+      },
+    });
+    const model = createCast({
+      Begin: [[toolCall('a', 'team', {}), finish()], late],
+      x: [says('X.')],
+    });
+    const settings = { graceMs: 60_000 };
+    const kernel = await boot({ model, tools: [tool], clock, settings });
+    const run = await ask(kernel, { limits });
+    await until(async () => tool.executions.length === 1, 'the tool');
+    await untilStored(kernel, run.id, { type: 'agent.ended' });
+    await untilAsleep(clock);
+    await clock.advance(10_000);
+    const events = await finished(kernel, run.id);
+    expect(refused).toEqual(['limit_reached', 'limit_reached', 'limit_reached']);
+    expect(ofType(events, 'agent.started')).toHaveLength(2);
+    expectTimeOver(events);
+  });
+
+  test('agents of a deaf tool end with it', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const tool = createRecordingTool({
+      name: 'team',
+      ...free,
+      async execute(_input, { spawn }) {
+        await spawn({ prompt: 'x', model: 'stuck' });
+        return new Promise(() => undefined);
+      },
+    });
+    // Not even its last answer comes.
+    const stuck = createStreamingModel(async function* (_request, signal) {
+      await aborted(signal);
+      yield [];
+    });
+    const model = createCast({ Begin: [[toolCall('a', 'team', {}), finish()], late] });
+    const settings = { graceMs: 500 };
+    const kernel = await boot({ model, models: { stuck }, tools: [tool], clock, settings });
+    const run = await ask(kernel, { limits });
+    await until(async () => stuck.requests.length === 1, 'the model');
+    await untilAsleep(clock);
+    await clock.advance(10_000);
+    await until(async () => stuck.requests.length === 2, 'the last turn');
+    await untilAsleep(clock);
+    await clock.advance(500);
+    const events = await finished(kernel, run.id);
+    expect(endFor(events, 'x')).toMatchObject({ reason: 'canceled' });
+    expect(stuck.signals.map((signal) => signal.aborted)).toEqual([true, true]);
+    expect(resultOf(events, 'a')).toMatchObject({ code: 'outcome_unknown' });
+    expectTimeOver(events);
+  });
+});
