@@ -84,6 +84,7 @@ async function openRun(store: SystemStore, hub: Hub, tenantId: string): Promise<
     labels: {},
     parentRunId: null,
     workflowId: null,
+    keyId: null,
     createdAt: Date.now(),
   };
   const created: EventOf<'run.created'> = {

@@ -3,9 +3,19 @@
  * store does, down to what survives a JSON round trip. `close` keeps what it holds, so that a test
  * can stop one server and start another on the same store.
  */
-import type { Claim, KeyRecord, RunRef, SystemStore, TenantStore } from '@relay/core';
+import type {
+  Census,
+  Claim,
+  KeyRecord,
+  Resealing,
+  RunRef,
+  SealedCredential,
+  SystemStore,
+  TenantStore,
+} from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import { emptyState, refuseTaken, stored } from './memory/state.ts';
+import { addKey, ensureTenant, resealCredential, sealedCredentials } from './memory/accounts.ts';
+import { emptyState, stored } from './memory/state.ts';
 import type { MemoryRun, MemoryState } from './memory/state.ts';
 import { MemoryTenantStore } from './memory/tenant-store.ts';
 
@@ -21,26 +31,64 @@ class MemoryStore implements SystemStore {
     return new MemoryTenantStore(this.#state, tenantId);
   }
 
-  async ensureTenant({ id, name }: { id: string; name: string }): Promise<{ id: string }> {
-    const present = this.#state.tenants.get(name);
-    if (present !== undefined) return { id: present.id };
-    this.#state.tenants.set(name, { id, name });
-    return { id };
+  async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
+    return ensureTenant(this.#state, tenant);
   }
 
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
-    const tenant = this.#state.tenants.get(name);
-    return tenant === undefined ? undefined : { ...tenant };
+    const id = this.#state.tenantIds.get(name);
+    return id === undefined ? undefined : { id, name };
+  }
+
+  async census(): Promise<Census> {
+    const counts = { queued: 0, running: 0, waiting: 0 };
+    for (const runId of this.#state.open) {
+      const status = this.#state.runs.get(runId)?.record.status;
+      if (status !== undefined && status in counts) counts[status as keyof typeof counts] += 1;
+    }
+    const raised = [...this.#state.relays.values()]
+      .filter(({ record }) => record.status === 'pending')
+      .map(({ record }) => record.raisedAt);
+    const oldestAt = raised.length === 0 ? null : Math.min(...raised);
+    return { runs: counts, relays: { pending: raised.length, oldestAt } };
+  }
+
+  async pausedTenants(): Promise<string[]> {
+    return [...this.#state.tenants.values()]
+      .filter(({ pausedAt }) => pausedAt !== null)
+      .map(({ id }) => id)
+      .toSorted();
   }
 
   async addKey(key: KeyRecord, hash: string): Promise<void> {
-    refuseTaken(this.#state.keys, hash);
-    this.#state.keys.set(hash, stored(key));
+    addKey(this.#state, key, hash);
   }
 
   async findKey(hash: string): Promise<KeyRecord | undefined> {
     const key = this.#state.keys.get(hash);
     return key === undefined ? undefined : stored(key);
+  }
+
+  async sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]> {
+    return sealedCredentials(this.#state, page);
+  }
+
+  async resealCredential(resealing: Resealing): Promise<boolean> {
+    return resealCredential(this.#state, resealing);
+  }
+
+  async readNote(name: string): Promise<string | undefined> {
+    return this.#state.notes.get(name);
+  }
+
+  async writeNote(
+    name: string,
+    value: string,
+    { ifAbsent = false }: { ifAbsent?: boolean } = {},
+  ): Promise<boolean> {
+    if (ifAbsent && this.#state.notes.has(name)) return false;
+    this.#state.notes.set(name, value);
+    return true;
   }
 
   async claimRun(runId: string, claim: Claim): Promise<{ epoch: number } | undefined> {
@@ -74,9 +122,15 @@ class MemoryStore implements SystemStore {
     const free = [...this.#state.open]
       .flatMap((runId) => this.#state.runs.get(runId) ?? [])
       .filter((run) => isFree(run, now));
-    const due = [isLeftBehind, isOverdue, isTold].flatMap((reason) =>
-      oldestFirst(free.filter((run) => reason(run, now))).slice(0, limit),
-    );
+    const isPaused = (run: MemoryRun) =>
+      (this.#state.tenants.get(run.record.tenantId)?.pausedAt ?? null) !== null;
+    const going = free.filter((run) => !isPaused(run));
+    const due = [
+      going.filter(isLeftBehind),
+      going.filter((run) => isOverdue(run, now)),
+      // What a paused tenant was told counts all the same: it may be that a run shall stop.
+      free.filter(isTold),
+    ].flatMap((runs) => oldestFirst(runs).slice(0, limit));
     return oldestFirst([...new Set(due)]).map(({ record: { tenantId, id } }) => ({
       tenantId,
       runId: id,

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { delta, newRun, step } from './contract/fixtures.ts';
+import { delta, identityIn, newRun, noon, step } from './contract/fixtures.ts';
 import { openSqliteDriver } from './drivers/sqlite.ts';
 import { openSqliteStore } from './index.ts';
 import { migrate } from './sql/migrations.ts';
@@ -22,7 +22,7 @@ const writerScript = (dir: string, limit: number) => `
     const createdAt = Date.now();
     const identity = {
       id: runId, tenantId: 'tenant', conversationId: 'c', correlationId: 'r', surface: 'runs',
-      agent: 'a', model: 'm', labels: {}, parentRunId: null, workflowId: null, createdAt,
+      agent: 'a', model: 'm', labels: {}, parentRunId: null, workflowId: null, keyId: null, createdAt,
     };
     const lease = { owner: 'node', until: createdAt + 60_000 };
     await tenant.createRun({ identity, lease, events: [], progress: { status: 'running' } });
@@ -39,6 +39,24 @@ const writerScript = (dir: string, limit: number) => `
   await Promise.all(Array.from({ length: 8 }, (_, i) => write(process.pid + '-' + i)));
   await store.close();`;
 
+/** Makes runs with the keys key-0, key-1, …, as fast as it can, and says so after each commit. */
+const keyedScript = (dir: string) => `
+  const { openSqliteStore } = await import(${JSON.stringify(new URL('./index.ts', import.meta.url).href)});
+  const store = await openSqliteStore({ dir: ${JSON.stringify(dir)} });
+  for (let n = 0; ; n += 8) {
+    await Promise.all(Array.from({ length: 8 }, async (_, i) => {
+      const key = 'key-' + (n + i);
+      const identity = {
+        id: 'run-of-' + key, tenantId: 'tenant', conversationId: 'c', correlationId: 'r',
+        surface: 'runs', agent: 'a', model: 'm', labels: {}, parentRunId: null, workflowId: null,
+        keyId: null, createdAt: 1,
+      };
+      const idempotency = { key, fingerprint: 'f', expiresAt: 9 };
+      await store.tenant('tenant').createRun({ identity, lease: null, events: [], idempotency });
+      process.stdout.write(key + ' 1\\n');
+    }));
+  }`;
+
 describe('the SQLite store among other processes', () => {
   let dir: string;
   beforeEach(() => {
@@ -47,8 +65,8 @@ describe('the SQLite store among other processes', () => {
   afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
   /** Starts a writer; collects the last seq that it was told is stored, by run. */
-  function startWriter(limit: number) {
-    const args = ['--input-type=module', '-e', writerScript(dir, limit)];
+  function startWriter(limit: number, script = writerScript(dir, limit)) {
+    const args = ['--input-type=module', '-e', script];
     const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
     const acknowledged = new Map<string, number>();
     const lines = createInterface({ input: child.stdout });
@@ -108,6 +126,26 @@ describe('the SQLite store among other processes', () => {
     await store.close();
   });
 
+  test('a kill leaves a run and its idempotency key, or neither', async () => {
+    const { child, acknowledged, ended } = startWriter(0, keyedScript(dir));
+    while (acknowledged.size < 100) await new Promise((resolve) => setTimeout(resolve, 5));
+    child.kill('SIGKILL');
+    await ended;
+    const store = await openSqliteStore({ dir });
+    const tenant = store.tenant('tenant');
+    for (let n = 0; n < acknowledged.size + 20; n += 1) {
+      const key = `key-${n}`;
+      const wasThere = (await tenant.readRun(`run-of-${key}`)) !== undefined;
+      if (acknowledged.has(key)) expect(wasThere).toBe(true);
+      const idempotency = { key, fingerprint: 'f', expiresAt: 9 };
+      const identity = identityIn(tenant, { createdAt: 2 });
+      const made = await tenant.createRun({ identity, lease: null, events: [], idempotency });
+      const exists = { kind: 'exists', runId: `run-of-${key}`, fingerprint: 'f' };
+      expect(made).toEqual(wasThere ? exists : { kind: 'created' });
+    }
+    await store.close();
+  });
+
   test('processes that write at once all succeed', async () => {
     const writers = [startWriter(100), startWriter(100), startWriter(100)];
     const exits = await Promise.all(writers.map(({ ended }) => ended));
@@ -138,10 +176,18 @@ describe('the SQLite store among other processes', () => {
     await driver.transact([{ sql: 'PRAGMA max_page_count = 1', params: [] }]);
     const large = step(run, { events: [delta('x'.repeat(50_000))] });
     await expect(tenant.append(large)).rejects.toMatchObject({ code: 'storage_full' });
+    const keyed = {
+      identity: identityIn(tenant),
+      lease: null,
+      events: large.events,
+      idempotency: { key: 'k', fingerprint: 'f', expiresAt: noon + 9 },
+    };
+    await expect(tenant.createRun(keyed)).rejects.toMatchObject({ code: 'storage_full' });
     expect(await tenant.readRun(run.id)).toMatchObject({ lastSeq: 1 });
     expect(await tenant.readEvents(run.id, { after: 0, limit: 10 })).toHaveLength(1);
     await driver.transact([{ sql: 'PRAGMA max_page_count = 1000000', params: [] }]);
     expect(await tenant.append(large)).toBe('committed');
+    expect(await tenant.createRun(keyed)).toEqual({ kind: 'created' });
     await expect(store.ping()).resolves.toBeUndefined();
     await store.close();
   });

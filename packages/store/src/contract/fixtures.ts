@@ -2,6 +2,7 @@ import type {
   Append,
   Mail,
   NewRelay,
+  Page,
   RelayDecision,
   RunCreation,
   RunIdentity,
@@ -64,6 +65,7 @@ export function identityIn(tenant: TenantStore, over: Partial<RunIdentity> = {})
     labels: {},
     parentRunId: null,
     workflowId: null,
+    keyId: null,
     createdAt: noon,
     ...over,
   };
@@ -159,4 +161,22 @@ export function decisionMail(relayId: string): Mail {
 
 export function cancelMail(reason: string): Mail {
   return { id: uuidv7(), letter: { kind: 'cancel', reason, by: person } };
+}
+
+/** A whole list, by pages of this size. */
+export async function allPages<Entry extends { readonly id: string }>(
+  limit: number,
+  read: (page: Page) => Promise<Entry[]>,
+  timeOf: (entry: Entry) => number,
+): Promise<string[]> {
+  const found: string[] = [];
+  let page: Page = { limit };
+  while (found.length < 1_000) {
+    const entries = await read(page);
+    found.push(...entries.map(({ id }) => id));
+    const last = entries.at(-1);
+    if (last === undefined || entries.length < limit) return found;
+    page = { limit, before: { at: timeOf(last), id: last.id } };
+  }
+  throw new Error('The pages do not come to an end');
 }

@@ -137,6 +137,18 @@ export function relayTests(open: Open): void {
     }
   });
 
+  test.each(['expired', 'closed'] as const)(
+    'a relay can be raised and %s in one step',
+    async (status) => {
+      const tenant = newTenant();
+      const run = await newRun(tenant);
+      const relay = newRelay(run);
+      const close = [{ status, at: noon, by: clock, reason: 'at once', relayId: relay.id }];
+      expect(await tenant.append(step(run, { raise: [relay], close }))).toBe('committed');
+      expect(await tenant.readRelay(relay.id)).toMatchObject({ status, reason: 'at once' });
+    },
+  );
+
   test('a relay that was decided cannot expire: the whole step is undone', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);

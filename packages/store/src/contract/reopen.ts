@@ -1,10 +1,12 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
+import { newCredential } from './credentials.ts';
 import {
   approval,
   cancelMail,
   delta,
   ending,
+  identityIn,
   newRelay,
   newRun,
   noon,
@@ -26,7 +28,9 @@ export function reopenTests(open: Open): void {
         snapshot: 's',
         snapshotSeq: 1,
       } as const;
-      const run = await newRun(tenant, { connection, progress });
+      const idempotency = { key: 'k', fingerprint: 'f', expiresAt: noon + 1_000 };
+      const identity = { labels: { team: 'blue' }, workflowId: 'w' };
+      const run = await newRun(tenant, { connection, progress, identity, idempotency });
       const [pending, decided] = [newRelay(run), newRelay(run)];
       await tenant.append(
         step(run, { raise: [pending, decided], events: [delta('a'), delta('b')] }),
@@ -37,8 +41,12 @@ export function reopenTests(open: Open): void {
         ending(await newRun(tenant, { identity: { conversationId: run.conversationId } })),
       );
       await store.ensureTenant({ id: tenantId, name: 'acme', at: noon });
-      const key = { id: uuidv7(), tenantId, name: 'k', scopes: ['runs'], createdAt: noon };
-      await store.addKey({ ...key, expiresAt: null, revokedAt: null }, 'hash');
+      await tenant.updateTenant({ pausedAt: noon, settings: { a: 1 } });
+      await tenant.putCredential(newCredential());
+      await store.writeNote('note', 'value');
+      const key = { id: uuidv7(), tenantId, name: 'k', owner: 'ada', scopes: ['runs'] };
+      const times = { createdAt: noon, expiresAt: null, revokedAt: null };
+      await store.addKey({ ...key, ...times }, 'hash');
 
       const look = async (system: typeof store) => {
         const of = system.tenant(tenantId);
@@ -51,12 +59,27 @@ export function reopenTests(open: Open): void {
           relays: [await of.readRelay(pending.id), await of.readRelay(decided.id)],
           mail: await of.readMail(run.id),
           ended: await of.endedRuns(run.conversationId, { after: 0, upTo: 9 }),
+          record: await of.readTenant(),
+          paused: await system.pausedTenants(),
+          note: await system.readNote('note'),
+          credentials: await of.listCredentials(),
+          keys: await of.listKeys({ limit: 9 }),
+          usage: await of.readUsage({ since: 0 }),
+          counts: await of.countOpenRuns({}),
+          runs: await of.listRuns({ label: { name: 'team', value: 'blue' } }, { limit: 9 }),
+          pending: await of.listRelays({ status: 'pending' }, { limit: 9 }),
         };
       };
       const before = await look(store);
       expect(before.mail[0]?.letter).toMatchObject({ kind: 'cancel', by: person });
       const again = await reopen();
       expect(await look(again)).toEqual(before);
+      expect([before.runs, before.pending, before.keys].map(({ length }) => length)).toEqual([
+        1, 1, 1,
+      ]);
+      const repeated = { identity: identityIn(tenant), lease: null, events: [], idempotency };
+      const exists = { kind: 'exists', runId: run.id, fingerprint: 'f' };
+      expect(await again.tenant(tenantId).createRun(repeated)).toEqual(exists);
       expect(await again.tenant(tenantId).append(step(run, { afterSeq: 3 }))).toBe('committed');
     }));
 }

@@ -1,11 +1,13 @@
 import type { TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
+import { newCredential } from './credentials.ts';
 import {
   approval,
   cancelMail,
   clock,
   ending,
+  identityIn,
   newRelay,
   newRun,
   noon,
@@ -14,12 +16,17 @@ import {
   useStore,
 } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
+import { newKey } from './keys.ts';
+
+const idempotency = { key: 'key-1', fingerprint: 'body-1', expiresAt: noon + 1_000 };
 
 /** What one tenant owns, of every kind. */
 async function furnish(tenant: TenantStore) {
   const connection = { id: uuidv7(), node: 'node-1' };
   const conversationId = uuidv7();
-  const run = await newRun(tenant, { connection, identity: { conversationId } });
+  const keyId = uuidv7();
+  const identity = { conversationId, keyId, workflowId: 'w', labels: { team: 'blue' } };
+  const run = await newRun(tenant, { connection, identity, idempotency });
   const [open, decided] = [newRelay(run), newRelay(run)];
   await tenant.append(step(run, { raise: [open, decided] }));
   const grant = {
@@ -33,13 +40,15 @@ async function furnish(tenant: TenantStore) {
   const mail = cancelMail('stop');
   await tenant.postMail(run.id, mail);
   await tenant.decideRelay(approval(decided, { grant }));
-  await tenant.append(ending(await newRun(tenant, { identity: { conversationId } })));
-  return { run, open, mail, connection, conversationId };
+  await tenant.append(ending(await newRun(tenant, { identity: { conversationId, keyId } })));
+  await tenant.putCredential(newCredential());
+  return { run, open, mail, connection, conversationId, keyId };
 }
 
 /** Everything that the owner can see of it. */
 async function inventory(tenant: TenantStore, owned: Awaited<ReturnType<typeof furnish>>) {
-  const { run, open, connection, conversationId } = owned;
+  const { run, open, connection, conversationId, keyId } = owned;
+  const page = { limit: 100 };
   return {
     run: await tenant.readRun(run.id),
     events: await tenant.readEvents(run.id, { after: 0, limit: 100 }),
@@ -49,15 +58,34 @@ async function inventory(tenant: TenantStore, owned: Awaited<ReturnType<typeof f
     count: await tenant.countEndedRuns(conversationId),
     ended: await tenant.endedRuns(conversationId, { after: 0, upTo: 100 }),
     connection: await tenant.findConnection(connection.id),
+    runs: await tenant.listRuns({}, page),
+    labelled: await tenant.listRuns({ label: { name: 'team', value: 'blue' } }, page),
+    conversation: await tenant.listRuns({ conversationId }, page),
+    relays: await tenant.listRelays({}, page),
+    relaysOfRun: await tenant.listRelays({ runId: run.id }, page),
+    keys: await tenant.listKeys(page),
+    key: await tenant.readKey(keyId),
+    usage: (await tenant.readUsage({ since: 0, keyId })).runs,
+    open: (await tenant.countOpenRuns({ keyId })).queued,
+    credentials: await tenant.listCredentials(),
+    credential: await tenant.readCredential('openai'),
   };
 }
 
 export function tenancyTests(open: Open): void {
   const { system, tenant: newTenant } = useStore(open);
 
+  /** Also with what only the system can make. */
+  async function furnishFully(tenant: TenantStore) {
+    const owned = await furnish(tenant);
+    const { tenantId } = tenant;
+    await system().addKey(newKey({ id: owned.keyId, tenantId }), `hash of ${owned.keyId}`);
+    return owned;
+  }
+
   test('a tenant sees nothing of another one', async () => {
     const [owner, stranger] = [newTenant(), newTenant()];
-    const owned = await furnish(owner);
+    const owned = await furnishFully(owner);
     expect(await inventory(stranger, owned)).toEqual({
       run: undefined,
       events: [],
@@ -67,20 +95,80 @@ export function tenancyTests(open: Open): void {
       count: 0,
       ended: [],
       connection: undefined,
+      runs: [],
+      labelled: [],
+      conversation: [],
+      relays: [],
+      relaysOfRun: [],
+      keys: [],
+      key: undefined,
+      usage: 0,
+      open: 0,
+      credentials: [],
+      credential: undefined,
     });
+    const { runs, labelled, relays, key, usage, credentials } = await inventory(owner, owned);
+    expect([runs.length, labelled.length, relays.length]).toEqual([2, 1, 2]);
+    expect([key?.id, usage, credentials.length]).toEqual([owned.keyId, 1, 1]);
+  });
+
+  test('a position in the list of one tenant shows another nothing but its own', async () => {
+    const [owner, stranger] = [newTenant(), newTenant()];
+    await furnishFully(owner);
+    const theirs = await furnishFully(stranger);
+    const page = { limit: 100 };
+    for (const { id, createdAt } of await owner.listRuns({}, page)) {
+      const before = { at: createdAt + 1, id };
+      const listed = await stranger.listRuns({}, { ...page, before });
+      expect(listed.map((run) => run.tenantId)).toEqual([stranger.tenantId, stranger.tenantId]);
+    }
+    for (const { id, raisedAt } of await owner.listRelays({}, page)) {
+      const listed = await stranger.listRelays({}, { ...page, before: { at: raisedAt + 1, id } });
+      expect(listed.map((relay) => relay.runId)).toEqual([theirs.run.id, theirs.run.id]);
+    }
+    for (const { id, createdAt } of await owner.listKeys(page)) {
+      const listed = await stranger.listKeys({ ...page, before: { at: createdAt + 1, id } });
+      expect(listed.map((key) => key.id)).toEqual([theirs.keyId]);
+    }
+  });
+
+  test('what others have takes no place on a page', async () => {
+    const [owner, ...strangers] = [newTenant(), newTenant(), newTenant()];
+    const owned = await furnishFully(owner);
+    for (const stranger of strangers) await furnishFully(stranger);
+    const label = { name: 'team', value: 'blue' };
+    const first = { limit: 1 };
+    for (const filter of [{}, { label }, { workflowId: 'w' }, { agent: 'assistant' }]) {
+      expect(await owner.listRuns(filter, first)).toMatchObject([{ tenantId: owner.tenantId }]);
+    }
+    for (const filter of [{}, { status: 'pending' }, { kind: 'permission' }] as const) {
+      expect(await owner.listRelays(filter, first)).toMatchObject([{ runId: owned.run.id }]);
+    }
+    expect(await owner.listKeys(first)).toMatchObject([{ id: owned.keyId }]);
+  });
+
+  test('an idempotency key of one tenant means nothing to another', async () => {
+    const [owner, stranger] = [newTenant(), newTenant()];
+    await furnish(owner);
+    const identity = identityIn(stranger);
+    const made = await stranger.createRun({ identity, lease: null, events: [], idempotency });
+    expect(made).toEqual({ kind: 'created' });
   });
 
   test('a tenant changes nothing of another one', async () => {
     const [owner, stranger] = [newTenant(), newTenant()];
-    const owned = await furnish(owner);
+    const owned = await furnishFully(owner);
     const before = await inventory(owner, owned);
-    const { run, open, mail, connection } = owned;
+    const { run, open, mail, connection, keyId } = owned;
 
     expect(await stranger.append(step(run, { afterSeq: 2, take: [mail.id] }))).toBe('fenced');
     expect(await stranger.append(ending(run, { afterSeq: 2 }))).toBe('fenced');
     expect(await stranger.decideRelay(approval(open))).toBe(false);
     expect(await stranger.postMail(run.id, cancelMail('foreign'))).toBe(false);
     await stranger.closeConnection(connection.id);
+    expect(await stranger.revokeKey(keyId, noon)).toBe(false);
+    expect(await stranger.deleteCredential('openai')).toBe(false);
+    await stranger.putCredential(newCredential());
     const ownRun = await newRun(stranger);
     const close = { relayId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' } as const;
     await stranger.append(step(ownRun, { take: [mail.id], close: [close] }));

@@ -12,18 +12,7 @@ import {
   waitingRun,
 } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
-
-const nasty: Record<string, string> = {
-  NUL: 'a\u0000b',
-  'a lone high surrogate': 'a\uD83Db',
-  'a lone low surrogate': '\uDE00',
-  emoji: '👩‍👩‍👧‍👦🏳️‍🌈',
-  'control characters': '\u0001\u001f\u007f\u0080\u2028\u2029\ufeff',
-  quotes: `'"\`;--/* */ \\ \\u0000 ? $1 :a @b %s`,
-  'frame-like lines': 'x\n\ndata: {}\r\n\revent: y',
-  nothing: '',
-  'a non-character': '\uFFFE\uFFFF',
-};
+import { hostileText } from './hostile-text.ts';
 
 /** Own keys that must neither vanish nor reach a prototype. */
 const odd = JSON.parse(
@@ -33,7 +22,7 @@ const odd = JSON.parse(
 export function textTests(open: Open): void {
   const { tenant: newTenant } = useStore(open);
 
-  for (const [name, text] of Object.entries(nasty)) {
+  for (const [name, text] of Object.entries(hostileText)) {
     test(`${name} survives in every free text`, async () => {
       const tenant = newTenant();
       const identity = { correlationId: text, agent: text, model: text, workflowId: text };
@@ -91,7 +80,7 @@ export function textTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const relay = newRelay(run);
-    const reason = Object.values(nasty).join('|');
+    const reason = Object.values(hostileText).join('|');
     const close = { relayId: relay.id, status: 'closed', at: noon, by: clock, reason } as const;
     await tenant.append(step(run, { events: [], raise: [relay] }));
     await tenant.append(step(run, { close: [close] }));

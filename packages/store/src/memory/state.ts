@@ -1,5 +1,18 @@
 /** What a memory store holds: plain maps, shared by the system's side and every tenant's. */
-import type { KeyRecord, Lease, Mail, NewGrant, RelayRecord, RunRecord } from '@relay/core';
+import type {
+  CredentialRecord,
+  IdempotencyKey,
+  KeyRecord,
+  Lease,
+  Mail,
+  NewGrant,
+  Page,
+  Position,
+  RelayRecord,
+  RunRecord,
+  TenantRecord,
+  UsageTotal,
+} from '@relay/core';
 import { RelayError } from '@relay/protocol';
 
 export interface MemoryRun {
@@ -22,8 +35,13 @@ interface JournalEntry {
 }
 
 export interface MemoryState {
-  readonly tenants: Map<string, { id: string; name: string }>;
+  readonly tenants: Map<string, TenantRecord>;
+  readonly tenantIds: Map<string, string>;
+  /** By hash. */
   readonly keys: Map<string, KeyRecord>;
+  /** By tenant and provider. */
+  readonly credentials: Map<string, MemoryCredential>;
+  readonly notes: Map<string, string>;
   readonly runs: Map<string, MemoryRun>;
   readonly relays: Map<string, { readonly tenantId: string; record: RelayRecord }>;
   readonly grants: Map<string, { readonly tenantId: string; readonly grant: NewGrant }>;
@@ -32,6 +50,21 @@ export interface MemoryState {
   readonly connections: Map<string, MemoryConnection>;
   /** Ended runs by tenant and conversation, in the order of their ending. */
   readonly ended: Map<string, string[]>;
+  /** By tenant and key. */
+  readonly idempotency: Map<string, IdempotencyKey & { readonly runId: string }>;
+  /** By tenant, API key and day. */
+  readonly usage: Map<string, MemoryUsage>;
+}
+
+export interface MemoryCredential {
+  readonly tenantId: string;
+  readonly record: CredentialRecord;
+}
+
+export interface MemoryUsage extends UsageTotal {
+  readonly tenantId: string;
+  readonly keyId: string;
+  readonly day: number;
 }
 
 interface MemoryConnection {
@@ -44,13 +77,18 @@ interface MemoryConnection {
 export function emptyState(): MemoryState {
   return {
     tenants: new Map(),
+    tenantIds: new Map(),
     keys: new Map(),
+    credentials: new Map(),
+    notes: new Map(),
     runs: new Map(),
     relays: new Map(),
     grants: new Map(),
     open: new Set(),
     connections: new Map(),
     ended: new Map(),
+    idempotency: new Map(),
+    usage: new Map(),
   };
 }
 
@@ -64,6 +102,24 @@ export function refuseTaken(map: ReadonlyMap<string, unknown>, id: string): void
   if (map.has(id)) throw new RelayError('storage_failed', `The id ${id} is taken`);
 }
 
-export function conversationKey(tenantId: string, conversationId: string): string {
-  return JSON.stringify([tenantId, conversationId]);
+/** A key of a map for what several parts name together. */
+export function keyOf(...parts: readonly (string | number)[]): string {
+  return JSON.stringify(parts);
+}
+
+/** Newest first, as every list is; each entry with the time that it is listed by. */
+export function newestFirst<Entry>(
+  entries: readonly (Position & { entry: Entry })[],
+  page: Page,
+): Entry[] {
+  const { before, limit } = page;
+  return entries
+    .filter((place) => before === undefined || isOlder(place, before))
+    .toSorted((a, b) => (isOlder(a, b) ? 1 : -1))
+    .slice(0, limit)
+    .map(({ entry }) => entry);
+}
+
+function isOlder(a: Position, b: Position): boolean {
+  return a.at < b.at || (a.at === b.at && a.id < b.id);
 }

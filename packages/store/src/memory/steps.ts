@@ -2,13 +2,21 @@
  * The steps that change several things at once. Each checks everything first and changes afterwards,
  * and none of them waits in between: that is what makes them atomic.
  */
-import type { Append, RelayDecision, RunCreation, RunProgress, RunRecord } from '@relay/core';
+import type {
+  Append,
+  CreationOutcome,
+  RelayDecision,
+  RunCreation,
+  RunProgress,
+  RunRecord,
+} from '@relay/core';
 import { isEnded, noUsage, RelayError } from '@relay/protocol';
 import type { RunEvent } from '@relay/protocol';
 import { encodeEvents } from '../sql/row-codec.ts';
 import { lonelySnapshot } from '../sql/snapshots.ts';
-import { conversationKey, refuseTaken, stored } from './state.ts';
+import { keyOf, refuseTaken, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
+import { countUsage } from './usage.ts';
 
 const newProgress: RunProgress = {
   status: 'queued',
@@ -23,10 +31,18 @@ const newProgress: RunProgress = {
   wakeAt: null,
 };
 
-export function createRun(state: MemoryState, tenantId: string, creation: RunCreation): void {
-  const { identity, lease, events, progress = {}, connection } = creation;
+export function createRun(
+  state: MemoryState,
+  tenantId: string,
+  creation: RunCreation,
+): CreationOutcome {
+  const { identity, lease, events, progress = {}, connection, idempotency } = creation;
   if (identity.tenantId !== tenantId) {
     throw new RelayError('internal', 'A run can only be made in its own tenant');
+  }
+  const taken = state.idempotency.get(keyOf(tenantId, idempotency?.key ?? ''));
+  if (idempotency !== undefined && taken !== undefined && taken.expiresAt > identity.createdAt) {
+    return { kind: 'exists', runId: taken.runId, fingerprint: taken.fingerprint };
   }
   refuseTaken(state.runs, identity.id);
   if (connection !== undefined) refuseTaken(state.connections, connection.id);
@@ -40,6 +56,10 @@ export function createRun(state: MemoryState, tenantId: string, creation: RunCre
     connectionId: connection?.id ?? null,
     mail: [],
   };
+  if (idempotency !== undefined) {
+    const holder = { ...stored(idempotency), runId: identity.id };
+    state.idempotency.set(keyOf(tenantId, idempotency.key), holder);
+  }
   state.runs.set(identity.id, run);
   state.open.add(identity.id);
   write(run, events, identity.createdAt);
@@ -47,22 +67,23 @@ export function createRun(state: MemoryState, tenantId: string, creation: RunCre
     const { id, node } = connection;
     state.connections.set(id, { tenantId, id, runId: identity.id, node });
   }
-  if (isEnded(run.record.status)) end(state, run);
+  if (isEnded(run.record.status)) end(state, run, identity.createdAt);
+  return { kind: 'created' };
 }
 
 export function append(state: MemoryState, tenantId: string, step: Append): 'committed' | 'fenced' {
   const run = state.runs.get(step.runId);
   if (run === undefined || !holds(run, tenantId, step)) return 'fenced';
   for (const { id } of step.raise ?? []) refuseTaken(state.relays, id);
-  const closures = (step.close ?? []).map((closure) => {
-    const relay = state.relays.get(closure.relayId);
+  const raised = new Set((step.raise ?? []).map(({ id }) => id));
+  const closures = (step.close ?? []).filter(({ relayId }) => {
+    const relay = state.relays.get(relayId);
     const isOpen = relay?.record.status === 'pending' && relay.record.runId === step.runId;
-    return { closure, relay: isOpen ? relay : undefined };
+    return isOpen || raised.has(relayId);
   });
   // Decided in the meantime: see `closeRelay` of the SQL store.
-  if (closures.some(({ closure, relay }) => closure.status === 'expired' && relay === undefined)) {
-    return 'fenced';
-  }
+  const missing = (step.close ?? []).filter((closure) => !closures.includes(closure));
+  if (missing.some(({ status }) => status === 'expired')) return 'fenced';
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
   for (const relay of step.raise ?? []) {
@@ -77,14 +98,15 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
     state.relays.set(relay.id, { tenantId, record: { ...record, runId: step.runId } });
     run.relayIds.push(relay.id);
   }
-  for (const { closure, relay } of closures) {
+  for (const closure of closures) {
+    const relay = state.relays.get(closure.relayId);
     if (relay === undefined) continue;
     const { status, at: decidedAt, by: decidedBy, reason } = stored(closure);
     relay.record = { ...relay.record, status, decidedAt, decidedBy, reason };
   }
   run.mail = run.mail.filter(({ id }) => !(step.take ?? []).includes(id));
   if (step.release === true) run.lease = null;
-  if (isEnded(run.record.status)) end(state, run);
+  if (isEnded(run.record.status)) end(state, run, step.at);
   return 'committed';
 }
 
@@ -145,9 +167,10 @@ function write(run: MemoryRun, events: readonly RunEvent[], at: number): void {
   run.record = { ...run.record, lastSeq };
 }
 
-function end(state: MemoryState, run: MemoryRun): void {
+function end(state: MemoryState, run: MemoryRun, at: number): void {
   const { id, tenantId, conversationId } = run.record;
-  const key = conversationKey(tenantId, conversationId);
+  countUsage(state, run.record, run.record.endedAt ?? at);
+  const key = keyOf(tenantId, conversationId);
   const ended = state.ended.get(key) ?? [];
   state.ended.set(key, ended);
   run.position = ended.push(id);

@@ -1,22 +1,45 @@
 import type {
   Append,
+  CreationOutcome,
+  CredentialRecord,
   EndedRun,
   EventRange,
   Grant,
+  KeyRecord,
   Mail,
+  OpenRuns,
+  Page,
   RelayDecision,
+  RelayFilter,
   RelayRecord,
   RunCreation,
+  RunFilter,
   RunHead,
+  RunListing,
   RunRecord,
+  TenantChange,
+  TenantRecord,
   TenantStore,
+  UsageScope,
+  UsageTotal,
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import { decodeEvents } from '../sql/row-codec.ts';
-import { conversationKey, stored } from './state.ts';
+import {
+  listCredentials,
+  putCredential,
+  readCredential,
+  readKey,
+  readTenant,
+  revokeKey,
+  updateTenant,
+} from './accounts.ts';
+import { listKeys, listRelays, listRuns } from './lists.ts';
+import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay, post } from './steps.ts';
+import { countOpenRuns, readUsage } from './usage.ts';
 
 /** Nothing here waits; `async` makes every error a rejection. */
 export class MemoryTenantStore implements TenantStore {
@@ -28,8 +51,8 @@ export class MemoryTenantStore implements TenantStore {
     this.tenantId = tenantId;
   }
 
-  async createRun(creation: RunCreation): Promise<void> {
-    createRun(this.#state, this.tenantId, creation);
+  async createRun(creation: RunCreation): Promise<CreationOutcome> {
+    return createRun(this.#state, this.tenantId, creation);
   }
 
   async readRun(runId: string): Promise<RunRecord | undefined> {
@@ -39,6 +62,10 @@ export class MemoryTenantStore implements TenantStore {
 
   async readRunHead(runId: string): Promise<RunHead | undefined> {
     return this.readRun(runId);
+  }
+
+  async listRuns(filter: RunFilter, page: Page): Promise<RunListing[]> {
+    return listRuns(this.#state, this.tenantId, { filter, page });
   }
 
   async append(step: Append): Promise<'committed' | 'fenced'> {
@@ -57,9 +84,21 @@ export class MemoryTenantStore implements TenantStore {
     return events;
   }
 
+  async readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal> {
+    return readUsage(this.#state, this.tenantId, scope);
+  }
+
+  async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
+    return countOpenRuns(this.#state, this.tenantId, scope);
+  }
+
   async readRelay(relayId: string): Promise<RelayRecord | undefined> {
     const relay = this.#state.relays.get(relayId);
     return relay?.tenantId === this.tenantId ? stored(relay.record) : undefined;
+  }
+
+  async listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]> {
+    return listRelays(this.#state, this.tenantId, { filter, page });
   }
 
   async decideRelay(decision: RelayDecision): Promise<boolean> {
@@ -113,13 +152,49 @@ export class MemoryTenantStore implements TenantStore {
     if (connection?.tenantId === this.tenantId) this.#state.connections.delete(connectionId);
   }
 
+  async readTenant(): Promise<TenantRecord> {
+    return readTenant(this.#state, this.tenantId);
+  }
+
+  async updateTenant(change: TenantChange): Promise<void> {
+    updateTenant(this.#state, this.tenantId, change);
+  }
+
+  async listKeys(page: Page): Promise<KeyRecord[]> {
+    return listKeys(this.#state, this.tenantId, page);
+  }
+
+  async readKey(keyId: string): Promise<KeyRecord | undefined> {
+    return readKey(this.#state, this.tenantId, keyId);
+  }
+
+  async revokeKey(keyId: string, at: number): Promise<boolean> {
+    return revokeKey(this.#state, this.tenantId, { keyId, at });
+  }
+
+  async putCredential(record: CredentialRecord): Promise<void> {
+    putCredential(this.#state, this.tenantId, record);
+  }
+
+  async readCredential(provider: string): Promise<CredentialRecord | undefined> {
+    return readCredential(this.#state, this.tenantId, provider);
+  }
+
+  async listCredentials(): Promise<CredentialRecord[]> {
+    return listCredentials(this.#state, this.tenantId);
+  }
+
+  async deleteCredential(provider: string): Promise<boolean> {
+    return this.#state.credentials.delete(keyOf(this.tenantId, provider));
+  }
+
   #run(runId: string): MemoryRun | undefined {
     const run = this.#state.runs.get(runId);
     return run?.record.tenantId === this.tenantId ? run : undefined;
   }
 
   #ended(conversationId: string): readonly string[] {
-    return this.#state.ended.get(conversationKey(this.tenantId, conversationId)) ?? [];
+    return this.#state.ended.get(keyOf(this.tenantId, conversationId)) ?? [];
   }
 }
 

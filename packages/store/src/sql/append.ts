@@ -13,6 +13,7 @@ import { deleteAllMail, deleteMail } from './mail.ts';
 import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
 import { changesOf } from './runs.ts';
 import { putSnapshot } from './snapshots.ts';
+import { countUsage } from './usage.ts';
 
 export function appendUnit(tenantId: string, append: Append): readonly Statement[] {
   const { runId, afterSeq, at, events, progress = {} } = append;
@@ -23,8 +24,10 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   for (const relay of append.raise ?? []) unit.push(insertRelay(tenantId, { ...relay, runId }));
   for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
   for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
-  if (endsRun(append)) unit.push(...countEnding(run), deleteAllMail(run), closeOpenRelays(run, at));
-  if (endsRun(append)) unit.push(deleteConnectionsOf(run));
+  if (endsRun(append)) {
+    unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
+    unit.push(deleteAllMail(run), closeOpenRelays(run, at), deleteConnectionsOf(run));
+  }
   return unit;
 }
 

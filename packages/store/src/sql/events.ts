@@ -2,8 +2,8 @@
  * The journal: one row an append. `last_seq` is in the key, so that what follows a `seq` is one range
  * of the index. Whoever reads gets an unbroken row of events or an error, never a part.
  */
-import type { EventRange } from '@relay/core';
-import type { RunEvent, StoredEvent } from '@relay/protocol';
+import type { EventRange, RunRef } from '@relay/core';
+import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
 import type { Row, SqlValue, Statement } from '../drivers/driver.ts';
 import { decodeEvents, encodeEvents } from './row-codec.ts';
 import { checksumOf, corrupt, integer, integerOrNull, text } from './stored.ts';
@@ -55,7 +55,7 @@ export function selectEventsParams(
 }
 
 export function decodeJournal(
-  owner: { readonly tenantId: string; readonly runId: string },
+  owner: RunRef,
   range: EventRange,
   rows: readonly Row[],
 ): StoredEvent[] {
@@ -81,10 +81,7 @@ export function decodeJournal(
   return events.length > range.limit ? events.slice(0, range.limit) : events;
 }
 
-function decodeRow(
-  owner: { readonly tenantId: string; readonly runId: string },
-  row: Row,
-): StoredEvent[] {
+function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
   const first = integer(row, 'first_seq');
   const last = integer(row, 'last_seq');
   const at = integer(row, 'at');
@@ -99,4 +96,41 @@ function decodeRow(
 
 function endOf(range: EventRange): number {
   return Math.min(range.after + range.limit, Number.MAX_SAFE_INTEGER);
+}
+
+/** What is larger than a list should have to carry is left where it is. */
+export const largestOpening = 8 * 1024;
+
+/** The first row of the journal of `r`, whose size is known without reading it. */
+export const joinOpening = `LEFT JOIN events o
+  ON o.tenant_id = r.tenant_id AND o.run_id = r.id AND o.last_seq = (
+    SELECT w.last_seq FROM events w WHERE w.tenant_id = r.tenant_id AND w.run_id = r.id
+    ORDER BY w.last_seq LIMIT 1)`;
+
+export const openingColumns = `o.first_seq AS opening_first, o.last_seq AS opening_last,
+  o.at AS opening_at, o.checksum AS opening_checksum,
+  CASE WHEN octet_length(o.payload) <= ${largestOpening} THEN o.payload END AS opening_payload`;
+
+/** Never throws: a list shows what can be shown. */
+export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> | null {
+  if (row['opening_payload'] === null) return null;
+  try {
+    const [first] = decodeRow(owner, {
+      first_seq: row['opening_first'] ?? null,
+      last_seq: row['opening_last'] ?? null,
+      at: row['opening_at'] ?? null,
+      checksum: row['opening_checksum'] ?? null,
+      payload: row['opening_payload'] ?? null,
+    });
+    return openingOf(first);
+  } catch {
+    return null;
+  }
+}
+
+/** The event itself, without its place in the journal. */
+export function openingOf(first: StoredEvent | undefined): EventOf<'run.created'> | null {
+  if (first?.type !== 'run.created' || first.seq !== 1) return null;
+  const { seq: _seq, at: _at, ...opening } = first;
+  return opening;
 }

@@ -1,23 +1,45 @@
 /**
  * What an append changes comes first in `runs`, and what is large lies elsewhere (`snapshots`),
- * because each append rewrites its run's row. The indexes on runs are partial: finding work costs
- * the same however many runs have ended.
+ * because each append rewrites its run's row. The indexes that find work are partial: finding it
+ * costs the same however many runs have ended. Those that lists are read by begin with the tenant
+ * and end with the time and the id; none holds a column that every append changes. A list of
+ * everything is merged from those of each status: one index more would cost every new row.
  */
 export const firstTables: readonly string[] = [
   `CREATE TABLE tenants (
     id TEXT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
-    created_at BIGINT NOT NULL
+    created_at BIGINT NOT NULL,
+    paused_at BIGINT,
+    settings TEXT NOT NULL,
+    settings_checksum BIGINT NOT NULL
   )`,
+  `CREATE INDEX paused_tenants ON tenants (id) WHERE paused_at IS NOT NULL`,
   `CREATE TABLE keys (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
     hash TEXT NOT NULL UNIQUE,
     name TEXT NOT NULL,
+    owner TEXT,
     scopes TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     expires_at BIGINT,
-    revoked_at BIGINT
+    revoked_at BIGINT,
+    checksum BIGINT NOT NULL
+  )`,
+  `CREATE INDEX keys_of_tenant ON keys (tenant_id, created_at, id)`,
+  `CREATE TABLE credentials (
+    tenant_id TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    id TEXT NOT NULL UNIQUE,
+    label TEXT,
+    base_url TEXT,
+    last4 TEXT NOT NULL,
+    sealed TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    checksum BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, provider)
   )`,
   `CREATE TABLE conversations (
     tenant_id TEXT NOT NULL,
@@ -38,6 +60,9 @@ export const firstTables: readonly string[] = [
     created_at BIGINT NOT NULL,
     started_at BIGINT,
     ended_at BIGINT,
+    input_tokens BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cost_usd DOUBLE PRECISION,
     conversation_id TEXT NOT NULL,
     correlation_id TEXT NOT NULL,
     surface TEXT NOT NULL,
@@ -46,7 +71,7 @@ export const firstTables: readonly string[] = [
     labels TEXT NOT NULL,
     parent_run_id TEXT,
     workflow_id TEXT,
-    usage TEXT NOT NULL,
+    key_id TEXT,
     error TEXT,
     serialized_state TEXT,
     state_checksum BIGINT,
@@ -55,7 +80,44 @@ export const firstTables: readonly string[] = [
   `CREATE INDEX runs_to_do ON runs (created_at, id) WHERE status IN ('queued', 'running')`,
   `CREATE INDEX runs_to_wake ON runs (wake_at) WHERE status = 'waiting' AND wake_at IS NOT NULL`,
   `CREATE INDEX runs_leased ON runs (lease_owner) WHERE lease_owner IS NOT NULL`,
-  `CREATE INDEX runs_of_conversation ON runs (conversation_id, position) WHERE position IS NOT NULL`,
+  `CREATE INDEX runs_ended ON runs (tenant_id, conversation_id, position)
+    WHERE position IS NOT NULL`,
+  // The key is in it so that the open runs of one are counted without reading them.
+  `CREATE INDEX runs_by_status ON runs (tenant_id, status, created_at, id, key_id)`,
+  `CREATE INDEX runs_by_agent ON runs (tenant_id, agent, created_at, id)`,
+  `CREATE INDEX runs_by_conversation ON runs (tenant_id, conversation_id, created_at, id)`,
+  `CREATE INDEX runs_by_workflow ON runs (tenant_id, workflow_id, created_at, id)
+    WHERE workflow_id IS NOT NULL`,
+  `CREATE INDEX runs_by_parent ON runs (tenant_id, parent_run_id, created_at, id)
+    WHERE parent_run_id IS NOT NULL`,
+  `CREATE TABLE run_labels (
+    tenant_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    run_id TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, name, value, created_at, run_id)
+  )`,
+  `CREATE TABLE idempotency_keys (
+    tenant_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    checksum BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, name)
+  )`,
+  `CREATE TABLE usage_days (
+    tenant_id TEXT NOT NULL,
+    key_id TEXT NOT NULL,
+    day BIGINT NOT NULL,
+    input_tokens BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cost_usd DOUBLE PRECISION NOT NULL,
+    runs BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, key_id, day)
+  )`,
+  `CREATE INDEX usage_of_tenant ON usage_days (tenant_id, day)`,
   `CREATE TABLE snapshots (
     run_id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
@@ -93,7 +155,10 @@ export const firstTables: readonly string[] = [
     digest TEXT NOT NULL,
     checksum BIGINT NOT NULL
   )`,
-  `CREATE INDEX open_relays ON relays (run_id) WHERE status = 'pending'`,
+  `CREATE INDEX open_relays ON relays (tenant_id, run_id) WHERE status = 'pending'`,
+  `CREATE INDEX relays_by_status ON relays (tenant_id, status, raised_at, id)`,
+  `CREATE INDEX relays_by_run ON relays (tenant_id, run_id, raised_at, id)`,
+  `CREATE INDEX relays_by_kind ON relays (tenant_id, kind, raised_at, id)`,
   `CREATE TABLE mail (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -123,5 +188,10 @@ export const firstTables: readonly string[] = [
     node TEXT NOT NULL
   )`,
   `CREATE INDEX connections_of_run ON connections (run_id)`,
+  `CREATE TABLE notes (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL,
+    checksum BIGINT NOT NULL
+  )`,
   `CREATE TABLE probes (id BIGINT NOT NULL PRIMARY KEY, count BIGINT NOT NULL)`,
 ];

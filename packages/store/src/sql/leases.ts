@@ -31,19 +31,21 @@ export const reclaimSql =
   'UPDATE runs SET lease_owner = NULL, lease_until = 0 WHERE lease_owner IS NOT NULL';
 
 const isFree = '(r.lease_owner IS NULL OR r.lease_until <= ?)';
+const isNotPaused = 'r.tenant_id NOT IN (SELECT t.id FROM tenants t WHERE t.paused_at IS NOT NULL)';
 const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
 
 /**
  * Three reasons to look at a run, each found by an index of its own that holds open runs alone, and
  * each with its own limit: a long queue must not hide what has expired or was told.
+ * What a paused tenant was told counts all the same: it may be that a run shall stop.
  * The cross join makes SQLite begin with the mail, of which there is little.
  */
 export const dueSql = `SELECT tenant_id, id FROM (
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at FROM runs r
-      WHERE r.status IN ('queued', 'running') AND ${isFree} ${oldest}) AS left_behind
+      WHERE r.status IN ('queued', 'running') AND ${isFree} AND ${isNotPaused} ${oldest}) AS left_behind
     UNION
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at FROM runs r
-      WHERE r.status = 'waiting' AND r.wake_at <= ? AND ${isFree} ${oldest}) AS to_wake
+      WHERE r.status = 'waiting' AND r.wake_at <= ? AND ${isFree} AND ${isNotPaused} ${oldest}) AS to_wake
     UNION
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at
       FROM (SELECT DISTINCT run_id FROM mail) AS m CROSS JOIN runs r

@@ -82,7 +82,7 @@ describe('migrations', () => {
       );
     });
     const tables = Map.groupBy(columns, ({ name }) => String(name));
-    const systemTables = ['migrations', 'probes', 'tenants'];
+    const systemTables = ['migrations', 'notes', 'probes', 'tenants'];
     for (const [name, fields] of tables) {
       const names = fields.map(({ column }) => column);
       expect([name, names.includes('tenant_id')]).toEqual([name, !systemTables.includes(name)]);

@@ -2,19 +2,32 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { RelayFilter, RunFilter } from '@relay/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../drivers/driver.ts';
 import { openSqliteDriver } from '../drivers/sqlite.ts';
+import { appendUnit } from './append.ts';
 import { selectConnectionSql } from './connections.ts';
 import { countEndedSql, selectEndedSql } from './conversations.ts';
+import {
+  selectCredential,
+  selectCredentialsSql,
+  selectSealedSql,
+  selectToResealSql,
+} from './credentials.ts';
 import { selectEventsSql } from './events.ts';
 import { selectGrantsSql } from './grants.ts';
-import { selectKeySql } from './keys.ts';
+import { selectKeyHolder } from './idempotency.ts';
+import { selectKeyByHashSql, selectKeys, selectKeySql } from './keys.ts';
 import { claim, dueSql, reclaimSql } from './leases.ts';
 import { deleteAllMail, selectMailSql } from './mail.ts';
 import { migrate } from './migrations.ts';
-import { decide, selectRelaySql } from './relays.ts';
+import { selectNote } from './notes.ts';
+import { decide, selectRelayIds, selectRelays, selectRelaySql } from './relays.ts';
+import { selectRunIds, selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
+import { selectTenantSql } from './tenants.ts';
+import { selectOpenRuns, selectUsage } from './usage.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
 
 describe('query plans', () => {
@@ -35,6 +48,8 @@ describe('query plans', () => {
     return rows.map(({ detail }) => String(detail));
   }
 
+  const page = { limit: 50 };
+  const label: RunFilter = { label: { name: 'a', value: 'b' } };
   const run = { tenantId: 't', runId: 'r' };
   const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const queries: Record<string, string> = {
@@ -46,7 +61,20 @@ describe('query plans', () => {
     'the grants in scope': selectGrantsSql,
     'the mail of a run': selectMailSql,
     'the end of all mail': deleteAllMail(run).sql,
-    'a key': selectKeySql,
+    'a key': selectKeyByHashSql,
+    'a key by its id': selectKeySql,
+    'the keys of a tenant': selectKeys('t', page).sql,
+    'a tenant': selectTenantSql,
+    'an idempotency key': selectKeyHolder('t', 'k').sql,
+    'a credential': selectCredential('t', 'p').sql,
+    'the credentials of a tenant': selectCredentialsSql,
+    'a page of all credentials': selectSealedSql,
+    'the credential to reseal': selectToResealSql,
+    'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
+    'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
+    'the open runs of a tenant': selectOpenRuns('t', {}).sql,
+    'the open runs of a key': selectOpenRuns('t', { keyId: 'k' }).sql,
+    'a note': selectNote('n').sql,
     'a connection': selectConnectionSql,
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
@@ -55,9 +83,98 @@ describe('query plans', () => {
 
   for (const [name, sql] of Object.entries(queries)) {
     test(`${name} is found by an index alone`, async () => {
-      expect((await plan(sql)).filter((line) => line.startsWith('SCAN'))).toEqual([]);
+      expect(scansIn(await plan(sql))).toEqual([]);
     });
   }
+
+  const scansIn = (lines: readonly string[]) =>
+    lines.filter((line) => line.startsWith('SCAN') && !/^SCAN (page|way\d|merged)$/.test(line));
+
+  /** By which index each part of a page is found, and nothing else is looked at. */
+  const runLists: [RunFilter, string][] = [
+    [{}, 'runs_by_status (tenant_id=? AND status=?'],
+    [{ since: 1, until: 2 }, 'runs_by_status (tenant_id=? AND status=?'],
+    [{ status: 'failed' }, 'runs_by_status (tenant_id=? AND status=?'],
+    [{ status: ['queued', 'failed'] }, 'runs_by_status (tenant_id=? AND status=?'],
+    [{ agent: 'a' }, 'runs_by_agent (tenant_id=? AND agent=?'],
+    [{ conversationId: 'c' }, 'runs_by_conversation (tenant_id=? AND conversation_id=?'],
+    [{ workflowId: 'w' }, 'runs_by_workflow (tenant_id=? AND workflow_id=?'],
+    [{ parentRunId: 'p' }, 'runs_by_parent (tenant_id=? AND parent_run_id=?'],
+    [label, 'sqlite_autoindex_run_labels_1 (tenant_id=? AND name=? AND value=?'],
+  ];
+  for (const [filter, index] of runLists) {
+    test(`a page of runs by ${JSON.stringify(filter)} is one range of an index, in order`, async () => {
+      const ids = await plan(selectRunIds('t', filter, page).sql);
+      const searches = ids.filter((line) => line.startsWith('SEARCH'));
+      expect(searches.length).toBeGreaterThan(0);
+      for (const line of searches) {
+        expect(line).toMatch(/^SEARCH t USING COVERING INDEX /);
+        expect(line).toContain(`${index} AND created_at>? AND (created_at,`);
+      }
+      if (searches.length === 1) expect(ids).toHaveLength(1);
+      const whole = await plan(selectRuns('t', filter, page).sql);
+      expect(scansIn(whole)).toEqual([]);
+      expect(whole).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
+    });
+  }
+
+  const mixed: [RunFilter, string][] = [
+    [{ agent: 'a', status: 'waiting' }, 'runs_by_status'],
+    [{ agent: 'a', status: ['completed', 'failed'] }, 'runs_by_agent'],
+    [{ ...label, agent: 'a', status: 'failed' }, 'sqlite_autoindex_run_labels_1'],
+    [{ ...label, status: 'queued' }, 'runs_by_status'],
+    [{ ...label, conversationId: 'c', agent: 'a' }, 'runs_by_conversation'],
+    [{ conversationId: 'c', workflowId: 'w', parentRunId: 'p' }, 'runs_by_parent'],
+  ];
+  for (const [filter, index] of mixed) {
+    test(`of ${Object.keys(filter).join(', ')} the most telling leads`, async () => {
+      const lines = await plan(selectRunIds('t', filter, page).sql);
+      const searches = lines.filter((line) => line.startsWith('SEARCH t '));
+      expect(searches).toHaveLength(1);
+      expect(searches[0]).toContain(` ${index} (tenant_id=? AND `);
+      expect(lines.filter((line) => /^SCAN|TEMP B-TREE/.test(line))).toEqual([]);
+    });
+  }
+
+  const relayLists: [RelayFilter, string][] = [
+    [{}, 'relays_by_status (tenant_id=? AND status=?'],
+    [{ status: 'pending' }, 'relays_by_status (tenant_id=? AND status=?'],
+    [{ runId: 'r' }, 'relays_by_run (tenant_id=? AND run_id=?'],
+    [{ kind: 'outcome' }, 'relays_by_kind (tenant_id=? AND kind=?'],
+    [{ runId: 'r', status: 'pending', kind: 'outcome' }, 'relays_by_run (tenant_id=? AND run_id=?'],
+  ];
+  for (const [filter, index] of relayLists) {
+    test(`a page of relays by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const ids = await plan(selectRelayIds('t', filter, page).sql);
+      const searches = ids.filter((line) => line.startsWith('SEARCH'));
+      expect(searches.length).toBeGreaterThan(0);
+      for (const line of searches) expect(line).toContain(`${index} AND raised_at>? AND (raised_`);
+      expect(scansIn(await plan(selectRelays('t', filter, page).sql))).toEqual([]);
+    });
+  }
+
+  test('a step finds its run by the id, and its open relays among the pending ones', async () => {
+    const usage = { inputTokens: 1, outputTokens: 1 };
+    const progress = { status: 'completed', endedAt: 1, usage } as const;
+    const unit = appendUnit('t', {
+      runId: 'r',
+      epoch: 1,
+      afterSeq: 1,
+      at: 1,
+      events: [],
+      progress,
+    });
+    const lines = (await Promise.all(unit.map(({ sql }) => plan(sql)))).flat();
+    expect(lines.filter((line) => line.startsWith('SCAN'))).toEqual([]);
+    expect(lines[0]).toBe('SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)');
+    expect(lines).toContain('SEARCH relays USING INDEX open_relays (tenant_id=? AND run_id=?)');
+  });
+
+  test('no index is changed by an append of text', async () => {
+    const [fence] = appendUnit('t', { runId: 'r', epoch: 1, afterSeq: 1, at: 1, events: [] });
+    const steps = await driver.read(`EXPLAIN ${fence?.sql}`, []);
+    expect(steps.filter(({ opcode }) => /^Idx(Insert|Delete)/.test(String(opcode)))).toEqual([]);
+  });
 
   test('a range of the journal begins and ends at its seqs', async () => {
     const lines = await plan(selectEventsSql);

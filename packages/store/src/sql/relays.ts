@@ -1,6 +1,17 @@
-import type { NewRelay, RelayClosure, RelayDecision, RelayRecord, RunRef } from '@relay/core';
+import type {
+  NewRelay,
+  Page,
+  RelayClosure,
+  RelayDecision,
+  RelayFilter,
+  RelayRecord,
+  RunRef,
+} from '@relay/core';
+import { relayStatuses } from '@relay/protocol';
 import type { Decider } from '@relay/protocol';
 import type { Row, Statement } from '../drivers/driver.ts';
+import { besides, leadingBy, newest, rowsOn } from './newest.ts';
+import type { ColumnFilter } from './newest.ts';
 import {
   checksumOf,
   corrupt,
@@ -96,9 +107,41 @@ export function decide(tenantId: string, decision: RelayDecision): Statement {
   };
 }
 
-export const selectRelaySql = `SELECT ${fixedColumns.join(', ')}, tenant_id, checksum,
-    status, decided_at, decided_by, reason, answer
+const columns = [
+  ...fixedColumns,
+  'tenant_id',
+  'checksum',
+  'status',
+  'decided_at',
+  'decided_by',
+  'reason',
+  'answer',
+] as const;
+
+export const selectRelaySql = `SELECT ${columns.join(', ')}
   FROM relays WHERE tenant_id = ? AND id = ?`;
+
+export function selectRelays(tenantId: string, filter: RelayFilter, page: Page): Statement {
+  const rows = { tenantId, table: 'relays', columns: columns.map((column) => `r.${column}`) };
+  return rowsOn(selectRelayIds(tenantId, filter, page), rows);
+}
+
+/** A run has few relays, and few are pending; the kind says least. */
+export function selectRelayIds(tenantId: string, filter: RelayFilter, page: Page): Statement {
+  const { runId, status, kind } = filter;
+  const wanted = [
+    { column: 'run_id', value: runId },
+    { column: 'status', value: status },
+    { column: 'kind', value: kind },
+  ];
+  const [first = ofAnyStatus, ...rest] = wanted.flatMap<ColumnFilter>(({ column, value }) =>
+    value === undefined ? [] : [{ column, values: [value] }],
+  );
+  const filters = { leading: leadingBy(first), others: rest.map((other) => besides(other)) };
+  return newest({ tenantId, table: 'relays', at: 'raised_at', id: 'id', ...filters }, page);
+}
+
+const ofAnyStatus: ColumnFilter = { column: 'status', values: relayStatuses };
 
 export function decodeRelay(row: Row): RelayRecord {
   const id = text(row, 'id');

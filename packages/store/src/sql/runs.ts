@@ -13,22 +13,21 @@ import {
   integerOrNull,
   json,
   jsonOrNull,
+  realOrNull,
   text,
   textOrNull,
 } from './stored.ts';
 
-const columns = [
+/** What can be read without trusting checkpoint and snapshot. */
+export const headColumns = [
   'id',
   'tenant_id',
   'last_seq',
-  'epoch',
-  'lease_owner',
-  'lease_until',
   'status',
-  'wake_at',
   'created_at',
-  'started_at',
-  'ended_at',
+  'input_tokens',
+  'output_tokens',
+  'cost_usd',
   'conversation_id',
   'correlation_id',
   'surface',
@@ -37,35 +36,41 @@ const columns = [
   'labels',
   'parent_run_id',
   'workflow_id',
-  'usage',
+  'key_id',
+  'output_json',
+] as const;
+
+const columns = [
+  ...headColumns,
+  'epoch',
+  'lease_owner',
+  'lease_until',
+  'wake_at',
+  'started_at',
+  'ended_at',
   'error',
   'serialized_state',
   'state_checksum',
-  'output_json',
-];
+] as const;
 
 const insertSql = `INSERT INTO runs (${columns.join(', ')})
   VALUES (${columns.map(() => '?').join(', ')})`;
 
 export function insertRun(tenantId: string, creation: RunCreation): Statement {
   const { identity, progress = {} } = creation;
-  const status = progress.status ?? 'queued';
+  const { usage = noUsage, checkpoint = null, status = 'queued' } = progress;
   const lease = isEnded(status) ? null : creation.lease;
-  const checkpoint = progress.checkpoint ?? null;
   return {
     sql: insertSql,
     params: [
       identity.id,
       tenantId,
       creation.events.length,
-      creation.lease === null ? 0 : 1,
-      lease?.owner ?? null,
-      lease?.until ?? 0,
       status,
-      progress.wakeAt ?? null,
       identity.createdAt,
-      progress.startedAt ?? null,
-      progress.endedAt ?? null,
+      usage.inputTokens,
+      usage.outputTokens,
+      usage.costUsd ?? null,
       identity.conversationId,
       encode(identity.correlationId),
       identity.surface,
@@ -74,11 +79,17 @@ export function insertRun(tenantId: string, creation: RunCreation): Statement {
       encode(identity.labels),
       identity.parentRunId,
       encodeOrNull(identity.workflowId),
-      encode(progress.usage ?? noUsage),
+      identity.keyId,
+      progress.outputJson ?? null,
+      creation.lease === null ? 0 : 1,
+      lease?.owner ?? null,
+      lease?.until ?? 0,
+      progress.wakeAt ?? null,
+      progress.startedAt ?? null,
+      progress.endedAt ?? null,
       encodeOrNull(progress.error),
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
-      progress.outputJson ?? null,
     ],
   };
 }
@@ -92,7 +103,11 @@ export function changesOf(
   if (progress.status !== undefined) changes.push(['status', progress.status]);
   if (progress.startedAt !== undefined) changes.push(['started_at', progress.startedAt]);
   if (progress.endedAt !== undefined) changes.push(['ended_at', progress.endedAt]);
-  if (progress.usage !== undefined) changes.push(['usage', encode(progress.usage)]);
+  if (progress.usage !== undefined) {
+    changes.push(['input_tokens', progress.usage.inputTokens]);
+    changes.push(['output_tokens', progress.usage.outputTokens]);
+    changes.push(['cost_usd', progress.usage.costUsd ?? null]);
+  }
   if (progress.error !== undefined) changes.push(['error', encodeOrNull(progress.error)]);
   if (progress.checkpoint !== undefined) {
     changes.push(['serialized_state', progress.checkpoint]);
@@ -138,11 +153,22 @@ export function decodeRunHead(row: Row): RunHead {
     labels: json(row, 'labels') as RunRecord['labels'],
     parentRunId: textOrNull(row, 'parent_run_id'),
     workflowId: freeTextOrNull(row, 'workflow_id'),
+    keyId: textOrNull(row, 'key_id'),
     createdAt: integer(row, 'created_at'),
     status: text(row, 'status') as RunRecord['status'],
-    usage: json(row, 'usage') as RunRecord['usage'],
+    usage: decodeUsage(row),
     outputJson: textOrNull(row, 'output_json'),
     lastSeq: integer(row, 'last_seq'),
+  };
+}
+
+/** There is no cost where a model had no price. */
+function decodeUsage(row: Row): RunRecord['usage'] {
+  const costUsd = realOrNull(row, 'cost_usd');
+  return {
+    inputTokens: integer(row, 'input_tokens'),
+    outputTokens: integer(row, 'output_tokens'),
+    ...(costUsd === null ? {} : { costUsd }),
   };
 }
 

@@ -1,18 +1,35 @@
-import type { Claim, KeyRecord, RunRef, SystemStore, TenantStore } from '@relay/core';
+import type {
+  Census,
+  Claim,
+  KeyRecord,
+  Resealing,
+  RunRef,
+  SealedCredential,
+  SystemStore,
+  TenantStore,
+} from '@relay/core';
+import { decodeCensus, openRelaysSql, openRunsSql } from './census.ts';
 import { RelayError } from '@relay/protocol';
 import type { SqlDriver } from '../drivers/driver.ts';
 import { decodeOrphan, selectOrphansSql } from './connections.ts';
 import {
-  decodeKey,
-  decodeTenant,
-  ensureTenantUnit,
-  insertKey,
-  selectKeySql,
-  selectTenant,
-} from './keys.ts';
+  decodeSealed,
+  reseal,
+  sealedParams,
+  selectSealedSql,
+  selectToResealSql,
+} from './credentials.ts';
+import { decodeKey, insertKey, selectKeyByHashSql } from './keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
+import { decodeNote, selectNote, writeNote } from './notes.ts';
 import { integer, text } from './stored.ts';
 import { SqlTenantStore } from './tenant-store.ts';
+import {
+  decodeTenantName,
+  ensureTenantUnit,
+  selectPausedSql,
+  selectTenantByName,
+} from './tenants.ts';
 
 /** The one SQL store, over whichever driver; `migrate` must have run. */
 export function createSqlStore(driver: SqlDriver): SystemStore {
@@ -41,9 +58,21 @@ class SqlStore implements SystemStore {
   }
 
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
-    const { sql, params } = selectTenant(name);
+    const { sql, params } = selectTenantByName(name);
     const [row] = await this.#driver.read(sql, params);
-    return row === undefined ? undefined : decodeTenant(row);
+    return row === undefined ? undefined : decodeTenantName(row);
+  }
+
+  async census(): Promise<Census> {
+    const [runs, relays] = await Promise.all([
+      this.#driver.read(openRunsSql, []),
+      this.#driver.read(openRelaysSql, []),
+    ]);
+    return decodeCensus(runs, relays[0]);
+  }
+
+  async pausedTenants(): Promise<string[]> {
+    return (await this.#driver.read(selectPausedSql, [])).map((row) => text(row, 'id'));
   }
 
   async addKey(key: KeyRecord, hash: string): Promise<void> {
@@ -51,8 +80,33 @@ class SqlStore implements SystemStore {
   }
 
   async findKey(hash: string): Promise<KeyRecord | undefined> {
-    const [row] = await this.#driver.read(selectKeySql, [hash]);
+    const [row] = await this.#driver.read(selectKeyByHashSql, [hash]);
     return row === undefined ? undefined : decodeKey(row);
+  }
+
+  async sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]> {
+    return (await this.#driver.read(selectSealedSql, sealedParams(page))).map(decodeSealed);
+  }
+
+  async resealCredential(resealing: Resealing): Promise<boolean> {
+    const { tenantId, id } = resealing;
+    const [row] = await this.#driver.read(selectToResealSql, [tenantId, id]);
+    const statement = row === undefined ? undefined : reseal(row, resealing);
+    return statement !== undefined && (await this.#driver.transact([statement])).ok;
+  }
+
+  async readNote(name: string): Promise<string | undefined> {
+    const { sql, params } = selectNote(name);
+    const [row] = await this.#driver.read(sql, params);
+    return row === undefined ? undefined : decodeNote(row);
+  }
+
+  async writeNote(
+    name: string,
+    value: string,
+    options: { ifAbsent?: boolean } = {},
+  ): Promise<boolean> {
+    return (await this.#driver.transact([writeNote(name, value, options)])).ok;
   }
 
   async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {

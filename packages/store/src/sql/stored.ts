@@ -36,6 +36,11 @@ export function integerOrNull(row: Row, column: string): number | null {
   return row[column] === null ? null : integer(row, column);
 }
 
+/** A number that need not be whole. */
+export function realOrNull(row: Row, column: string): number | null {
+  return integerOrNull(row, column);
+}
+
 export function json(row: Row, column: string): unknown {
   const stored = text(row, column);
   try {

@@ -1,29 +1,53 @@
 import type {
   Append,
+  CreationOutcome,
+  CredentialRecord,
   EndedRun,
   EventRange,
   Grant,
+  KeyRecord,
   Mail,
+  OpenRuns,
+  Page,
   RelayDecision,
+  RelayFilter,
   RelayRecord,
   RunCreation,
+  RunFilter,
   RunHead,
+  RunListing,
   RunRecord,
+  TenantChange,
+  TenantRecord,
   TenantStore,
+  UsageScope,
+  UsageTotal,
 } from '@relay/core';
-import { isEnded, RelayError } from '@relay/protocol';
+import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
-import type { SqlDriver } from '../drivers/driver.ts';
+import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
 import { appendUnit } from './append.ts';
-import { deleteConnectionSql, insertConnection, selectConnectionSql } from './connections.ts';
-import { countEndedSql, countEnding, selectEndedSql } from './conversations.ts';
-import { decodeJournal, insertEvents, selectEventsParams, selectEventsSql } from './events.ts';
+import { deleteConnectionSql, selectConnectionSql } from './connections.ts';
+import { countEndedSql, selectEndedSql } from './conversations.ts';
+import { creationUnit } from './creation.ts';
+import {
+  decodeCredential,
+  deleteCredential,
+  putCredential,
+  selectCredential,
+  selectCredentialsSql,
+} from './credentials.ts';
+import { decodeJournal, selectEventsParams, selectEventsSql } from './events.ts';
 import { decodeGrant, insertGrant, selectGrantsParams, selectGrantsSql } from './grants.ts';
+import { decodeKeyHolder, selectKeyHolder } from './idempotency.ts';
+import { decodeKey, revokeKey, selectKeys, selectKeySql } from './keys.ts';
 import { decodeMail, insertMail, selectMailSql } from './mail.ts';
-import { decide, decodeRelay, selectRelaySql } from './relays.ts';
-import { decodeRun, decodeRunHead, insertRun, selectRunSql } from './runs.ts';
-import { putSnapshot } from './snapshots.ts';
+import { decide, decodeRelay, selectRelays, selectRelaySql } from './relays.ts';
+import { decodeListing, selectRuns, statusesOf } from './run-lists.ts';
+import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
 import { integer, text } from './stored.ts';
+import { decodeTenant, noTenant, selectTenantSql, updateTenant } from './tenants.ts';
+import { decodeOpenRuns, decodeUsageTotal, selectOpenRuns, selectUsage } from './usage.ts';
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
@@ -34,20 +58,20 @@ export class SqlTenantStore implements TenantStore {
     this.tenantId = tenantId;
   }
 
-  async createRun(creation: RunCreation): Promise<void> {
+  async createRun(creation: RunCreation): Promise<CreationOutcome> {
     const { tenantId } = this;
-    const { identity, events, progress = {}, connection } = creation;
+    const { identity, idempotency } = creation;
     if (identity.tenantId !== tenantId) {
       throw new RelayError('internal', 'A run can only be made in its own tenant');
     }
-    const { id: runId, createdAt: at } = identity;
-    await this.#driver.transact([
-      insertRun(tenantId, creation),
-      ...insertEvents({ tenantId, runId, afterSeq: 0, at, events }),
-      ...putSnapshot({ tenantId, runId }, progress),
-      ...(connection === undefined ? [] : [insertConnection(tenantId, runId, connection)]),
-      ...(isEnded(progress.status ?? 'queued') ? countEnding({ tenantId, runId }) : []),
-    ]);
+    const result = await this.#driver.transact(creationUnit(tenantId, creation));
+    if (result.ok) return { kind: 'created' };
+    const [row] =
+      idempotency === undefined
+        ? []
+        : await this.#select(selectKeyHolder(tenantId, idempotency.key));
+    if (row === undefined) throw new RelayError('storage_failed', 'The run was not stored');
+    return { kind: 'exists', ...decodeKeyHolder(row) };
   }
 
   async readRun(runId: string): Promise<RunRecord | undefined> {
@@ -58,6 +82,11 @@ export class SqlTenantStore implements TenantStore {
   async readRunHead(runId: string): Promise<RunHead | undefined> {
     const [row] = await this.#driver.read(selectRunSql, [this.tenantId, runId]);
     return row === undefined ? undefined : decodeRunHead(row);
+  }
+
+  async listRuns(filter: RunFilter, page: Page): Promise<RunListing[]> {
+    if (statusesOf(filter)?.length === 0) return [];
+    return (await this.#select(selectRuns(this.tenantId, filter, page))).map(decodeListing);
   }
 
   async append(append: Append): Promise<'committed' | 'fenced'> {
@@ -72,9 +101,22 @@ export class SqlTenantStore implements TenantStore {
     return decodeJournal({ tenantId, runId }, range, rows);
   }
 
+  async readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal> {
+    const [row] = await this.#select(selectUsage(this.tenantId, scope));
+    return decodeUsageTotal(row ?? {});
+  }
+
+  async countOpenRuns(scope: UsageScope): Promise<OpenRuns> {
+    return decodeOpenRuns(await this.#select(selectOpenRuns(this.tenantId, scope)));
+  }
+
   async readRelay(relayId: string): Promise<RelayRecord | undefined> {
     const [row] = await this.#driver.read(selectRelaySql, [this.tenantId, relayId]);
     return row === undefined ? undefined : decodeRelay(row);
+  }
+
+  async listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]> {
+    return (await this.#select(selectRelays(this.tenantId, filter, page))).map(decodeRelay);
   }
 
   async decideRelay(decision: RelayDecision): Promise<boolean> {
@@ -125,5 +167,51 @@ export class SqlTenantStore implements TenantStore {
   async closeConnection(connectionId: string): Promise<void> {
     const params = [this.tenantId, connectionId];
     await this.#driver.transact([{ sql: deleteConnectionSql, params }]);
+  }
+
+  async readTenant(): Promise<TenantRecord> {
+    const [row] = await this.#driver.read(selectTenantSql, [this.tenantId]);
+    if (row === undefined) throw noTenant(this.tenantId);
+    return decodeTenant(row);
+  }
+
+  async updateTenant(change: TenantChange): Promise<void> {
+    const result = await this.#driver.transact(updateTenant(this.tenantId, change));
+    if (!result.ok) throw noTenant(this.tenantId);
+  }
+
+  async listKeys(page: Page): Promise<KeyRecord[]> {
+    return (await this.#select(selectKeys(this.tenantId, page))).map(decodeKey);
+  }
+
+  async readKey(keyId: string): Promise<KeyRecord | undefined> {
+    const [row] = await this.#driver.read(selectKeySql, [this.tenantId, keyId]);
+    return row === undefined ? undefined : decodeKey(row);
+  }
+
+  async revokeKey(keyId: string, at: number): Promise<boolean> {
+    return (await this.#driver.transact([revokeKey(this.tenantId, keyId, at)])).ok;
+  }
+
+  async putCredential(record: CredentialRecord): Promise<void> {
+    await this.#driver.transact([putCredential(this.tenantId, record)]);
+  }
+
+  async readCredential(provider: string): Promise<CredentialRecord | undefined> {
+    const [row] = await this.#select(selectCredential(this.tenantId, provider));
+    return row === undefined ? undefined : decodeCredential(row);
+  }
+
+  async listCredentials(): Promise<CredentialRecord[]> {
+    const rows = await this.#driver.read(selectCredentialsSql, [this.tenantId]);
+    return rows.map(decodeCredential);
+  }
+
+  async deleteCredential(provider: string): Promise<boolean> {
+    return (await this.#driver.transact([deleteCredential(this.tenantId, provider)])).ok;
+  }
+
+  #select({ sql, params }: Statement): Promise<readonly Row[]> {
+    return this.#driver.read(sql, params);
   }
 }

@@ -6,6 +6,7 @@ import {
   approval,
   cancelMail,
   ending,
+  identityIn,
   newRelay,
   newRun,
   noon,
@@ -101,6 +102,23 @@ describe('a faulty store', () => {
           expect(await outcomeOf(call)).toBe('still waiting');
         }
       }
+    });
+  }
+
+  for (const when of ['before', 'after'] as const) {
+    test(`${when} a creation with a key, both the run and the key are there or neither`, async () => {
+      const inner = createMemoryStore();
+      const idempotency = { key: 'k', fingerprint: 'f', expiresAt: noon + 1 };
+      const doomed = createFaultyStore(inner, { crashAt: 1, when });
+      void newRun(doomed.tenant('tenant'), { identity: { id: 'run' }, idempotency });
+      await doomed.crashed;
+      const tenant = inner.tenant('tenant');
+      const isThere = when === 'after';
+      expect(await tenant.readRun('run')).toEqual(isThere ? expect.anything() : undefined);
+      const identity = identityIn(tenant, { id: 'again' });
+      const made = await tenant.createRun({ identity, lease: null, events: [], idempotency });
+      const exists = { kind: 'exists', runId: 'run', fingerprint: 'f' };
+      expect(made).toEqual(isThere ? exists : { kind: 'created' });
     });
   }
 

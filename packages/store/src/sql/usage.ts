@@ -1,0 +1,65 @@
+/** What runs used, counted by tenant, key and UTC day as they end, and how many have not ended. */
+import type { OpenRuns, RunRef, UsageScope, UsageTotal } from '@relay/core';
+import type { Row, Statement } from '../drivers/driver.ts';
+import { integer, realOrNull } from './stored.ts';
+
+/** The run's row says by now what it used in the end. A run that no key started has none. */
+const countSql = `INSERT INTO usage_days
+    (tenant_id, key_id, day, input_tokens, output_tokens, cost_usd, runs)
+  SELECT tenant_id, COALESCE(key_id, ''), ?, input_tokens, output_tokens, COALESCE(cost_usd, 0), 1
+  FROM runs WHERE tenant_id = ? AND id = ?
+  ON CONFLICT (tenant_id, key_id, day) DO UPDATE
+    SET input_tokens = usage_days.input_tokens + excluded.input_tokens,
+      output_tokens = usage_days.output_tokens + excluded.output_tokens,
+      cost_usd = usage_days.cost_usd + excluded.cost_usd,
+      runs = usage_days.runs + 1`;
+
+export function countUsage({ tenantId, runId }: RunRef, endedAt: number): Statement {
+  return { sql: countSql, params: [dayOf(endedAt), tenantId, runId], expect: 1 };
+}
+
+/** Days since the epoch, in UTC. */
+export function dayOf(at: number): number {
+  return Math.floor(at / 86_400_000);
+}
+
+/** The casts are for databases whose sums of whole numbers are of another type. */
+const totalSql = `SELECT CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT) AS input_tokens,
+    CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT) AS output_tokens,
+    COALESCE(SUM(cost_usd), 0) AS cost_usd, CAST(COALESCE(SUM(runs), 0) AS BIGINT) AS runs
+  FROM usage_days WHERE tenant_id = ?`;
+
+export function selectUsage(
+  tenantId: string,
+  { keyId, since }: UsageScope & { readonly since: number },
+): Statement {
+  const day = dayOf(since);
+  if (keyId === undefined) return { sql: `${totalSql} AND day >= ?`, params: [tenantId, day] };
+  return { sql: `${totalSql} AND key_id = ? AND day >= ?`, params: [tenantId, keyId, day] };
+}
+
+export function decodeUsageTotal(row: Row): UsageTotal {
+  return {
+    inputTokens: integer(row, 'input_tokens'),
+    outputTokens: integer(row, 'output_tokens'),
+    costUsd: realOrNull(row, 'cost_usd') ?? 0,
+    runs: integer(row, 'runs'),
+  };
+}
+
+const openSql = `SELECT status, COUNT(*) AS runs FROM runs
+  WHERE tenant_id = ? AND status IN ('queued', 'running', 'waiting')`;
+
+export function selectOpenRuns(tenantId: string, { keyId }: UsageScope): Statement {
+  return keyId === undefined
+    ? { sql: `${openSql} GROUP BY status`, params: [tenantId] }
+    : { sql: `${openSql} AND key_id = ? GROUP BY status`, params: [tenantId, keyId] };
+}
+
+export function decodeOpenRuns(rows: readonly Row[]): OpenRuns {
+  const counted = (status: keyof OpenRuns) => {
+    const row = rows.find((candidate) => candidate['status'] === status);
+    return row === undefined ? 0 : integer(row, 'runs');
+  };
+  return { queued: counted('queued'), running: counted('running'), waiting: counted('waiting') };
+}
