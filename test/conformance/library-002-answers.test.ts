@@ -58,7 +58,7 @@ describe('permissions', () => {
 
   test('have rules of a tool and, if they like, a pattern for each param', async () => {
     verifies('002:structure:tool-permission');
-    expectTypeOf<ToolPermission>().toEqualTypeOf<{
+    expectTypeOf<Pick<ToolPermission, 'tool' | 'params'>>().toEqualTypeOf<{
       tool: string;
       params?: Record<string, string> | undefined;
     }>();

@@ -1,0 +1,28 @@
+/**
+ * A test of permissions, without a model: node examples/permissions/testing.ts
+ *
+ * Nobody answers the relay. On this harness it expires after two seconds, and the test goes on.
+ */
+import assert from 'node:assert';
+import { createAgentHarness, createDeterministicHarness } from '@relay/agents';
+import { bashTool } from './shell.ts';
+
+const mockProvider = createDeterministicHarness([
+  { type: 'tool_call', id: 'tc-1', name: 'bash', input: { command: 'rm -rf /' } },
+]);
+
+const agent = createAgentHarness({ harness: mockProvider });
+const messages = [{ role: 'user', content: 'Clean up' }];
+
+const events = [];
+for await (const event of agent.invoke({
+  messages,
+  tools: [bashTool],
+  permissions: { allowlist: [{ tool: 'bash', params: { command: 'ls*' } }] },
+})) {
+  events.push(event);
+}
+
+// Assert relay event was yielded
+assert(events.some((e) => e.type === 'relay'));
+console.log('A relay was yielded, and nothing ran');

@@ -1,0 +1,17 @@
+import type { Clock } from '@relay/core';
+
+export const systemClock: Clock = {
+  // Looked up each time, for programs that replace time in their tests.
+  now: () => Date.now(),
+  sleep: (ms, signal) =>
+    new Promise((resolve) => {
+      const wake = (): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, ms);
+      signal?.addEventListener('abort', wake);
+      if (signal?.aborted === true) wake();
+    }),
+};

@@ -1,0 +1,225 @@
+/**
+ * One run inside this program: the same loop as on the server, on a store in memory that belongs to
+ * this invocation alone and goes with it.
+ *
+ *   prepared ──the first read──▶ running ──its end, or a fault──▶ over
+ *       └─────────────────cancel────────────────────────────────▶ over
+ *
+ * - Only `#finish` leads to `over`, once. From then on nothing is kept but ids and rules: whoever
+ *   keeps an event keeps no store.
+ * - A run that waits for an answer is parked as on the server; the answer wakes it. Without a time
+ *   limit it has no timer, so that it does not keep the process alive.
+ */
+import { answerRelay, cancelRun, type Control, type RunRef, startRun } from '@relay/core';
+import type { Limits, Message, RelayKind, StoredEvent } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+import { EventQueue } from './event-queue.ts';
+import type { AgentEvent, RelayResponse } from './events.ts';
+import { presentEvent } from './present.ts';
+import { readResponse } from './responses.ts';
+import type { AgentRules } from './rules.ts';
+import { aCenturyMs, wireRun, type Wiring } from './wiring.ts';
+
+export interface InvocationOptions extends Omit<Wiring, 'publish'> {
+  readonly model: string;
+  readonly agent: string;
+  readonly toolNames: readonly string[];
+  readonly handoffs: readonly string[];
+  readonly messages: readonly Message[];
+  readonly maxIterations: number;
+  readonly limits: Limits;
+  readonly system?: string;
+}
+
+interface OpenRelay {
+  readonly kind: RelayKind;
+  readonly tool: string;
+  readonly params: Record<string, unknown>;
+  readonly expiresAt: number;
+}
+
+/** What the run needs until it is over. */
+interface Work {
+  readonly options: InvocationOptions;
+  readonly control: Control;
+}
+
+const tenantId = 'program';
+/** Timers count in 31 bits; a longer wait is simply looked at again. */
+const maxSleepMs = 2 ** 31 - 1;
+const lookAgainMs = 5;
+const person = { type: 'key', id: 'program', name: 'program' } as const;
+
+export class Invocation {
+  readonly runId = uuidv7();
+  readonly agentId = uuidv7();
+  readonly events: EventQueue<AgentEvent>;
+  readonly rules: AgentRules;
+  readonly #relays = new Map<string, OpenRelay>();
+  readonly #over = Promise.withResolvers<void>();
+  #state: 'prepared' | 'running' | 'over' = 'prepared';
+  #work: Work | undefined;
+  /** Resolves when the run is stored, or could not be; it never rejects. */
+  #begun: Promise<void> = Promise.resolve();
+  #timer: NodeJS.Timeout | undefined;
+  #stopListening: (() => void) | undefined;
+
+  constructor(options: InvocationOptions) {
+    this.rules = options.rules;
+    const publish = (_runId: string, events: readonly StoredEvent[]) => this.#take(events);
+    this.#work = { options, control: wireRun({ ...options, publish }) };
+    this.events = new EventQueue({
+      started: () => this.#start(),
+      left: () => this.cancel('Nobody listens any more'),
+    });
+  }
+
+  #start(): void {
+    if (this.#state !== 'prepared' || this.#work === undefined) return;
+    this.#state = 'running';
+    this.#begun = this.#begin(this.#work).catch((error: unknown) => this.#finish(error));
+    this.#listenTo(this.#work.options.signal);
+  }
+
+  /** True if this was the answer that counts. Throws `invalid_request` if it is none. */
+  respond(relayId: string, response: RelayResponse): boolean {
+    const answer = readResponse(response);
+    const relay = this.#relays.get(relayId);
+    if (this.#work === undefined || relay === undefined) return false;
+    // Its time is over, even if the run has not noticed yet.
+    if (relay.expiresAt <= Date.now()) return false;
+    // Before the answer counts, so that nobody is asked about a call which it allows.
+    if (answer.always && relay.kind === 'permission') {
+      this.rules.allowAlways(relay.tool, relay.params);
+    }
+    this.#relays.delete(relayId);
+    void answerRelay(this.#work.control, tenantId, { relayId, ...answer, by: person }).catch(
+      (error: unknown) => this.#finish(error),
+    );
+    return true;
+  }
+
+  /** Resolves when the run is over; it never rejects. */
+  async cancel(reason: string): Promise<void> {
+    if (this.#state === 'prepared') this.#finish();
+    this.#relays.clear();
+    await this.#begun;
+    if (this.#work === undefined) return;
+    await cancelRun(this.#work.control, this.#ref, { reason, by: person }).catch((error: unknown) =>
+      this.#finish(error),
+    );
+    await this.#over.promise;
+  }
+
+  get #ref(): RunRef {
+    return { tenantId, runId: this.runId };
+  }
+
+  async #begin({ options, control }: Work): Promise<void> {
+    const { system } = options;
+    await startRun(control, {
+      runId: this.runId,
+      agentId: this.agentId,
+      tenantId,
+      surface: 'chat',
+      agent: options.agent,
+      model: options.model,
+      messages: options.messages,
+      prompt: 'whole',
+      tools: options.toolNames,
+      handoffs: options.handoffs,
+      permissions: {},
+      maxIterations: options.maxIterations,
+      limits: options.limits,
+      correlationId: this.runId,
+      ...(system === undefined ? {} : { system }),
+    });
+  }
+
+  #listenTo(signal: AbortSignal | undefined): void {
+    if (signal === undefined) return;
+    const canceled = () => void this.cancel(reasonOf(signal));
+    signal.addEventListener('abort', canceled, { once: true });
+    this.#stopListening = () => signal.removeEventListener('abort', canceled);
+    if (signal.aborted) canceled();
+  }
+
+  /** Told by the journal; it may not throw. */
+  #take(events: readonly StoredEvent[]): void {
+    if (events.length === 0) this.#takeUpAgain();
+    for (const event of events) {
+      this.#note(event);
+      const shown = presentEvent(event, {
+        runId: this.runId,
+        findTool: (name) => this.#work?.options.tools.find(name),
+        respond: (relayId, response) => void this.respond(relayId, response),
+      });
+      if (shown !== undefined) this.events.push(shown);
+      if (event.type === 'run.ended') this.#finish();
+    }
+  }
+
+  #note(event: StoredEvent): void {
+    switch (event.type) {
+      case 'relay.raised': {
+        const { kind, tool } = event;
+        const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
+        const expiresAt = Date.parse(event.expiresAt);
+        this.#relays.set(event.relayId, { kind, tool, params, expiresAt });
+        break;
+      }
+      case 'relay.expired':
+      case 'relay.closed':
+        this.#relays.delete(event.relayId);
+        break;
+      case 'run.suspended':
+        void this.#wakeInTime();
+        break;
+      default:
+        break;
+    }
+  }
+
+  /**
+   * A parked run has no timer of its own: at the end of its time it must be looked at. A timer may be
+   * early, and a wake-up may come while the run is still being parked: as long as it waits, it is
+   * looked at again.
+   */
+  async #wakeInTime(): Promise<void> {
+    const store = this.#work?.control.engine.store.tenant(tenantId);
+    const run = await store?.readRun(this.runId);
+    if (this.#work === undefined || run?.status !== 'waiting' || run.wakeAt === null) return;
+    const ms = run.wakeAt - Date.now();
+    if (ms > aCenturyMs / 2) return;
+    if (ms <= 0) this.#work.control.supervisor.wake(this.#ref);
+    clearTimeout(this.#timer);
+    const pause = Math.min(Math.max(ms, lookAgainMs), maxSleepMs);
+    this.#timer = setTimeout(() => void this.#wakeInTime(), pause);
+  }
+
+  /** The run was given up after a fault, and there is no other node that would find it. */
+  #takeUpAgain(): void {
+    const wake = () => this.#work?.control.supervisor.wake(this.#ref);
+    clearTimeout(this.#timer);
+    if (this.#work !== undefined) this.#timer = setTimeout(wake, lookAgainMs);
+  }
+
+  #finish(error?: unknown): void {
+    if (this.#state === 'over') return;
+    this.#state = 'over';
+    clearTimeout(this.#timer);
+    this.#stopListening?.();
+    this.#stopListening = undefined;
+    this.#relays.clear();
+    this.#work = undefined;
+    if (error === undefined) this.events.end();
+    else this.events.fail(error);
+    this.#over.resolve();
+  }
+}
+
+function reasonOf(signal: AbortSignal): string {
+  const reason: unknown = signal.reason;
+  if (reason instanceof Error) return reason.message;
+  return typeof reason === 'string' ? reason : 'Aborted';
+}
