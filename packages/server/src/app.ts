@@ -7,33 +7,14 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { authenticate, type Caller } from './auth.ts';
 import type { ServerContext } from './context.ts';
 import { nothingHere, toRelayError } from './failures.ts';
-import { decideApproval, getApproval } from './handlers/approvals.ts';
-import { answerChatRelay, startChat } from './handlers/chat.ts';
-import { health, ready } from './handlers/health.ts';
-import { listModels } from './handlers/models.ts';
-import { cancelRun, followStream, getRun, listRunEvents, startRun } from './handlers/runs.ts';
 import type { Call, Handler, PublicHandler } from './handlers/handler.ts';
 import { findAmbiguity } from './strict-json.ts';
+import { publicSurface, surfaces } from './surfaces.ts';
 import { refuseUnreadable } from './unreadable.ts';
 import { validate } from './validate.ts';
 
 const bodyLimit = 1024 * 1024;
 const requestTimeoutMs = 30_000;
-
-const publicHandlers: Partial<Record<RouteName, PublicHandler>> = { health, ready };
-
-const handlers: Record<Exclude<RouteName, 'health' | 'ready'>, Handler> = {
-  listModels,
-  startChat,
-  answerChatRelay,
-  startRun,
-  getRun,
-  listRunEvents,
-  followRun: followStream,
-  cancelRun,
-  getApproval,
-  decideApproval,
-};
 
 /** Who is behind each request that is being served. */
 const callers = new WeakMap<FastifyRequest, Caller>();
@@ -55,20 +36,19 @@ export function createApp(context: ServerContext): FastifyInstance {
     routerOptions: { maxParamLength: 1000 },
   });
   acceptJson(app);
-  const methods = new Map<string, Set<string>>();
-  for (const [name, route] of Object.entries(routes) as [RouteName, Route][]) {
-    app.route({
-      method: route.method,
-      url: route.path,
-      // Before the body is even read: a stranger learns nothing about it.
-      onRequest: async (request) => {
-        if (route.auth !== 'public')
-          callers.set(request, await authenticate(request, route, context));
-      },
-      handler: (request, reply) => serve({ name, route, context }, request, reply),
+  for (const [name, handler] of Object.entries(publicSurface) as [RouteName, PublicHandler][]) {
+    addPublic(app, routes[name], () => handler(context));
+  }
+  for (const surface of surfaces) {
+    void app.register(async (plugin) => {
+      for (const [name, handler] of Object.entries(surface) as [RouteName, Handler][]) {
+        addRoute(plugin, { route: routes[name], handler, context });
+      }
     });
-    const known = methods.get(route.path) ?? new Set();
-    methods.set(route.path, known.add(route.method));
+  }
+  const methods = new Map<string, Set<string>>();
+  for (const { method, path } of Object.values(routes) as Route[]) {
+    methods.set(path, (methods.get(path) ?? new Set()).add(method));
   }
   refuseOtherMethods(app, methods);
   app.setNotFoundHandler(() => {
@@ -80,21 +60,59 @@ export function createApp(context: ServerContext): FastifyInstance {
   return app;
 }
 
-interface Serving {
-  readonly name: RouteName;
+interface Served {
   readonly route: Route;
+  readonly handler: Handler;
   readonly context: ServerContext;
 }
 
-async function serve(serving: Serving, request: FastifyRequest, reply: FastifyReply) {
-  const { name, route, context } = serving;
-  const open = publicHandlers[name];
-  if (open !== undefined) return open(context);
-  const caller = callers.get(request);
-  if (caller === undefined) throw new TypeError(`${name} was served without its caller`);
-  const input = validate(route, request);
-  const call: Call = { ...input, caller, context, request, reply };
-  return handlers[name as keyof typeof handlers](call);
+function addPublic(app: FastifyInstance, route: Route, answer: () => Promise<unknown>): void {
+  app.route({
+    method: route.method,
+    url: route.path,
+    handler: async (_request, reply) => {
+      if (route.answer === 'html') {
+        reply.header('content-type', 'text/html; charset=utf-8');
+        reply.header('content-security-policy', "default-src 'none'; style-src 'unsafe-inline'");
+      }
+      return answer();
+    },
+  });
+}
+
+/** Who is calling, if they may, and not too often. */
+async function admit(
+  { route, context }: Pick<Served, 'route' | 'context'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<Caller> {
+  const { requests, failures } = context.rates;
+  const caller = await authenticate(request, route, context).catch((error: unknown) => {
+    // Good keys from the same address go on: many callers may share one.
+    if (error instanceof RelayError && error.code === 'unauthorized') {
+      failures.check(request.ip, reply);
+    }
+    throw error;
+  });
+  requests.check(caller.as.id, reply);
+  return caller;
+}
+
+function addRoute(app: FastifyInstance, { route, handler, context }: Served): void {
+  app.route({
+    method: route.method,
+    url: route.path,
+    // Before the body is even read: a stranger learns nothing about it.
+    onRequest: async (request, reply) => {
+      callers.set(request, await admit({ route, context }, request, reply));
+    },
+    handler: async (request, reply) => {
+      const caller = callers.get(request);
+      if (caller === undefined) throw new TypeError(`${route.path} was served without its caller`);
+      const call: Call = { ...validate(route, request), caller, context, request, reply };
+      return handler(call);
+    },
+  });
 }
 
 /** JSON that means exactly what it says; a POST without a body, such as a cancel, may name it too. */
@@ -136,10 +154,18 @@ function refuseOtherMethods(app: FastifyInstance, methods: Map<string, Set<strin
   }
 }
 
+/** What is somebody else's fault, or a documented answer. */
+const expected: ReadonlySet<string> = new Set([
+  'provider_failed',
+  'provider_rejected',
+  'context_exceeded',
+  'approval_state_missing',
+]);
+
 function answerError(thrown: unknown, reply: FastifyReply, context: ServerContext): void {
   const error = toRelayError(thrown);
   if (error.code === 'unauthorized') reply.header('www-authenticate', 'Bearer realm="relay"');
-  if (error.status >= 500 && !error.code.startsWith('provider_')) {
+  if (error.status >= 500 && !expected.has(error.code)) {
     const stack = thrown instanceof Error ? thrown.stack : String(thrown);
     context.control.engine.log.error('A request failed', { stack });
   }

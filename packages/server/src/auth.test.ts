@@ -28,6 +28,7 @@ async function keyWith(over: Partial<KeyRecord> = {}): Promise<string> {
     id: 'key-1',
     tenantId: 'tenant-1',
     name: 'ada',
+    owner: null,
     scopes: ['runs', 'approve'],
     createdAt: 0,
     expiresAt: null,
@@ -47,6 +48,57 @@ async function refusal(headers: Record<string, string>, route: Route = routes.ge
   expect(error).toBeInstanceOf(RelayError);
   return error as RelayError;
 }
+
+function codeFor(headers: Record<string, string>): string {
+  if (headers['host'] !== undefined) return 'host_not_allowed';
+  return headers['origin'] === undefined ? 'unauthorized' : 'origin_not_allowed';
+}
+
+describe('the name that a server is called by', () => {
+  const call = async (host: string, env: Record<string, string>) => {
+    const authorization = `Bearer ${await keyWith({ id: `key-${Math.random()}` })}`;
+    return authenticate(requestOf({ authorization, host }), routes.getRun, contextOf(env)).then(
+      () => 'let in',
+      (error: RelayError) => error.code,
+    );
+  };
+
+  it('is this machine’s, where it listens there alone', async () => {
+    for (const host of ['localhost:4000', '127.0.0.1', '[::1]:4000']) {
+      expect(await call(host, {})).toBe('let in');
+    }
+    for (const host of ['evil.example', '127.0.0.1.evil.example', 'a@localhost', '']) {
+      expect(await call(host, {})).toBe('host_not_allowed');
+    }
+  });
+
+  it('is one of those that the operator named', async () => {
+    const env = { RELAY_HOST: '0.0.0.0', RELAY_ALLOWED_HOSTS: 'relay.example, fd00::1' };
+    for (const host of ['relay.example', 'RELAY.example:443', 'localhost', '[fd00::1]:4000']) {
+      expect(await call(host, env)).toBe('let in');
+    }
+    for (const host of ['other.example', 'x.relay.example', '10.0.0.1']) {
+      expect(await call(host, env)).toBe('host_not_allowed');
+    }
+  });
+
+  it('is any, where it listens to the network and nobody said more', async () => {
+    expect(await call('any.example', { RELAY_HOST: '0.0.0.0' })).toBe('let in');
+  });
+});
+
+describe('a page of an origin that the operator named', () => {
+  it('may call, and no other', async () => {
+    const authorization = `Bearer ${await keyWith()}`;
+    const context = contextOf({ RELAY_ALLOWED_ORIGINS: 'https://console.example' });
+    const from = (origin: string) =>
+      authenticate(requestOf({ ...local, authorization, origin }), routes.getRun, context);
+    expect(await from('https://console.example')).toMatchObject({ tenantId: 'tenant-1' });
+    await expect(from('https://console.example.evil')).rejects.toMatchObject({
+      code: 'origin_not_allowed',
+    });
+  });
+});
 
 describe('a key', () => {
   it('says whose tenant it is, what it may do and who decides by it', async () => {
@@ -231,7 +283,7 @@ describe('a caller without a key', () => {
     const request = requestOf({ ...local, ...headers });
     expect(isLocalCaller(request, contextOf().config)).toBe(false);
     await expect(authenticate(request, routes.startChat, contextOf())).rejects.toMatchObject({
-      code: headers['origin'] === undefined ? 'unauthorized' : 'origin_not_allowed',
+      code: codeFor(headers),
     });
   });
 

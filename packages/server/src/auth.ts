@@ -3,6 +3,7 @@ import type { SystemStore } from '@relay/core';
 import { type Decider, RelayError, type Route, type Scope } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from './config.ts';
+import { noValidKey } from './failures.ts';
 import { hashApiKey, isWellFormed } from './keys.ts';
 
 export interface Caller {
@@ -24,17 +25,33 @@ export async function authenticate(
   route: Route,
   context: AuthContext,
 ): Promise<Caller> {
-  refuseForeignPages(request);
+  refuseStrangers(request, context.config);
   const caller = await identify(request, route, context);
   for (const scope of route.scopes) requireScope(caller, scope);
   return caller;
 }
 
-/** No page of another origin speaks for a person, whatever key it holds. */
-function refuseForeignPages({ headers }: FastifyRequest): void {
-  const { origin, host = '' } = headers;
-  if (origin === undefined || isOwnOrigin(origin, host)) return;
+/**
+ * Before anything else, wherever content is shown: a name that leads here without being ours is somebody's trick
+ * to make a browser take us for them, and a page of another origin speaks for no person, whatever key
+ * it holds.
+ */
+function refuseStrangers({ headers }: FastifyRequest, config: Config): void {
+  const { origin, host } = headers;
+  // Only HTTP/1.0 knows requests without a Host, and no browser speaks it.
+  if (host !== undefined && !isAllowedHost(hostName(host), config)) {
+    throw new RelayError('host_not_allowed', 'This server is not called by that name');
+  }
+  if (origin === undefined || isOwnOrigin(origin, host ?? '')) return;
+  if (config.allowedOrigins.includes(origin)) return;
   throw new RelayError('origin_not_allowed', 'Pages of this origin may not call this server');
+}
+
+function isAllowedHost(name: string, { allowedHosts, host }: Config): boolean {
+  if (isLoopback(name)) return true;
+  const bare = name.replace(/^\[(.*)\]$/, '$1').toLowerCase();
+  if (allowedHosts.length > 0) return allowedHosts.includes(bare);
+  return !isLoopback(host) || bare === host.toLowerCase();
 }
 
 export function requireScope(caller: Caller, scope: Scope): void {
@@ -52,8 +69,7 @@ async function identify(
     if (isLocalCaller(request, context.config)) return localCaller(context);
   }
   const caller = await callerByKey(authorization, context.store);
-  // One and the same answer for a key that is missing, malformed, unknown, revoked or expired.
-  if (caller === undefined) throw new RelayError('unauthorized', 'A valid API key is required');
+  if (caller === undefined) throw noValidKey();
   return caller;
 }
 

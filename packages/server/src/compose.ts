@@ -6,38 +6,49 @@ import {
   defaultSettings,
   type Engine,
   type Log,
-  type ModelRegistry,
   Supervisor,
   type SystemStore,
-  type ToolRegistry,
   TranscriptCache,
 } from '@relay/core';
-import { createDemoModel, createModelRegistry } from '@relay/models';
-import { calculator, createSendNote, createToolRegistry } from '@relay/tools';
+import { createOutboundGuard } from '@relay/models';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
+import { BudgetKeeper } from './budgets.ts';
 import { hangUpOrphans } from './chat-sessions.ts';
 import { type Config, ConfigError } from './config.ts';
+import type { RelayConfig } from './config-file.ts';
 import type { ServerContext } from './context.ts';
+import { assembleDefinitions, type Replacements } from './definitions.ts';
+import { Feed } from './feed.ts';
 import { Hub } from './hub.ts';
+import { Metrics } from './metrics.ts';
+import { OpenStreams } from './open-streams.ts';
+import { Providers } from './providers.ts';
+import { RateLimiter } from './rate-limit.ts';
+import { masterKeys } from './vault/master-key.ts';
+import { Vault } from './vault/vault.ts';
 import { version } from './version.ts';
 
 export const ids = { next: uuidv7 };
 
-export interface World {
+/** Far above what a program needs, far below what would hold others up. */
+const defaultRequestsPerMinute = 60_000;
+const defaultFailuresPerMinute = 600;
+
+export interface World extends Replacements {
   readonly config: Config;
+  /** What `relay.config.ts` defines. */
+  readonly file?: RelayConfig;
   readonly store: SystemStore;
   readonly log: Log;
-  /** What replaces the built-in models or tools; for embedding and for tests. */
-  readonly models?: ModelRegistry;
-  readonly tools?: ToolRegistry;
 }
 
 export interface Relay {
   readonly app: FastifyInstance;
   readonly control: Control;
   readonly hub: Hub;
+  readonly feed: Feed;
   /** Takes up what an earlier process left, and begins to look for work. */
   start(): Promise<void>;
   /** Lets go of all runs in good order. The store is the caller's to close. */
@@ -47,8 +58,18 @@ export interface Relay {
 export async function compose(world: World): Promise<Relay> {
   const { config, store, log } = world;
   const hub = new Hub();
-  const models = world.models ?? builtInModels();
-  const tools = world.tools ?? builtInTools(config);
+  const feed = new Feed();
+  const streams = new OpenStreams(store);
+  const metrics = new Metrics(store, {
+    activeRuns: () => control.supervisor.activeRuns,
+    openStreams: () => streams.size,
+  });
+  const { file = {} } = world;
+  const { models, tools, agents } = assembleDefinitions(config, file, world);
+  const vault = new Vault({ store, masters: masterKeys(config), ids });
+  await vault.open();
+  const guard = createOutboundGuard(config.privateNetworks);
+  const providers = new Providers({ builtIn: models, store, vault, guard });
   const { defaultModel } = config;
   if (defaultModel !== undefined && models.resolve(defaultModel) === undefined) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
@@ -59,7 +80,13 @@ export async function compose(world: World): Promise<Relay> {
     clock: systemClock,
     ids,
     digest: (text) => createHash('sha256').update(text).digest('hex'),
-    publisher: hub,
+    publisher: {
+      publish(runId, events, tenantId) {
+        hub.publish(runId, events);
+        feed.publish(tenantId, runId, events);
+        metrics.publish(runId, events);
+      },
+    },
     log,
     settings: {
       ...defaultSettings,
@@ -67,16 +94,29 @@ export async function compose(world: World): Promise<Relay> {
       leaseTtlMs: config.leaseTtlMs,
       relayTtlMs: config.relayTtlMs,
       maxActiveRuns: config.maxActiveRuns,
+      compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
-    models: () => models,
+    models: (tenantId) => providers.of(tenantId),
     tools: () => tools,
+    agents: () => agents,
   };
-  const control = { engine, supervisor: new Supervisor(engine) };
+  const control: Control = { engine, supervisor: new Supervisor(engine) };
   const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
   let stopping = false;
   const context: ServerContext = {
     store,
     config,
+    rates: {
+      requests: new RateLimiter(file.rateLimit?.requestsPerMinute ?? defaultRequestsPerMinute),
+      failures: new RateLimiter(file.rateLimit?.failuresPerMinute ?? defaultFailuresPerMinute),
+    },
+    feed,
+    metrics,
+    budgets: new BudgetKeeper(store),
+    streams,
+    vault,
+    guard,
+    limits: file.limits ?? {},
     defaultTenantId: tenant.id,
     control,
     hub,
@@ -88,25 +128,22 @@ export async function compose(world: World): Promise<Relay> {
     app,
     control,
     hub,
+    feed,
     async start() {
       await store.reclaimEverything();
       await hangUpOrphans({ control, config });
+      await control.supervisor.lookForPauses();
       control.supervisor.start();
     },
     async stop() {
       stopping = true;
       await control.supervisor.stop();
+      streams.stop();
+      metrics.stop();
+      guard.close();
       await app.close();
     },
   };
-}
-
-function builtInModels(): ModelRegistry {
-  return createModelRegistry([{ id: 'demo', provider: 'relay', model: createDemoModel() }]);
-}
-
-function builtInTools(config: Config): ToolRegistry {
-  return createToolRegistry([calculator, createSendNote({ dataDir: config.dataDir })]);
 }
 
 const systemClock: Clock = {

@@ -31,6 +31,11 @@ const defaults: Config = {
   relayTtlMs: day,
   maxActiveRuns: 256,
   disconnect: 'cancel',
+  allowedHosts: [],
+  allowedOrigins: [],
+  masterKey: undefined,
+  previousMasterKey: undefined,
+  privateNetworks: [],
 };
 
 const variables = [
@@ -43,6 +48,11 @@ const variables = [
   'RELAY_RELAY_TTL_MS',
   'RELAY_MAX_ACTIVE_RUNS',
   'RELAY_DISCONNECT',
+  'RELAY_ALLOWED_HOSTS',
+  'RELAY_ALLOWED_ORIGINS',
+  'RELAY_MASTER_KEY',
+  'RELAY_MASTER_KEY_PREVIOUS',
+  'RELAY_PRIVATE_NETWORKS',
 ];
 
 describe('the configuration', () => {
@@ -171,5 +181,44 @@ describe('a loopback address', () => {
     '2130706433',
   ])('%j is none', (host) => {
     expect(isLoopback(host)).toBe(false);
+  });
+});
+
+describe('private networks', () => {
+  it.each([
+    ['10.0.0.0/8', ['10.0.0.0/8']],
+    ['10.0.0.0/8, 192.168.1.1', ['10.0.0.0/8', '192.168.1.1']],
+    ['127.0.0.0/8 ::1/128', ['127.0.0.0/8', '::1/128']],
+  ])('are read from %s', (text, networks) => {
+    expect(read({ RELAY_PRIVATE_NETWORKS: text }).privateNetworks).toEqual(networks);
+  });
+
+  it.each(['10.0.0.0/33', 'localhost', '10.0.0.0/8;::1', '*'])('are not %s', (text) => {
+    expect(complaintAbout({ RELAY_PRIVATE_NETWORKS: text })).toMatch(
+      /^RELAY_PRIVATE_NETWORKS: .* is not a network such as 10\.0\.0\.0\/8$/,
+    );
+  });
+});
+
+describe('names and origins', () => {
+  it('are lists', () => {
+    const { allowedHosts, allowedOrigins } = read({
+      RELAY_ALLOWED_HOSTS: 'Relay.example.com, 10.0.0.7 [fd00::1]',
+      RELAY_ALLOWED_ORIGINS: 'https://a.example,http://b.example:8080',
+    });
+    expect(allowedHosts).toEqual(['relay.example.com', '10.0.0.7', 'fd00::1']);
+    expect(allowedOrigins).toEqual(['https://a.example', 'http://b.example:8080']);
+  });
+
+  it.each([
+    ['RELAY_ALLOWED_HOSTS', '*'],
+    ['RELAY_ALLOWED_HOSTS', 'https://a.example'],
+    ['RELAY_ALLOWED_HOSTS', 'a.example:80'],
+    ['RELAY_ALLOWED_ORIGINS', '*'],
+    ['RELAY_ALLOWED_ORIGINS', 'a.example'],
+    ['RELAY_ALLOWED_ORIGINS', 'https://a.example/path'],
+    ['RELAY_ALLOWED_ORIGINS', 'null'],
+  ])('%s is not %s', (name, value) => {
+    expect(complaintAbout({ [name]: value })).toMatch(new RegExp(`^${name}: .* is not an? `));
   });
 });

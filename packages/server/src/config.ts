@@ -1,6 +1,7 @@
 /** The server's configuration, read once from the environment. A mistake stops the start. */
 import { isIP } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
+import { parseNetwork } from '@relay/models';
 
 export interface Config {
   readonly host: string;
@@ -12,6 +13,14 @@ export interface Config {
   readonly relayTtlMs: number;
   readonly maxActiveRuns: number;
   readonly disconnect: 'cancel' | 'detach';
+  /** Its names. Empty: whatever it is called, or this machine's names if it listens there alone. */
+  readonly allowedHosts: readonly string[];
+  /** Pages of these origins may call, besides the server's own. */
+  readonly allowedOrigins: readonly string[];
+  readonly masterKey: string | undefined;
+  readonly previousMasterKey: string | undefined;
+  /** CIDRs that a provider's URL may point into. */
+  readonly privateNetworks: readonly string[];
 }
 
 /** One line for the person who starts the server. */
@@ -21,7 +30,7 @@ export class ConfigError extends Error {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-const notYet = ['RELAY_DATABASE_URL', 'RELAY_MASTER_KEY', 'RELAY_INTERNAL_SECRET'];
+const notYet = ['RELAY_DATABASE_URL', 'RELAY_INTERNAL_SECRET'];
 
 export function readConfig(env: Environment, cwd: string): Config {
   // Better no start than one that does not do what the operator believes.
@@ -45,6 +54,11 @@ export function readConfig(env: Environment, cwd: string): Config {
     }),
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
     disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',
+    allowedHosts: listed(env, 'RELAY_ALLOWED_HOSTS', hostNameOf),
+    allowedOrigins: listed(env, 'RELAY_ALLOWED_ORIGINS', originOf),
+    masterKey: text(env, 'RELAY_MASTER_KEY'),
+    previousMasterKey: text(env, 'RELAY_MASTER_KEY_PREVIOUS'),
+    privateNetworks: listed(env, 'RELAY_PRIVATE_NETWORKS', networkOf),
   };
 }
 
@@ -62,6 +76,38 @@ function hostOf(env: Environment): string {
   throw new ConfigError(
     `RELAY_HOST must be an address or a host name, not ${JSON.stringify(host)}`,
   );
+}
+
+/** Separated by commas or spaces; each part is read by `read`, which throws if it is none. */
+function listed(env: Environment, name: string, read: (part: string) => string): string[] {
+  const parts = (text(env, name) ?? '').split(/[\s,]+/).filter((part) => part !== '');
+  return parts.map((part) => {
+    try {
+      return read(part);
+    } catch (error) {
+      throw new ConfigError(`${name}: ${(error as Error).message}`);
+    }
+  });
+}
+
+function networkOf(part: string): string {
+  parseNetwork(part);
+  return part;
+}
+
+/** A name or an address, without a port: it holds for all of them. */
+function hostNameOf(part: string): string {
+  const name = part.replace(/^\[(.*)\]$/, '$1').toLowerCase();
+  if (isIP(name) !== 0 || hostNameForm.test(name)) return name;
+  throw new TypeError(`${JSON.stringify(part)} is not a host name`);
+}
+
+function originOf(part: string): string {
+  const url = URL.canParse(part) ? new URL(part) : undefined;
+  if (url !== undefined && url.origin !== 'null' && url.origin === part.replace(/\/$/, '')) {
+    return url.origin;
+  }
+  throw new TypeError(`${JSON.stringify(part)} is not an origin such as https://example.com`);
 }
 
 function text(env: Environment, name: string): string | undefined {

@@ -1,11 +1,34 @@
 import type { Control } from '@relay/core';
+import type { OutboundGuard } from '@relay/models';
+import type { Limits } from '@relay/protocol';
 import type { AuthContext } from './auth.ts';
+import type { BudgetKeeper } from './budgets.ts';
+import type { Feed } from './feed.ts';
 import type { Hub } from './hub.ts';
+import type { Metrics } from './metrics.ts';
+import type { OpenStreams } from './open-streams.ts';
+import type { RateLimiter } from './rate-limit.ts';
+import type { Vault } from './vault/vault.ts';
+
+/** How often a key may call, and an address may fail to show one. */
+export interface Rates {
+  readonly requests: RateLimiter;
+  readonly failures: RateLimiter;
+}
 
 /** What every handler can reach. */
 export interface ServerContext extends AuthContext {
   readonly control: Control;
   readonly hub: Hub;
+  readonly feed: Feed;
+  readonly metrics: Metrics;
+  readonly rates: Rates;
+  readonly budgets: BudgetKeeper;
+  readonly streams: OpenStreams;
+  readonly vault: Vault;
+  readonly guard: OutboundGuard;
+  /** What every run may use at most. */
+  readonly limits: Limits;
   readonly version: string;
   readonly isStopping: () => boolean;
 }

@@ -129,6 +129,21 @@ describe('an open stream', () => {
     expect(await textOf(await answer)).toBe(line('last'));
   });
 
+  it('sends nothing after it was ended from elsewhere, and that is no fault', async () => {
+    const { stream, response, answer } = await readStream();
+    const faults = vi.fn();
+    response.on('error', faults);
+    await stream.send(line('one'));
+    expect(stream.isOver).toBe(false);
+    stream.end();
+    expect(stream.isOver).toBe(true);
+    await stream.send(line('two'));
+    expect(await textOf(await answer)).toBe(line('one'));
+    await eventually(() => stream.closed.aborted, 'the close');
+    await stream.send(line('three'));
+    expect(faults).not.toHaveBeenCalled();
+  });
+
   it('sends a long text whole, wherever a character of two halves lies in it', async () => {
     for (const before of [65_534, 65_535, 65_536, 131_070, 131_071]) {
       const text = line(`${'x'.repeat(before - 'data: '.length)}💥${'y'.repeat(100_000)}`);

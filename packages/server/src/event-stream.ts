@@ -45,9 +45,14 @@ export class EventStream {
     heartbeats.add(this);
   }
 
-  /** Sends text; resolves when the reader has room for more, or is gone. */
+  /** Nothing can be sent any more: the reader is gone, or was told that this is all. */
+  get isOver(): boolean {
+    return this.closed.aborted || this.#response.writableEnded;
+  }
+
+  /** Sends text; resolves when the reader has room for more, or it is over. */
   async send(text: string): Promise<void> {
-    for (let at = 0; at < text.length && !this.closed.aborted;) {
+    for (let at = 0; at < text.length && !this.isOver;) {
       const end = endOfPiece(text, at);
       const piece = at === 0 && end === text.length ? text : text.slice(at, end);
       if (!this.#response.write(piece)) await this.#drained();
@@ -61,7 +66,7 @@ export class EventStream {
 
   end(text = ''): void {
     heartbeats.delete(this);
-    if (this.closed.aborted || this.#response.writableEnded) return;
+    if (this.isOver) return;
     this.#response.end(text);
     if (this.#response.writableLength === 0) return;
     const stalled = setTimeout(() => this.#response.destroy(), stalledAfterMs).unref();

@@ -28,6 +28,11 @@ export function toRelayError(thrown: unknown): RelayError {
   return new RelayError('internal', 'Something went wrong inside Relay', { cause: thrown });
 }
 
+/** One and the same answer for a key that is missing, malformed, unknown, revoked or expired. */
+export function noValidKey(): RelayError {
+  return new RelayError('unauthorized', 'A valid API key is required');
+}
+
 /** One and the same answer for what is not there, is somebody else's, or could never be there. */
 export function nothingHere(): RelayError {
   return new RelayError('not_found', 'There is nothing here');

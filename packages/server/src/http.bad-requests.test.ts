@@ -186,14 +186,16 @@ describe('a request', () => {
     await response.text();
   });
 
-  const withBody = table.filter(({ body }) => body !== undefined).map(({ path }) => path);
+  const withBody = table
+    .filter(({ body }) => body !== undefined)
+    .map(({ method, path }) => [method, path] as const);
 
-  it.each(withBody)('by POST %s may hold 1 MB and not a byte more', async (path) => {
+  it.each(withBody)('by %s %s may hold 1 MB and not a byte more', async (method, path) => {
     const fill = (size: number) => `{"x":"${'a'.repeat(size - 8)}"}`;
-    const fits = await server.request(pathOf(path), { body: fill(1024 * 1024) });
+    const fits = await server.request(pathOf(path), { method, body: fill(1024 * 1024) });
     expect(fits.status).toBe(400);
     await fits.text();
-    const tooLarge = await server.request(pathOf(path), { body: fill(1024 * 1024 + 1) });
+    const tooLarge = await server.request(pathOf(path), { method, body: fill(1024 * 1024 + 1) });
     expect(tooLarge.status).toBe(413);
     expect(await tooLarge.json()).toMatchObject({ code: 'payload_too_large' });
   });

@@ -107,7 +107,7 @@ describe('a reader that leaves very early', () => {
       createRun: async (creation) => {
         asked.resolve(creation.identity.id);
         await hold.promise;
-        await tenant.createRun(creation);
+        return tenant.createRun(creation);
       },
     }));
     const server = await boot({ store: slow });

@@ -12,15 +12,25 @@ const closed = table.filter(([, { auth }]) => auth === 'key');
 const guarded = table.filter(([, { auth }]) => auth !== 'public');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
+/** Ids that bodies carry. */
+type Told = Pick<Chat, 'sessionId' | 'runId'>;
+
 /** A body that a route takes, so that nothing but the caller can be wrong. */
-const bodies: Partial<Record<RouteName, (chat: Pick<Chat, 'sessionId'>) => unknown>> = {
+const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
+  startApiChat: () => ({ message: 'say 1', model: 'demo' }),
+  approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
+  resumeChat: ({ runId }) => ({ runId }),
+  createKey: () => ({ name: 'made', scopes: ['runs'] }),
+  updateTenant: () => ({}),
+  cancelRuns: () => ({ agent: 'nobody' }),
+  putCredential: () => ({ apiKey: 'sk-0123456789abcdef' }),
   startChat: () => ({ model: 'demo', messages: [{ role: 'user', content: 'say 1' }] }),
   startRun: () => ({ model: 'demo', input: 'say 1' }),
   answerChatRelay: ({ sessionId }) => ({ sessionId, response: { approved: true } }),
   decideApproval: () => ({ approved: true }),
 };
 
-function wishFor(name: RouteName, chat: Pick<Chat, 'sessionId'>): Wish {
+function wishFor(name: RouteName, chat: Told): Wish {
   const route: Route = routes[name];
   if (route.body === undefined) return { method: route.method };
   const body = bodies[name]?.(chat);
@@ -34,16 +44,23 @@ async function whole(response: Response) {
   return { status: response.status, headers, body: await response.text() };
 }
 
+interface Ids {
+  readonly run: string;
+  readonly relay: string;
+  readonly key: string;
+}
+
 describe.each(storeKinds)('keys on the %s store', (kind) => {
   let server: TestRelay;
   let chat: Chat;
-  let ids: { run: string; relay: string };
+  let ids: Ids;
 
   beforeAll(async () => {
     server = await bootRelay({ kind });
     chat = await startChat(server, 'notify whose is it');
     const relay = await chat.reader.until('relay');
-    ids = { run: chat.runId, relay: String(relay.data['id']) };
+    const { keyId } = await addKey(server.store, { scopes: ['runs'] });
+    ids = { run: chat.runId, relay: String(relay.data['id']), key: keyId };
   });
 
   afterAll(async () => {
@@ -52,11 +69,13 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
   });
 
   /** The path of a route with ids of this tenant, or with ids that nobody has. */
-  function pathWith(path: string, of: { run: string; relay: string }): string {
+  function pathWith(path: string, of: Ids): string {
     return path.replaceAll(/:(\w+)/g, (_, name: string) => {
       if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
         return of.relay;
       if (name === 'id' && path.startsWith('/v1/runs')) return of.run;
+      if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
+      if (name === 'provider') return 'openai';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
     });
   }
@@ -136,19 +155,26 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     }
   });
 
-  const about = table.filter(([, { path }]) => path.includes(':'));
+  /** Routes that name something, in their path or in their body. */
+  const about = table.filter(
+    ([name, { path }]) =>
+      (path.includes(':') && !path.includes(':provider')) ||
+      name === 'approveTool' ||
+      name === 'resumeChat',
+  );
 
   it.each(about)(
     '%s answers for the ids of another tenant as for ids that nobody has',
     async (name, route) => {
       const stranger = await addKey(server.store, { tenant: 'stranger' });
-      const ask = (of: { run: string; relay: string }, sessionId: string) =>
+      const ask = (of: Ids, sessionId: string) =>
         server.request(pathWith(route.path, of), {
-          ...wishFor(name, { sessionId }),
+          ...wishFor(name, { sessionId, runId: of.run }),
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
-      const nobodys = await whole(await ask({ run: missing, relay: missing }, missing));
+      const nobody = { run: missing, relay: missing, key: missing };
+      const nobodys = await whole(await ask(nobody, missing));
       expect(theirs.status).toBe(404);
       expect(theirs).toEqual(nobodys);
       expect(await statusOf(server, chat.runId)).toBe('waiting');

@@ -1,4 +1,13 @@
 export { compose, type Relay, type World } from './compose.ts';
 export { type Config, ConfigError, readConfig } from './config.ts';
+export { defineConfig, type RelayConfig } from './config-file.ts';
+export {
+  type AgentConfig,
+  defineAgent,
+  defineTool,
+  promptInjection,
+  secretsInOutput,
+  type ToolDefinition,
+} from '@relay/tools';
 export { type IssuedKey, issueBootstrapKey } from './keys.ts';
 export { serve, type ServeOptions, type Serving } from './serve.ts';

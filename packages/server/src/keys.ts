@@ -47,6 +47,7 @@ export async function issueBootstrapKey(
     id: ids.next(),
     tenantId: tenant.id,
     name: 'bootstrap',
+    owner: null,
     scopes: ['runs', 'approve', 'admin'],
     createdAt: now,
     expiresAt: null,

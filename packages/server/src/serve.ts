@@ -1,6 +1,7 @@
 /** The server as a process: lock, store, listen, and leave in good order. */
 import type { AddressInfo } from 'node:net';
 import type { ModelRegistry, ToolRegistry } from '@relay/core';
+import { loadConfigFile } from './config-file.ts';
 import { lockFolder, openSqliteStore } from '@relay/store';
 import { compose } from './compose.ts';
 import { type Config, readConfig } from './config.ts';
@@ -24,6 +25,7 @@ export interface Serving {
 
 export async function serve(options: ServeOptions): Promise<Serving> {
   const config = readConfig(options.env, options.cwd);
+  const file = await loadConfigFile(options.env, options.cwd);
   const closing: (() => Promise<void> | void)[] = [];
   const stop = async () => {
     for (const close of closing.splice(0).toReversed()) await close();
@@ -40,6 +42,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     }
     const relay = await compose({
       config,
+      file,
       store,
       log: createLog(),
       ...(options.models === undefined ? {} : { models: options.models }),

@@ -1,9 +1,34 @@
 /** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
 import { answerRelay, type RelayRecord } from '@relay/core';
-import { type approvalBodySchema, RelayError } from '@relay/protocol';
+import {
+  type approvalBodySchema,
+  type approvalsQuerySchema,
+  RelayError,
+  type RelayStatus,
+} from '@relay/protocol';
 import type { z } from 'zod';
 import { nothingHere } from '../failures.ts';
 import type { Call, Handler } from './handler.ts';
+import { cutPage, pageOf } from './pages.ts';
+
+export const listApprovals: Handler = async (call) => {
+  const { status, runId, kind, ...page } = call.query as z.infer<typeof approvalsQuerySchema>;
+  const filter = {
+    ...(status === undefined ? {} : { status }),
+    ...(runId === undefined ? {} : { runId }),
+    ...(kind === undefined ? {} : { kind }),
+  };
+  const store = call.context.store.tenant(call.caller.tenantId);
+  const found = await store.listRelays(filter, pageOf(page));
+  const { items, nextCursor } = cutPage(found, page.limit, ({ raisedAt: at, id }) => ({ at, id }));
+  const approvals = items.map(presentApproval);
+  // One that expired a moment ago is stored as pending until its run has noticed.
+  return {
+    approvals:
+      status === 'pending' ? approvals.filter((each) => each.status === status) : approvals,
+    nextCursor,
+  };
+};
 
 export const getApproval: Handler = async (call) => presentApproval(await findRelay(call));
 
@@ -24,10 +49,7 @@ export const decideApproval: Handler = async (call) => {
     by: call.caller.as,
   });
   if (outcome.kind === 'contradicted') {
-    throw new RelayError(
-      'relay_conflict',
-      `This request is already ${presentApproval(outcome.relay).status}`,
-    );
+    throw new RelayError('relay_conflict', `This request is already ${statusNow(outcome.relay)}`);
   }
   return presentApproval(await findRelay(call));
 };
@@ -39,17 +61,16 @@ async function findRelay(call: Call): Promise<RelayRecord> {
   return relay;
 }
 
-/** Nobody can answer it any more, although its run has not been told yet. */
-function isOverdue({ status, expiresAt }: RelayRecord): boolean {
-  return status === 'pending' && expiresAt <= Date.now();
+/** One that nobody can answer any more has expired, although its run has not been told yet. */
+export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
+  return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
 
 function presentApproval(relay: RelayRecord) {
-  const status = isOverdue(relay) ? 'expired' : relay.status;
   const { raisedAt, expiresAt, decidedAt, decidedBy, reason, answer: _, ...rest } = relay;
   return {
     ...rest,
-    status,
+    status: statusNow(relay),
     raisedAt: new Date(raisedAt).toISOString(),
     expiresAt: new Date(expiresAt).toISOString(),
     ...(decidedAt === null ? {} : { decidedAt: new Date(decidedAt).toISOString() }),

@@ -10,11 +10,11 @@ import type { z } from 'zod';
 import { hangUp } from '../chat-sessions.ts';
 import type { Handler } from './handler.ts';
 import {
+  chooseAgent,
   chooseModel,
   choosePermissions,
   chooseTools,
-  defaultAgent,
-  defaultMaxIterations,
+  openingFor,
   startAndFollow,
 } from './start.ts';
 import { streamOut } from './stream.ts';
@@ -22,17 +22,21 @@ import { streamOut } from './stream.ts';
 export const startChat: Handler = async (call) => {
   const body = call.body as z.infer<typeof chatBodySchema>;
   const { context, conversationId } = body;
-  const model = chooseModel(call, body.model, 'model and messages are required');
+  const agent = chooseAgent(call, undefined);
+  const model = await chooseModel(
+    call,
+    body.model ?? agent.model,
+    'model and messages are required',
+  );
   const sessionId = call.context.control.engine.ids.next();
   const { run, batches } = await startAndFollow(call, {
     surface: 'chat',
-    agent: defaultAgent,
+    ...openingFor(call, agent, body),
     model,
     messages: body.messages,
     prompt: 'whole',
-    tools: chooseTools(call, body.tools),
+    tools: chooseTools(call, body.tools ?? agent.tools),
     permissions: choosePermissions(call, body.permissions),
-    maxIterations: body.maxIterations ?? defaultMaxIterations,
     connectionId: sessionId,
     ...(context === undefined ? {} : { context }),
     ...(conversationId === undefined ? {} : { conversationId }),

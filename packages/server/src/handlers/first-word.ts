@@ -73,7 +73,7 @@ function providerFailure(events: readonly StoredEvent[]): RelayError | undefined
   const errored = events.find((event) => event.type === 'run.errored');
   if (errored === undefined) return undefined;
   const { code, message } = errored.error;
-  return code === 'provider_failed' || code === 'provider_rejected'
+  return code === 'provider_failed' || code === 'provider_rejected' || code === 'context_exceeded'
     ? new RelayError(code satisfies ErrorCode, message)
     : undefined;
 }

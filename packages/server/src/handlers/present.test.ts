@@ -16,6 +16,7 @@ const run: RunRecord = {
   labels: { team: 'red' },
   parentRunId: null,
   workflowId: null,
+  keyId: null,
   createdAt: noon,
   status: 'queued',
   startedAt: null,

@@ -1,8 +1,21 @@
-import type { RunRecord } from '@relay/core';
-import { type Message, type StoredEvent } from '@relay/protocol';
+import type { RunHead, RunListing, RunRecord } from '@relay/core';
+import type { Message, StoredEvent } from '@relay/protocol';
 
 /** A run as the API shows it. */
 export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
+  return {
+    ...presentHead(run, spec?.type === 'run.created' ? spec.messages : undefined),
+    ...presentTimes(run),
+    ...(run.checkpoint === null ? {} : { checkpoint: JSON.parse(run.checkpoint) as unknown }),
+  };
+}
+
+/** The same in a list, where a long input and the checkpoint are left out. */
+export function presentListed(run: RunListing) {
+  return { ...presentHead(run, run.opening?.messages), ...presentTimes(run) };
+}
+
+function presentHead(run: RunHead, messages: readonly Message[] | undefined) {
   const output = outputOf(run);
   return {
     id: run.id,
@@ -12,14 +25,19 @@ export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
     conversationId: run.conversationId,
     ...(run.parentRunId === null ? {} : { parentRunId: run.parentRunId }),
     ...(run.workflowId === null ? {} : { workflowId: run.workflowId }),
-    input: spec?.type === 'run.created' ? inputOf(spec.messages) : null,
+    input: messages === undefined ? null : inputOf(messages),
     ...(output === null ? {} : { output }),
     usage: { input_tokens: run.usage.inputTokens, output_tokens: run.usage.outputTokens },
-    ...(run.error === null ? {} : { error: run.error }),
-    ...(run.checkpoint === null ? {} : { checkpoint: JSON.parse(run.checkpoint) as unknown }),
+    ...(run.usage.costUsd === undefined ? {} : { costUsd: run.usage.costUsd }),
     labels: run.labels,
     lastSeq: run.lastSeq,
     createdAt: iso(run.createdAt),
+  };
+}
+
+function presentTimes(run: Pick<RunListing, 'error' | 'startedAt' | 'endedAt'>) {
+  return {
+    ...(run.error === null ? {} : { error: run.error }),
     ...(run.startedAt === null ? {} : { startedAt: iso(run.startedAt) }),
     ...(run.endedAt === null ? {} : { endedAt: iso(run.endedAt) }),
   };
@@ -33,9 +51,14 @@ function inputOf(messages: readonly Message[]): unknown {
     : messages;
 }
 
-function outputOf(run: RunRecord): string | null {
-  if (run.outputJson === null) return null;
-  return (JSON.parse(run.outputJson) as { output: string | null }).output;
+/** Unknown where those very bytes are damaged: one such run must not spoil a whole list. */
+function outputOf({ outputJson }: RunHead): string | null {
+  try {
+    const { output } = JSON.parse(outputJson ?? '{}') as { output?: unknown };
+    return typeof output === 'string' ? output : null;
+  } catch {
+    return null;
+  }
 }
 
 function iso(time: number): string {

@@ -1,11 +1,12 @@
 /** `/v1/runs`: start, look at, follow and cancel runs. */
 import * as core from '@relay/core';
-import type { RunRecord } from '@relay/core';
+import type { RunFilter, RunRecord } from '@relay/core';
 import {
   dialects,
   type eventsQuerySchema,
   RelayError,
   type runBodySchema,
+  type runsQuerySchema,
   type StoredEvent,
   type streamQuerySchema,
 } from '@relay/protocol';
@@ -15,35 +16,32 @@ import { followRun } from '../subscribe.ts';
 import { nothingHere } from '../failures.ts';
 import { firstWord } from './first-word.ts';
 import type { Call, Handler } from './handler.ts';
-import { presentRun } from './present.ts';
+import { cutPage, pageOf } from './pages.ts';
+import { presentListed, presentRun } from './present.ts';
 import {
+  chooseAgent,
   chooseModel,
   choosePermissions,
   chooseTools,
-  defaultAgent,
-  defaultMaxIterations,
+  openingFor,
   startAndFollow,
 } from './start.ts';
 import { streamOut } from './stream.ts';
 
 export const startRun: Handler = async (call) => {
   const body = call.body as z.infer<typeof runBodySchema>;
-  const { system, conversationId, parentRunId, workflowId, labels } = body;
-  if (body.agent !== undefined && body.agent !== defaultAgent) {
-    throw new RelayError('unknown_agent', `There is no agent named ${body.agent}`);
-  }
-  const model = chooseModel(call, body.model, 'model and input are required');
+  const { conversationId, parentRunId, workflowId, labels } = body;
+  const agent = chooseAgent(call, body.agent);
+  const model = await chooseModel(call, body.model ?? agent.model, 'model and input are required');
   const { input } = body;
   const { run, batches } = await startAndFollow(call, {
     surface: 'runs',
-    agent: defaultAgent,
+    ...openingFor(call, agent, body),
     model,
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
     prompt: 'continues',
-    tools: chooseTools(call, body.tools?.map((tool) => tool.name) ?? [], '.name'),
+    tools: chooseTools(call, body.tools?.map((tool) => tool.name) ?? agent.tools ?? [], '.name'),
     permissions: choosePermissions(call, body.permissions),
-    maxIterations: body.maxIterations ?? defaultMaxIterations,
-    ...(system === undefined ? {} : { system }),
     ...(conversationId === undefined ? {} : { conversationId }),
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
@@ -53,6 +51,32 @@ export const startRun: Handler = async (call) => {
   if (opening.failure !== undefined) throw opening.failure;
   await streamOut(call, { dialect: dialects.runs, run, batches: opening.batches });
 };
+
+export const listRuns: Handler = async (call) => {
+  const query = call.query as z.infer<typeof runsQuerySchema>;
+  const found = await storeOf(call).listRuns(filterOf(query), pageOf(query));
+  const { items, nextCursor } = cutPage(found, query.limit, ({ createdAt: at, id }) => ({
+    at,
+    id,
+  }));
+  return { runs: items.map(presentListed), nextCursor };
+};
+
+function filterOf(query: z.infer<typeof runsQuerySchema>): RunFilter {
+  const { status, agent, conversationId, workflowId, label, since, until } = query;
+  const colon = label?.indexOf(':') ?? -1;
+  return {
+    ...(status === undefined ? {} : { status }),
+    ...(agent === undefined ? {} : { agent }),
+    ...(conversationId === undefined ? {} : { conversationId }),
+    ...(workflowId === undefined ? {} : { workflowId }),
+    ...(label === undefined
+      ? {}
+      : { label: { name: label.slice(0, colon), value: label.slice(colon + 1) } }),
+    ...(since === undefined ? {} : { since: Date.parse(since) }),
+    ...(until === undefined ? {} : { until: Date.parse(until) }),
+  };
+}
 
 export const getRun: Handler = async (call) => {
   const run = await findRun(call);

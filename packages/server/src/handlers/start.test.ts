@@ -36,16 +36,23 @@ function refusal(choose: () => unknown): RelayError {
   throw new Error('It was accepted');
 }
 
+async function refusalOf(choosing: Promise<unknown>): Promise<RelayError> {
+  const error = await choosing.catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(RelayError);
+  return error as RelayError;
+}
+
 describe('the model', () => {
-  it('is the one that was asked for, else the default of the server', () => {
-    expect(chooseModel(callWith(), 'scripted', 'missing')).toBe('scripted');
-    expect(chooseModel(callWith({ defaultModel: 'scripted' }), undefined, 'missing')).toBe(
+  it('is the one that was asked for, else the default of the server', async () => {
+    expect(await chooseModel(callWith(), 'scripted', 'missing')).toBe('scripted');
+    expect(await chooseModel(callWith({ defaultModel: 'scripted' }), undefined, 'missing')).toBe(
       'scripted',
     );
   });
 
-  it('is required where the server has no default', () => {
-    const error = refusal(() => chooseModel(callWith(), undefined, 'model and input are required'));
+  it('is required where the server has no default', async () => {
+    const missing = 'model and input are required';
+    const error = await refusalOf(chooseModel(callWith(), undefined, missing));
     expect(error.code).toBe('invalid_request');
     expect(error.message).toBe('model and input are required');
     expect(error.details).toEqual([{ path: 'model', message: 'Required' }]);
@@ -53,16 +60,17 @@ describe('the model', () => {
 
   it.each(['nope', 'SCRIPTED', 'constructor', '__proto__', 'toString', ' scripted'])(
     'is refused if nobody offers %j',
-    (name) => {
-      const error = refusal(() => chooseModel(callWith(), name, 'missing'));
+    async (name) => {
+      const error = await refusalOf(chooseModel(callWith(), name, 'missing'));
       expect(error.code).toBe('unknown_model');
       expect(error.status).toBe(400);
       expect(error.details?.[0]?.path).toBe('model');
     },
   );
 
-  it('is refused by name if the default is not there: the caller did nothing wrong', () => {
-    const error = refusal(() => chooseModel(callWith({ defaultModel: 'gone' }), undefined, 'x'));
+  it('is refused by name if the default is not there: the caller did nothing wrong', async () => {
+    const call = callWith({ defaultModel: 'gone' });
+    const error = await refusalOf(chooseModel(call, undefined, 'x'));
     expect(error.code).toBe('unknown_model');
     expect(error.message).toContain('gone');
   });

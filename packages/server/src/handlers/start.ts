@@ -1,26 +1,78 @@
 /** What all surfaces that start runs have in common. */
-import { checkPermissions, type RunRequest, startRun } from '@relay/core';
-import { type Permissions, RelayError } from '@relay/protocol';
+import {
+  type AgentDefinition,
+  canonicalJson,
+  checkPermissions,
+  type RunRequest,
+  startRun,
+} from '@relay/core';
+import { type Limits, type Permissions, RelayError } from '@relay/protocol';
 import { closedSignal } from '../event-stream.ts';
+import { noCredential } from '../providers.ts';
 import { followRun } from '../subscribe.ts';
 import type { Call } from './handler.ts';
 
-export const defaultAgent = 'assistant';
-export const defaultMaxIterations = 50;
+const defaultAgent = 'assistant';
+const defaultMaxIterations = 50;
+
+/** The agent by its name; `assistant` is always there. */
+export function chooseAgent(call: Call, wanted: string | undefined): AgentDefinition {
+  const name = wanted ?? defaultAgent;
+  const agent = call.context.control.engine.agents(call.caller.tenantId).find(name);
+  if (agent !== undefined) return agent;
+  if (name === defaultAgent) return { name };
+  throw new RelayError('unknown_agent', `There is no agent named ${name}`, {
+    details: [{ path: 'agent', message: 'Unknown agent' }],
+  });
+}
+
+interface Wanted {
+  readonly system?: string | undefined;
+  readonly maxIterations?: number | undefined;
+  readonly limits?: Limits | undefined;
+}
+
+/** What an agent begins with, and what the request says besides. */
+export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
+  const system = [agent.instructions, wanted.system].filter((text) => text !== undefined);
+  return {
+    agent: agent.name,
+    handoffs: agent.handoffs ?? [],
+    maxIterations: wanted.maxIterations ?? agent.maxIterations ?? defaultMaxIterations,
+    limits: lowerOf(call.context.limits, wanted.limits ?? {}),
+    ...(system.length === 0 ? {} : { system: system.join('\n\n') }),
+  };
+}
+
+/** A request can ask for less than the operator allows, never for more. */
+function lowerOf(most: Limits, wanted: Limits): Limits {
+  const limits: Limits = { ...most };
+  for (const [name, value] of Object.entries(wanted) as [keyof Limits, number | undefined][]) {
+    if (value !== undefined) limits[name] = Math.min(limits[name] ?? value, value);
+  }
+  return limits;
+}
 
 /** The model to use, or a clear 400 before any stream has started. */
-export function chooseModel(call: Call, wanted: string | undefined, missing: string): string {
+export async function chooseModel(
+  call: Call,
+  wanted: string | undefined,
+  missing: string,
+): Promise<string> {
   const model = wanted ?? call.context.config.defaultModel;
   if (model === undefined) {
     throw new RelayError('invalid_request', missing, {
       details: [{ path: 'model', message: 'Required' }],
     });
   }
-  if (call.context.control.engine.models(call.caller.tenantId).resolve(model) === undefined) {
+  const models = call.context.control.engine.models(call.caller.tenantId);
+  if (models.resolve(model) === undefined) {
     throw new RelayError('unknown_model', `No provider offers the model ${model}`, {
       details: [{ path: 'model', message: 'Unknown model' }],
     });
   }
+  const provider = await models.missing?.(model);
+  if (provider !== undefined) throw noCredential(provider);
   return model;
 }
 
@@ -70,33 +122,61 @@ export function choosePermissions(call: Call, wanted: Permissions | undefined): 
   return permissions;
 }
 
-type Request = Omit<RunRequest, 'runId' | 'tenantId' | 'correlationId'>;
+type Request = Omit<RunRequest, 'runId' | 'tenantId' | 'correlationId' | 'keyId' | 'idempotency'>;
 
 /** Listens first and starts then: a new run is followed without asking the store. */
 export async function startAndFollow(call: Call, request: Request) {
   const { control, hub, store } = call.context;
-  const { tenantId } = call.caller;
+  const { tenantId, as } = call.caller;
+  // A chat lives with its connection: another connection cannot mean the same one.
+  const idempotency = request.surface === 'chat' ? undefined : idempotencyOf(call);
+  await call.context.budgets.check(tenantId, as.type === 'key' ? as.id : undefined);
+  const signal = closedSignal(call.reply.raw);
   const runId = control.engine.ids.next();
-  const batches = followRun(
-    { store: store.tenant(tenantId), hub, runId },
-    { after: 0, follow: true, signal: closedSignal(call.reply.raw), isNew: true },
-  );
+  const followed = { store: store.tenant(tenantId), hub };
+  const fresh = followRun({ ...followed, runId }, { after: 0, follow: true, signal, isNew: true });
   const run = await startRun(control, {
     ...request,
     runId,
     tenantId,
     correlationId: correlationId(call),
+    ...(as.type === 'key' ? { keyId: as.id } : {}),
+    ...(idempotency === undefined ? {} : { idempotency }),
+  }).catch(async (error: unknown) => {
+    await fresh.return();
+    throw error;
   });
-  call.reply.header('x-run-id', runId);
-  return { run, batches };
+  call.reply.header('x-run-id', run.id);
+  if (!run.replayed) return { run, batches: fresh };
+  await fresh.return();
+  call.reply.header('idempotent-replayed', 'true');
+  const again = followRun({ ...followed, runId: run.id }, { after: 0, follow: true, signal });
+  return { run, batches: again };
+}
+
+const maxKeyChars = 255;
+
+/** The same key with the same request means the same run. */
+function idempotencyOf(call: Call): { key: string; fingerprint: string } | undefined {
+  const key = call.request.headers['idempotency-key'];
+  if (key === undefined) return undefined;
+  if (typeof key !== 'string' || key === '' || key.length > maxKeyChars) {
+    const message = `Must have 1 to ${maxKeyChars} characters`;
+    throw new RelayError('invalid_request', `Idempotency-Key: ${message}`, {
+      details: [{ path: 'Idempotency-Key', message }],
+    });
+  }
+  const { digest } = call.context.control.engine;
+  const request = { route: call.request.routeOptions.url ?? '', body: call.body };
+  return { key, fingerprint: digest(canonicalJson(request)) };
 }
 
 /** What ties this request to the caller's own records. */
 function correlationId(call: Call): string {
   const { headers } = call.request;
-  const given = headers['x-request-id'] ?? headers['idempotency-key'];
-  const id = Array.isArray(given) ? given[0] : given;
-  return id === undefined || id === '' || id.length > 255
-    ? call.context.control.engine.ids.next()
-    : id;
+  const given = [headers['x-request-id'], headers['idempotency-key']].flat();
+  return (
+    given.find((id) => id !== undefined && id !== '' && id.length <= maxKeyChars) ??
+    call.context.control.engine.ids.next()
+  );
 }

@@ -21,7 +21,10 @@ export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
   };
   const { reply } = call;
   reply.hijack();
-  const stream = new EventStream(reply.raw, { 'x-run-id': run.id });
+  const replayed = reply.getHeader('idempotent-replayed') === undefined ? {} : replayedHeader;
+  const stream = new EventStream(reply.raw, { 'x-run-id': run.id, ...replayed });
+  // It lives no longer than the key that opened it.
+  const closed = call.context.streams.add(call.caller, () => stream.end());
   try {
     if (greeting !== undefined) await stream.send(encodeGreeting(greeting, dialect));
     for await (const batch of batches) {
@@ -36,13 +39,16 @@ export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
         return;
       }
       await stream.send(last);
-      if (stream.closed.aborted) return;
+      if (stream.isOver) return;
     }
   } catch (error) {
     // The headers are out: cutting the connection is the only honest sign left.
     call.context.control.engine.log.error('A stream was cut off', { error: String(error) });
     reply.raw.destroy();
   } finally {
+    closed();
     stream.end();
   }
 }
+
+const replayedHeader = { 'idempotent-replayed': 'true' };

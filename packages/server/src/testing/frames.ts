@@ -55,6 +55,14 @@ export class FrameReader {
   }
 }
 
+export function dataOf(frames: readonly SeenFrame[]): SeenFrame['data'][] {
+  return frames.map(({ data }) => data);
+}
+
+export function typesOf(events: readonly { readonly type: string }[]): string[] {
+  return events.map(({ type }) => type);
+}
+
 export async function allFrames(response: Response): Promise<SeenFrame[]> {
   return new FrameReader(response).rest();
 }

@@ -49,6 +49,7 @@ export class TestJournal {
         labels: {},
         parentRunId: null,
         workflowId: null,
+        keyId: null,
         createdAt: noon,
       },
       lease: { owner: 'node', until: noon + 15_000 },

@@ -7,6 +7,7 @@ import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
 import { createMemoryStore, openSqliteStore } from '@relay/store';
 import { compose, ids, type Relay } from '../compose.ts';
 import { type Config, readConfig } from '../config.ts';
+import type { RelayConfig } from '../config-file.ts';
 import { hashApiKey, makeApiKey } from '../keys.ts';
 
 export type StoreKind = 'memory' | 'sqlite';
@@ -19,6 +20,8 @@ export interface BootOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly models?: ModelRegistry;
   readonly tools?: ToolRegistry;
+  /** What `relay.config.ts` would define. */
+  readonly file?: RelayConfig;
 }
 
 export interface KeyWish {
@@ -56,7 +59,14 @@ export interface TestRelay {
 
 export async function bootRelay(options: BootOptions = {}): Promise<TestRelay> {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-server-'));
-  const config = readConfig({ RELAY_PORT: '0', RELAY_DATA_DIR: dataDir, ...options.env }, dataDir);
+  const env = {
+    RELAY_PORT: '0',
+    RELAY_DATA_DIR: dataDir,
+    // A store may outlive this server, and is opened by the next one too.
+    RELAY_MASTER_KEY: '5e'.repeat(32),
+    ...options.env,
+  };
+  const config = readConfig(env, dataDir);
   const store = options.store ?? (await openStore(options.kind ?? 'memory', dataDir));
   const logged: string[] = [];
   const log = (message: string, fields = {}) =>
@@ -67,6 +77,7 @@ export async function bootRelay(options: BootOptions = {}): Promise<TestRelay> {
     log: { warn: log, error: log },
     ...(options.models === undefined ? {} : { models: options.models }),
     ...(options.tools === undefined ? {} : { tools: options.tools }),
+    ...(options.file === undefined ? {} : { file: options.file }),
   });
   await relay.start();
   await relay.app.listen({ host: config.host, port: 0 });
@@ -110,6 +121,7 @@ export async function addKey(
     id: keyId,
     tenantId,
     name: `key of ${tenant}`,
+    owner: null,
     scopes,
     createdAt: 0,
     expiresAt: wish.expiresAt ?? null,

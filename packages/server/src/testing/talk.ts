@@ -64,6 +64,41 @@ export function answerRelay(
   });
 }
 
+/** Says one thing by `POST /api/chat`; with the demo model unless the body names another. */
+export async function startApiChat(
+  server: TestRelay,
+  message: string,
+  options: { body?: Record<string, unknown>; wish?: Wish } = {},
+): Promise<Talk> {
+  const response = await server.request('/api/chat', {
+    ...options.wish,
+    body: { model: 'demo', message, ...options.body },
+  });
+  if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
+  return { runId: runIdOf(response), reader: new FrameReader(response) };
+}
+
+/** What `tool-approval` and `resume` answer, whether they worked or not. */
+export interface Told {
+  readonly code: number;
+  readonly body: Readonly<Record<string, unknown>>;
+  readonly events: readonly SeenFrame['data'][];
+}
+
+export function decideCall(server: TestRelay, body: unknown, wish: Wish = {}): Promise<Told> {
+  return tell(server, '/api/chat/tool-approval', { ...wish, body });
+}
+
+export function resumeRun(server: TestRelay, runId: unknown, wish: Wish = {}): Promise<Told> {
+  return tell(server, '/api/chat/resume', { ...wish, body: { runId } });
+}
+
+async function tell(server: TestRelay, path: string, wish: Wish): Promise<Told> {
+  const response = await server.request(path, wish);
+  const body = (await response.json()) as Record<string, unknown>;
+  return { code: response.status, body, events: (body['events'] ?? []) as Told['events'] };
+}
+
 export async function statusOf(server: TestRelay, runId: string): Promise<unknown> {
   return (await server.json(`/v1/runs/${runId}`))['status'];
 }

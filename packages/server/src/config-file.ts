@@ -1,0 +1,99 @@
+/**
+ * `relay.config.ts`: what an operator defines in code. It is imported once at the start; whatever is
+ * wrong in it stops the start with one line that says where.
+ */
+import { existsSync } from 'node:fs';
+import { isAbsolute, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { CompactionSettings, Price, Tool } from '@relay/core';
+import { fieldIssues, type Limits, limitsSchema } from '@relay/protocol';
+import type { AgentConfig, ToolDefinition } from '@relay/tools';
+import { z } from 'zod';
+import { ConfigError } from './config.ts';
+
+export interface RelayConfig {
+  /** Agents that runs can begin with, spawn and hand off to, by their names. */
+  readonly agents?: readonly AgentConfig[];
+  /** Tools besides the built-in ones. */
+  readonly tools?: readonly (Tool | ToolDefinition)[];
+  /** US dollars for a million tokens, by model. */
+  readonly prices?: Readonly<Record<string, Price>>;
+  /** What every run may use at most; a request can only ask for less. */
+  readonly limits?: Limits;
+  /** How often a key may call, and how often somebody may fail to show one. */
+  readonly rateLimit?: {
+    readonly requestsPerMinute?: number;
+    readonly failuresPerMinute?: number;
+  };
+  /** When and how a conversation that outgrows a model's window is summarized. */
+  readonly compaction?: Partial<CompactionSettings>;
+}
+
+/** For completion and checks in an editor. */
+export function defineConfig(config: RelayConfig): RelayConfig {
+  return config;
+}
+
+const names = ['relay.config.ts', 'relay.config.mts', 'relay.config.js', 'relay.config.mjs'];
+
+/** The file's definitions, or none if there is no file. */
+export async function loadConfigFile(
+  env: Readonly<Record<string, string | undefined>>,
+  cwd: string,
+): Promise<RelayConfig> {
+  const path = findFile(env['RELAY_CONFIG']?.trim() ?? '', cwd);
+  if (path === undefined) return {};
+  const { default: config } = await importFile(path);
+  const parsed = schema.safeParse(config);
+  // As it was written: a copy would not be the same agents and tools.
+  if (parsed.success) return config as RelayConfig;
+  const [issue] = fieldIssues(parsed.error.issues);
+  throw new ConfigError(
+    issue === undefined || issue.path === ''
+      ? `${path} must export its configuration as default, made by defineConfig`
+      : `${path}: ${issue.path}: ${issue.message}`,
+  );
+}
+
+function findFile(named: string, cwd: string): string | undefined {
+  if (named === '') return names.map((name) => join(cwd, name)).find((path) => existsSync(path));
+  const path = isAbsolute(named) ? named : resolve(cwd, named);
+  if (!existsSync(path)) throw new ConfigError(`RELAY_CONFIG: there is no file ${path}`);
+  return path;
+}
+
+async function importFile(path: string): Promise<{ default?: unknown }> {
+  try {
+    return (await import(pathToFileURL(path).href)) as { default?: unknown };
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`${path} cannot be read: ${why}`);
+  }
+}
+
+const price = z.strictObject({
+  inputPerMillion: z.number().nonnegative(),
+  outputPerMillion: z.number().nonnegative(),
+});
+/** Agents and tools are checked where they are put together, which knows more. */
+const definitions = z.array(z.looseObject({ name: z.string() }));
+const schema = z.strictObject({
+  agents: definitions.optional(),
+  tools: definitions.optional(),
+  prices: z.record(z.string().min(1), price).optional(),
+  limits: limitsSchema.optional(),
+  rateLimit: z
+    .strictObject({
+      requestsPerMinute: z.int().min(1).optional(),
+      failuresPerMinute: z.int().min(1).optional(),
+    })
+    .optional(),
+  compaction: z
+    .strictObject({
+      threshold: z.number().gt(0).max(1).optional(),
+      keep: z.number().gt(0).lt(1).optional(),
+      windowTokens: z.int().min(1).optional(),
+      model: z.string().min(1).optional(),
+    })
+    .optional(),
+});

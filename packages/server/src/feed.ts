@@ -1,0 +1,102 @@
+/**
+ * Hints for pages: what of a tenant has changed, never what it has become. Who hears one looks for
+ * itself; so hints may be joined, and one that is lost costs a moment and nothing else.
+ */
+import type { StoredEvent } from '@relay/protocol';
+
+export interface Hint {
+  /** `all`: so much has changed that one had better look at everything. */
+  readonly kind: 'run' | 'approval' | 'all';
+  readonly id?: string;
+}
+
+const maxPending = 1_000;
+
+export class Feed {
+  readonly #readers = new Map<string, Set<FeedReader>>();
+
+  /** Told after each commit. It may not throw. */
+  publish(tenantId: string, runId: string, events: readonly StoredEvent[]): void {
+    const readers = this.#readers.get(tenantId);
+    if (readers === undefined) return;
+    for (const event of events) {
+      const hint = hintOf(event, runId);
+      if (hint === undefined) continue;
+      for (const reader of readers) reader.add(hint);
+    }
+  }
+
+  read(tenantId: string, signal: AbortSignal): FeedReader {
+    const readers = this.#readers.get(tenantId) ?? new Set();
+    this.#readers.set(tenantId, readers);
+    const reader = new FeedReader(signal);
+    readers.add(reader);
+    signal.addEventListener('abort', () => {
+      readers.delete(reader);
+      if (readers.size === 0 && this.#readers.get(tenantId) === readers) {
+        this.#readers.delete(tenantId);
+      }
+    });
+    return reader;
+  }
+
+  get size(): number {
+    return [...this.#readers.values()].reduce((sum, readers) => sum + readers.size, 0);
+  }
+}
+
+/** What one reader has not heard yet: each thing once, however often it changed. */
+export class FeedReader implements AsyncIterable<readonly Hint[]> {
+  readonly #signal: AbortSignal;
+  readonly #pending = new Map<string, Hint>();
+  #wake: (() => void) | undefined;
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal;
+    signal.addEventListener('abort', () => this.#wake?.());
+  }
+
+  add(hint: Hint): void {
+    if (this.#pending.has('all')) return;
+    if (this.#pending.size >= maxPending) {
+      this.#pending.clear();
+      this.#pending.set('all', { kind: 'all' });
+    } else {
+      this.#pending.set(`${hint.kind} ${hint.id}`, hint);
+    }
+    this.#wake?.();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<readonly Hint[], void> {
+    while (!this.#signal.aborted) {
+      if (this.#pending.size === 0) {
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+        this.#wake = undefined;
+        continue;
+      }
+      const hints = [...this.#pending.values()];
+      this.#pending.clear();
+      yield hints;
+    }
+  }
+}
+
+function hintOf(event: StoredEvent, runId: string): Hint | undefined {
+  switch (event.type) {
+    case 'run.created':
+    case 'run.started':
+    case 'run.suspended':
+    case 'run.resumed':
+    case 'run.ended':
+      return { kind: 'run', id: runId };
+    case 'relay.raised':
+    case 'relay.decided':
+    case 'relay.expired':
+    case 'relay.closed':
+      return { kind: 'approval', id: event.relayId };
+    default:
+      return undefined;
+  }
+}

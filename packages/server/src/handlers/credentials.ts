@@ -1,0 +1,58 @@
+/** `/v1/credentials`: keys of providers go in, and never come out. */
+import { type CredentialRecord, ProviderFailure } from '@relay/core';
+import { type credentialBodySchema, RelayError } from '@relay/protocol';
+import type { z } from 'zod';
+import { Providers } from '../providers.ts';
+import type { Call, Handler } from './handler.ts';
+
+export const putCredential: Handler = async (call) => {
+  const { provider } = call.params as { provider: string };
+  const { apiKey, label, baseUrl } = call.body as z.infer<typeof credentialBodySchema>;
+  if (baseUrl === undefined && !Providers.isKnown(provider)) {
+    throw new RelayError('invalid_request', `baseUrl: Relay does not know where ${provider} is`, {
+      details: [{ path: 'baseUrl', message: 'Required for this provider' }],
+    });
+  }
+  if (baseUrl !== undefined) checkBaseUrl(call, baseUrl);
+  const record = await call.context.vault.put(call.caller.tenantId, provider, {
+    apiKey,
+    label: label ?? null,
+    baseUrl: baseUrl ?? null,
+  });
+  return presentCredential(record);
+};
+
+export const listCredentials: Handler = async (call) => {
+  const records = await call.context.store.tenant(call.caller.tenantId).listCredentials();
+  return { credentials: records.map(presentCredential), nextCursor: null };
+};
+
+export const deleteCredential: Handler = async (call) => {
+  const { provider } = call.params as { provider: string };
+  await call.context.store.tenant(call.caller.tenantId).deleteCredential(provider);
+  call.reply.code(204);
+  return undefined;
+};
+
+/** What can be seen of a URL now; where its name leads is seen with every connection. */
+function checkBaseUrl(call: Call, baseUrl: string): void {
+  try {
+    call.context.guard.checkUrl(new URL(baseUrl));
+  } catch (error) {
+    if (!(error instanceof ProviderFailure)) throw error;
+    throw new RelayError('base_url_refused', `baseUrl: ${error.message}`, {
+      details: [{ path: 'baseUrl', message: error.message }],
+    });
+  }
+}
+
+function presentCredential(record: CredentialRecord) {
+  const { provider, label, baseUrl, last4, updatedAt } = record;
+  return {
+    provider,
+    label,
+    ...(baseUrl === null ? {} : { baseUrl }),
+    last4,
+    updatedAt: new Date(updatedAt).toISOString(),
+  };
+}

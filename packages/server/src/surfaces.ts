@@ -1,0 +1,64 @@
+/** Which handler serves which route: one Fastify plugin a surface, all from the one table. */
+import { openApiDocument, type RouteName } from '@relay/protocol';
+import { docsPage } from './docs-page.ts';
+import { decideApproval, getApproval, listApprovals } from './handlers/approvals.ts';
+import { answerChatRelay, startChat } from './handlers/chat.ts';
+import { deleteCredential, listCredentials, putCredential } from './handlers/credentials.ts';
+import { followFeed } from './handlers/feed.ts';
+import type { Handler, PublicHandler } from './handlers/handler.ts';
+import { health, ready } from './handlers/health.ts';
+import { createKey, listKeys, revokeKey } from './handlers/keys.ts';
+import { metrics } from './handlers/metrics.ts';
+import { listModels } from './handlers/models.ts';
+import {
+  cancelRun,
+  followStream,
+  getRun,
+  listRunEvents,
+  listRuns,
+  startRun,
+} from './handlers/runs.ts';
+import { cancelRuns, getTenant, updateTenant } from './handlers/tenant.ts';
+import { approveTool, resumeChat, startApiChat } from './handlers/runtime.ts';
+
+const openApi: PublicHandler = async ({ version }) => openApiDocument(version);
+const docs: PublicHandler = async ({ version }) => docsPage(openApiDocument(version));
+
+/** Without a caller. */
+export const publicSurface = { health, ready, openApi, docs } satisfies Partial<
+  Record<RouteName, PublicHandler>
+>;
+
+type Keyed = Exclude<RouteName, keyof typeof publicSurface>;
+
+const chat = { startChat, answerChatRelay, listModels };
+const runtime = { startApiChat, approveTool, resumeChat };
+const controlPlane = {
+  startRun,
+  listRuns,
+  getRun,
+  listRunEvents,
+  followRun: followStream,
+  followFeed,
+  cancelRun,
+  listApprovals,
+  getApproval,
+  decideApproval,
+  createKey,
+  listKeys,
+  revokeKey,
+  putCredential,
+  listCredentials,
+  deleteCredential,
+  getTenant,
+  updateTenant,
+  cancelRuns,
+  metrics,
+};
+
+/** A route of the table that no surface serves does not compile. */
+type Complete<Served extends Record<Keyed, Handler>> = Served;
+type AllServed = Complete<typeof chat & typeof runtime & typeof controlPlane>;
+
+/** Every route that needs a caller, in the surface that it belongs to. */
+export const surfaces: readonly Partial<AllServed>[] = [chat, runtime, controlPlane];

@@ -1,0 +1,52 @@
+/** Where the master key comes from: the environment, or a file of an embedded store's own. */
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Config, ConfigError } from '../config.ts';
+import { type MasterKey, masterKeyOf } from './seal.ts';
+
+/** The key that seals, and those that can still open. */
+export type MasterKeys = readonly [current: MasterKey, ...previous: MasterKey[]];
+
+/**
+ * The operator's key if there is one, else the store's own. A store that had its own key before hands
+ * its credentials over to the operator's.
+ */
+export function masterKeys({ dataDir, masterKey, previousMasterKey }: Config): MasterKeys {
+  const previous =
+    previousMasterKey === undefined
+      ? []
+      : [parseMasterKey('RELAY_MASTER_KEY_PREVIOUS', previousMasterKey)];
+  if (masterKey === undefined) return [ownMasterKey(dataDir), ...previous];
+  const own = existsSync(join(dataDir, fileName)) ? [ownMasterKey(dataDir)] : [];
+  return [parseMasterKey('RELAY_MASTER_KEY', masterKey), ...previous, ...own];
+}
+
+const fileName = 'master-key';
+
+/** 32 bytes, in hex or base64. */
+export function parseMasterKey(name: string, text: string): MasterKey {
+  const bytes = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, 'hex') : base64(text);
+  if (bytes === undefined) {
+    throw new ConfigError(`${name} must be 32 bytes, as 64 hexadecimal digits or in base64`);
+  }
+  return masterKeyOf(bytes);
+}
+
+function base64(text: string): Buffer | undefined {
+  if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(text)) return undefined;
+  const bytes = Buffer.from(text, 'base64');
+  return bytes.byteLength === 32 ? bytes : undefined;
+}
+
+/** An embedded store makes its own key, once, for its owner's eyes only. */
+export function ownMasterKey(dataDir: string): MasterKey {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const path = join(dataDir, fileName);
+  if (!existsSync(path)) {
+    const fresh = `${path}.new`;
+    writeFileSync(fresh, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flush: true });
+    renameSync(fresh, path);
+  }
+  return parseMasterKey(path, readFileSync(path, 'utf8').trim());
+}
