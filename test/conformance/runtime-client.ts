@@ -1,0 +1,141 @@
+/** A program that talks to /api/chat as the document has it. */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { DatabaseSync, type DatabaseSyncOptions } from 'node:sqlite';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { type Frame, FrameReader } from '../support/frames.ts';
+import type { TestServer } from '../support/server.ts';
+
+export type Data = Frame['data'];
+
+export interface Said {
+  readonly runId: string;
+  readonly response: Response;
+  readonly reader: FrameReader;
+}
+
+/** `apiKey`: of somebody else; left out, of the first tenant. */
+interface As {
+  readonly apiKey?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export async function say(
+  server: TestServer,
+  message: string,
+  { body, ...as }: As & { readonly body?: object } = {},
+): Promise<Said> {
+  const response = await post(server, '/api/chat', {
+    body: { model: 'demo', message, ...body },
+    ...as,
+  });
+  if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
+  const runId = response.headers.get('x-run-id') ?? '';
+  return { runId, response, reader: new FrameReader(response) };
+}
+
+/** What tool-approval and resume answer, whether they worked or not. */
+export interface Told {
+  readonly status: number;
+  readonly body: Readonly<Record<string, unknown>>;
+  readonly events: readonly Data[];
+}
+
+export function decide(server: TestServer, body: unknown, as: As = {}): Promise<Told> {
+  return tell(server, '/api/chat/tool-approval', { body, ...as });
+}
+
+export function resume(server: TestServer, runId: unknown, as: As = {}): Promise<Told> {
+  return tell(server, '/api/chat/resume', { body: { runId }, ...as });
+}
+
+async function tell(server: TestServer, path: string, of: As & { body: unknown }): Promise<Told> {
+  const response = await post(server, path, of);
+  const body = (await response.json()) as Record<string, unknown>;
+  return { status: response.status, body, events: (body['events'] ?? []) as Data[] };
+}
+
+export function post(
+  server: TestServer,
+  path: string,
+  { apiKey, headers, body }: As & { body: unknown },
+): Promise<Response> {
+  if (apiKey === undefined) return server.request(path, { body, ...(headers && { headers }) });
+  const own = { ...headers, authorization: `Bearer ${apiKey}` };
+  return server.request(path, { keyless: true, body, headers: own });
+}
+
+/** A chat that has asked for approval, and waits. */
+export async function askFor(server: TestServer, message: string): Promise<Said & { asked: Data }> {
+  const said = await say(server, message);
+  const { data: asked } = await said.reader.until('tool_approval_requested');
+  for (;;) {
+    const { data } = await said.reader.until('agent_progress');
+    if (data['status'] === 'waiting') return { ...said, asked };
+  }
+}
+
+export function note(text: string): string {
+  return `use send_note ${JSON.stringify({ to: 'ann', text })}`;
+}
+
+export function typesOf(events: readonly Data[]): string[] {
+  return events.map(({ type }) => type);
+}
+
+export async function statusOf(server: TestServer, runId: string): Promise<unknown> {
+  return ((await (await server.request(`/v1/runs/${runId}`)).json()) as { status: unknown }).status;
+}
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+/** Another org on the same server, made while it runs. */
+export async function otherOrg(server: TestServer): Promise<string> {
+  const args = ['run', '-s', 'bootstrap', '--', '--tenant', 'another', '--json'];
+  const env = { ...process.env, RELAY_DATA_DIR: server.dataDir };
+  const { stdout } = await promisify(execFile)('npm', args, { cwd: root, env });
+  return (JSON.parse(stdout) as { apiKey: string }).apiKey;
+}
+
+/** What the table runs holds of a run, read and changed past the server. */
+export class RunRow {
+  readonly #path: string;
+  readonly #id: string;
+
+  constructor(server: TestServer, id: string) {
+    this.#path = join(server.dataDir, 'relay.db');
+    this.#id = id;
+  }
+
+  read(): { readonly state: string | null; readonly output: string | null } {
+    const sql = 'SELECT serialized_state AS state, output_json AS output FROM runs WHERE id = ?';
+    return this.#open({ readOnly: true }, (database) => {
+      const row = database.prepare(sql).get(this.#id);
+      return { state: textOf(row?.['state']), output: textOf(row?.['output']) };
+    });
+  }
+
+  /** Assignments of columns, such as `output_json = NULL`. */
+  change(assignments: string, ...values: readonly (string | number | null)[]): void {
+    const sql = `UPDATE runs SET ${assignments} WHERE id = ?`;
+    const changed = this.#open(
+      { timeout: 5_000 },
+      (database) => database.prepare(sql).run(...values, this.#id).changes,
+    );
+    if (changed !== 1) throw new Error('There is no such run');
+  }
+
+  #open<Value>(options: DatabaseSyncOptions, use: (database: DatabaseSync) => Value): Value {
+    const database = new DatabaseSync(this.#path, options);
+    try {
+      return use(database);
+    } finally {
+      database.close();
+    }
+  }
+}
+
+function textOf(value: unknown): string | null {
+  return typeof value === 'string' ? value : null;
+}
