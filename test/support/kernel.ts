@@ -17,6 +17,7 @@ import {
   type Settings,
   startRun,
   Supervisor,
+  systemClock,
   type SystemStore,
   type Tool,
   TranscriptCache,
@@ -48,19 +49,6 @@ export interface Kernel {
   readonly warnings: string[];
   stop(): Promise<void>;
 }
-
-const systemClock: Clock = {
-  now: Date.now,
-  sleep: (ms, signal) =>
-    new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      signal?.addEventListener('abort', () => {
-        clearTimeout(timer);
-        resolve();
-      });
-      if (signal?.aborted === true) resolve();
-    }),
-};
 
 export async function bootKernel(options: KernelOptions): Promise<Kernel> {
   const { store, tools = [], clock = systemClock } = options;

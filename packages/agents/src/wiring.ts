@@ -11,13 +11,13 @@ import {
   type ModelRegistry,
   type Publisher,
   Supervisor,
+  systemClock,
   type Tool,
   type ToolRegistry,
   TranscriptCache,
 } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
-import { systemClock } from './clock.ts';
 import { type Harness, modelOf } from './models.ts';
 import type { AgentRules } from './rules.ts';
 

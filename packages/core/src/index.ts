@@ -15,3 +15,4 @@ export { TranscriptCache } from './run/transcript-cache.ts';
 export { emptyTranscript, foldTranscript, type Transcript } from './run/transcript.ts';
 export { evolve, initialState, type RunState } from './run/state.ts';
 export { Supervisor } from './supervisor.ts';
+export { systemClock } from './system-clock.ts';

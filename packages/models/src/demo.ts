@@ -9,6 +9,7 @@ import {
   type ModelEvent,
   type ModelRequest,
   ProviderFailure,
+  systemClock,
 } from '@relay/core';
 import { type Message, type MessageToolCall, textOf } from '@relay/protocol';
 import { answerTo, type DemoResult } from './demo-answers.ts';
@@ -25,7 +26,7 @@ const tokensInBatch = 4;
 /** Everyone else gets a turn of the event loop in between. */
 const batchesInARow = 16;
 
-export function createDemoModel({ clock = wallClock }: DemoModelOptions = {}): Model {
+export function createDemoModel({ clock = systemClock }: DemoModelOptions = {}): Model {
   return {
     async *stream(request, signal) {
       for await (const batch of answer(request, clock, signal)) {
@@ -146,17 +147,3 @@ function tokensOf(text: string): number {
 function tokensIn({ messages }: ModelRequest): number {
   return messages.reduce((sum, { content }) => sum + tokensOf(textOf(content)), 0);
 }
-
-const wallClock: Pick<Clock, 'sleep'> = {
-  sleep: (ms, signal) =>
-    new Promise((resolve) => {
-      const wake = (): void => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', wake);
-        resolve();
-      };
-      const timer = setTimeout(wake, ms);
-      signal?.addEventListener('abort', wake);
-      if (signal?.aborted === true) wake();
-    }),
-};

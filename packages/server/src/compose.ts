@@ -1,12 +1,12 @@
 /** The composition root: the world is wired to core here, and nowhere else. */
 import { createHash } from 'node:crypto';
 import {
-  type Clock,
   type Control,
   defaultSettings,
   type Engine,
   type Log,
   Supervisor,
+  systemClock,
   type SystemStore,
   TranscriptCache,
 } from '@relay/core';
@@ -145,21 +145,3 @@ export async function compose(world: World): Promise<Relay> {
     },
   };
 }
-
-const systemClock: Clock = {
-  now: Date.now,
-  sleep: (ms, signal) =>
-    new Promise((resolve) => {
-      if (signal?.aborted === true) {
-        resolve();
-        return;
-      }
-      const done = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', done);
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      signal?.addEventListener('abort', done);
-    }),
-};

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { systemClock } from './clock.ts';
+import { systemClock } from './system-clock.ts';
 
 describe('a sleep', () => {
   test('lasts as long as it should', async () => {

@@ -1,5 +1,6 @@
-import type { Clock } from '@relay/core';
+import type { Clock } from './ports.ts';
 
+/** The time that everybody has; timers are all it takes from the world. */
 export const systemClock: Clock = {
   // Looked up each time, for programs that replace time in their tests.
   now: () => Date.now(),
