@@ -182,16 +182,15 @@ describe.each(storeKinds)('/v1/keys on the %s store', (kind) => {
 
   it('takes a time in any zone, and a key is worth nothing after it', async () => {
     const server = await boot({ kind });
-    const at = new Date(Date.now() + 400);
+    const at = new Date(Date.now() + 1_200);
     const local = new Date(at.getTime() + 5.5 * 3_600_000).toISOString().replace('Z', '+05:30');
     const made = await makeKey(server, { expiresAt: local });
     expect(made['expiresAt']).toBe(at.toISOString());
     const talk = await startRun(server, { input: 'slow 60000' }, { key: made.apiKey });
     await talk.reader.until('token');
-    const began = Date.now();
     await talk.reader.rest();
-    expect(Date.now() - began).toBeLessThan(1_500);
     expect(Date.now()).toBeGreaterThanOrEqual(at.getTime());
+    expect(Date.now() - at.getTime()).toBeLessThan(1_000);
     expect((await server.request('/models', { key: made.apiKey })).status).toBe(401);
     await server.request(`/v1/runs/${talk.runId}/cancel`, { method: 'POST' });
   });

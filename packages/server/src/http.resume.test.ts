@@ -85,7 +85,7 @@ describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
   });
 
   it('joins a run that is going on, and tells it from its checkpoint to its end', async () => {
-    const { runId, reader } = await startApiChat(server, 'slow 300');
+    const { runId, reader } = await startApiChat(server, 'slow 1000');
     await reader.until('text_delta');
     const { seq } = await placesOf(runId);
     const { body, events } = await resumeRun(server, runId);
@@ -98,7 +98,7 @@ describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
 
   it('joins a run that is going on until it waits for a person', async () => {
     const slow = { tools: ['agent', 'send_note'].map((name) => ({ name, kind: 'builtin' })) };
-    const input = 'use agent {"prompt":"slow 200"}\nuse send_note {"to":"a","text":"b"}';
+    const input = 'use agent {"prompt":"slow 800"}\nuse send_note {"to":"a","text":"b"}';
     const { runId, reader } = await startRun(server, { ...slow, input });
     await reader.until('relay');
     expect(await statusOf(server, runId)).toBe('running');
@@ -130,7 +130,7 @@ describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
   });
 
   it('is joined by many at once, and the run is driven once', async () => {
-    const { runId, reader } = await startApiChat(server, 'slow 200');
+    const { runId, reader } = await startApiChat(server, 'slow 800');
     await reader.until('text_delta');
     const told = await Promise.all(Array.from({ length: 10 }, () => resumeRun(server, runId)));
     for (const { body } of told) expect(body).toMatchObject({ status: 'succeeded' });

@@ -4,7 +4,14 @@ import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { dataOf, typesOf } from './testing/frames.ts';
 import { addKey, bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
-import { decideCall, eventsOf, startApiChat, statusOf } from './testing/talk.ts';
+import {
+  decideCall,
+  eventsOf,
+  startApiChat,
+  startChat,
+  startRun,
+  statusOf,
+} from './testing/talk.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 const note = (text: string) => `use send_note {"to":"ann","text":"${text}"}`;
@@ -123,6 +130,65 @@ describe.each(storeKinds)('a decision by tool-approval on the %s store', (kind) 
       (data) => data.type === 'tool_start' && data['toolCallId'] === 'call_2',
     );
     expect(events).toEqual(frames.slice(start));
+  });
+
+  it('answers with the end of a run that is canceled meanwhile', async () => {
+    linger.hold();
+    const { runId, reader } = await startApiChat(server, `use linger {}\n${note('stopped')}`);
+    await reader.until('tool_approval_requested');
+    const deciding = decideCall(server, { runId, toolCallId: 'call_2', action: 'reject' });
+    await reader.until('tool_end');
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    const { code, body, events } = await deciding;
+    linger.release();
+    expect(code).toBe(200);
+    expect(body).toMatchObject({ ok: true, status: 'canceled' });
+    expect(events.at(-1)).toMatchObject({ type: 'done', status: 'canceled' });
+    await reader.rest();
+  });
+
+  it('is about the call of a sub-agent as about any other', async () => {
+    const task = JSON.stringify({ prompt: note(`below ${kind}`) });
+    const { runId, reader } = await startApiChat(server, `use agent ${task}`);
+    const { data } = await reader.until('tool_approval_requested');
+    expect(data).toMatchObject({ name: 'send_note', agentId: expect.any(String) });
+    const decision = { runId, toolCallId: data['toolCallId'], action: 'approve' };
+    const { body, events } = await decideCall(server, decision);
+    expect(body).toMatchObject({ status: 'succeeded' });
+    const own = events.filter(({ toolCallId }) => toolCallId === data['toolCallId']);
+    expect(own).toMatchObject([
+      { type: 'tool_start', agentId: data['agentId'] },
+      { type: 'tool_end', agentId: data['agentId'], status: 'succeeded' },
+    ]);
+    await reader.rest();
+    expect(notes(`below ${kind}`)).toHaveLength(1);
+  });
+
+  it('is about a run of any surface', async () => {
+    const run = await startRun(server, { input: note(`a run ${kind}`) });
+    const chat = await startChat(server, note(`a chat ${kind}`));
+    for (const { runId, reader } of [run, chat]) {
+      await reader.until('relay');
+      const decision = { runId, toolCallId: 'call_1', action: 'approve' };
+      expect(await decideCall(server, decision)).toMatchObject({ body: { status: 'succeeded' } });
+      await reader.rest();
+    }
+    for (const text of ['a run', 'a chat']) expect(notes(`${text} ${kind}`)).toHaveLength(1);
+  });
+
+  it.each<[string, string, string]>([
+    ['broken', '{"runId":', 'invalid_json'],
+    ['nothing', '', 'invalid_json'],
+    ['of a field twice', '{"action":"reject","action":"approve"}', 'invalid_request'],
+    ['that reaches for a prototype', '{"__proto__":{"action":"approve"}}', 'invalid_json'],
+    ['too deep', `{"action":${'['.repeat(99)}${']'.repeat(99)}}`, 'invalid_request'],
+  ])('is refused for JSON that is %s', async (_what, body, code) => {
+    for (const path of ['/api/chat/tool-approval', '/api/chat/resume', '/api/chat', '/v1/keys']) {
+      const headers = { 'content-type': 'application/json' };
+      const response = await server.request(path, { method: 'POST', body, headers });
+      expect(response.status).toBe(400);
+      expect(await response.json()).toMatchObject({ code, error: expect.stringMatching(/\w/) });
+    }
   });
 
   it('that is repeated is 200 without events, also after the end', async () => {

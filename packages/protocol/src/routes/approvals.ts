@@ -1,6 +1,7 @@
 /** `/v1/approvals`: requests to people, whatever surface their run came in by. */
 import { z } from 'zod';
 import { idSchema } from '../ids.ts';
+import { toolPermissionSchema } from '../permissions.ts';
 import { deciderSchema, relayKinds, relayStatuses } from '../relays.ts';
 import {
   aboutOne,
@@ -43,7 +44,10 @@ export const approvalSchema = z.object({
   toolCallId: z.string(),
   tool: z.string(),
   params: z.json(),
+  /** What to show a person: nothing in it looks like something else. */
+  display: z.object({ text: z.string(), flags: z.array(z.string()) }),
   digest: z.string(),
+  suggestedRule: toolPermissionSchema.optional(),
   raisedAt: timeSchema,
   expiresAt: timeSchema,
   decidedAt: timeSchema.optional(),

@@ -5,9 +5,11 @@ import {
   type approvalsQuerySchema,
   RelayError,
   type RelayStatus,
+  type ToolPermission,
 } from '@relay/protocol';
 import type { z } from 'zod';
 import { nothingHere } from '../failures.ts';
+import { displayOf } from './display.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
 
@@ -21,7 +23,7 @@ export const listApprovals: Handler = async (call) => {
   const store = call.context.store.tenant(call.caller.tenantId);
   const found = await store.listRelays(filter, pageOf(page));
   const { items, nextCursor } = cutPage(found, page.limit, ({ raisedAt: at, id }) => ({ at, id }));
-  const approvals = items.map(presentApproval);
+  const approvals = items.map((relay) => presentApproval(call, relay));
   // One that expired a moment ago is stored as pending until its run has noticed.
   return {
     approvals:
@@ -30,7 +32,7 @@ export const listApprovals: Handler = async (call) => {
   };
 };
 
-export const getApproval: Handler = async (call) => presentApproval(await findRelay(call));
+export const getApproval: Handler = async (call) => presentApproval(call, await findRelay(call));
 
 export const decideApproval: Handler = async (call) => {
   const { approved, always, reason, output } = call.body as z.infer<typeof approvalBodySchema>;
@@ -51,7 +53,7 @@ export const decideApproval: Handler = async (call) => {
   if (outcome.kind === 'contradicted') {
     throw new RelayError('relay_conflict', `This request is already ${statusNow(outcome.relay)}`);
   }
-  return presentApproval(await findRelay(call));
+  return presentApproval(call, await findRelay(call));
 };
 
 async function findRelay(call: Call): Promise<RelayRecord> {
@@ -66,15 +68,28 @@ export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
   return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
 
-function presentApproval(relay: RelayRecord) {
+function presentApproval(call: Call, relay: RelayRecord) {
   const { raisedAt, expiresAt, decidedAt, decidedBy, reason, answer: _, ...rest } = relay;
+  const suggestedRule = relay.kind === 'permission' ? suggestionFor(call, relay) : undefined;
   return {
     ...rest,
     status: statusNow(relay),
+    display: displayOf(relay.tool, relay.params),
+    ...(suggestedRule === undefined ? {} : { suggestedRule }),
     raisedAt: new Date(raisedAt).toISOString(),
     expiresAt: new Date(expiresAt).toISOString(),
     ...(decidedAt === null ? {} : { decidedAt: new Date(decidedAt).toISOString() }),
     ...(decidedBy === null ? {} : { decidedBy }),
     ...(reason === null ? {} : { reason }),
   };
+}
+
+/** What the tool proposes for calls like this one; a tool that fails at it proposes nothing. */
+function suggestionFor(call: Call, relay: RelayRecord): ToolPermission | undefined {
+  const tool = call.context.control.engine.tools(call.caller.tenantId).find(relay.tool);
+  try {
+    return tool?.derivePermission?.((relay.params ?? {}) as Record<string, unknown>);
+  } catch {
+    return undefined;
+  }
 }
