@@ -1,6 +1,6 @@
 /**
  * Several agents, and a person whose answers may hold for ever:
- * node examples/permissions/always-once-no.ts
+ * npx node examples/permissions/always-once-no.ts
  */
 import { AgentOrchestrator } from '@relay/agents';
 import { askUser, hangUp } from './ask-user.ts';
@@ -14,22 +14,13 @@ for (const command of ['git status', 'git push']) {
   orchestrator.spawn({ model: 'demo', messages, tools: [bashTool] });
 }
 
-for await (const { agentId, event } of orchestrator.events()) {
+for await (const { event } of orchestrator.events()) {
   if (event.type === 'relay' && event.kind === 'permission') {
     const command = String(event.params['command']);
-    const approved = await askUser(`Allow ${command}? (always/once/no)`);
-
-    if (approved === 'always') {
-      // Add to allowlist
-      orchestrator.updatePermissions(agentId, {
-        allowlist: [
-          ...orchestrator.getPermissions(agentId).allowlist,
-          { tool: event.tool, params: event.params },
-        ],
-      });
-    }
-
-    orchestrator.resolveRelay(event.id, { approved: approved !== 'no' });
+    const answer = await askUser(`Allow ${command}? (always/once/no)`);
+    // Whatever is not a plain yes is a no. `always` holds for exactly this call.
+    const approved = answer === 'always' || answer === 'once';
+    orchestrator.resolveRelay(event.id, { approved, always: answer === 'always' });
   }
 }
 hangUp();

@@ -1,5 +1,5 @@
 /**
- * A test of permissions, without a model: node examples/permissions/testing.ts
+ * A test of permissions, without a model: npx node examples/permissions/testing.ts
  *
  * Nobody answers the relay. On this harness it expires after two seconds, and the test goes on.
  */

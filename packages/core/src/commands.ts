@@ -106,7 +106,7 @@ export async function startRun(control: Control, request: RunRequest): Promise<S
   } finally {
     if (hasRoom && made?.kind !== 'created') supervisor.cancelReservation();
   }
-  if (made.kind === 'exists') return replayed(store, made, request);
+  if (made.kind === 'exists') return replayed(store, made, idempotency);
   engine.publisher.publish(identity.id, opening.placed, identity.tenantId);
   if (hasRoom) {
     const { state } = opening;
@@ -117,11 +117,24 @@ export async function startRun(control: Control, request: RunRequest): Promise<S
   return { ...identity, replayed: false };
 }
 
+type Idempotency = NonNullable<RunRequest['idempotency']>;
+
+/** The run that was started by this very request before, if there is one. */
+export async function findStarted(
+  { engine }: Control,
+  tenantId: string,
+  idempotency: Idempotency,
+): Promise<StartedRun | undefined> {
+  const store = engine.store.tenant(tenantId);
+  const found = await store.findIdempotencyKey(idempotency.key, engine.clock.now());
+  return found === undefined ? undefined : replayed(store, found, idempotency);
+}
+
 /** The run that an idempotency key stands for, if it is the same that is asked for now. */
 async function replayed(
   store: TenantStore,
-  found: Extract<CreationOutcome, { kind: 'exists' }>,
-  { idempotency }: RunRequest,
+  found: { readonly runId: string; readonly fingerprint: string },
+  idempotency: Idempotency | undefined,
 ): Promise<StartedRun> {
   if (found.fingerprint !== idempotency?.fingerprint) {
     throw new RelayError(
@@ -234,6 +247,8 @@ export interface Answer {
   readonly reason: string | null;
   /** For a relay of kind `outcome`: it happened, and this is its result. */
   readonly output?: unknown;
+  /** How far `always` reaches; left out, the conversation. */
+  readonly scope?: 'run' | 'conversation';
   readonly by: Decider;
 }
 
@@ -273,7 +288,7 @@ export async function answerRelay(
         letter: { kind: 'decision', relayId, approved, always, reason, ...told, by },
       },
       ...(approved && always && relay.kind === 'permission' && engine.rules === undefined
-        ? { grant: grantFor(engine, relay, { run, at, by }) }
+        ? { grant: grantFor(engine, relay, { run, at, by, scope: answer.scope ?? 'conversation' }) }
         : {}),
     }));
   const now = won ? undefined : await store.readRelay(relayId);
@@ -288,7 +303,7 @@ export async function answerRelay(
 function grantFor(
   engine: Engine,
   relay: RelayRecord,
-  made: { run: RunIdentity; at: number; by: Decider },
+  made: { run: RunIdentity; at: number; by: Decider; scope: 'run' | 'conversation' },
 ) {
   if (typeof relay.params !== 'object' || relay.params === null) {
     throw new RelayError('invalid_request', 'Only a call with arguments can be granted for always');
@@ -297,8 +312,8 @@ function grantFor(
     id: engine.ids.next(),
     tool: relay.tool,
     exact: relay.params as Record<string, unknown>,
-    scope: 'conversation' as const,
-    scopeId: made.run.conversationId,
+    scope: made.scope,
+    scopeId: made.scope === 'run' ? made.run.id : made.run.conversationId,
     createdAt: made.at,
     createdBy: made.by,
   };

@@ -216,13 +216,23 @@ export class Supervisor {
       try {
         await this.lookForPauses();
         const due = await store.dueRuns(clock.now(), lookAroundLimit);
-        for (const ref of due) if (!this.#drains.has(ref.runId)) this.wake(ref);
+        for (const ref of due) {
+          if (this.#drains.has(ref.runId)) continue;
+          if (!this.isPaused(ref.tenantId)) this.wake(ref);
+          else if (await this.#isToStop(ref)) this.wake(ref, 'urgent');
+        }
         await this.#collectMail();
       } catch (error) {
         this.#engine.log.warn('Looking for due runs failed', { error: String(error) });
       }
       await clock.sleep(lookAroundMs, this.#stopped.signal);
     }
+  }
+
+  /** Of a paused tenant a cancel is heard, and nothing else. */
+  async #isToStop({ tenantId, runId }: RunRef): Promise<boolean> {
+    const mail = await this.#engine.store.tenant(tenantId).readMail(runId);
+    return mail.some(({ letter }) => letter.kind === 'cancel');
   }
 
   /** Mail for runs that are driven here but that another node took in, or whose wake-up was lost. */

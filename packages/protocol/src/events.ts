@@ -89,6 +89,8 @@ export const catalogue = {
     output: z.string(),
     usage: usageSchema,
     error: runErrorSchema.optional(),
+    /** What the first agent had reached when it gave its last answer. */
+    limit: z.enum(limitNames).optional(),
   }),
 
   /** Only a sub-agent brings its own profile; the first agent's is in `run.created`. */

@@ -1,9 +1,9 @@
 /**
- * Budgets are checked before a run starts: one that does not fit is refused with a clear word instead
- * of being stopped halfway. What a run uses is counted when it ends.
+ * Budgets are checked before a run starts: one that does not fit is refused with a clear word. What is
+ * left bounds the run itself, with all its agents. What a run uses is counted when it ends.
  */
 import type { SystemStore, TenantStore } from '@relay/core';
-import { type Budget, type Budgets, RelayError } from '@relay/protocol';
+import { type Budget, type Budgets, type Limits, RelayError } from '@relay/protocol';
 
 const freshMs = 1_000;
 
@@ -19,14 +19,18 @@ export class BudgetKeeper {
     this.#store = store;
   }
 
-  /** Throws `budget_exceeded` if the tenant, or the key, has used up what it may. */
-  async check(tenantId: string, keyId: string | undefined): Promise<void> {
+  /**
+   * Throws `budget_exceeded` if the tenant, or the key, has used up what it may; otherwise says what
+   * a run may still use.
+   */
+  async check(tenantId: string, keyId: string | undefined): Promise<Limits> {
     const { tenant, keys } = await this.#budgetsOf(tenantId);
     const store = this.#store.tenant(tenantId);
-    if (tenant !== undefined) await checkOne(store, tenant, { whose: 'The tenant', scope: {} });
     const own = keyId === undefined ? undefined : keys?.[keyId];
-    if (own === undefined || keyId === undefined) return;
-    await checkOne(store, own, { whose: 'This key', scope: { keyId } });
+    const ofTenant =
+      tenant === undefined ? {} : await leftOf(store, tenant, { whose: 'The tenant', scope: {} });
+    if (own === undefined || keyId === undefined) return ofTenant;
+    return lowerOf(ofTenant, await leftOf(store, own, { whose: 'This key', scope: { keyId } }));
   }
 
   /** What was set counts from the next run on: here at once, on other nodes within a second. */
@@ -50,26 +54,46 @@ interface Whose {
   readonly scope: { readonly keyId?: string };
 }
 
-async function checkOne(
+async function leftOf(store: TenantStore, budget: Budget, whose: Whose): Promise<Limits> {
+  await checkConcurrency(store, budget, whose);
+  const { tokens, costUsd, period } = budget;
+  if (tokens === undefined && costUsd === undefined) return {};
+  const since = startOf(period, new Date());
+  const used = await store.readUsage({ ...whose.scope, since });
+  const left: Limits = {};
+  if (tokens !== undefined) {
+    left.tokens = tokens - used.inputTokens - used.outputTokens;
+    if (left.tokens <= 0) {
+      throw exceeded(`${whose.whose} has used its ${tokens} tokens of this ${period}`);
+    }
+  }
+  if (costUsd !== undefined) {
+    left.costUsd = costUsd - used.costUsd;
+    if (left.costUsd <= 0) {
+      throw exceeded(`${whose.whose} has used its ${costUsd} US dollars of this ${period}`);
+    }
+  }
+  return left;
+}
+
+async function checkConcurrency(
   store: TenantStore,
-  budget: Budget,
+  { concurrentRuns }: Budget,
   { whose, scope }: Whose,
 ): Promise<void> {
-  const { tokens, costUsd, concurrentRuns, period } = budget;
-  if (tokens !== undefined || costUsd !== undefined) {
-    const used = await store.readUsage({ ...scope, since: startOf(period, new Date()) });
-    if (tokens !== undefined && used.inputTokens + used.outputTokens >= tokens) {
-      throw exceeded(`${whose} has used its ${tokens} tokens of this ${period}`);
-    }
-    if (costUsd !== undefined && used.costUsd >= costUsd) {
-      throw exceeded(`${whose} has used its ${costUsd} US dollars of this ${period}`);
-    }
-  }
   if (concurrentRuns === undefined) return;
   const { queued, running } = await store.countOpenRuns(scope);
-  if (queued + running >= concurrentRuns) {
-    throw exceeded(`${whose} has ${queued + running} runs at work, as many as it may`);
+  if (queued + running < concurrentRuns) return;
+  throw exceeded(`${whose} has as many runs at work as it may: ${concurrentRuns}`);
+}
+
+/** Of two bounds the lower one holds. */
+export function lowerOf(most: Limits, wanted: Limits): Limits {
+  const limits: Limits = { ...most };
+  for (const [name, value] of Object.entries(wanted) as [keyof Limits, number | undefined][]) {
+    if (value !== undefined) limits[name] = Math.min(limits[name] ?? value, value);
   }
+  return limits;
 }
 
 /** The first moment of the day or month, in UTC. */

@@ -24,7 +24,7 @@ import { Feed } from './feed.ts';
 import { Hub } from './hub.ts';
 import { Metrics } from './metrics.ts';
 import { OpenStreams } from './open-streams.ts';
-import { Providers } from './providers.ts';
+import { isOffered, Providers } from './providers.ts';
 import { RateLimiter } from './rate-limit.ts';
 import { masterKeys } from './vault/master-key.ts';
 import { Vault } from './vault/vault.ts';
@@ -71,7 +71,7 @@ export async function compose(world: World): Promise<Relay> {
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard });
   const { defaultModel } = config;
-  if (defaultModel !== undefined && models.resolve(defaultModel) === undefined) {
+  if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
   }
   const engine: Engine = {

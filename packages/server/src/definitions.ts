@@ -16,6 +16,7 @@ import {
 } from '@relay/tools';
 import { type Config, ConfigError } from './config.ts';
 import type { RelayConfig } from './config-file.ts';
+import { isOffered } from './providers.ts';
 
 export interface Definitions {
   readonly models: ModelRegistry;
@@ -59,7 +60,7 @@ export function assembleDefinitions(
 /** A name that nobody answers to would otherwise show in the middle of a run. */
 function checkReferences({ models, tools, agents }: Definitions, file: RelayConfig): void {
   for (const { name, model, tools: own = [] } of agents.list()) {
-    if (model !== undefined && models.resolve(model) === undefined) {
+    if (model !== undefined && !isOffered(models, model)) {
       throw new TypeError(`no provider offers the model ${model} of the agent ${name}`);
     }
     for (const tool of own) {
@@ -69,7 +70,7 @@ function checkReferences({ models, tools, agents }: Definitions, file: RelayConf
     }
   }
   const summarizer = file.compaction?.model;
-  if (summarizer !== undefined && models.resolve(summarizer) === undefined) {
+  if (summarizer !== undefined && !isOffered(models, summarizer)) {
     throw new TypeError(`compaction.model: no provider offers the model ${summarizer}`);
   }
 }

@@ -88,7 +88,7 @@ describe.each(storeKinds)('a tenant on the %s store', (kind) => {
     await untilStatus(server, slow.runId, 'running');
     expect(await refusal()).toMatchObject({
       status: 429,
-      body: { error: 'The tenant has 1 runs at work, as many as it may' },
+      body: { error: 'The tenant has as many runs at work as it may: 1' },
     });
     await server.request(`/v1/runs/${slow.runId}/cancel`, { method: 'POST' });
     await untilStatus(server, slow.runId, 'canceled');

@@ -3,7 +3,7 @@
  * model is found by its name at once; its key is read for each call, so that one which was rotated or
  * revoked counts from the next call on.
  */
-import type { Model, ModelRegistry, SystemStore } from '@relay/core';
+import type { Model, ModelRegistry, Price, SystemStore } from '@relay/core';
 import { createChatCompletionsModel, type OutboundGuard, parseModelName } from '@relay/models';
 import { RelayError } from '@relay/protocol';
 import type { Vault } from './vault/vault.ts';
@@ -20,6 +20,25 @@ export interface ProviderOptions {
   readonly guard: OutboundGuard;
 }
 
+/** Whether somebody could offer this model; whether a tenant has the key for it is another question. */
+export function isOffered(builtIn: ModelRegistry, name: string): boolean {
+  if (builtIn.resolve(name) !== undefined) return true;
+  const named = parseModelName(name);
+  return named !== undefined && !notYet.has(named.provider);
+}
+
+/** A model has one price, whichever of its names it is asked for by. */
+function priceOf(builtIn: ModelRegistry, name: string): Price | undefined {
+  const known = builtIn.price?.(name);
+  const named = known === undefined ? parseModelName(name) : undefined;
+  if (named === undefined) return known;
+  const { provider, model } = named;
+  const qualified = builtIn.price?.(`${provider}:${model}`);
+  return (
+    qualified ?? (parseModelName(model)?.provider === provider ? builtIn.price?.(model) : undefined)
+  );
+}
+
 export class Providers {
   readonly #options: ProviderOptions;
   readonly #models = new Map<string, { sealed: string; model: Model }>();
@@ -34,7 +53,7 @@ export class Providers {
     return {
       resolve: (name) => builtIn.resolve(name) ?? this.#remote(tenantId, name),
       list: () => builtIn.list(),
-      price: (name) => builtIn.price?.(name),
+      price: (name) => priceOf(builtIn, name),
       missing: async (name) => {
         const named = builtIn.resolve(name) === undefined ? parseModelName(name) : undefined;
         if (named === undefined) return undefined;
@@ -48,7 +67,7 @@ export class Providers {
 
   #remote(tenantId: string, name: string): Model | undefined {
     const named = parseModelName(name);
-    if (named === undefined || notYet.has(named.provider)) return undefined;
+    if (named === undefined || !isOffered(this.#options.builtIn, name)) return undefined;
     const find = () => this.#modelFor(tenantId, named.provider);
     return {
       async *stream(request, signal) {
@@ -77,6 +96,11 @@ export class Providers {
     });
     this.#models.set(place, { sealed: record.sealed, model });
     return model;
+  }
+
+  /** Known by name, but nothing could be done with its key. */
+  static isNotYet(provider: string): boolean {
+    return notYet.has(provider);
   }
 
   /** Whether a provider can be used without saying where it is. */

@@ -18,7 +18,7 @@ const feeding: Wrapper = { operands: 0, feeds: true };
 
 const PLAIN_WRAPPERS =
   'aa-exec arch builtin bunx busybox bwrap capsh caffeinate catchsegv ccache chpst chronic command ' +
-  'cross-env dbus-run-session doas dotenv eatmydata env exec fakeroot firejail i386 ionice linux32 linux64 ' +
+  'cross-env dbus-run-session doas dotenv eatmydata env exec fakeroot firejail i386 ionice linux32 linux64 jobs ' +
   'ltrace nice nocache nohup npx nsenter numactl pipx pkexec pnpx proot prlimit proxychains ' +
   'proxychains4 rlwrap runuser script setarch setpriv setsid softlimit stdbuf strace su sudo ' +
   'sudoedit systemd-inhibit systemd-run time torify torsocks toybox tsocks unbuffer unshare uvx ' +
@@ -112,6 +112,8 @@ const ACTING_OPTIONS: ReadonlyMap<string, readonly string[]> = new Map([
   ['rsync', ['-e', '--rsh', '--rsync-path']],
   ['scp', ['-S', '-o']],
   ['sdiff', ['-o', '--output']],
+  ['date', ['-s', '--set']],
+  ['split', ['--filter']],
   ['sort', ['-o', '-T', '--output', '--compress-program', '--temporary-directory']],
   [
     'tar',

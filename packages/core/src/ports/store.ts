@@ -69,6 +69,11 @@ export interface TenantStore {
 
   /** The run, its idempotency key and its first events are stored together or not at all. */
   createRun(creation: RunCreation): Promise<CreationOutcome>;
+  /** The run that holds this key, unless it has expired at `now`. */
+  findIdempotencyKey(
+    key: string,
+    now: number,
+  ): Promise<{ runId: string; fingerprint: string } | undefined>;
   /** Throws `journal_corrupt` if the checkpoint or the snapshot is damaged. */
   readRun(runId: string): Promise<RunRecord | undefined>;
   /** For ending a run whose checkpoint or snapshot is damaged. */

@@ -42,9 +42,9 @@ const conversation: Message[] = [
 ];
 
 describe('a guardrail', () => {
-  it('looks at the last thing that was said to the agent', async () => {
+  it('looks at all that was said to the agent', async () => {
     expect(await checkInput(look({ input: [guard('a')] }), conversation)).toBeUndefined();
-    expect(seen).toEqual([['a', 'Then']]);
+    expect(seen).toEqual([['a', 'First\n\nThen']]);
     await checkInput(look({ input: [guard('a')] }), []);
     expect(seen).toEqual([['a', '']]);
   });

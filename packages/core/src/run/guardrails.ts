@@ -11,13 +11,13 @@ interface Look {
   readonly activity: Activity;
 }
 
-/** What an agent is to work on: the last thing that was said to it. */
+/** What an agent is to work on: all that was said to it in this run. */
 export function checkInput(
   look: Look,
   messages: readonly Message[],
 ): Promise<RunError | undefined> {
-  const said = messages.findLast(({ role }) => role === 'user');
-  return check(look, 'input', textOf(said?.content ?? ''));
+  const said = messages.filter(({ role }) => role === 'user');
+  return check(look, 'input', said.map(({ content }) => textOf(content)).join('\n\n'));
 }
 
 export function guardsOutput(run: LiveRun, agent: AgentState): boolean {

@@ -14,7 +14,7 @@ import { handOver } from './handoff.ts';
 import { limitBeforeTurn } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { type Command, decide } from './machine.ts';
-import { answerMail, expireRelays, startApproved } from './mail.ts';
+import { answerMail, expireRelays, isAnswerDue, startApproved } from './mail.ts';
 import { recover } from './recover.ts';
 import { endSubAgent, reachedLimit, takeResults } from './spawn.ts';
 import { askingCalls, liveAgents, rootAgent } from './state.ts';
@@ -33,9 +33,12 @@ export async function drive(run: LiveRun): Promise<Outcome> {
   for (;;) {
     if (run.stop === undefined) takeResults(run);
     const error = takeTurnEnds(run);
+    // One moment for a whole round: a time that passes while something is stored is not skipped.
+    const now = run.engine.clock.now();
+    if (isAnswerDue(run, now)) await run.lookForMail();
     await answerMail(run);
-    expireRelays(run);
-    endTime(run);
+    expireRelays(run, now);
+    endTime(run, now);
     if (run.stop?.kind === 'cancel') return cancel(run, run.stop.reason);
     if (run.stop?.kind === 'yield') return letGo(run);
     if (error !== undefined) return fail(run, error);
@@ -45,7 +48,7 @@ export async function drive(run: LiveRun): Promise<Outcome> {
     if (!run.isAtWork) return suspend(run);
     // What there is so far is shown while the rest is still at work.
     if (run.journal.backlog > 0 || run.journal.broken) await run.journal.settled();
-    await somethingHappens(run);
+    await somethingHappens(run, now);
   }
 }
 
@@ -141,7 +144,7 @@ function discardTurn(run: LiveRun, agent: AgentState): void {
 }
 
 /** A result, a turn, mail, a stop, or the moment at which a relay expires or time is over. */
-async function somethingHappens(run: LiveRun): Promise<void> {
+async function somethingHappens(run: LiveRun, now: number): Promise<void> {
   const { clock, settings } = run.engine;
   const times = askingCalls(run.state).flatMap(({ call }) =>
     call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt) + settings.lateAnswerMs],
@@ -149,7 +152,7 @@ async function somethingHappens(run: LiveRun): Promise<void> {
   times.push(...endingTimes(run));
   if (times.length === 0) return run.somethingHappens();
   const over = new AbortController();
-  const ms = Math.max(0, Math.min(...times.filter((time) => time > clock.now())) - clock.now());
+  const ms = Math.max(0, Math.min(...times.filter((time) => time > now)) - clock.now());
   await Promise.race([run.somethingHappens(), clock.sleep(Math.min(ms, maxSleepMs), over.signal)]);
   over.abort('over');
 }

@@ -123,7 +123,9 @@ interface Ending extends AgentEnding {
  * that were spawned last come first, because a call is settled only after its sub-agents.
  */
 function ending(state: RunState, end: Ending): RunEvent[] {
-  const output = rootAgent(state)?.turn?.text ?? '';
+  const first = rootAgent(state);
+  const output = first?.turn?.text ?? '';
+  const limit = first?.limit ?? null;
   return [
     ...liveAgents(state)
       .toReversed()
@@ -135,6 +137,7 @@ function ending(state: RunState, end: Ending): RunEvent[] {
       output,
       usage: state.usage,
       ...(end.error === undefined ? {} : { error: end.error }),
+      ...(limit === null || end.status !== 'completed' ? {} : { limit }),
     },
   ];
 }

@@ -105,12 +105,20 @@ function refused(agent: AgentState, call: CallState, reason: string | null): Run
   };
 }
 
+/** A relay is about to expire: an answer may have been stored of which nobody told. */
+export function isAnswerDue(run: LiveRun, now: number): boolean {
+  return askingCalls(run.state).some(({ call }) => isDue(run, call, now));
+}
+
+function isDue(run: LiveRun, { relay }: CallState, now: number): boolean {
+  if (relay === undefined) return false;
+  return Date.parse(relay.expiresAt) + run.engine.settings.lateAnswerMs <= now;
+}
+
 /** A relay that nobody answered in time never becomes an approval. */
-export function expireRelays(run: LiveRun): void {
-  const now = run.engine.clock.now();
+export function expireRelays(run: LiveRun, now: number): void {
   for (const { agent, call } of askingCalls(run.state)) {
-    if (call.relay === undefined) continue;
-    if (Date.parse(call.relay.expiresAt) + run.engine.settings.lateAnswerMs > now) continue;
+    if (call.relay === undefined || !isDue(run, call, now)) continue;
     resume(run);
     const of = { ...agentFields(agent), toolCallId: call.toolCallId };
     const { id: relayId, kind } = call.relay;

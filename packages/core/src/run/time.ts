@@ -13,10 +13,9 @@ import { liveAgents } from './state.ts';
 
 const why = { code: 'limit_reached', message: limitText('time') };
 /** How long a last answer may take. */
-const closingMs = 60_000;
+const closingMs = 30_000;
 
-export function endTime(run: LiveRun): void {
-  const now = run.engine.clock.now();
+export function endTime(run: LiveRun, now: number): void {
   if (!isTimeOver(run.state, now) || run.stop !== undefined) return;
   resume(run);
   const patient = now < (deadlineOf(run.state) ?? 0) + run.engine.settings.graceMs;

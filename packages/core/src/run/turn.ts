@@ -7,7 +7,7 @@
  *
  * Turns of several agents go on side by side. Nothing here waits for another agent.
  */
-import type { Message, RunError } from '@relay/protocol';
+import { type Message, RelayError, type RunError } from '@relay/protocol';
 import { type Model, type ModelRequest, ProviderFailure } from '../ports.ts';
 import type { Activity } from './activity.ts';
 import type { AgentState } from './agent.ts';
@@ -42,8 +42,8 @@ export async function takeTurn(
     return failed('unknown_model', `No provider offers the model ${agent.model}`);
   }
   if (agent.iterations === 0) {
-    const { messages } = transcriptOf(await run.transcripts(), agent);
-    const error = await checkInput({ run, agent, activity }, messages);
+    const { messages, runStart } = transcriptOf(await run.transcripts(), agent);
+    const error = await checkInput({ run, agent, activity }, messages.slice(runStart));
     if (activity.stopped) return stopped(run, agent);
     if (error !== undefined) return { kind: 'failed', error };
   }
@@ -68,6 +68,7 @@ export async function takeTurn(
     } catch (cause) {
       if (run.journal.broken) throw cause;
       if (activity.stopped) return stopped(run, agent, turn);
+      if (cause instanceof RelayError) return failed(cause.code, cause.message);
       const failure = asProviderFailure(cause);
       if (failure.contextExceeded) {
         turn.discardIfBegun('retry');

@@ -69,6 +69,7 @@ export const runs: Dialect = {
             input_tokens: event.usage.inputTokens,
             output_tokens: event.usage.outputTokens,
           },
+          ...(event.limit === undefined ? {} : { limit: event.limit }),
         };
       case 'run.created':
       case 'run.started':

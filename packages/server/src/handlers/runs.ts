@@ -23,18 +23,21 @@ import {
   chooseModel,
   choosePermissions,
   chooseTools,
+  findReplay,
   openingFor,
   startAndFollow,
 } from './start.ts';
 import { streamOut } from './stream.ts';
 
 export const startRun: Handler = async (call) => {
+  const replay = await findReplay(call);
+  if (replay !== undefined) return answerWith(call, replay);
   const body = call.body as z.infer<typeof runBodySchema>;
   const { conversationId, parentRunId, workflowId, labels } = body;
   const agent = chooseAgent(call, body.agent);
   const model = await chooseModel(call, body.model ?? agent.model, 'model and input are required');
   const { input } = body;
-  const { run, batches } = await startAndFollow(call, {
+  const started = await startAndFollow(call, {
     surface: 'runs',
     ...openingFor(call, agent, body),
     model,
@@ -47,10 +50,17 @@ export const startRun: Handler = async (call) => {
     ...(workflowId === undefined ? {} : { workflowId }),
     ...(labels === undefined ? {} : { labels }),
   });
+  return answerWith(call, started);
+};
+
+/** A provider that fails before its first word is a 502; from then on the answer is a stream. */
+async function answerWith(call: Call, { run, batches }: Following): Promise<void> {
   const opening = await firstWord(batches);
   if (opening.failure !== undefined) throw opening.failure;
   await streamOut(call, { dialect: dialects.runs, run, batches: opening.batches });
-};
+}
+
+type Following = Awaited<ReturnType<typeof startAndFollow>>;
 
 export const listRuns: Handler = async (call) => {
   const query = call.query as z.infer<typeof runsQuerySchema>;

@@ -26,6 +26,7 @@ import {
   chooseModel,
   choosePermissions,
   chooseTools,
+  findReplay,
   openingFor,
   startAndFollow,
 } from './start.ts';
@@ -33,6 +34,9 @@ import { framesUntilStill } from './still.ts';
 import { streamOut } from './stream.ts';
 
 export const startApiChat: Handler = async (call) => {
+  const { runtime: dialect } = dialects;
+  const replay = await findReplay(call);
+  if (replay !== undefined) return streamOut(call, { dialect, ...replay });
   const body = call.body as z.infer<typeof apiChatBodySchema>;
   const agent = chooseAgent(call, body.agent);
   const { conversationId } = body;
@@ -50,7 +54,7 @@ export const startApiChat: Handler = async (call) => {
     permissions: choosePermissions(call, body.permissions),
     ...(conversationId === undefined ? {} : { conversationId }),
   });
-  await streamOut(call, { dialect: dialects.runtime, run, batches });
+  return streamOut(call, { dialect, run, batches });
 };
 
 export const approveTool: Handler = async (call) => {

@@ -3,10 +3,13 @@ import {
   type AgentDefinition,
   canonicalJson,
   checkPermissions,
+  findStarted,
+  type RunIdentity,
   type RunRequest,
   startRun,
 } from '@relay/core';
 import { type Limits, type Permissions, RelayError } from '@relay/protocol';
+import { lowerOf } from '../budgets.ts';
 import { closedSignal } from '../event-stream.ts';
 import { noCredential } from '../providers.ts';
 import { followRun } from '../subscribe.ts';
@@ -38,19 +41,14 @@ export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
   return {
     agent: agent.name,
     handoffs: agent.handoffs ?? [],
-    maxIterations: wanted.maxIterations ?? agent.maxIterations ?? defaultMaxIterations,
+    maxIterations: Math.min(
+      wanted.maxIterations ?? agent.maxIterations ?? defaultMaxIterations,
+      agent.maxIterations ?? Infinity,
+    ),
+    // A request can ask for less than the operator allows, never for more.
     limits: lowerOf(call.context.limits, wanted.limits ?? {}),
     ...(system.length === 0 ? {} : { system: system.join('\n\n') }),
   };
-}
-
-/** A request can ask for less than the operator allows, never for more. */
-function lowerOf(most: Limits, wanted: Limits): Limits {
-  const limits: Limits = { ...most };
-  for (const [name, value] of Object.entries(wanted) as [keyof Limits, number | undefined][]) {
-    if (value !== undefined) limits[name] = Math.min(limits[name] ?? value, value);
-  }
-  return limits;
 }
 
 /** The model to use, or a clear 400 before any stream has started. */
@@ -130,28 +128,51 @@ export async function startAndFollow(call: Call, request: Request) {
   const { tenantId, as } = call.caller;
   // A chat lives with its connection: another connection cannot mean the same one.
   const idempotency = request.surface === 'chat' ? undefined : idempotencyOf(call);
-  await call.context.budgets.check(tenantId, as.type === 'key' ? as.id : undefined);
+  const keyId = as.type === 'key' ? as.id : undefined;
+  const left = await call.context.budgets.check(tenantId, keyId);
   const signal = closedSignal(call.reply.raw);
   const runId = control.engine.ids.next();
   const followed = { store: store.tenant(tenantId), hub };
   const fresh = followRun({ ...followed, runId }, { after: 0, follow: true, signal, isNew: true });
   const run = await startRun(control, {
     ...request,
+    limits: lowerOf(request.limits ?? {}, left),
     runId,
     tenantId,
     correlationId: correlationId(call),
-    ...(as.type === 'key' ? { keyId: as.id } : {}),
+    ...(keyId === undefined ? {} : { keyId }),
     ...(idempotency === undefined ? {} : { idempotency }),
   }).catch(async (error: unknown) => {
     await fresh.return();
     throw error;
   });
+  if (run.replayed) {
+    await fresh.return();
+    return followAgain(call, run);
+  }
   call.reply.header('x-run-id', run.id);
-  if (!run.replayed) return { run, batches: fresh };
-  await fresh.return();
+  return { run, batches: fresh };
+}
+
+/**
+ * The run that this very request has started before, if it has. It is looked for before anything
+ * else: whoever repeats a request wants its run, whatever has become of models and budgets since.
+ */
+export async function findReplay(call: Call) {
+  const idempotency = idempotencyOf(call);
+  if (idempotency === undefined) return undefined;
+  const { context, caller } = call;
+  const run = await findStarted(context.control, caller.tenantId, idempotency);
+  return run === undefined ? undefined : followAgain(call, run);
+}
+
+function followAgain(call: Call, run: RunIdentity) {
+  const { hub, store } = call.context;
+  const followed = { store: store.tenant(call.caller.tenantId), hub, runId: run.id };
+  const signal = closedSignal(call.reply.raw);
+  call.reply.header('x-run-id', run.id);
   call.reply.header('idempotent-replayed', 'true');
-  const again = followRun({ ...followed, runId: run.id }, { after: 0, follow: true, signal });
-  return { run, batches: again };
+  return { run, batches: followRun(followed, { after: 0, follow: true, signal }) };
 }
 
 const maxKeyChars = 255;

@@ -8,20 +8,19 @@ import { type MasterKey, masterKeyOf } from './seal.ts';
 /** The key that seals, and those that can still open. */
 export type MasterKeys = readonly [current: MasterKey, ...previous: MasterKey[]];
 
-/**
- * The operator's key if there is one, else the store's own. A store that had its own key before hands
- * its credentials over to the operator's.
- */
+/** The operator's key if there is one, else the store's own, and the one before it. */
 export function masterKeys({ dataDir, masterKey, previousMasterKey }: Config): MasterKeys {
+  const current =
+    masterKey === undefined ? ownMasterKey(dataDir) : parseMasterKey('RELAY_MASTER_KEY', masterKey);
+  if (previousMasterKey === undefined) return [current];
   const previous =
-    previousMasterKey === undefined
-      ? []
-      : [parseMasterKey('RELAY_MASTER_KEY_PREVIOUS', previousMasterKey)];
-  if (masterKey === undefined) return [ownMasterKey(dataDir), ...previous];
-  const own = existsSync(join(dataDir, fileName)) ? [ownMasterKey(dataDir)] : [];
-  return [parseMasterKey('RELAY_MASTER_KEY', masterKey), ...previous, ...own];
+    previousMasterKey === fileName
+      ? ownMasterKey(dataDir)
+      : parseMasterKey('RELAY_MASTER_KEY_PREVIOUS', previousMasterKey);
+  return [current, previous];
 }
 
+/** Also what `RELAY_MASTER_KEY_PREVIOUS` says to mean the key in that file. */
 const fileName = 'master-key';
 
 /** 32 bytes, in hex or base64. */

@@ -47,8 +47,9 @@ export class Vault {
     } catch (error) {
       if (!(error instanceof SealBroken)) throw error;
       throw new ConfigError(
-        'RELAY_MASTER_KEY is not the key that the stored credentials are sealed with; ' +
-          'to replace it, set RELAY_MASTER_KEY_PREVIOUS to the old one',
+        'The master key is not the one that the stored credentials are sealed with. To replace ' +
+          'it, set RELAY_MASTER_KEY_PREVIOUS to the old one, or to "master-key" for the one in ' +
+          'that file of the data folder',
       );
     }
     await this.#takeOver();

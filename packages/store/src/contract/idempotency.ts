@@ -57,6 +57,29 @@ export function idempotencyTests(open: Open): void {
     expect(await tenant.listRuns({}, { limit: 99 })).toMatchObject([{ id: runId }]);
   });
 
+  test('a key is found while it holds, by its own tenant', async () => {
+    const [tenant, other] = [newTenant(), newTenant()];
+    expect(await tenant.findIdempotencyKey('key-1', noon)).toBeUndefined();
+    const { id } = await create(tenant, keyed());
+    const holder = { runId: id, fingerprint: 'body-1' };
+    expect(await tenant.findIdempotencyKey('key-1', noon + 999)).toEqual(holder);
+    expect(await tenant.findIdempotencyKey('key-1', noon + 1_000)).toBeUndefined();
+    expect(await other.findIdempotencyKey('key-1', noon)).toBeUndefined();
+  });
+
+  test('keys that have expired are cleared away by those that come after', async () => {
+    const tenant = newTenant();
+    for (let n = 0; n < 30; n += 1) await create(tenant, keyed({ key: `old-${n}` }));
+    for (let n = 0; n < 3; n += 1) {
+      await create(tenant, keyed({ key: `new-${n}`, expiresAt: noon + 9_000 }), noon + 5_000);
+    }
+    const left = await Promise.all(
+      Array.from({ length: 30 }, (_, n) => tenant.findIdempotencyKey(`old-${n}`, noon)),
+    );
+    expect(left.filter((holder) => holder !== undefined)).toEqual([]);
+    expect(await tenant.findIdempotencyKey('new-0', noon + 8_000)).toBeDefined();
+  });
+
   test('other keys are other runs', async () => {
     const tenant = newTenant();
     for (const key of ['a', 'A', 'a ', ' a', '']) {

@@ -57,6 +57,7 @@ export function createRun(
     mail: [],
   };
   if (idempotency !== undefined) {
+    sweepKeys(state, tenantId, identity.createdAt);
     const holder = { ...stored(idempotency), runId: identity.id };
     state.idempotency.set(keyOf(tenantId, idempotency.key), holder);
   }
@@ -69,6 +70,13 @@ export function createRun(
   }
   if (isEnded(run.record.status)) end(state, run, identity.createdAt);
   return { kind: 'created' };
+}
+
+function sweepKeys(state: MemoryState, tenantId: string, now: number): void {
+  const own = `${keyOf(tenantId).slice(0, -1)},`;
+  for (const [place, { expiresAt }] of state.idempotency) {
+    if (expiresAt <= now && place.startsWith(own)) state.idempotency.delete(place);
+  }
 }
 
 export function append(state: MemoryState, tenantId: string, step: Append): 'committed' | 'fenced' {

@@ -51,6 +51,12 @@ export class MemoryTenantStore implements TenantStore {
     this.tenantId = tenantId;
   }
 
+  async findIdempotencyKey(key: string, now: number) {
+    const holder = this.#state.idempotency.get(keyOf(this.tenantId, key));
+    if (holder === undefined || holder.expiresAt <= now) return undefined;
+    return { runId: holder.runId, fingerprint: holder.fingerprint };
+  }
+
   async createRun(creation: RunCreation): Promise<CreationOutcome> {
     return createRun(this.#state, this.tenantId, creation);
   }

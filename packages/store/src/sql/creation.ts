@@ -8,7 +8,7 @@ import type { Statement } from '../drivers/driver.ts';
 import { insertConnection } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
-import { takeKey } from './idempotency.ts';
+import { sweepKeys, takeKey } from './idempotency.ts';
 import { insertLabels } from './run-lists.ts';
 import { insertRun } from './runs.ts';
 import { putSnapshot } from './snapshots.ts';
@@ -19,7 +19,9 @@ export function creationUnit(tenantId: string, creation: RunCreation): Statement
   const { id: runId, createdAt: at } = identity;
   const run = { tenantId, runId };
   const unit: Statement[] = [];
-  if (idempotency !== undefined) unit.push(takeKey(run, idempotency, at));
+  if (idempotency !== undefined) {
+    unit.push(sweepKeys(run.tenantId, at), takeKey(run, idempotency, at));
+  }
   unit.push(insertRun(tenantId, creation), ...insertLabels(identity));
   unit.push(...insertEvents({ tenantId, runId, afterSeq: 0, at, events }));
   unit.push(...putSnapshot(run, progress));

@@ -107,6 +107,7 @@ export const firstTables: readonly string[] = [
     checksum BIGINT NOT NULL,
     PRIMARY KEY (tenant_id, name)
   )`,
+  `CREATE INDEX idempotency_by_expiry ON idempotency_keys (tenant_id, expires_at)`,
   `CREATE TABLE usage_days (
     tenant_id TEXT NOT NULL,
     key_id TEXT NOT NULL,

@@ -29,6 +29,18 @@ export function selectKeyHolder(tenantId: string, key: string): Statement {
   return { sql: selectSql, params: [tenantId, encode(key)] };
 }
 
+export function hasExpired(row: Row, now: number): boolean {
+  return integer(row, 'expires_at') <= now;
+}
+
+const sweepSql = `DELETE FROM idempotency_keys WHERE tenant_id = ? AND name IN (
+  SELECT name FROM idempotency_keys WHERE tenant_id = ? AND expires_at <= ? LIMIT 20)`;
+
+/** Whoever takes a key clears a few away that nobody can use any more. */
+export function sweepKeys(tenantId: string, now: number): Statement {
+  return { sql: sweepSql, params: [tenantId, tenantId, now] };
+}
+
 /** A damaged one must not answer a request with the run of another. */
 export function decodeKeyHolder(row: Row): { runId: string; fingerprint: string } {
   const name = text(row, 'name');

@@ -39,7 +39,7 @@ import {
 } from './credentials.ts';
 import { decodeJournal, selectEventsParams, selectEventsSql } from './events.ts';
 import { decodeGrant, insertGrant, selectGrantsParams, selectGrantsSql } from './grants.ts';
-import { decodeKeyHolder, selectKeyHolder } from './idempotency.ts';
+import { decodeKeyHolder, hasExpired, selectKeyHolder } from './idempotency.ts';
 import { decodeKey, revokeKey, selectKeys, selectKeySql } from './keys.ts';
 import { decodeMail, insertMail, selectMailSql } from './mail.ts';
 import { decide, decodeRelay, selectRelays, selectRelaySql } from './relays.ts';
@@ -72,6 +72,11 @@ export class SqlTenantStore implements TenantStore {
         : await this.#select(selectKeyHolder(tenantId, idempotency.key));
     if (row === undefined) throw new RelayError('storage_failed', 'The run was not stored');
     return { kind: 'exists', ...decodeKeyHolder(row) };
+  }
+
+  async findIdempotencyKey(key: string, now: number) {
+    const [row] = await this.#select(selectKeyHolder(this.tenantId, key));
+    return row === undefined || hasExpired(row, now) ? undefined : decodeKeyHolder(row);
   }
 
   async readRun(runId: string): Promise<RunRecord | undefined> {

@@ -57,6 +57,7 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     tenantId: inner.tenantId,
     createRun: (creation) => write('createRun', () => inner.createRun(creation)),
     readRun: (runId) => read(() => inner.readRun(runId)),
+    findIdempotencyKey: (key, now) => read(() => inner.findIdempotencyKey(key, now)),
     readRunHead: (runId) => read(() => inner.readRunHead(runId)),
     listRuns: (filter, page) => read(() => inner.listRuns(filter, page)),
     append: (append) => write(labelOf(append), () => inner.append(append)),

@@ -1,0 +1,105 @@
+/** Moments that pass while something else is going on, and words that nobody passed on. */
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { describe, expect, test } from 'vitest';
+import { ask, person, until } from '../support/kernel.ts';
+import { appendWith, finished, ofType, openScene, untilAsked, untilStored } from './scene.ts';
+import { stores, wrapStore } from './stores.ts';
+
+const answer = [text('Done.'), finish()];
+
+describe.each(stores)('a moment on $name', (kind) => {
+  test('in which a relay expires is not missed while something is being stored', async () => {
+    const scene = await openScene(kind);
+    const quick = createRecordingTool({ name: 'quick', allowedByDefault: true });
+    const long = createRecordingTool({ name: 'long', allowedByDefault: true });
+    const pay = createRecordingTool({ name: 'pay' });
+    let stalled = false;
+    const store = wrapStore(scene.store, async (call) => {
+      if (!stalled && appendWith(call, 'tool.completed') !== undefined) {
+        stalled = true;
+        await new Promise((resolve) => setTimeout(resolve, 300));
+      }
+      return call.go();
+    });
+    quick.hold();
+    long.hold();
+    const model = createScriptedModel([
+      [toolCall('c1', 'quick'), toolCall('c2', 'long'), toolCall('c3', 'pay'), finish()],
+      answer,
+    ]);
+    const settings = { relayTtlMs: 150 };
+    const kernel = await scene.boot({ store, model, tools: [quick, long, pay], settings });
+    const run = await ask(kernel);
+    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    quick.release();
+    // While `long` is still at work nothing else would wake the run.
+    await untilStored(kernel, run.id, { type: 'relay.expired' });
+    expect(long.executions).toHaveLength(1);
+    long.release();
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.denied')).toMatchObject([{ toolCallId: 'c3', status: 'expired' }]);
+    expect(pay.executions).toEqual([]);
+  });
+
+  test('shortly before a relay expires, an answer that nobody told of still counts', async () => {
+    const scene = await openScene(kind);
+    const long = createRecordingTool({ name: 'long', allowedByDefault: true });
+    const pay = createRecordingTool({ name: 'pay' });
+    long.hold();
+    const model = createScriptedModel([
+      [toolCall('c1', 'long'), toolCall('c2', 'pay'), finish()],
+      answer,
+    ]);
+    const settings = { relayTtlMs: 200 };
+    const kernel = await scene.boot({ model, tools: [long, pay], settings });
+    const run = await ask(kernel);
+    const [raised] = await untilStored(kernel, run.id, { type: 'relay.raised' });
+    const relayId = raised?.relayId ?? '';
+    // As another node would: stored, and this one hears of it only when it looks.
+    const letter = { kind: 'decision', relayId, approved: true, always: false } as const;
+    const decided = await scene.store.tenant(kernel.tenantId).decideRelay({
+      relayId,
+      runId: run.id,
+      status: 'approved',
+      at: Date.now(),
+      by: person,
+      reason: null,
+      answer: '{}',
+      mail: { id: 'mail', letter: { ...letter, reason: null, by: person } },
+    });
+    expect(decided).toBe(true);
+    await until(async () => pay.executions.length === 1, 'the payment');
+    long.release();
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.expired')).toEqual([]);
+    expect(ofType(events, 'relay.raised')).toHaveLength(1);
+    expect(long.executions).toHaveLength(1);
+  });
+});
+
+describe.each(stores)('a paused tenant on $name', (kind) => {
+  test('hears a cancel that another node took in', async () => {
+    const scene = await openScene(kind);
+    const pay = createRecordingTool({ name: 'pay' });
+    const model = createScriptedModel([[toolCall('c1', 'pay'), finish()], answer]);
+    const kernel = await scene.boot({ model, tools: [pay] });
+    const run = await ask(kernel);
+    await untilAsked(kernel, run.id);
+    const tenant = scene.store.tenant(kernel.tenantId);
+    await tenant.updateTenant({ pausedAt: Date.now() });
+    await until(async () => kernel.control.supervisor.isPaused(kernel.tenantId), 'the pause');
+    await tenant.postMail(run.id, {
+      id: 'stop',
+      letter: { kind: 'cancel', reason: 'Enough', by: person },
+    });
+    const events = await finished(kernel, run.id);
+    expect(events.at(-1)).toMatchObject({ status: 'canceled' });
+    expect(pay.executions).toEqual([]);
+  });
+});
