@@ -247,8 +247,6 @@ export interface Answer {
   readonly reason: string | null;
   /** For a relay of kind `outcome`: it happened, and this is its result. */
   readonly output?: unknown;
-  /** How far `always` reaches; left out, the conversation. */
-  readonly scope?: 'run' | 'conversation';
   readonly by: Decider;
 }
 
@@ -288,7 +286,7 @@ export async function answerRelay(
         letter: { kind: 'decision', relayId, approved, always, reason, ...told, by },
       },
       ...(approved && always && relay.kind === 'permission' && engine.rules === undefined
-        ? { grant: grantFor(engine, relay, { run, at, by, scope: answer.scope ?? 'conversation' }) }
+        ? { grant: grantFor(engine, relay, { run, at, by }) }
         : {}),
     }));
   const now = won ? undefined : await store.readRelay(relayId);
@@ -303,7 +301,7 @@ export async function answerRelay(
 function grantFor(
   engine: Engine,
   relay: RelayRecord,
-  made: { run: RunIdentity; at: number; by: Decider; scope: 'run' | 'conversation' },
+  made: { run: RunIdentity; at: number; by: Decider },
 ) {
   if (typeof relay.params !== 'object' || relay.params === null) {
     throw new RelayError('invalid_request', 'Only a call with arguments can be granted for always');
@@ -312,8 +310,8 @@ function grantFor(
     id: engine.ids.next(),
     tool: relay.tool,
     exact: relay.params as Record<string, unknown>,
-    scope: made.scope,
-    scopeId: made.scope === 'run' ? made.run.id : made.run.conversationId,
+    scope: 'conversation' as const,
+    scopeId: made.run.conversationId,
     createdAt: made.at,
     createdBy: made.by,
   };

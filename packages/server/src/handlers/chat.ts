@@ -68,8 +68,6 @@ export const answerChatRelay: Handler = async (call) => {
     approved: response.approved,
     always: response.approved && response.always === true,
     reason: response.approved ? null : (response.reason ?? null),
-    // Whoever shows no key speaks for this run alone, whatever conversation it names.
-    scope: call.caller.as.type === 'key' ? 'conversation' : 'run',
     by: call.caller.as,
   });
   if (outcome.kind !== 'decided') throw new RelayError('relay_not_found', 'Relay not found');
