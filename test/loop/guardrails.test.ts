@@ -77,6 +77,8 @@ describe.each(stores)('a guardrail on $name', (kind) => {
     expect(endOf(events)).toMatchObject({
       status: 'failed',
       output: '',
+      // It was paid for.
+      usage: { inputTokens: 3, outputTokens: 2 },
       error: { code: 'guardrail_tripped' },
     });
     // What was taken back is not part of the conversation.

@@ -103,6 +103,7 @@ function expectUsageAddsUp(events: readonly StoredEvent[]): void {
     if (event.type === 'turn.completed' || event.type === 'context.compacted') {
       add(event.agentId, event.usage);
     }
+    if (event.type === 'turn.discarded') add(event.agentId, event.usage ?? noUsage);
     if (event.type === 'agent.ended') {
       expectSameUsage(event.usage, used.get(event.agentId) ?? noUsage);
       add(event.parentId, event.usage);

@@ -152,6 +152,8 @@ export const catalogue = {
     textId: idSchema,
     after: z.int(),
     reason: z.enum(['crash', 'retry', 'limit', 'guardrail']),
+    /** What it cost all the same, where the model had finished. */
+    usage: usageSchema.optional(),
   }),
   'text.appended': event(1, { ...agent, textId: idSchema, text: z.string() }),
   'reasoning.appended': event(1, { ...agent, reasoningId: idSchema, text: z.string() }),

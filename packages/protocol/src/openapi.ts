@@ -122,7 +122,7 @@ function answerOf(route: Route): Schema {
   if (route.answer === 'sse') {
     return {
       '200': {
-        description: 'A stream of events; each frame has the id of its journal entry',
+        description: 'A stream of events; frames of a journal have the id of their entry',
         headers: { 'x-run-id': { description: 'The run', schema: { type: 'string' } } },
         content: { 'text/event-stream': { schema: { type: 'string' } } },
       },

@@ -230,9 +230,11 @@ function countForParent(state: RunState, event: EventOf<'agent.ended'>): RunStat
 /** Only what the model has not finished can be void. */
 function discardTurn(state: RunState, event: Placed<EventOf<'turn.discarded'>>): RunState {
   const retries = state.retries + (event.reason === 'retry' ? 1 : 0);
-  return withAgent({ ...state, retries }, event, (agent) => {
+  const spent = event.usage ?? noUsage;
+  const counted = { ...state, retries, usage: addUsage(state.usage, spent) };
+  return withAgent(counted, event, (agent) => {
     if (agent.turn?.finish !== null) throw contradiction(state, event);
-    return { ...agent, turn: null };
+    return { ...agent, turn: null, usage: addUsage(agent.usage, spent) };
   });
 }
 

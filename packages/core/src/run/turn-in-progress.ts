@@ -107,6 +107,7 @@ export class TurnInProgress {
         textId: this.#textId,
         after: this.#startedSeq ?? 0,
         reason,
+        ...(this.finished ? { usage: priced(this.#run, this.#agent.model, this.#usage) } : {}),
       },
     ]);
   }
