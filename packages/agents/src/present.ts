@@ -1,6 +1,6 @@
 /** From the journal to what a program sees: the words of `/chat`, and what only a program can use. */
-import type { Tool } from '@relay/core';
-import { dialects, type EventOf, type StoredEvent, type ToolPermission } from '@relay/protocol';
+import { suggestedRule, type Tool } from '@relay/core';
+import { dialects, type EventOf, type StoredEvent } from '@relay/protocol';
 import type { AgentEvent, RelayEvent, RelayResponse } from './events.ts';
 
 export interface Viewer {
@@ -28,7 +28,7 @@ export function presentEvent(event: StoredEvent, viewer: Viewer): AgentEvent | u
 function relayEvent(event: EventOf<'relay.raised'>, viewer: Viewer): RelayEvent {
   // A copy: what is run is what was shown, whatever a program does to what it gets.
   const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
-  const suggestedRule = suggestionFor(viewer.findTool(event.tool), params);
+  const rule = suggestedRule(viewer.findTool(event.tool), params);
   return {
     type: 'relay',
     kind: event.kind,
@@ -38,21 +38,9 @@ function relayEvent(event: EventOf<'relay.raised'>, viewer: Viewer): RelayEvent 
     tool: event.tool,
     params,
     agentPath: event.agentPath,
-    ...(suggestedRule === undefined ? {} : { suggestedRule }),
+    ...(rule === undefined ? {} : { suggestedRule: rule }),
     respond: (response) => viewer.respond(event.relayId, response),
   };
-}
-
-/** A tool that cannot make a suggestion makes none. */
-function suggestionFor(
-  tool: Tool | undefined,
-  params: Record<string, unknown>,
-): ToolPermission | undefined {
-  try {
-    return tool?.derivePermission?.(structuredClone(params));
-  } catch {
-    return undefined;
-  }
 }
 
 function ofAgent(event: { agentId: string; parentId?: string | undefined }, runId: string) {

@@ -1,11 +1,11 @@
-/** `bootstrap --tenant NAME [--json]`: a key for a tenant, also beside a running server. */
+/** `bootstrap [--tenant NAME] [--json]`: a key for a tenant, also beside a running server. */
 import { parseArgs } from 'node:util';
 import { openSqliteStore } from '@relay/store';
 import { ids } from './compose.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { issueBootstrapKey } from './keys.ts';
 
-const usage = `Usage: npm run -s bootstrap -- --tenant NAME [--json]
+const usage = `Usage: npm run -s bootstrap -- [--tenant NAME] [--json]
 
 Makes the tenant if it is not there yet, and a new API key for it. The key is shown only once.
 

@@ -2,7 +2,10 @@ import type { StoredEvent } from '@relay/protocol';
 
 export interface Clock {
   now(): number;
-  /** Resolves after `ms`, or as soon as the signal is aborted; it never rejects. */
+  /**
+   * Resolves after `ms`, or as soon as the signal is aborted; it never rejects. A wait of weeks may
+   * end early: whoever waits so long looks again.
+   */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 

@@ -22,9 +22,6 @@ import { endingTimes, endTime } from './time.ts';
 import { trustOf } from './trust.ts';
 import { takeTurn } from './turn.ts';
 
-/** Timers count in 31 bits; a longer wait is simply looked at again. */
-const maxSleepMs = 2 ** 31 - 1;
-
 export type Outcome = 'settled' | 'suspended' | 'yielded';
 
 export async function drive(run: LiveRun): Promise<Outcome> {
@@ -153,7 +150,7 @@ async function somethingHappens(run: LiveRun, now: number): Promise<void> {
   if (times.length === 0) return run.somethingHappens();
   const over = new AbortController();
   const ms = Math.max(0, Math.min(...times.filter((time) => time > now)) - clock.now());
-  await Promise.race([run.somethingHappens(), clock.sleep(Math.min(ms, maxSleepMs), over.signal)]);
+  await Promise.race([run.somethingHappens(), clock.sleep(ms, over.signal)]);
   over.abort('over');
 }
 

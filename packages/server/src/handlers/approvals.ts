@@ -1,17 +1,18 @@
 /** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
-import { answerRelay, type RelayRecord } from '@relay/core';
+import { answerRelay, type RelayRecord, suggestedRule } from '@relay/core';
 import {
   type approvalBodySchema,
   type approvalsQuerySchema,
   RelayError,
   type RelayStatus,
-  type ToolPermission,
 } from '@relay/protocol';
 import type { z } from 'zod';
 import { nothingHere } from '../failures.ts';
 import { displayOf } from './display.ts';
+import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
+import { iso } from './present.ts';
 
 export const listApprovals: Handler = async (call) => {
   const { status, runId, kind, ...page } = call.query as z.infer<typeof approvalsQuerySchema>;
@@ -20,8 +21,7 @@ export const listApprovals: Handler = async (call) => {
     ...(runId === undefined ? {} : { runId }),
     ...(kind === undefined ? {} : { kind }),
   };
-  const store = call.context.store.tenant(call.caller.tenantId);
-  const found = await store.listRelays(filter, pageOf(page));
+  const found = await storeOf(call).listRelays(filter, pageOf(page));
   const { items, nextCursor } = cutPage(found, page.limit, ({ raisedAt: at, id }) => ({ at, id }));
   const approvals = items.map((relay) => presentApproval(call, relay));
   // One that expired a moment ago is stored as pending until its run has noticed.
@@ -58,7 +58,7 @@ export const decideApproval: Handler = async (call) => {
 
 async function findRelay(call: Call): Promise<RelayRecord> {
   const { id } = call.params as { id: string };
-  const relay = await call.context.store.tenant(call.caller.tenantId).readRelay(id);
+  const relay = await storeOf(call).readRelay(id);
   if (relay === undefined) throw nothingHere();
   return relay;
 }
@@ -70,26 +70,18 @@ export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
 
 function presentApproval(call: Call, relay: RelayRecord) {
   const { raisedAt, expiresAt, decidedAt, decidedBy, reason, answer: _, ...rest } = relay;
-  const suggestedRule = relay.kind === 'permission' ? suggestionFor(call, relay) : undefined;
+  const tools = call.context.control.engine.tools(call.caller.tenantId);
+  const rule =
+    relay.kind === 'permission' ? suggestedRule(tools.find(relay.tool), relay.params) : undefined;
   return {
     ...rest,
     status: statusNow(relay),
     display: displayOf(relay.tool, relay.params),
-    ...(suggestedRule === undefined ? {} : { suggestedRule }),
-    raisedAt: new Date(raisedAt).toISOString(),
-    expiresAt: new Date(expiresAt).toISOString(),
-    ...(decidedAt === null ? {} : { decidedAt: new Date(decidedAt).toISOString() }),
+    ...(rule === undefined ? {} : { suggestedRule: rule }),
+    raisedAt: iso(raisedAt),
+    expiresAt: iso(expiresAt),
+    ...(decidedAt === null ? {} : { decidedAt: iso(decidedAt) }),
     ...(decidedBy === null ? {} : { decidedBy }),
     ...(reason === null ? {} : { reason }),
   };
-}
-
-/** What the tool proposes for calls like this one; a tool that fails at it proposes nothing. */
-function suggestionFor(call: Call, relay: RelayRecord): ToolPermission | undefined {
-  const tool = call.context.control.engine.tools(call.caller.tenantId).find(relay.tool);
-  try {
-    return tool?.derivePermission?.((relay.params ?? {}) as Record<string, unknown>);
-  } catch {
-    return undefined;
-  }
 }

@@ -4,6 +4,7 @@ import { type credentialBodySchema, RelayError } from '@relay/protocol';
 import type { z } from 'zod';
 import { Providers } from '../providers.ts';
 import type { Call, Handler } from './handler.ts';
+import { iso } from './present.ts';
 
 export const putCredential: Handler = async (call) => {
   const { provider } = call.params as { provider: string };
@@ -62,6 +63,6 @@ function presentCredential(record: CredentialRecord) {
     label,
     ...(baseUrl === null ? {} : { baseUrl }),
     last4,
-    updatedAt: new Date(updatedAt).toISOString(),
+    updatedAt: iso(updatedAt),
   };
 }

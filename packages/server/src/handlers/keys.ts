@@ -6,6 +6,7 @@ import { nothingHere } from '../failures.ts';
 import { hashApiKey, makeApiKey } from '../keys.ts';
 import type { Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
+import { iso } from './present.ts';
 
 export const createKey: Handler = async (call) => {
   const body = call.body as z.infer<typeof keyBodySchema>;
@@ -66,8 +67,4 @@ function presentKey(key: KeyRecord) {
     ...(expiresAt === null ? {} : { expiresAt: iso(expiresAt) }),
     ...(revokedAt === null ? {} : { revokedAt: iso(revokedAt) }),
   };
-}
-
-function iso(time: number): string {
-  return new Date(time).toISOString();
 }

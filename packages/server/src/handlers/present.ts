@@ -61,6 +61,7 @@ function outputOf({ outputJson }: RunHead): string | null {
   }
 }
 
-function iso(time: number): string {
+/** Times on the wire. */
+export function iso(time: number): string {
   return new Date(time).toISOString();
 }

@@ -13,7 +13,7 @@ import {
 import type { z } from 'zod';
 import { closedSignal } from '../event-stream.ts';
 import { followRun } from '../subscribe.ts';
-import { nothingHere } from '../failures.ts';
+import { findRun, storeOf } from './find.ts';
 import { firstWord } from './first-word.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
@@ -89,13 +89,13 @@ function filterOf(query: z.infer<typeof runsQuerySchema>): RunFilter {
 }
 
 export const getRun: Handler = async (call) => {
-  const run = await findRun(call);
+  const run = await namedRun(call);
   return presentRun(run, await specOf(call, run));
 };
 
 export const listRunEvents: Handler = async (call) => {
   const { after, limit } = call.query as z.infer<typeof eventsQuerySchema>;
-  const run = await findRun(call);
+  const run = await namedRun(call);
   refusePastEnd(after, run);
   const store = storeOf(call);
   const events = await store.readEvents(run.id, { after, limit });
@@ -110,7 +110,7 @@ export const listRunEvents: Handler = async (call) => {
 
 export const followStream: Handler = async (call) => {
   const query = call.query as z.infer<typeof streamQuerySchema>;
-  const run = await findRun(call);
+  const run = await namedRun(call);
   // A reconnecting reader keeps its URL and adds how far it came.
   const after = lastEventId(call) ?? query.after ?? 0;
   refusePastEnd(after, run);
@@ -125,7 +125,7 @@ export const followStream: Handler = async (call) => {
 };
 
 export const cancelRun: Handler = async (call) => {
-  const run = await findRun(call);
+  const run = await namedRun(call);
   const ref = { tenantId: run.tenantId, runId: run.id };
   const why = { reason: `Canceled by ${call.caller.as.name}`, by: call.caller.as };
   await core.cancelRun(call.context.control, ref, why);
@@ -144,16 +144,8 @@ async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefin
   }
 }
 
-function storeOf(call: Call) {
-  return call.context.store.tenant(call.caller.tenantId);
-}
-
-/** Another tenant's run is answered exactly like one that does not exist. */
-async function findRun(call: Call): Promise<RunRecord> {
-  const { id } = call.params as { id: string };
-  const run = await storeOf(call).readRun(id);
-  if (run === undefined) throw nothingHere();
-  return run;
+function namedRun(call: Call): Promise<RunRecord> {
+  return findRun(call, (call.params as { id: string }).id);
 }
 
 function lastEventId(call: Call): number | undefined {

@@ -20,6 +20,7 @@ import {
 import type { z } from 'zod';
 import { nothingHere } from '../failures.ts';
 import { statusNow } from './approvals.ts';
+import { findRun, storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import {
   chooseAgent,
@@ -119,7 +120,7 @@ async function namedByOutput(
 ): Promise<RelayRecord | undefined> {
   const { toolCallId: pending, relayId = '' } = pendingApprovalOf(run) ?? {};
   if (pending !== toolCallId) return undefined;
-  const relay = await call.context.store.tenant(call.caller.tenantId).readRelay(relayId);
+  const relay = await storeOf(call).readRelay(relayId);
   const isMeant = relay?.runId === run.id && (kind ?? relay.kind) === relay.kind;
   return isMeant ? relay : undefined;
 }
@@ -129,7 +130,7 @@ async function latestRelay(
   run: RunRecord,
   { toolCallId, kind }: Wanted,
 ): Promise<RelayRecord | undefined> {
-  const store = call.context.store.tenant(call.caller.tenantId);
+  const store = storeOf(call);
   const filter = kind === undefined ? { runId: run.id } : { runId: run.id, kind };
   const limit = 200;
   let page = await store.listRelays(filter, { limit });
@@ -139,12 +140,6 @@ async function latestRelay(
     if (found !== undefined || last === undefined || page.length < limit) return found;
     page = await store.listRelays(filter, { limit, before: { at: last.raisedAt, id: last.id } });
   }
-}
-
-async function findRun(call: Call, runId: string): Promise<RunRecord> {
-  const run = await call.context.store.tenant(call.caller.tenantId).readRun(runId);
-  if (run === undefined) throw nothingHere();
-  return run;
 }
 
 function statusOf(status: RunStatus): string {
