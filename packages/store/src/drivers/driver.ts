@@ -26,7 +26,11 @@ export type UnitResult =
   | { readonly ok: true; readonly results: readonly StatementResult[] }
   | { readonly ok: false; readonly failedAt: number };
 
+/** Where two databases have no common words, SQL is written for each. */
+export type SqlDialect = 'sqlite' | 'postgres';
+
 export interface SqlDriver {
+  readonly dialect: SqlDialect;
   read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]>;
   /** Resolves after the commit. A rejection means: not known to be stored. */
   transact(unit: readonly Statement[]): Promise<UnitResult>;

@@ -38,6 +38,7 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
 }
 
 class Sqlite implements SqliteDriver {
+  readonly dialect = 'sqlite';
   readonly #queue: WriteQueue;
   readonly #path: string;
   readonly #reader: DatabaseSync;

@@ -4,13 +4,13 @@
  * applies it and the other finds it done.
  */
 import { RelayError } from '@relay/protocol';
-import type { SqlDriver } from '../drivers/driver.ts';
+import type { SqlDialect, SqlDriver } from '../drivers/driver.ts';
 import { firstTables } from './first-tables.ts';
 import { integerOrNull } from './stored.ts';
 
 export interface Migration {
   readonly id: number;
-  readonly statements: readonly string[];
+  readonly statements: readonly string[] | Readonly<Record<SqlDialect, readonly string[]>>;
 }
 
 export const migrations: readonly Migration[] = [{ id: 1, statements: firstTables }];
@@ -38,9 +38,13 @@ export async function migrate(
         params: [step.id],
         expect: 1,
       },
-      ...step.statements.map(statement),
+      ...statementsOf(step, driver.dialect).map(statement),
     ]);
   }
+}
+
+function statementsOf({ statements }: Migration, dialect: SqlDialect): readonly string[] {
+  return 'sqlite' in statements ? statements[dialect] : statements;
 }
 
 async function newest(driver: SqlDriver): Promise<number> {
