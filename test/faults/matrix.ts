@@ -2,7 +2,14 @@
  * Crash before and after every write of a scenario, restart, and compare with the run that was never
  * disturbed. The oracle is what the tools themselves recorded, not what the store says of them.
  */
-import { answerRelay, type Control, type Ids, type RunRecord, type SystemStore } from '@relay/core';
+import {
+  answerRelay,
+  type Control,
+  type Ids,
+  postToolResult,
+  type RunRecord,
+  type SystemStore,
+} from '@relay/core';
 import { createCountingIds } from '@relay/core/testing';
 import { isEnded, type StoredEvent } from '@relay/protocol';
 import { createFaultyStore } from '@relay/store/testing';
@@ -14,6 +21,7 @@ import {
   bootKernel,
   journalOf,
   type Kernel,
+  openClientCalls,
   openRelays,
   person,
   until,
@@ -33,7 +41,10 @@ interface Finished {
   readonly writes: readonly string[];
 }
 
-/** A person who approves what is asked, and knows what really happened. */
+/**
+ * A person who approves what is asked and knows what really happened, and a client who runs its own
+ * functions.
+ */
 async function answerWhatIsAsked(
   kernel: Kernel,
   scenario: Scenario,
@@ -51,6 +62,10 @@ async function answerWhatIsAsked(
       ...(happened ? { output: { ran: relay.tool } } : {}),
       by: person,
     });
+  }
+  for (const { toolCallId, input } of openClientCalls(events)) {
+    const ref = { tenantId: kernel.tenantId, runId, toolCallId };
+    await postToolResult(kernel.control, ref, { output: { of: input }, failed: false });
   }
 }
 

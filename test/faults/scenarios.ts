@@ -63,6 +63,30 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
     ]),
   }),
 
+  'client tool': () => ({
+    name: 'client tool',
+    tools: [createRecordingTool({ name: 'pay' })],
+    model: createScriptedModel([
+      [
+        text('Let me ask. '),
+        toolCall('call_1', 'lookup', { id: 1 }),
+        toolCall('call_2', 'lookup', { id: 2 }),
+        toolCall('call_3', 'pay', { amount: 2 }),
+        finish(),
+      ],
+      [text('Known.'), finish()],
+    ]),
+    request: {
+      tools: ['pay', 'lookup'],
+      functions: [
+        {
+          name: 'lookup',
+          inputSchema: { type: 'object', properties: { id: { type: 'integer' } } },
+        },
+      ],
+    },
+  }),
+
   'two turns with an approval each': () => ({
     name: 'two turns with an approval each',
     tools: [

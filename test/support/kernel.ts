@@ -151,6 +151,19 @@ export function untilStatus(kernel: Kernel, runId: string, ...statuses: string[]
   }, statuses.join(' or '));
 }
 
+/** Calls that a client was asked to run and that have no result yet. */
+export function openClientCalls(events: readonly StoredEvent[]) {
+  const settled = new Set(
+    events.flatMap((event) =>
+      event.type === 'tool.completed' || event.type === 'tool.failed' ? [event.toolCallId] : [],
+    ),
+  );
+  return events.filter(
+    (event): event is Extract<StoredEvent, { type: 'tool.started' }> =>
+      event.type === 'tool.started' && event.via === 'client' && !settled.has(event.toolCallId),
+  );
+}
+
 /** Relays of a run that nobody has answered yet. */
 export function openRelays(events: readonly StoredEvent[]) {
   const answered = new Set(

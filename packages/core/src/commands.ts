@@ -5,6 +5,7 @@
 import {
   type Decider,
   type EventOf,
+  type FunctionTool,
   isEnded,
   type Limits,
   type Message,
@@ -33,6 +34,8 @@ export interface RunRequest {
   readonly system?: string;
   readonly messages: readonly Message[];
   readonly tools: readonly string[];
+  /** Those of `tools` that are the caller's own functions. */
+  readonly functions?: readonly FunctionTool[];
   readonly permissions: Permissions;
   readonly maxIterations: number;
   readonly limits?: Limits;
@@ -201,7 +204,7 @@ function specOf(
   request: RunRequest,
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
-  const { system, limits, handoffs, context, parentRunId, workflowId } = request;
+  const { system, functions = [], limits, handoffs, context, parentRunId, workflowId } = request;
   return {
     type: 'run.created',
     ...made,
@@ -215,6 +218,7 @@ function specOf(
     maxIterations: request.maxIterations,
     labels: { ...request.labels },
     ...(system === undefined ? {} : { system }),
+    ...(functions.length === 0 ? {} : { functions: [...functions] }),
     ...(limits === undefined || Object.keys(limits).length === 0 ? {} : { limits }),
     ...(handoffs === undefined || handoffs.length === 0 ? {} : { handoffs: [...handoffs] }),
     ...(context === undefined ? {} : { context }),

@@ -18,6 +18,8 @@ export interface Settings {
   readonly node: string;
   readonly leaseTtlMs: number;
   readonly relayTtlMs: number;
+  /** How long a client may take for the result of a function tool. */
+  readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
   /** How long running tools may finish when the server shuts down, or a run is canceled. */
   readonly graceMs: number;
@@ -52,6 +54,7 @@ export interface ProgramRules {
 export const defaultSettings: Omit<Settings, 'node'> = {
   leaseTtlMs: 15_000,
   relayTtlMs: 24 * 60 * 60 * 1000,
+  toolResultTimeoutMs: 10 * 60 * 1000,
   maxActiveRuns: 256,
   graceMs: 5_000,
   providerAttempts: 4,

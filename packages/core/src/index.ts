@@ -3,6 +3,8 @@ export * from './commands.ts';
 export * from './engine.ts';
 export * from './fair-queue.ts';
 export * from './journal.ts';
+export { checkSchema } from './json-schema/check.ts';
+export { validateBySchema } from './json-schema/validate.ts';
 export * from './permission/canonical.ts';
 export * from './permission/decide.ts';
 export type { ParameterKind } from './permission/kinds.ts';
@@ -17,3 +19,4 @@ export { emptyTranscript, foldTranscript, type Transcript } from './run/transcri
 export { evolve, initialState, type RunState } from './run/state.ts';
 export { Supervisor } from './supervisor.ts';
 export { systemClock } from './system-clock.ts';
+export * from './tool-results.ts';

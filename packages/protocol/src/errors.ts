@@ -41,6 +41,13 @@ export const errorTable = {
   relay_not_found: { status: 404, retryable: false, title: 'No such open relay in this session' },
   method_not_allowed: { status: 405, retryable: false, title: 'The path knows other methods' },
   request_timeout: { status: 408, retryable: true, title: 'The request arrived too slowly' },
+  tool_result_conflict: {
+    status: 409,
+    retryable: false,
+    title: 'The call already has another result',
+  },
+  call_claimed: { status: 409, retryable: false, title: 'Another client works on the call' },
+  run_over: { status: 410, retryable: false, title: 'The run is over' },
   relay_conflict: { status: 409, retryable: false, title: 'The relay was decided otherwise' },
   cursor_past_end: { status: 409, retryable: false, title: 'The cursor lies past the journal' },
   payload_too_large: { status: 413, retryable: false, title: 'The body is too large' },
@@ -78,6 +85,7 @@ export const errorTable = {
     retryable: false,
     title: 'The prompt does not fit the model’s window',
   },
+  tool_timed_out: { status: 504, retryable: false, title: 'No client brought the result in time' },
   tool_failed: { status: 500, retryable: false, title: 'The tool failed' },
   tool_input_invalid: {
     status: 400,

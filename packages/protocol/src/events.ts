@@ -6,6 +6,7 @@
  * shows is a pure function of these.
  */
 import { z } from 'zod';
+import { functionSchema } from './functions.ts';
 import { idSchema, toolCallIdSchema } from './ids.ts';
 import { messageSchema } from './messages.ts';
 import { permissionsSchema } from './permissions.ts';
@@ -69,6 +70,8 @@ export const catalogue = {
     /** How many ended runs of the conversation come before `messages`; null: `messages` is all. */
     history: z.int().nullable(),
     tools: z.array(z.string()),
+    /** Those of `tools` that are the caller's own functions. */
+    functions: z.array(functionSchema).optional(),
     permissions: permissionsSchema,
     maxIterations: z.int(),
     limits: limitsSchema.optional(),
@@ -162,6 +165,8 @@ export const catalogue = {
     ...call,
     /** What the provider called it, where that was not unique within the run. */
     providerCallId: z.string().optional(),
+    /** It is the caller's own function: a client shall run it once it has started. */
+    via: z.enum(['client']).optional(),
     input: json,
   }),
   /** The intent: stored before the side effect starts, with exactly what is executed. */
@@ -171,8 +176,10 @@ export const catalogue = {
     idempotencyKey: z.string(),
     rule: ruleRefSchema.optional(),
     relayId: idSchema.optional(),
-    /** Not a tool's own code but a sub-agent, or a handoff, brings the result. */
-    via: z.enum(['agent', 'handoff']).optional(),
+    /** Not a tool's own code but a sub-agent, a handoff or a client brings the result. */
+    via: z.enum(['agent', 'handoff', 'client']).optional(),
+    /** Until when a client may bring it. */
+    resultBy: z.iso.datetime().optional(),
   }),
   'tool.progressed': event(1, { ...call, progressId: idSchema, content: z.string() }),
   'tool.completed': event(1, {

@@ -1,6 +1,7 @@
 export * from './errors.ts';
 export * from './events.ts';
 export * from './fields.ts';
+export * from './functions.ts';
 export * from './ids.ts';
 export * from './limits.ts';
 export * from './messages.ts';

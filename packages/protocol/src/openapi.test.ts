@@ -125,7 +125,7 @@ describe.each(table)('%s', (_name, route) => {
     const { requestBody } = operationOf(route);
     expect(requestBody !== undefined).toBe(route.body !== undefined);
     if (requestBody === undefined) return;
-    expect(requestBody.required).toBe(true);
+    expect(requestBody.required).toBe(route.body?.safeParse(undefined).success === false);
     const schema = requestBody.content['application/json']?.schema ?? {};
     expect(schema).toMatchObject({ type: 'object', additionalProperties: false });
     for (const field of route.requires?.fields ?? []) {
@@ -181,6 +181,7 @@ describe.each(table)('%s', (_name, route) => {
       key: [{ key: [...route.scopes] }],
       'local-or-key': [{ key: [...route.scopes] }, {}],
       'internal-or-key': [{ key: [...route.scopes] }, { internal: [] }],
+      internal: [{ internal: [] }],
     };
     expect(security).toEqual(expected[route.auth]);
     expect(at('/components/securitySchemes/key')).toMatchObject({ type: 'http', scheme: 'bearer' });

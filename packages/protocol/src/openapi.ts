@@ -57,7 +57,7 @@ function operationOf(name: string, route: Route): Schema {
       ? {}
       : {
           requestBody: {
-            required: true,
+            required: !route.body.safeParse(undefined).success,
             content: { 'application/json': { schema: jsonSchema(route.body, 'input') } },
           },
         }),
@@ -76,6 +76,7 @@ function tagOf(path: string): string {
 
 function securityOf(route: Route): Schema {
   if (route.auth === 'public') return { security: [] };
+  if (route.auth === 'internal') return { security: [{ internal: [] }] };
   const key = { key: [...route.scopes] };
   const others = { key: [], 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };
   return { security: [key, ...others[route.auth]] };

@@ -34,7 +34,7 @@ describe('the table of routes', () => {
 
   it.each(table)('%s needs a key and a scope if it lies under /v1', (_name, route) => {
     if (route.path.startsWith('/v1/')) expect(route.auth).toBe('key');
-    if (route.auth === 'public') expect(route.scopes).toEqual([]);
+    if (['public', 'internal'].includes(route.auth)) expect(route.scopes).toEqual([]);
     else expect(route.scopes.length).toBeGreaterThan(0);
   });
 
@@ -54,6 +54,8 @@ describe('the table of routes', () => {
   it('lets the internal secret in where no tenant is concerned', () => {
     const internal = table.filter(([, route]) => route.auth === 'internal-or-key');
     expect(internal.map(([, { path }]) => path)).toEqual(['/metrics']);
+    const alone = table.filter(([, route]) => route.auth === 'internal');
+    for (const [, { path }] of alone) expect(path).toMatch(/^\/internal\//);
   });
 
   it.each(table)('%s names errors that exist, each once', (_name, { errors }) => {
@@ -63,7 +65,8 @@ describe('the table of routes', () => {
 
   it.each(table)('%s names the errors that its key and its body can bring', (_name, route) => {
     const due = [
-      ...(route.auth === 'public' ? [] : ['unauthorized', 'scope_required']),
+      ...(route.auth === 'public' ? [] : ['unauthorized']),
+      ...(route.scopes.length === 0 ? [] : ['scope_required']),
       ...(route.body === undefined ? [] : ['invalid_json', 'invalid_request']),
       ...(route.query === undefined ? [] : ['invalid_request']),
     ];
@@ -90,6 +93,8 @@ describe('the table of routes', () => {
     ['GET', '/v1/runs/:id/events'],
     ['GET', '/v1/runs/:id/stream'],
     ['POST', '/v1/runs/:id/cancel'],
+    ['POST', '/v1/runs/:id/tool-results/:toolUseId'],
+    ['GET', '/internal/runs/:id/tool-result/:toolUseId'],
   ])('has the documented %s %s', (method, path) => {
     expect(table.some(([, route]) => route.method === method && route.path === path)).toBe(true);
   });

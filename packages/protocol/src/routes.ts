@@ -11,6 +11,7 @@ import { runRoutes } from './routes/runs.ts';
 import { runtimeRoutes } from './routes/runtime.ts';
 import { systemRoutes } from './routes/system.ts';
 import { tenantRoutes } from './routes/tenant.ts';
+import { toolResultRoutes } from './routes/tool-results.ts';
 
 export * from './routes/approvals.ts';
 export * from './routes/chat.ts';
@@ -21,12 +22,14 @@ export { scopes } from './routes/route.ts';
 export * from './routes/runs.ts';
 export * from './routes/runtime.ts';
 export * from './routes/tenant.ts';
+export * from './routes/tool-results.ts';
 
 export const routes = {
   ...systemRoutes,
   ...chatRoutes,
   ...runtimeRoutes,
   ...runRoutes,
+  ...toolResultRoutes,
   ...approvalRoutes,
   ...keyRoutes,
   ...credentialRoutes,

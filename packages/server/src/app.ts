@@ -42,12 +42,15 @@ export function createApp(context: ServerContext): FastifyInstance {
   for (const surface of surfaces) {
     void app.register(async (plugin) => {
       for (const [name, handler] of Object.entries(surface) as [RouteName, Handler][]) {
+        if (!isThere(routes[name], context)) continue;
         addRoute(plugin, { route: routes[name], handler, context });
       }
     });
   }
   const methods = new Map<string, Set<string>>();
-  for (const { method, path } of Object.values(routes) as Route[]) {
+  for (const route of Object.values(routes) as Route[]) {
+    if (!isThere(route, context)) continue;
+    const { method, path } = route;
     methods.set(path, (methods.get(path) ?? new Set()).add(method));
   }
   refuseOtherMethods(app, methods);
@@ -58,6 +61,11 @@ export function createApp(context: ServerContext): FastifyInstance {
     answerError(error, reply, context);
   });
   return app;
+}
+
+/** Without a secret there is nothing internal, not even a path. */
+function isThere({ auth }: Route, { config }: ServerContext): boolean {
+  return auth !== 'internal' || config.internalSecret !== undefined;
 }
 
 interface Served {
@@ -102,6 +110,7 @@ function addRoute(app: FastifyInstance, { route, handler, context }: Served): vo
   app.route({
     method: route.method,
     url: route.path,
+    bodyLimit: route.bodyLimit ?? bodyLimit,
     // Before the body is even read: a stranger learns nothing about it.
     onRequest: async (request, reply) => {
       callers.set(request, await admit({ route, context }, request, reply));

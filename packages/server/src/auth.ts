@@ -69,8 +69,10 @@ async function identify(
   if (authorization === undefined && route.auth === 'local-or-key') {
     if (isLocalCaller(request, context.config)) return localCaller(context);
   }
-  if (route.auth === 'internal-or-key') {
-    if (showsInternalSecret(authorization, context.config.internalSecret)) return internalCaller;
+  if (route.auth === 'internal' || route.auth === 'internal-or-key') {
+    const { internalSecret } = context.config;
+    if (showsInternalSecret(authorization, internalSecret)) return internalCaller;
+    if (route.auth === 'internal') throw noValidKey();
   }
   const caller = await callerByKey(authorization, context.store);
   if (caller === undefined) throw noValidKey();

@@ -93,6 +93,7 @@ export async function compose(world: World): Promise<Relay> {
       node: ids.next(),
       leaseTtlMs: config.leaseTtlMs,
       relayTtlMs: config.relayTtlMs,
+      toolResultTimeoutMs: config.toolResultTimeoutMs,
       maxActiveRuns: config.maxActiveRuns,
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },

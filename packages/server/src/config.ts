@@ -11,6 +11,7 @@ export interface Config {
   readonly defaultModel: string | undefined;
   readonly leaseTtlMs: number;
   readonly relayTtlMs: number;
+  readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
   readonly disconnect: 'cancel' | 'detach';
   /** Its names. Empty: whatever it is called, or this machine's names if it listens there alone. */
@@ -53,6 +54,11 @@ export function readConfig(env: Environment, cwd: string): Config {
       fallback: 24 * 60 * 60 * 1000,
       min: 1,
       max: 365 * 24 * 60 * 60 * 1000,
+    }),
+    toolResultTimeoutMs: integer(env, 'RELAY_TOOL_RESULT_TIMEOUT_MS', {
+      fallback: 10 * 60 * 1000,
+      min: 1,
+      max: 24 * 60 * 60 * 1000,
     }),
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
     disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',

@@ -28,6 +28,8 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   startRun: () => ({ model: 'demo', input: 'say 1' }),
   answerChatRelay: ({ sessionId }) => ({ sessionId, response: { approved: true } }),
   decideApproval: () => ({ approved: true }),
+  postToolResult: () => ({ output: 1 }),
+  claimToolCall: () => ({}),
 };
 
 function wishFor(name: RouteName, chat: Told): Wish {
@@ -73,9 +75,10 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     return path.replaceAll(/:(\w+)/g, (_, name: string) => {
       if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
         return of.relay;
-      if (name === 'id' && path.startsWith('/v1/runs')) return of.run;
+      if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
       if (name === 'provider') return 'openai';
+      if (name === 'toolUseId') return 'call_1';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
     });
   }

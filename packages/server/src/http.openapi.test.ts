@@ -10,7 +10,7 @@ const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 let server: TestRelay;
 beforeAll(async () => {
-  server = await bootRelay();
+  server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
 });
 afterAll(async () => {
   await server.stop();

@@ -21,6 +21,14 @@ describe('JSON that means what it says', () => {
   });
 });
 
+describe('a string of megabytes', () => {
+  it.each(['x', '\\n', '\\"', '\\u0041'])('of %s is read like a short one', (piece) => {
+    const long = `"${piece.repeat(2_000_000)}"`;
+    expect(findAmbiguity(`{"a":${long},"b":1}`)).toBeUndefined();
+    expect(findAmbiguity(`{"a":${long},"a":1}`)?.message).toBe('Given twice');
+  });
+});
+
 describe('JSON that would change on its way', () => {
   it.each([
     ['{"a":1,"a":2}', 'a'],

@@ -14,13 +14,47 @@ interface Level {
   index: number;
 }
 
-const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[{}[\],:]|true|false|null/gs;
+const structure = new Set(['{', '}', '[', ']', ',', ':']);
+
+/** Structure, strings and numbers, one by one. No expression looks at a string: it may be long. */
+function* tokensOf(json: string): Generator<string> {
+  for (let at = 0; at < json.length;) {
+    const char = json[at] ?? '';
+    let end = at + 1;
+    if (char === '"') end = endOfString(json, at);
+    else if (isOfNumber(char)) while (isOfNumber(json[end] ?? '')) end += 1;
+    else if (!structure.has(char)) {
+      at = end;
+      continue;
+    }
+    yield json.slice(at, end);
+    at = end;
+  }
+}
+
+function endOfString(json: string, start: number): number {
+  let at = start + 1;
+  while (at < json.length && json[at] !== '"') at += json[at] === '\\' ? 2 : 1;
+  return at + 1;
+}
+
+/** The letters of `true`, `false` and `null` are skipped, but for an `e`, which is no number. */
+function isOfNumber(char: string): boolean {
+  return (
+    (char >= '0' && char <= '9') ||
+    char === '-' ||
+    char === '+' ||
+    char === '.' ||
+    char === 'e' ||
+    char === 'E'
+  );
+}
 
 /** The first thing that is wrong, with its place; undefined if the text means what it says. */
 export function findAmbiguity(json: string): FieldIssue | undefined {
   const levels: Level[] = [];
   let expectsKey = false;
-  for (const [text] of json.matchAll(token)) {
+  for (const text of tokensOf(json)) {
     const level = levels.at(-1);
     switch (text) {
       case '{':

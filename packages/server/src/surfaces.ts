@@ -19,6 +19,7 @@ import {
   startRun,
 } from './handlers/runs.ts';
 import { cancelRuns, getTenant, updateTenant } from './handlers/tenant.ts';
+import { awaitToolResult, claimToolCall, postToolResult } from './handlers/tool-results.ts';
 import { approveTool, resumeChat, startApiChat } from './handlers/runtime.ts';
 
 const openApi: PublicHandler = async ({ version }) => openApiDocument(version);
@@ -41,6 +42,8 @@ const controlPlane = {
   followRun: followStream,
   followFeed,
   cancelRun,
+  postToolResult,
+  claimToolCall,
   listApprovals,
   getApproval,
   decideApproval,
@@ -56,9 +59,12 @@ const controlPlane = {
   metrics,
 };
 
+/** For the operator's own programs. */
+const internal = { awaitToolResult };
+
 /** A route of the table that no surface serves does not compile. */
 type Complete<Served extends Record<Keyed, Handler>> = Served;
-type AllServed = Complete<typeof chat & typeof runtime & typeof controlPlane>;
+type AllServed = Complete<typeof chat & typeof runtime & typeof controlPlane & typeof internal>;
 
 /** Every route that needs a caller, in the surface that it belongs to. */
-export const surfaces: readonly Partial<AllServed>[] = [chat, runtime, controlPlane];
+export const surfaces: readonly Partial<AllServed>[] = [chat, runtime, controlPlane, internal];

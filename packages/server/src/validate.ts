@@ -11,7 +11,8 @@ export interface Input {
 
 /** Checks a request against its route. A wrong id cannot exist, so it is answered like one. */
 export function validate(route: Route, request: FastifyRequest): Input {
-  if (route.body !== undefined && request.body === undefined) {
+  const mayBeEmpty = () => route.body?.safeParse(undefined).success;
+  if (route.body !== undefined && request.body === undefined && !mayBeEmpty()) {
     throw new RelayError('invalid_json', 'Invalid JSON body');
   }
   if (route.requires !== undefined) requireFields(route.requires, request.body);

@@ -35,6 +35,10 @@ class MemoryStore implements SystemStore {
     return ensureTenant(this.#state, tenant);
   }
 
+  async tenantOfRun(runId: string): Promise<string | undefined> {
+    return this.#state.runs.get(runId)?.record.tenantId;
+  }
+
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
     const id = this.#state.tenantIds.get(name);
     return id === undefined ? undefined : { id, name };

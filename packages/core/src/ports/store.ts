@@ -19,6 +19,12 @@ import type {
   TenantRecord,
 } from './stored-accounts.ts';
 import type {
+  CallClaim,
+  ClientCallRecord,
+  NewClientCall,
+  PostedResult,
+} from './stored-client-calls.ts';
+import type {
   Mail,
   NewRelay,
   RelayClosure,
@@ -44,6 +50,7 @@ import type {
 } from './stored-runs.ts';
 
 export type * from './stored-accounts.ts';
+export type * from './stored-client-calls.ts';
 export type * from './stored-relays.ts';
 export type * from './stored-runs.ts';
 
@@ -58,6 +65,10 @@ export interface Append {
   readonly progress?: Partial<RunProgress>;
   readonly raise?: readonly NewRelay[];
   readonly close?: readonly RelayClosure[];
+  /** Calls that a client shall bring the result of. */
+  readonly awaited?: readonly NewClientCall[];
+  /** Calls that nobody brought a result for in time; one that came meanwhile undoes the step. */
+  readonly timedOut?: readonly string[];
   /** Mail that these events answer: it is removed in the same commit. */
   readonly take?: readonly string[];
   /** Gives the lease back in the same commit. */
@@ -101,6 +112,13 @@ export interface TenantStore {
   /** Grants of this run and of its conversation. */
   readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]>;
 
+  /** Throws `journal_corrupt` if the result is damaged. */
+  readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined>;
+  /** Compare-and-set: true if this result is the one that counts. With it, its mail is stored. */
+  postResult(result: PostedResult): Promise<boolean>;
+  /** True if nobody else works on the call at `now`. */
+  claimCall(claim: CallClaim): Promise<boolean>;
+
   /** Stores mail for a run that is not over; false if it is (or was never there). */
   postMail(runId: string, mail: Mail): Promise<boolean>;
   readMail(runId: string): Promise<Mail[]>;
@@ -141,6 +159,8 @@ export interface SystemStore {
 
   /** Makes the tenant if it is not there yet. */
   ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }>;
+  /** Whose run it is. */
+  tenantOfRun(runId: string): Promise<string | undefined>;
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
   /** How much is going on, over all tenants. */
   census(): Promise<Census>;

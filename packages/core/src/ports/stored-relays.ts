@@ -55,6 +55,8 @@ export type Letter =
       readonly output?: unknown;
       readonly by: Decider;
     }
+  /** A client brought the result of a call; it lies with the call. */
+  | { readonly kind: 'result'; readonly toolCallId: string }
   | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
 
 export interface Mail {

@@ -45,6 +45,11 @@ export interface Tool extends ToolSpec {
    * is in flight, so that the run can wait for people without a process.
    */
   readonly delegates?: (input: unknown) => Task;
+  /**
+   * Instead of `execute`: a client runs it and posts the result, within this time or the one that
+   * the server sets. Meanwhile nothing is in flight here.
+   */
+  readonly client?: { readonly timeoutMs?: number };
   validate(input: unknown): Validation;
   execute(input: unknown, context: ToolContext): Promise<ToolOutput>;
   /** The rule to suggest when a person says "always". */

@@ -93,7 +93,9 @@ export interface CallState {
   readonly relay?: OpenRelay;
   readonly idempotencyKey?: string;
   /** What brings the result, where it is not the tool's own code. */
-  readonly via?: 'agent' | 'handoff';
+  readonly via?: 'agent' | 'handoff' | 'client';
+  /** Until when a client may bring the result. */
+  readonly resultBy?: string;
 }
 
 /** The call after an event, or undefined if the table refuses it. */
@@ -103,8 +105,14 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   const next = { ...call, phase };
   // From here on the call is what was executed, or shown: nothing else can be approved.
   if (event.type === 'tool.started') {
-    const { input, idempotencyKey, via } = event;
-    return { ...next, input, idempotencyKey, ...(via === undefined ? {} : { via }) };
+    const { input, idempotencyKey, via, resultBy } = event;
+    return {
+      ...next,
+      input,
+      idempotencyKey,
+      ...(via === undefined ? {} : { via }),
+      ...(resultBy === undefined ? {} : { resultBy }),
+    };
   }
   if (event.type === 'relay.decided' && call.relay !== undefined) {
     return { ...next, relay: { ...call.relay, approved: event.approved } };

@@ -86,8 +86,7 @@ function reached(run: LiveRun, agent: AgentState, { limit }: Refusal): RunEvent[
 
 function intentOf(run: LiveRun, agent: AgentState, each: Start): EventOf<'tool.started'> {
   const { call, tool, rule, relayId } = each;
-  const handsOff = tool.name === handoffToolName ? 'handoff' : undefined;
-  const via = tool.delegates === undefined ? handsOff : 'agent';
+  const via = viaOf(tool);
   return {
     type: 'tool.started',
     ...agentFields(agent),
@@ -98,7 +97,20 @@ function intentOf(run: LiveRun, agent: AgentState, each: Start): EventOf<'tool.s
     ...(rule === undefined ? {} : { rule }),
     ...(relayId === undefined ? {} : { relayId }),
     ...(via === undefined ? {} : { via }),
+    ...(tool.client === undefined ? {} : { resultBy: resultBy(run, tool.client) }),
   };
+}
+
+/** Who brings the result, where it is not the tool's own code. */
+function viaOf(tool: Tool): EventOf<'tool.started'>['via'] {
+  if (tool.delegates !== undefined) return 'agent';
+  if (tool.client !== undefined) return 'client';
+  return tool.name === handoffToolName ? 'handoff' : undefined;
+}
+
+function resultBy({ engine }: LiveRun, { timeoutMs }: Tool['client'] & {}): string {
+  const ms = timeoutMs ?? engine.settings.toolResultTimeoutMs;
+  return new Date(engine.clock.now() + ms).toISOString();
 }
 
 function execute(run: LiveRun, tool: Tool, intent: EventOf<'tool.started'>): void {

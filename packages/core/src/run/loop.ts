@@ -4,11 +4,12 @@
  * of it. Model calls and tools go on beside it; whatever they bring wakes it, and only it decides.
  *
  *   settled    the run is over: one terminal event is stored (E6)
- *   suspended  nothing can go on without a person; the lease is given back, nothing stays in memory (E5)
+ *   suspended  nothing can go on without a person or a client; the lease is given back, nothing stays in memory (E5)
  *   yielded    this node lets go; the journal holds all another one needs
  */
 import type { RunError } from '@relay/protocol';
 import { agentFields, type AgentState } from './agent.ts';
+import { expireClientCalls, resultTimes } from './client-calls.ts';
 import { gate } from './gate.ts';
 import { handOver } from './handoff.ts';
 import { limitBeforeTurn } from './limits.ts';
@@ -35,6 +36,7 @@ export async function drive(run: LiveRun): Promise<Outcome> {
     if (isAnswerDue(run, now)) await run.lookForMail();
     await answerMail(run);
     expireRelays(run, now);
+    expireClientCalls(run, now);
     endTime(run, now);
     if (run.stop?.kind === 'cancel') return cancel(run, run.stop.reason);
     if (run.stop?.kind === 'yield') return letGo(run);
@@ -146,7 +148,7 @@ async function somethingHappens(run: LiveRun, now: number): Promise<void> {
   const times = askingCalls(run.state).flatMap(({ call }) =>
     call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt) + settings.lateAnswerMs],
   );
-  times.push(...endingTimes(run));
+  times.push(...resultTimes(run), ...endingTimes(run));
   if (times.length === 0) return run.somethingHappens();
   const over = new AbortController();
   const ms = Math.max(0, Math.min(...times.filter((time) => time > now)) - clock.now());

@@ -179,7 +179,7 @@ export function endOfCall(agent: AgentState, call: CallState, why: Why): RunEven
   return [{ type: 'relay.closed', ...of, relayId, reason: why.message }, failed];
 }
 
-/** Its own code has started, also if a person is being asked since what became of it. */
-function hasBegun(call: CallState): boolean {
-  return call.idempotencyKey !== undefined && call.via === undefined;
+/** Its own code has started, or a client's, also if a person is being asked what became of it. */
+function hasBegun({ idempotencyKey, via }: CallState): boolean {
+  return idempotencyKey !== undefined && (via === undefined || via === 'client');
 }

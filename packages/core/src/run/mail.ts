@@ -1,5 +1,5 @@
 /**
- * What people said while the run was going on or parked: decisions and cancellations. They were
+ * What was said while the run was going on or parked: decisions, results, cancellations. They were
  * stored before they were acknowledged; here they enter the journal, and their mail is taken in the
  * same commit, so that each counts exactly once.
  */
@@ -7,10 +7,11 @@ import { RelayError, type RunEvent } from '@relay/protocol';
 import type { Letter, Mail, Tool } from '../ports.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import type { CallState } from './call.ts';
+import { applyResult, isResultDue } from './client-calls.ts';
 import { start, type Start } from './dispatch.ts';
 import { digestOf } from './gate.ts';
 import type { LiveRun } from './live-run.ts';
-import { decide } from './machine.ts';
+import { resume } from './parked.ts';
 import { findTool } from './profile.ts';
 import { askingCalls } from './state.ts';
 
@@ -21,8 +22,10 @@ type Json = Extract<RunEvent, { type: 'relay.decided' }>['output'];
 export async function answerMail(run: LiveRun): Promise<void> {
   if (run.stop?.kind === 'yield') return;
   for (const mail of await run.takeMail()) {
-    if (mail.letter.kind === 'decision') applyDecision(run, mail, mail.letter);
-    else run.stopWith({ kind: 'cancel', reason: mail.letter.reason });
+    const { letter } = mail;
+    if (letter.kind === 'decision') applyDecision(run, mail, letter);
+    else if (letter.kind === 'result') await applyResult(run, mail, letter);
+    else run.stopWith({ kind: 'cancel', reason: letter.reason });
   }
 }
 
@@ -105,9 +108,9 @@ function refused(agent: AgentState, call: CallState, reason: string | null): Run
   };
 }
 
-/** A relay is about to expire: an answer may have been stored of which nobody told. */
+/** Something is about to expire: an answer may have been stored of which nobody told. */
 export function isAnswerDue(run: LiveRun, now: number): boolean {
-  return askingCalls(run.state).some(({ call }) => isDue(run, call, now));
+  return isResultDue(run, now) || askingCalls(run.state).some(({ call }) => isDue(run, call, now));
 }
 
 function isDue(run: LiveRun, { relay }: CallState, now: number): boolean {
@@ -130,10 +133,4 @@ export function expireRelays(run: LiveRun, now: number): void {
         : { type: 'tool.denied', ...of, name: call.name, status: 'expired', reason, relayId },
     ]);
   }
-}
-
-/** What was parked goes on. */
-export function resume(run: LiveRun): void {
-  const decision = decide(run.state, { type: 'resume' });
-  if (decision.ok) run.journal.stage(decision.events);
 }

@@ -1,6 +1,7 @@
 /** What an agent works by, and what it may call. */
 import type { Tool } from '../ports.ts';
 import { type AgentState, type Profile } from './agent.ts';
+import { clientTool } from './client-tool.ts';
 import { handoffTool, handoffToolName } from './handoff-tool.ts';
 import type { LiveRun } from './live-run.ts';
 import { depthLimit } from './limits.ts';
@@ -15,6 +16,8 @@ export function findTool(run: LiveRun, agent: AgentState, name: string): Tool | 
   const profile = profileOf(run, agent);
   if (name === handoffToolName) return ownHandoffTool(run, profile);
   if (!profile.tools.includes(name)) return undefined;
+  const own = run.spec.functions?.find((declared) => declared.name === name);
+  if (own !== undefined) return clientTool(own);
   return run.engine.tools(run.identity.tenantId).find(name);
 }
 

@@ -3,19 +3,21 @@
  * projected in the commit that stores it, so rows and journal cannot disagree.
  */
 import { isEnded, type StoredEvent } from '@relay/protocol';
-import type { NewRelay, RelayClosure, RunIdentity, RunProgress } from '../ports.ts';
+import type { NewClientCall, NewRelay, RelayClosure, RunIdentity, RunProgress } from '../ports.ts';
 import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from './limits.ts';
 import { writeSnapshot } from './snapshot.ts';
-import { askingCalls, type RunState } from './state.ts';
+import { askingCalls, clientCalls, type RunState } from './state.ts';
 
 export interface Projection {
   readonly progress: Partial<RunProgress>;
   readonly raise: readonly NewRelay[];
   readonly close: readonly RelayClosure[];
+  readonly awaited: readonly NewClientCall[];
+  readonly timedOut: readonly string[];
 }
 
-const nothing: Projection = { progress: {}, raise: [], close: [] };
+const nothing: Projection = { progress: {}, raise: [], close: [], awaited: [], timedOut: [] };
 
 /** `state` is the fold up to and including `events`. */
 export function project(
@@ -29,6 +31,10 @@ export function project(
     progress: progressOf(telling, state, run),
     raise: telling.flatMap((event) => raisedRelay(event, run.id)),
     close: telling.flatMap(closedRelay),
+    awaited: telling.flatMap(awaitedCall),
+    timedOut: telling.flatMap((event) =>
+      event.type === 'tool.failed' && event.code === 'tool_timed_out' ? [event.toolCallId] : [],
+    ),
   };
 }
 
@@ -105,11 +111,12 @@ function outputJson(state: RunState, output?: string): string {
   });
 }
 
-/** The first relay to expire, or the end of the run's time. */
+/** The first relay or client's call to expire, or the end of the run's time. */
 function wakeAtOf(state: RunState): number | null {
   const times = askingCalls(state).flatMap(({ call }) =>
     call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt)],
   );
+  for (const { call } of clientCalls(state)) times.push(Date.parse(call.resultBy ?? ''));
   const deadline = deadlineOf(state);
   if (deadline !== undefined) times.push(deadline);
   return times.length === 0 ? null : Math.min(...times);
@@ -132,6 +139,11 @@ function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
       expiresAt: Date.parse(event.expiresAt),
     },
   ];
+}
+
+function awaitedCall(event: StoredEvent): NewClientCall[] {
+  if (event.type !== 'tool.started' || event.resultBy === undefined) return [];
+  return [{ toolCallId: event.toolCallId, resultBy: Date.parse(event.resultBy) }];
 }
 
 function closedRelay(event: StoredEvent): RelayClosure[] {

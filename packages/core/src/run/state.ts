@@ -202,6 +202,15 @@ export function askingCalls(state: RunState): { agent: AgentState; call: CallSta
   );
 }
 
+/** Calls that a client shall bring the result of, of all agents. */
+export function clientCalls(state: RunState): { agent: AgentState; call: CallState }[] {
+  return liveAgents(state).flatMap((agent) =>
+    openCalls(agent)
+      .filter(({ phase, via }) => phase === 'started' && via === 'client')
+      .map((call) => ({ agent, call })),
+  );
+}
+
 function startedTurn(event: Placed<EventOf<'turn.started'>>): TurnState {
   const { turn, seq: startedSeq, textId, reasoningId } = event;
   return { turn, startedSeq, textId, reasoningId, text: '', calls: [], finish: null };

@@ -7,7 +7,7 @@ import { agentFields, openCalls } from './agent.ts';
 import { deadlineOf, isTimeOver, limitText } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { endOfCall } from './machine.ts';
-import { resume } from './mail.ts';
+import { resume } from './parked.ts';
 import { stopSpawned } from './spawn.ts';
 import { liveAgents } from './state.ts';
 
@@ -50,12 +50,17 @@ function reachEnd(run: LiveRun, agentId: string): void {
   run.journal.stage([{ type: 'limit.reached', ...agentFields(agent), limit: 'time' }]);
 }
 
-/** Calls that wait for a person, and tools that had their moment. What is delegated ends by itself. */
+/**
+ * Calls that wait for a person or a client, and tools that had their moment. What is delegated ends
+ * by itself.
+ */
 function closeCalls(run: LiveRun, agentId: string, patient: boolean): void {
   const agent = run.state.agents[agentId];
   for (const call of agent === undefined ? [] : openCalls(agent)) {
-    if (agent === undefined || call.via !== undefined || call.phase === 'called') continue;
-    if (call.phase === 'started' && patient) continue;
+    const client = call.via === 'client';
+    const delegated = call.via !== undefined && !client;
+    if (agent === undefined || delegated || call.phase === 'called') continue;
+    if (call.phase === 'started' && patient && !client) continue;
     stopSpawned(run, { agent, toolCallId: call.toolCallId }, why);
     run.abandonTool(call.toolCallId);
     run.journal.stage(endOfCall(agent, call, why));

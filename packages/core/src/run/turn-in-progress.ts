@@ -5,6 +5,7 @@ import { agentFields, type AgentState } from './agent.ts';
 import { isNestedTooDeep } from './json-depth.ts';
 import type { LiveRun } from './live-run.ts';
 import { priced } from './price.ts';
+import { findTool } from './profile.ts';
 import { usedCallIds } from './transcripts.ts';
 
 type DiscardReason = EventOf<'turn.discarded'>['reason'];
@@ -139,9 +140,15 @@ export class TurnInProgress {
         toolCallId,
         ...(toolCallId === call.id ? {} : { providerCallId: call.id }),
         name: call.name,
+        ...this.#whoRuns(call.name),
         input: parseArguments(call.arguments),
       };
     });
+  }
+
+  #whoRuns(name: string): { via?: 'client' } {
+    const tool = findTool(this.#run, this.#agent, name);
+    return tool?.client === undefined ? {} : { via: 'client' };
   }
 
   #unique(id: string, used: Set<string>): string {

@@ -1,4 +1,5 @@
-import type { Dialect } from './dialect.ts';
+import type { EventOf, Stored } from '../events.ts';
+import type { Dialect, Frame } from './dialect.ts';
 import { ofAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
 
 /** The words of `/v1/runs`. Of text, only the root agent's is shown. */
@@ -11,18 +12,16 @@ export const runs: Dialect = {
         return event.parentId === undefined ? { type: 'token', text: event.text } : undefined;
       case 'turn.discarded':
         return event.parentId === undefined ? { type: 'reset', after: event.after } : undefined;
+      // Whoever reads of a call of its own function shall run it: that it may is known when it starts.
       case 'tool.called':
-        return ofAgent(event, {
-          type: 'tool_call',
-          id: event.toolCallId,
-          name: event.name,
-          input: event.input,
-        });
+        return event.via === 'client' ? undefined : toolCall(event);
+      case 'tool.started':
+        return event.via === 'client' ? toolCall(event) : undefined;
       case 'tool.completed':
         return ofAgent(event, {
           type: 'tool_result',
           id: event.toolCallId,
-          output: event.result ?? event.context ?? null,
+          output: event.result === undefined ? (event.context ?? null) : event.result,
         });
       case 'tool.failed':
       case 'tool.denied':
@@ -85,9 +84,14 @@ export const runs: Dialect = {
       case 'turn.started':
       case 'turn.completed':
       case 'reasoning.appended':
-      case 'tool.started':
       case 'tool.progressed':
         return undefined;
     }
   },
 };
+
+function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>>): Frame {
+  const { toolCallId: id, name, input } = event;
+  const resultBy = event.type === 'tool.started' ? { resultBy: event.resultBy } : {};
+  return ofAgent(event, { type: 'tool_call', id, name, input, ...resultBy });
+}

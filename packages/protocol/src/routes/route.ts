@@ -6,8 +6,9 @@ import { idSchema } from '../ids.ts';
 /**
  * `local-or-key`: also without a key from this very machine, as the tenant `default`.
  * `internal-or-key`: also by the internal secret, which belongs to no tenant.
+ * `internal`: by that secret alone; without one configured the route is not there.
  */
-export type RouteAuth = 'public' | 'key' | 'local-or-key' | 'internal-or-key';
+export type RouteAuth = 'public' | 'key' | 'local-or-key' | 'internal-or-key' | 'internal';
 export type Scope = 'runs' | 'approve' | 'admin';
 export const scopes = ['runs', 'approve', 'admin'] as const satisfies readonly Scope[];
 
@@ -20,6 +21,8 @@ export interface Route {
   readonly params?: z.ZodType;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
+  /** Left out: 1 MB. */
+  readonly bodyLimit?: number;
   /** Fields without which nothing else is looked at, and the sentence that says so. */
   readonly requires?: { readonly fields: readonly string[]; readonly message: string };
   /** `sse`: the answer is a stream of frames. `none`: there is no body. */

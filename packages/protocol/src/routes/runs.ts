@@ -1,5 +1,6 @@
 /** `/v1/runs`: start, list, look at, follow and cancel runs. */
 import { z } from 'zod';
+import { functionSchema } from '../functions.ts';
 import { idSchema } from '../ids.ts';
 import { limitsSchema } from '../limits.ts';
 import { messageSchema } from '../messages.ts';
@@ -24,7 +25,13 @@ export const runBodySchema = z.strictObject({
   system: z.string().optional(),
   input: z.union([z.string().min(1), z.array(messageSchema).min(1)]),
   tools: z
-    .array(z.strictObject({ name: z.string().min(1).max(128), kind: z.literal('builtin') }))
+    .array(
+      z.discriminatedUnion('kind', [
+        z.strictObject({ name: z.string().min(1).max(128), kind: z.literal('builtin') }),
+        functionSchema.extend({ kind: z.literal('function') }),
+      ]),
+    )
+    .max(128)
     .optional(),
   permissions: permissionsSchema.optional(),
   agent: z.string().min(1).optional(),

@@ -15,6 +15,7 @@ import { closedSignal } from '../event-stream.ts';
 import { followRun } from '../subscribe.ts';
 import { findRun, storeOf } from './find.ts';
 import { firstWord } from './first-word.ts';
+import { chooseAll } from './functions.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
 import { presentListed, presentRun } from './present.ts';
@@ -43,7 +44,9 @@ export const startRun: Handler = async (call) => {
     model,
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
     prompt: 'continues',
-    tools: chooseTools(call, body.tools?.map((tool) => tool.name) ?? agent.tools ?? [], '.name'),
+    ...(body.tools === undefined
+      ? { tools: chooseTools(call, agent.tools ?? []) }
+      : chooseAll(call, body.tools)),
     permissions: choosePermissions(call, body.permissions),
     ...(conversationId === undefined ? {} : { conversationId }),
     ...(parentRunId === undefined ? {} : { parentRunId }),

@@ -74,23 +74,23 @@ export async function chooseModel(
   return model;
 }
 
-/** Names of tools that the tenant has; all of them if none are named. `within` ends a field's path. */
+/** Names of tools that the tenant has; all of them if none are named. `at` is where one is named. */
 export function chooseTools(
   call: Call,
   wanted: readonly string[] | undefined,
-  within = '',
+  at?: string,
 ): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
   if (wanted === undefined) return registry.list().map((tool) => tool.name);
   for (const [index, name] of wanted.entries()) {
     if (wanted.indexOf(name) !== index) {
       throw new RelayError('invalid_request', `The tool ${name} is named twice`, {
-        details: [{ path: `tools[${index}]${within}`, message: 'Named twice' }],
+        details: [{ path: at ?? `tools[${index}]`, message: 'Named twice' }],
       });
     }
     if (registry.find(name) === undefined) {
       throw new RelayError('unknown_tool', `There is no tool named ${name}`, {
-        details: [{ path: `tools[${index}]${within}`, message: 'Unknown tool' }],
+        details: [{ path: at ?? `tools[${index}]`, message: 'Unknown tool' }],
       });
     }
   }

@@ -1,5 +1,6 @@
 import { describe } from 'vitest';
 import { censusTests } from './census.ts';
+import { clientCallTests } from './client-calls.ts';
 import { connectionTests } from './connections.ts';
 import { conversationTests } from './conversations.ts';
 import { credentialTests } from './credentials.ts';
@@ -30,6 +31,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('journal', () => journalTests(open));
     describe('fence', () => fenceTests(open));
     describe('relays', () => relayTests(open));
+    describe('calls of clients', () => clientCallTests(open));
     describe('mail', () => mailTests(open));
     describe('leases', () => leaseTests(open));
     describe('due runs', () => dueTests(open));

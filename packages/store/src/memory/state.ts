@@ -1,5 +1,7 @@
 /** What a memory store holds: plain maps, shared by the system's side and every tenant's. */
 import type {
+  CallClaim,
+  ClientCallRecord,
   CredentialRecord,
   IdempotencyKey,
   KeyRecord,
@@ -25,6 +27,13 @@ export interface MemoryRun {
   readonly relayIds: string[];
   readonly connectionId: string | null;
   mail: Mail[];
+  /** By call. */
+  readonly clientCalls: Map<string, MemoryClientCall>;
+}
+
+export interface MemoryClientCall {
+  record: ClientCallRecord;
+  claim: Pick<CallClaim, 'claimId' | 'until'> | null;
 }
 
 interface JournalEntry {

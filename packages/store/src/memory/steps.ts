@@ -14,6 +14,8 @@ import { isEnded, noUsage, RelayError } from '@relay/protocol';
 import type { RunEvent } from '@relay/protocol';
 import { encodeEvents } from '../sql/row-codec.ts';
 import { lonelySnapshot } from '../sql/snapshots.ts';
+import { awaitCalls, canTimeOut, closeClientCalls } from './client-calls.ts';
+import { post } from './mail.ts';
 import { keyOf, refuseTaken, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { countUsage } from './usage.ts';
@@ -55,6 +57,7 @@ export function createRun(
     relayIds: [],
     connectionId: connection?.id ?? null,
     mail: [],
+    clientCalls: new Map(),
   };
   if (idempotency !== undefined) {
     sweepKeys(state, tenantId, identity.createdAt);
@@ -92,6 +95,8 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   // Decided in the meantime: see `closeRelay` of the SQL store.
   const missing = (step.close ?? []).filter((closure) => !closures.includes(closure));
   if (missing.some(({ status }) => status === 'expired')) return 'fenced';
+  if (!canTimeOut(run, step)) return 'fenced';
+  for (const { toolCallId } of step.awaited ?? []) refuseTaken(run.clientCalls, toolCallId);
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
   for (const relay of step.raise ?? []) {
@@ -112,6 +117,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
     const { status, at: decidedAt, by: decidedBy, reason } = stored(closure);
     relay.record = { ...relay.record, status, decidedAt, decidedBy, reason };
   }
+  awaitCalls(run, step);
   run.mail = run.mail.filter(({ id }) => !(step.take ?? []).includes(id));
   if (step.release === true) run.lease = null;
   if (isEnded(run.record.status)) end(state, run, step.at);
@@ -136,12 +142,6 @@ export function decideRelay(
   post(run, mail);
   if (grant !== undefined) state.grants.set(grant.id, { tenantId, grant: stored(grant) });
   return true;
-}
-
-export function post(run: MemoryRun, mail: MemoryRun['mail'][number]): void {
-  const place = run.mail.findIndex(({ id }) => id === mail.id);
-  if (place === -1) run.mail.push(stored(mail));
-  else run.mail[place] = stored(mail);
 }
 
 function holds(run: MemoryRun, tenantId: string, step: Append): boolean {
@@ -186,6 +186,7 @@ function end(state: MemoryState, run: MemoryRun, at: number): void {
   run.lease = null;
   state.open.delete(id);
   closeOpenRelays(state, run);
+  closeClientCalls(run);
   if (run.connectionId !== null) state.connections.delete(run.connectionId);
 }
 

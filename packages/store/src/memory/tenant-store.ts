@@ -1,5 +1,7 @@
 import type {
   Append,
+  CallClaim,
+  ClientCallRecord,
   CreationOutcome,
   CredentialRecord,
   EndedRun,
@@ -9,6 +11,7 @@ import type {
   Mail,
   OpenRuns,
   Page,
+  PostedResult,
   RelayDecision,
   RelayFilter,
   RelayRecord,
@@ -35,10 +38,12 @@ import {
   revokeKey,
   updateTenant,
 } from './accounts.ts';
+import { claimCall, postResult } from './client-calls.ts';
 import { listKeys, listRelays, listRuns } from './lists.ts';
+import { post } from './mail.ts';
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
-import { append, createRun, decideRelay, post } from './steps.ts';
+import { append, createRun, decideRelay } from './steps.ts';
 import { countOpenRuns, readUsage } from './usage.ts';
 
 /** Nothing here waits; `async` makes every error a rejection. */
@@ -122,6 +127,19 @@ export class MemoryTenantStore implements TenantStore {
       )
       .toSorted((a, b) => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1))
       .map(({ id, tool, exact, params }) => stored({ id, tool, exact, params }) as Grant);
+  }
+
+  async readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined> {
+    const call = this.#run(runId)?.clientCalls.get(toolCallId);
+    return call === undefined ? undefined : stored(call.record);
+  }
+
+  async postResult(posted: PostedResult): Promise<boolean> {
+    return postResult(this.#run(posted.runId), posted);
+  }
+
+  async claimCall(claim: CallClaim): Promise<boolean> {
+    return claimCall(this.#run(claim.runId), claim);
   }
 
   async postMail(runId: string, mail: Mail): Promise<boolean> {

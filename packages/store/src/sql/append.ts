@@ -6,6 +6,7 @@
 import type { Append } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { Statement } from '../drivers/driver.ts';
+import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
 import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
@@ -23,10 +24,13 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   unit.push(...putSnapshot(run, progress));
   for (const relay of append.raise ?? []) unit.push(insertRelay(tenantId, { ...relay, runId }));
   for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
+  for (const call of append.awaited ?? []) unit.push(insertClientCall(run, call));
+  for (const id of append.timedOut ?? []) unit.push(timeOutClientCall(run, id));
   for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
   if (endsRun(append)) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
-    unit.push(deleteAllMail(run), closeOpenRelays(run, at), deleteConnectionsOf(run));
+    unit.push(deleteAllMail(run), closeOpenRelays(run, at), closeClientCalls(run));
+    unit.push(deleteConnectionsOf(run));
   }
   return unit;
 }

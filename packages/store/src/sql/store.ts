@@ -39,6 +39,8 @@ export function createSqlStore(driver: SqlDriver): SystemStore {
 const probeSql = `INSERT INTO probes (id, count) VALUES (1, 1)
   ON CONFLICT (id) DO UPDATE SET count = probes.count + 1`;
 
+const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
+
 class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
 
@@ -55,6 +57,11 @@ class SqlStore implements SystemStore {
     const row = result.ok ? result.results[1]?.rows[0] : undefined;
     if (row === undefined) throw new RelayError('storage_failed', 'The tenant was not stored');
     return { id: text(row, 'id') };
+  }
+
+  async tenantOfRun(runId: string): Promise<string | undefined> {
+    const [row] = await this.#driver.read(tenantOfRunSql, [runId]);
+    return row === undefined ? undefined : text(row, 'tenant_id');
   }
 
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {

@@ -1,5 +1,7 @@
 import type {
   Append,
+  CallClaim,
+  ClientCallRecord,
   CreationOutcome,
   CredentialRecord,
   EndedRun,
@@ -9,6 +11,7 @@ import type {
   Mail,
   OpenRuns,
   Page,
+  PostedResult,
   RelayDecision,
   RelayFilter,
   RelayRecord,
@@ -27,6 +30,12 @@ import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
 import { appendUnit } from './append.ts';
+import {
+  answerClientCall,
+  claimClientCall,
+  decodeClientCall,
+  selectClientCall,
+} from './client-calls.ts';
 import { deleteConnectionSql, selectConnectionSql } from './connections.ts';
 import { countEndedSql, selectEndedSql } from './conversations.ts';
 import { creationUnit } from './creation.ts';
@@ -137,6 +146,26 @@ export class SqlTenantStore implements TenantStore {
   async readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]> {
     const params = selectGrantsParams(this.tenantId, scope);
     return (await this.#driver.read(selectGrantsSql, params)).map(decodeGrant);
+  }
+
+  async readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined> {
+    const { tenantId } = this;
+    const [row] = await this.#select(selectClientCall({ tenantId, runId }, toolCallId));
+    return row === undefined ? undefined : decodeClientCall(row);
+  }
+
+  async postResult(posted: PostedResult): Promise<boolean> {
+    const { tenantId } = this;
+    const { runId, mail } = posted;
+    const result = await this.#driver.transact([
+      answerClientCall(tenantId, posted),
+      insertMail({ tenantId, runId }, mail),
+    ]);
+    return result.ok;
+  }
+
+  async claimCall(claim: CallClaim): Promise<boolean> {
+    return (await this.#driver.transact([claimClientCall(this.tenantId, claim)])).ok;
   }
 
   async postMail(runId: string, mail: Mail): Promise<boolean> {

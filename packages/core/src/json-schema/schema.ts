@@ -1,0 +1,58 @@
+/** The shape of a JSON Schema, as far as checking it and checking by it both need it. */
+
+export type Schema = Readonly<Record<string, unknown>>;
+
+export const typeNames = [
+  'object',
+  'array',
+  'string',
+  'number',
+  'integer',
+  'boolean',
+  'null',
+] as const;
+
+export function isObject(value: unknown): value is Schema {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const single = ['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'propertyNames'];
+const listed = ['prefixItems', 'anyOf', 'oneOf', 'allOf'];
+const named = ['properties', 'patternProperties', '$defs', 'definitions'];
+
+/** The schemas directly inside this one, each with its way there. */
+export function* subschemasOf(schema: Schema): Generator<[string, unknown]> {
+  for (const name of single) if (schema[name] !== undefined) yield [name, schema[name]];
+  for (const name of listed) {
+    const list = schema[name];
+    if (!Array.isArray(list)) continue;
+    for (const [index, child] of list.entries()) yield [`${name}[${index}]`, child];
+  }
+  for (const name of named) {
+    const children = schema[name];
+    if (!isObject(children)) continue;
+    for (const [key, child] of Object.entries(children)) yield [`${name}.${key}`, child];
+  }
+}
+
+/** What a local reference points at; nothing inherited is ever found. */
+export function resolveRef(root: Schema, ref: string): unknown {
+  if (ref === '#') return root;
+  if (!ref.startsWith('#/')) return undefined;
+  let found: unknown = root;
+  for (const part of ref.slice(2).split('/')) {
+    const key = decode(part);
+    if (typeof found !== 'object' || found === null || key === undefined) return undefined;
+    if (!Object.hasOwn(found, key)) return undefined;
+    found = (found as Record<string, unknown>)[key];
+  }
+  return isObject(found) || typeof found === 'boolean' ? found : undefined;
+}
+
+function decode(part: string): string | undefined {
+  try {
+    return decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~');
+  } catch {
+    return undefined;
+  }
+}

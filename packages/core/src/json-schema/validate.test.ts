@@ -1,0 +1,150 @@
+import { describe, expect, test } from 'vitest';
+import { checkSchema } from './check.ts';
+import type { Schema } from './schema.ts';
+import { validateBySchema } from './validate.ts';
+
+function issuesOf(schema: Schema, value: unknown): string[] {
+  const validation = validateBySchema(schema, value);
+  return validation.ok ? [] : validation.issues.map(({ path, message }) => `${path}: ${message}`);
+}
+
+const user: Schema = {
+  type: 'object',
+  properties: {
+    id: { type: 'string', minLength: 2, maxLength: 4 },
+    age: { type: 'integer', minimum: 0, exclusiveMaximum: 150 },
+    tags: { type: 'array', items: { type: 'string' }, maxItems: 2, uniqueItems: true },
+    role: { enum: ['admin', 'guest', { other: 1 }] },
+    parent: { $ref: '#' },
+  },
+  required: ['id'],
+  additionalProperties: false,
+};
+
+/** An object that has a `then` is written as text, lest something waits for it. */
+function ifText(then: string, otherwise: unknown): Schema {
+  const branches = JSON.parse(`{"then":${then}}`) as Schema;
+  return { if: { type: 'string' }, else: otherwise, ...branches };
+}
+
+describe('checking a value by a schema', () => {
+  test('a value that fits passes as it is', () => {
+    const value = { id: 'u1', age: 3, tags: ['a', 'b'], role: { other: 1 }, parent: { id: 'u0' } };
+    expect(validateBySchema(user, value)).toEqual({ ok: true, value });
+  });
+
+  test.each<[string, unknown, string[]]>([
+    ['a missing parameter', {}, ['id: Is missing']],
+    ['a wrong type', { id: 7 }, ['id: Must be string']],
+    ['another root', [], [': Must be object']],
+    ['null', null, [': Must be object']],
+    ['too short', { id: 'u' }, ['id: Must have at least 2 characters']],
+    ['too long', { id: 'u1234' }, ['id: Must have at most 4 characters']],
+    ['characters, not code units', { id: '😀😀😀😀' }, []],
+    ['a fraction', { id: 'u1', age: 1.5 }, ['age: Must be integer']],
+    ['below', { id: 'u1', age: -1 }, ['age: Must be at least 0']],
+    ['at an exclusive bound', { id: 'u1', age: 150 }, ['age: Must be below 150']],
+    ['an item', { id: 'u1', tags: ['a', 1] }, ['tags[1]: Must be string']],
+    ['too many', { id: 'u1', tags: ['a', 'b', 'c'] }, ['tags: Must have at most 2 items']],
+    ['twice', { id: 'u1', tags: ['a', 'a'] }, ['tags: Holds something twice']],
+    [
+      'no member',
+      { id: 'u1', role: 'root' },
+      ['role: Must be one of "admin", "guest", {"other":1}'],
+    ],
+    ['an unknown name', { id: 'u1', x: 1 }, ['x: Is not known']],
+    ['an inherited name', { id: 'u1', toString: 1 }, ['toString: Is not known']],
+    [
+      'deep inside',
+      { id: 'u1', parent: { id: 'u0', parent: {} } },
+      ['parent.parent.id: Is missing'],
+    ],
+  ])('%s', (_, value, issues) => {
+    expect(issuesOf(user, value)).toEqual(issues);
+  });
+
+  test.each<[string, Schema, unknown, boolean]>([
+    ['anyOf', { anyOf: [{ type: 'string' }, { minimum: 5 }] }, 6, true],
+    ['anyOf', { anyOf: [{ type: 'string' }, { minimum: 5 }] }, 4, false],
+    ['oneOf', { oneOf: [{ type: 'number' }, { minimum: 5 }] }, 4, true],
+    ['oneOf', { oneOf: [{ type: 'number' }, { minimum: 5 }] }, 6, false],
+    ['allOf', { allOf: [{ type: 'number' }, { minimum: 5 }] }, 6, true],
+    ['allOf', { allOf: [{ type: 'number' }, { minimum: 5 }] }, 4, false],
+    ['not', { not: { type: 'string' } }, 'x', false],
+    ['if then', ifText('{"minLength":2}', false), 'x', false],
+    ['if else', ifText('{"minLength":2}', { minimum: 1 }), 1, true],
+    ['const', { const: { a: [1, 2] } }, { a: [1, 2] }, true],
+    ['const', { const: { a: [1, 2] } }, { a: [2, 1] }, false],
+    ['several types', { type: ['string', 'null'] }, null, true],
+    [
+      'prefixItems',
+      { prefixItems: [{ type: 'string' }], items: { type: 'number' } },
+      ['a', 1],
+      true,
+    ],
+    [
+      'prefixItems',
+      { prefixItems: [{ type: 'string' }], items: { type: 'number' } },
+      [1, 'a'],
+      false,
+    ],
+    ['multipleOf', { multipleOf: 0.1 }, 0.3, true],
+    ['multipleOf', { multipleOf: 0.1 }, 0.35, false],
+    ['additional schema', { additionalProperties: { type: 'number' } }, { a: 1, b: 'x' }, false],
+    [
+      'a pattern of names leaves the rest open',
+      { patternProperties: { '^x': {} }, additionalProperties: false },
+      { y: 1 },
+      true,
+    ],
+    ['minProperties', { minProperties: 1 }, {}, false],
+    ['a format is a remark', { format: 'email' }, 'nobody', true],
+    ['what nobody knows is ignored', { colour: 'red' }, 1, true],
+  ])('%s', (_, schema, value, fits) => {
+    expect(validateBySchema(schema, value).ok).toBe(fits);
+  });
+});
+
+describe('a hostile schema', () => {
+  test('a pattern that backtracks is not evaluated', () => {
+    const schema: Schema = { type: 'object', properties: { a: { pattern: '^(a+)+$' } } };
+    const began = performance.now();
+    expect(validateBySchema(schema, { a: `${'a'.repeat(50_000)}!` }).ok).toBe(true);
+    expect(performance.now() - began).toBeLessThan(1_000);
+  });
+
+  test('alternatives of alternatives use up their budget and refuse', () => {
+    const defs: Record<string, Schema> = { d0: { type: 'string' } };
+    for (let n = 1; n < 40; n += 1) {
+      const ref = { $ref: `#/$defs/d${n - 1}` };
+      defs[`d${n}`] = { allOf: [ref, ref, ref] };
+    }
+    const schema: Schema = {
+      type: 'object',
+      properties: { a: { $ref: '#/$defs/d39' } },
+      $defs: defs,
+    };
+    expect(checkSchema(schema)).toEqual([]);
+    const began = performance.now();
+    expect(issuesOf(schema, { a: 1 })).toEqual([': Is too laborious to check by its schema']);
+    expect(performance.now() - began).toBeLessThan(5_000);
+  });
+
+  test('a reference to itself ends', () => {
+    const schema: Schema = {
+      type: 'object',
+      $ref: '#',
+      properties: { a: { $ref: '#/properties/a' } },
+    };
+    expect(validateBySchema(schema, { a: 1 }).ok).toBe(true);
+  });
+
+  test('a large value is written out once, however often it is compared', () => {
+    const consts = Array.from({ length: 4_000 }, (_, n) => ({ const: { n } }));
+    const schema: Schema = { type: 'object', properties: { a: { anyOf: consts } } };
+    const large = { list: Array.from({ length: 50_000 }, (_, n) => n) };
+    const began = performance.now();
+    expect(validateBySchema(schema, { a: large }).ok).toBe(false);
+    expect(performance.now() - began).toBeLessThan(2_000);
+  });
+});

@@ -1,0 +1,341 @@
+/** Function tools: a client runs them, and the run waits for its results without a process. */
+import { claimToolCall, postToolResult, type RunRequest } from '@relay/core';
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  ManualClock,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import type { FunctionTool } from '@relay/protocol';
+import { agentTool } from '@relay/tools';
+import { describe, expect, test } from 'vitest';
+import { ask, type Kernel, openClientCalls, until, untilStatus } from '../support/kernel.ts';
+import { createCast, delegate, says } from './cast.ts';
+import {
+  appendWith,
+  endOf,
+  finished,
+  journal,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  stopRun,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
+import { type StoreKind, stores, wrapStore } from './stores.ts';
+
+const lookup: FunctionTool = {
+  name: 'lookup',
+  description: 'Finds a user',
+  inputSchema: {
+    type: 'object',
+    properties: { id: { type: 'string' } },
+    required: ['id'],
+    additionalProperties: false,
+  },
+};
+const functions: Partial<RunRequest> = { tools: ['lookup'], functions: [lookup] };
+const call = (n: number, input: unknown = { id: `u_${n}` }) =>
+  toolCall(`call_${n}`, 'lookup', input);
+const answer = [text('Done.'), finish()];
+const timeoutMs = 60_000;
+
+async function waitingForClient(kind: StoreKind, calls = [call(1)]) {
+  const scene = await openScene(kind);
+  const clock = new ManualClock();
+  const model = createScriptedModel([[...calls, finish()], answer]);
+  const settings = { toolResultTimeoutMs: timeoutMs };
+  const kernel = await scene.boot({ model, clock, settings });
+  const run = await ask(kernel, functions);
+  await parked(kernel, run.id);
+  return { ...scene, kernel, clock, model, run };
+}
+
+async function parked(kernel: Kernel, runId: string): Promise<void> {
+  await untilStatus(kernel, runId, 'waiting');
+  await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+}
+
+function bring(kernel: Kernel, runId: string, result: Result) {
+  const { toolCallId = 'call_1', output, failed = false } = result;
+  const ref = { tenantId: kernel.tenantId, runId, toolCallId };
+  return postToolResult(kernel.control, ref, { output, failed });
+}
+
+interface Result {
+  readonly toolCallId?: string;
+  readonly output: unknown;
+  readonly failed?: boolean;
+}
+
+describe.each(stores)('a function tool on $name', (kind) => {
+  test('is offered to the model, and waits for its client without anything in memory', async () => {
+    const { kernel, model, run } = await waitingForClient(kind);
+    expect(lastOf(model.requests).tools).toEqual([
+      { name: 'lookup', description: 'Finds a user', inputSchema: lookup.inputSchema },
+    ]);
+    const events = await journal(kernel, run.id);
+    const [started] = openClientCalls(events);
+    expect(started).toMatchObject({
+      via: 'client',
+      input: { id: 'u_1' },
+      rule: { list: 'builtin' },
+    });
+    expect(started?.resultBy).toBe(
+      new Date(kernel.control.engine.clock.now() + timeoutMs).toISOString(),
+    );
+    expect(ofType(events, 'run.suspended')).toMatchObject([{ relayIds: [] }]);
+  });
+
+  test('gets its result to the model, and the run goes on', async () => {
+    const { kernel, model, run } = await waitingForClient(kind);
+    expect(await bring(kernel, run.id, { output: { name: 'Ada' } })).toBe('accepted');
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result: { name: 'Ada' } }]);
+    expect(resultsIn(lastOf(model.requests))).toEqual(['{"result":{"name":"Ada"}}']);
+    expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
+    const { tenantId, store } = kernel;
+    expect(await store.tenant(tenantId).readMail(run.id)).toEqual([]);
+  });
+
+  test('takes one result: the same again is a repetition, also after the end, another a conflict', async () => {
+    const { kernel, run } = await waitingForClient(kind);
+    expect(await bring(kernel, run.id, { output: { a: 1, b: [2] } })).toBe('accepted');
+    expect(await bring(kernel, run.id, { output: { b: [2], a: 1 } })).toBe('repeated');
+    expect(await bring(kernel, run.id, { output: { a: 1, b: [3] } })).toBe('contradicted');
+    await finished(kernel, run.id);
+    expect(await bring(kernel, run.id, { output: { a: 1, b: [2] } })).toBe('repeated');
+    expect(await bring(kernel, run.id, { output: null })).toBe('contradicted');
+    expect(await bring(kernel, run.id, { output: { a: 1, b: [2] }, failed: true })).toBe(
+      'contradicted',
+    );
+  });
+
+  test('counts once, however many clients bring a result at the same moment', async () => {
+    const { kernel, run } = await waitingForClient(kind);
+    const outcomes = await Promise.all(
+      Array.from({ length: 50 }, (_, n) => bring(kernel, run.id, { output: n })),
+    );
+    expect(outcomes.filter((outcome) => outcome === 'accepted')).toHaveLength(1);
+    expect(outcomes.filter((outcome) => outcome === 'contradicted')).toHaveLength(49);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.completed')).toMatchObject([
+      { result: outcomes.indexOf('accepted') },
+    ]);
+  });
+
+  test('knows nothing of a call that nobody made', async () => {
+    const { kernel, run } = await waitingForClient(kind);
+    expect(await bring(kernel, run.id, { toolCallId: 'call_9', output: 1 })).toBe('missing');
+    expect(await bring(kernel, kernel.tenantId, { output: 1 })).toBe('missing');
+  });
+
+  test('tells the model how the function failed', async () => {
+    const { kernel, model, run } = await waitingForClient(kind, [call(1), call(2)]);
+    await bring(kernel, run.id, { output: 'No such user', failed: true });
+    await bring(kernel, run.id, { toolCallId: 'call_2', output: { code: 7 }, failed: true });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.failed')).toMatchObject([
+      { error: 'No such user', code: 'tool_failed' },
+      { error: '{"code":7}', code: 'tool_failed' },
+    ]);
+    expect(String(resultsIn(lastOf(model.requests))[0])).toContain('No such user');
+  });
+
+  test('goes on when the last of several results has come, in whatever order', async () => {
+    const { kernel, model, run } = await waitingForClient(kind, [call(1), call(2), call(3)]);
+    await bring(kernel, run.id, { toolCallId: 'call_3', output: 3 });
+    await untilStored(kernel, run.id, { type: 'tool.completed' });
+    await parked(kernel, run.id);
+    expect(model.requests).toHaveLength(1);
+    await bring(kernel, run.id, { toolCallId: 'call_1', output: 1 });
+    await bring(kernel, run.id, { toolCallId: 'call_2', output: null });
+    await finished(kernel, run.id);
+    const read = resultsIn(lastOf(model.requests)).map((each) => JSON.parse(String(each)));
+    expect(read).toEqual([{ result: 1 }, { result: null }, { result: 3 }]);
+  });
+
+  test('fails when its time is over, and takes no result any more', async () => {
+    const { kernel, clock, model, run } = await waitingForClient(kind);
+    await clock.advance(timeoutMs - 1);
+    kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    await parked(kernel, run.id);
+    await clock.advance(1);
+    expect(await bring(kernel, run.id, { output: 'late' })).toBe('missing');
+    kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_timed_out' }]);
+    expect(String(resultsIn(lastOf(model.requests))[0])).toContain('tool_timed_out');
+    expect(endOf(events).status).toBe('completed');
+    expect(await bring(kernel, run.id, { output: 'late' })).toBe('missing');
+  });
+
+  test('is given up at its time without anyone waking its run', async () => {
+    const { kernel, clock, run } = await waitingForClient(kind);
+    const events = await until(async () => {
+      await clock.advance(10_000);
+      const found = await journal(kernel, run.id);
+      return found.at(-1)?.type === 'run.ended' && found;
+    }, 'the end');
+    expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_timed_out' }]);
+  });
+
+  test('has the time that it was declared with', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const kernel = await boot({ model: createScriptedModel([[call(1), finish()], answer]), clock });
+    const run = await ask(kernel, {
+      tools: ['lookup'],
+      functions: [{ ...lookup, timeoutMs: 500 }],
+    });
+    await parked(kernel, run.id);
+    const [started] = openClientCalls(await journal(kernel, run.id));
+    expect(started?.resultBy).toBe(new Date(clock.now() + 500).toISOString());
+  });
+
+  test('keeps a result that was stored just before its time ran out', async () => {
+    const { boot, store } = await openScene(kind);
+    const clock = new ManualClock();
+    const posts: boolean[] = [];
+    const watched = wrapStore(store, async (stored) => {
+      const append = appendWith(stored, 'tool.failed');
+      if (append !== undefined && posts.length === 0) {
+        const { runId } = append;
+        const letter = { kind: 'result', toolCallId: 'call_1' } as const;
+        posts.push(
+          await store.tenant(kernel.tenantId).postResult({
+            runId,
+            toolCallId: 'call_1',
+            at: clock.now() - 1,
+            result: { digest: 'd', failed: false, output: 'just in time' },
+            mail: { id: 'mail', letter },
+          }),
+        );
+        kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId });
+      }
+      return stored.go();
+    });
+    const model = createScriptedModel([[call(1), finish()], answer]);
+    const settings = { toolResultTimeoutMs: timeoutMs };
+    const kernel = await boot({ store: watched, model, clock, settings });
+    const run = await ask(kernel, functions);
+    await parked(kernel, run.id);
+    const events = await until(async () => {
+      await clock.advance(20_000);
+      const found = await journal(kernel, run.id);
+      return found.at(-1)?.type === 'run.ended' && found;
+    }, 'the end');
+    expect(posts).toEqual([true]);
+    expect(ofType(events, 'tool.failed')).toEqual([]);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'just in time' }]);
+  });
+
+  test('is not run where a rule denies it, and nobody is told to run it', async () => {
+    const { boot } = await openScene(kind);
+    const model = createScriptedModel([[call(1), finish()], answer]);
+    const kernel = await boot({ model });
+    const denylist = [{ tool: 'lookup', params: { id: 'u_*' } }];
+    const run = await ask(kernel, { ...functions, permissions: { denylist } });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.started')).toEqual([]);
+    expect(ofType(events, 'tool.denied')).toHaveLength(1);
+    expect(await bring(kernel, run.id, { output: 1 })).toBe('missing');
+  });
+
+  test('is not run with arguments that do not fit its schema', async () => {
+    const { boot } = await openScene(kind);
+    const model = createScriptedModel([[call(1, { id: 7 }), finish()], answer]);
+    const kernel = await boot({ model });
+    const run = await ask(kernel, functions);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.started')).toEqual([]);
+    expect(ofType(events, 'tool.failed')).toMatchObject([
+      { code: 'tool_input_invalid', error: 'Invalid arguments: id: Must be string' },
+    ]);
+  });
+
+  test('ends with its run when that is canceled, and says that its outcome is unknown', async () => {
+    const { kernel, run } = await waitingForClient(kind);
+    await stopRun(kernel, run.id);
+    const events = await finished(kernel, run.id);
+    expect(endOf(events).status).toBe('canceled');
+    expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'outcome_unknown' }]);
+    expect(await bring(kernel, run.id, { output: 1 })).toBe('missing');
+  });
+
+  test('ends with the time of its run', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const model = createScriptedModel([[call(1), finish()], answer]);
+    const kernel = await boot({ model, clock });
+    const run = await ask(kernel, { ...functions, limits: { timeMs: 5_000 } });
+    await parked(kernel, run.id);
+    const events = await until(async () => {
+      await clock.advance(1_000);
+      const found = await journal(kernel, run.id);
+      return found.at(-1)?.type === 'run.ended' && found;
+    }, 'the end');
+    expect(ofType(events, 'limit.reached')).toMatchObject([{ limit: 'time' }]);
+    expect(ofType(events, 'tool.failed')).toMatchObject([{ name: 'lookup' }]);
+    expect(endOf(events)).toMatchObject({ status: 'completed', limit: 'time' });
+  });
+
+  test('waits beside a tool of ours and beside a person', async () => {
+    const { boot } = await openScene(kind);
+    const tools = [
+      createRecordingTool({ name: 'pay' }),
+      createRecordingTool({ name: 'look', allowedByDefault: true }),
+    ];
+    const pay = toolCall('call_p', 'pay', {});
+    const look = toolCall('call_l', 'look', {});
+    const model = createScriptedModel([[call(1), pay, look, finish()], answer]);
+    const kernel = await boot({ model, tools });
+    const run = await ask(kernel, { tools: ['pay', 'look', 'lookup'], functions: [lookup] });
+    const [relay] = await untilAsked(kernel, run.id, 1);
+    expect(await bring(kernel, run.id, { output: 1 })).toBe('accepted');
+    await untilStored(kernel, run.id, { type: 'tool.completed', count: 2 });
+    expect(model.requests).toHaveLength(1);
+    await stopRun(kernel, run.id);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.closed')).toMatchObject([{ relayId: relay?.relayId }]);
+  });
+
+  test('is there for a sub-agent that inherits the tools of its parent', async () => {
+    const { boot } = await openScene(kind);
+    const model = createCast({
+      Begin: [[delegate('call_a', 'Find Ada'), finish()], answer],
+      'Find Ada': [[call(1), finish()], says('Found.')],
+    });
+    const kernel = await boot({ model, tools: [agentTool] });
+    const run = await ask(kernel, { tools: ['agent', 'lookup'], functions: [lookup] });
+    await parked(kernel, run.id);
+    const [started] = openClientCalls(await journal(kernel, run.id));
+    expect(started?.parentId).toBeDefined();
+    await bring(kernel, run.id, { output: 'Ada' });
+    expect(endOf(await finished(kernel, run.id)).output).toBe('Done.');
+  });
+
+  test('lets one client at a time work on a call', async () => {
+    const { kernel, clock, run } = await waitingForClient(kind);
+    const ref = { tenantId: kernel.tenantId, runId: run.id, toolCallId: 'call_1' };
+    const first = await claimToolCall(kernel.control, ref);
+    if (first.kind !== 'claimed') throw new Error('It was not claimed');
+    expect(first.until).toBe(clock.now() + 30_000);
+    expect(await claimToolCall(kernel.control, ref)).toEqual({ kind: 'taken' });
+    await clock.advance(29_000);
+    expect(await claimToolCall(kernel.control, ref, first.claimId)).toMatchObject({
+      kind: 'claimed',
+      claimId: first.claimId,
+      until: clock.now() + 30_000,
+    });
+    await clock.advance(30_000);
+    const second = await claimToolCall(kernel.control, ref);
+    expect(second).toMatchObject({ kind: 'claimed', until: clock.now() + 1_000 });
+    const lost = { ...ref, toolCallId: 'call_9' };
+    expect(await claimToolCall(kernel.control, lost)).toEqual({ kind: 'missing' });
+  });
+});
