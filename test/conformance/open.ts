@@ -8,7 +8,6 @@ export const open: readonly RequirementId[] = [
   // 003: the HTTP API
   '003:api:any-language',
   '003:sdk:thin-wrapper',
-  '003:auth:bootstrap-pnpm',
   '003:endpoint:memories-list',
   '003:endpoint:memories-delete',
   '003:endpoint:memories-clear',
