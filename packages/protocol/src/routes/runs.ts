@@ -3,11 +3,18 @@ import { z } from 'zod';
 import { idSchema } from '../ids.ts';
 import { limitsSchema } from '../limits.ts';
 import { messageSchema } from '../messages.ts';
+import { outputSchemaSchema } from '../output-schema.ts';
 import { permissionsSchema } from '../permissions.ts';
-import { checkpointEnvelopeSchema, runErrorSchema, runStatuses } from '../runs.ts';
+import {
+  checkpointEnvelopeSchema,
+  reasoningEfforts,
+  runErrorSchema,
+  runStatuses,
+} from '../runs.ts';
 import {
   aboutOne,
   aList,
+  attachmentsLimit,
   idParam,
   labelsSchema,
   listOf,
@@ -34,6 +41,8 @@ export const runBodySchema = z.strictObject({
   labels: labelsSchema.optional(),
   maxIterations: z.int().min(1).max(1000).optional(),
   limits: limitsSchema.optional(),
+  outputSchema: outputSchemaSchema.optional(),
+  reasoning: z.enum(reasoningEfforts).optional(),
 });
 
 export const streamQuerySchema = z.strictObject({
@@ -94,6 +103,7 @@ export const runRoutes = {
     scopes: ['runs'],
     body: runBodySchema,
     requires: { fields: ['input'], message: 'model and input are required' },
+    bodyLimit: attachmentsLimit,
     answer: 'sse',
     errors: [
       ...startsRun,
