@@ -57,6 +57,26 @@ export function addUsage(a: Usage, b: Usage): Usage {
   return costUsd === undefined ? sum : { ...sum, costUsd };
 }
 
+/** Usage as the surface `runs` writes it. */
+export const wireUsageSchema = z.object({
+  input_tokens: z.int(),
+  output_tokens: z.int(),
+  cached_input_tokens: z.int().optional(),
+  cache_write_tokens: z.int().optional(),
+  reasoning_tokens: z.int().optional(),
+});
+
+export function wireUsage(usage: Usage): z.infer<typeof wireUsageSchema> {
+  const { cachedInputTokens, cacheWriteTokens, reasoningTokens } = usage;
+  return {
+    input_tokens: usage.inputTokens,
+    output_tokens: usage.outputTokens,
+    ...(cachedInputTokens === undefined ? {} : { cached_input_tokens: cachedInputTokens }),
+    ...(cacheWriteTokens === undefined ? {} : { cache_write_tokens: cacheWriteTokens }),
+    ...(reasoningTokens === undefined ? {} : { reasoning_tokens: reasoningTokens }),
+  };
+}
+
 /** Of what was not used at all the cost is known without a price. */
 function sumOfCosts(a: Usage, b: Usage): number | undefined {
   if (isNothing(a)) return b.costUsd;

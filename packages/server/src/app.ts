@@ -102,6 +102,7 @@ function addRoute(app: FastifyInstance, { route, handler, context }: Served): vo
   app.route({
     method: route.method,
     url: route.path,
+    ...(route.bodyLimit === undefined ? {} : { bodyLimit: route.bodyLimit }),
     // Before the body is even read: a stranger learns nothing about it.
     onRequest: async (request, reply) => {
       callers.set(request, await admit({ route, context }, request, reply));

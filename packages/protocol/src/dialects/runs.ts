@@ -1,3 +1,4 @@
+import { wireUsage } from '../runs.ts';
 import type { Dialect } from './dialect.ts';
 import { ofAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
 
@@ -65,10 +66,7 @@ export const runs: Dialect = {
           type: 'done',
           status: event.status,
           output: event.output,
-          usage: {
-            input_tokens: event.usage.inputTokens,
-            output_tokens: event.usage.outputTokens,
-          },
+          usage: wireUsage(event.usage),
           ...(event.limit === undefined ? {} : { limit: event.limit }),
         };
       case 'run.created':

@@ -10,6 +10,7 @@ import {
   reasoningEfforts,
   runErrorSchema,
   runStatuses,
+  wireUsageSchema,
 } from '../runs.ts';
 import {
   aboutOne,
@@ -81,7 +82,7 @@ export const runSchema = z.object({
   workflowId: z.string().optional(),
   input: z.union([z.string(), z.array(messageSchema)]).nullable(),
   output: z.string().optional(),
-  usage: z.object({ input_tokens: z.int(), output_tokens: z.int() }),
+  usage: wireUsageSchema,
   costUsd: z.number().optional(),
   error: runErrorSchema.optional(),
   checkpoint: checkpointEnvelopeSchema.optional(),

@@ -13,7 +13,10 @@ export interface Migration {
   readonly statements: readonly string[] | Readonly<Record<SqlDialect, readonly string[]>>;
 }
 
-export const migrations: readonly Migration[] = [{ id: 1, statements: firstTables }];
+export const migrations: readonly Migration[] = [
+  { id: 1, statements: firstTables },
+  { id: 2, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
+];
 
 export async function migrate(
   driver: SqlDriver,
