@@ -15,7 +15,9 @@ export function createGoogleModel(options: ProviderOptions): Model {
         return (model) => google(model);
       },
       keep: ({ thoughtSignature }) => ({ thoughtSignature }),
-      settings: () => ({}),
+      // Thoughts are shown to whoever asks for thinking.
+      settings: ({ reasoning = 'none' }) =>
+        reasoning === 'none' ? {} : { google: { thinkingConfig: { includeThoughts: true } } },
     },
     options,
   );

@@ -44,8 +44,9 @@ function ownFailureIn(cause: unknown): ProviderFailure | undefined {
   return undefined;
 }
 
+/** The packages have names for what they cannot ask; what they cannot read is often a bare `Error`. */
 function isUnreadable(name: unknown): boolean {
-  return name === 'AI_JSONParseError' || name === 'AI_TypeValidationError';
+  return name === 'AI_JSONParseError' || name === 'AI_TypeValidationError' || name === 'Error';
 }
 
 /** Its text is not repeated: nobody knows what it holds. */

@@ -10,7 +10,7 @@ import type {
 } from '@ai-sdk/provider';
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { type Connecting } from './provider-fetch.ts';
-import { checkApiKey } from './provider-failure.ts';
+import { callAborted, checkApiKey } from './provider-failure.ts';
 import { SafeNames } from './safe-names.ts';
 import { type AnswerOptions, SdkAnswer } from './sdk-answer.ts';
 import { failureOfSdk } from './sdk-failure.ts';
@@ -159,7 +159,7 @@ async function* batchesOf(
   void pump();
   try {
     for (;;) {
-      if (signal.aborted) break;
+      if (signal.aborted) throw callAborted();
       if (waiting.length > 0) {
         const batch = waiting;
         waiting = [];
