@@ -125,6 +125,8 @@ function prepareInvocation(options: AgentHarnessOptions, invoked: PrepareOptions
     context: invoked.context,
     signal: invoked.signal,
     ...(system.length === 0 ? {} : { system: system.join('\n\n') }),
+    ...(agent?.outputSchema === undefined ? {} : { outputSchema: agent.outputSchema }),
+    ...(agent?.reasoning === undefined ? {} : { reasoning: agent.reasoning }),
   });
 }
 

@@ -11,7 +11,14 @@
  *   limit it has no timer, so that it does not keep the process alive.
  */
 import { answerRelay, cancelRun, type Control, type RunRef, startRun } from '@relay/core';
-import type { Limits, Message, RelayKind, StoredEvent } from '@relay/protocol';
+import type {
+  JsonSchema,
+  Limits,
+  Message,
+  ReasoningEffort,
+  RelayKind,
+  StoredEvent,
+} from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { EventQueue } from './event-queue.ts';
 import type { AgentEvent, RelayResponse } from './events.ts';
@@ -29,6 +36,8 @@ export interface InvocationOptions extends Omit<Wiring, 'publish'> {
   readonly maxIterations: number;
   readonly limits: Limits;
   readonly system?: string;
+  readonly outputSchema?: JsonSchema;
+  readonly reasoning?: ReasoningEffort;
 }
 
 interface OpenRelay {
@@ -116,7 +125,7 @@ export class Invocation {
   }
 
   async #begin({ options, control }: Work): Promise<void> {
-    const { system } = options;
+    const { system, outputSchema, reasoning } = options;
     await startRun(control, {
       runId: this.runId,
       agentId: this.agentId,
@@ -133,6 +142,8 @@ export class Invocation {
       limits: options.limits,
       correlationId: this.runId,
       ...(system === undefined ? {} : { system }),
+      ...(outputSchema === undefined ? {} : { outputSchema }),
+      ...(reasoning === undefined ? {} : { reasoning }),
     });
   }
 

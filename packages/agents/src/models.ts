@@ -1,6 +1,14 @@
 /** Models by name, for programs that do not hand in a harness of their own. */
 import type { Model, ModelRegistry, Price } from '@relay/core';
-import { createChatCompletionsModel, createDemoModel, parseModelName } from '@relay/models';
+import {
+  createAnthropicModel,
+  createChatCompletionsModel,
+  createDemoModel,
+  createGoogleModel,
+  createResponsesModel,
+  knownModel,
+  parseModelName,
+} from '@relay/models';
 import { RelayError } from '@relay/protocol';
 
 /** What offers models. Every model is a harness: it answers, whatever it is called. */
@@ -44,21 +52,31 @@ export function unresolved(model: string): RelayError {
   });
 }
 
-/** All that is registered, the model `demo`, and OpenAI's models where its key is in the environment. */
+/** All that is registered, the model `demo`, and those of providers whose key is in the environment. */
 export function createDefaultHarness(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Harness {
   const demo = createDemoModel();
-  const openai = openaiFrom(env);
+  const providers = new Map([
+    ['openai', openaiFrom(env)],
+    ['anthropic', keyed(env['ANTHROPIC_API_KEY'], createAnthropicModel)],
+    [
+      'google',
+      keyed(env['GOOGLE_GENERATIVE_AI_API_KEY'] ?? env['GEMINI_API_KEY'], createGoogleModel),
+    ],
+  ]);
   return byName({
     resolve(name) {
       const own = findRegistered(name);
       if (own !== undefined) return modelOf(own, name);
       if (name === 'demo') return demo;
       const named = parseModelName(name);
-      return named?.provider === 'openai' ? called(openai, named.model) : undefined;
+      return named === undefined ? undefined : called(providers.get(named.provider), named.model);
     },
-    price: (name) => findRegistered(name)?.price?.(name),
+    price(name) {
+      const own = findRegistered(name);
+      return own === undefined ? knownModel(name)?.price : own.price?.(name);
+    },
   });
 }
 
@@ -73,11 +91,16 @@ function called(model: Model | undefined, name: string): Model | undefined {
 
 function openaiFrom(env: Readonly<Record<string, string | undefined>>): Model | undefined {
   const apiKey = env['OPENAI_API_KEY'];
-  if (apiKey === undefined || apiKey === '') return undefined;
-  return createChatCompletionsModel({
-    baseUrl: env['OPENAI_BASE_URL'] ?? 'https://api.openai.com/v1',
-    apiKey,
-  });
+  const baseUrl = env['OPENAI_BASE_URL'];
+  if (baseUrl === undefined || baseUrl === '') return keyed(apiKey, createResponsesModel);
+  return keyed(apiKey, (options) => createChatCompletionsModel({ ...options, baseUrl }));
+}
+
+function keyed(
+  apiKey: string | undefined,
+  create: (options: { apiKey: string }) => Model,
+): Model | undefined {
+  return apiKey === undefined || apiKey === '' ? undefined : create({ apiKey });
 }
 
 function findRegistered(name: string): Harness | undefined {

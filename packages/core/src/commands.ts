@@ -7,9 +7,11 @@ import {
   type EventOf,
   type FunctionTool,
   isEnded,
+  type JsonSchema,
   type Limits,
   type Message,
   type Permissions,
+  type ReasoningEffort,
   RelayError,
   type RunEvent,
   type StoredEvent,
@@ -20,6 +22,7 @@ import { canonicalJson } from './permission/canonical.ts';
 import type { CreationOutcome, RelayRecord, RunIdentity, RunRef, TenantStore } from './ports.ts';
 import { LiveRun } from './run/live-run.ts';
 import { decide } from './run/machine.ts';
+import { answerFields } from './run/profile.ts';
 import { project } from './run/projection.ts';
 import { evolve, evolveAll, initialState } from './run/state.ts';
 import type { Supervisor } from './supervisor.ts';
@@ -39,6 +42,9 @@ export interface RunRequest {
   readonly permissions: Permissions;
   readonly maxIterations: number;
   readonly limits?: Limits;
+  /** The JSON Schema that the last answer has to fit. */
+  readonly outputSchema?: JsonSchema;
+  readonly reasoning?: ReasoningEffort;
   /** Names of agents that the first one may hand off to. */
   readonly handoffs?: readonly string[];
   /** The first agent's id; left out, a new one. */
@@ -221,6 +227,7 @@ function specOf(
     ...(functions.length === 0 ? {} : { functions: [...functions] }),
     ...(limits === undefined || Object.keys(limits).length === 0 ? {} : { limits }),
     ...(handoffs === undefined || handoffs.length === 0 ? {} : { handoffs: [...handoffs] }),
+    ...answerFields(request),
     ...(context === undefined ? {} : { context }),
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),

@@ -32,15 +32,17 @@ afterEach(async () => {
   await provider.close();
 });
 
-function createModel(more: { idleTimeoutMs?: number; baseUrl?: string } = {}) {
-  return createChatCompletionsModel({ baseUrl: provider.baseUrl, agent, apiKey, ...more });
+function createModel(more: { silenceMs?: number; baseUrl?: string } = {}) {
+  const { silenceMs = 10_000, baseUrl = provider.baseUrl } = more;
+  const timeouts = { firstByteMs: silenceMs, idleMs: silenceMs };
+  return createChatCompletionsModel({ baseUrl, agent, apiKey, timeouts });
 }
 
 /** How a call fails. */
-async function failure(script: Script, idleTimeoutMs = 10_000): Promise<ProviderFailure> {
+async function failure(script: Script, silenceMs = 10_000): Promise<ProviderFailure> {
   provider.script(script);
   try {
-    await eventsOf(createModel({ idleTimeoutMs }), asking('Hi'));
+    await eventsOf(createModel({ silenceMs }), asking('Hi'));
   } catch (error) {
     expect(error).toBeInstanceOf(ProviderFailure);
     return error as ProviderFailure;
@@ -182,7 +184,7 @@ describe('a provider that stalls', () => {
 
   it('after its answer was complete has not failed', async () => {
     provider.script((response) => begin(response).write(textFrame('a') + finishFrame()));
-    const events = await eventsOf(createModel({ idleTimeoutMs: 400 }), asking('Hi'));
+    const events = await eventsOf(createModel({ silenceMs: 400 }), asking('Hi'));
     expect(events.map(({ type }) => type)).toEqual(['text', 'finish']);
   });
 
@@ -197,7 +199,7 @@ describe('a provider that stalls', () => {
       }
       response.end(finishFrame() + doneFrame);
     });
-    expect(textIn(await eventsOf(createModel({ idleTimeoutMs: 800 }), asking('Hi')))).toBe('aaaa');
+    expect(textIn(await eventsOf(createModel({ silenceMs: 800 }), asking('Hi')))).toBe('aaaa');
   });
 
   it('is not blamed for a reader who takes his time', async () => {
@@ -205,7 +207,7 @@ describe('a provider that stalls', () => {
       begin(response).write(textFrame('a'));
       setTimeout(() => response.end(finishFrame() + doneFrame), 600);
     });
-    const model = createModel({ idleTimeoutMs: 400 });
+    const model = createModel({ silenceMs: 400 });
     const seen: string[] = [];
     for await (const batch of model.stream(asking('Hi'), new AbortController().signal)) {
       await new Promise((resolve) => {

@@ -3,11 +3,13 @@
  * is `node:http` and a parser of our own: no layer in between, one batch for each piece of network.
  */
 import type { Agent } from 'node:http';
-import type { Model, ModelEvent, ModelRequest } from '@relay/core';
+import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { ChatDecoder } from './chat-decoder.ts';
 import { chatRequestBody } from './chat-request.ts';
-import { HttpExchange, type Target } from './http-exchange.ts';
-import { failureOfPlainAnswer, failureOfResponse, failureToConnect } from './provider-failure.ts';
+import { openAnswer } from './http-answer.ts';
+import { defaultTimeouts, HttpExchange, type Target, type Timeouts } from './http-exchange.ts';
+import { checkApiKey, failureToConnect } from './provider-failure.ts';
+import { SafeNames } from './safe-names.ts';
 
 export interface ChatCompletionsOptions {
   /** Up to and including the version: `https://api.openai.com/v1`. */
@@ -16,22 +18,15 @@ export interface ChatCompletionsOptions {
   /** What the server calls the model; left out, the name in the request. */
   readonly model?: string;
   /** How many tokens fit into its window, if that is known. */
-  readonly contextTokens?: number;
-  /** How long the provider may be silent before it is given up. Default: 5 minutes. */
-  readonly idleTimeoutMs?: number;
+  readonly contextTokens?: number | undefined;
+  readonly timeouts?: Partial<Timeouts> | undefined;
   /** Where connections come from; left out, a pool for all models of the process. */
-  readonly agent?: Agent;
+  readonly agent?: Agent | undefined;
 }
-
-const maxErrorChars = 16 * 1024;
 
 export function createChatCompletionsModel(options: ChatCompletionsOptions): Model {
   const { apiKey, model } = options;
-  if (apiKey !== undefined && !/^[\x21-\x7e]+$/.test(apiKey)) {
-    throw new TypeError(
-      'The API key of a provider is empty or holds a character that no header can carry',
-    );
-  }
+  checkApiKey(apiKey);
   const target: Target = {
     url: endpoint(options.baseUrl),
     headers: {
@@ -40,12 +35,15 @@ export function createChatCompletionsModel(options: ChatCompletionsOptions): Mod
       ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
     },
     agent: options.agent,
-    idleTimeoutMs: options.idleTimeoutMs ?? 300_000,
+    timeouts: { ...defaultTimeouts, ...options.timeouts },
   };
   return {
     ...(options.contextTokens === undefined ? {} : { contextTokens: options.contextTokens }),
     stream(request, signal) {
-      return streamAnswer({ target, apiKey, request, model: model ?? request.model }, signal);
+      const call = { target, apiKey, request, model: model ?? request.model };
+      return request.outputSchema === undefined
+        ? streamAnswer(call, signal)
+        : streamShaped(call, signal);
     },
   };
 }
@@ -64,22 +62,32 @@ interface Call {
   readonly apiKey: string | undefined;
   readonly request: ModelRequest;
   readonly model: string;
+  /** The shape of the answer is asked for in words, not by a field of the API. */
+  readonly toldOnly?: boolean;
 }
 
-async function* streamAnswer(
-  { target, apiKey, request, model }: Call,
-  signal: AbortSignal,
-): AsyncGenerator<readonly ModelEvent[], void, undefined> {
-  const exchange = new HttpExchange(target, signal);
-  const decoder = new ChatDecoder(apiKey);
+const unknownFormat = /answered 4(?:00|22)\b.*response_format/is;
+
+type Answer = AsyncGenerator<readonly ModelEvent[], void, undefined>;
+
+/** A server that does not know `response_format` is asked again, by the instruction alone. */
+async function* streamShaped(call: Call, signal: AbortSignal): Answer {
   try {
-    const { status, headers } = await exchange.send(Buffer.from(chatRequestBody(request, model)));
-    if (status < 200 || status > 299) {
-      throw failureOfResponse({ status, headers, body: await bodyOf(exchange, signal) }, apiKey);
-    }
-    if (headers['content-type']?.startsWith('application/json') === true) {
-      throw failureOfPlainAnswer(await bodyOf(exchange, signal), apiKey);
-    }
+    yield* streamAnswer(call, signal);
+  } catch (cause) {
+    if (!(cause instanceof ProviderFailure && unknownFormat.test(cause.message))) throw cause;
+    yield* streamAnswer({ ...call, toldOnly: true }, signal);
+  }
+}
+
+async function* streamAnswer(call: Call, signal: AbortSignal): Answer {
+  const { target, apiKey, request, model } = call;
+  const exchange = new HttpExchange(target, signal);
+  const names = new SafeNames(request.tools.map(({ name }) => name));
+  const decoder = new ChatDecoder(apiKey, names);
+  try {
+    const body = Buffer.from(chatRequestBody(request, model, { names, toldOnly: call.toldOnly }));
+    await openAnswer(exchange, { body, secret: apiKey, signal });
     while (!decoder.done) {
       const text = await nextPiece(exchange, decoder, signal);
       const events = text === undefined ? decoder.end() : decoder.feed(text);
@@ -104,19 +112,4 @@ async function nextPiece(
     if (signal.aborted || !decoder.answered) throw cause;
     return undefined;
   }
-}
-
-/** As much of an error's body as can matter; what cannot be read of it does not. */
-async function bodyOf(exchange: HttpExchange, signal: AbortSignal): Promise<string> {
-  let body = '';
-  try {
-    while (body.length < maxErrorChars) {
-      const text = await exchange.read();
-      if (text === undefined) break;
-      body += text;
-    }
-  } catch (cause) {
-    if (signal.aborted) throw cause;
-  }
-  return body;
 }

@@ -7,6 +7,7 @@
 import { type FinishReason, type ModelEvent, ProviderFailure } from '@relay/core';
 import { noUsage, SseParser, type Usage } from '@relay/protocol';
 import { failureInStream } from './provider-failure.ts';
+import { SafeNames } from './safe-names.ts';
 import { TextFrame } from './text-frame.ts';
 import { ToolCallPieces } from './tool-call-pieces.ts';
 
@@ -14,11 +15,15 @@ import { ToolCallPieces } from './tool-call-pieces.ts';
 interface Chunk {
   readonly object?: unknown;
   readonly error?: unknown;
-  readonly usage?: {
-    readonly prompt_tokens?: unknown;
-    readonly completion_tokens?: unknown;
-  } | null;
+  readonly usage?: ChunkUsage | null;
   readonly choices?: readonly (Choice | null)[] | null;
+}
+
+interface ChunkUsage {
+  readonly prompt_tokens?: unknown;
+  readonly completion_tokens?: unknown;
+  readonly prompt_tokens_details?: { readonly cached_tokens?: unknown } | null;
+  readonly completion_tokens_details?: { readonly reasoning_tokens?: unknown } | null;
 }
 
 interface Choice {
@@ -44,6 +49,7 @@ const finishReasons = new Map<string, FinishReason>([
 
 export class ChatDecoder {
   readonly #secret: string | undefined;
+  readonly #names: SafeNames;
   readonly #parser: SseParser;
   readonly #textFrame = new TextFrame();
   readonly #calls = new ToolCallPieces();
@@ -52,8 +58,9 @@ export class ChatDecoder {
   #usage: Usage = noUsage;
   #done = false;
 
-  constructor(secret: string | undefined) {
+  constructor(secret: string | undefined, names: SafeNames = new SafeNames([])) {
     this.#secret = secret;
+    this.#names = names;
     this.#parser = new SseParser((frame) => this.#frame(frame.data));
   }
 
@@ -104,10 +111,7 @@ export class ChatDecoder {
     const choice = chunk.choices?.[0];
     if (choice !== undefined && choice !== null) this.#choice(choice);
     if (typeof chunk.usage === 'object' && chunk.usage !== null) {
-      this.#usage = {
-        inputTokens: count(chunk.usage.prompt_tokens),
-        outputTokens: count(chunk.usage.completion_tokens),
-      };
+      this.#usage = usageOf(chunk.usage);
     }
     const text = onlyText(chunk);
     if (text !== undefined) this.#textFrame.learn(data, text);
@@ -136,11 +140,15 @@ export class ChatDecoder {
       });
     }
     this.#done = true;
-    this.#events.push(...this.#calls.whole(), {
-      type: 'finish',
-      reason: this.#reason,
-      usage: this.#usage,
-    });
+    const calls = this.#calls.whole();
+    this.#events.push(
+      ...calls.map((call) => ({ ...call, name: this.#names.original(call.name) })),
+      {
+        type: 'finish',
+        reason: this.#reason,
+        usage: this.#usage,
+      },
+    );
   }
 }
 
@@ -163,6 +171,17 @@ function onlyText({ choices, usage }: Chunk): string | undefined {
   const others = [delta.reasoning_content, delta.reasoning, delta.refusal, choice?.finish_reason];
   if (others.some(isText) || Array.isArray(delta.tool_calls)) return undefined;
   return typeof usage === 'object' && usage !== null ? undefined : delta.content;
+}
+
+function usageOf(usage: ChunkUsage): Usage {
+  const cached = count(usage.prompt_tokens_details?.cached_tokens);
+  const reasoning = count(usage.completion_tokens_details?.reasoning_tokens);
+  return {
+    inputTokens: count(usage.prompt_tokens),
+    outputTokens: count(usage.completion_tokens),
+    ...(cached === 0 ? {} : { cachedInputTokens: cached }),
+    ...(reasoning === 0 ? {} : { reasoningTokens: reasoning }),
+  };
 }
 
 function isText(value: unknown): value is string {

@@ -1,6 +1,7 @@
-import type { Message } from '@relay/protocol';
+import type { JsonSchema, Message } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import { chatRequestBody } from './chat-request.ts';
+import { SafeNames } from './safe-names.ts';
 
 function bodyFor(
   messages: readonly Message[],
@@ -92,9 +93,72 @@ describe('the request', () => {
     ]);
   });
 
-  it('never sends an empty list of calls, nor an answer that is null without calls', () => {
-    expect(bodyFor([{ role: 'assistant', content: null, tool_calls: [] }])['messages']).toEqual([
-      { role: 'assistant', content: '' },
+  it('never sends an empty list of calls, nor an answer that is nothing at all', () => {
+    const hi: Message = { role: 'user', content: 'Hi' };
+    const silent: Message = { role: 'assistant', content: null, tool_calls: [] };
+    expect(bodyFor([silent, hi])['messages']).toEqual([hi]);
+    expect(bodyFor([{ ...silent, content: 'Yes' }])['messages']).toEqual([
+      { role: 'assistant', content: 'Yes' },
     ]);
+  });
+
+  it('hands images and files over as data, as URLs, or as text that every model can read', () => {
+    const [message] = bodyFor([
+      {
+        role: 'user',
+        content: [
+          { type: 'image', mediaType: 'image/png', data: 'aGk=' },
+          { type: 'image', url: 'https://example.com/a.png' },
+          { type: 'image', url: 'data:image/gif;base64,aGk=' },
+          { type: 'file', mediaType: 'application/pdf', data: 'aGk=', filename: 'a.pdf' },
+          { type: 'file', mediaType: 'text/csv', data: 'YSxi', filename: 'a".csv' },
+        ],
+      },
+    ])['messages'] as { content: unknown }[];
+    expect(message?.content).toEqual([
+      { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } },
+      { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
+      { type: 'image_url', image_url: { url: 'data:image/gif;base64,aGk=' } },
+      { type: 'file', file: { filename: 'a.pdf', file_data: 'data:application/pdf;base64,aGk=' } },
+      { type: 'text', text: '<file name="a_.csv">\na,b\n</file>' },
+    ]);
+  });
+
+  it('asks for the shape of the answer by the API and in words, to the letter if it can be kept', () => {
+    const loose = { type: 'object', properties: { city: { type: 'string' } } };
+    const strict = { ...loose, required: ['city'], additionalProperties: false };
+    const body = (outputSchema: JsonSchema, toldOnly = false) =>
+      JSON.parse(
+        chatRequestBody({ model: 'm', messages: [], tools: [], outputSchema }, 'm', { toldOnly }),
+      ) as Record<string, unknown>;
+    expect(body(strict)['response_format']).toEqual({
+      type: 'json_schema',
+      json_schema: { name: 'answer', schema: strict, strict: true },
+    });
+    expect(body(loose)['response_format']).toMatchObject({ json_schema: { strict: false } });
+    expect(body(loose)['messages']).toEqual([
+      { role: 'system', content: expect.stringContaining(JSON.stringify(loose)) as string },
+    ]);
+    expect(body(loose, true)).not.toHaveProperty('response_format');
+  });
+
+  it('asks for reasoning only where somebody wants it', () => {
+    const request = { model: 'm', messages: [], tools: [] };
+    expect(JSON.parse(chatRequestBody(request, 'm'))).not.toHaveProperty('reasoning_effort');
+    expect(JSON.parse(chatRequestBody({ ...request, reasoning: 'low' }, 'm'))).toMatchObject({
+      reasoning_effort: 'low',
+    });
+  });
+
+  it('calls tools by names that the API accepts', () => {
+    const long = `acme.tools/${'x'.repeat(80)}`;
+    const names = new SafeNames([long]);
+    const tool = { name: long, description: 'Does.', inputSchema: {} };
+    const body = JSON.parse(
+      chatRequestBody({ model: 'm', messages: [], tools: [tool] }, 'm', { names }),
+    ) as { tools: { function: { name: string } }[] };
+    const told = body.tools[0]?.function.name ?? '';
+    expect(told).toMatch(/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/);
+    expect(names.original(told)).toBe(long);
   });
 });

@@ -1,41 +1,74 @@
 import type { ModelRequest, ToolSpec } from '@relay/core';
-import { type ContentPart, type Message, textOf } from '@relay/protocol';
+import { type ContentPart, type JsonSchema, type Message, textOf } from '@relay/protocol';
+import { givenBy } from './attachments.ts';
+import { SafeNames } from './safe-names.ts';
+import { isStrictSchema } from './strict-schema.ts';
 
 /** The body of a streaming Chat Completions request. */
-export function chatRequestBody(request: ModelRequest, model: string): string {
-  const { messages, tools } = request;
+export function chatRequestBody(
+  request: ModelRequest,
+  model: string,
+  options: { names?: SafeNames; toldOnly?: boolean | undefined } = {},
+): string {
+  const { names = new SafeNames([]), toldOnly = false } = options;
+  const { messages, tools, outputSchema, reasoning } = request;
   return JSON.stringify({
     model,
-    messages: messages.map(apiMessage),
+    messages: [
+      ...(outputSchema === undefined ? [] : [shapeInstruction(outputSchema)]),
+      ...messages.flatMap((message) => apiMessage(message, names)),
+    ],
     stream: true,
     stream_options: { include_usage: true },
     // An empty list is refused by most servers.
-    ...(tools.length === 0 ? {} : { tools: tools.map(apiTool) }),
+    ...(tools.length === 0 ? {} : { tools: tools.map((tool) => apiTool(tool, names)) }),
+    ...(outputSchema === undefined || toldOnly
+      ? {}
+      : { response_format: responseFormat(outputSchema) }),
+    ...(reasoning === undefined ? {} : { reasoning_effort: reasoning }),
   });
 }
 
-function apiTool({ name, description, inputSchema }: ToolSpec) {
-  return { type: 'function', function: { name, description, parameters: inputSchema } };
+/** Not every server heeds `response_format`, and those that do not read it here. */
+function shapeInstruction(schema: JsonSchema) {
+  const content =
+    'Your last answer must be a JSON value alone, without words around it or a code fence, ' +
+    `that fits this JSON Schema: ${JSON.stringify(schema)}`;
+  return { role: 'system', content };
 }
 
-/** Our messages are the API's, but for images and for what some servers refuse. */
-function apiMessage(message: Message) {
+function responseFormat(schema: JsonSchema) {
+  const strict = isStrictSchema(schema);
+  return { type: 'json_schema', json_schema: { name: 'answer', schema, strict } };
+}
+
+function apiTool({ name, description, inputSchema }: ToolSpec, names: SafeNames) {
+  const parameters = inputSchema;
+  return { type: 'function', function: { name: names.safe(name), description, parameters } };
+}
+
+/** Our messages are the API's, but for images, files, and what some servers refuse. */
+function apiMessage(message: Message, names: SafeNames): readonly object[] {
   switch (message.role) {
     case 'user':
-      return { role: 'user', content: apiContent(message.content) };
+      return [{ role: 'user', content: apiContent(message.content) }];
     case 'system':
-      return { role: 'system', content: textOf(message.content) };
+      return [{ role: 'system', content: textOf(message.content) }];
     case 'tool':
-      return {
-        role: 'tool',
-        tool_call_id: message.tool_call_id,
-        content: textOf(message.content),
-      };
+      return [
+        { role: 'tool', tool_call_id: message.tool_call_id, content: textOf(message.content) },
+      ];
     case 'assistant': {
       const { content, tool_calls: calls = [] } = message;
       const text = textOf(content);
-      if (calls.length === 0) return { role: 'assistant', content: text };
-      return { role: 'assistant', content: text === '' ? null : text, tool_calls: calls };
+      // An assistant that said nothing is refused by most servers.
+      if (calls.length === 0) return text === '' ? [] : [{ role: 'assistant', content: text }];
+      const called = calls.map(({ id, type, function: { name, arguments: input } }) => ({
+        id,
+        type,
+        function: { name: names.safe(name), arguments: input },
+      }));
+      return [{ role: 'assistant', content: text === '' ? null : text, tool_calls: called }];
     }
   }
 }
@@ -46,5 +79,13 @@ function apiContent(content: string | readonly ContentPart[]) {
 
 function apiPart(part: ContentPart) {
   if (part.type === 'text') return part;
-  return { type: 'image_url', image_url: { url: `data:${part.mediaType};base64,${part.data}` } };
+  const given = givenBy(part);
+  if (given.kind === 'text') return { type: 'text', text: given.text };
+  const { source, mediaType, filename } = given;
+  const url = source.kind === 'url' ? source.url : `data:${mediaType};base64,${source.base64}`;
+  if (part.type === 'image') return { type: 'image_url', image_url: { url } };
+  const name = filename ?? 'file';
+  return source.kind === 'url'
+    ? { type: 'file', file: { filename: name, file_url: url } }
+    : { type: 'file', file: { filename: name, file_data: url } };
 }

@@ -3,7 +3,8 @@
  *
  * The answer flows into `#pending` as it arrives and is taken out and decoded as a whole, so that a
  * reader who is slower than the provider gets larger pieces instead of more of them. Beyond
- * `maxPending` the socket is paused. The one timer counts only while somebody waits.
+ * `maxPending` the socket is paused. The one timer counts only while somebody waits: for the first
+ * byte, and then from one piece to the next.
  */
 import {
   Agent as HttpAgent,
@@ -28,13 +29,25 @@ export interface Target {
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
   readonly agent: HttpAgent | undefined;
-  readonly idleTimeoutMs: number;
+  readonly timeouts: Timeouts;
 }
+
+/** How long a provider may be silent before it is given up. */
+export interface Timeouts {
+  /** Until the first byte of its answer. */
+  readonly firstByteMs: number;
+  /** Between one piece of its answer and the next. */
+  readonly idleMs: number;
+}
+
+/** Models that think may be silent for a while, and some servers load a model first. */
+export const defaultTimeouts: Timeouts = { firstByteMs: 120_000, idleMs: 120_000 };
 
 export class HttpExchange {
   readonly #target: Target;
   readonly #signal: AbortSignal;
-  readonly #idle: NodeJS.Timeout;
+  #timer: NodeJS.Timeout;
+  #silenceMs: number;
   readonly #abort = (): void => {
     this.#failure = callAborted();
     this.#fail(this.#failure);
@@ -44,6 +57,7 @@ export class HttpExchange {
   readonly #decoder = new StringDecoder('utf8');
   #pending: Buffer[] = [];
   #pendingBytes = 0;
+  #begun = false;
   #ended = false;
   #failure: Error | undefined;
   #wake: (() => void) | undefined;
@@ -51,7 +65,8 @@ export class HttpExchange {
   constructor(target: Target, signal: AbortSignal) {
     this.#target = target;
     this.#signal = signal;
-    this.#idle = setTimeout(() => this.#stalled(), target.idleTimeoutMs);
+    this.#silenceMs = target.timeouts.firstByteMs;
+    this.#timer = setTimeout(() => this.#stalled(), this.#silenceMs);
     signal.addEventListener('abort', this.#abort, { once: true });
     if (signal.aborted) this.#abort();
   }
@@ -71,8 +86,14 @@ export class HttpExchange {
     throw this.#failure ?? callAborted();
   }
 
-  /** All that has arrived, waiting if it is nothing yet; undefined at the end. */
+  /** All that has arrived, as text; see `readBytes`. */
   async read(): Promise<string | undefined> {
+    const bytes = await this.readBytes();
+    return bytes === undefined ? undefined : this.#decoder.write(bytes);
+  }
+
+  /** All that has arrived, waiting if it is nothing yet; undefined at the end. */
+  async readBytes(): Promise<Buffer | undefined> {
     while (this.#pendingBytes === 0 && !this.#ended && this.#failure === undefined) {
       await this.#woken();
     }
@@ -83,12 +104,12 @@ export class HttpExchange {
     if (this.#pendingBytes === 0) return undefined;
     const bytes = this.#takePending();
     if (this.#response?.isPaused() === true) this.#response.resume();
-    return this.#decoder.write(bytes);
+    return bytes;
   }
 
   /** Every exchange is closed. One that was read to its end leaves its connection to the next. */
   close({ finished }: { finished: boolean }): void {
-    clearTimeout(this.#idle);
+    clearTimeout(this.#timer);
     this.#signal.removeEventListener('abort', this.#abort);
     this.#ended = true;
     const response = this.#response;
@@ -132,6 +153,7 @@ export class HttpExchange {
     this.#response = response;
     response.on('data', (bytes: Buffer) => {
       if (this.#ended) return;
+      if (!this.#begun) this.#begin();
       this.#pending.push(bytes);
       this.#pendingBytes += bytes.byteLength;
       if (this.#pendingBytes > maxPending) response.pause();
@@ -142,6 +164,13 @@ export class HttpExchange {
     response.on('error', () => this.#end());
     response.on('close', () => this.#end());
     this.#notify();
+  }
+
+  #begin(): void {
+    this.#begun = true;
+    clearTimeout(this.#timer);
+    this.#silenceMs = this.#target.timeouts.idleMs;
+    this.#timer = setTimeout(() => this.#stalled(), this.#silenceMs);
   }
 
   #end(): void {
@@ -157,14 +186,12 @@ export class HttpExchange {
 
   #stalled(): void {
     if (this.#wake === undefined) return;
-    const seconds = this.#target.idleTimeoutMs / 1000;
-    this.#fail(
-      new ProviderFailure(`The provider sent nothing for ${seconds} s`, { retryable: true }),
-    );
+    const message = `The provider sent nothing for ${this.#silenceMs / 1000} s`;
+    this.#fail(new ProviderFailure(message, { retryable: true }));
   }
 
   #woken(): Promise<void> {
-    this.#idle.refresh();
+    this.#timer.refresh();
     return new Promise((resolve) => {
       this.#wake = resolve;
     });

@@ -1,5 +1,11 @@
+export { createAnthropicModel } from './anthropic.ts';
 export { type ChatCompletionsOptions, createChatCompletionsModel } from './chat-completions.ts';
 export { createDemoModel, type DemoModelOptions } from './demo.ts';
+export { createGoogleModel } from './google.ts';
+export { type Timeouts } from './http-exchange.ts';
+export { type KnownModel, knownModel } from './known-models.ts';
 export { type ModelName, parseModelName } from './model-name.ts';
+export { createResponsesModel } from './openai-responses.ts';
 export { createOutboundGuard, type OutboundGuard, parseNetwork } from './outbound.ts';
 export { createModelRegistry, type ModelEntry, withPrices } from './registry.ts';
+export { type ProviderOptions } from './sdk-model.ts';

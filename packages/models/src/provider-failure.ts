@@ -10,6 +10,14 @@ const maxWords = 500;
 const minSecretStretch = 8;
 const hidden = '[redacted]';
 
+/** A key that no header can carry would fail with every call; it is better refused at once. */
+export function checkApiKey(apiKey: string | undefined): void {
+  if (apiKey === undefined || /^[\x21-\x7e]+$/.test(apiKey)) return;
+  throw new TypeError(
+    'The API key of a provider is empty or holds a character that no header can carry',
+  );
+}
+
 /** Hides the key, and every part of it that is long enough to matter. */
 export function redact(text: string, secret: string | undefined): string {
   if (secret === undefined || secret === '') return text;

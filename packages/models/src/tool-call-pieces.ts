@@ -14,6 +14,8 @@ interface Piece {
   readonly function?: { readonly name?: unknown; readonly arguments?: unknown } | null;
 }
 
+type Called = Extract<ModelEvent, { type: 'tool-call' }>;
+
 interface Call {
   id: string;
   name: string;
@@ -37,7 +39,7 @@ export class ToolCallPieces {
     }
   }
 
-  whole(): ModelEvent[] {
+  whole(): Called[] {
     return this.#calls.map(({ id, name, arguments: text }) => {
       if (name === '') {
         throw new ProviderFailure('The provider sent a tool call without a name', {

@@ -79,6 +79,11 @@ export const errorTable = {
     retryable: false,
     title: 'A guardrail refused the input or the answer',
   },
+  output_invalid: {
+    status: 422,
+    retryable: false,
+    title: 'The answer does not fit the output schema',
+  },
   handoff_refused: { status: 409, retryable: false, title: 'The agent cannot hand off there' },
   context_exceeded: {
     status: 502,

@@ -10,16 +10,31 @@ import { functionSchema } from './functions.ts';
 import { idSchema, toolCallIdSchema } from './ids.ts';
 import { messageSchema } from './messages.ts';
 import { permissionsSchema } from './permissions.ts';
+import { providerDataSchema } from './provider-data.ts';
 import { deciderSchema, relayKinds } from './relays.ts';
 import { limitNames, limitsSchema } from './limits.ts';
-import { agentEnds, endedStatuses, runErrorSchema, surfaces, usageSchema } from './runs.ts';
+import {
+  agentEnds,
+  endedStatuses,
+  reasoningEfforts,
+  runErrorSchema,
+  surfaces,
+  usageSchema,
+} from './runs.ts';
 
 const agent = { agentId: idSchema, parentId: idSchema.optional() };
 const call = { ...agent, toolCallId: toolCallIdSchema, name: z.string() };
 const relay = { ...agent, relayId: idSchema, toolCallId: toolCallIdSchema };
 const json = z.json();
+/** What a model is asked for besides words. */
+const answer = {
+  /** The JSON Schema that the last answer has to fit. */
+  outputSchema: z.record(z.string(), json).optional(),
+  reasoning: z.enum(reasoningEfforts).optional(),
+};
 /** What an agent works by: journaled, so that a later change of the configuration changes no run. */
 const profile = {
+  ...answer,
   system: z.string().optional(),
   tools: z.array(z.string()),
   handoffs: z.array(z.string()).optional(),
@@ -75,6 +90,7 @@ export const catalogue = {
     permissions: permissionsSchema,
     maxIterations: z.int(),
     limits: limitsSchema.optional(),
+    ...answer,
     /** Agents that the first one may hand the conversation to. */
     handoffs: z.array(z.string()).optional(),
     context: z.record(z.string(), json).optional(),
@@ -147,6 +163,7 @@ export const catalogue = {
     turn: z.int(),
     finishReason: z.enum(['stop', 'tool-calls', 'length', 'content-filter', 'other']),
     usage: usageSchema,
+    providerData: providerDataSchema.optional(),
   }),
   /** A partial answer that a crash or a retry superseded: everything after `after` is void. */
   'turn.discarded': event(1, {
@@ -154,7 +171,7 @@ export const catalogue = {
     turn: z.int(),
     textId: idSchema,
     after: z.int(),
-    reason: z.enum(['crash', 'retry', 'limit', 'guardrail']),
+    reason: z.enum(['crash', 'retry', 'limit', 'guardrail', 'schema']),
     /** What it cost all the same, where the model had finished. */
     usage: usageSchema.optional(),
   }),

@@ -12,5 +12,6 @@ export type {
 } from './events.ts';
 export type { ContentPart, Message, MessageContent, MessageToolCall } from './messages.ts';
 export type { PermissionResponse, Permissions, ToolPermission } from './permissions.ts';
+export type { ProviderData } from './provider-data.ts';
 export type { Decider, RelayKind, RelayStatus } from './relays.ts';
 export type { CheckpointEnvelope, EndedStatus, RunError, RunStatus, Usage } from './runs.ts';

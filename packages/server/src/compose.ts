@@ -69,7 +69,7 @@ export async function compose(world: World): Promise<Relay> {
   const vault = new Vault({ store, masters: masterKeys(config), ids });
   await vault.open();
   const guard = createOutboundGuard(config.privateNetworks);
-  const providers = new Providers({ builtIn: models, store, vault, guard });
+  const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
   const { defaultModel } = config;
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);

@@ -9,13 +9,20 @@ import type { CompactionSettings, Price, Tool } from '@relay/core';
 import { fieldIssues, type Limits, limitsSchema } from '@relay/protocol';
 import type { AgentConfig, ToolDefinition } from '@relay/tools';
 import { z } from 'zod';
+import type { Timeouts } from '@relay/models';
 import { ConfigError } from './config.ts';
+import type { KnownProvider } from './providers.ts';
 
 export interface RelayConfig {
   /** Agents that runs can begin with, spawn and hand off to, by their names. */
   readonly agents?: readonly AgentConfig[];
   /** Tools besides the built-in ones. */
   readonly tools?: readonly (Tool | ToolDefinition)[];
+  /** Where the known providers are, if not where they say, and how long one may be silent. */
+  readonly providers?: {
+    readonly endpoints?: Readonly<Partial<Record<KnownProvider, string>>>;
+    readonly timeouts?: Partial<Timeouts>;
+  };
   /** US dollars for a million tokens, by model. */
   readonly prices?: Readonly<Record<string, Price>>;
   /** What every run may use at most; a request can only ask for less. */
@@ -74,12 +81,34 @@ async function importFile(path: string): Promise<{ default?: unknown }> {
 const price = z.strictObject({
   inputPerMillion: z.number().nonnegative(),
   outputPerMillion: z.number().nonnegative(),
+  cachedInputPerMillion: z.number().nonnegative().optional(),
+  cacheWritePerMillion: z.number().nonnegative().optional(),
 });
+/** Timers count in 31 bits. */
+const silence = z
+  .int()
+  .min(1)
+  .max(2 ** 31 - 1);
+const endpoint = z.url({ protocol: /^https?$/ });
 /** Agents and tools are checked where they are put together, which knows more. */
 const definitions = z.array(z.looseObject({ name: z.string() }));
 const schema = z.strictObject({
   agents: definitions.optional(),
   tools: definitions.optional(),
+  providers: z
+    .strictObject({
+      endpoints: z
+        .strictObject({
+          openai: endpoint.optional(),
+          anthropic: endpoint.optional(),
+          google: endpoint.optional(),
+        })
+        .optional(),
+      timeouts: z
+        .strictObject({ firstByteMs: silence.optional(), idleMs: silence.optional() })
+        .optional(),
+    })
+    .optional(),
   prices: z.record(z.string().min(1), price).optional(),
   limits: limitsSchema.optional(),
   rateLimit: z

@@ -3,40 +3,55 @@
  * model is found by its name at once; its key is read for each call, so that one which was rotated or
  * revoked counts from the next call on.
  */
-import type { Model, ModelRegistry, Price, SystemStore } from '@relay/core';
-import { createChatCompletionsModel, type OutboundGuard, parseModelName } from '@relay/models';
+import type { CredentialRecord, Model, ModelRegistry, Price, SystemStore } from '@relay/core';
+import {
+  createAnthropicModel,
+  createChatCompletionsModel,
+  createGoogleModel,
+  createResponsesModel,
+  knownModel,
+  type OutboundGuard,
+  parseModelName,
+  type ProviderOptions as ModelOptions,
+  type Timeouts,
+} from '@relay/models';
 import { RelayError } from '@relay/protocol';
 import type { Vault } from './vault/vault.ts';
 
-/** Providers that need no `baseUrl`. */
-const knownBaseUrls = new Map([['openai', 'https://api.openai.com/v1']]);
-/** Known by the names of their models, but not spoken to yet. */
-const notYet = new Set(['anthropic', 'google']);
+/** Providers that need no `baseUrl`, and where they are. */
+const knownBaseUrls: Readonly<Record<KnownProvider, string>> = {
+  openai: 'https://api.openai.com/v1',
+  anthropic: 'https://api.anthropic.com/v1',
+  google: 'https://generativelanguage.googleapis.com/v1beta',
+};
+export type KnownProvider = 'openai' | 'anthropic' | 'google';
 
 export interface ProviderOptions {
   readonly builtIn: ModelRegistry;
   readonly store: SystemStore;
   readonly vault: Vault;
   readonly guard: OutboundGuard;
+  /** Where the known providers are, if it is elsewhere than they say. */
+  readonly endpoints?: Readonly<Partial<Record<KnownProvider, string>>>;
+  readonly timeouts?: Partial<Timeouts>;
 }
 
 /** Whether somebody could offer this model; whether a tenant has the key for it is another question. */
 export function isOffered(builtIn: ModelRegistry, name: string): boolean {
   if (builtIn.resolve(name) !== undefined) return true;
-  const named = parseModelName(name);
-  return named !== undefined && !notYet.has(named.provider);
+  return parseModelName(name) !== undefined;
 }
 
-/** A model has one price, whichever of its names it is asked for by. */
+/** A model has one price, whichever of its names it is asked for by; the operator's goes first. */
 function priceOf(builtIn: ModelRegistry, name: string): Price | undefined {
-  const known = builtIn.price?.(name);
-  const named = known === undefined ? parseModelName(name) : undefined;
-  if (named === undefined) return known;
+  const said = builtIn.price?.(name);
+  if (said !== undefined || builtIn.resolve(name) !== undefined) return said;
+  const named = parseModelName(name);
+  if (named === undefined) return undefined;
   const { provider, model } = named;
   const qualified = builtIn.price?.(`${provider}:${model}`);
-  return (
-    qualified ?? (parseModelName(model)?.provider === provider ? builtIn.price?.(model) : undefined)
-  );
+  const short = parseModelName(model)?.provider === provider ? builtIn.price?.(model) : undefined;
+  return qualified ?? short ?? knownModel(name)?.price;
 }
 
 export class Providers {
@@ -69,7 +84,9 @@ export class Providers {
     const named = parseModelName(name);
     if (named === undefined || !isOffered(this.#options.builtIn, name)) return undefined;
     const find = () => this.#modelFor(tenantId, named.provider);
+    const contextTokens = knownModel(name)?.contextTokens;
     return {
+      ...(contextTokens === undefined ? {} : { contextTokens }),
       async *stream(request, signal) {
         const model = await find();
         yield* model.stream({ ...request, model: named.model }, signal);
@@ -79,34 +96,40 @@ export class Providers {
 
   /** Made once for each key. */
   async #modelFor(tenantId: string, provider: string): Promise<Model> {
-    const { store, vault, guard } = this.#options;
+    const { store, vault } = this.#options;
     const record = await store.tenant(tenantId).readCredential(provider);
     if (record === undefined) throw noCredential(provider);
     const place = `${tenantId}/${provider}`;
     const known = this.#models.get(place);
     if (known?.sealed === record.sealed) return known.model;
-    const baseUrl = record.baseUrl ?? knownBaseUrls.get(provider);
-    if (baseUrl === undefined) throw noCredential(provider);
-    const url = new URL(baseUrl);
-    guard.checkUrl(url);
-    const model = createChatCompletionsModel({
-      baseUrl,
-      apiKey: vault.secretOf(tenantId, record),
-      agent: guard.agentFor(url),
-    });
+    const model = this.#make(provider, record, vault.secretOf(tenantId, record));
     this.#models.set(place, { sealed: record.sealed, model });
     return model;
   }
 
-  /** Known by name, but nothing could be done with its key. */
-  static isNotYet(provider: string): boolean {
-    return notYet.has(provider);
+  /** `openai` is spoken to by its own API, unless it is said to be somewhere else. */
+  #make(provider: string, record: CredentialRecord, apiKey: string): Model {
+    const { guard, timeouts = {}, endpoints = {} } = this.#options;
+    const own = isKnownProvider(provider) ? (endpoints[provider] ?? knownBaseUrls[provider]) : null;
+    const baseUrl = record.baseUrl ?? own;
+    if (baseUrl === null) throw noCredential(provider);
+    const url = new URL(baseUrl);
+    guard.checkUrl(url);
+    const options: ModelOptions = { apiKey, baseUrl, agent: guard.agentFor(url), timeouts };
+    if (provider === 'anthropic') return createAnthropicModel(options);
+    if (provider === 'google') return createGoogleModel(options);
+    if (provider === 'openai' && record.baseUrl === null) return createResponsesModel(options);
+    return createChatCompletionsModel({ ...options, baseUrl });
   }
 
   /** Whether a provider can be used without saying where it is. */
   static isKnown(provider: string): boolean {
-    return knownBaseUrls.has(provider);
+    return isKnownProvider(provider);
   }
+}
+
+function isKnownProvider(provider: string): provider is KnownProvider {
+  return Object.hasOwn(knownBaseUrls, provider);
 }
 
 export function noCredential(provider: string): RelayError {

@@ -1,4 +1,11 @@
 import type { AgentDefinition, Guardrails, Tool } from '@relay/core';
+import {
+  type JsonSchema,
+  problemWith,
+  type ReasoningEffort,
+  reasoningEfforts,
+} from '@relay/protocol';
+import { z } from 'zod';
 import { defineTool, type ToolDefinition } from './define-tool.ts';
 
 /** A tool, its definition, or the name of one that is there anyway. */
@@ -17,6 +24,10 @@ export interface AgentConfig {
   readonly handoffs?: readonly (AgentConfig | string)[];
   readonly guardrails?: Guardrails;
   readonly maxIterations?: number;
+  /** What its last answer has to fit: a JSON Schema, or one of zod. */
+  readonly outputSchema?: JsonSchema | z.ZodType;
+  /** How much its model is to think, where it can. */
+  readonly reasoning?: ReasoningEffort;
 }
 
 const known = new Set([
@@ -28,6 +39,8 @@ const known = new Set([
   'handoffs',
   'guardrails',
   'maxIterations',
+  'outputSchema',
+  'reasoning',
 ]);
 
 /** An agent that can be started, spawned or handed off to by its name. */
@@ -64,14 +77,28 @@ export function assembleAgents(configs: readonly AgentConfig[]): AssembledAgents
 }
 
 function definitionOf(config: AgentConfig, tools: ToolCollection): AgentDefinition {
-  const { tools: own, handoffs, ...rest } = config;
+  const { tools: own, handoffs, outputSchema, ...rest } = config;
+  if (rest.reasoning !== undefined && !reasoningEfforts.includes(rest.reasoning)) {
+    throw new TypeError(
+      `The agent ${config.name}: there is no reasoning ${String(rest.reasoning)}`,
+    );
+  }
   return {
     ...rest,
+    ...(outputSchema === undefined ? {} : { outputSchema: schemaOf(config.name, outputSchema) }),
     ...(own === undefined ? {} : { tools: own.map((tool) => tools.add(tool)) }),
     ...(handoffs === undefined
       ? {}
       : { handoffs: handoffs.map((to) => (typeof to === 'string' ? to : to.name)) }),
   };
+}
+
+function schemaOf(agent: string, given: JsonSchema | z.ZodType): JsonSchema {
+  const { $schema: _, ...schema }: JsonSchema =
+    given instanceof z.ZodType ? z.toJSONSchema(given, { io: 'input' }) : given;
+  const problem = problemWith(schema);
+  if (problem === undefined) return schema;
+  throw new TypeError(`The agent ${agent}: outputSchema: ${problem}`);
 }
 
 /** Tools by name. The same definition may come twice; two of one name may not. */

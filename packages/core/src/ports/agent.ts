@@ -1,4 +1,4 @@
-import type { AgentEnd, RunError, Usage } from '@relay/protocol';
+import type { AgentEnd, JsonSchema, ReasoningEffort, RunError, Usage } from '@relay/protocol';
 
 /** What a guardrail thinks of a text. */
 export type GuardrailVerdict =
@@ -40,6 +40,10 @@ export interface AgentDefinition {
   readonly handoffs?: readonly string[];
   readonly guardrails?: Guardrails;
   readonly maxIterations?: number;
+  /** The JSON Schema that its last answer has to fit. */
+  readonly outputSchema?: JsonSchema;
+  /** How much its model is to think. */
+  readonly reasoning?: ReasoningEffort;
 }
 
 export interface AgentRegistry {

@@ -1,4 +1,12 @@
-import type { EventOf, Message, RunError, Usage } from '@relay/protocol';
+import type {
+  EventOf,
+  JsonSchema,
+  Message,
+  ProviderData,
+  ReasoningEffort,
+  RunError,
+  Usage,
+} from '@relay/protocol';
 
 export interface ToolSpec {
   readonly name: string;
@@ -10,6 +18,10 @@ export interface ModelRequest {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly tools: readonly ToolSpec[];
+  /** What the last answer has to be; a model that can be held to it should be. */
+  readonly outputSchema?: JsonSchema;
+  /** How much to think, for models that can; left out, as the provider likes. */
+  readonly reasoning?: ReasoningEffort;
 }
 
 export type FinishReason = EventOf<'turn.completed'>['finishReason'];
@@ -24,7 +36,13 @@ export type ModelEvent =
       readonly name: string;
       readonly arguments: string;
     }
-  | { readonly type: 'finish'; readonly reason: FinishReason; readonly usage: Usage };
+  | {
+      readonly type: 'finish';
+      readonly reason: FinishReason;
+      readonly usage: Usage;
+      /** What the provider wants to see again with this answer. */
+      readonly providerData?: ProviderData;
+    };
 
 /**
  * A model streams batches: one for each piece that came over the wire, however many events it held.
@@ -65,6 +83,9 @@ export class ProviderFailure extends Error {
 export interface Price {
   readonly inputPerMillion: number;
   readonly outputPerMillion: number;
+  /** Of input that was read from the provider's cache, or written there; left out: as other input. */
+  readonly cachedInputPerMillion?: number;
+  readonly cacheWritePerMillion?: number;
 }
 
 export interface ModelRegistry {

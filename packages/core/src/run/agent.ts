@@ -5,8 +5,10 @@
 import {
   type AgentEnd,
   type EventOf,
+  type JsonSchema,
   type LimitName,
   noUsage,
+  type ReasoningEffort,
   type RunError,
   type Usage,
 } from '@relay/protocol';
@@ -28,6 +30,9 @@ export interface Profile {
   readonly system?: string | undefined;
   readonly tools: readonly string[];
   readonly handoffs?: readonly string[] | undefined;
+  /** What its last answer has to fit. */
+  readonly outputSchema?: JsonSchema | undefined;
+  readonly reasoning?: ReasoningEffort | undefined;
 }
 
 /** Which call of its parent a sub-agent works for. */
@@ -92,11 +97,13 @@ export function endedAgent(agent: AgentState, event: EventOf<'agent.ended'>): Ag
 }
 
 function profileOf(given: Profile): Profile {
-  const { system, tools, handoffs } = given;
+  const { system, tools, handoffs, outputSchema, reasoning } = given;
   return {
     tools,
     ...(system === undefined ? {} : { system }),
     ...(handoffs === undefined ? {} : { handoffs }),
+    ...(outputSchema === undefined ? {} : { outputSchema }),
+    ...(reasoning === undefined ? {} : { reasoning }),
   };
 }
 

@@ -7,7 +7,7 @@ import type { RunEvent } from '@relay/protocol';
 import { agentFields, type AgentState } from './agent.ts';
 import type { CallState } from './call.ts';
 import type { LiveRun } from './live-run.ts';
-import { profileOf } from './profile.ts';
+import { answerFields, profileOf } from './profile.ts';
 
 export function handOver(run: LiveRun, agent: AgentState): void {
   const handoffs = (agent.turn?.calls ?? []).filter(
@@ -49,6 +49,7 @@ function accept(run: LiveRun, agent: AgentState, call: CallState): RunEvent[] {
       tools: [...(target.tools ?? profileOf(run, agent).tools)],
       ...(target.instructions === undefined ? {} : { system: target.instructions }),
       ...(target.handoffs === undefined ? {} : { handoffs: [...target.handoffs] }),
+      ...answerFields(target),
     },
   ];
 }

@@ -8,8 +8,13 @@ export function priced(run: LiveRun, model: string, usage: Usage): Usage {
   if (usage.costUsd !== undefined) return usage;
   const price = run.engine.models(run.identity.tenantId).price?.(model);
   if (price === undefined) return usage;
-  const { inputTokens, outputTokens } = usage;
+  const { inputTokens, outputTokens, cachedInputTokens = 0, cacheWriteTokens = 0 } = usage;
   const { inputPerMillion, outputPerMillion } = price;
-  const costUsd = (inputTokens * inputPerMillion + outputTokens * outputPerMillion) / million;
-  return { ...usage, costUsd };
+  const { cachedInputPerMillion = inputPerMillion, cacheWritePerMillion = inputPerMillion } = price;
+  const plain = Math.max(0, inputTokens - cachedInputTokens - cacheWriteTokens);
+  const input =
+    plain * inputPerMillion +
+    cachedInputTokens * cachedInputPerMillion +
+    cacheWriteTokens * cacheWritePerMillion;
+  return { ...usage, costUsd: (input + outputTokens * outputPerMillion) / million };
 }

@@ -1,4 +1,5 @@
 /** What an agent works by, and what it may call. */
+import type { EventOf } from '@relay/protocol';
 import type { Tool } from '../ports.ts';
 import { type AgentState, type Profile } from './agent.ts';
 import { clientTool } from './client-tool.ts';
@@ -9,6 +10,19 @@ import type { RunState } from './state.ts';
 
 export function profileOf(run: LiveRun, agent: AgentState): Profile {
   return agent.profile ?? run.spec;
+}
+
+/** What a profile asks of a model besides words, as events carry it. */
+export function answerFields({
+  outputSchema,
+  reasoning,
+}: Pick<Profile, 'outputSchema' | 'reasoning'>) {
+  return {
+    ...(outputSchema === undefined
+      ? {}
+      : { outputSchema: outputSchema as NonNullable<EventOf<'run.created'>['outputSchema']> }),
+    ...(reasoning === undefined ? {} : { reasoning }),
+  };
 }
 
 /** A tool of this agent that the tenant has. */

@@ -19,7 +19,7 @@ import { agentFields, type AgentState } from './agent.ts';
 import { depthLimit, limitText, subAgentLimit, usedUp } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { endOfAgent, type Why } from './machine.ts';
-import { depthOf, profileOf } from './profile.ts';
+import { answerFields, depthOf, profileOf } from './profile.ts';
 
 export interface SpawningCall {
   readonly toolCallId: string;
@@ -66,6 +66,7 @@ export function spawning(run: LiveRun, parent: AgentState, call: SpawningCall): 
     tools: [...(task.tools ?? named?.tools ?? inherited.tools)],
     ...(system === undefined ? {} : { system }),
     ...(named?.handoffs === undefined ? {} : { handoffs: [...named.handoffs] }),
+    ...answerFields(named ?? {}),
     ...(maxIterations === undefined ? {} : { maxIterations }),
   };
   // It comes from a tool's own code, and whatever enters the journal stays there.

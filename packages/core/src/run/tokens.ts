@@ -1,5 +1,5 @@
 /** How many tokens a text will be, roughly: only the provider knows. */
-import type { Message } from '@relay/protocol';
+import type { ContentPart, Message } from '@relay/protocol';
 import type { ModelRequest } from '../ports.ts';
 
 const bytesInToken = 4;
@@ -7,6 +7,8 @@ const bytesInToken = 4;
 const tokensAround = 4;
 /** What providers count for a picture of ordinary size. */
 const tokensOfImage = 1_000;
+/** A page of a document, which is about this many characters in base64, counts like a picture. */
+const charsOfPage = 60_000;
 
 /** Messages never change, so each is looked at once. */
 const known = new WeakMap<Message, number>();
@@ -31,15 +33,18 @@ function tokensOfMessage(message: Message): number {
   const said =
     typeof content === 'string' || content === null
       ? tokensOfText(content ?? '')
-      : content.reduce(
-          (sum, part) => sum + (part.type === 'text' ? tokensOfText(part.text) : tokensOfImage),
-          0,
-        );
+      : content.reduce((sum, part) => sum + tokensOfPart(part), 0);
   const calls = message.role === 'assistant' ? (message.tool_calls ?? []) : [];
   const called = calls.length === 0 ? 0 : tokensOfText(JSON.stringify(calls));
   const tokens = tokensAround + said + called;
   known.set(message, tokens);
   return tokens;
+}
+
+function tokensOfPart(part: ContentPart): number {
+  if (part.type === 'text') return tokensOfText(part.text);
+  const chars = (part.data ?? part.url ?? '').length;
+  return part.type === 'image' ? tokensOfImage : tokensOfImage * Math.ceil(chars / charsOfPage);
 }
 
 /** In UTF-8, because tokens are nearer to bytes than to letters in scripts other than the Latin. */

@@ -14,6 +14,7 @@ import {
   type Message,
   type MessageToolCall,
   outputOfUnsuccessful,
+  type ProviderData,
   type RunEvent,
 } from '@relay/protocol';
 
@@ -22,6 +23,7 @@ interface OpenTurn {
   readonly calls: readonly MessageToolCall[];
   readonly results: Readonly<Record<string, string>>;
   readonly completed: boolean;
+  readonly providerData?: ProviderData | undefined;
 }
 
 export interface Transcript {
@@ -70,7 +72,13 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
     case 'tool.called':
       return inTurn(transcript, (turn) => ({ ...turn, calls: [...turn.calls, callOf(event)] }));
     case 'turn.completed':
-      return closeIfSettled(inTurn(transcript, (turn) => ({ ...turn, completed: true })));
+      return closeIfSettled(
+        inTurn(transcript, (turn) => ({
+          ...turn,
+          completed: true,
+          providerData: event.providerData,
+        })),
+      );
     case 'tool.completed':
       return settle(transcript, event.toolCallId, readingOf(event));
     case 'tool.failed':
@@ -138,10 +146,17 @@ function closeIfSettled(transcript: Transcript): Transcript {
   if (turn === null || !turn.completed) return transcript;
   if (turn.calls.some((call) => !Object.hasOwn(turn.results, call.id))) return transcript;
   const messages: Message[] = [...transcript.messages];
+  const { providerData } = turn;
+  const attached = providerData === undefined ? {} : { providerData };
   if (turn.calls.length === 0) {
-    if (turn.text !== '') messages.push({ role: 'assistant', content: turn.text });
+    if (turn.text !== '') messages.push({ role: 'assistant', content: turn.text, ...attached });
   } else {
-    messages.push({ role: 'assistant', content: turn.text || null, tool_calls: [...turn.calls] });
+    messages.push({
+      role: 'assistant',
+      content: turn.text || null,
+      tool_calls: [...turn.calls],
+      ...attached,
+    });
     for (const call of turn.calls) {
       messages.push({
         role: 'tool',

@@ -1,5 +1,12 @@
 /** What a model has said so far in one turn, on its way into the journal. */
-import { addUsage, type EventOf, noUsage, type RunEvent, type Usage } from '@relay/protocol';
+import {
+  addUsage,
+  type EventOf,
+  noUsage,
+  type ProviderData,
+  type RunEvent,
+  type Usage,
+} from '@relay/protocol';
 import type { FinishReason, ModelEvent } from '../ports.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import { isNestedTooDeep } from './json-depth.ts';
@@ -25,6 +32,7 @@ export class TurnInProgress {
   #text = '';
   #finish: FinishReason | undefined;
   #usage: Usage = noUsage;
+  #providerData: ProviderData | undefined;
 
   constructor(run: LiveRun, agent: AgentState) {
     this.#run = run;
@@ -75,6 +83,7 @@ export class TurnInProgress {
         case 'finish':
           this.#finish = event.reason;
           this.#usage = addUsage(this.#usage, event.usage);
+          this.#providerData = event.providerData;
           break;
       }
     }
@@ -93,6 +102,7 @@ export class TurnInProgress {
         turn: this.#turn,
         finishReason: calls.length > 0 ? 'tool-calls' : (this.#finish ?? 'other'),
         usage: priced(this.#run, this.#agent.model, this.#usage),
+        ...(this.#providerData === undefined ? {} : { providerData: this.#providerData }),
       },
     ]);
   }

@@ -15,9 +15,10 @@ import { backoffMs, maxRetryAfterMs } from './backoff.ts';
 import { compactAfterRefusal, compactInTime } from './compaction.ts';
 import { textOfError } from './error-text.ts';
 import { checkInput, checkOutput, guardsOutput } from './guardrails.ts';
+import { correctionOf, corrected, shapeError, shapeIssues } from './answer-shape.ts';
 import { closingInstruction } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
-import { offeredTools, profileOf } from './profile.ts';
+import { answerFields, offeredTools, profileOf } from './profile.ts';
 import { transcriptOf } from './transcripts.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
 
@@ -49,12 +50,21 @@ export async function takeTurn(
   }
   await compactInTime({ run, agent, activity, model }, await requestFor(run, agent));
   let refused = false;
+  /** What is said to the model about an answer of the wrong shape. */
+  let correction: readonly Message[] = [];
   for (let attempt = 1; ; attempt += 1) {
     const turn = new TurnInProgress(run, agent);
     try {
-      const request = await requestFor(run, agent);
+      const request = corrected(await requestFor(run, agent), correction);
       if (!(await listen({ run, activity, model }, request, turn)))
         return stopped(run, agent, turn);
+      const issues = turn.hasCalls ? [] : shapeIssues(request, turn.text);
+      if (issues.length > 0) {
+        turn.discard('schema');
+        if (correction.length > 0) return failed('output_invalid', shapeError(issues));
+        correction = correctionOf(turn.text, issues);
+        continue;
+      }
       const error = turn.hasCalls
         ? undefined
         : await checkOutput({ run, agent, activity }, turn.text);
@@ -91,14 +101,16 @@ export async function takeTurn(
 
 /**
  * Somebody stopped it. A last answer counts as far as it came, because no other is waited for; not
- * so what a guardrail has not looked at.
+ * so what a guardrail has not looked at, or what has not got the shape that is asked for.
  */
 function stopped(run: LiveRun, agent: AgentState, turn?: TurnInProgress): TurnOutcome {
   const isOver = run.state.agents[agent.id]?.ended !== null;
   if (agent.limit === null || isOver || run.stop !== undefined || run.journal.broken) {
     return { kind: 'stopped' };
   }
-  const counts = turn !== undefined && !guardsOutput(run, agent);
+  const wanted = answerFields(profileOf(run, agent));
+  const counts =
+    turn !== undefined && !guardsOutput(run, agent) && shapeIssues(wanted, turn.text).length === 0;
   if (!counts) turn?.discardIfBegun('limit');
   (counts ? turn : new TurnInProgress(run, agent)).complete();
   return { kind: 'completed' };
@@ -140,15 +152,16 @@ async function requestFor(run: LiveRun, agent: AgentState): Promise<ModelRequest
       ? transcript.messages
       : [{ role: 'system', content: system }, ...transcript.messages];
   const { model, limit } = agent;
+  const wanted = answerFields(profileOf(run, agent));
   if (limit !== null) {
-    return { model, messages: [...messages, closingInstruction(limit)], tools: [] };
+    return { model, messages: [...messages, closingInstruction(limit)], tools: [], ...wanted };
   }
   const tools = offeredTools(run, agent).map(({ name, description, inputSchema }) => ({
     name,
     description,
     inputSchema,
   }));
-  return { model, messages, tools };
+  return { model, messages, tools, ...wanted };
 }
 
 function failed(code: string, message: string): TurnOutcome {

@@ -1,4 +1,5 @@
 import type { EventOf, Stored } from '../events.ts';
+import { wireUsage } from '../runs.ts';
 import type { Dialect, Frame } from './dialect.ts';
 import { ofAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
 
@@ -64,10 +65,7 @@ export const runs: Dialect = {
           type: 'done',
           status: event.status,
           output: event.output,
-          usage: {
-            input_tokens: event.usage.inputTokens,
-            output_tokens: event.usage.outputTokens,
-          },
+          usage: wireUsage(event.usage),
           ...(event.limit === undefined ? {} : { limit: event.limit }),
         };
       case 'run.created':

@@ -4,7 +4,7 @@ import { idSchema } from '../ids.ts';
 import { limitsSchema } from '../limits.ts';
 import { messageSchema } from '../messages.ts';
 import { permissionResponseSchema, permissionsSchema } from '../permissions.ts';
-import type { Route } from './route.ts';
+import { attachmentsLimit, type Route } from './route.ts';
 import { startsRun } from './starts-run.ts';
 
 export const chatBodySchema = z.strictObject({
@@ -32,6 +32,7 @@ export const chatRoutes = {
     scopes: ['runs'],
     body: chatBodySchema,
     requires: { fields: ['messages'], message: 'model and messages are required' },
+    bodyLimit: attachmentsLimit,
     answer: 'sse',
     errors: startsRun,
   },

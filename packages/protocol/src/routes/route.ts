@@ -25,6 +25,8 @@ export interface Route {
   readonly bodyLimit?: number;
   /** Fields without which nothing else is looked at, and the sentence that says so. */
   readonly requires?: { readonly fields: readonly string[]; readonly message: string };
+  /** How many bytes a body may have; left out: 1 MB. */
+  readonly bodyLimit?: number;
   /** `sse`: the answer is a stream of frames. `none`: there is no body. */
   readonly answer: 'json' | 'sse' | 'html' | 'text' | 'none';
   /** The status of an answer; left out: 200, or 204 where there is no body. */
@@ -33,6 +35,9 @@ export interface Route {
   readonly output?: z.ZodType;
   readonly errors: readonly ErrorCode[];
 }
+
+/** Where images, files or results of tools travel. */
+export const attachmentsLimit = 10 * 1024 * 1024;
 
 export const idParam = z.object({ id: idSchema });
 /** A list is filtered by `name:value`, so that the first colon has to end the name. */

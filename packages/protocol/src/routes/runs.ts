@@ -4,11 +4,19 @@ import { functionSchema } from '../functions.ts';
 import { idSchema } from '../ids.ts';
 import { limitsSchema } from '../limits.ts';
 import { messageSchema } from '../messages.ts';
+import { outputSchemaSchema } from '../output-schema.ts';
 import { permissionsSchema } from '../permissions.ts';
-import { checkpointEnvelopeSchema, runErrorSchema, runStatuses } from '../runs.ts';
+import {
+  checkpointEnvelopeSchema,
+  reasoningEfforts,
+  runErrorSchema,
+  runStatuses,
+  wireUsageSchema,
+} from '../runs.ts';
 import {
   aboutOne,
   aList,
+  attachmentsLimit,
   idParam,
   labelsSchema,
   listOf,
@@ -41,6 +49,8 @@ export const runBodySchema = z.strictObject({
   labels: labelsSchema.optional(),
   maxIterations: z.int().min(1).max(1000).optional(),
   limits: limitsSchema.optional(),
+  outputSchema: outputSchemaSchema.optional(),
+  reasoning: z.enum(reasoningEfforts).optional(),
 });
 
 export const streamQuerySchema = z.strictObject({
@@ -79,7 +89,7 @@ export const runSchema = z.object({
   workflowId: z.string().optional(),
   input: z.union([z.string(), z.array(messageSchema)]).nullable(),
   output: z.string().optional(),
-  usage: z.object({ input_tokens: z.int(), output_tokens: z.int() }),
+  usage: wireUsageSchema,
   costUsd: z.number().optional(),
   error: runErrorSchema.optional(),
   checkpoint: checkpointEnvelopeSchema.optional(),
@@ -101,6 +111,7 @@ export const runRoutes = {
     scopes: ['runs'],
     body: runBodySchema,
     requires: { fields: ['input'], message: 'model and input are required' },
+    bodyLimit: attachmentsLimit,
     answer: 'sse',
     errors: [
       ...startsRun,

@@ -9,15 +9,6 @@ import { iso } from './present.ts';
 export const putCredential: Handler = async (call) => {
   const { provider } = call.params as { provider: string };
   const { apiKey, label, baseUrl } = call.body as z.infer<typeof credentialBodySchema>;
-  if (Providers.isNotYet(provider)) {
-    throw new RelayError(
-      'invalid_request',
-      `This version of Relay cannot speak to ${provider} yet`,
-      {
-        details: [{ path: 'provider', message: 'Not supported yet' }],
-      },
-    );
-  }
   if (baseUrl === undefined && !Providers.isKnown(provider)) {
     throw new RelayError('invalid_request', `baseUrl: Relay does not know where ${provider} is`, {
       details: [{ path: 'baseUrl', message: 'Required for this provider' }],

@@ -1,5 +1,5 @@
 import type { RunHead, RunListing, RunRecord } from '@relay/core';
-import type { Message, StoredEvent } from '@relay/protocol';
+import { type Message, type StoredEvent, wireUsage } from '@relay/protocol';
 
 /** A run as the API shows it. */
 export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
@@ -27,7 +27,7 @@ function presentHead(run: RunHead, messages: readonly Message[] | undefined) {
     ...(run.workflowId === null ? {} : { workflowId: run.workflowId }),
     input: messages === undefined ? null : inputOf(messages),
     ...(output === null ? {} : { output }),
-    usage: { input_tokens: run.usage.inputTokens, output_tokens: run.usage.outputTokens },
+    usage: wireUsage(run.usage),
     ...(run.usage.costUsd === undefined ? {} : { costUsd: run.usage.costUsd }),
     labels: run.labels,
     lastSeq: run.lastSeq,

@@ -8,7 +8,13 @@ import {
   type RunRequest,
   startRun,
 } from '@relay/core';
-import { type Limits, type Permissions, RelayError } from '@relay/protocol';
+import {
+  type JsonSchema,
+  type Limits,
+  type Permissions,
+  type ReasoningEffort,
+  RelayError,
+} from '@relay/protocol';
 import { lowerOf } from '../budgets.ts';
 import { closedSignal } from '../event-stream.ts';
 import { noCredential } from '../providers.ts';
@@ -30,6 +36,8 @@ export function chooseAgent(call: Call, wanted: string | undefined): AgentDefini
 }
 
 interface Wanted {
+  readonly outputSchema?: JsonSchema | undefined;
+  readonly reasoning?: ReasoningEffort | undefined;
   readonly system?: string | undefined;
   readonly maxIterations?: number | undefined;
   readonly limits?: Limits | undefined;
@@ -38,7 +46,11 @@ interface Wanted {
 /** What an agent begins with, and what the request says besides. */
 export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
   const system = [agent.instructions, wanted.system].filter((text) => text !== undefined);
+  const outputSchema = wanted.outputSchema ?? agent.outputSchema;
+  const reasoning = wanted.reasoning ?? agent.reasoning;
   return {
+    ...(outputSchema === undefined ? {} : { outputSchema }),
+    ...(reasoning === undefined ? {} : { reasoning }),
     agent: agent.name,
     handoffs: agent.handoffs ?? [],
     maxIterations: Math.min(

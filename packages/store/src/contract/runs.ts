@@ -48,6 +48,18 @@ export function runTests(open: Open): void {
     expect(await tenant.readRun(run.id)).toMatchObject({ ...progress, epoch: 1, lastSeq: 1 });
   });
 
+  test('what a provider says of tokens beyond their number is kept with the run', async () => {
+    const tenant = newTenant();
+    const usage = { inputTokens: 9, outputTokens: 8, cachedInputTokens: 7, reasoningTokens: 0 };
+    const run = await newRun(tenant, { progress: { status: 'running', usage } });
+    expect((await tenant.readRun(run.id))?.usage).toEqual(usage);
+    const more = { ...usage, cacheWriteTokens: 3, costUsd: 0.5 };
+    await tenant.append(step(run, { progress: { usage: more } }));
+    expect((await tenant.readRun(run.id))?.usage).toEqual(more);
+    const [listed] = await tenant.listRuns({}, { limit: 5 });
+    expect(listed?.usage).toEqual(more);
+  });
+
   test('a new run without events is empty', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant, { events: [] });

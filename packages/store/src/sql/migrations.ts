@@ -17,6 +17,7 @@ export interface Migration {
 export const migrations: readonly Migration[] = [
   { id: 1, statements: firstTables },
   { id: 2, statements: clientCallTables },
+  { id: 3, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
 ];
 
 export async function migrate(

@@ -2,6 +2,7 @@ import type { RunCreation, RunHead, RunProgress, RunRecord } from '@relay/core';
 import { isEnded, noUsage } from '@relay/protocol';
 import type { Row, SqlValue, Statement } from '../drivers/driver.ts';
 import { decodeSnapshot } from './snapshots.ts';
+import { decodeUsage, encodeUsageDetails } from './run-usage.ts';
 import {
   checksumOf,
   corrupt,
@@ -13,7 +14,6 @@ import {
   integerOrNull,
   json,
   jsonOrNull,
-  realOrNull,
   text,
   textOrNull,
 } from './stored.ts';
@@ -28,6 +28,7 @@ export const headColumns = [
   'input_tokens',
   'output_tokens',
   'cost_usd',
+  'usage_details',
   'conversation_id',
   'correlation_id',
   'surface',
@@ -71,6 +72,7 @@ export function insertRun(tenantId: string, creation: RunCreation): Statement {
       usage.inputTokens,
       usage.outputTokens,
       usage.costUsd ?? null,
+      encodeUsageDetails(usage),
       identity.conversationId,
       encode(identity.correlationId),
       identity.surface,
@@ -107,6 +109,8 @@ export function changesOf(
     changes.push(['input_tokens', progress.usage.inputTokens]);
     changes.push(['output_tokens', progress.usage.outputTokens]);
     changes.push(['cost_usd', progress.usage.costUsd ?? null]);
+    const details = encodeUsageDetails(progress.usage);
+    if (details !== null) changes.push(['usage_details', details]);
   }
   if (progress.error !== undefined) changes.push(['error', encodeOrNull(progress.error)]);
   if (progress.checkpoint !== undefined) {
@@ -159,16 +163,6 @@ export function decodeRunHead(row: Row): RunHead {
     usage: decodeUsage(row),
     outputJson: textOrNull(row, 'output_json'),
     lastSeq: integer(row, 'last_seq'),
-  };
-}
-
-/** There is no cost where a model had no price. */
-function decodeUsage(row: Row): RunRecord['usage'] {
-  const costUsd = realOrNull(row, 'cost_usd');
-  return {
-    inputTokens: integer(row, 'input_tokens'),
-    outputTokens: integer(row, 'output_tokens'),
-    ...(costUsd === null ? {} : { costUsd }),
   };
 }
 
