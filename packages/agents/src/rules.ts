@@ -3,8 +3,9 @@
  * the program changes in it holds from the next call on. Nobody else writes to it but for two things:
  * an allow-once rule that is used up is removed, and "always" adds the call to the allowlist.
  */
-import { canonicalJson, checkPermissions, type ProgramRules } from '@relay/core';
+import { checkPermissions, type ProgramRules } from '@relay/core';
 import {
+  canonicalJson,
   type Permissions,
   permissionsSchema,
   RelayError,

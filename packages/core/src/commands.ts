@@ -3,6 +3,7 @@
  * it is acknowledged, then the supervisor is told; the loop itself takes it into the journal.
  */
 import {
+  canonicalJson,
   type Decider,
   type EventOf,
   type FunctionTool,
@@ -18,7 +19,6 @@ import {
   type Surface,
 } from '@relay/protocol';
 import type { Engine } from './engine.ts';
-import { canonicalJson } from './permission/canonical.ts';
 import type { CreationOutcome, RelayRecord, RunIdentity, RunRef, TenantStore } from './ports.ts';
 import { LiveRun } from './run/live-run.ts';
 import { decide } from './run/machine.ts';

@@ -1,5 +1,5 @@
 /** What clients may do with the calls of their function tools: work on one, and bring its result. */
-import { canonicalJson } from './permission/canonical.ts';
+import { canonicalJson } from '@relay/protocol';
 import type { Control } from './commands.ts';
 import type { RunRef } from './ports.ts';
 

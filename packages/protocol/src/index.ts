@@ -1,9 +1,12 @@
+export * from './canonical.ts';
 export * from './errors.ts';
 export * from './events.ts';
 export * from './fields.ts';
 export * from './functions.ts';
 export * from './ids.ts';
-export * from './json-schema.ts';
+export * from './json-schema/check.ts';
+export type { JsonSchema } from './json-schema/schema.ts';
+export * from './json-schema/validate.ts';
 export * from './limits.ts';
 export * from './messages.ts';
 export * from './openapi.ts';

@@ -1,5 +1,4 @@
-import type { Permissions } from '@relay/protocol';
-import { canonicalJson } from './canonical.ts';
+import { canonicalJson, type Permissions } from '@relay/protocol';
 import { checkPattern, compileGlob, type Effect } from './glob.ts';
 import { scalarText } from './scalar.ts';
 

@@ -5,7 +5,7 @@
  * rules are asked. A schema that would change its own output again has no such form, and a call of it
  * is refused: nobody could say what would run.
  */
-import { canonicalJson } from '../permission/canonical.ts';
+import { canonicalJson } from '@relay/protocol';
 import type { Tool } from '../ports.ts';
 import { textOfError } from './error-text.ts';
 

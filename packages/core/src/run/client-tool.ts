@@ -1,5 +1,4 @@
-import { type FunctionTool } from '@relay/protocol';
-import { validateBySchema } from '../json-schema/validate.ts';
+import { type FunctionTool, issuesOfValue } from '@relay/protocol';
 import type { Tool } from '../ports.ts';
 
 /**
@@ -16,7 +15,10 @@ export function clientTool(declared: FunctionTool): Tool {
     idempotent: false,
     onUnknown: 'fail',
     client: declared.timeoutMs === undefined ? {} : { timeoutMs: declared.timeoutMs },
-    validate: (input) => validateBySchema(inputSchema, input),
+    validate(input) {
+      const issues = issuesOfValue(inputSchema, input);
+      return issues.length === 0 ? { ok: true, value: input } : { ok: false, issues };
+    },
     execute: () => Promise.reject(new TypeError('A client executes its own function')),
   };
 }

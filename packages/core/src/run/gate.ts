@@ -5,9 +5,14 @@
  * error; allowed calls are handed to dispatch, and all that nobody has decided yet are raised
  * together, each to be answered on its own. Whatever a limit leaves no room for is refused.
  */
-import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
+import {
+  canonicalJson,
+  type LimitName,
+  type Permissions,
+  type RuleRef,
+  type RunEvent,
+} from '@relay/protocol';
 import type { ProgramRules } from '../engine.ts';
-import { canonicalJson } from '../permission/canonical.ts';
 import { decide, type Grant, type Verdict } from '../permission/decide.ts';
 import type { Tool } from '../ports.ts';
 import { type Arguments, readArguments } from './arguments.ts';

@@ -1,5 +1,4 @@
-import type { EventOf, Trust } from '@relay/protocol';
-import { canonicalJson } from '../permission/canonical.ts';
+import { canonicalJson, type EventOf, type Trust } from '@relay/protocol';
 import type { LiveRun } from './live-run.ts';
 import { pagesOf } from './pages.ts';
 

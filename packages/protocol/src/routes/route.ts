@@ -21,8 +21,6 @@ export interface Route {
   readonly params?: z.ZodType;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
-  /** Left out: 1 MB. */
-  readonly bodyLimit?: number;
   /** Fields without which nothing else is looked at, and the sentence that says so. */
   readonly requires?: { readonly fields: readonly string[]; readonly message: string };
   /** How many bytes a body may have; left out: 1 MB. */

@@ -1,7 +1,14 @@
 /** How what a function tool brings comes back into its run. */
 import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../ids.ts';
-import { aboutOne, readsBody, type Route, seqSchema, timeSchema } from './route.ts';
+import {
+  aboutOne,
+  attachmentsLimit,
+  readsBody,
+  type Route,
+  seqSchema,
+  timeSchema,
+} from './route.ts';
 
 const ofCall = z.object({ id: idSchema, toolUseId: toolCallIdSchema });
 
@@ -33,7 +40,7 @@ export const toolResultRoutes = {
     scopes: ['runs'],
     params: ofCall,
     body: toolResultBodySchema,
-    bodyLimit: 10 * 1024 * 1024,
+    bodyLimit: attachmentsLimit,
     answer: 'json',
     output: z.object({ ok: z.literal(true) }),
     errors: [...aboutOne, ...readsBody, 'tool_result_conflict'],

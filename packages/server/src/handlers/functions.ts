@@ -1,6 +1,11 @@
 /** The tools that a request brings or names. */
-import { checkSchema, handoffToolName } from '@relay/core';
-import { type FunctionTool, RelayError, type runBodySchema } from '@relay/protocol';
+import { handoffToolName } from '@relay/core';
+import {
+  checkToolSchema,
+  type FunctionTool,
+  RelayError,
+  type runBodySchema,
+} from '@relay/protocol';
 import type { z } from 'zod';
 import type { Call } from './handler.ts';
 import { chooseTools } from './start.ts';
@@ -30,7 +35,7 @@ export function chooseAll(call: Call, wanted: Wanted): Tools {
     if (isOurs || tool.name in Object.prototype) {
       throw refused(`${path}.name`, `A function cannot be named ${tool.name}`);
     }
-    const [issue] = checkSchema(tool.inputSchema);
+    const [issue] = checkToolSchema(tool.inputSchema);
     if (issue !== undefined) {
       const within = issue.path === '' ? '' : `.${issue.path}`;
       throw refused(`${path}.inputSchema${within}`, issue.message);

@@ -1,7 +1,6 @@
 /** What all surfaces that start runs have in common. */
 import {
   type AgentDefinition,
-  canonicalJson,
   checkPermissions,
   findStarted,
   type RunIdentity,
@@ -9,6 +8,7 @@ import {
   startRun,
 } from '@relay/core';
 import {
+  canonicalJson,
   type JsonSchema,
   type Limits,
   type Permissions,

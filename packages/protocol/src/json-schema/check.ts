@@ -2,25 +2,30 @@
  * Whether a JSON Schema is one that we can work by. It comes from a caller and is kept for as long as
  * its run: what it says wrongly is told when it is written, and nothing is ever fetched.
  */
-import type { FieldIssue } from '@relay/protocol';
-import { isObject, resolveRef, type Schema, subschemasOf, typeNames } from './schema.ts';
+import type { FieldIssue } from '../errors.ts';
+import { isObject, resolveRef, type JsonSchema, subschemasOf, typeNames } from './schema.ts';
 
 const maxChars = 64 * 1024;
 
 /** What is wrong with it; empty if nothing is. Paths begin at the schema. */
 export function checkSchema(schema: unknown): FieldIssue[] {
   if (!isObject(schema)) return [{ path: '', message: 'Must be a JSON Schema' }];
-  if (schema['type'] !== 'object') {
-    return [{ path: 'type', message: 'Must be "object": a tool takes named parameters' }];
-  }
   if (JSON.stringify(schema).length > maxChars) {
     return [{ path: '', message: `Must have at most ${maxChars} characters` }];
   }
   return [...issuesOf(schema, { root: schema, path: '' })];
 }
 
+/** The same for the arguments of a tool, which are named. */
+export function checkToolSchema(schema: unknown): FieldIssue[] {
+  if (isObject(schema) && schema['type'] !== 'object') {
+    return [{ path: 'type', message: 'Must be "object": a tool takes named parameters' }];
+  }
+  return checkSchema(schema);
+}
+
 interface Place {
-  readonly root: Schema;
+  readonly root: JsonSchema;
   readonly path: string;
 }
 
@@ -41,7 +46,7 @@ function* issuesOf(schema: unknown, place: Place): Generator<FieldIssue> {
   }
 }
 
-function* referenceIssues(schema: Schema, { root, path }: Place): Generator<FieldIssue> {
+function* referenceIssues(schema: JsonSchema, { root, path }: Place): Generator<FieldIssue> {
   for (const name of ['$ref', '$dynamicRef', '$recursiveRef']) {
     const ref = schema[name];
     if (ref === undefined) continue;

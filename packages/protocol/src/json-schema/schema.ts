@@ -1,6 +1,6 @@
 /** The shape of a JSON Schema, as far as checking it and checking by it both need it. */
 
-export type Schema = Readonly<Record<string, unknown>>;
+export type JsonSchema = Readonly<Record<string, unknown>>;
 
 export const typeNames = [
   'object',
@@ -12,16 +12,25 @@ export const typeNames = [
   'null',
 ] as const;
 
-export function isObject(value: unknown): value is Schema {
+export function isObject(value: unknown): value is JsonSchema {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const single = ['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'propertyNames'];
+const single = [
+  'items',
+  'additionalProperties',
+  'not',
+  'if',
+  'then',
+  'else',
+  'propertyNames',
+  'contains',
+];
 const listed = ['prefixItems', 'anyOf', 'oneOf', 'allOf'];
 const named = ['properties', 'patternProperties', '$defs', 'definitions'];
 
 /** The schemas directly inside this one, each with its way there. */
-export function* subschemasOf(schema: Schema): Generator<[string, unknown]> {
+export function* subschemasOf(schema: JsonSchema): Generator<[string, unknown]> {
   for (const name of single) if (schema[name] !== undefined) yield [name, schema[name]];
   for (const name of listed) {
     const list = schema[name];
@@ -36,7 +45,7 @@ export function* subschemasOf(schema: Schema): Generator<[string, unknown]> {
 }
 
 /** What a local reference points at; nothing inherited is ever found. */
-export function resolveRef(root: Schema, ref: string): unknown {
+export function resolveRef(root: JsonSchema, ref: string): unknown {
   if (ref === '#') return root;
   if (!ref.startsWith('#/')) return undefined;
   let found: unknown = root;

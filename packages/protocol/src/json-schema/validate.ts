@@ -6,43 +6,35 @@
  * and every schema that is applied counts against a budget; a value on which it is used up is refused.
  * `format` is a remark, as the standard says. What is not known is ignored.
  */
-import type { FieldIssue } from '@relay/protocol';
-import { canonicalJson } from '../permission/canonical.ts';
-import type { Validation } from '../ports/tool.ts';
-import { isObject, resolveRef, type Schema } from './schema.ts';
+import type { FieldIssue } from '../errors.ts';
+import { canonicalJson } from '../canonical.ts';
+import { isObject, resolveRef, type JsonSchema } from './schema.ts';
 
 const budget = 100_000;
 const maxIssues = 20;
 
-/** The schema must have passed `checkSchema`. */
-export function validateBySchema(schema: Schema, value: unknown): Validation {
-  const checking = new Checking(schema);
+/** What is wrong with a value, the first few things; the schema must have passed `checkSchema`. */
+export function issuesOfValue(schema: JsonSchema, value: unknown): readonly FieldIssue[] {
   try {
-    const issues = checking.issuesOf(schema, value, '');
-    return issues.length === 0
-      ? { ok: true, value }
-      : { ok: false, issues: issues.slice(0, maxIssues) };
+    return new Checking(schema).issuesOf(schema, value, '').slice(0, maxIssues);
   } catch (error) {
     if (!(error instanceof BudgetSpent)) throw error;
-    return {
-      ok: false,
-      issues: [{ path: '', message: 'Is too laborious to check by its schema' }],
-    };
+    return [{ path: '', message: 'Is too laborious to check by its schema' }];
   }
 }
 
 class BudgetSpent extends Error {}
 
-type Keyword = (schema: Schema, value: unknown, path: string) => FieldIssue[];
+type Keyword = (schema: JsonSchema, value: unknown, path: string) => FieldIssue[];
 
 class Checking {
-  readonly #root: Schema;
+  readonly #root: JsonSchema;
   #left = budget;
   /** References that are being followed at this place: one that comes round again says nothing new. */
   readonly #following = new Set<string>();
   readonly #canonical = new Map<unknown, string>();
 
-  constructor(root: Schema) {
+  constructor(root: JsonSchema) {
     this.#root = root;
   }
 
@@ -136,7 +128,7 @@ class Checking {
     return issues;
   };
 
-  #members(schema: Schema, value: Schema, path: string): FieldIssue[] {
+  #members(schema: JsonSchema, value: JsonSchema, path: string): FieldIssue[] {
     const issues: FieldIssue[] = [];
     const properties = isObject(schema['properties']) ? schema['properties'] : {};
     const names = Object.keys(value);
@@ -148,7 +140,11 @@ class Checking {
     issues.push(
       ...countIssues(names.length, { schema, path, of: 'Properties', unit: 'parameters' }),
     );
+    const { propertyNames } = schema;
     for (const name of names) {
+      if (propertyNames !== undefined && !this.#matches(propertyNames, name, path)) {
+        issues.push({ path: below(path, name), message: 'Is not allowed' });
+      }
       const known = Object.hasOwn(properties, name);
       if (known) issues.push(...this.issuesOf(properties[name], value[name], below(path, name)));
       // Which names a pattern covers is not evaluated, so the rest is not known either.
@@ -161,13 +157,17 @@ class Checking {
     return issues;
   }
 
-  #items(schema: Schema, value: readonly unknown[], path: string): FieldIssue[] {
+  #items(schema: JsonSchema, value: readonly unknown[], path: string): FieldIssue[] {
     const issues = countIssues(value.length, { schema, path, of: 'Items', unit: 'items' });
     const first = listOf(schema['prefixItems']);
     for (const [index, item] of value.entries()) {
       const by = index < first.length ? first[index] : schema['items'];
       issues.push(...this.issuesOf(by, item, `${path}[${index}]`));
       if (issues.length > maxIssues) return issues;
+    }
+    const { contains } = schema;
+    if (contains !== undefined && !value.some((item) => this.#matches(contains, item, path))) {
+      issues.push({ path, message: 'Lacks an item that it must contain' });
     }
     if (schema['uniqueItems'] === true) {
       this.#spend(value.length);
@@ -178,7 +178,7 @@ class Checking {
   }
 }
 
-function typeIssues(schema: Schema, value: unknown, path: string): FieldIssue[] {
+function typeIssues(schema: JsonSchema, value: unknown, path: string): FieldIssue[] {
   const { type } = schema;
   if (type === undefined) return [];
   const names = Array.isArray(type) ? (type as string[]) : [type as string];
@@ -201,13 +201,13 @@ function isOfType(name: string, value: unknown): boolean {
   }
 }
 
-function lengthIssues(schema: Schema, value: string, path: string): FieldIssue[] {
+function lengthIssues(schema: JsonSchema, value: string, path: string): FieldIssue[] {
   if (schema['minLength'] === undefined && schema['maxLength'] === undefined) return [];
   return countIssues(Array.from(value).length, { schema, path, of: 'Length', unit: 'characters' });
 }
 
 interface Counted {
-  readonly schema: Schema;
+  readonly schema: JsonSchema;
   readonly path: string;
   readonly of: 'Length' | 'Items' | 'Properties';
   readonly unit: string;
@@ -233,7 +233,7 @@ const bounds = [
   ['multipleOf', 'a multiple of', isMultiple],
 ] as const;
 
-function rangeIssues(schema: Schema, value: number, path: string): FieldIssue[] {
+function rangeIssues(schema: JsonSchema, value: number, path: string): FieldIssue[] {
   return bounds.flatMap(([name, words, holds]) => {
     const bound = schema[name];
     if (typeof bound !== 'number' || holds(value, bound)) return [];

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { checkSchema } from './check.ts';
+import { checkSchema, checkToolSchema } from './check.ts';
 
 function issuesOf(schema: unknown): string[] {
-  return checkSchema(schema).map(({ path, message }) => `${path}: ${message}`);
+  return checkToolSchema(schema).map(({ path, message }) => `${path}: ${message}`);
 }
 
 test.each<[string, unknown]>([
@@ -83,4 +83,11 @@ test.each<[string, unknown, string]>([
   ],
 ])('%s is told', (_, schema, issue) => {
   expect(issuesOf(schema)).toContain(issue);
+});
+
+test('a schema of anything is one where no tool is meant', () => {
+  for (const schema of [{}, { type: 'array' }, { anyOf: [{ type: 'string' }] }]) {
+    expect(checkSchema(schema)).toEqual([]);
+  }
+  expect(checkSchema({ type: 'text' })).toHaveLength(1);
 });
