@@ -1,6 +1,6 @@
 import { catalogue, errorTable, type Route, routes } from '@relay/protocol';
 
-const generated = '<!-- Written by `npm run reference` from the code. -->';
+export const generated = '<!-- Written by `npm run reference` from the code. -->';
 
 /** Markdown's own sign within a cell. */
 function cell(text: string): string {

@@ -1,10 +1,16 @@
 /** Writes docs/reference from the tables in the code; with --check, says whether it is up to date. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { errorsPage, eventsPage, routesPage } from './reference-pages.ts';
+import { errorsPage, eventsPage, generated, routesPage } from './reference-pages.ts';
+import { streamsPage } from './reference-streams.ts';
 
 const folder = fileURLToPath(new URL('../docs/reference/', import.meta.url));
-const pages = { 'errors.md': errorsPage(), 'events.md': eventsPage(), 'routes.md': routesPage() };
+const pages = {
+  'errors.md': errorsPage(),
+  'events.md': eventsPage(),
+  'routes.md': routesPage(),
+  'streams.md': streamsPage(generated),
+};
 
 mkdirSync(folder, { recursive: true });
 for (const [name, text] of Object.entries(pages)) {
