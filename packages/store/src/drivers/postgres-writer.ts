@@ -1,0 +1,173 @@
+/**
+ * The one writer of a node: units wait here and go over in batches, as on SQLite (`sqlite-queue.ts`).
+ *
+ *   idle ──submit──▶ gathering ──end of this turn of the event loop──▶ committing
+ *   committing ──answered, units wait──▶ committing (they are the next batch)
+ *   committing ──answered, nothing waits──▶ idle
+ *
+ * - At most one transaction is open. There is no timer: what arrives while it commits is the next one.
+ * - Units are applied in the order of their submission, whatever run they belong to.
+ * - As long as COMMIT was not sent, nothing can be stored: what failed until then for reasons that
+ *   pass (a lost connection, a deadlock with another node, a lock) is tried again for a while. From
+ *   then on nothing is ever repeated: a COMMIT without an answer rejects as not known to be stored.
+ * - After a deadlock the units of a batch go one by one: a single unit takes its rows in the same
+ *   order on every node, a batch does not.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { RelayError } from '@relay/protocol';
+import type { Statement, UnitResult } from './driver.ts';
+import { apply, isStored, type UnitOutcome } from './postgres-batch.ts';
+import { isCollision, isLostConnection, toRelayError, unknownOutcome } from './postgres-errors.ts';
+import type { PostgresSession } from './postgres-session.ts';
+
+export interface WriterOptions {
+  readonly connect: () => Promise<PostgresSession>;
+  readonly maxUnits: number;
+  /** How long a batch is tried again before it is given up. */
+  readonly patienceMs: number;
+}
+
+/** Bounds what is sent at once, in characters. */
+const maxSize = 8 * 1024 * 1024;
+const firstPauseMs = 5;
+const longestPauseMs = 250;
+
+interface Waiting {
+  readonly unit: readonly Statement[];
+  readonly resolve: (result: UnitResult) => void;
+  readonly reject: (error: Error) => void;
+}
+
+type Attempt =
+  | { readonly kind: 'over'; readonly outcomes: readonly UnitOutcome[] }
+  /** Nothing was stored. */
+  | { readonly kind: 'undone'; readonly error: unknown }
+  /** Something may have been stored. */
+  | { readonly kind: 'unknown'; readonly error: unknown };
+
+export class PostgresWriter {
+  readonly stats = { units: 0, commits: 0 };
+  readonly #options: WriterOptions;
+  #session: PostgresSession | undefined;
+  #waiting: Waiting[] = [];
+  #work: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(options: WriterOptions) {
+    this.#options = options;
+  }
+
+  submit(unit: readonly Statement[]): Promise<UnitResult> {
+    if (this.#closed) {
+      return Promise.reject(new RelayError('storage_failed', 'The store is closed'));
+    }
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ unit, resolve, reject });
+      this.#work ??= this.#commitAll();
+    });
+  }
+
+  /** Takes no more units, and lets the waiting ones commit. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#work;
+    await this.#session?.end();
+  }
+
+  /** Never rejects. */
+  async #commitAll(): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
+    while (this.#waiting.length > 0) await this.#commit(this.#next());
+    this.#work = undefined;
+  }
+
+  #next(): Waiting[] {
+    let size = 0;
+    let count = 0;
+    for (const { unit } of this.#waiting) {
+      if (count === this.#options.maxUnits || (count > 0 && size > maxSize)) break;
+      for (const { params } of unit) {
+        for (const param of params) if (typeof param === 'string') size += param.length;
+      }
+      count += 1;
+    }
+    return this.#waiting.splice(0, count);
+  }
+
+  async #commit(batch: readonly Waiting[]): Promise<void> {
+    const deadline = performance.now() + this.#options.patienceMs;
+    for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
+      const attempt = await this.#attempt(batch);
+      if (attempt.kind === 'over') return this.#settle(batch, attempt.outcomes);
+      const { error } = attempt;
+      const mayPass = isCollision(error) || isLostConnection(error);
+      if (attempt.kind === 'unknown' || !mayPass || performance.now() > deadline) {
+        const fault = attempt.kind === 'unknown' ? unknownOutcome(error) : toRelayError(error);
+        for (const { reject } of batch) reject(fault);
+        return;
+      }
+      // Others back off as well: not all of them by the same time.
+      await sleep(pause * (0.5 + Math.random()));
+      if (isCollision(error) && batch.length > 1) {
+        for (const waiting of batch) await this.#commit([waiting]);
+        return;
+      }
+    }
+  }
+
+  async #attempt(batch: readonly Waiting[]): Promise<Attempt> {
+    let session: PostgresSession;
+    let outcomes: UnitOutcome[];
+    try {
+      session = await this.#connected();
+    } catch (error) {
+      return { kind: 'undone', error };
+    }
+    try {
+      outcomes = await apply(
+        session,
+        batch.map(({ unit }) => unit),
+      );
+      if (!outcomes.some(isStored)) {
+        await session.command('ROLLBACK');
+        return { kind: 'over', outcomes };
+      }
+    } catch (error) {
+      await this.#abandon(session, error);
+      return { kind: 'undone', error };
+    }
+    try {
+      const { command } = await session.command('COMMIT');
+      if (command !== 'COMMIT') throw new Error(`COMMIT was answered by ${command}`);
+      return { kind: 'over', outcomes };
+    } catch (error) {
+      session.destroy();
+      return { kind: 'unknown', error };
+    }
+  }
+
+  async #connected(): Promise<PostgresSession> {
+    if (this.#session?.usable !== true) this.#session = await this.#options.connect();
+    return this.#session;
+  }
+
+  /** Leaves the transaction, or the connection with it. */
+  async #abandon(session: PostgresSession, error: unknown): Promise<void> {
+    try {
+      if (isLostConnection(error)) session.destroy();
+      else await session.command('ROLLBACK');
+    } catch {
+      session.destroy();
+    }
+  }
+
+  #settle(batch: readonly Waiting[], outcomes: readonly UnitOutcome[]): void {
+    this.stats.commits += 1;
+    this.stats.units += batch.length;
+    for (const [place, { resolve, reject }] of batch.entries()) {
+      const outcome = outcomes[place];
+      if (outcome !== undefined && 'ok' in outcome) resolve(outcome);
+      else reject(toRelayError(outcome?.error));
+    }
+  }
+}

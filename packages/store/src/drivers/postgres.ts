@@ -1,0 +1,86 @@
+/**
+ * PostgreSQL behind the driver port. One connection writes, in groups (`postgres-writer.ts`); a few
+ * others read. A read that starts after a commit was answered sees it.
+ */
+import { RelayError } from '@relay/protocol';
+import type { Row, SqlDriver, SqlValue, Statement, UnitResult } from './driver.ts';
+import { messageOf } from './postgres-errors.ts';
+import { PostgresReaders } from './postgres-readers.ts';
+import { PostgresSession } from './postgres-session.ts';
+import { PostgresWriter } from './postgres-writer.ts';
+
+export interface PostgresDriver extends SqlDriver {
+  /** How many units were stored so far, and in how many commits. */
+  readonly stats: { readonly units: number; readonly commits: number };
+}
+
+export interface PostgresOptions {
+  readonly url: string;
+  /** Connections that read. */
+  readonly readers?: number;
+  /** Units in a commit, at most. Above 64, other transactions pay for reading among them. */
+  readonly maxUnits?: number;
+  /** How long a database that does not answer is asked again. */
+  readonly patienceMs?: number;
+}
+
+const connectTimeoutMs = 5_000;
+
+export async function openPostgresDriver(options: PostgresOptions): Promise<PostgresDriver> {
+  const { url, readers = 4, maxUnits = 60, patienceMs = 5_000 } = options;
+  const writing = { url, connectTimeoutMs, statementTimeoutMs: 15_000, lockTimeoutMs: 5_000 };
+  const reading = { url, connectTimeoutMs, statementTimeoutMs: 30_000 };
+  const writer = new PostgresWriter({
+    // A node that is stopped in the middle must not keep its locks from the others.
+    connect: () => PostgresSession.open({ ...writing, idleInTransactionMs: 2_000 }),
+    maxUnits,
+    patienceMs,
+  });
+  const pool = new PostgresReaders({
+    connect: () => PostgresSession.open(reading),
+    count: readers,
+    patienceMs,
+  });
+  try {
+    const session = await PostgresSession.open(reading);
+    await session.end();
+  } catch (error) {
+    throw new RelayError('storage_failed', `${nameOf(url)} cannot be used: ${messageOf(error)}`, {
+      cause: error,
+    });
+  }
+  return new Postgres(writer, pool);
+}
+
+class Postgres implements PostgresDriver {
+  readonly dialect = 'postgres';
+  readonly #writer: PostgresWriter;
+  readonly #readers: PostgresReaders;
+
+  constructor(writer: PostgresWriter, readers: PostgresReaders) {
+    this.#writer = writer;
+    this.#readers = readers;
+  }
+
+  get stats() {
+    return this.#writer.stats;
+  }
+
+  read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]> {
+    return this.#readers.read(sql, params);
+  }
+
+  transact(unit: readonly Statement[]): Promise<UnitResult> {
+    return this.#writer.submit(unit);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#writer.close(), this.#readers.close()]);
+  }
+}
+
+/** Where it is, without who we are there. */
+function nameOf(url: string): string {
+  const place = URL.canParse(url) ? new URL(url) : undefined;
+  return place === undefined ? 'The database' : `The database ${place.host}${place.pathname}`;
+}

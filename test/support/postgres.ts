@@ -1,0 +1,62 @@
+/** Databases for tests: each gets an empty one of its own, on a server that all share. */
+import { randomUUID } from 'node:crypto';
+import { request } from 'node:http';
+import { Client } from 'pg';
+
+export interface TestDatabase {
+  readonly url: string;
+  /** Runs a statement beside whoever is tested. */
+  sql(text: string, values?: readonly unknown[]): Promise<readonly Record<string, unknown>[]>;
+  drop(): Promise<void>;
+}
+
+export async function createDatabase(): Promise<TestDatabase> {
+  const server = await serverUrl();
+  const name = `relay_${randomUUID().replaceAll('-', '')}`;
+  await run(server, `CREATE DATABASE ${name} TEMPLATE template0 ENCODING 'UTF8'`);
+  const url = new URL(server);
+  url.pathname = `/${name}`;
+  return {
+    url: url.href,
+    sql: (text, values) => run(url.href, text, values),
+    drop: async () => {
+      await run(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+    },
+  };
+}
+
+async function run(url: string, text: string, values: readonly unknown[] = []) {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    const { rows } = await client.query<Record<string, unknown>>(text, [...values]);
+    return rows;
+  } finally {
+    await client.end();
+  }
+}
+
+let known: Promise<string> | undefined;
+
+function serverUrl(): Promise<string> {
+  known ??= findServer();
+  return known;
+}
+
+async function findServer(): Promise<string> {
+  const given = process.env['RELAY_TEST_DATABASE_URL'];
+  if (given !== undefined) return given;
+  const socketPath = process.env['RELAY_TEST_POSTGRES'];
+  if (socketPath === undefined) throw new Error('This test is not run by vitest');
+  return new Promise((resolve, reject) => {
+    const asking = request({ socketPath, path: '/' }, (response) => {
+      let text = '';
+      response.on('data', (chunk: Buffer) => (text += chunk.toString()));
+      response.on('end', () =>
+        response.statusCode === 200 ? resolve(text) : reject(new Error(text)),
+      );
+    });
+    asking.once('error', reject);
+    asking.end();
+  });
+}
