@@ -5,6 +5,8 @@ import { Client } from 'pg';
 
 export interface TestDatabase {
   readonly url: string;
+  /** From now on the database believes its callers what time it is. */
+  stopClock(): Promise<void>;
   /** Runs a statement beside whoever is tested. */
   sql(text: string, values?: readonly unknown[]): Promise<readonly Record<string, unknown>[]>;
   drop(): Promise<void>;
@@ -18,6 +20,13 @@ export async function createDatabase(): Promise<TestDatabase> {
   url.pathname = `/${name}`;
   return {
     url: url.href,
+    stopClock: async () => {
+      await run(
+        url.href,
+        `CREATE OR REPLACE FUNCTION relay_now(believed BIGINT) RETURNS BIGINT
+          LANGUAGE sql AS 'SELECT believed'`,
+      );
+    },
     sql: (text, values) => run(url.href, text, values),
     drop: async () => {
       await run(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);

@@ -20,15 +20,18 @@ export interface PostgresOptions {
   readonly readers?: number;
   /** Units in a commit, at most. Above 64, other transactions pay for reading among them. */
   readonly maxUnits?: number;
-  /** How long a database that does not answer is asked again. */
+  /** How long a database that does not answer, or a lock, is asked for again. */
   readonly patienceMs?: number;
+  /** How long a statement may take that writes. */
+  readonly statementTimeoutMs?: number;
 }
 
 const connectTimeoutMs = 5_000;
 
 export async function openPostgresDriver(options: PostgresOptions): Promise<PostgresDriver> {
   const { url, readers = 4, maxUnits = 60, patienceMs = 5_000 } = options;
-  const writing = { url, connectTimeoutMs, statementTimeoutMs: 15_000, lockTimeoutMs: 5_000 };
+  const { statementTimeoutMs = 15_000 } = options;
+  const writing = { url, connectTimeoutMs, statementTimeoutMs, lockTimeoutMs: 5_000 };
   const reading = { url, connectTimeoutMs, statementTimeoutMs: 30_000 };
   const writer = new PostgresWriter({
     // A node that is stopped in the middle must not keep its locks from the others.

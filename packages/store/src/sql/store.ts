@@ -11,7 +11,7 @@ import type {
 import { decodeCensus, openRelaysSql, openRunsSql } from './census.ts';
 import { RelayError } from '@relay/protocol';
 import type { SqlDriver } from '../drivers/driver.ts';
-import { decodeOrphan, selectOrphansSql } from './connections.ts';
+import { decodeOrphan } from './connections.ts';
 import {
   decodeSealed,
   reseal,
@@ -21,6 +21,13 @@ import {
 } from './credentials.ts';
 import { decodeKey, insertKey, selectKeyByHashSql } from './keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
+import {
+  deleteNodeSql,
+  deleteNodesSql,
+  keepAlive,
+  orphansParams,
+  selectOrphansSql,
+} from './nodes.ts';
 import { decodeNote, selectNote, writeNote } from './notes.ts';
 import { integer, text } from './stored.ts';
 import { SqlTenantStore } from './tenant-store.ts';
@@ -110,19 +117,26 @@ class SqlStore implements SystemStore {
   }
 
   async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {
-    const result = await this.#driver.transact([claim(runId, by)]);
+    const result = await this.#driver.transact([claim(this.#driver.dialect, runId, by)]);
     const row = result.ok ? result.results[0]?.rows[0] : undefined;
     return row === undefined ? undefined : { epoch: integer(row, 'epoch') };
   }
 
   async renewLeases(
     owner: string,
-    renewal: { runIds: readonly string[]; until: number },
+    renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]> {
-    const { runIds, until } = renewal;
+    const { now, until } = renewal;
+    // In an order of its own, so that nodes that touch the same runs do not wait for each other.
+    const runIds = renewal.runIds.toSorted();
     if (runIds.length === 0) return [];
-    const result = await this.#driver.transact(runIds.map((id) => renew(id, { owner, until })));
-    return result.ok ? runIds.filter((_, place) => result.results[place]?.changes === 1) : [];
+    const { dialect } = this.#driver;
+    const result = await this.#driver.transact(
+      runIds.map((id) => renew(dialect, id, { owner, now, until })),
+    );
+    if (!result.ok) return [];
+    const held = new Set(runIds.filter((_, place) => result.results[place]?.changes === 1));
+    return renewal.runIds.filter((id) => held.has(id));
   }
 
   async releaseRun(runId: string, epoch: number): Promise<void> {
@@ -130,18 +144,31 @@ class SqlStore implements SystemStore {
   }
 
   async dueRuns(now: number, limit: number): Promise<RunRef[]> {
-    const rows = await this.#driver.read(dueSql, dueParams(now, limit));
+    const rows = await this.#driver.read(dueSql[this.#driver.dialect], dueParams(now, limit));
     return rows.map((row) => ({ tenantId: text(row, 'tenant_id'), runId: text(row, 'id') }));
   }
 
   async reclaimEverything(): Promise<void> {
-    await this.#driver.transact([{ sql: reclaimSql, params: [] }]);
+    await this.#driver.transact([
+      { sql: reclaimSql, params: [] },
+      { sql: deleteNodesSql, params: [] },
+    ]);
+  }
+
+  async keepNode(by: Claim): Promise<void> {
+    await this.#driver.transact(keepAlive(this.#driver.dialect, by));
+  }
+
+  async forgetNode(node: string): Promise<void> {
+    await this.#driver.transact([{ sql: deleteNodeSql, params: [node] }]);
   }
 
   async orphanedConnections(
     node: string,
+    now: number,
   ): Promise<{ tenantId: string; id: string; runId: string }[]> {
-    return (await this.#driver.read(selectOrphansSql, [node])).map(decodeOrphan);
+    const sql = selectOrphansSql(this.#driver.dialect);
+    return (await this.#driver.read(sql, orphansParams(node, now))).map(decodeOrphan);
   }
 
   /** A real write: a full disk can still be read from. */

@@ -64,7 +64,9 @@ export class SqlTenantStore implements TenantStore {
     if (identity.tenantId !== tenantId) {
       throw new RelayError('internal', 'A run can only be made in its own tenant');
     }
-    const result = await this.#driver.transact(creationUnit(tenantId, creation));
+    const result = await this.#driver.transact(
+      creationUnit(this.#driver.dialect, tenantId, creation),
+    );
     if (result.ok) return { kind: 'created' };
     const [row] =
       idempotency === undefined
@@ -126,9 +128,10 @@ export class SqlTenantStore implements TenantStore {
 
   async decideRelay(decision: RelayDecision): Promise<boolean> {
     const { runId, mail, grant } = decision;
+    // The run's row first, as in an append: whoever takes the same rows takes them in one order.
     const result = await this.#driver.transact([
+      insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
       decide(this.tenantId, decision),
-      insertMail({ tenantId: this.tenantId, runId }, mail),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
     ]);
     return result.ok;
@@ -141,7 +144,7 @@ export class SqlTenantStore implements TenantStore {
 
   async postMail(runId: string, mail: Mail): Promise<boolean> {
     const result = await this.#driver.transact([
-      insertMail({ tenantId: this.tenantId, runId }, mail),
+      insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
     ]);
     return result.ok;
   }
