@@ -1,21 +1,24 @@
 /**
- * The one writer of a node: units wait here and go over in batches, as on SQLite (`sqlite-queue.ts`).
+ * A writer: units wait here and go over in batches, as on SQLite (`sqlite-queue.ts`). A node has a few
+ * of them; all units of one run go by the same.
  *
  *   idle ──submit──▶ gathering ──end of this turn of the event loop──▶ committing
  *   committing ──answered, units wait──▶ committing (they are the next batch)
  *   committing ──answered, nothing waits──▶ idle
  *
  * - At most one transaction is open. There is no timer: what arrives while it commits is the next one.
- * - Units are applied in the order of their submission, whatever run they belong to.
+ * - Units of one run are applied in the order of their submission, and so are those of none.
+ * - No two transactions, of whatever nodes, wait for each other in a circle. Those that share a commit
+ *   touch the rows of one run each, that run's first, and go in the order of their runs; all others
+ *   have a commit of their own. Should it happen all the same, PostgreSQL undoes one of them, and its
+ *   units are tried again one by one.
  * - As long as COMMIT was not sent, nothing can be stored: what failed until then for reasons that
  *   pass (a lost connection, a deadlock with another node, a lock) is tried again for a while. From
  *   then on nothing is ever repeated: a COMMIT without an answer rejects as not known to be stored.
- * - After a deadlock the units of a batch go one by one: a single unit takes its rows in the same
- *   order on every node, a batch does not.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RelayError } from '@relay/protocol';
-import type { Statement, UnitResult } from './driver.ts';
+import type { Statement, UnitOf, UnitResult } from './driver.ts';
 import { apply, isStored, type UnitOutcome } from './postgres-batch.ts';
 import { isCollision, isLostConnection, toRelayError, unknownOutcome } from './postgres-errors.ts';
 import type { PostgresSession } from './postgres-session.ts';
@@ -34,6 +37,8 @@ const longestPauseMs = 250;
 
 interface Waiting {
   readonly unit: readonly Statement[];
+  readonly run: string;
+  readonly alone: boolean;
   readonly resolve: (result: UnitResult) => void;
   readonly reject: (error: Error) => void;
 }
@@ -57,12 +62,13 @@ export class PostgresWriter {
     this.#options = options;
   }
 
-  submit(unit: readonly Statement[]): Promise<UnitResult> {
+  submit(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult> {
     if (this.#closed) {
       return Promise.reject(new RelayError('storage_failed', 'The store is closed'));
     }
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ unit, resolve, reject });
+      const { run = '', alone = of === undefined } = of ?? {};
+      this.#waiting.push({ unit, run, alone, resolve, reject });
       this.#work ??= this.#commitAll();
     });
   }
@@ -81,17 +87,29 @@ export class PostgresWriter {
     this.#work = undefined;
   }
 
-  #next(): Waiting[] {
-    let size = 0;
-    let count = 0;
-    for (const { unit } of this.#waiting) {
-      if (count === this.#options.maxUnits || (count > 0 && size > maxSize)) break;
-      for (const { params } of unit) {
-        for (const param of params) if (typeof param === 'string') size += param.length;
-      }
-      count += 1;
+  /** The first one, and with it all that may share its commit and overtake nobody of their run. */
+  #next(): readonly Waiting[] {
+    const [first, ...others] = this.#waiting;
+    if (first === undefined || first.alone) {
+      this.#waiting = others;
+      return first === undefined ? [] : [first];
     }
-    return this.#waiting.splice(0, count);
+    const batch = [first];
+    const left: Waiting[] = [];
+    const passed = new Set<string>();
+    let size = sizeOf(first);
+    for (const waiting of others) {
+      const fits = batch.length < this.#options.maxUnits && size < maxSize;
+      if (fits && !waiting.alone && !passed.has(waiting.run)) {
+        batch.push(waiting);
+        size += sizeOf(waiting);
+      } else {
+        left.push(waiting);
+        passed.add(waiting.run);
+      }
+    }
+    this.#waiting = left;
+    return batch.toSorted((one, other) => (one.run < other.run ? -1 : one.run > other.run ? 1 : 0));
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
@@ -170,4 +188,12 @@ export class PostgresWriter {
       else reject(toRelayError(outcome?.error));
     }
   }
+}
+
+function sizeOf({ unit }: Waiting): number {
+  let size = 0;
+  for (const { params } of unit) {
+    for (const param of params) if (typeof param === 'string') size += param.length;
+  }
+  return size;
 }

@@ -1,9 +1,10 @@
 /**
- * PostgreSQL behind the driver port. One connection writes, in groups (`postgres-writer.ts`); a few
- * others read. A read that starts after a commit was answered sees it.
+ * PostgreSQL behind the driver port. A few connections write, in groups (`postgres-writer.ts`), and a
+ * few others read. A read that starts after a commit was answered sees it.
  */
+import { crc32 } from 'node:zlib';
 import { RelayError } from '@relay/protocol';
-import type { Row, SqlDriver, SqlValue, Statement, UnitResult } from './driver.ts';
+import type { Row, SqlDriver, SqlValue, Statement, UnitOf, UnitResult } from './driver.ts';
 import { messageOf } from './postgres-errors.ts';
 import { PostgresReaders } from './postgres-readers.ts';
 import { PostgresSession } from './postgres-session.ts';
@@ -16,6 +17,8 @@ export interface PostgresDriver extends SqlDriver {
 
 export interface PostgresOptions {
   readonly url: string;
+  /** Connections that write. */
+  readonly writers?: number;
   /** Connections that read. */
   readonly readers?: number;
   /** Units in a commit, at most. Above 64, other transactions pay for reading among them. */
@@ -29,16 +32,20 @@ export interface PostgresOptions {
 const connectTimeoutMs = 5_000;
 
 export async function openPostgresDriver(options: PostgresOptions): Promise<PostgresDriver> {
-  const { url, readers = 4, maxUnits = 60, patienceMs = 5_000 } = options;
+  const { url, writers = 2, readers = 4, maxUnits = 60, patienceMs = 5_000 } = options;
   const { statementTimeoutMs = 15_000 } = options;
   const writing = { url, connectTimeoutMs, statementTimeoutMs, lockTimeoutMs: 5_000 };
   const reading = { url, connectTimeoutMs, statementTimeoutMs: 30_000 };
-  const writer = new PostgresWriter({
-    // A node that is stopped in the middle must not keep its locks from the others.
-    connect: () => PostgresSession.open({ ...writing, idleInTransactionMs: 2_000 }),
-    maxUnits,
-    patienceMs,
-  });
+  const lanes = Array.from(
+    { length: writers },
+    () =>
+      new PostgresWriter({
+        // A node that is stopped in the middle must not keep its locks from the others.
+        connect: () => PostgresSession.open({ ...writing, idleInTransactionMs: 2_000 }),
+        maxUnits,
+        patienceMs,
+      }),
+  );
   const pool = new PostgresReaders({
     connect: () => PostgresSession.open(reading),
     count: readers,
@@ -52,33 +59,42 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Post
       cause: error,
     });
   }
-  return new Postgres(writer, pool);
+  return new Postgres(lanes, pool);
 }
 
 class Postgres implements PostgresDriver {
   readonly dialect = 'postgres';
-  readonly #writer: PostgresWriter;
+  readonly #lanes: readonly PostgresWriter[];
   readonly #readers: PostgresReaders;
 
-  constructor(writer: PostgresWriter, readers: PostgresReaders) {
-    this.#writer = writer;
+  constructor(lanes: readonly PostgresWriter[], readers: PostgresReaders) {
+    this.#lanes = lanes;
     this.#readers = readers;
   }
 
   get stats() {
-    return this.#writer.stats;
+    let units = 0;
+    let commits = 0;
+    for (const { stats } of this.#lanes) {
+      units += stats.units;
+      commits += stats.commits;
+    }
+    return { units, commits };
   }
 
   read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]> {
     return this.#readers.read(sql, params);
   }
 
-  transact(unit: readonly Statement[]): Promise<UnitResult> {
-    return this.#writer.submit(unit);
+  transact(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult> {
+    const place = of === undefined ? 0 : crc32(of.run) % this.#lanes.length;
+    const lane = this.#lanes[place];
+    if (lane === undefined) throw new RelayError('internal', 'There is no connection to write by');
+    return lane.submit(unit, of);
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#writer.close(), this.#readers.close()]);
+    await Promise.all([...this.#lanes.map((lane) => lane.close()), this.#readers.close()]);
   }
 }
 

@@ -5,7 +5,7 @@
  */
 import type { Append } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { Statement } from '../drivers/driver.ts';
+import type { Statement, UnitOf } from '../drivers/driver.ts';
 import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
@@ -29,6 +29,11 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
     unit.push(deleteAllMail(run), closeOpenRelays(run, at), deleteConnectionsOf(run));
   }
   return unit;
+}
+
+/** A run that ends is counted, in rows that it shares with others. */
+export function appendOf(append: Append): UnitOf {
+  return { run: append.runId, alone: endsRun(append) };
 }
 
 const fenceSqls = new Map<string, string>();

@@ -4,7 +4,7 @@
  */
 import type { RunCreation } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { SqlDialect, Statement } from '../drivers/driver.ts';
+import type { SqlDialect, Statement, UnitOf } from '../drivers/driver.ts';
 import { insertConnection } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
@@ -34,4 +34,10 @@ export function creationUnit(
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
   }
   return unit;
+}
+
+/** Idempotency keys are the tenant's. */
+export function creationOf({ identity, idempotency, progress = {} }: RunCreation): UnitOf {
+  const alone = idempotency !== undefined || isEnded(progress.status ?? 'queued');
+  return { run: identity.id, alone };
 }

@@ -117,7 +117,8 @@ class SqlStore implements SystemStore {
   }
 
   async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {
-    const result = await this.#driver.transact([claim(this.#driver.dialect, runId, by)]);
+    const unit = [claim(this.#driver.dialect, runId, by)];
+    const result = await this.#driver.transact(unit, { run: runId });
     const row = result.ok ? result.results[0]?.rows[0] : undefined;
     return row === undefined ? undefined : { epoch: integer(row, 'epoch') };
   }
@@ -140,7 +141,7 @@ class SqlStore implements SystemStore {
   }
 
   async releaseRun(runId: string, epoch: number): Promise<void> {
-    await this.#driver.transact([release(runId, epoch)]);
+    await this.#driver.transact([release(runId, epoch)], { run: runId });
   }
 
   async dueRuns(now: number, limit: number): Promise<RunRef[]> {

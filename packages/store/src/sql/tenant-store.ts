@@ -26,10 +26,10 @@ import type {
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
-import { appendUnit } from './append.ts';
+import { appendOf, appendUnit } from './append.ts';
 import { deleteConnectionSql, selectConnectionSql } from './connections.ts';
 import { countEndedSql, selectEndedSql } from './conversations.ts';
-import { creationUnit } from './creation.ts';
+import { creationOf, creationUnit } from './creation.ts';
 import {
   decodeCredential,
   deleteCredential,
@@ -66,6 +66,7 @@ export class SqlTenantStore implements TenantStore {
     }
     const result = await this.#driver.transact(
       creationUnit(this.#driver.dialect, tenantId, creation),
+      creationOf(creation),
     );
     if (result.ok) return { kind: 'created' };
     const [row] =
@@ -97,7 +98,7 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async append(append: Append): Promise<'committed' | 'fenced'> {
-    const result = await this.#driver.transact(appendUnit(this.tenantId, append));
+    const result = await this.#driver.transact(appendUnit(this.tenantId, append), appendOf(append));
     return result.ok ? 'committed' : 'fenced';
   }
 
@@ -129,12 +130,12 @@ export class SqlTenantStore implements TenantStore {
   async decideRelay(decision: RelayDecision): Promise<boolean> {
     const { runId, mail, grant } = decision;
     // The run's row first, as in an append: whoever takes the same rows takes them in one order.
-    const result = await this.#driver.transact([
+    const unit = [
       insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
       decide(this.tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
-    ]);
-    return result.ok;
+    ];
+    return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
   async readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]> {
@@ -143,10 +144,9 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async postMail(runId: string, mail: Mail): Promise<boolean> {
-    const result = await this.#driver.transact([
-      insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
-    ]);
-    return result.ok;
+    const { tenantId } = this;
+    const unit = [insertMail(this.#driver.dialect, { tenantId, runId }, mail)];
+    return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
   async readMail(runId: string): Promise<Mail[]> {
