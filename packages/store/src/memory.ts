@@ -162,6 +162,11 @@ class MemoryStore implements SystemStore {
       .toSorted((a, b) => (a.id < b.id ? -1 : 1));
   }
 
+  /** It has no other nodes. */
+  listen(): () => void {
+    return () => undefined;
+  }
+
   async ping(): Promise<void> {}
 
   async close(): Promise<void> {}

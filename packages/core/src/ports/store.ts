@@ -9,6 +9,7 @@
  */
 import type { RunEvent, StoredEvent } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
+import type { Hint } from './hints.ts';
 import type {
   Census,
   CredentialRecord,
@@ -184,6 +185,9 @@ export interface SystemStore {
     node: string,
     now: number,
   ): Promise<{ tenantId: string; id: string; runId: string }[]>;
+
+  /** Hears what other nodes on this store have stored; returns how to stop. */
+  listen(heard: (hint: Hint) => void): () => void;
 
   /** Resolves if the store can be written to. */
   ping(): Promise<void>;

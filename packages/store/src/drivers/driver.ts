@@ -39,8 +39,17 @@ export interface UnitOf {
 /** Where two databases have no common words, SQL is written for each. */
 export type SqlDialect = 'sqlite' | 'postgres';
 
+/** Short words between all who use a database. They may get lost. */
+export interface HintChannel {
+  tell(word: string): void;
+  /** `undefined`: some may have been lost. Returns how to stop. */
+  listen(heard: (word: string | undefined) => void): () => void;
+}
+
 export interface SqlDriver {
   readonly dialect: SqlDialect;
+  /** Left out where nobody else is. */
+  readonly hints?: HintChannel;
   read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]>;
   /**
    * Resolves after the commit. A rejection means: not known to be stored. Units of one run are applied

@@ -32,13 +32,21 @@ function exactNumber(text: string): number | bigint {
 
 export class PostgresSession {
   readonly #client: Client;
+  /** Resolves when it is of no more use. */
+  readonly lost: Promise<void>;
   #usable = true;
   #waiting = 0;
 
   private constructor(client: Client) {
     this.#client = client;
-    client.on('error', () => (this.#usable = false));
-    client.on('end', () => (this.#usable = false));
+    this.lost = new Promise((resolve) => {
+      const lose = () => {
+        this.#usable = false;
+        resolve();
+      };
+      client.on('error', lose);
+      client.on('end', lose);
+    });
   }
 
   static async open(options: SessionOptions): Promise<PostgresSession> {
@@ -59,8 +67,8 @@ export class PostgresSession {
     return this.#waiting;
   }
 
-  get client(): Client {
-    return this.#client;
+  onNotification(heard: (payload: string) => void): void {
+    this.#client.on('notification', ({ payload }) => heard(payload ?? ''));
   }
 
   query(sql: string, params: readonly SqlValue[]): Promise<StatementResult> {

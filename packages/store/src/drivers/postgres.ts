@@ -6,6 +6,7 @@ import { crc32 } from 'node:zlib';
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlDriver, SqlValue, Statement, UnitOf, UnitResult } from './driver.ts';
 import { messageOf } from './postgres-errors.ts';
+import { PostgresHints } from './postgres-hints.ts';
 import { PostgresReaders } from './postgres-readers.ts';
 import { PostgresSession } from './postgres-session.ts';
 import { PostgresWriter } from './postgres-writer.ts';
@@ -59,7 +60,8 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Post
       cause: error,
     });
   }
-  return new Postgres(lanes, pool);
+  const hints = new PostgresHints(() => PostgresSession.open({ ...reading, name: 'relay hints' }));
+  return new Postgres(lanes, pool, hints);
 }
 
 class Postgres implements PostgresDriver {
@@ -67,8 +69,11 @@ class Postgres implements PostgresDriver {
   readonly #lanes: readonly PostgresWriter[];
   readonly #readers: PostgresReaders;
 
-  constructor(lanes: readonly PostgresWriter[], readers: PostgresReaders) {
+  readonly hints: PostgresHints;
+
+  constructor(lanes: readonly PostgresWriter[], readers: PostgresReaders, hints: PostgresHints) {
     this.#lanes = lanes;
+    this.hints = hints;
     this.#readers = readers;
   }
 
@@ -95,6 +100,7 @@ class Postgres implements PostgresDriver {
 
   async close(): Promise<void> {
     await Promise.all([...this.#lanes.map((lane) => lane.close()), this.#readers.close()]);
+    await this.hints.close();
   }
 }
 

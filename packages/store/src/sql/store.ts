@@ -1,6 +1,7 @@
 import type {
   Census,
   Claim,
+  Hint,
   KeyRecord,
   Resealing,
   RunRef,
@@ -30,6 +31,8 @@ import {
 } from './nodes.ts';
 import { decodeNote, selectNote, writeNote } from './notes.ts';
 import { integer, text } from './stored.ts';
+import { decodeHint } from './hints.ts';
+import { TellingTenantStore } from './telling-store.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 import {
   decodeTenantName,
@@ -54,7 +57,10 @@ class SqlStore implements SystemStore {
   }
 
   tenant(tenantId: string): TenantStore {
-    return new SqlTenantStore(this.#driver, tenantId);
+    const { hints } = this.#driver;
+    return hints === undefined
+      ? new SqlTenantStore(this.#driver, tenantId)
+      : new TellingTenantStore(this.#driver, hints, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
@@ -170,6 +176,14 @@ class SqlStore implements SystemStore {
   ): Promise<{ tenantId: string; id: string; runId: string }[]> {
     const sql = selectOrphansSql(this.#driver.dialect);
     return (await this.#driver.read(sql, orphansParams(node, now))).map(decodeOrphan);
+  }
+
+  listen(heard: (hint: Hint) => void): () => void {
+    const stop = this.#driver.hints?.listen((word) => {
+      const hint = word === undefined ? ({ kind: 'all' } as const) : decodeHint(word);
+      if (hint !== undefined) heard(hint);
+    });
+    return stop ?? (() => undefined);
   }
 
   /** A real write: a full disk can still be read from. */

@@ -49,6 +49,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     keepNode: (by) => read(() => inner.keepNode(by)),
     forgetNode: (node) => read(() => inner.forgetNode(node)),
     orphanedConnections: (node, now) => read(() => inner.orphanedConnections(node, now)),
+    listen: (heard) => inner.listen(heard),
     ping: () => read(() => inner.ping()),
     close: () => read(() => inner.close()),
   };
