@@ -9,6 +9,8 @@ export interface TestDatabase {
   stopClock(): Promise<void>;
   /** Runs a statement beside whoever is tested. */
   sql(text: string, values?: readonly unknown[]): Promise<readonly Record<string, unknown>[]>;
+  /** Removes all rows, and leaves the tables. */
+  empty(): Promise<void>;
   drop(): Promise<void>;
 }
 
@@ -28,6 +30,14 @@ export async function createDatabase(): Promise<TestDatabase> {
       );
     },
     sql: (text, values) => run(url.href, text, values),
+    empty: async () => {
+      const tables = await run(
+        url.href,
+        `SELECT string_agg(quote_ident(tablename), ', ') AS names FROM pg_tables
+          WHERE schemaname = 'public' AND tablename NOT LIKE 'migration%'`,
+      );
+      await run(url.href, `TRUNCATE ${String(tables[0]?.['names'])}`);
+    },
     drop: async () => {
       await run(server, `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     },
