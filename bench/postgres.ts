@@ -50,7 +50,7 @@ async function measured(url: string, runs: number, drivers: readonly SqlDriver[]
       const driver = drivers[run % drivers.length];
       for (let seq = 1; seq <= unitsPerRun; seq += 1) {
         const result = await driver?.transact(unitOf(run, seq), { run: `run-${run}` });
-        if (result?.ok !== true) throw new Error('not stored');
+        if (!result?.ok) throw new Error('not stored');
       }
     }),
   );

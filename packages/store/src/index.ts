@@ -25,7 +25,11 @@ const migrating = { readers: 1, patienceMs: 10 * 60_000, statementTimeoutMs: 60 
 /** The store of several nodes. */
 export async function openPostgresStore({ url }: { url: string }): Promise<SystemStore> {
   const patient = await openPostgresDriver({ url, ...migrating });
-  await migrate(patient).finally(() => patient.close());
+  try {
+    await migrate(patient);
+  } finally {
+    await patient.close();
+  }
   return createSqlStore(await openPostgresDriver({ url }));
 }
 

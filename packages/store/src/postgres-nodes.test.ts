@@ -164,7 +164,7 @@ describe('two nodes at once', () => {
       const decided = await Promise.all(
         tenants.map((each) => each.decideRelay(approval(relay, { at: relay.raisedAt }))),
       );
-      expect(decided.toSorted()).toEqual([false, true]);
+      expect(decided.filter(Boolean)).toHaveLength(1);
       expect(await tenant.readMail(run.id)).toHaveLength(1);
       const idempotency = { key: `k${round}`, fingerprint: 'f', expiresAt: now + 60_000 };
       const created = await Promise.allSettled(

@@ -182,7 +182,7 @@ export function driverContract(name: string, open: () => Promise<OpenDriver>): v
             }),
           ),
         );
-        expect(results.filter(([first]) => first?.ok === false)).toHaveLength(20);
+        expect(results.filter(([first]) => !first?.ok)).toHaveLength(20);
         expect(results.every((each) => each.at(-1)?.ok)).toBe(true);
         expect(await all()).toEqual(Object.fromEntries(runs.map((run) => [run, 200])));
       });

@@ -1,7 +1,7 @@
 import { RelayError } from '@relay/protocol';
 
 /** The five characters by which PostgreSQL names an error; none where the connection failed. */
-export function sqlState(error: unknown): string | undefined {
+function sqlState(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code;
   return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
 }

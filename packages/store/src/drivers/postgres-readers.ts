@@ -39,8 +39,8 @@ export class PostgresReaders {
   /** Lets what was asked be answered. */
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.allSettled(this.#reading);
-    await Promise.all(this.#sessions.map((session) => session?.end()));
+    await Promise.allSettled([...this.#reading, ...this.#connecting.values()]);
+    await Promise.all(this.#sessions.flatMap((session) => session?.end() ?? []));
   }
 
   async #read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]> {

@@ -2,7 +2,7 @@
  * One connection. Statements are sent without waiting for the answers of those before them; answers
  * come in order. A connection that failed is never used again: whoever has it asks for another one.
  */
-import { Client } from 'pg';
+import { Client, types } from 'pg';
 import type { ClientConfig, QueryResult } from 'pg';
 import type { Row, SqlValue, StatementResult } from './driver.ts';
 import { postgresText } from './postgres-text.ts';
@@ -20,9 +20,6 @@ export interface SessionOptions {
 
 /** A server that does not even say that it timed out is gone. */
 const silenceMs = 5_000;
-
-const int8 = 20;
-const numeric = 1700;
 
 /** Whole numbers are numbers as long as they are exact. */
 function exactNumber(text: string): number | bigint {
@@ -51,8 +48,8 @@ export class PostgresSession {
 
   static async open(options: SessionOptions): Promise<PostgresSession> {
     const client = new Client(configOf(options));
-    client.setTypeParser(int8, exactNumber);
-    client.setTypeParser(numeric, Number);
+    client.setTypeParser(types.builtins.INT8, exactNumber);
+    client.setTypeParser(types.builtins.NUMERIC, Number);
     const session = new PostgresSession(client);
     await client.connect();
     return session;
