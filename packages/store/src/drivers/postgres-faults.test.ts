@@ -94,10 +94,12 @@ describe('PostgreSQL', () => {
     await driver.transact([insert('a')]);
     await proxy.close();
     const began = performance.now();
-    const [written, read] = await Promise.allSettled([
+    const [written, read, ...others] = await Promise.allSettled([
       driver.transact([insert('b')]),
       driver.read('SELECT id FROM things', []),
+      ...Array.from({ length: 200 }, (_, n) => driver.transact([insert(`b${n}`)])),
     ]);
+    expect(new Set(others.map(({ status }) => status))).toEqual(new Set(['rejected']));
     expect(written).toMatchObject({ reason: { code: 'storage_failed' } });
     expect(read).toMatchObject({ reason: { code: 'storage_failed' } });
     expect(performance.now() - began).toBeLessThan(8_000);

@@ -39,6 +39,7 @@ interface Waiting {
   readonly unit: readonly Statement[];
   readonly run: string;
   readonly alone: boolean;
+  readonly since: number;
   readonly resolve: (result: UnitResult) => void;
   readonly reject: (error: Error) => void;
 }
@@ -68,7 +69,7 @@ export class PostgresWriter {
     }
     return new Promise((resolve, reject) => {
       const { run = '', alone = of === undefined } = of ?? {};
-      this.#waiting.push({ unit, run, alone, resolve, reject });
+      this.#waiting.push({ unit, run, alone, since: performance.now(), resolve, reject });
       this.#work ??= this.#commitAll();
     });
   }
@@ -113,7 +114,7 @@ export class PostgresWriter {
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
-    const deadline = performance.now() + this.#options.patienceMs;
+    const deadline = Math.min(...batch.map(({ since }) => since)) + this.#options.patienceMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const attempt = await this.#attempt(batch);
       if (attempt.kind === 'over') return this.#settle(batch, attempt.outcomes);
@@ -122,6 +123,7 @@ export class PostgresWriter {
       if (attempt.kind === 'unknown' || !mayPass || performance.now() > deadline) {
         const fault = attempt.kind === 'unknown' ? unknownOutcome(error) : toRelayError(error);
         for (const { reject } of batch) reject(fault);
+        if (attempt.kind === 'undone' && isLostConnection(error)) this.#giveUp(fault);
         return;
       }
       // Others back off as well: not all of them by the same time.
@@ -131,6 +133,14 @@ export class PostgresWriter {
         return;
       }
     }
+  }
+
+  /** Nobody is there: whoever has waited as long need not find that out by itself. */
+  #giveUp(fault: RelayError): void {
+    const limit = performance.now() - this.#options.patienceMs;
+    const isTired = ({ since }: Waiting) => since < limit;
+    for (const { reject } of this.#waiting.filter(isTired)) reject(fault);
+    this.#waiting = this.#waiting.filter((waiting) => !isTired(waiting));
   }
 
   async #attempt(batch: readonly Waiting[]): Promise<Attempt> {
