@@ -13,8 +13,8 @@ import {
 import { createCountingIds } from '@relay/core/testing';
 import { isEnded, type StoredEvent } from '@relay/protocol';
 import { createFaultyStore } from '@relay/store/testing';
-import { describe, expect, test } from 'vitest';
-import { stores } from '../loop/stores.ts';
+import { afterAll, describe, expect, test } from 'vitest';
+import { allStores, dropDatabases } from '../loop/stores.ts';
 import { expectSoundJournal } from '../support/invariants.ts';
 import {
   ask,
@@ -137,7 +137,9 @@ function expectSaneExecutions(scenario: Scenario, undisturbed: readonly string[]
 
 /** Tests each scenario, on every store. */
 export function crashEverywhere(scenarios: Readonly<Record<string, () => Scenario>>): void {
-  describe.each(stores)('a crash at any write on $name', (kind) => {
+  afterAll(dropDatabases);
+
+  describe.each(allStores)('a crash at any write on $name', (kind) => {
     test.each(Object.entries(scenarios))(
       'changes nothing: %s',
       async (label, create) => {

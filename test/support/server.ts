@@ -83,6 +83,15 @@ export class TestServer {
     await this.#end('SIGTERM');
   }
 
+  /** Lets it sleep, as a machine does that is suspended; `wake` ends that. */
+  sleep(): void {
+    this.#process?.kill('SIGSTOP');
+  }
+
+  wake(): void {
+    this.#process?.kill('SIGCONT');
+  }
+
   async dispose(): Promise<void> {
     await this.kill();
     rmSync(this.dataDir, { recursive: true, force: true });

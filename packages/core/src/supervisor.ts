@@ -264,8 +264,9 @@ export class Supervisor {
       live === undefined ? [] : [ref.runId],
     );
     if (runIds.length === 0) return;
-    const until = clock.now() + settings.leaseTtlMs;
-    const held = new Set(await store.renewLeases(settings.node, { runIds, until }));
+    const now = clock.now();
+    const until = now + settings.leaseTtlMs;
+    const held = new Set(await store.renewLeases(settings.node, { runIds, now, until }));
     for (const runId of runIds) {
       if (held.has(runId)) continue;
       this.#drains.get(runId)?.live?.stopWith({ kind: 'yield', reason: 'The lease was lost' });

@@ -1,9 +1,9 @@
 /** `bootstrap [--tenant NAME] [--json]`: a key for a tenant, also beside a running server. */
 import { parseArgs } from 'node:util';
-import { openSqliteStore } from '@relay/store';
 import { ids } from './compose.ts';
 import { ConfigError, readConfig } from './config.ts';
 import { issueBootstrapKey } from './keys.ts';
+import { openStore } from './open-store.ts';
 
 const usage = `Usage: npm run -s bootstrap -- [--tenant NAME] [--json]
 
@@ -34,13 +34,12 @@ async function bootstrap(tenant: string, json: boolean): Promise<void> {
   if (!tenantForm.test(tenant)) {
     throw new ConfigError(`--tenant must be letters, digits, "-" and "_", not "${tenant}"`);
   }
-  const { dataDir } = readConfig(process.env, process.cwd());
-  const store = await openSqliteStore({ dir: dataDir });
+  const opened = await openStore(readConfig(process.env, process.cwd()), 'beside');
   try {
-    const key = await issueBootstrapKey(store, ids, tenant);
+    const key = await issueBootstrapKey(opened.store, ids, tenant);
     if (json) console.log(JSON.stringify(key));
     else console.log(`A new API key for ${tenant}, shown only this once:\n\n  ${key.apiKey}\n`);
   } finally {
-    await store.close();
+    await opened.close();
   }
 }

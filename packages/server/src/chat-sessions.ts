@@ -50,8 +50,8 @@ export async function hangUp(
 
 /** Chats whose process died have lost their connection. */
 export async function hangUpOrphans(chats: Chats): Promise<void> {
-  const { store, settings } = chats.control.engine;
-  for (const session of await store.orphanedConnections(settings.node)) {
+  const { store, settings, clock } = chats.control.engine;
+  for (const session of await store.orphanedConnections(settings.node, clock.now())) {
     await endSession(chats, session);
   }
 }

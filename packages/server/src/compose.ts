@@ -23,7 +23,9 @@ import { assembleDefinitions, type Replacements } from './definitions.ts';
 import { Feed } from './feed.ts';
 import { Hub } from './hub.ts';
 import { Metrics } from './metrics.ts';
+import { hearNeighbours } from './neighbours.ts';
 import { OpenStreams } from './open-streams.ts';
+import { Presence } from './presence.ts';
 import { isOffered, Providers } from './providers.ts';
 import { RateLimiter } from './rate-limit.ts';
 import { masterKeys } from './vault/master-key.ts';
@@ -104,6 +106,9 @@ export async function compose(world: World): Promise<Relay> {
   const control: Control = { engine, supervisor: new Supervisor(engine) };
   const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
   let stopping = false;
+  let stopHearing = () => {};
+  const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
+  const budgets = new BudgetKeeper(store);
   const context: ServerContext = {
     store,
     config,
@@ -113,7 +118,7 @@ export async function compose(world: World): Promise<Relay> {
     },
     feed,
     metrics,
-    budgets: new BudgetKeeper(store),
+    budgets,
     streams,
     vault,
     guard,
@@ -131,14 +136,22 @@ export async function compose(world: World): Promise<Relay> {
     hub,
     feed,
     async start() {
-      await store.reclaimEverything();
-      await hangUpOrphans({ control, config });
+      if (presence === undefined) {
+        await store.reclaimEverything();
+        await hangUpOrphans({ control, config });
+      } else {
+        await presence.start();
+      }
       await control.supervisor.lookForPauses();
       control.supervisor.start();
+      const { supervisor } = control;
+      stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
     },
     async stop() {
       stopping = true;
+      stopHearing();
       await control.supervisor.stop();
+      await presence?.stop();
       streams.stop();
       metrics.stop();
       guard.close();

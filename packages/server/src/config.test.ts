@@ -25,6 +25,7 @@ const defaults: Config = {
   host: '127.0.0.1',
   port: 4000,
   dataDir: '/srv/relay/.relay',
+  databaseUrl: undefined,
   localChat: undefined,
   defaultModel: undefined,
   leaseTtlMs: 15_000,
@@ -44,6 +45,7 @@ const variables = [
   'RELAY_HOST',
   'RELAY_PORT',
   'RELAY_DATA_DIR',
+  'RELAY_DATABASE_URL',
   'RELAY_LOCAL_CHAT',
   'RELAY_DEFAULT_MODEL',
   'RELAY_LEASE_TTL_MS',
@@ -87,6 +89,8 @@ describe('the configuration', () => {
     ['RELAY_DATA_DIR', '/var/lib/relay', { dataDir: '/var/lib/relay' }],
     ['RELAY_DATA_DIR', 'data', { dataDir: '/srv/relay/data' }],
     ['RELAY_DATA_DIR', '../data', { dataDir: '/srv/data' }],
+    ['RELAY_DATABASE_URL', 'postgres://a:b@h/n', { databaseUrl: 'postgres://a:b@h/n' }],
+    ['RELAY_DATABASE_URL', 'postgresql://h/n', { databaseUrl: 'postgresql://h/n' }],
     ['RELAY_LOCAL_CHAT', 'on', { localChat: 'on' }],
     ['RELAY_LOCAL_CHAT', 'off', { localChat: 'off' }],
     ['RELAY_DEFAULT_MODEL', 'demo', { defaultModel: 'demo' }],
@@ -131,6 +135,15 @@ describe('the configuration', () => {
     expect(complaint).toContain(allowed);
     expect(complaint).toContain(JSON.stringify(value));
   });
+
+  it.each(['mysql://ada:secret@h/n', 'ada:secret@h', '/var/lib/relay'])(
+    'refuses a database that it does not know, and does not repeat what may hold a password',
+    (url) => {
+      const complaint = complaintAbout({ RELAY_DATABASE_URL: url });
+      expect(complaint).toMatch(/^RELAY_DATABASE_URL must be like postgres:/);
+      expect(complaint).not.toContain('secret');
+    },
+  );
 
   it('refuses a host that no server can listen on, before it tries to', () => {
     expect(complaintAbout({ RELAY_HOST: 'no such host' })).toContain('RELAY_HOST');

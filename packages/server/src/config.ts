@@ -7,6 +7,8 @@ export interface Config {
   readonly host: string;
   readonly port: number;
   readonly dataDir: string;
+  /** Where several nodes keep what they share. Left out: an embedded store in the data folder. */
+  readonly databaseUrl: string | undefined;
   readonly localChat: 'on' | 'off' | undefined;
   readonly defaultModel: string | undefined;
   readonly leaseTtlMs: number;
@@ -33,20 +35,13 @@ export class ConfigError extends Error {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-const notYet = ['RELAY_DATABASE_URL'];
-
 export function readConfig(env: Environment, cwd: string): Config {
-  // Better no start than one that does not do what the operator believes.
-  for (const name of notYet) {
-    if (text(env, name) !== undefined) {
-      throw new ConfigError(`${name} is not supported by this version of Relay`);
-    }
-  }
   const dataDir = text(env, 'RELAY_DATA_DIR') ?? '.relay';
   return {
     host: hostOf(env),
     port: integer(env, 'RELAY_PORT', { fallback: 4000, min: 0, max: 65_535 }),
     dataDir: isAbsolute(dataDir) ? dataDir : resolve(cwd, dataDir),
+    databaseUrl: databaseUrlOf(env),
     localChat: choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']),
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
     leaseTtlMs: integer(env, 'RELAY_LEASE_TTL_MS', { fallback: 15_000, min: 100, max: 3_600_000 }),
@@ -94,6 +89,15 @@ function internalSecretOf(env: Environment): string | undefined {
   throw new ConfigError(
     'RELAY_INTERNAL_SECRET must have 16 to 512 letters, digits or signs, without spaces',
   );
+}
+
+/** It may hold a password, and is never shown. */
+function databaseUrlOf(env: Environment): string | undefined {
+  const url = text(env, 'RELAY_DATABASE_URL');
+  if (url === undefined) return undefined;
+  const protocol = URL.canParse(url) ? new URL(url).protocol : undefined;
+  if (protocol === 'postgres:' || protocol === 'postgresql:') return url;
+  throw new ConfigError('RELAY_DATABASE_URL must be like postgres://user:password@host:5432/name');
 }
 
 /** Separated by commas or spaces; each part is read by `read`, which throws if it is none. */

@@ -17,13 +17,19 @@ export class Feed {
 
   /** Told after each commit. It may not throw. */
   publish(tenantId: string, runId: string, events: readonly StoredEvent[]): void {
-    const readers = this.#readers.get(tenantId);
-    if (readers === undefined) return;
+    if (!this.#readers.has(tenantId)) return;
     for (const event of events) {
       const hint = hintOf(event, runId);
-      if (hint === undefined) continue;
-      for (const reader of readers) reader.add(hint);
+      if (hint !== undefined) this.add(tenantId, hint);
     }
+  }
+
+  add(tenantId: string, hint: Hint): void {
+    for (const reader of this.#readers.get(tenantId) ?? []) reader.add(hint);
+  }
+
+  addToAll(hint: Hint): void {
+    for (const tenantId of this.#readers.keys()) this.add(tenantId, hint);
   }
 
   read(tenantId: string, signal: AbortSignal): FeedReader {

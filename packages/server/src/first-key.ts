@@ -13,6 +13,8 @@ export async function showFirstKey(
   options: { dataDir: string; terminal: boolean },
 ): Promise<string[]> {
   if ((await store.findTenant('default')) !== undefined) return [];
+  // Of several nodes that start together on a new store, one shows it.
+  if (!(await store.writeNote('first-key', ids.next(), { ifAbsent: true }))) return [];
   const { apiKey } = await issueBootstrapKey(store, ids, 'default');
   if (options.terminal) {
     return ['Your API key, shown only this once:', '', `  ${apiKey}`, ''];

@@ -46,6 +46,11 @@ export class Hub implements Publisher {
     };
   }
 
+  /** Everybody had better look: words may have been lost. */
+  lookAll(): void {
+    for (const runId of this.#listeners.keys()) this.publish(runId, []);
+  }
+
   /** Each one in its turn, a few at a time: all at once would hold everything else up. */
   #sendSome(): void {
     this.#tick += 1;

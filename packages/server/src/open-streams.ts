@@ -45,6 +45,11 @@ export class OpenStreams {
     for (const close of opened?.close ?? []) close();
   }
 
+  /** Somebody says that keys have changed. */
+  look(): void {
+    if (this.#byKey.size > 0) void this.#look();
+  }
+
   #forget(keyId: string): void {
     this.#byKey.delete(keyId);
     if (this.#byKey.size === 0) this.stop();

@@ -2,11 +2,11 @@
 import type { AddressInfo } from 'node:net';
 import type { ModelRegistry, ToolRegistry } from '@relay/core';
 import { loadConfigFile } from './config-file.ts';
-import { lockFolder, openSqliteStore } from '@relay/store';
 import { compose } from './compose.ts';
 import { type Config, readConfig } from './config.ts';
 import { showFirstKey } from './first-key.ts';
 import { createLog } from './log.ts';
+import { openStore } from './open-store.ts';
 
 export interface ServeOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -31,10 +31,9 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     for (const close of closing.splice(0).toReversed()) await close();
   };
   try {
-    const lock = lockFolder(config.dataDir);
-    closing.push(() => lock.release());
-    const store = await openSqliteStore({ dir: config.dataDir });
-    closing.push(() => store.close());
+    const opened = await openStore(config, 'server');
+    const { store } = opened;
+    closing.push(() => opened.close());
     // Told before anything else can fail: it is shown only this once.
     const { dataDir } = config;
     for (const line of await showFirstKey(store, { dataDir, terminal: options.terminal })) {

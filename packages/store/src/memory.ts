@@ -107,7 +107,7 @@ class MemoryStore implements SystemStore {
 
   async renewLeases(
     owner: string,
-    { runIds, until }: { runIds: readonly string[]; until: number },
+    { runIds, until }: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]> {
     return runIds.filter((runId) => {
       const run = this.#state.runs.get(runId);
@@ -143,15 +143,32 @@ class MemoryStore implements SystemStore {
 
   async reclaimEverything(): Promise<void> {
     for (const run of this.#state.runs.values()) run.lease = null;
+    this.#state.nodes.clear();
+  }
+
+  async keepNode({ owner, until }: Claim): Promise<void> {
+    this.#state.nodes.set(owner, until);
+  }
+
+  async forgetNode(node: string): Promise<void> {
+    this.#state.nodes.delete(node);
   }
 
   async orphanedConnections(
     node: string,
+    now: number,
   ): Promise<{ tenantId: string; id: string; runId: string }[]> {
-    return [...this.#state.connections.values()]
+    const { connections, nodes } = this.#state;
+    return [...connections.values()]
       .filter((connection) => connection.node !== node)
+      .filter((connection) => (nodes.get(connection.node) ?? 0) <= now)
       .map(({ tenantId, id, runId }) => ({ tenantId, id, runId }))
       .toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  /** It has no other nodes. */
+  listen(): () => void {
+    return () => undefined;
   }
 
   async ping(): Promise<void> {}

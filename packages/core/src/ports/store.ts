@@ -9,6 +9,7 @@
  */
 import type { RunEvent, StoredEvent } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
+import type { Hint } from './hints.ts';
 import type {
   Census,
   CredentialRecord,
@@ -183,7 +184,7 @@ export interface SystemStore {
   /** Prolongs what this owner still holds, and says what that is. */
   renewLeases(
     owner: string,
-    renewal: { runIds: readonly string[]; until: number },
+    renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]>;
   /** Gives back a lease without writing anything else. */
   releaseRun(runId: string, epoch: number): Promise<void>;
@@ -193,16 +194,30 @@ export interface SystemStore {
    * were told something, because it may be that they shall stop.
    */
   dueRuns(now: number, limit: number): Promise<RunRef[]>;
-  /** For a store that one server owns alone: what an earlier process held is free at once. */
+  /** For a store that one server owns alone: what earlier processes held is free at once. */
   reclaimEverything(): Promise<void>;
-  /** Chat connections of nodes other than `node`, or of none: their peers are gone. */
-  orphanedConnections(node: string): Promise<{ tenantId: string; id: string; runId: string }[]>;
+  /** Says that a node is alive, until it says so again. */
+  keepNode(by: Claim): Promise<void>;
+  /** It leaves in good order. */
+  forgetNode(node: string): Promise<void>;
+  /** Chat connections of nodes other than `node` that are not alive: their peers are gone. */
+  orphanedConnections(
+    node: string,
+    now: number,
+  ): Promise<{ tenantId: string; id: string; runId: string }[]>;
+
+  /** Hears what other nodes on this store have stored; returns how to stop. */
+  listen(heard: (hint: Hint) => void): () => void;
 
   /** Resolves if the store can be written to. */
   ping(): Promise<void>;
   close(): Promise<void>;
 }
 
+/**
+ * How long something is held: `until - now`. Where nodes share a database, it is counted by that
+ * database's clock, and `now` is what the caller believes.
+ */
 export interface Claim {
   readonly owner: string;
   readonly now: number;

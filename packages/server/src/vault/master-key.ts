@@ -9,7 +9,13 @@ import { type MasterKey, masterKeyOf } from './seal.ts';
 export type MasterKeys = readonly [current: MasterKey, ...previous: MasterKey[]];
 
 /** The operator's key if there is one, else the store's own, and the one before it. */
-export function masterKeys({ dataDir, masterKey, previousMasterKey }: Config): MasterKeys {
+export function masterKeys(config: Config): MasterKeys {
+  const { dataDir, masterKey, previousMasterKey } = config;
+  if (config.databaseUrl !== undefined && masterKey === undefined) {
+    throw new ConfigError(
+      'RELAY_DATABASE_URL needs RELAY_MASTER_KEY: 32 bytes in hex or base64, the same on every node',
+    );
+  }
   const current =
     masterKey === undefined ? ownMasterKey(dataDir) : parseMasterKey('RELAY_MASTER_KEY', masterKey);
   if (previousMasterKey === undefined) return [current];

@@ -1,6 +1,6 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { ending, newRun, useStore, withStore } from './fixtures.ts';
+import { ending, newRun, noon, useStore, withStore } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
 export function connectionTests(open: Open): void {
@@ -36,7 +36,7 @@ export function connectionTests(open: Open): void {
     expect(await tenant.findConnection(uuidv7())).toBeUndefined();
   });
 
-  test('orphans are the open connections of all other nodes, in every tenant', () =>
+  test('orphans are the open connections of nodes that nobody has heard of, in every tenant', () =>
     withStore(open, async ({ store }) => {
       const connect = async (node: string) => {
         const tenant = store.tenant(uuidv7());
@@ -49,7 +49,32 @@ export function connectionTests(open: Open): void {
       const third = await connect('node-3');
       const closed = await connect('node-1');
       await store.tenant(closed.tenantId).closeConnection(closed.id);
-      expect(await store.orphanedConnections('node-2')).toEqual([first, third]);
-      expect(await store.orphanedConnections('a new node')).toEqual([first, second, third]);
+      expect(await store.orphanedConnections('node-2', noon)).toEqual([first, third]);
+      expect(await store.orphanedConnections('a new node', noon)).toEqual([first, second, third]);
+    }));
+
+  test('a node that is alive keeps its connections, until it has not said so for too long', () =>
+    withStore(open, async ({ store }) => {
+      const id = uuidv7();
+      await newRun(store.tenant(uuidv7()), { connection: { id, node: 'node-1' } });
+      const orphans = async (now: number) =>
+        (await store.orphanedConnections('node-2', now)).map((orphan) => orphan.id);
+      await store.keepNode({ owner: 'node-1', now: noon, until: noon + 10 });
+      expect(await orphans(noon + 9)).toEqual([]);
+      expect(await orphans(noon + 10)).toEqual([id]);
+      await store.keepNode({ owner: 'node-1', now: noon + 10, until: noon + 20 });
+      expect(await orphans(noon + 19)).toEqual([]);
+      await store.forgetNode('node-1');
+      expect(await orphans(noon + 11)).toEqual([id]);
+      await store.forgetNode('node-1');
+    }));
+
+  test('a store that one server owns has no other nodes once it is reclaimed', () =>
+    withStore(open, async ({ store }) => {
+      const id = uuidv7();
+      await newRun(store.tenant(uuidv7()), { connection: { id, node: 'node-1' } });
+      await store.keepNode({ owner: 'node-1', now: noon, until: noon + 10 });
+      await store.reclaimEverything();
+      expect(await store.orphanedConnections('node-2', noon)).toMatchObject([{ id }]);
     }));
 }

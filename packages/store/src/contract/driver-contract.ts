@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { SqlDriver, SqlValue, Statement } from '../drivers/driver.ts';
+import type { SqlDriver, SqlValue, Statement, UnitOf } from '../drivers/driver.ts';
 
 export interface OpenDriver {
   readonly driver: SqlDriver;
@@ -149,13 +149,42 @@ export function driverContract(name: string, open: () => Promise<OpenDriver>): v
     });
 
     describe('many at once', () => {
-      test('units are applied in the order in which they came', async () => {
-        await driver.transact([insert('a', 0)]);
+      const orders: Record<string, UnitOf | undefined> = {
+        'of one run': { run: 'a' },
+        'of none': undefined,
+      };
+      test.each(Object.entries(orders))(
+        'units %s are applied in the order in which they came',
+        async (_name, of) => {
+          await driver.transact([insert('a', 0)]);
+          const count = of === undefined ? 300 : 3_000;
+          const results = await Promise.all(
+            Array.from({ length: count }, (_, i) => driver.transact([set('a', i, i + 1)], of)),
+          );
+          expect(results.every(({ ok }) => ok)).toBe(true);
+          expect(await all()).toEqual({ a: count });
+        },
+      );
+
+      test('neither a unit that goes alone nor one that fails changes the order of its run', async () => {
+        const runs = ['a', 'b', 'c', 'd', 'e'];
+        await driver.transact(runs.map((id) => insert(id, 0)));
         const results = await Promise.all(
-          Array.from({ length: 3_000 }, (_, i) => driver.transact([set('a', i, i + 1)])),
+          Array.from({ length: 200 }, (_, i) => i).flatMap((i) =>
+            runs.map((run, n) => {
+              const isToFail = i % 50 === 10 + n;
+              const unit = isToFail ? [set(run, -1, i)] : [set(run, i, i + 1)];
+              const next = { run, alone: (i + n) % 7 === 0 };
+              return Promise.all([
+                driver.transact(unit, next),
+                ...(isToFail ? [driver.transact([set(run, i, i + 1)], next)] : []),
+              ]);
+            }),
+          ),
         );
-        expect(results.every(({ ok }) => ok)).toBe(true);
-        expect(await all()).toEqual({ a: 3_000 });
+        expect(results.filter(([first]) => !first?.ok)).toHaveLength(20);
+        expect(results.every((each) => each.at(-1)?.ok)).toBe(true);
+        expect(await all()).toEqual(Object.fromEntries(runs.map((run) => [run, 200])));
       });
 
       test('units that fail in any way leave their neighbours alone', async () => {

@@ -50,7 +50,11 @@ export function leaseTests(open: Open): void {
     for (let round = 0; round < 10; round += 1) {
       const claim = await system().claimRun(run.id, claimBy(`node-${round % 3}`));
       epochs.push(claim?.epoch ?? -1);
-      await system().renewLeases(`node-${round % 3}`, { runIds: [run.id], until: noon + ttl });
+      await system().renewLeases(`node-${round % 3}`, {
+        runIds: [run.id],
+        now: noon,
+        until: noon + ttl,
+      });
       const release = round % 2 === 0;
       await tenant.append(step(run, { epoch: round + 1, afterSeq: round + 1, release }));
       if (!release) await system().releaseRun(run.id, round + 1);
@@ -69,10 +73,10 @@ export function leaseTests(open: Open): void {
     await tenant.append(ending(over));
     const runIds = [free.id, mine.id, uuidv7(), theirs.id, over.id];
     const until = noon + 10 * ttl;
-    expect(await system().renewLeases('node-1', { runIds, until })).toEqual([mine.id]);
+    expect(await system().renewLeases('node-1', { runIds, now: noon, until })).toEqual([mine.id]);
     expect(await system().claimRun(mine.id, claimBy('node-3', until - 1))).toBeUndefined();
     expect(await system().claimRun(theirs.id, claimBy('node-3', until - 1))).toEqual({ epoch: 2 });
-    expect(await system().renewLeases('node-1', { runIds: [], until })).toEqual([]);
+    expect(await system().renewLeases('node-1', { runIds: [], now: noon, until })).toEqual([]);
   });
 
   test('a lease is given back by the epoch that holds it and by no older one', async () => {

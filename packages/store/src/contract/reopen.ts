@@ -53,7 +53,7 @@ export function reopenTests(open: Open): void {
         return {
           tenant: await system.findTenant('acme'),
           key: await system.findKey('hash'),
-          orphans: await system.orphanedConnections('node-2'),
+          orphans: await system.orphanedConnections('node-2', noon),
           run: await of.readRun(run.id),
           events: await of.readEvents(run.id, { after: 0, limit: 100 }),
           relays: [await of.readRelay(pending.id), await of.readRelay(decided.id)],

@@ -26,13 +26,35 @@ export type UnitResult =
   | { readonly ok: true; readonly results: readonly StatementResult[] }
   | { readonly ok: false; readonly failedAt: number };
 
+/**
+ * Which rows a unit touches, for databases in which several write at once. Those of one run, and its
+ * own row before the others: such units may share a commit, in the order of their runs. Left out, or
+ * with `alone`: rows that others touch in whatever order; such a unit has a commit of its own.
+ */
+export interface UnitOf {
+  readonly run: string;
+  readonly alone?: boolean;
+}
+
 /** Where two databases have no common words, SQL is written for each. */
 export type SqlDialect = 'sqlite' | 'postgres';
 
+/** Short words between all who use a database. They may get lost. */
+export interface HintChannel {
+  tell(word: string): void;
+  /** `undefined`: some may have been lost. Returns how to stop. */
+  listen(heard: (word: string | undefined) => void): () => void;
+}
+
 export interface SqlDriver {
   readonly dialect: SqlDialect;
+  /** Left out where nobody else is. */
+  readonly hints?: HintChannel;
   read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]>;
-  /** Resolves after the commit. A rejection means: not known to be stored. */
-  transact(unit: readonly Statement[]): Promise<UnitResult>;
+  /**
+   * Resolves after the commit. A rejection means: not known to be stored. Units of one run are applied
+   * in the order of their submission, and so are those of none.
+   */
+  transact(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult>;
   close(): Promise<void>;
 }

@@ -57,6 +57,8 @@ export interface MemoryState {
   /** Runs that are not over: looking around must not cost all that ever were. */
   readonly open: Set<string>;
   readonly connections: Map<string, MemoryConnection>;
+  /** Until when each node is alive. */
+  readonly nodes: Map<string, number>;
   /** Ended runs by tenant and conversation, in the order of their ending. */
   readonly ended: Map<string, string[]>;
   /** By tenant and key. */
@@ -95,6 +97,7 @@ export function emptyState(): MemoryState {
     grants: new Map(),
     open: new Set(),
     connections: new Map(),
+    nodes: new Map(),
     ended: new Map(),
     idempotency: new Map(),
     usage: new Map(),

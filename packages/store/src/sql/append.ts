@@ -5,7 +5,7 @@
  */
 import type { Append } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { Statement } from '../drivers/driver.ts';
+import type { Statement, UnitOf } from '../drivers/driver.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
 import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
@@ -33,6 +33,11 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
     unit.push(deleteConnectionsOf(run));
   }
   return unit;
+}
+
+/** A run that ends is counted, in rows that it shares with others. */
+export function appendOf(append: Append): UnitOf {
+  return { run: append.runId, alone: endsRun(append) };
 }
 
 const fenceSqls = new Map<string, string>();

@@ -23,9 +23,6 @@ export function deleteConnectionsOf({ tenantId, runId }: RunRef): Statement {
   return { sql: deleteOfRunSql, params: [tenantId, runId] };
 }
 
-export const selectOrphansSql =
-  'SELECT tenant_id, id, run_id FROM connections WHERE node <> ? ORDER BY id';
-
 export function decodeOrphan(row: Row): { tenantId: string; id: string; runId: string } {
   return { tenantId: text(row, 'tenant_id'), id: text(row, 'id'), runId: text(row, 'run_id') };
 }

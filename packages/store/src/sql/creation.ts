@@ -4,7 +4,7 @@
  */
 import type { RunCreation } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { Statement } from '../drivers/driver.ts';
+import type { SqlDialect, Statement, UnitOf } from '../drivers/driver.ts';
 import { insertConnection } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
@@ -14,7 +14,11 @@ import { insertRun } from './runs.ts';
 import { putSnapshot } from './snapshots.ts';
 import { countUsage } from './usage.ts';
 
-export function creationUnit(tenantId: string, creation: RunCreation): Statement[] {
+export function creationUnit(
+  dialect: SqlDialect,
+  tenantId: string,
+  creation: RunCreation,
+): Statement[] {
   const { identity, events, progress = {}, connection, idempotency } = creation;
   const { id: runId, createdAt: at } = identity;
   const run = { tenantId, runId };
@@ -22,7 +26,7 @@ export function creationUnit(tenantId: string, creation: RunCreation): Statement
   if (idempotency !== undefined) {
     unit.push(sweepKeys(run.tenantId, at), takeKey(run, idempotency, at));
   }
-  unit.push(insertRun(tenantId, creation), ...insertLabels(identity));
+  unit.push(insertRun(dialect, tenantId, creation), ...insertLabels(identity));
   unit.push(...insertEvents({ tenantId, runId, afterSeq: 0, at, events }));
   unit.push(...putSnapshot(run, progress));
   if (connection !== undefined) unit.push(insertConnection(tenantId, runId, connection));
@@ -30,4 +34,10 @@ export function creationUnit(tenantId: string, creation: RunCreation): Statement
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
   }
   return unit;
+}
+
+/** Idempotency keys are the tenant's. */
+export function creationOf({ identity, idempotency, progress = {} }: RunCreation): UnitOf {
+  const alone = idempotency !== undefined || isEnded(progress.status ?? 'queued');
+  return { run: identity.id, alone };
 }

@@ -1,23 +1,38 @@
 /**
  * Who works on a run. The epoch rises with every claim and never otherwise: it is what tells a holder
- * that was asleep from the one that took its place.
+ * that was asleep from the one that took its place. Times are those of `clock.ts`: a lease lasts as
+ * long as its taker said, counted from there.
  */
 import type { Claim } from '@relay/core';
-import type { SqlValue, Statement } from '../drivers/driver.ts';
+import type { SqlDialect, SqlValue, Statement } from '../drivers/driver.ts';
+import { nowSql } from './clock.ts';
 
-const claimSql = `UPDATE runs SET lease_owner = ?, lease_until = ?, epoch = epoch + 1
-  WHERE id = ? AND status IN ('queued', 'running', 'waiting')
-    AND (lease_owner IS NULL OR lease_until <= ?)
-  RETURNING epoch`;
+/** Where several nodes claim, they never wait for each other: whoever comes second goes away. */
+const claimSql = byDialect((dialect) => {
+  const time = nowSql[dialect];
+  const isClaimable = `id = ? AND status IN ('queued', 'running', 'waiting')
+    AND (lease_owner IS NULL OR lease_until <= ${time})`;
+  const where =
+    dialect === 'sqlite'
+      ? isClaimable
+      : `id = (SELECT id FROM runs WHERE ${isClaimable} FOR NO KEY UPDATE SKIP LOCKED)`;
+  return `UPDATE runs SET lease_owner = ?, lease_until = ${time} + ?, epoch = epoch + 1
+    WHERE ${where} RETURNING epoch`;
+});
 
-export function claim(runId: string, { owner, now, until }: Claim): Statement {
-  return { sql: claimSql, params: [owner, until, runId, now], expect: 1 };
+export function claim(dialect: SqlDialect, runId: string, by: Claim): Statement {
+  const { owner, now, until } = by;
+  return { sql: claimSql[dialect], params: [owner, now, until - now, runId, now], expect: 1 };
 }
 
-const renewSql = 'UPDATE runs SET lease_until = ? WHERE id = ? AND lease_owner = ?';
+const renewSql = byDialect(
+  (dialect) =>
+    `UPDATE runs SET lease_until = ${nowSql[dialect]} + ? WHERE id = ? AND lease_owner = ?`,
+);
 
-export function renew(runId: string, lease: { owner: string; until: number }): Statement {
-  return { sql: renewSql, params: [lease.until, runId, lease.owner] };
+export function renew(dialect: SqlDialect, runId: string, by: Claim): Statement {
+  const { owner, now, until } = by;
+  return { sql: renewSql[dialect], params: [now, until - now, runId, owner] };
 }
 
 const releaseSql = `UPDATE runs SET lease_owner = NULL, lease_until = 0
@@ -30,7 +45,6 @@ export function release(runId: string, epoch: number): Statement {
 export const reclaimSql =
   'UPDATE runs SET lease_owner = NULL, lease_until = 0 WHERE lease_owner IS NOT NULL';
 
-const isFree = '(r.lease_owner IS NULL OR r.lease_until <= ?)';
 const isNotPaused = 'r.tenant_id NOT IN (SELECT t.id FROM tenants t WHERE t.paused_at IS NOT NULL)';
 const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
 
@@ -40,7 +54,9 @@ const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
  * What a paused tenant was told counts all the same: it may be that a run shall stop.
  * The cross join makes SQLite begin with the mail, of which there is little.
  */
-export const dueSql = `SELECT tenant_id, id FROM (
+export const dueSql = byDialect((dialect) => {
+  const isFree = `(r.lease_owner IS NULL OR r.lease_until <= ${nowSql[dialect]})`;
+  return `SELECT tenant_id, id FROM (
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at FROM runs r
       WHERE r.status IN ('queued', 'running') AND ${isFree} AND ${isNotPaused} ${oldest}) AS left_behind
     UNION
@@ -51,7 +67,12 @@ export const dueSql = `SELECT tenant_id, id FROM (
       FROM (SELECT DISTINCT run_id FROM mail) AS m CROSS JOIN runs r
       WHERE r.id = m.run_id AND r.status = 'waiting' AND ${isFree} ${oldest}) AS told
   ) AS due ORDER BY created_at, id`;
+});
 
 export function dueParams(now: number, limit: number): readonly SqlValue[] {
   return [now, limit, now, now, limit, now, limit];
+}
+
+function byDialect(write: (dialect: SqlDialect) => string): Readonly<Record<SqlDialect, string>> {
+  return { sqlite: write('sqlite'), postgres: write('postgres') };
 }

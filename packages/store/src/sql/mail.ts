@@ -1,19 +1,37 @@
 import type { Letter, Mail, RunRef } from '@relay/core';
-import type { Row, Statement } from '../drivers/driver.ts';
+import type { Row, SqlDialect, Statement } from '../drivers/driver.ts';
 import { checksumOf, corrupt, encode, json, text } from './stored.ts';
 
+/** Where others write at the same time, the run's row is locked: its end must not be overtaken. */
+const locked: Readonly<Record<SqlDialect, string>> = {
+  sqlite: '',
+  postgres: 'FOR NO KEY UPDATE OF r',
+};
+
 /** Finds no run to write to if the run is over; repeating the same mail changes nothing. */
-const insertSql = `INSERT INTO mail (id, letter, checksum, tenant_id, run_id, place)
+const insertSql = (
+  dialect: SqlDialect,
+) => `INSERT INTO mail (id, letter, checksum, tenant_id, run_id, place)
   SELECT ?, ?, ?, r.tenant_id, r.id,
     (SELECT COALESCE(MAX(m.place), 0) + 1 FROM mail m WHERE m.run_id = r.id)
   FROM runs r
-  WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting')
+  WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting') ${locked[dialect]}
   ON CONFLICT (run_id, id) DO UPDATE SET letter = excluded.letter, checksum = excluded.checksum`;
 
-export function insertMail({ tenantId, runId }: RunRef, mail: Mail): Statement {
+const insertSqls = { sqlite: insertSql('sqlite'), postgres: insertSql('postgres') };
+
+export function insertMail(
+  dialect: SqlDialect,
+  { tenantId, runId }: RunRef,
+  mail: Mail,
+): Statement {
   const letter = encode(mail.letter);
   const checksum = mailChecksum({ tenantId, runId }, mail.id, letter);
-  return { sql: insertSql, params: [mail.id, letter, checksum, tenantId, runId], expect: 1 };
+  return {
+    sql: insertSqls[dialect],
+    params: [mail.id, letter, checksum, tenantId, runId],
+    expect: 1,
+  };
 }
 
 const deleteSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ? AND id = ?';

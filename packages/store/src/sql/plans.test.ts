@@ -57,7 +57,7 @@ describe('query plans', () => {
     'a range of the journal': selectEventsSql,
     'a relay': selectRelaySql,
     'a decision': decide('t', approval(relay)).sql,
-    'a claim': claim('r', { owner: 'o', now: 0, until: 0 }).sql,
+    'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'the grants in scope': selectGrantsSql,
     'the mail of a run': selectMailSql,
     'the end of all mail': deleteAllMail(run).sql,
@@ -184,7 +184,9 @@ describe('query plans', () => {
   });
 
   test('due runs are found among the open ones, by partial indexes and by their mail', async () => {
-    const tables = (await plan(dueSql)).filter((line) => /^(SCAN|SEARCH) (r|mail)\b/.test(line));
+    const tables = (await plan(dueSql.sqlite)).filter((line) =>
+      /^(SCAN|SEARCH) (r|mail)\b/.test(line),
+    );
     expect(tables).toEqual([
       'SCAN r USING INDEX runs_to_do',
       'SEARCH r USING INDEX runs_to_wake (wake_at<?)',

@@ -1,6 +1,7 @@
 import type { RunCreation, RunHead, RunProgress, RunRecord } from '@relay/core';
 import { isEnded, noUsage } from '@relay/protocol';
-import type { Row, SqlValue, Statement } from '../drivers/driver.ts';
+import type { Row, SqlDialect, SqlValue, Statement } from '../drivers/driver.ts';
+import { nowSql } from './clock.ts';
 import { decodeSnapshot } from './snapshots.ts';
 import { decodeUsage, encodeUsageDetails } from './run-usage.ts';
 import {
@@ -54,15 +55,22 @@ const columns = [
   'state_checksum',
 ] as const;
 
-const insertSql = `INSERT INTO runs (${columns.join(', ')})
-  VALUES (${columns.map(() => '?').join(', ')})`;
+/** A lease lasts from the time at which it is stored. */
+const insertSql = (leaseUntil: string) => `INSERT INTO runs (${columns.join(', ')})
+  VALUES (${columns.map((column) => (column === 'lease_until' ? leaseUntil : '?')).join(', ')})`;
 
-export function insertRun(tenantId: string, creation: RunCreation): Statement {
+const insertFreeSql = insertSql('?');
+const insertHeldSql = {
+  sqlite: insertSql(`${nowSql.sqlite} + ?`),
+  postgres: insertSql(`${nowSql.postgres} + ?`),
+};
+
+export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCreation): Statement {
   const { identity, progress = {} } = creation;
   const { usage = noUsage, checkpoint = null, status = 'queued' } = progress;
   const lease = isEnded(status) ? null : creation.lease;
   return {
-    sql: insertSql,
+    sql: lease === null ? insertFreeSql : insertHeldSql[dialect],
     params: [
       identity.id,
       tenantId,
@@ -85,7 +93,7 @@ export function insertRun(tenantId: string, creation: RunCreation): Statement {
       progress.outputJson ?? null,
       creation.lease === null ? 0 : 1,
       lease?.owner ?? null,
-      lease?.until ?? 0,
+      ...(lease === null ? [0] : [identity.createdAt, lease.until - identity.createdAt]),
       progress.wakeAt ?? null,
       progress.startedAt ?? null,
       progress.endedAt ?? null,

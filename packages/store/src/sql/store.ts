@@ -1,6 +1,7 @@
 import type {
   Census,
   Claim,
+  Hint,
   KeyRecord,
   Resealing,
   RunRef,
@@ -11,7 +12,7 @@ import type {
 import { decodeCensus, openRelaysSql, openRunsSql } from './census.ts';
 import { RelayError } from '@relay/protocol';
 import type { SqlDriver } from '../drivers/driver.ts';
-import { decodeOrphan, selectOrphansSql } from './connections.ts';
+import { decodeOrphan } from './connections.ts';
 import {
   decodeSealed,
   reseal,
@@ -21,8 +22,17 @@ import {
 } from './credentials.ts';
 import { decodeKey, insertKey, selectKeyByHashSql } from './keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
+import {
+  deleteNodeSql,
+  deleteNodesSql,
+  keepAlive,
+  orphansParams,
+  selectOrphansSql,
+} from './nodes.ts';
 import { decodeNote, selectNote, writeNote } from './notes.ts';
 import { integer, text } from './stored.ts';
+import { decodeHint } from './hints.ts';
+import { TellingTenantStore } from './telling-store.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 import {
   decodeTenantName,
@@ -49,7 +59,10 @@ class SqlStore implements SystemStore {
   }
 
   tenant(tenantId: string): TenantStore {
-    return new SqlTenantStore(this.#driver, tenantId);
+    const { hints } = this.#driver;
+    return hints === undefined
+      ? new SqlTenantStore(this.#driver, tenantId)
+      : new TellingTenantStore(this.#driver, hints, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
@@ -117,38 +130,67 @@ class SqlStore implements SystemStore {
   }
 
   async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {
-    const result = await this.#driver.transact([claim(runId, by)]);
+    const unit = [claim(this.#driver.dialect, runId, by)];
+    const result = await this.#driver.transact(unit, { run: runId });
     const row = result.ok ? result.results[0]?.rows[0] : undefined;
     return row === undefined ? undefined : { epoch: integer(row, 'epoch') };
   }
 
   async renewLeases(
     owner: string,
-    renewal: { runIds: readonly string[]; until: number },
+    renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]> {
-    const { runIds, until } = renewal;
+    const { now, until } = renewal;
+    // In an order of its own, so that nodes that touch the same runs do not wait for each other.
+    const runIds = renewal.runIds.toSorted();
     if (runIds.length === 0) return [];
-    const result = await this.#driver.transact(runIds.map((id) => renew(id, { owner, until })));
-    return result.ok ? runIds.filter((_, place) => result.results[place]?.changes === 1) : [];
+    const { dialect } = this.#driver;
+    const result = await this.#driver.transact(
+      runIds.map((id) => renew(dialect, id, { owner, now, until })),
+    );
+    if (!result.ok) return [];
+    const held = new Set(runIds.filter((_, place) => result.results[place]?.changes === 1));
+    return renewal.runIds.filter((id) => held.has(id));
   }
 
   async releaseRun(runId: string, epoch: number): Promise<void> {
-    await this.#driver.transact([release(runId, epoch)]);
+    await this.#driver.transact([release(runId, epoch)], { run: runId });
   }
 
   async dueRuns(now: number, limit: number): Promise<RunRef[]> {
-    const rows = await this.#driver.read(dueSql, dueParams(now, limit));
+    const rows = await this.#driver.read(dueSql[this.#driver.dialect], dueParams(now, limit));
     return rows.map((row) => ({ tenantId: text(row, 'tenant_id'), runId: text(row, 'id') }));
   }
 
   async reclaimEverything(): Promise<void> {
-    await this.#driver.transact([{ sql: reclaimSql, params: [] }]);
+    await this.#driver.transact([
+      { sql: reclaimSql, params: [] },
+      { sql: deleteNodesSql, params: [] },
+    ]);
+  }
+
+  async keepNode(by: Claim): Promise<void> {
+    await this.#driver.transact(keepAlive(this.#driver.dialect, by));
+  }
+
+  async forgetNode(node: string): Promise<void> {
+    await this.#driver.transact([{ sql: deleteNodeSql, params: [node] }]);
   }
 
   async orphanedConnections(
     node: string,
+    now: number,
   ): Promise<{ tenantId: string; id: string; runId: string }[]> {
-    return (await this.#driver.read(selectOrphansSql, [node])).map(decodeOrphan);
+    const sql = selectOrphansSql(this.#driver.dialect);
+    return (await this.#driver.read(sql, orphansParams(node, now))).map(decodeOrphan);
+  }
+
+  listen(heard: (hint: Hint) => void): () => void {
+    const stop = this.#driver.hints?.listen((word) => {
+      const hint = word === undefined ? ({ kind: 'all' } as const) : decodeHint(word);
+      if (hint !== undefined) heard(hint);
+    });
+    return stop ?? (() => undefined);
   }
 
   /** A real write: a full disk can still be read from. */

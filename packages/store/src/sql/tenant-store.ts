@@ -29,7 +29,7 @@ import type {
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
-import { appendUnit } from './append.ts';
+import { appendOf, appendUnit } from './append.ts';
 import {
   answerClientCall,
   claimClientCall,
@@ -38,7 +38,7 @@ import {
 } from './client-calls.ts';
 import { deleteConnectionSql, selectConnectionSql } from './connections.ts';
 import { countEndedSql, selectEndedSql } from './conversations.ts';
-import { creationUnit } from './creation.ts';
+import { creationOf, creationUnit } from './creation.ts';
 import {
   decodeCredential,
   deleteCredential,
@@ -73,7 +73,10 @@ export class SqlTenantStore implements TenantStore {
     if (identity.tenantId !== tenantId) {
       throw new RelayError('internal', 'A run can only be made in its own tenant');
     }
-    const result = await this.#driver.transact(creationUnit(tenantId, creation));
+    const result = await this.#driver.transact(
+      creationUnit(this.#driver.dialect, tenantId, creation),
+      creationOf(creation),
+    );
     if (result.ok) return { kind: 'created' };
     const [row] =
       idempotency === undefined
@@ -104,7 +107,7 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async append(append: Append): Promise<'committed' | 'fenced'> {
-    const result = await this.#driver.transact(appendUnit(this.tenantId, append));
+    const result = await this.#driver.transact(appendUnit(this.tenantId, append), appendOf(append));
     return result.ok ? 'committed' : 'fenced';
   }
 
@@ -135,12 +138,13 @@ export class SqlTenantStore implements TenantStore {
 
   async decideRelay(decision: RelayDecision): Promise<boolean> {
     const { runId, mail, grant } = decision;
-    const result = await this.#driver.transact([
+    // The run's row first, as in an append: whoever takes the same rows takes them in one order.
+    const unit = [
+      insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
       decide(this.tenantId, decision),
-      insertMail({ tenantId: this.tenantId, runId }, mail),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
-    ]);
-    return result.ok;
+    ];
+    return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
   async readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]> {
@@ -157,22 +161,22 @@ export class SqlTenantStore implements TenantStore {
   async postResult(posted: PostedResult): Promise<boolean> {
     const { tenantId } = this;
     const { runId, mail } = posted;
-    const result = await this.#driver.transact([
+    const unit = [
+      insertMail(this.#driver.dialect, { tenantId, runId }, mail),
       answerClientCall(tenantId, posted),
-      insertMail({ tenantId, runId }, mail),
-    ]);
-    return result.ok;
+    ];
+    return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
   async claimCall(claim: CallClaim): Promise<boolean> {
-    return (await this.#driver.transact([claimClientCall(this.tenantId, claim)])).ok;
+    const unit = [claimClientCall(this.tenantId, claim)];
+    return (await this.#driver.transact(unit)).ok;
   }
 
   async postMail(runId: string, mail: Mail): Promise<boolean> {
-    const result = await this.#driver.transact([
-      insertMail({ tenantId: this.tenantId, runId }, mail),
-    ]);
-    return result.ok;
+    const { tenantId } = this;
+    const unit = [insertMail(this.#driver.dialect, { tenantId, runId }, mail)];
+    return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
   async readMail(runId: string): Promise<Mail[]> {

@@ -36,7 +36,7 @@ async function scenario(store: SystemStore): Promise<string> {
   await tenant.decideRelay(approval(relay));
   await tenant.postMail(run.id, cancelMail('stop'));
   await store.claimRun(run.id, { owner: 'node-2', now: noon, until: noon + 1 });
-  await store.renewLeases('node-2', { runIds: [run.id], until: noon + 2 });
+  await store.renewLeases('node-2', { runIds: [run.id], now: noon, until: noon + 2 });
   await tenant.closeConnection('c');
   await tenant.append(ending(run, { epoch: 2, afterSeq: 2 }));
   return 'done';

@@ -47,7 +47,10 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     releaseRun: (runId, epoch) => write('releaseRun', () => inner.releaseRun(runId, epoch)),
     dueRuns: (now, limit) => read(() => inner.dueRuns(now, limit)),
     reclaimEverything: () => write('reclaimEverything', () => inner.reclaimEverything()),
-    orphanedConnections: (node) => read(() => inner.orphanedConnections(node)),
+    keepNode: (by) => read(() => inner.keepNode(by)),
+    forgetNode: (node) => read(() => inner.forgetNode(node)),
+    orphanedConnections: (node, now) => read(() => inner.orphanedConnections(node, now)),
+    listen: (heard) => inner.listen(heard),
     ping: () => read(() => inner.ping()),
     close: () => read(() => inner.close()),
   };

@@ -1,0 +1,34 @@
+/** The store that the configuration names: a folder of this server's own, or a database of several. */
+import { mkdirSync } from 'node:fs';
+import type { SystemStore } from '@relay/core';
+import { lockFolder, openPostgresStore, openSqliteStore } from '@relay/store';
+import type { Config } from './config.ts';
+
+export interface OpenedStore {
+  readonly store: SystemStore;
+  close(): Promise<void>;
+}
+
+/** Beside a running server, or as the server itself, which has its folder alone. */
+export async function openStore(config: Config, as: 'server' | 'beside'): Promise<OpenedStore> {
+  const { dataDir, databaseUrl } = config;
+  if (databaseUrl !== undefined) {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    const store = await openPostgresStore({ url: databaseUrl });
+    return { store, close: () => store.close() };
+  }
+  const lock = as === 'server' ? lockFolder(dataDir) : undefined;
+  try {
+    const store = await openSqliteStore({ dir: dataDir });
+    return {
+      store,
+      close: async () => {
+        await store.close();
+        lock?.release();
+      },
+    };
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
+}

@@ -1,0 +1,40 @@
+/** A hint as a short word: its first letter, and the ids behind it. */
+import type { Hint } from '@relay/core';
+
+export function encodeHint(hint: Hint): string {
+  switch (hint.kind) {
+    case 'journal':
+      return `j\t${hint.runId}`;
+    case 'run':
+      return `r\t${hint.tenantId}\t${hint.runId}`;
+    case 'approval':
+      return `a\t${hint.tenantId}\t${hint.relayId}`;
+    case 'wake':
+      return `w\t${hint.tenantId}\t${hint.runId}`;
+    case 'tenant':
+      return `t\t${hint.tenantId}`;
+    case 'all':
+      return '*';
+  }
+}
+
+/** Nothing for a word that this version does not know. */
+export function decodeHint(word: string): Hint | undefined {
+  const [letter, first = '', second = ''] = word.split('\t');
+  switch (letter) {
+    case 'j':
+      return { kind: 'journal', runId: first };
+    case 'r':
+      return { kind: 'run', tenantId: first, runId: second };
+    case 'a':
+      return { kind: 'approval', tenantId: first, relayId: second };
+    case 'w':
+      return { kind: 'wake', tenantId: first, runId: second };
+    case 't':
+      return { kind: 'tenant', tenantId: first };
+    case '*':
+      return { kind: 'all' };
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,40 @@
+/** Which nodes are alive: each says so again and again. */
+import type { Claim } from '@relay/core';
+import type { SqlDialect, SqlValue, Statement } from '../drivers/driver.ts';
+import { nowSql } from './clock.ts';
+
+export const createNodes = `CREATE TABLE nodes (
+  id TEXT NOT NULL PRIMARY KEY,
+  alive_until BIGINT NOT NULL
+)`;
+
+/** One that has been gone for long is forgotten by the others. */
+const forgetAfterMs = 24 * 60 * 60 * 1000;
+
+export function keepAlive(dialect: SqlDialect, { owner, now, until }: Claim): Statement[] {
+  const time = nowSql[dialect];
+  return [
+    {
+      sql: `INSERT INTO nodes (id, alive_until) VALUES (?, ${time} + ?)
+        ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until`,
+      params: [owner, now, until - now],
+    },
+    { sql: `DELETE FROM nodes WHERE alive_until < ${time} - ?`, params: [now, forgetAfterMs] },
+  ];
+}
+
+export const deleteNodeSql = 'DELETE FROM nodes WHERE id = ?';
+
+export const deleteNodesSql = 'DELETE FROM nodes';
+
+/** Chats whose node does not say any more that it is there. */
+export function selectOrphansSql(dialect: SqlDialect): string {
+  return `SELECT c.tenant_id, c.id, c.run_id FROM connections c
+    WHERE c.node <> ? AND NOT EXISTS (
+      SELECT 1 FROM nodes n WHERE n.id = c.node AND n.alive_until > ${nowSql[dialect]})
+    ORDER BY c.id`;
+}
+
+export function orphansParams(node: string, now: number): readonly SqlValue[] {
+  return [node, now];
+}

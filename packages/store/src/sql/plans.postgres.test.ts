@@ -1,0 +1,106 @@
+/** That PostgreSQL finds what is asked often by an index, in tables that are large. */
+import type { RelayFilter, RunFilter } from '@relay/core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
+import { approval, newRelay } from '../contract/fixtures.ts';
+import { postgresText } from '../drivers/postgres-text.ts';
+import { openPostgresStore } from '../index.ts';
+import { appendUnit } from './append.ts';
+import { selectEndedSql } from './conversations.ts';
+import { selectEventsSql } from './events.ts';
+import { selectGrantsSql } from './grants.ts';
+import { claim, dueSql } from './leases.ts';
+import { insertMail, selectMailSql } from './mail.ts';
+import { decide, selectRelays, selectRelaySql } from './relays.ts';
+import { selectRuns } from './run-lists.ts';
+import { selectRunSql } from './runs.ts';
+import { selectOpenRuns, selectUsage } from './usage.ts';
+
+describe('query plans of PostgreSQL', () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createDatabase();
+    await (await openPostgresStore({ url: database.url })).close();
+    await database.sql(`INSERT INTO runs (id, tenant_id, last_seq, epoch, lease_until, status,
+        created_at, input_tokens, output_tokens, conversation_id, correlation_id, surface, agent,
+        model, labels, position)
+      SELECT 'run-' || n, 'tenant-' || n % 20, 10, 1, 0,
+        CASE WHEN n % 1000 = 0 THEN 'waiting' ELSE 'completed' END, n, 0, 0, 'c-' || n % 2000,
+        '""', 'runs', '"agent-' || n % 50 || '"', '"demo"', '{}', n FROM generate_series(1, 10000) n`);
+    await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, payload, checksum)
+      SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, '[]', 0
+      FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
+    await database.sql(`INSERT INTO relays (id, tenant_id, run_id, status, raised_at, expires_at, kind,
+        agent_id, agent_path, tool_call_id, tool, params, digest, checksum)
+      SELECT 'relay-' || n, 'tenant-' || n % 20, 'run-' || n,
+        CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
+        '""', '{}', '', 0 FROM generate_series(1, 10000) n`);
+    await database.sql('ANALYZE');
+  });
+  afterAll(() => database.drop());
+
+  const page = { limit: 50 };
+  const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const run = { tenantId: 't', runId: 'r' };
+  const mail = { id: 'm', letter: { kind: 'cancel', reason: '', by: approval(relay).by } } as const;
+  const progress = {
+    status: 'completed',
+    endedAt: 1,
+    usage: { inputTokens: 1, outputTokens: 1 },
+  } as const;
+  const ending = appendUnit('t', { ...run, epoch: 1, afterSeq: 1, at: 1, events: [], progress });
+  const runFilters: RunFilter[] = [
+    {},
+    { status: 'failed' },
+    { status: ['queued', 'waiting'] },
+    { agent: 'a' },
+    { conversationId: 'c' },
+    { workflowId: 'w' },
+    { label: { name: 'a', value: 'b' } },
+  ];
+  const relayFilters: RelayFilter[] = [{}, { status: 'pending' }, { runId: 'r' }];
+  const queries: Record<string, string> = {
+    'a run': selectRunSql,
+    'a range of the journal': selectEventsSql,
+    'a relay': selectRelaySql,
+    'a decision': decide('t', approval(relay)).sql,
+    'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
+    'what is due': dueSql.postgres,
+    'the grants in scope': selectGrantsSql,
+    'the mail of a run': selectMailSql,
+    'mail for a run': insertMail('postgres', run, mail).sql,
+    'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
+    'the open runs of a tenant': selectOpenRuns('t', {}).sql,
+    'the ended runs of a conversation': selectEndedSql,
+    ...Object.fromEntries(ending.map(({ sql }, n) => [`step ${n} of an ending`, sql])),
+    ...Object.fromEntries(
+      runFilters.map((filter) => [
+        `runs by ${JSON.stringify(filter)}`,
+        selectRuns('t', filter, page).sql,
+      ]),
+    ),
+    ...Object.fromEntries(
+      relayFilters.map((filter) => [
+        `relays by ${JSON.stringify(filter)}`,
+        selectRelays('t', filter, page).sql,
+      ]),
+    ),
+  };
+
+  test.each(Object.entries(queries))('%s is found without reading a table', async (_name, sql) => {
+    const rows = await database.sql(`EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`);
+    const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n');
+    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays)/);
+  });
+
+  test('an append of text changes no index', async () => {
+    await database.sql('SELECT pg_stat_reset()');
+    await database.sql(`UPDATE runs SET last_seq = last_seq + 1 WHERE id = 'run-17'`);
+    await database.sql(`UPDATE runs SET last_seq = last_seq + 1 WHERE id = 'run-17'`);
+    const heapOnly = () =>
+      database.sql(
+        `SELECT n_tup_hot_upd::int AS hot FROM pg_stat_user_tables WHERE relname = 'runs'`,
+      );
+    await expect.poll(heapOnly).toEqual([{ hot: 2 }]);
+  });
+});
