@@ -3,6 +3,7 @@ export * from './events.ts';
 export * from './fields.ts';
 export * from './ids.ts';
 export * from './limits.ts';
+export * from './memories.ts';
 export * from './messages.ts';
 export * from './openapi.ts';
 export * from './permissions.ts';

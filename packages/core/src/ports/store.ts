@@ -18,6 +18,7 @@ import type {
   TenantChange,
   TenantRecord,
 } from './stored-accounts.ts';
+import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch } from './stored-memories.ts';
 import type {
   Mail,
   NewRelay,
@@ -44,6 +45,7 @@ import type {
 } from './stored-runs.ts';
 
 export type * from './stored-accounts.ts';
+export type * from './stored-memories.ts';
 export type * from './stored-relays.ts';
 export type * from './stored-runs.ts';
 
@@ -62,6 +64,8 @@ export interface Append {
   readonly take?: readonly string[];
   /** Gives the lease back in the same commit. */
   readonly release?: boolean;
+  /** Memories that the run leaves behind. */
+  readonly remember?: readonly MemoryRecord[];
 }
 
 export interface TenantStore {
@@ -134,6 +138,17 @@ export interface TenantStore {
   listCredentials(): Promise<CredentialRecord[]>;
   /** True if there was one. */
   deleteCredential(provider: string): Promise<boolean>;
+
+  /** Of all that are added under the same `once`, the first is kept; what is kept is returned. */
+  addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord>;
+  /** By `createdAt`. */
+  listMemories(filter: MemoryFilter, page: Page): Promise<MemoryRecord[]>;
+  /** Those that have words in common with the query, the best first. */
+  searchMemories(search: MemorySearch): Promise<FoundMemory[]>;
+  /** True if there was one, in this namespace if one is named. */
+  deleteMemory(memoryId: string, within?: { readonly namespace: string }): Promise<boolean>;
+  /** Deletes at most `limit` of a namespace, and says how many: fewer mean that none is left. */
+  clearMemories(namespace: string, limit: number): Promise<number>;
 }
 
 export interface SystemStore {
@@ -175,6 +190,8 @@ export interface SystemStore {
   dueRuns(now: number, limit: number): Promise<RunRef[]>;
   /** For a store that one server owns alone: what an earlier process held is free at once. */
   reclaimEverything(): Promise<void>;
+  /** Deletes at most `limit` memories that have expired, of any tenant, and says how many. */
+  sweepMemories(now: number, limit: number): Promise<number>;
   /** Chat connections of nodes other than `node`, or of none: their peers are gone. */
   orphanedConnections(node: string): Promise<{ tenantId: string; id: string; runId: string }[]>;
 

@@ -5,6 +5,7 @@ import type {
   KeyRecord,
   Lease,
   Mail,
+  MemoryRecord,
   NewGrant,
   Page,
   Position,
@@ -54,6 +55,15 @@ export interface MemoryState {
   readonly idempotency: Map<string, IdempotencyKey & { readonly runId: string }>;
   /** By tenant, API key and day. */
   readonly usage: Map<string, MemoryUsage>;
+  /** By id. */
+  readonly memories: Map<string, RememberedText>;
+}
+
+export interface RememberedText {
+  readonly tenantId: string;
+  readonly memory: MemoryRecord;
+  readonly words: readonly string[];
+  readonly once: string | null;
 }
 
 export interface MemoryCredential {
@@ -89,6 +99,7 @@ export function emptyState(): MemoryState {
     ended: new Map(),
     idempotency: new Map(),
     usage: new Map(),
+    memories: new Map(),
   };
 }
 

@@ -14,6 +14,7 @@ import { isEnded, noUsage, RelayError } from '@relay/protocol';
 import type { RunEvent } from '@relay/protocol';
 import { encodeEvents } from '../sql/row-codec.ts';
 import { lonelySnapshot } from '../sql/snapshots.ts';
+import { addMemory } from './memories.ts';
 import { keyOf, refuseTaken, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { countUsage } from './usage.ts';
@@ -83,6 +84,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   const run = state.runs.get(step.runId);
   if (run === undefined || !holds(run, tenantId, step)) return 'fenced';
   for (const { id } of step.raise ?? []) refuseTaken(state.relays, id);
+  for (const { id } of step.remember ?? []) refuseTaken(state.memories, id);
   const raised = new Set((step.raise ?? []).map(({ id }) => id));
   const closures = (step.close ?? []).filter(({ relayId }) => {
     const relay = state.relays.get(relayId);
@@ -113,6 +115,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
     relay.record = { ...relay.record, status, decidedAt, decidedBy, reason };
   }
   run.mail = run.mail.filter(({ id }) => !(step.take ?? []).includes(id));
+  for (const record of step.remember ?? []) addMemory(state, tenantId, { record });
   if (step.release === true) run.lease = null;
   if (isEnded(run.record.status)) end(state, run, step.at);
   return 'committed';

@@ -10,6 +10,7 @@ import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
 import { deleteAllMail, deleteMail } from './mail.ts';
+import { insertMemory } from './memories.ts';
 import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
 import { changesOf } from './runs.ts';
 import { putSnapshot } from './snapshots.ts';
@@ -24,6 +25,7 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   for (const relay of append.raise ?? []) unit.push(insertRelay(tenantId, { ...relay, runId }));
   for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
   for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
+  for (const memory of append.remember ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
     unit.push(deleteAllMail(run), closeOpenRelays(run, at), deleteConnectionsOf(run));

@@ -21,6 +21,7 @@ import {
 } from './credentials.ts';
 import { decodeKey, insertKey, selectKeyByHashSql } from './keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
+import { sweepMemories } from './memories.ts';
 import { decodeNote, selectNote, writeNote } from './notes.ts';
 import { integer, text } from './stored.ts';
 import { SqlTenantStore } from './tenant-store.ts';
@@ -136,6 +137,11 @@ class SqlStore implements SystemStore {
 
   async reclaimEverything(): Promise<void> {
     await this.#driver.transact([{ sql: reclaimSql, params: [] }]);
+  }
+
+  async sweepMemories(now: number, limit: number): Promise<number> {
+    const result = await this.#driver.transact([sweepMemories(now, limit)]);
+    return result.ok ? (result.results[0]?.changes ?? 0) : 0;
   }
 
   async orphanedConnections(

@@ -46,6 +46,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     releaseRun: (runId, epoch) => write('releaseRun', () => inner.releaseRun(runId, epoch)),
     dueRuns: (now, limit) => read(() => inner.dueRuns(now, limit)),
     reclaimEverything: () => write('reclaimEverything', () => inner.reclaimEverything()),
+    sweepMemories: (now, limit) => write('sweepMemories', () => inner.sweepMemories(now, limit)),
     orphanedConnections: (node) => read(() => inner.orphanedConnections(node)),
     ping: () => read(() => inner.ping()),
     close: () => read(() => inner.close()),
@@ -84,6 +85,12 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     listCredentials: () => read(() => inner.listCredentials()),
     deleteCredential: (provider) =>
       write('deleteCredential', () => inner.deleteCredential(provider)),
+    addMemory: (record, once) => write('addMemory', () => inner.addMemory(record, once)),
+    listMemories: (filter, page) => read(() => inner.listMemories(filter, page)),
+    searchMemories: (search) => read(() => inner.searchMemories(search)),
+    deleteMemory: (id, within) => write('deleteMemory', () => inner.deleteMemory(id, within)),
+    clearMemories: (namespace, limit) =>
+      write('clearMemories', () => inner.clearMemories(namespace, limit)),
   };
 }
 
