@@ -53,6 +53,8 @@ export interface RunRequest {
   readonly keyId?: string;
   /** Asked again with the same key, the run that is there already is meant. */
   readonly idempotency?: { readonly key: string; readonly fingerprint: string };
+  /** Left out: the run neither reads nor leaves memories. */
+  readonly memory?: { readonly namespace: string };
   /** The chat connection that the run lives with. */
   readonly connectionId?: string;
 }
@@ -201,7 +203,7 @@ function specOf(
   request: RunRequest,
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
-  const { system, limits, handoffs, context, parentRunId, workflowId } = request;
+  const { system, limits, handoffs, context, parentRunId, workflowId, memory } = request;
   return {
     type: 'run.created',
     ...made,
@@ -220,6 +222,7 @@ function specOf(
     ...(context === undefined ? {} : { context }),
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
+    ...(memory === undefined ? {} : { memory }),
   };
 }
 

@@ -21,6 +21,7 @@ import type { RelayConfig } from './config-file.ts';
 import type { ServerContext } from './context.ts';
 import { assembleDefinitions, type Replacements } from './definitions.ts';
 import { Feed } from './feed.ts';
+import { Housekeeping } from './housekeeping.ts';
 import { Hub } from './hub.ts';
 import { Metrics } from './metrics.ts';
 import { OpenStreams } from './open-streams.ts';
@@ -123,6 +124,7 @@ export async function compose(world: World): Promise<Relay> {
     version,
     isStopping: () => stopping,
   };
+  const housekeeping = new Housekeeping({ store, clock: systemClock, log });
   const app = createApp(context);
   return {
     app,
@@ -134,9 +136,11 @@ export async function compose(world: World): Promise<Relay> {
       await hangUpOrphans({ control, config });
       await control.supervisor.lookForPauses();
       control.supervisor.start();
+      housekeeping.start();
     },
     async stop() {
       stopping = true;
+      await housekeeping.stop();
       await control.supervisor.stop();
       streams.stop();
       metrics.stop();

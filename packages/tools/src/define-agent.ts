@@ -1,4 +1,5 @@
 import type { AgentDefinition, Guardrails, Tool } from '@relay/core';
+import { type MemoryUse, memoryUseSchema } from '@relay/protocol';
 import { defineTool, type ToolDefinition } from './define-tool.ts';
 
 /** A tool, its definition, or the name of one that is there anyway. */
@@ -17,6 +18,8 @@ export interface AgentConfig {
   readonly handoffs?: readonly (AgentConfig | string)[];
   readonly guardrails?: Guardrails;
   readonly maxIterations?: number;
+  /** Runs that begin with it have memory, unless the request names another namespace. */
+  readonly memory?: MemoryUse;
 }
 
 const known = new Set([
@@ -28,6 +31,7 @@ const known = new Set([
   'handoffs',
   'guardrails',
   'maxIterations',
+  'memory',
 ]);
 
 /** An agent that can be started, spawned or handed off to by its name. */
@@ -64,6 +68,9 @@ export function assembleAgents(configs: readonly AgentConfig[]): AssembledAgents
 }
 
 function definitionOf(config: AgentConfig, tools: ToolCollection): AgentDefinition {
+  if (config.memory !== undefined && !memoryUseSchema.safeParse(config.memory).success) {
+    throw new TypeError(`The memory of the agent ${config.name} must be true or {namespace}`);
+  }
   const { tools: own, handoffs, ...rest } = config;
   return {
     ...rest,

@@ -1,4 +1,4 @@
-import type { AgentEnd, RunError, Usage } from '@relay/protocol';
+import type { AgentEnd, MemoryUse, RunError, Usage } from '@relay/protocol';
 
 /** What a guardrail thinks of a text. */
 export type GuardrailVerdict =
@@ -40,6 +40,8 @@ export interface AgentDefinition {
   readonly handoffs?: readonly string[];
   readonly guardrails?: Guardrails;
   readonly maxIterations?: number;
+  /** For runs that begin with it: whose memories it reads, and where it leaves its own. */
+  readonly memory?: MemoryUse;
 }
 
 export interface AgentRegistry {

@@ -15,7 +15,8 @@ export function findTool(run: LiveRun, agent: AgentState, name: string): Tool | 
   const profile = profileOf(run, agent);
   if (name === handoffToolName) return ownHandoffTool(run, profile);
   if (!profile.tools.includes(name)) return undefined;
-  return run.engine.tools(run.identity.tenantId).find(name);
+  const tool = run.engine.tools(run.identity.tenantId).find(name);
+  return tool?.needsMemory === true && run.spec.memory === undefined ? undefined : tool;
 }
 
 /** What the model is offered. At the greatest depth nobody can be spawned any more. */

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { idSchema } from '../ids.ts';
 import { limitsSchema } from '../limits.ts';
+import { memoryUseSchema } from '../memories.ts';
 import { messageSchema } from '../messages.ts';
 import { permissionsSchema } from '../permissions.ts';
 import { checkpointEnvelopeSchema, runErrorSchema, runStatuses } from '../runs.ts';
@@ -34,6 +35,7 @@ export const runBodySchema = z.strictObject({
   labels: labelsSchema.optional(),
   maxIterations: z.int().min(1).max(1000).optional(),
   limits: limitsSchema.optional(),
+  memory: memoryUseSchema.optional(),
 });
 
 export const streamQuerySchema = z.strictObject({

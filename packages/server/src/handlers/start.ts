@@ -8,7 +8,13 @@ import {
   type RunRequest,
   startRun,
 } from '@relay/core';
-import { type Limits, type Permissions, RelayError } from '@relay/protocol';
+import {
+  type Limits,
+  type MemoryUse,
+  namespaceOf,
+  type Permissions,
+  RelayError,
+} from '@relay/protocol';
 import { lowerOf } from '../budgets.ts';
 import { closedSignal } from '../event-stream.ts';
 import { noCredential } from '../providers.ts';
@@ -33,10 +39,12 @@ interface Wanted {
   readonly system?: string | undefined;
   readonly maxIterations?: number | undefined;
   readonly limits?: Limits | undefined;
+  readonly memory?: MemoryUse | undefined;
 }
 
 /** What an agent begins with, and what the request says besides. */
 export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
+  const memory = wanted.memory ?? agent.memory;
   const system = [agent.instructions, wanted.system].filter((text) => text !== undefined);
   return {
     agent: agent.name,
@@ -48,6 +56,7 @@ export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
     // A request can ask for less than the operator allows, never for more.
     limits: lowerOf(call.context.limits, wanted.limits ?? {}),
     ...(system.length === 0 ? {} : { system: system.join('\n\n') }),
+    ...(memory === undefined ? {} : { memory: { namespace: namespaceOf(memory) } }),
   };
 }
 
@@ -81,6 +90,7 @@ export function chooseTools(
   within = '',
 ): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
+  // One that needs a memory is left out later, by runs that have none.
   if (wanted === undefined) return registry.list().map((tool) => tool.name);
   for (const [index, name] of wanted.entries()) {
     if (wanted.indexOf(name) !== index) {

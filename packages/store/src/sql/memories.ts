@@ -229,9 +229,7 @@ export interface Candidate {
 
 /** One damaged memory must not keep every run of its namespace from starting: it is not found. */
 export function decodeCandidates(rows: readonly Row[]): Candidate[] {
-  return rows
-    .filter(isSound)
-    .map((row) => ({ memory: decodeMemory(row), words: wordsIn(row) }));
+  return rows.filter(isSound).map((row) => ({ memory: decodeMemory(row), words: wordsIn(row) }));
 }
 
 function isSound(row: Row): boolean {
