@@ -47,7 +47,7 @@ export const memoryTool: Tool = defineTool({
         return search(memory, query);
       case 'remember': {
         const { id: made } = await memory.remember(text);
-        return { context: `Remembered as ${made}.`, result: { id: made } };
+        return { context: 'Remembered.', result: { id: made } };
       }
       case 'forget': {
         await memory.forget(id);
