@@ -179,7 +179,9 @@ describe.each(stores)('a run with memory on $name', (kind) => {
     await finished(kernel, (await ask(kernel, about(`Question ${long}`))).id);
     const [left] = await memoriesOf(kernel);
     expect(left?.text.length).toBeLessThanOrEqual(8_000);
-    expect(left?.text).toMatch(/^Asked: Question word .* \[…\]\n\nAnswered: Answer word .* \[…\]$/s);
+    expect(left?.text).toMatch(
+      /^Asked: Question word .* \[…\]\n\nAnswered: Answer word .* \[…\]$/s,
+    );
   });
 
   test('is not told a note that a guardrail on its input refuses, nor believes one that ends itself', async () => {

@@ -85,6 +85,7 @@ function askedIn(query: string): Set<string> {
 }
 
 export function scoreOf(question: Question, words: readonly string[]): number {
+  if (question.weights.size === 0) return 0;
   const times = new Map<string, number>();
   for (const word of words) {
     if (question.weights.has(word)) times.set(word, (times.get(word) ?? 0) + 1);

@@ -6,7 +6,8 @@
  * A word consists of letters, marks and digits alone: it can stand in any query language without
  * being taken for syntax.
  */
-const accents = /[\u0300-\u036f]/g;
+/** Where they are accents: in other scripts such marks make another letter. */
+const accents = /(?<=[\p{Script=Latin}\p{Script=Greek}е])[\u0300-\u036f]+/gu;
 const wordLike = /[\p{L}\p{M}\p{N}]+/gu;
 const unspaced =
   /([\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{scx=Thai}\p{scx=Lao}\p{scx=Khmer}\p{scx=Myanmar}]+)/u;
