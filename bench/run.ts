@@ -1,9 +1,10 @@
 /** `npm run bench [-- NAME …] [--rounds N]`: everything, or what is named. */
 import { parseArgs } from 'node:util';
 import { benchJournal } from './journal.ts';
+import { benchMemories } from './memories.ts';
 import { benchStream } from './stream.ts';
 
-const benches = { journal: benchJournal, stream: benchStream } as const;
+const benches = { journal: benchJournal, memories: benchMemories, stream: benchStream } as const;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

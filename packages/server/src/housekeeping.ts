@@ -4,7 +4,7 @@ const everyMs = 60_000;
 const piece = 100;
 
 export interface HousekeepingOptions {
-  readonly store: SystemStore;
+  readonly store: Pick<SystemStore, 'sweepMemories'>;
   readonly clock: Clock;
   readonly log: Log;
 }

@@ -28,6 +28,7 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   startRun: () => ({ model: 'demo', input: 'say 1' }),
   answerChatRelay: ({ sessionId }) => ({ sessionId, response: { approved: true } }),
   decideApproval: () => ({ approved: true }),
+  addMemory: () => ({ namespace: 'matrix', text: 'from a stranger' }),
 };
 
 function wishFor(name: RouteName, chat: Told): Wish {
@@ -48,6 +49,7 @@ interface Ids {
   readonly run: string;
   readonly relay: string;
   readonly key: string;
+  readonly memory: string;
 }
 
 describe.each(storeKinds)('keys on the %s store', (kind) => {
@@ -60,7 +62,15 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     chat = await startChat(server, 'notify whose is it');
     const relay = await chat.reader.until('relay');
     const { keyId } = await addKey(server.store, { scopes: ['runs'] });
-    ids = { run: chat.runId, relay: String(relay.data['id']), key: keyId };
+    const memory = await server.json('/v1/memories', {
+      body: { namespace: 'matrix', text: 'Whose is it?' },
+    });
+    ids = {
+      run: chat.runId,
+      relay: String(relay.data['id']),
+      key: keyId,
+      memory: String(memory['id']),
+    };
   });
 
   afterAll(async () => {
@@ -75,6 +85,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
         return of.relay;
       if (name === 'id' && path.startsWith('/v1/runs')) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
+      if (name === 'id' && path.startsWith('/v1/memories')) return of.memory;
       if (name === 'provider') return 'openai';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
     });
@@ -173,11 +184,14 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
-      const nobody = { run: missing, relay: missing, key: missing };
+      const nobody = { run: missing, relay: missing, key: missing, memory: missing };
       const nobodys = await whole(await ask(nobody, missing));
-      expect(theirs.status).toBe(404);
+      // What is gone already is deleted: that holds of what was never there, too.
+      expect(theirs.status).toBe(name === 'deleteMemory' ? 204 : 404);
       expect(theirs).toEqual(nobodys);
       expect(await statusOf(server, chat.runId)).toBe('waiting');
+      const { memories } = await server.json('/v1/memories?namespace=matrix');
+      expect(memories).toMatchObject([{ id: ids.memory }]);
     },
   );
 

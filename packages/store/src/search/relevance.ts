@@ -41,8 +41,8 @@ export function questionOf(query: string, sample: readonly (readonly string[])[]
   const asked = askedIn(query);
   const counts = new Map<string, number>();
   for (const words of sample) {
-    for (const word of new Set(words)) {
-      if (asked.has(word)) counts.set(word, (counts.get(word) ?? 0) + 1);
+    for (const word of new Set(words.filter((each) => asked.has(each)))) {
+      counts.set(word, (counts.get(word) ?? 0) + 1);
     }
   }
   const size = sample.length + imagined + 1;

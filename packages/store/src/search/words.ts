@@ -26,7 +26,7 @@ export function wordsOf(text: string): string[] {
 function wordsIn(part: string): string[] {
   if (part === '') return [];
   if (!unspaced.test(part)) return [shortened(part)];
-  const signs = [...part];
+  const signs = Array.from(part);
   if (signs.length === 1) return signs;
   return signs.slice(1).map((sign, before) => `${signs[before]}${sign}`);
 }
