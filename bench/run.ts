@@ -1,10 +1,16 @@
 /** `npm run bench [-- NAME …] [--rounds N]`: everything, or what is named. */
 import { parseArgs } from 'node:util';
 import { benchJournal } from './journal.ts';
+import { benchMemories } from './memories.ts';
 import { benchPostgres } from './postgres.ts';
 import { benchStream } from './stream.ts';
 
-const benches = { journal: benchJournal, postgres: benchPostgres, stream: benchStream } as const;
+const benches = {
+  journal: benchJournal,
+  memories: benchMemories,
+  postgres: benchPostgres,
+  stream: benchStream,
+} as const;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -39,6 +39,7 @@ interface Finished {
   readonly row: RunRecord;
   readonly crashed: boolean;
   readonly writes: readonly string[];
+  readonly left?: unknown;
 }
 
 /**
@@ -145,7 +146,9 @@ export function crashEverywhere(scenarios: Readonly<Record<string, () => Scenari
       async (label, create) => {
         const inStore = async (scenario: Scenario, crash?: Crash) => {
           const opened = await kind.open();
-          const finished = await play(opened.store, scenario, crash);
+          await scenario.prepare?.(opened.store);
+          const played = await play(opened.store, scenario, crash);
+          const finished = { ...played, left: await scenario.leaves?.(opened.store) };
           expectSoundJournal(finished.events, finished.row);
           await opened.dispose();
           return finished;
@@ -167,6 +170,7 @@ export function crashEverywhere(scenarios: Readonly<Record<string, () => Scenari
               subTranscriptsOf(expected.events),
             );
             expect(finished.events.at(-1), place).toMatchObject(outcomeOf(expected.events));
+            expect(finished.left, place).toEqual(expected.left);
             expectSaneExecutions(scenario, executionsOf(calm));
           }
         }

@@ -1,4 +1,4 @@
-import type { Model, RunRequest, Tool } from '@relay/core';
+import type { Model, RunRequest, SystemStore, Tool } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -19,6 +19,10 @@ export interface Scenario {
   readonly model: Model;
   readonly world?: Partial<KernelOptions>;
   readonly request?: Partial<RunRequest>;
+  /** What is there before. */
+  readonly prepare?: (store: SystemStore) => Promise<void>;
+  /** What must be the same in the end, besides the journal. */
+  readonly leaves?: (store: SystemStore) => Promise<unknown>;
   /** What must happen in it, lest it shows nothing. */
   readonly shows?: EventType;
 }

@@ -200,6 +200,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   test('keeps a result that was stored just before its time ran out', async () => {
     const { boot, store } = await openScene(kind);
     const clock = new ManualClock();
+    const began = clock.now();
     const posts: boolean[] = [];
     const watched = wrapStore(store, async (stored) => {
       const append = appendWith(stored, 'tool.failed');
@@ -210,7 +211,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
           await store.tenant(kernel.tenantId).postResult({
             runId,
             toolCallId: 'call_1',
-            at: clock.now() - 1,
+            at: began,
             result: { digest: 'd', failed: false, output: 'just in time' },
             mail: { id: 'mail', letter },
           }),

@@ -62,6 +62,8 @@ export interface RunRequest {
   readonly keyId?: string;
   /** Asked again with the same key, the run that is there already is meant. */
   readonly idempotency?: { readonly key: string; readonly fingerprint: string };
+  /** Left out: the run neither reads nor leaves memories. */
+  readonly memory?: { readonly namespace: string };
   /** The chat connection that the run lives with. */
   readonly connectionId?: string;
 }
@@ -210,7 +212,8 @@ function specOf(
   request: RunRequest,
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
-  const { system, functions = [], limits, handoffs, context, parentRunId, workflowId } = request;
+  const { system, functions = [], limits, handoffs, context, memory } = request;
+  const { parentRunId, workflowId } = request;
   return {
     type: 'run.created',
     ...made,
@@ -231,6 +234,7 @@ function specOf(
     ...(context === undefined ? {} : { context }),
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
+    ...(memory === undefined ? {} : { memory }),
   };
 }
 

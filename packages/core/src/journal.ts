@@ -12,7 +12,7 @@
  *   or whose store failed is broken: all its promises reject, and the loop gives the run up.
  */
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
-import type { Append, Clock, Publisher, RunIdentity, TenantStore } from './ports.ts';
+import type { Append, Clock, MemoryRecord, Publisher, RunIdentity, TenantStore } from './ports.ts';
 import { project } from './run/projection.ts';
 import { evolveAll, type RunState } from './run/state.ts';
 
@@ -22,6 +22,8 @@ export interface Along {
   readonly take?: readonly string[];
   /** Gives the lease back. */
   readonly release?: boolean;
+  /** Memories that the run leaves behind. */
+  readonly remember?: readonly MemoryRecord[];
 }
 
 interface Batch {
@@ -30,6 +32,7 @@ interface Batch {
   readonly events: RunEvent[];
   readonly placed: StoredEvent[];
   readonly take: string[];
+  readonly remember: MemoryRecord[];
   release: boolean;
   /** Resolves when its commit is over, with whether it is stored; it never rejects. */
   readonly over: PromiseWithResolvers<boolean>;
@@ -103,6 +106,7 @@ export class RunJournal {
     batch.placed.push(...placed);
     this.#options.observe(placed);
     if (along.take !== undefined) batch.take.push(...along.take);
+    if (along.remember !== undefined) batch.remember.push(...along.remember);
     if (along.release === true) this.#closed = batch.release = true;
   }
 
@@ -167,6 +171,7 @@ export class RunJournal {
       at: batch.at,
       events: batch.events,
       take: batch.take,
+      remember: batch.remember,
       release: batch.release,
     };
   }
@@ -174,5 +179,5 @@ export class RunJournal {
 
 function emptyBatch(at: number): Batch {
   const over = Promise.withResolvers<boolean>();
-  return { at, events: [], placed: [], take: [], release: false, over };
+  return { at, events: [], placed: [], take: [], remember: [], release: false, over };
 }

@@ -98,6 +98,11 @@ describe('parseEvent', () => {
     ['a result by other means', { ...example('tool.started'), via: 'magic' }],
     ['a bound that nobody knows', { ...example('run.created'), limits: { patience: 1 } }],
     ['a summary that replaces half a message', { ...example('context.compacted'), ofRun: 0.5 }],
+    [
+      'a memory without a text',
+      { ...example('memory.recalled'), memories: [{ id: agentId, score: 1 }] },
+    ],
+    ['a namespace that is no text', { ...example('run.created'), memory: { namespace: 1 } }],
     ['an agent without tools of its own', withoutTools(example('agent.switched'))],
     ['an empty tool call id', { ...example('tool.called'), toolCallId: '' }],
     ['a tool call id without end', { ...example('tool.called'), toolCallId: 'x'.repeat(257) }],

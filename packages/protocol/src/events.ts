@@ -97,6 +97,8 @@ export const catalogue = {
     labels: z.record(z.string(), z.string()),
     parentRunId: idSchema.optional(),
     workflowId: z.string().optional(),
+    /** Whose memories the run may read, and where it leaves its own. */
+    memory: z.object({ namespace: z.string() }).optional(),
   }),
   'run.started': event(1, { progress: progressSchema }),
   'run.suspended': event(1, { progress: progressSchema, relayIds: z.array(idSchema) }),
@@ -156,6 +158,14 @@ export const catalogue = {
     generation: z.int(),
     usage: usageSchema,
   }),
+  /** What was looked up before the first turn, as the model reads it; looked up once a run. */
+  'memory.recalled': event(1, {
+    ...agent,
+    namespace: z.string(),
+    memories: z.array(z.object({ id: idSchema, text: z.string(), score: z.number() })),
+  }),
+  /** What a completed run leaves behind is stored with its end. */
+  'memory.stored': event(1, { ...agent, namespace: z.string(), memoryId: idSchema }),
 
   'turn.started': event(1, { ...agent, turn: z.int(), textId: idSchema, reasoningId: idSchema }),
   'turn.completed': event(1, {

@@ -8,6 +8,7 @@ export * from './json-schema/check.ts';
 export type { JsonSchema } from './json-schema/schema.ts';
 export * from './json-schema/validate.ts';
 export * from './limits.ts';
+export * from './memories.ts';
 export * from './messages.ts';
 export * from './openapi.ts';
 export * from './output-schema.ts';

@@ -102,6 +102,10 @@ describe('the OpenAPI document', () => {
   });
 });
 
+function schemaOf({ query }: Route, name: string): z.ZodType | undefined {
+  return query instanceof z.ZodObject ? (query.shape[name] as z.ZodType | undefined) : undefined;
+}
+
 describe.each(table)('%s', (_name, route) => {
   it('has all parameters of its path, and its query', () => {
     const parameters = operationOf(route).parameters ?? [];
@@ -112,7 +116,8 @@ describe.each(table)('%s', (_name, route) => {
     const query = route.query instanceof z.ZodObject ? Object.keys(route.query.shape) : [];
     expect(names('query')).toEqual(query);
     for (const { name, in: place, required, schema } of parameters) {
-      expect(required, name).toBe(place === 'path');
+      const isNeeded = schemaOf(route, name)?.safeParse(undefined).success === false;
+      expect(required, name).toBe(place === 'path' || isNeeded);
       expect(schema, name).not.toHaveProperty('description');
       expect(schema['type'], name).toBe('string');
     }

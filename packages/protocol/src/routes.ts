@@ -6,6 +6,7 @@ import { approvalRoutes } from './routes/approvals.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { credentialRoutes } from './routes/credentials.ts';
 import { keyRoutes } from './routes/keys.ts';
+import { memoryRoutes } from './routes/memories.ts';
 import type { Route } from './routes/route.ts';
 import { runRoutes } from './routes/runs.ts';
 import { runtimeRoutes } from './routes/runtime.ts';
@@ -17,6 +18,7 @@ export * from './routes/approvals.ts';
 export * from './routes/chat.ts';
 export * from './routes/credentials.ts';
 export * from './routes/keys.ts';
+export * from './routes/memories.ts';
 export type { Route, RouteAuth, Scope } from './routes/route.ts';
 export { scopes } from './routes/route.ts';
 export * from './routes/runs.ts';
@@ -33,6 +35,7 @@ export const routes = {
   ...approvalRoutes,
   ...keyRoutes,
   ...credentialRoutes,
+  ...memoryRoutes,
   ...tenantRoutes,
 } as const satisfies Record<string, Route>;
 

@@ -21,6 +21,7 @@ import type { RelayConfig } from './config-file.ts';
 import type { ServerContext } from './context.ts';
 import { assembleDefinitions, type Replacements } from './definitions.ts';
 import { Feed } from './feed.ts';
+import { Housekeeping } from './housekeeping.ts';
 import { Hub } from './hub.ts';
 import { Metrics } from './metrics.ts';
 import { hearNeighbours } from './neighbours.ts';
@@ -129,6 +130,7 @@ export async function compose(world: World): Promise<Relay> {
     version,
     isStopping: () => stopping,
   };
+  const housekeeping = new Housekeeping({ store, clock: systemClock, log });
   const app = createApp(context);
   return {
     app,
@@ -146,10 +148,12 @@ export async function compose(world: World): Promise<Relay> {
       control.supervisor.start();
       const { supervisor } = control;
       stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
+      housekeeping.start();
     },
     async stop() {
       stopping = true;
       stopHearing();
+      await housekeeping.stop();
       await control.supervisor.stop();
       await presence?.stop();
       streams.stop();

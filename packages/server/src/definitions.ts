@@ -12,6 +12,7 @@ import {
   calculator,
   createSendNote,
   createToolRegistry,
+  memoryTool,
   ToolCollection,
 } from '@relay/tools';
 import { type Config, ConfigError } from './config.ts';
@@ -42,6 +43,7 @@ export function assembleDefinitions(
     const builtIn = replaced.tools?.list() ?? [
       agentTool,
       calculator,
+      memoryTool,
       createSendNote({ dataDir: config.dataDir }),
     ];
     const definitions = {

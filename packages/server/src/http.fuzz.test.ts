@@ -38,11 +38,13 @@ const examples: Partial<Record<RouteName, object>> = {
     permissions: { allowOnce: [rule], allowlist: [{ tool: 'send_note', exact: { a: [1] } }] },
     limits: { timeMs: 1000, depth: 1 },
     maxIterations: 2,
+    memory: { namespace: 'user:42' },
   },
   decideApproval: { approved: true, always: false, reason: 'why' },
   createKey: { name: 'k', scopes: ['runs'], owner: 'o', expiresAt: '2030-01-01T00:00:00Z' },
   putCredential: { apiKey: 'sk-0123456789abcdef', label: 'l', baseUrl: 'https://example.com/v1' },
   updateTenant: { budgets: { tenant: { period: 'day', tokens: 1_000_000_000 } } },
+  addMemory: { namespace: 'user:42', text: 'Ada likes tea', ttlSeconds: 60 },
   cancelRuns: { agent: 'nobody', labels: { a: 'b' } },
 };
 
@@ -118,7 +120,19 @@ const someId = fc.oneof(
 );
 
 const query = fc.dictionary(
-  fc.constantFrom('limit', 'cursor', 'after', 'follow', 'dialect', 'status', 'label', 'since', 'x'),
+  fc.constantFrom(
+    'limit',
+    'cursor',
+    'after',
+    'follow',
+    'dialect',
+    'status',
+    'label',
+    'since',
+    'namespace',
+    'q',
+    'x',
+  ),
   fc.oneof(fc.string({ maxLength: 20 }), fc.constantFrom('-1', '1e9', '0', 'false', 'NaN', 'MTIz')),
   { maxKeys: 3 },
 );

@@ -30,6 +30,7 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   decideApproval: () => ({ approved: true }),
   postToolResult: () => ({ output: 1 }),
   claimToolCall: () => ({}),
+  addMemory: () => ({ namespace: 'matrix', text: 'from a stranger' }),
 };
 
 function wishFor(name: RouteName, chat: Told): Wish {
@@ -50,6 +51,7 @@ interface Ids {
   readonly run: string;
   readonly relay: string;
   readonly key: string;
+  readonly memory: string;
 }
 
 describe.each(storeKinds)('keys on the %s store', (kind) => {
@@ -62,7 +64,15 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     chat = await startChat(server, 'notify whose is it');
     const relay = await chat.reader.until('relay');
     const { keyId } = await addKey(server.store, { scopes: ['runs'] });
-    ids = { run: chat.runId, relay: String(relay.data['id']), key: keyId };
+    const memory = await server.json('/v1/memories', {
+      body: { namespace: 'matrix', text: 'Whose is it?' },
+    });
+    ids = {
+      run: chat.runId,
+      relay: String(relay.data['id']),
+      key: keyId,
+      memory: String(memory['id']),
+    };
   });
 
   afterAll(async () => {
@@ -77,6 +87,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
         return of.relay;
       if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
+      if (name === 'id' && path.startsWith('/v1/memories')) return of.memory;
       if (name === 'provider') return 'openai';
       if (name === 'toolUseId') return 'call_1';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
@@ -176,11 +187,14 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
-      const nobody = { run: missing, relay: missing, key: missing };
+      const nobody = { run: missing, relay: missing, key: missing, memory: missing };
       const nobodys = await whole(await ask(nobody, missing));
-      expect(theirs.status).toBe(404);
+      // What is gone already is deleted: that holds of what was never there, too.
+      expect(theirs.status).toBe(name === 'deleteMemory' ? 204 : 404);
       expect(theirs).toEqual(nobodys);
       expect(await statusOf(server, chat.runId)).toBe('waiting');
+      const { memories } = await server.json('/v1/memories?namespace=matrix');
+      expect(memories).toMatchObject([{ id: ids.memory }]);
     },
   );
 

@@ -8,6 +8,7 @@ import { followFeed } from './handlers/feed.ts';
 import type { Handler, PublicHandler } from './handlers/handler.ts';
 import { health, ready } from './handlers/health.ts';
 import { createKey, listKeys, revokeKey } from './handlers/keys.ts';
+import { addMemory, clearMemories, deleteMemory, listMemories } from './handlers/memories.ts';
 import { metrics } from './handlers/metrics.ts';
 import { listModels } from './handlers/models.ts';
 import {
@@ -53,6 +54,10 @@ const controlPlane = {
   putCredential,
   listCredentials,
   deleteCredential,
+  listMemories,
+  addMemory,
+  deleteMemory,
+  clearMemories,
   getTenant,
   updateTenant,
   cancelRuns,

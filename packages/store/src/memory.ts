@@ -15,6 +15,7 @@ import type {
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import { addKey, ensureTenant, resealCredential, sealedCredentials } from './memory/accounts.ts';
+import { sweepMemories } from './memory/memories.ts';
 import { emptyState, stored } from './memory/state.ts';
 import type { MemoryRun, MemoryState } from './memory/state.ts';
 import { MemoryTenantStore } from './memory/tenant-store.ts';
@@ -152,6 +153,10 @@ class MemoryStore implements SystemStore {
 
   async forgetNode(node: string): Promise<void> {
     this.#state.nodes.delete(node);
+  }
+
+  async sweepMemories(now: number, limit: number): Promise<number> {
+    return sweepMemories(this.#state, now, limit);
   }
 
   async orphanedConnections(

@@ -39,6 +39,21 @@ describe('agents put together', () => {
     expect(tools[0]?.validate({}).ok).toBe(true);
   });
 
+  it('may have memory, under a namespace that is one', () => {
+    const memory = { namespace: 'house' };
+    const { agents } = assembleAgents([defineAgent({ name: 'butler', memory })]);
+    expect(agents).toEqual([{ name: 'butler', memory }]);
+    expect(assembleAgents([{ name: 'b', memory: true }]).agents).toEqual([
+      { name: 'b', memory: true },
+    ]);
+    for (const wrong of [{ namespace: '' }, { namespace: 'x'.repeat(129) }, {}, 'house']) {
+      const config = { name: 'butler', memory: wrong as { namespace: string } };
+      expect(() => assembleAgents([config])).toThrow(
+        'The memory of the agent butler must be true or {namespace}',
+      );
+    }
+  });
+
   it('leave out what they were not given, so that it is inherited', () => {
     expect(assembleAgents([{ name: 'writer' }]).agents[0]).toStrictEqual({ name: 'writer' });
     expect(assembleAgents([{ name: 'writer', tools: [] }]).agents[0]).toStrictEqual({

@@ -1,6 +1,8 @@
 import type { AgentDefinition, Guardrails, Tool } from '@relay/core';
 import {
   type JsonSchema,
+  type MemoryUse,
+  memoryUseSchema,
   problemWith,
   type ReasoningEffort,
   reasoningEfforts,
@@ -28,6 +30,8 @@ export interface AgentConfig {
   readonly outputSchema?: JsonSchema | z.ZodType;
   /** How much its model is to think, where it can. */
   readonly reasoning?: ReasoningEffort;
+  /** Runs that begin with it have memory, unless the request names another namespace. */
+  readonly memory?: MemoryUse;
 }
 
 const known = new Set([
@@ -41,6 +45,7 @@ const known = new Set([
   'maxIterations',
   'outputSchema',
   'reasoning',
+  'memory',
 ]);
 
 /** An agent that can be started, spawned or handed off to by its name. */
@@ -82,6 +87,9 @@ function definitionOf(config: AgentConfig, tools: ToolCollection): AgentDefiniti
     throw new TypeError(
       `The agent ${config.name}: there is no reasoning ${String(rest.reasoning)}`,
     );
+  }
+  if (config.memory !== undefined && !memoryUseSchema.safeParse(config.memory).success) {
+    throw new TypeError(`The memory of the agent ${config.name} must be true or {namespace}`);
   }
   return {
     ...rest,

@@ -24,6 +24,8 @@ interface Described<Schema extends z.ZodType> {
 export interface ToolDefinition<Schema extends z.ZodType = z.ZodType> extends Described<Schema> {
   /** Safe to run again after a crash, with the same idempotency key. Default: false. */
   readonly idempotent?: boolean;
+  /** There only in runs with memory. Default: false. */
+  readonly needsMemory?: boolean;
   /** What to do when a crash left the outcome unknown. Default: ask. */
   readonly onUnknown?: 'ask' | 'fail';
   execute(input: Checked<Schema>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
@@ -44,6 +46,7 @@ export function defineTool<Schema extends z.ZodType>(definition: ToolDefinition<
     ...described(definition),
     idempotent: definition.idempotent ?? false,
     onUnknown: definition.onUnknown ?? 'ask',
+    ...(definition.needsMemory === true ? { needsMemory: true } : {}),
     execute: async (input, context) => definition.execute(input as Checked<Schema>, context),
   };
 }

@@ -15,5 +15,6 @@ export {
   type ToolDefinition,
 } from './define-tool.ts';
 export { promptInjection, secretsInOutput } from './guardrails.ts';
+export { memoryTool } from './memory.ts';
 export { createToolRegistry } from './registry.ts';
 export { createSendNote } from './send-note.ts';

@@ -1,4 +1,11 @@
-import type { AgentEnd, JsonSchema, ReasoningEffort, RunError, Usage } from '@relay/protocol';
+import type {
+  AgentEnd,
+  JsonSchema,
+  MemoryUse,
+  ReasoningEffort,
+  RunError,
+  Usage,
+} from '@relay/protocol';
 
 /** What a guardrail thinks of a text. */
 export type GuardrailVerdict =
@@ -44,6 +51,8 @@ export interface AgentDefinition {
   readonly outputSchema?: JsonSchema;
   /** How much its model is to think. */
   readonly reasoning?: ReasoningEffort;
+  /** For runs that begin with it: whose memories it reads, and where it leaves its own. */
+  readonly memory?: MemoryUse;
 }
 
 export interface AgentRegistry {

@@ -19,6 +19,7 @@ import type {
   TenantChange,
   TenantRecord,
 } from './stored-accounts.ts';
+import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch } from './stored-memories.ts';
 import type {
   CallClaim,
   ClientCallRecord,
@@ -52,6 +53,7 @@ import type {
 
 export type * from './stored-accounts.ts';
 export type * from './stored-client-calls.ts';
+export type * from './stored-memories.ts';
 export type * from './stored-relays.ts';
 export type * from './stored-runs.ts';
 
@@ -74,6 +76,8 @@ export interface Append {
   readonly take?: readonly string[];
   /** Gives the lease back in the same commit. */
   readonly release?: boolean;
+  /** Memories that the run leaves behind. */
+  readonly remember?: readonly MemoryRecord[];
 }
 
 export interface TenantStore {
@@ -153,6 +157,17 @@ export interface TenantStore {
   listCredentials(): Promise<CredentialRecord[]>;
   /** True if there was one. */
   deleteCredential(provider: string): Promise<boolean>;
+
+  /** Of all that are added under the same `once`, the first is kept; what is kept is returned. */
+  addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord>;
+  /** By `createdAt`. */
+  listMemories(filter: MemoryFilter, page: Page): Promise<MemoryRecord[]>;
+  /** Those that have words in common with the query, the best first. */
+  searchMemories(search: MemorySearch): Promise<FoundMemory[]>;
+  /** True if there was one, in this namespace if one is named. */
+  deleteMemory(memoryId: string, within?: { readonly namespace: string }): Promise<boolean>;
+  /** Deletes at most `limit` of a namespace, and says how many: fewer mean that none is left. */
+  clearMemories(namespace: string, limit: number): Promise<number>;
 }
 
 export interface SystemStore {
@@ -196,6 +211,8 @@ export interface SystemStore {
   dueRuns(now: number, limit: number): Promise<RunRef[]>;
   /** For a store that one server owns alone: what earlier processes held is free at once. */
   reclaimEverything(): Promise<void>;
+  /** Deletes at most `limit` memories that have expired, of any tenant, and says how many. */
+  sweepMemories(now: number, limit: number): Promise<number>;
   /** Says that a node is alive, until it says so again. */
   keepNode(by: Claim): Promise<void>;
   /** It leaves in good order. */

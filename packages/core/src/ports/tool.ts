@@ -2,6 +2,7 @@ import type { FieldIssue, ToolPermission } from '@relay/protocol';
 import type { ParameterKind } from '../permission/kinds.ts';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
+import type { FoundMemory, MemoryRecord } from './stored-memories.ts';
 
 export interface ToolContext {
   readonly signal: AbortSignal;
@@ -19,6 +20,17 @@ export interface ToolContext {
    * `idempotent` runs again and finds the agents that it had spawned, in the same order.
    */
   readonly spawn: (task: Task) => Promise<AgentReport>;
+  /** Left out in a run without memory. */
+  readonly memory?: RunMemory;
+}
+
+/** The memories of the run's namespace. */
+export interface RunMemory {
+  search(query: string, limit: number): Promise<FoundMemory[]>;
+  /** Once a call, however often it is attempted. */
+  remember(text: string): Promise<MemoryRecord>;
+  /** False if there is none of this id in the namespace. */
+  forget(memoryId: string): Promise<boolean>;
 }
 
 /** `context` is what the model reads; `result` is what programs get. */
@@ -38,6 +50,8 @@ export interface Tool extends ToolSpec {
   readonly idempotent: boolean;
   /** What to do when a crash left the outcome unknown and the tool is not idempotent. */
   readonly onUnknown: 'ask' | 'fail';
+  /** There only in runs with memory. */
+  readonly needsMemory?: boolean;
   /** What a parameter is, where it is more than text: rules about it are read accordingly. */
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
   /**

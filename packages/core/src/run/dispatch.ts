@@ -14,6 +14,7 @@ import { isNestedTooDeep } from './json-depth.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import { handoffToolName } from './handoff-tool.ts';
 import type { LiveRun } from './live-run.ts';
+import { memoryFor } from './memory.ts';
 import { reachedLimit, spawnFor, type Spawning, spawning } from './spawn.ts';
 
 export interface Start {
@@ -164,6 +165,7 @@ async function outcomeOf(
       report.catch(() => undefined);
       return report;
     };
+    const memory = memoryFor(run, intent.idempotencyKey);
     const output = await tool.execute(reading.value, {
       signal: activity.signal,
       tenantId: run.identity.tenantId,
@@ -174,6 +176,7 @@ async function outcomeOf(
       context: run.spec.context ?? {},
       progress: (content) => showProgress(run, of, content),
       spawn,
+      ...(memory === undefined ? {} : { memory }),
     });
     const durationMs = clock.now() - began;
     return { type: 'tool.completed', ...of, ...asJson(output), durationMs };

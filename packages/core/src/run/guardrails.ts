@@ -20,6 +20,15 @@ export function checkInput(
   return check(look, 'input', said.map(({ content }) => textOf(content)).join('\n\n'));
 }
 
+/** Of texts that were recalled, those that no guardrail on the agent's input refuses. */
+export async function checkRecalled<Recalled extends { readonly text: string }>(
+  look: Look,
+  recalled: readonly Recalled[],
+): Promise<Recalled[]> {
+  const refusals = await Promise.all(recalled.map(({ text }) => check(look, 'input', text)));
+  return recalled.filter((_, index) => refusals[index] === undefined);
+}
+
 export function guardsOutput(run: LiveRun, agent: AgentState): boolean {
   const definition = run.engine.agents(run.identity.tenantId).find(agent.name);
   return (definition?.guardrails?.output ?? []).length > 0;

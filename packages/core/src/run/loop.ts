@@ -16,6 +16,7 @@ import { limitBeforeTurn } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { type Command, decide } from './machine.ts';
 import { answerMail, expireRelays, isAnswerDue, startApproved } from './mail.ts';
+import { type LeftBehind, leftBehind } from './memory.ts';
 import { recover } from './recover.ts';
 import { endSubAgent, reachedLimit, takeResults } from './spawn.ts';
 import { askingCalls, liveAgents, rootAgent } from './state.ts';
@@ -172,7 +173,8 @@ async function letGo(run: LiveRun): Promise<Outcome> {
 
 async function complete(run: LiveRun, agent: AgentState): Promise<Outcome> {
   const reason = agent.limit === null ? 'completed' : 'limit';
-  return settle(run, { type: 'complete', reason, trust: await trustOf(run) });
+  const command = { type: 'complete', reason, trust: await trustOf(run) } as const;
+  return settle(run, command, leftBehind(run, agent));
 }
 
 /** Ends a run properly, with every call settled, as long as its journal can be written. */
@@ -187,10 +189,14 @@ async function cancel(run: LiveRun, reason: string): Promise<Outcome> {
   return settle(run, { type: 'cancel', reason, trust: await trustOf(run) });
 }
 
-async function settle(run: LiveRun, command: Command): Promise<Outcome> {
+async function settle(
+  run: LiveRun,
+  command: Command,
+  { events, remember }: LeftBehind = { events: [], remember: [] },
+): Promise<Outcome> {
   const decision = decide(run.state, command);
   if (!decision.ok) throw new TypeError(decision.reason);
-  await run.journal.write(decision.events);
+  await run.journal.write([...events, ...decision.events], { remember });
   run.leaveTranscripts();
   return 'settled';
 }

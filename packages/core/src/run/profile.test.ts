@@ -16,6 +16,7 @@ const deep = eventsOf({ agentId: 'deep', parentId: 'sub' });
 
 const bash = createRecordingTool({ name: 'bash' });
 const read = createRecordingTool({ name: 'read' });
+const notes: Tool = { ...createRecordingTool({ name: 'notes' }), needsMemory: true };
 const helper: Tool = {
   ...createRecordingTool({ name: 'helper' }),
   delegates: () => ({ prompt: 'Help' }),
@@ -41,7 +42,7 @@ function runOf(spec: Partial<EventOf<'run.created'>> = {}, limits: Limits = {}) 
     deep.spawnedBy('s1', { tools: ['read', 'helper'] }),
   );
   const agents = createAgentRegistry([{ name: 'writer', description: 'Writes' }, { name: 'x' }]);
-  const tools = [bash, read, helper];
+  const tools = [bash, read, notes, helper];
   const run = {
     identity: { tenantId: 'tenant' },
     spec: created,
@@ -88,6 +89,15 @@ describe('the tools of an agent', () => {
     const { run, agent } = runOf({ tools: ['helper', 'gone', 'bash'] });
     expect(names(offeredTools(run, agent('root')))).toEqual(['helper', 'bash']);
     expect(findTool(run, agent('root'), 'gone')).toBeUndefined();
+  });
+
+  it('include one that needs a memory only where the run has one', () => {
+    const tools = ['bash', 'notes'];
+    const without = runOf({ tools });
+    expect(names(offeredTools(without.run, without.agent('root')))).toEqual(['bash']);
+    expect(findTool(without.run, without.agent('root'), 'notes')).toBeUndefined();
+    const having = runOf({ tools, memory: { namespace: 'n' } });
+    expect(names(offeredTools(having.run, having.agent('root')))).toEqual(tools);
   });
 
   it('are not those of its parent: whoever calls them all the same finds nothing', () => {

@@ -32,7 +32,8 @@ export function findTool(run: LiveRun, agent: AgentState, name: string): Tool | 
   if (!profile.tools.includes(name)) return undefined;
   const own = run.spec.functions?.find((declared) => declared.name === name);
   if (own !== undefined) return clientTool(own);
-  return run.engine.tools(run.identity.tenantId).find(name);
+  const tool = run.engine.tools(run.identity.tenantId).find(name);
+  return tool?.needsMemory === true && run.spec.memory === undefined ? undefined : tool;
 }
 
 /** What the model is offered. At the greatest depth nobody can be spawned any more. */

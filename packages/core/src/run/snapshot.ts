@@ -5,7 +5,7 @@
 import type { RunState } from './state.ts';
 
 /** Raised with every change of `RunState`. */
-const version = 1;
+const version = 2;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version, state });

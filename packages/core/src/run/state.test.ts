@@ -130,6 +130,13 @@ function decided(toolCallId: string, relayId: string, reason?: string): RunEvent
   return { type: 'relay.decided', ...root, relayId, toolCallId, approved, ...why, by };
 }
 
+const recalled: EventOf<'memory.recalled'> = {
+  type: 'memory.recalled',
+  ...root,
+  namespace: 'n',
+  memories: [],
+};
+
 const begun = fold(initialState, created, started, agentStarted);
 const asked = fold(begun, turn(1), text('Let me look.'), call('c1'), call('c2'), finished(1));
 
@@ -149,6 +156,13 @@ describe('the fold of a journal', () => {
     expect(rootAgent(begun)).toMatchObject({ id: 'root', name: 'assistant', parentId: null });
     expect(rootAgent(fold(begun, suspended, resumed))?.id).toBe('root');
     expect(rootAgent(initialState)).toBeUndefined();
+  });
+
+  it('knows that memories were looked up', () => {
+    expect(begun.recalled).toBe(false);
+    expect(fold(begun, recalled).recalled).toBe(true);
+    const stored: RunEvent = { type: 'memory.stored', ...root, namespace: 'n', memoryId: 'm' };
+    expect(fold(begun, recalled, stored)).toMatchObject({ recalled: true, seq: begun.seq + 2 });
   });
 
   it('gathers the text and the calls of the turn that goes on', () => {
@@ -323,6 +337,8 @@ describe('a journal that contradicts itself', () => {
 
   it.each<[string, RunState, RunEvent]>([
     ['a second beginning', begun, created],
+    ['a second look into memory', fold(begun, recalled), recalled],
+    ['a look into memory by nobody', begun, { ...recalled, agentId: 'nobody' }],
     ['a new turn over calls that still owe a result (E6)', asked, turn(2)],
     ['a discarded turn with calls that still owe a result (E6)', asked, discarded(1, 'crash')],
     ['an agent that ends with calls that still owe a result (E6)', asked, agentEnded],

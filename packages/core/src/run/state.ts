@@ -54,6 +54,8 @@ export interface RunState {
   /** Which allow-once rules of the request are used up, by index (E7). */
   readonly usedOnce: readonly number[];
   readonly approvals: readonly ApprovalEntry[];
+  /** The memories of the run's namespace were looked up. */
+  readonly recalled: boolean;
 }
 
 export const initialState: RunState = {
@@ -72,6 +74,7 @@ export const initialState: RunState = {
   retries: 0,
   usedOnce: [],
   approvals: [],
+  recalled: false,
 };
 
 /** The event with its place and time, as far as the fold needs them. */
@@ -114,6 +117,11 @@ export function evolve(state: RunState, event: Placed): RunState {
         ...agent,
         usage: addUsage(agent.usage, event.usage),
       }));
+    case 'memory.recalled':
+      if (state.recalled) throw contradiction(state, event);
+      return withAgent({ ...next, recalled: true }, event, (agent) => agent);
+    case 'memory.stored':
+      return withAgent(next, event, (agent) => agent);
     case 'turn.started':
       return betweenTurns(next, event, (agent) => ({ ...agent, turn: startedTurn(event) }));
     case 'turn.discarded':

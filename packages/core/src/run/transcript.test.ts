@@ -301,6 +301,30 @@ describe('a run that ends in the middle of an answer', () => {
   });
 });
 
+describe('what was recalled', () => {
+  const recalled = (...texts: readonly string[]): RunEvent => ({
+    type: 'memory.recalled',
+    ...root,
+    namespace: 'n',
+    memories: texts.map((said, n) => ({ id: `m${n}`, text: said, score: 0.5 })),
+  });
+
+  it('stands beside the conversation, and not in it', () => {
+    const folded = fold(asked, recalled('Tea is green'));
+    expect(folded.messages).toEqual(asked.messages);
+    expect(folded.recalled).toMatchObject({ role: 'system' });
+    expect(fold(asked, recalled()).recalled).toBeNull();
+  });
+
+  it('stays through the turns of its run, and is gone in the next', () => {
+    const said = fold(asked, recalled('Tea'), turn, text('Yes'), finished);
+    expect(said.recalled).not.toBeNull();
+    const next = fold(said, ended('completed'), created([question], 1));
+    expect(next.recalled).toBeNull();
+    expect(JSON.stringify(next.messages)).not.toContain('Tea');
+  });
+});
+
 describe('callIdsIn', () => {
   it('finds the ids of all calls, and only of calls', () => {
     const { messages } = fold(

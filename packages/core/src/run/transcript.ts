@@ -18,6 +18,8 @@ import {
   type RunEvent,
 } from '@relay/protocol';
 
+import { recalledMessage } from './recalled.ts';
+
 interface OpenTurn {
   readonly text: string;
   readonly calls: readonly MessageToolCall[];
@@ -37,6 +39,8 @@ export interface Transcript {
   readonly adrift: boolean;
   /** Ids of tool calls from before a compaction of the present run. */
   readonly spentIds: readonly string[];
+  /** What was recalled for the present run alone: it is no part of the conversation. */
+  readonly recalled: Message | null;
 }
 
 export const emptyTranscript: Transcript = {
@@ -46,6 +50,7 @@ export const emptyTranscript: Transcript = {
   generation: 0,
   adrift: false,
   spentIds: [],
+  recalled: null,
 };
 
 const newTurn: OpenTurn = { text: '', calls: [], results: {}, completed: false };
@@ -56,13 +61,16 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
       const before = event.history === null ? emptyTranscript : transcript;
       const messages = [...before.messages, ...event.messages];
       const runStart = before.messages.length;
-      return { ...before, messages, open: null, runStart, adrift: false, spentIds: [] };
+      const anew = { open: null, adrift: false, spentIds: [], recalled: null };
+      return { ...before, ...anew, messages, runStart };
     }
     case 'agent.started':
       if (event.spawned === undefined) return transcript;
       return { ...emptyTranscript, messages: [{ role: 'user', content: event.spawned.task }] };
     case 'context.compacted':
       return compacted(transcript, event);
+    case 'memory.recalled':
+      return { ...transcript, recalled: recalledMessage(event) };
     case 'turn.started':
       return { ...transcript, open: newTurn };
     case 'turn.discarded':

@@ -18,6 +18,7 @@ import { checkInput, checkOutput, guardsOutput } from './guardrails.ts';
 import { correctionOf, corrected, shapeError, shapeIssues } from './answer-shape.ts';
 import { closingInstruction } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
+import { recall } from './memory.ts';
 import { answerFields, offeredTools, profileOf } from './profile.ts';
 import { transcriptOf } from './transcripts.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
@@ -47,6 +48,8 @@ export async function takeTurn(
     const error = await checkInput({ run, agent, activity }, messages.slice(runStart));
     if (activity.stopped) return stopped(run, agent);
     if (error !== undefined) return { kind: 'failed', error };
+    await recall({ run, agent, activity });
+    if (activity.stopped) return stopped(run, agent);
   }
   await compactInTime({ run, agent, activity, model }, await requestFor(run, agent));
   let refused = false;
@@ -147,10 +150,11 @@ async function listen(
 async function requestFor(run: LiveRun, agent: AgentState): Promise<ModelRequest> {
   const transcript = transcriptOf(await run.transcripts(), agent);
   const { system } = profileOf(run, agent);
-  const messages: readonly Message[] =
-    system === undefined
-      ? transcript.messages
-      : [{ role: 'system', content: system }, ...transcript.messages];
+  const messages: readonly Message[] = [
+    ...(system === undefined ? [] : [{ role: 'system', content: system } as const]),
+    ...(transcript.recalled === null ? [] : [transcript.recalled]),
+    ...transcript.messages,
+  ];
   const { model, limit } = agent;
   const wanted = answerFields(profileOf(run, agent));
   if (limit !== null) {

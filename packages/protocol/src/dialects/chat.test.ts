@@ -198,7 +198,7 @@ describe('the chat dialect', () => {
         },
       ],
       [
-        49,
+        51,
         {
           type: 'harness_end',
           ...root,

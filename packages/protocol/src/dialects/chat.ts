@@ -77,6 +77,8 @@ export const chat: Dialect = {
       case 'agent.switched':
       case 'limit.reached':
       case 'context.compacted':
+      case 'memory.recalled':
+      case 'memory.stored':
       case 'turn.started':
       case 'tool.started':
       case 'relay.decided':

@@ -98,11 +98,10 @@ describe.each(all.map((dialect) => [dialect.name, dialect] as const))('%s', (_na
     for (const frame of shown) expect(frame).toHaveProperty('agentId', subId);
   });
 
-  it('keeps to itself that a limit was reached and that a conversation was compacted', () => {
-    const inward = journal.filter(
-      ({ type }) => type === 'limit.reached' || type === 'context.compacted',
-    );
-    expect(inward).toHaveLength(2);
+  it('keeps limits that were reached, compactions and memories to itself', () => {
+    const words = ['limit.reached', 'context.compacted', 'memory.recalled', 'memory.stored'];
+    const inward = journal.filter(({ type }) => words.includes(type));
+    expect(inward).toHaveLength(words.length);
     for (const event of inward) expect(dialect.project(event, header)).toBeUndefined();
   });
 

@@ -236,6 +236,13 @@ const script: readonly RunEvent[] = [
     error: { ...failure, message: 'hidden-failure' },
   },
   {
+    type: 'memory.recalled',
+    ...root,
+    namespace: 'hidden-namespace',
+    memories: [{ id: id(18), text: 'hidden-memory', score: 0.5 }],
+  },
+  { type: 'memory.stored', ...root, namespace: 'hidden-namespace', memoryId: id(19) },
+  {
     type: 'agent.ended',
     ...root,
     reason: 'failed',

@@ -149,7 +149,7 @@ describe('the runs dialect', () => {
         },
       ],
       [
-        51,
+        53,
         {
           type: 'done',
           status: 'failed',

@@ -79,6 +79,8 @@ export const runs: Dialect = {
       case 'agent.ended':
       case 'limit.reached':
       case 'context.compacted':
+      case 'memory.recalled':
+      case 'memory.stored':
       case 'turn.started':
       case 'turn.completed':
       case 'reasoning.appended':

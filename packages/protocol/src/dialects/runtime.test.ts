@@ -185,7 +185,7 @@ describe('the runtime dialect', () => {
         },
       ],
       [
-        50,
+        52,
         {
           type: 'agent_summary',
           runId,
@@ -202,7 +202,7 @@ describe('the runtime dialect', () => {
           },
         },
       ],
-      [51, { type: 'done', runId, status: 'failed', conversationId }],
+      [53, { type: 'done', runId, status: 'failed', conversationId }],
     ]);
   });
 

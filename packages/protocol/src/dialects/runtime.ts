@@ -80,6 +80,8 @@ export const runtime: Dialect = {
       case 'agent.ended':
       case 'limit.reached':
       case 'context.compacted':
+      case 'memory.recalled':
+      case 'memory.stored':
       case 'turn.started':
       case 'turn.completed':
       case 'reasoning.appended':

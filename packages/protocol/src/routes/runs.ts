@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { functionSchema } from '../functions.ts';
 import { idSchema } from '../ids.ts';
 import { limitsSchema } from '../limits.ts';
+import { memoryUseSchema } from '../memories.ts';
 import { messageSchema } from '../messages.ts';
 import { outputSchemaSchema } from '../output-schema.ts';
 import { permissionsSchema } from '../permissions.ts';
@@ -51,6 +52,7 @@ export const runBodySchema = z.strictObject({
   limits: limitsSchema.optional(),
   outputSchema: outputSchemaSchema.optional(),
   reasoning: z.enum(reasoningEfforts).optional(),
+  memory: memoryUseSchema.optional(),
 });
 
 export const streamQuerySchema = z.strictObject({

@@ -38,9 +38,11 @@ export const startRun: Handler = async (call) => {
   const agent = chooseAgent(call, body.agent);
   const model = await chooseModel(call, body.model ?? agent.model, 'model and input are required');
   const { input } = body;
+  const opening = openingFor(call, agent, body);
+  if (opening.memory === undefined) refuseToolsOfMemory(call, body.tools ?? []);
   const started = await startAndFollow(call, {
     surface: 'runs',
-    ...openingFor(call, agent, body),
+    ...opening,
     model,
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
     prompt: 'continues',
@@ -55,6 +57,17 @@ export const startRun: Handler = async (call) => {
   });
   return answerWith(call, started);
 };
+
+/** Such a tool would not be there, and whoever names it should hear why. */
+function refuseToolsOfMemory(call: Call, tools: readonly { readonly name: string }[]): void {
+  const registry = call.context.control.engine.tools(call.caller.tenantId);
+  const index = tools.findIndex(({ name }) => registry.find(name)?.needsMemory === true);
+  if (index === -1) return;
+  const message = `The tool ${tools[index]?.name} is there only in runs with memory`;
+  throw new RelayError('invalid_request', message, {
+    details: [{ path: `tools[${index}].name`, message: 'Needs memory' }],
+  });
+}
 
 /** A provider that fails before its first word is a 502; from then on the answer is a stream. */
 async function answerWith(call: Call, { run, batches }: Following): Promise<void> {

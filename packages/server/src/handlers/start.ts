@@ -11,6 +11,8 @@ import {
   canonicalJson,
   type JsonSchema,
   type Limits,
+  type MemoryUse,
+  namespaceOf,
   type Permissions,
   type ReasoningEffort,
   RelayError,
@@ -41,10 +43,12 @@ interface Wanted {
   readonly system?: string | undefined;
   readonly maxIterations?: number | undefined;
   readonly limits?: Limits | undefined;
+  readonly memory?: MemoryUse | undefined;
 }
 
 /** What an agent begins with, and what the request says besides. */
 export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
+  const memory = wanted.memory ?? agent.memory;
   const system = [agent.instructions, wanted.system].filter((text) => text !== undefined);
   const outputSchema = wanted.outputSchema ?? agent.outputSchema;
   const reasoning = wanted.reasoning ?? agent.reasoning;
@@ -60,6 +64,7 @@ export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
     // A request can ask for less than the operator allows, never for more.
     limits: lowerOf(call.context.limits, wanted.limits ?? {}),
     ...(system.length === 0 ? {} : { system: system.join('\n\n') }),
+    ...(memory === undefined ? {} : { memory: { namespace: namespaceOf(memory) } }),
   };
 }
 
@@ -93,6 +98,7 @@ export function chooseTools(
   at?: string,
 ): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
+  // One that needs a memory is left out later, by runs that have none.
   if (wanted === undefined) return registry.list().map((tool) => tool.name);
   for (const [index, name] of wanted.entries()) {
     if (wanted.indexOf(name) !== index) {

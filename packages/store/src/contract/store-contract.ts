@@ -12,6 +12,8 @@ import { journalTests } from './journal.ts';
 import { keyTests } from './keys.ts';
 import { leaseTests } from './leases.ts';
 import { mailTests } from './mail.ts';
+import { memoryTests } from './memories.ts';
+import { memorySearchTests } from './memory-search.ts';
 import { noteTests } from './notes.ts';
 import { relayListTests } from './relay-lists.ts';
 import { relayTests } from './relays.ts';
@@ -47,6 +49,8 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('keys', () => keyTests(open));
     describe('credentials', () => credentialTests(open));
     describe('notes', () => noteTests(open));
+    describe('memories', () => memoryTests(open));
+    describe('search in memories', () => memorySearchTests(open));
     describe('tenancy', () => tenancyTests(open));
     describe('text', () => textTests(open));
     describe('reopening', () => reopenTests(open));

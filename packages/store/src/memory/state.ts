@@ -7,6 +7,7 @@ import type {
   KeyRecord,
   Lease,
   Mail,
+  MemoryRecord,
   NewGrant,
   Page,
   Position,
@@ -65,6 +66,15 @@ export interface MemoryState {
   readonly idempotency: Map<string, IdempotencyKey & { readonly runId: string }>;
   /** By tenant, API key and day. */
   readonly usage: Map<string, MemoryUsage>;
+  /** By id. */
+  readonly memories: Map<string, RememberedText>;
+}
+
+export interface RememberedText {
+  readonly tenantId: string;
+  readonly memory: MemoryRecord;
+  readonly words: readonly string[];
+  readonly once: string | null;
 }
 
 export interface MemoryCredential {
@@ -101,6 +111,7 @@ export function emptyState(): MemoryState {
     ended: new Map(),
     idempotency: new Map(),
     usage: new Map(),
+    memories: new Map(),
   };
 }
 

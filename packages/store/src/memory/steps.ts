@@ -16,6 +16,7 @@ import { encodeEvents } from '../sql/row-codec.ts';
 import { lonelySnapshot } from '../sql/snapshots.ts';
 import { awaitCalls, canTimeOut, closeClientCalls } from './client-calls.ts';
 import { post } from './mail.ts';
+import { addMemory } from './memories.ts';
 import { keyOf, refuseTaken, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { countUsage } from './usage.ts';
@@ -86,6 +87,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   const run = state.runs.get(step.runId);
   if (run === undefined || !holds(run, tenantId, step)) return 'fenced';
   for (const { id } of step.raise ?? []) refuseTaken(state.relays, id);
+  for (const { id } of step.remember ?? []) refuseTaken(state.memories, id);
   const raised = new Set((step.raise ?? []).map(({ id }) => id));
   const closures = (step.close ?? []).filter(({ relayId }) => {
     const relay = state.relays.get(relayId);
@@ -119,6 +121,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   }
   awaitCalls(run, step);
   run.mail = run.mail.filter(({ id }) => !(step.take ?? []).includes(id));
+  for (const record of step.remember ?? []) addMemory(state, tenantId, { record });
   if (step.release === true) run.lease = null;
   if (isEnded(run.record.status)) end(state, run, step.at);
   return 'committed';

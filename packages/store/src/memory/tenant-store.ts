@@ -6,9 +6,13 @@ import type {
   CredentialRecord,
   EndedRun,
   EventRange,
+  FoundMemory,
   Grant,
   KeyRecord,
   Mail,
+  MemoryFilter,
+  MemoryRecord,
+  MemorySearch,
   OpenRuns,
   Page,
   PostedResult,
@@ -41,6 +45,13 @@ import {
 import { claimCall, postResult } from './client-calls.ts';
 import { listKeys, listRelays, listRuns } from './lists.ts';
 import { post } from './mail.ts';
+import {
+  addMemory,
+  clearMemories,
+  deleteMemory,
+  listMemories,
+  searchMemories,
+} from './memories.ts';
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay } from './steps.ts';
@@ -210,6 +221,27 @@ export class MemoryTenantStore implements TenantStore {
 
   async deleteCredential(provider: string): Promise<boolean> {
     return this.#state.credentials.delete(keyOf(this.tenantId, provider));
+  }
+
+  async addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord> {
+    return addMemory(this.#state, this.tenantId, { record, once });
+  }
+
+  async listMemories(filter: MemoryFilter, page: Page): Promise<MemoryRecord[]> {
+    return listMemories(this.#state, this.tenantId, { filter, page });
+  }
+
+  async searchMemories(search: MemorySearch): Promise<FoundMemory[]> {
+    return searchMemories(this.#state, this.tenantId, search);
+  }
+
+  async deleteMemory(memoryId: string, within?: { readonly namespace: string }): Promise<boolean> {
+    const namespace = within?.namespace;
+    return deleteMemory(this.#state, this.tenantId, { memoryId, namespace });
+  }
+
+  async clearMemories(namespace: string, limit: number): Promise<number> {
+    return clearMemories(this.#state, this.tenantId, { namespace, limit });
   }
 
   #run(runId: string): MemoryRun | undefined {

@@ -11,6 +11,7 @@ import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
 import { deleteAllMail, deleteMail } from './mail.ts';
+import { insertMemory } from './memories.ts';
 import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
 import { changesOf } from './runs.ts';
 import { putSnapshot } from './snapshots.ts';
@@ -27,6 +28,7 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   for (const call of append.awaited ?? []) unit.push(insertClientCall(run, call));
   for (const id of append.timedOut ?? []) unit.push(timeOutClientCall(run, id));
   for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
+  for (const memory of append.remember ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
     unit.push(deleteAllMail(run), closeOpenRelays(run, at), closeClientCalls(run));

@@ -8,6 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { newCredential } from '../contract/credentials.ts';
 import { delta, identityIn, newRun, noon, started, step } from '../contract/fixtures.ts';
 import { newKey } from '../contract/keys.ts';
+import { newMemory } from '../contract/memories.ts';
 import { openSqliteStore } from '../index.ts';
 
 describe('damage to accounts', () => {
@@ -108,6 +109,27 @@ describe('damage to accounts', () => {
     await expect(tenant.readTenant()).rejects.toThrow('The settings of tenant one');
     await expect(store.readNote('note')).rejects.toMatchObject(corrupt);
     expect((await other.readTenant()).settings).toEqual({});
+  });
+
+  test('a memory that was changed is noticed in a list, and not recalled', async () => {
+    await tenant.addMemory(newMemory({ id: 'm1', text: 'green tea' }));
+    const sound = await tenant.addMemory(newMemory({ id: 'm2', text: 'black tea' }));
+    const here = { namespace: sound.namespace, now: noon };
+    for (const change of [`text = '"evil tea"'`, `source = 'run'`, `run_id = 'another'`]) {
+      tamper(`CREATE TABLE kept AS SELECT * FROM memories; UPDATE memories SET ${change}
+        WHERE id = 'm1'`);
+      await expect(tenant.listMemories(here, { limit: 9 })).rejects.toThrow('Memory m1 is damaged');
+      const found = await tenant.searchMemories({ ...here, query: 'tea', limit: 9 });
+      expect(found.map(({ id }) => id)).toEqual(['m2']);
+      tamper(`UPDATE memories SET (text, source, run_id) =
+        (SELECT text, source, run_id FROM kept WHERE id = 'm1') WHERE id = 'm1'; DROP TABLE kept`);
+    }
+    expect(await tenant.listMemories(here, { limit: 9 })).toHaveLength(2);
+    tamper(`UPDATE memories SET tenant_id = 'two' WHERE id = 'm1'`);
+    expect(await tenant.listMemories(here, { limit: 9 })).toEqual([sound]);
+    await expect(other.listMemories(here, { limit: 9 })).rejects.toMatchObject(corrupt);
+    expect(await other.searchMemories({ ...here, query: 'tea', limit: 9 })).toEqual([]);
+    expect(await other.clearMemories(sound.namespace, 9)).toBe(1);
   });
 
   const wrongs: Record<string, string> = {

@@ -12,6 +12,7 @@ import type { SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
 import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
 import { firstTables } from './first-tables.ts';
+import { memoryTables } from './memory-tables.ts';
 import { createNodes } from './nodes.ts';
 import { integerOrNull } from './stored.ts';
 
@@ -34,6 +35,7 @@ export const migrations: readonly Migration[] = [
   },
   { id: 3, statements: clientCallTables },
   { id: 4, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
+  { id: 5, statements: memoryTables },
 ];
 
 const createTables = [

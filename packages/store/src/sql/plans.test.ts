@@ -21,6 +21,16 @@ import { selectKeyHolder } from './idempotency.ts';
 import { selectKeyByHashSql, selectKeys, selectKeySql } from './keys.ts';
 import { claim, dueSql, reclaimSql } from './leases.ts';
 import { deleteAllMail, selectMailSql } from './mail.ts';
+import {
+  clearMemories,
+  deleteMemory,
+  selectCandidates,
+  selectMemories,
+  selectMemoryIds,
+  selectMemoryOnceSql,
+  selectSample,
+  sweepMemories,
+} from './memories.ts';
 import { migrate } from './migrations.ts';
 import { selectNote } from './notes.ts';
 import { decide, selectRelayIds, selectRelays, selectRelaySql } from './relays.ts';
@@ -51,6 +61,7 @@ describe('query plans', () => {
   const page = { limit: 50 };
   const label: RunFilter = { label: { name: 'a', value: 'b' } };
   const run = { tenantId: 't', runId: 'r' };
+  const search = { namespace: 'n', query: 'q', limit: 5, now: 0 };
   const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const queries: Record<string, string> = {
     'a run': selectRunSql,
@@ -79,6 +90,11 @@ describe('query plans', () => {
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
     'all leases': reclaimSql,
+    'what was remembered under a key': selectMemoryOnceSql,
+    'a sample of a namespace': selectSample('t', search).sql,
+    'a memory to delete': deleteMemory('t', 'm').sql,
+    'a piece of a namespace to clear': clearMemories('t', 'n', 9).sql,
+    'memories that have expired': sweepMemories(0, 9).sql,
   };
 
   for (const [name, sql] of Object.entries(queries)) {
@@ -150,6 +166,33 @@ describe('query plans', () => {
       expect(searches.length).toBeGreaterThan(0);
       for (const line of searches) expect(line).toContain(`${index} AND raised_at>? AND (raised_`);
       expect(scansIn(await plan(selectRelays('t', filter, page).sql))).toEqual([]);
+    });
+  }
+
+  const memoryLists = [
+    [{ namespace: 'n', now: 0 }, 'memories_in_namespace (tenant_id=? AND namespace=?'],
+    [{ now: 0 }, 'memories_of_tenant (tenant_id=?'],
+  ] as const;
+  for (const [filter, index] of memoryLists) {
+    test(`a page of memories by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const ids = await plan(selectMemoryIds('t', filter, page).sql);
+      expect(ids).toHaveLength(1);
+      expect(ids[0]).toContain(`${index} AND created_at>? AND (created_`);
+      expect(scansIn(await plan(selectMemories('t', filter, page).sql))).toEqual([]);
+    });
+  }
+
+  for (const kind of ['rare', 'common'] as const) {
+    test(`${kind} words are looked up in their index, and their memories by number`, async () => {
+      const lookup = { kind, words: ['tea'], most: 9 };
+      const { sql } = selectCandidates('sqlite', { ...search, tenantId: 't' }, lookup);
+      const lines = (await plan(sql)).filter((line) => /^(SCAN|SEARCH)/.test(line));
+      for (const line of lines) {
+        expect(line).toMatch(
+          /^SCAN (memory_index VIRTUAL TABLE INDEX|found$|best$)|^SEARCH m USING INTEGER PRIMARY KEY/,
+        );
+      }
+      expect(lines.some((line) => line.startsWith('SCAN memory_index'))).toBe(true);
     });
   }
 

@@ -22,6 +22,7 @@ import {
 } from './credentials.ts';
 import { decodeKey, insertKey, selectKeyByHashSql } from './keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
+import { sweepMemories } from './memories.ts';
 import {
   deleteNodeSql,
   deleteNodesSql,
@@ -175,6 +176,11 @@ class SqlStore implements SystemStore {
 
   async forgetNode(node: string): Promise<void> {
     await this.#driver.transact([{ sql: deleteNodeSql, params: [node] }]);
+  }
+
+  async sweepMemories(now: number, limit: number): Promise<number> {
+    const result = await this.#driver.transact([sweepMemories(now, limit)]);
+    return result.ok ? (result.results[0]?.changes ?? 0) : 0;
   }
 
   async orphanedConnections(

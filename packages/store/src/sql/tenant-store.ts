@@ -6,9 +6,13 @@ import type {
   CredentialRecord,
   EndedRun,
   EventRange,
+  FoundMemory,
   Grant,
   KeyRecord,
   Mail,
+  MemoryFilter,
+  MemoryRecord,
+  MemorySearch,
   OpenRuns,
   Page,
   PostedResult,
@@ -51,6 +55,15 @@ import { decodeGrant, insertGrant, selectGrantsParams, selectGrantsSql } from '.
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from './idempotency.ts';
 import { decodeKey, revokeKey, selectKeys, selectKeySql } from './keys.ts';
 import { decodeMail, insertMail, selectMailSql } from './mail.ts';
+import {
+  clearMemories,
+  decodeMemory,
+  deleteMemory,
+  insertMemory,
+  selectMemories,
+  selectMemoryOnce,
+} from './memories.ts';
+import { searchMemories } from './memory-search.ts';
 import { decide, decodeRelay, selectRelays, selectRelaySql } from './relays.ts';
 import { decodeListing, selectRuns, statusesOf } from './run-lists.ts';
 import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
@@ -247,6 +260,33 @@ export class SqlTenantStore implements TenantStore {
 
   async deleteCredential(provider: string): Promise<boolean> {
     return (await this.#driver.transact([deleteCredential(this.tenantId, provider)])).ok;
+  }
+
+  async addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord> {
+    const { tenantId } = this;
+    const result = await this.#driver.transact([insertMemory(tenantId, record, once)]);
+    if (result.ok) return record;
+    const [row] = once === undefined ? [] : await this.#select(selectMemoryOnce(tenantId, once));
+    if (row === undefined) throw new RelayError('storage_failed', 'The memory was not stored');
+    return decodeMemory(row);
+  }
+
+  async listMemories(filter: MemoryFilter, page: Page): Promise<MemoryRecord[]> {
+    return (await this.#select(selectMemories(this.tenantId, filter, page))).map(decodeMemory);
+  }
+
+  searchMemories(search: MemorySearch): Promise<FoundMemory[]> {
+    return searchMemories(this.#driver, this.tenantId, search);
+  }
+
+  async deleteMemory(memoryId: string, within?: { readonly namespace: string }): Promise<boolean> {
+    return (await this.#driver.transact([deleteMemory(this.tenantId, memoryId, within)])).ok;
+  }
+
+  async clearMemories(namespace: string, limit: number): Promise<number> {
+    const unit = [clearMemories(this.tenantId, namespace, limit)];
+    const result = await this.#driver.transact(unit);
+    return result.ok ? (result.results[0]?.changes ?? 0) : 0;
   }
 
   #select({ sql, params }: Statement): Promise<readonly Row[]> {

@@ -47,6 +47,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     releaseRun: (runId, epoch) => write('releaseRun', () => inner.releaseRun(runId, epoch)),
     dueRuns: (now, limit) => read(() => inner.dueRuns(now, limit)),
     reclaimEverything: () => write('reclaimEverything', () => inner.reclaimEverything()),
+    sweepMemories: (now, limit) => write('sweepMemories', () => inner.sweepMemories(now, limit)),
     keepNode: (by) => read(() => inner.keepNode(by)),
     forgetNode: (node) => read(() => inner.forgetNode(node)),
     orphanedConnections: (node, now) => read(() => inner.orphanedConnections(node, now)),
@@ -91,6 +92,12 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     listCredentials: () => read(() => inner.listCredentials()),
     deleteCredential: (provider) =>
       write('deleteCredential', () => inner.deleteCredential(provider)),
+    addMemory: (record, once) => write('addMemory', () => inner.addMemory(record, once)),
+    listMemories: (filter, page) => read(() => inner.listMemories(filter, page)),
+    searchMemories: (search) => read(() => inner.searchMemories(search)),
+    deleteMemory: (id, within) => write('deleteMemory', () => inner.deleteMemory(id, within)),
+    clearMemories: (namespace, limit) =>
+      write('clearMemories', () => inner.clearMemories(namespace, limit)),
   };
 }
 

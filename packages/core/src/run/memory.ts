@@ -1,0 +1,121 @@
+/**
+ * What a run has to do with memories: it reads those of its namespace before its first turn, and
+ * leaves one behind when it completes. Its agents may do both by a tool.
+ *
+ * - The lookup happens once: what it brought is in the journal (`memory.recalled`), and a run that is
+ *   taken up after a crash reads that. It enters the journal before anything the model says.
+ * - What is left behind is stored in the commit that ends the run, or not at all (`memory.stored`).
+ * - Memories are data that others may have written. They are shown as such, and one that an input
+ *   guardrail of the agent refuses is not shown.
+ */
+import { maxMemoryChars, type Message, type RunEvent, textOf } from '@relay/protocol';
+import type { MemoryRecord, RunMemory } from '../ports.ts';
+import type { Activity } from './activity.ts';
+import { agentFields, type AgentState } from './agent.ts';
+import { checkRecalled } from './guardrails.ts';
+import type { LiveRun } from './live-run.ts';
+
+/** How many are recalled at most. */
+const recalledAtMost = 5;
+/** What speaks of less of the question than this is not recalled. */
+const recallFloor = 0.15;
+/** Of each: the window is for the conversation. */
+const recalledChars = 2_000;
+/** Of the input, and of the answer. */
+const partChars = maxMemoryChars / 2 - 100;
+
+interface Recalling {
+  readonly run: LiveRun;
+  readonly agent: AgentState;
+  readonly activity: Activity;
+}
+
+/** Before the first turn of a run with memory; later, and in other runs, it does nothing. */
+export async function recall({ run, agent, activity }: Recalling): Promise<void> {
+  const { memory } = run.spec;
+  if (memory === undefined || agent.parentId !== null || run.state.recalled) return;
+  const query = questionIn(run.spec.messages);
+  const found = await run.store.searchMemories({
+    namespace: memory.namespace,
+    query,
+    limit: recalledAtMost,
+    now: run.engine.clock.now(),
+  });
+  const memories = found
+    .filter(({ score }) => score >= recallFloor)
+    .map(({ id, text, score }) => ({ id, text: shortened(text, recalledChars), score }));
+  const shown = await checkRecalled({ run, agent, activity }, memories);
+  if (activity.stopped) return;
+  run.journal.append([
+    {
+      type: 'memory.recalled',
+      ...agentFields(agent),
+      namespace: memory.namespace,
+      memories: [...shown],
+    },
+  ]);
+}
+
+export interface LeftBehind {
+  readonly events: readonly RunEvent[];
+  readonly remember: readonly MemoryRecord[];
+}
+
+/** The exchange that a completed run leaves behind; nothing for a run without memory. */
+export function leftBehind(run: LiveRun, agent: AgentState): LeftBehind {
+  const { memory } = run.spec;
+  if (memory === undefined) return { events: [], remember: [] };
+  const { namespace } = memory;
+  const asked = shortened(questionIn(run.spec.messages), partChars);
+  const answered = shortened(agent.turn?.text ?? '', partChars);
+  const record: MemoryRecord = {
+    id: run.engine.ids.next(),
+    namespace,
+    text: `Asked: ${asked}\n\nAnswered: ${answered}`,
+    runId: run.identity.id,
+    source: 'run',
+    createdAt: run.engine.clock.now(),
+    expiresAt: null,
+  };
+  return {
+    events: [{ type: 'memory.stored', ...agentFields(agent), namespace, memoryId: record.id }],
+    remember: [record],
+  };
+}
+
+/** What the run is asked: what the user said last, of all that was handed in. */
+function questionIn(messages: readonly Message[]): string {
+  const said = messages.findLast(
+    ({ role, content }) => role === 'user' && textOf(content).trim() !== '',
+  );
+  return textOf(said?.content ?? '');
+}
+
+function shortened(text: string, chars: number): string {
+  return text.length <= chars ? text : `${text.slice(0, chars - 4).toWellFormed()} […]`;
+}
+
+/** What a tool can do with the memories of its run: the namespace is the run's, never the model's. */
+export function memoryFor(run: LiveRun, idempotencyKey: string): RunMemory | undefined {
+  const { spec, store, engine } = run;
+  if (spec.memory === undefined) return undefined;
+  const { namespace } = spec.memory;
+  return {
+    search: (query, limit) =>
+      store.searchMemories({ namespace, query, limit, now: engine.clock.now() }),
+    remember: (text) =>
+      store.addMemory(
+        {
+          id: engine.ids.next(),
+          namespace,
+          text,
+          runId: run.identity.id,
+          source: 'tool',
+          createdAt: engine.clock.now(),
+          expiresAt: null,
+        },
+        idempotencyKey,
+      ),
+    forget: (memoryId) => store.deleteMemory(memoryId, { namespace }),
+  };
+}

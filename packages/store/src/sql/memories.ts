@@ -1,0 +1,243 @@
+/** Memories: rows that never change, and the search for their words. */
+import type { MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
+import type { MemorySource } from '@relay/protocol';
+import type { Row, SqlDialect, Statement } from '../drivers/driver.ts';
+import { sampleSize } from '../search/relevance.ts';
+import { wordsOf } from '../search/words.ts';
+import { type Condition, newest, rowsOn } from './newest.ts';
+import {
+  checksumOf,
+  corrupt,
+  encode,
+  encodeOrNull,
+  freeText,
+  integer,
+  integerOrNull,
+  text,
+  textOrNull,
+} from './stored.ts';
+
+/** In the order in which they are summed up and inserted. */
+const fixedColumns = [
+  'id',
+  'tenant_id',
+  'namespace',
+  'created_at',
+  'expires_at',
+  'run_id',
+  'source',
+  'text',
+] as const;
+
+const columns = [...fixedColumns, 'checksum'] as const;
+
+const insertSql = `INSERT INTO memories (${[...columns, 'once', 'scope', 'words'].join(', ')})
+  VALUES (${columns.map(() => '?').join(', ')}, ?, ?, ?)
+  ON CONFLICT (tenant_id, once) WHERE once IS NOT NULL DO NOTHING`;
+
+/** With `once`, nothing is inserted if something was under that key before. */
+export function insertMemory(tenantId: string, record: MemoryRecord, once?: string): Statement {
+  const namespace = encode(record.namespace);
+  const fixed = [
+    record.id,
+    tenantId,
+    namespace,
+    record.createdAt,
+    record.expiresAt,
+    record.runId,
+    record.source,
+    encode(record.text),
+  ];
+  return {
+    sql: insertSql,
+    params: [
+      ...fixed,
+      memoryChecksum(fixed),
+      encodeOrNull(once),
+      scopeOf(tenantId, namespace),
+      wordsOf(record.text).join(' '),
+    ],
+    expect: 1,
+  };
+}
+
+function memoryChecksum(fixed: readonly (string | number | null)[]): number {
+  return checksumOf(...fixed.map((value) => value ?? ''));
+}
+
+/** Two namespaces may have the same by chance: it finds candidates and decides nothing. */
+function scopeOf(tenantId: string, namespace: string): string {
+  return checksumOf(tenantId, namespace).toString(36).padStart(7, '0');
+}
+
+export const selectMemoryOnceSql = `SELECT ${columns.join(', ')} FROM memories
+  WHERE tenant_id = ? AND once = ?`;
+
+export function selectMemoryOnce(tenantId: string, once: string): Statement {
+  return { sql: selectMemoryOnceSql, params: [tenantId, encode(once)] };
+}
+
+function unexpired(now: number, row: string): Condition {
+  return { sql: `(${row}.expires_at IS NULL OR ${row}.expires_at > ?)`, params: [now] };
+}
+
+export function selectMemoryIds(tenantId: string, filter: MemoryFilter, page: Page): Statement {
+  const { namespace, now } = filter;
+  const inNamespace = { sql: 't.namespace = ?', params: [encode(namespace)] };
+  return newest(
+    {
+      tenantId,
+      table: 'memories',
+      at: 'created_at',
+      id: 'id',
+      leading: namespace === undefined ? [] : [inNamespace],
+      others: [unexpired(now, 't')],
+    },
+    page,
+  );
+}
+
+export function selectMemories(tenantId: string, filter: MemoryFilter, page: Page): Statement {
+  const rows = { tenantId, table: 'memories', columns: columns.map((column) => `r.${column}`) };
+  return rowsOn(selectMemoryIds(tenantId, filter, page), rows);
+}
+
+const sampleSql = `SELECT t.words AS words FROM memories t
+  WHERE t.tenant_id = ? AND t.namespace = ? AND (t.expires_at IS NULL OR t.expires_at > ?)
+  ORDER BY t.created_at DESC, t.id DESC LIMIT ${sampleSize}`;
+
+export function selectSample(tenantId: string, { namespace, now }: MemorySearch): Statement {
+  return { sql: sampleSql, params: [tenantId, encode(namespace), now] };
+}
+
+const read = [...columns, 'words'].map((column) => `m.${column}`).join(', ');
+const isAlive = '(m.expires_at IS NULL OR m.expires_at > ?)';
+
+/**
+ * `rare`: the best by the index's own measure, of the newest thousand that have a word. `common`:
+ * the newest that have one; in PostgreSQL of the newest thousand, read in their order.
+ *
+ * The functions around columns leave the intended index as the only way to begin.
+ */
+const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'], string>>>> = {
+  sqlite: {
+    rare: `SELECT ${read} FROM (
+        SELECT found.place AS place FROM (
+          SELECT rowid AS place, bm25(memory_index) AS rank FROM memory_index
+          WHERE memory_index MATCH ? ORDER BY rowid DESC LIMIT 1000
+        ) AS found CROSS JOIN memories m
+        WHERE m.place = found.place AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
+        ORDER BY found.rank, m.place DESC LIMIT ?
+      ) AS best CROSS JOIN memories m WHERE m.place = best.place`,
+    common: `SELECT ${read} FROM memory_index CROSS JOIN memories m
+      WHERE memory_index MATCH ? AND m.place = memory_index.rowid
+        AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
+      ORDER BY memory_index.rowid DESC LIMIT ?`,
+  },
+  postgres: {
+    rare: `SELECT ${read} FROM (
+        SELECT * FROM memories m
+        WHERE m.lexemes @@ ?::tsquery AND COALESCE(m.tenant_id, '') = ?
+          AND COALESCE(m.namespace, '') = ? AND ${isAlive}
+        ORDER BY m.created_at DESC, m.id DESC LIMIT 1000
+      ) AS m
+      ORDER BY ts_rank(m.lexemes, ?::tsquery) DESC, m.created_at DESC, m.id DESC LIMIT ?`,
+    common: `SELECT ${read} FROM (
+        SELECT * FROM memories WHERE tenant_id = ? AND namespace = ?
+        ORDER BY created_at DESC, id DESC LIMIT 1000
+      ) AS m
+      WHERE ${isAlive} AND m.lexemes @@ ?::tsquery
+      ORDER BY m.created_at DESC, m.id DESC LIMIT ?`,
+  },
+};
+
+export interface Lookup {
+  readonly kind: 'rare' | 'common';
+  readonly words: readonly string[];
+  readonly most: number;
+}
+
+/** Memories that have any of the words. A word holds nothing that a query language could mistake. */
+export function selectCandidates(
+  dialect: SqlDialect,
+  of: MemorySearch & { readonly tenantId: string },
+  { kind, words, most }: Lookup,
+): Statement {
+  const { tenantId, now } = of;
+  const namespace = encode(of.namespace);
+  const scope = scopeOf(tenantId, namespace);
+  const sql = candidatesSql[dialect][kind];
+  if (dialect === 'sqlite') {
+    const query = words.map((word) => `"${scope}${word}"`).join(' OR ');
+    return { sql, params: [query, tenantId, namespace, now, most] };
+  }
+  const query = words.map((word) => `'${scope}${word}'`).join(' | ');
+  const params =
+    kind === 'rare'
+      ? [query, tenantId, namespace, now, query, most]
+      : [tenantId, namespace, now, query, most];
+  return { sql, params };
+}
+
+const deleteSql = 'DELETE FROM memories WHERE tenant_id = ? AND id = ?';
+
+export function deleteMemory(
+  tenantId: string,
+  memoryId: string,
+  within?: { readonly namespace: string },
+): Statement {
+  const params = [tenantId, memoryId];
+  if (within === undefined) return { sql: deleteSql, params, expect: 1 };
+  const sql = `${deleteSql} AND namespace = ?`;
+  return { sql, params: [...params, encode(within.namespace)], expect: 1 };
+}
+
+const clearSql = `DELETE FROM memories WHERE tenant_id = ? AND id IN (
+  SELECT id FROM memories WHERE tenant_id = ? AND namespace = ? LIMIT ?)`;
+
+/** In pieces: a large namespace must not hold up whoever else writes. */
+export function clearMemories(tenantId: string, namespace: string, limit: number): Statement {
+  return { sql: clearSql, params: [tenantId, tenantId, encode(namespace), limit] };
+}
+
+const sweepSql = `DELETE FROM memories WHERE id IN (
+  SELECT id FROM memories WHERE expires_at IS NOT NULL AND expires_at <= ?
+  ORDER BY expires_at LIMIT ?)`;
+
+export function sweepMemories(now: number, limit: number): Statement {
+  return { sql: sweepSql, params: [now, limit] };
+}
+
+export function decodeMemory(row: Row): MemoryRecord {
+  const id = text(row, 'id');
+  if (!isSound(row)) throw corrupt(`Memory ${id}`, 'it does not match its checksum');
+  return {
+    id,
+    namespace: freeText(row, 'namespace'),
+    text: freeText(row, 'text'),
+    runId: textOrNull(row, 'run_id'),
+    source: text(row, 'source') as MemorySource,
+    createdAt: integer(row, 'created_at'),
+    expiresAt: integerOrNull(row, 'expires_at'),
+  };
+}
+
+export interface Candidate {
+  readonly memory: MemoryRecord;
+  readonly words: readonly string[];
+}
+
+/** One damaged memory must not keep every run of its namespace from starting: it is not found. */
+export function decodeCandidates(rows: readonly Row[]): Candidate[] {
+  return rows.filter(isSound).map((row) => ({ memory: decodeMemory(row), words: wordsIn(row) }));
+}
+
+function isSound(row: Row): boolean {
+  const fixed = fixedColumns.map((column) => row[column] as string | number | null);
+  return memoryChecksum(fixed) === row['checksum'];
+}
+
+export function wordsIn(row: Row): string[] {
+  const words = text(row, 'words');
+  return words === '' ? [] : words.split(' ');
+}
