@@ -89,7 +89,12 @@ describe('what is defined', () => {
       agents: [{ name: 'triage', handoffs: [{ name: 'billing', tools: ['calculator'] }] }],
       prices: { demo: { inputPerMillion: 1, outputPerMillion: 2 } },
     });
-    expect(tools.list().map(({ name }) => name)).toEqual(['agent', 'calculator', 'send_note']);
+    expect(tools.list().map(({ name }) => name)).toEqual([
+      'agent',
+      'calculator',
+      'memory',
+      'send_note',
+    ]);
     expect(agents.list().map(({ name }) => name)).toEqual(['triage', 'billing']);
     expect(models.price?.('demo')).toEqual({ inputPerMillion: 1, outputPerMillion: 2 });
     expect(models.price?.('other')).toBeUndefined();

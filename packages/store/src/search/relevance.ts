@@ -15,13 +15,13 @@ import { wordsOf } from './words.ts';
 /** How many of the newest memories tell what is common in a namespace. */
 export const sampleSize = 100;
 /** How many candidates are looked at for the best few. */
-export const maxCandidates = 100;
+export const maxCandidates = 60;
 
 const imagined = 20;
 const wholeQuestion = 8;
 const maxWords = 32;
 /** The part of a namespace that may have one of the words that are looked up in all of it. */
-const rareShare = 0.1;
+const rareShare = 0.05;
 /** Each end of a long question. */
 const endChars = 4_000;
 const saturation = 0.5;

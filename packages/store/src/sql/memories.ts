@@ -114,8 +114,8 @@ const read = [...columns, 'words'].map((column) => `m.${column}`).join(', ');
 const isAlive = '(m.expires_at IS NULL OR m.expires_at > ?)';
 
 /**
- * `rare`: the best by the index's own measure, of the newest thousand that have a word. `common`:
- * the newest that have one; in PostgreSQL of the newest thousand, read in their order.
+ * `rare`: the best by the index's own measure, of the newest five hundred that have a word. `common`:
+ * the newest that have one; in PostgreSQL of the newest five hundred, read in their order.
  *
  * The functions around columns leave the intended index as the only way to begin.
  */
@@ -124,7 +124,7 @@ const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'],
     rare: `SELECT ${read} FROM (
         SELECT found.place AS place FROM (
           SELECT rowid AS place, bm25(memory_index) AS rank FROM memory_index
-          WHERE memory_index MATCH ? ORDER BY rowid DESC LIMIT 1000
+          WHERE memory_index MATCH ? ORDER BY rowid DESC LIMIT 500
         ) AS found CROSS JOIN memories m
         WHERE m.place = found.place AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
         ORDER BY found.rank, m.place DESC LIMIT ?
@@ -139,12 +139,12 @@ const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'],
         SELECT * FROM memories m
         WHERE m.lexemes @@ ?::tsquery AND COALESCE(m.tenant_id, '') = ?
           AND COALESCE(m.namespace, '') = ? AND ${isAlive}
-        ORDER BY m.created_at DESC, m.id DESC LIMIT 1000
+        ORDER BY m.created_at DESC, m.id DESC LIMIT 500
       ) AS m
       ORDER BY ts_rank(m.lexemes, ?::tsquery) DESC, m.created_at DESC, m.id DESC LIMIT ?`,
     common: `SELECT ${read} FROM (
         SELECT * FROM memories WHERE tenant_id = ? AND namespace = ?
-        ORDER BY created_at DESC, id DESC LIMIT 1000
+        ORDER BY created_at DESC, id DESC LIMIT 500
       ) AS m
       WHERE ${isAlive} AND m.lexemes @@ ?::tsquery
       ORDER BY m.created_at DESC, m.id DESC LIMIT ?`,
