@@ -13,6 +13,11 @@ const person: JsonSchema = {
   additionalProperties: false,
 };
 
+/** As text, because an object with such a key looks like a promise. */
+const conditional = JSON.parse(
+  '{"if":{"type":"string"},"then":{"minLength":1},"else":{"minimum":5}}',
+) as JsonSchema;
+
 describe('a value', () => {
   it.each([
     [person, { name: 'Ann' }],
@@ -22,7 +27,8 @@ describe('a value', () => {
     [{ oneOf: [{ type: 'string' }, { type: 'integer' }] }, 3],
     [{ allOf: [{ minimum: 1 }, { maximum: 3 }] }, 2],
     [{ not: { type: 'string' } }, 2],
-    [{ if: { type: 'string' }, then: { minLength: 1 }, else: { minimum: 5 } }, 6],
+    [conditional, 6],
+    [conditional, 'x'],
     [{ const: { a: 1, b: [2] } }, { b: [2], a: 1 }],
     [{ prefixItems: [{ type: 'string' }], items: { type: 'number' } }, ['x', 1, 2]],
     [{ type: 'array', contains: { const: 3 } }, [1, 2, 3]],
@@ -64,11 +70,7 @@ describe('a value', () => {
     ],
     [{ allOf: [{ minimum: 1 }, { maximum: 3 }] }, 4, [{ path: '', message: 'Breaks maximum 3' }]],
     [{ not: {} }, 1, [{ path: '', message: 'Is what it may not be' }]],
-    [
-      { if: { type: 'string' }, then: { minLength: 1 } },
-      '',
-      [{ path: '', message: 'Breaks minLength 1' }],
-    ],
+    [conditional, '', [{ path: '', message: 'Breaks minLength 1' }]],
     [{ const: 1 }, 2, [{ path: '', message: 'Must be 1' }]],
     [{ properties: { a: false } }, { a: 1 }, [{ path: 'a', message: 'Nothing may be here' }]],
     [

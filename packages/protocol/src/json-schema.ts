@@ -153,7 +153,7 @@ class Check {
 
 interface Bound {
   readonly word: string;
-  holds(bound: number): boolean;
+  readonly holds: (bound: number) => boolean;
 }
 
 function boundsOf(value: unknown): readonly Bound[] {
@@ -166,7 +166,7 @@ function boundsOf(value: unknown): readonly Bound[] {
       { word: 'multipleOf', holds: (bound) => isMultiple(value, bound) },
     ];
   }
-  if (typeof value === 'string') return sizes('Length', [...value].length);
+  if (typeof value === 'string') return sizes('Length', Array.from(value).length);
   if (Array.isArray(value)) return sizes('Items', value.length);
   return isObject(value) ? sizes('Properties', Object.keys(value).length) : [];
 }
