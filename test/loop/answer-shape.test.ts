@@ -85,6 +85,23 @@ describe.each(stores)('an answer of a given shape on $name', (kind) => {
     expect(endOf(await finished(kernel, run.id))).toMatchObject({ status: 'completed' });
   });
 
+  test('is still owed after a handoff, by an agent that asks for none itself', async () => {
+    const { boot } = await openScene(kind);
+    const model = createScriptedModel([
+      ({ messages }) =>
+        messages.length === 1
+          ? [toolCall('a', 'handoff', { agent: 'other' }), finish()]
+          : says(good),
+      says('Rome'),
+    ]);
+    const kernel = await boot({ model, agents: [{ name: 'other' }] });
+    const run = await ask(kernel, { outputSchema, handoffs: ['other'], reasoning: 'low' });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'agent.switched')).toMatchObject([{ outputSchema, reasoning: 'low' }]);
+    expect(ofType(events, 'turn.discarded')).toMatchObject([{ reason: 'schema' }]);
+    expect(endOf(events)).toMatchObject({ status: 'completed', output: good });
+  });
+
   test('can be a sub-agent’s, whose call fails if it is wrong', async () => {
     const { boot } = await openScene(kind);
     const model = createCast({

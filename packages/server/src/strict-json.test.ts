@@ -21,6 +21,20 @@ describe('JSON that means what it says', () => {
   });
 });
 
+describe('JSON as long as a body may be', () => {
+  it.each([
+    ['plain', 'a'.repeat(10_000_000)],
+    ['escaped', '\\n'.repeat(5_000_000)],
+    ['quoted', 'ab\\"'.repeat(2_500_000)],
+    ['backslashes', '\\\\'.repeat(5_000_000)],
+  ])('is read in no time: %s', (_, text) => {
+    const before = performance.now();
+    expect(findAmbiguity(`{"a":"${text}","b":1}`)).toBeUndefined();
+    expect(findAmbiguity(`{"a":"${text}","a":1}`)).toEqual({ path: 'a', message: 'Given twice' });
+    expect(performance.now() - before).toBeLessThan(1_500);
+  });
+});
+
 describe('JSON that would change on its way', () => {
   it.each([
     ['{"a":1,"a":2}', 'a'],

@@ -14,13 +14,16 @@ interface Level {
   index: number;
 }
 
-const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[{}[\],:]|true|false|null/gs;
+/** Of a string only the beginning: it may be longer than a regular expression can follow. */
+const token = /"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[{}[\],:]|true|false|null/g;
 
 /** The first thing that is wrong, with its place; undefined if the text means what it says. */
 export function findAmbiguity(json: string): FieldIssue | undefined {
   const levels: Level[] = [];
   let expectsKey = false;
-  for (const [text] of json.matchAll(token)) {
+  const tokens = new RegExp(token);
+  for (let found = tokens.exec(json); found !== null; found = tokens.exec(json)) {
+    const [text] = found;
     const level = levels.at(-1);
     switch (text) {
       case '{':
@@ -43,17 +46,31 @@ export function findAmbiguity(json: string): FieldIssue | undefined {
       case ':':
         expectsKey = false;
         break;
-      default:
+      case '"':
+        tokens.lastIndex = endOfString(json, found.index);
         if (expectsKey && level?.keys !== undefined) {
-          level.key = JSON.parse(text) as string;
+          level.key = JSON.parse(json.slice(found.index, tokens.lastIndex)) as string;
           if (level.keys.has(level.key)) return { path: pathOf(levels), message: 'Given twice' };
           level.keys.add(level.key);
-        } else if (isUnsafe(text)) {
+        }
+        break;
+      default:
+        if (isUnsafe(text)) {
           return { path: pathOf(levels), message: 'This number cannot be kept exactly' };
         }
     }
   }
   return undefined;
+}
+
+/** Right after the quote that ends it: the first that no backslash takes its meaning from. */
+function endOfString(json: string, start: number): number {
+  for (let quote = json.indexOf('"', start + 1); quote >= 0; quote = json.indexOf('"', quote + 1)) {
+    let backslashes = 0;
+    while (json.charCodeAt(quote - 1 - backslashes) === 0x5c) backslashes += 1;
+    if (backslashes % 2 === 0) return quote + 1;
+  }
+  return json.length;
 }
 
 function isUnsafe(text: string): boolean {
