@@ -12,6 +12,8 @@ import { callAborted } from './provider-failure.ts';
 import type { SdkAnswer } from './sdk-answer.ts';
 
 const maxWaiting = 512;
+/** How long a finished answer may take to end. */
+const drainMs = 1_000;
 
 export class PartBatches {
   readonly #reader: ReadableStreamDefaultReader<LanguageModelV4StreamPart>;
@@ -21,6 +23,7 @@ export class PartBatches {
   #failure: { readonly cause: unknown } | undefined;
   #news: (() => void) | undefined;
   #room: (() => void) | undefined;
+  #late: NodeJS.Timeout | undefined;
 
   constructor(stream: ReadableStream<LanguageModelV4StreamPart>, answer: SdkAnswer) {
     this.#reader = stream.getReader();
@@ -33,15 +36,28 @@ export class PartBatches {
       for (;;) {
         if (signal.aborted) throw callAborted();
         if (this.#waiting.length > 0) yield this.#take();
-        else if (this.#over) break;
+        else if (this.#over || this.#answer.finished) break;
         else await new Promise<void>((resolve) => (this.#news = resolve));
       }
       if (this.#failure !== undefined) throw this.#failure.cause;
     } finally {
-      this.#over = true;
-      this.#room?.();
-      void this.#reader.cancel().catch(() => undefined);
+      this.#leave();
     }
+  }
+
+  /** An answer that is all there may still reach its end, which leaves the connection to the next. */
+  #leave(): void {
+    if (this.#answer.finished && !this.#over) {
+      this.#late = setTimeout(() => this.#cancel(), drainMs).unref();
+    } else {
+      this.#cancel();
+    }
+  }
+
+  #cancel(): void {
+    this.#over = true;
+    this.#room?.();
+    void this.#reader.cancel().catch(() => undefined);
   }
 
   #take(): readonly ModelEvent[] {
@@ -67,6 +83,7 @@ export class PartBatches {
       this.#failure = { cause };
     }
     this.#over = true;
+    clearTimeout(this.#late);
     this.#news?.();
   }
 }
