@@ -61,6 +61,18 @@ describe('the default harness', () => {
     },
   );
 
+  test.each([
+    ['claude-sonnet-4-5', 'ANTHROPIC_API_KEY'],
+    ['gemini-2.5-flash', 'GEMINI_API_KEY'],
+    ['gemini-2.5-flash', 'GOOGLE_GENERATIVE_AI_API_KEY'],
+    ['anthropic:some-model', 'ANTHROPIC_API_KEY'],
+  ])('offers %s where there is a %s, at its list price', (model, key) => {
+    expect(createDefaultHarness(noKeys).resolve?.(model)).toBeUndefined();
+    const harness = createDefaultHarness({ [key]: 'sk-x' });
+    expect(harness.resolve?.(model)).toBeDefined();
+    expect(harness.price?.('claude-sonnet-4-5')).toMatchObject({ inputPerMillion: 3 });
+  });
+
   test('refuses a model that nobody offers, before anything runs', () => {
     const agent = createAgentHarness({ harness: createDefaultHarness(noKeys) });
     for (const model of ['glm-4.7', 'toString', '__proto__', 'acme-1']) {

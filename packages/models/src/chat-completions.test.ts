@@ -57,6 +57,24 @@ describe('a model behind the Chat Completions API', () => {
     ]);
   });
 
+  it('that does not know how to keep to a shape is asked for it in words alone', async () => {
+    provider.script((response, { body }) => {
+      if (body['response_format'] === undefined) {
+        return streaming(textStream(['{}']))(response, {} as never);
+      }
+      response.writeHead(400, { 'content-type': 'application/json' });
+      const message = 'This response_format type is unavailable now';
+      return response.end(JSON.stringify({ error: { message } }));
+    });
+    const request = asking('Hi', { outputSchema: { type: 'object' } });
+    expect(textIn(await eventsOf(createModel(), request))).toBe('{}');
+    expect(provider.requests).toHaveLength(2);
+    expect(JSON.stringify(provider.requests[1]?.body['messages'])).toContain('JSON Schema');
+    provider.script((response) => response.writeHead(400).end('No such model'));
+    await expect(eventsOf(createModel(), request)).rejects.toThrow('No such model');
+    expect(provider.requests).toHaveLength(3);
+  });
+
   it('is asked by POST with the key, the messages and the tools', async () => {
     const tool = { name: 'add', description: 'Adds', inputSchema: { type: 'object' } };
     await eventsOf(createModel({ apiKey: 'sk-1' }), asking('Hi', { tools: [tool] }));

@@ -2,6 +2,7 @@ import type { ModelEvent } from '@relay/core';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ChatDecoder } from './chat-decoder.ts';
+import { SafeNames } from './safe-names.ts';
 import {
   deltaFrame,
   doneFrame,
@@ -91,6 +92,28 @@ describe('a Chat Completions stream', () => {
     expect(textIn(decode(deltaFrame({ refusal: 'I will not.' }), finishFrame()))).toBe(
       'I will not.',
     );
+  });
+
+  it('counts what was cached and what was reasoning, where the server does', () => {
+    const decoder = new ChatDecoder(undefined);
+    const usage = {
+      prompt_tokens: 9,
+      completion_tokens: 8,
+      prompt_tokens_details: { cached_tokens: 7 },
+      completion_tokens_details: { reasoning_tokens: 6 },
+    };
+    decoder.feed(finishFrame());
+    expect(decoder.feed(frame({ choices: [], usage }) + doneFrame)).toMatchObject([
+      { usage: { inputTokens: 9, outputTokens: 8, cachedInputTokens: 7, reasoningTokens: 6 } },
+    ]);
+  });
+
+  it('gives tools back the names that we know them by', () => {
+    const names = new SafeNames(['acme.look']);
+    const decoder = new ChatDecoder(undefined, names);
+    const call = { index: 0, id: 'a', function: { name: 'acme_look', arguments: '{}' } };
+    decoder.feed(deltaFrame({ tool_calls: [call] }) + finishFrame('tool_calls'));
+    expect(decoder.end()[0]).toMatchObject({ type: 'tool-call', name: 'acme.look' });
   });
 
   it('holds tool calls back until the answer is finished', () => {

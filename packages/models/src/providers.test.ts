@@ -52,8 +52,12 @@ describe.each(mockedProviders)('$name', (provider) => {
 
   it('counts tokens', async () => {
     const usage = {
-      ...{ prompt_tokens: 100, completion_tokens: 7, input_tokens: 100, output_tokens: 7 },
-      ...{ promptTokenCount: 100, candidatesTokenCount: 7 },
+      prompt_tokens: 100,
+      completion_tokens: 7,
+      input_tokens: 100,
+      output_tokens: 7,
+      promptTokenCount: 100,
+      candidatesTokenCount: 7,
     };
     mock.onMessage('count', { content: 'One', finishReason: 'stop', usage });
     expect(finishOf(await ask('count')).usage).toEqual({ inputTokens: 100, outputTokens: 7 });

@@ -154,7 +154,7 @@ export class SdkAnswer {
 }
 
 /** What a provider counts apart is told where there was any. */
-export function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage {
+function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage {
   const [read, written] = [count(inputTokens.cacheRead), count(inputTokens.cacheWrite)];
   const reasoning = count(outputTokens.reasoning);
   const parts = count(inputTokens.noCache) + read + written;

@@ -5,12 +5,12 @@
 import type {
   LanguageModelV4,
   LanguageModelV4CallOptions,
-  LanguageModelV4StreamPart,
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
+import { PartBatches } from './part-batches.ts';
 import { type Connecting } from './provider-fetch.ts';
-import { callAborted, checkApiKey } from './provider-failure.ts';
+import { checkApiKey } from './provider-failure.ts';
 import { SafeNames } from './safe-names.ts';
 import { type AnswerOptions, SdkAnswer } from './sdk-answer.ts';
 import { failureOfSdk } from './sdk-failure.ts';
@@ -85,7 +85,7 @@ async function* attempt(
     const { stream } = await language.doStream(
       callOptions(sdk, request, { names, signal, ...how }),
     );
-    yield* batchesOf(stream, answer, signal);
+    yield* new PartBatches(stream, answer).all(signal);
   } catch (cause) {
     throw failureOfSdk(cause, { apiKey, signal });
   }
@@ -124,61 +124,6 @@ function functionTool(
   // Every provider wants to hear that arguments are an object.
   const schema = { properties: {}, ...inputSchema, type: 'object' as const };
   return { type: 'function' as const, name: names.safe(name), description, inputSchema: schema };
-}
-
-/** How much of an answer may wait for a slow reader. */
-const maxWaiting = 512;
-
-/** All that has come since the last look is one batch: the packages hand out one part at a time. */
-async function* batchesOf(
-  stream: ReadableStream<LanguageModelV4StreamPart>,
-  answer: SdkAnswer,
-  signal: AbortSignal,
-): Answer {
-  const reader = stream.getReader();
-  let waiting: ModelEvent[] = [];
-  let over = false;
-  let failure: { readonly cause: unknown } | undefined;
-  let news = Promise.withResolvers<void>();
-  let room = Promise.withResolvers<void>();
-  const pump = async () => {
-    try {
-      while (!over) {
-        const { done, value } = await reader.read();
-        if (done) break;
-        waiting.push(...answer.take(value));
-        news.resolve();
-        if (waiting.length > maxWaiting) await room.promise;
-      }
-    } catch (cause) {
-      failure = { cause };
-    }
-    over = true;
-    news.resolve();
-  };
-  void pump();
-  try {
-    for (;;) {
-      if (signal.aborted) throw callAborted();
-      if (waiting.length > 0) {
-        const batch = waiting;
-        waiting = [];
-        room.resolve();
-        room = Promise.withResolvers<void>();
-        yield batch;
-      } else if (over) {
-        break;
-      } else {
-        await news.promise;
-      }
-      if (!over) news = Promise.withResolvers<void>();
-    }
-    if (failure !== undefined) throw failure.cause;
-  } finally {
-    over = true;
-    room.resolve();
-    void reader.cancel().catch(() => undefined);
-  }
 }
 
 function once<Value>(load: () => Promise<Value>): () => Promise<Value> {

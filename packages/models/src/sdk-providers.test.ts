@@ -1,4 +1,5 @@
 /** What is each provider's own: its marks, its counts, its ways to end and to fail. */
+import { Agent } from 'node:http';
 import { type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import type { Message } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -129,6 +130,32 @@ describe('an answer that ended early', () => {
       message: 'The provider’s answer ended before it was finished',
       retryable: true,
     });
+  });
+});
+
+describe('a connection', () => {
+  it.each([
+    ['openai', responsesFrames(responsesText('Yes'))],
+    ['anthropic', anthropicFrames([anthropicText('Yes')])],
+    ['google', [googleFrame([{ text: 'Yes' }])]],
+  ] as const)('to %s is used again', async (name, frames) => {
+    const agent = new Agent({ keepAlive: true });
+    provider.script(streaming(frames));
+    const model = create[name]({ apiKey, baseUrl: provider.baseUrl, agent });
+    for (const _ of [1, 2, 3]) await eventsOf(model, asking('Hi', { model: names[name] }));
+    expect(provider.connections.made).toBe(1);
+    agent.destroy();
+  });
+
+  it('that stays open after the answer keeps nobody waiting, and is closed', async () => {
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      for (const frame of anthropicFrames([anthropicText('Yes')])) {
+        response.write(`data: ${JSON.stringify(frame)}\n\n`);
+      }
+    });
+    expect(textIn(await ask('anthropic'))).toBe('Yes');
+    await expect.poll(() => provider.connections.open, { timeout: 5_000 }).toBe(0);
   });
 });
 

@@ -30,14 +30,14 @@ function isStrict(schema: unknown): boolean {
     schema as JsonSchema;
   if (!Object.keys(schema).every((word) => words.has(word))) return false;
   if (type === 'object' || properties !== undefined) {
-    const names = Object.keys((properties ?? {}) as object);
+    const names = Object.keys(properties ?? {});
     const listed = Array.isArray(required) ? required : [];
     if (additionalProperties !== false || names.some((name) => !listed.includes(name)))
       return false;
   }
   return [
-    ...Object.values((properties ?? {}) as object),
-    ...Object.values(($defs ?? {}) as object),
+    ...Object.values(properties ?? {}),
+    ...Object.values($defs ?? {}),
     ...(Array.isArray(anyOf) ? anyOf : []),
     ...(items === undefined ? [] : [items]),
   ].every(isStrict);

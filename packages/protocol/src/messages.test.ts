@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { messageSchema, textOf } from './messages.ts';
+import { attachmentOf, messageSchema, textOf } from './messages.ts';
 
 const call = { id: 'call_1', type: 'function', function: { name: 'bash', arguments: '{}' } };
 
@@ -9,6 +9,25 @@ describe('a message', () => {
     [{ role: 'user', content: '' }],
     [{ role: 'user', content: [{ type: 'text', text: 'What is this?' }] }],
     [{ role: 'user', content: [{ type: 'image', mediaType: 'image/png', data: 'iVBOR' }] }],
+    [{ role: 'user', content: [{ type: 'image', url: 'https://example.com/a.png?x=1' }] }],
+    [{ role: 'user', content: [{ type: 'image', url: 'data:image/png;base64,aGk=' }] }],
+    [
+      {
+        role: 'user',
+        content: [{ type: 'file', mediaType: 'text/csv', data: 'YSxi', filename: 'a.csv' }],
+      },
+    ],
+    [
+      {
+        role: 'assistant',
+        content: 'Hm',
+        providerData: {
+          provider: 'acme',
+          model: 'm',
+          parts: [{ type: 'reasoning', text: 'x', metadata: { acme: { signature: 's' } } }],
+        },
+      },
+    ],
     [{ role: 'assistant', content: 'Hello' }],
     [{ role: 'assistant', content: null, tool_calls: [call] }],
     [{ role: 'tool', tool_call_id: 'call_1', content: 'done' }],
@@ -22,6 +41,41 @@ describe('a message', () => {
       role: 'assistant',
       content: null,
       tool_calls: [call],
+    });
+  });
+
+  it.each([
+    [{ type: 'image', mediaType: 'image/png', data: '<svg>' }],
+    [{ type: 'image', mediaType: 'application/pdf', data: 'aGk=' }],
+    [{ type: 'image', mediaType: 'image/png', data: 'aGk=', url: 'https://example.com' }],
+    [{ type: 'image', mediaType: 'image/png' }],
+    [{ type: 'image', mediaType: 'png', data: 'aGk=' }],
+    [{ type: 'image', url: 'http://example.com/a.png' }],
+    [{ type: 'image', url: 'https://user:pw@example.com/a.png' }],
+    [{ type: 'image', url: 'https://' }],
+    [{ type: 'image', url: 'data:image/png,plain' }],
+    [{ type: 'file', url: 'data:text/html;base64,<b>' }],
+    [{ type: 'file', mediaType: 'application/pdf', data: 'a'.repeat(10 * 1024 * 1024 + 1) }],
+    [{ type: 'file', mediaType: 'application/pdf', data: 'aGk=', filename: '' }],
+  ])('may not carry %j', (part) => {
+    expect(messageSchema.safeParse({ role: 'user', content: [part] }).success).toBe(false);
+  });
+
+  it('says where what it carries is found', () => {
+    expect(attachmentOf({ type: 'image', mediaType: 'image/png', data: 'aGk=' })).toEqual({
+      kind: 'data',
+      mediaType: 'image/png',
+      base64: 'aGk=',
+    });
+    expect(attachmentOf({ type: 'image', url: 'data:image/gif;base64,aGk=' })).toEqual({
+      kind: 'data',
+      mediaType: 'image/gif',
+      base64: 'aGk=',
+    });
+    expect(attachmentOf({ type: 'file', url: 'https://example.com/a' })).toEqual({
+      kind: 'url',
+      mediaType: undefined,
+      url: 'https://example.com/a',
     });
   });
 

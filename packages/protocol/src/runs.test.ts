@@ -9,6 +9,7 @@ import {
   noUsage,
   runStatuses,
   usageSchema,
+  wireUsage,
 } from './runs.ts';
 
 describe('a run’s status', () => {
@@ -31,6 +32,30 @@ describe('a run’s status', () => {
 
 describe('usage', () => {
   const usages = fc.record({ inputTokens: fc.nat(1e9), outputTokens: fc.nat(1e9) });
+
+  it('adds up what providers count apart, and says nothing of what none of them counted', () => {
+    const [a, b] = [
+      { ...noUsage, cachedInputTokens: 3 },
+      { ...noUsage, cachedInputTokens: 4, reasoningTokens: 5 },
+    ];
+    expect(addUsage(a, b)).toStrictEqual({ ...noUsage, cachedInputTokens: 7, reasoningTokens: 5 });
+    expect(addUsage(noUsage, noUsage)).toStrictEqual(noUsage);
+  });
+
+  it('is written with underscores on the surface `runs`, the details where there are any', () => {
+    expect(wireUsage({ inputTokens: 1, outputTokens: 2 })).toStrictEqual({
+      input_tokens: 1,
+      output_tokens: 2,
+    });
+    const details = { cachedInputTokens: 3, cacheWriteTokens: 4, reasoningTokens: 5 };
+    expect(wireUsage({ inputTokens: 1, outputTokens: 2, ...details })).toStrictEqual({
+      input_tokens: 1,
+      output_tokens: 2,
+      cached_input_tokens: 3,
+      cache_write_tokens: 4,
+      reasoning_tokens: 5,
+    });
+  });
 
   it('adds up in any order, and nothing added changes nothing', () => {
     fc.assert(

@@ -188,21 +188,32 @@ describe('a request', () => {
 
   const withBody = table
     .filter(({ body }) => body !== undefined)
-    .map(({ method, path }) => [method, path] as const);
+    .map(({ method, path, bodyLimit = 1024 * 1024 }) => [method, path, bodyLimit] as const);
 
-  it.each(withBody)('by %s %s may hold 1 MB and not a byte more', async (method, path) => {
+  it('may be larger than 1 MB where images and files travel', () => {
+    const large = withBody.filter(([, , limit]) => limit > 1024 * 1024);
+    expect(large).toEqual(
+      expect.arrayContaining([
+        ['POST', '/chat', 10 * 1024 * 1024],
+        ['POST', '/v1/runs', 10 * 1024 * 1024],
+      ]),
+    );
+  });
+
+  it.each(withBody)('by %s %s may hold %i bytes and not one more', async (...given) => {
+    const [method, path, limit] = given;
     const fill = (size: number) => `{"x":"${'a'.repeat(size - 8)}"}`;
-    const fits = await server.request(pathOf(path), { method, body: fill(1024 * 1024) });
+    const fits = await server.request(pathOf(path), { method, body: fill(limit) });
     expect(fits.status).toBe(400);
     await fits.text();
-    const tooLarge = await server.request(pathOf(path), { method, body: fill(1024 * 1024 + 1) });
+    const tooLarge = await server.request(pathOf(path), { method, body: fill(limit + 1) });
     expect(tooLarge.status).toBe(413);
     expect(await tooLarge.json()).toMatchObject({ code: 'payload_too_large' });
   });
 
   it('may not be larger in chunks either', async () => {
     const answer = await new Promise<number | undefined>((resolve, reject) => {
-      const sending = httpRequest(`${server.url}/v1/runs`, {
+      const sending = httpRequest(`${server.url}/v1/keys`, {
         method: 'POST',
         headers: {
           authorization: `Bearer ${server.apiKey}`,

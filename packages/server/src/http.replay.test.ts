@@ -115,16 +115,4 @@ describe('a provider’s model', () => {
       error: 'There is no credential for the provider zhipu',
     });
   });
-
-  it('that this version cannot speak to is refused where its key is stored', async () => {
-    server = await bootRelay();
-    const response = await server.request('/v1/credentials/anthropic', {
-      method: 'PUT',
-      body: { apiKey: 'sk-ant-0123456789', baseUrl: 'https://example.com' },
-    });
-    expect(response.status).toBe(400);
-    expect(await response.json()).toMatchObject({
-      error: 'This version of Relay cannot speak to anthropic yet',
-    });
-  });
 });

@@ -14,47 +14,16 @@ interface Level {
   index: number;
 }
 
-const structure = new Set(['{', '}', '[', ']', ',', ':']);
-
-/** Structure, strings and numbers, one by one. No expression looks at a string: it may be long. */
-function* tokensOf(json: string): Generator<string> {
-  for (let at = 0; at < json.length;) {
-    const char = json[at] ?? '';
-    let end = at + 1;
-    if (char === '"') end = endOfString(json, at);
-    else if (isOfNumber(char)) while (isOfNumber(json[end] ?? '')) end += 1;
-    else if (!structure.has(char)) {
-      at = end;
-      continue;
-    }
-    yield json.slice(at, end);
-    at = end;
-  }
-}
-
-function endOfString(json: string, start: number): number {
-  let at = start + 1;
-  while (at < json.length && json[at] !== '"') at += json[at] === '\\' ? 2 : 1;
-  return at + 1;
-}
-
-/** The letters of `true`, `false` and `null` are skipped, but for an `e`, which is no number. */
-function isOfNumber(char: string): boolean {
-  return (
-    (char >= '0' && char <= '9') ||
-    char === '-' ||
-    char === '+' ||
-    char === '.' ||
-    char === 'e' ||
-    char === 'E'
-  );
-}
+/** Of a string only the beginning: it may be longer than a regular expression can follow. */
+const token = /"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[{}[\],:]|true|false|null/g;
 
 /** The first thing that is wrong, with its place; undefined if the text means what it says. */
 export function findAmbiguity(json: string): FieldIssue | undefined {
   const levels: Level[] = [];
   let expectsKey = false;
-  for (const text of tokensOf(json)) {
+  const tokens = new RegExp(token);
+  for (let found = tokens.exec(json); found !== null; found = tokens.exec(json)) {
+    const [text] = found;
     const level = levels.at(-1);
     switch (text) {
       case '{':
@@ -77,17 +46,31 @@ export function findAmbiguity(json: string): FieldIssue | undefined {
       case ':':
         expectsKey = false;
         break;
-      default:
+      case '"':
+        tokens.lastIndex = endOfString(json, found.index);
         if (expectsKey && level?.keys !== undefined) {
-          level.key = JSON.parse(text) as string;
+          level.key = JSON.parse(json.slice(found.index, tokens.lastIndex)) as string;
           if (level.keys.has(level.key)) return { path: pathOf(levels), message: 'Given twice' };
           level.keys.add(level.key);
-        } else if (isUnsafe(text)) {
+        }
+        break;
+      default:
+        if (isUnsafe(text)) {
           return { path: pathOf(levels), message: 'This number cannot be kept exactly' };
         }
     }
   }
   return undefined;
+}
+
+/** Right after the quote that ends it: the first that no backslash takes its meaning from. */
+function endOfString(json: string, start: number): number {
+  for (let quote = json.indexOf('"', start + 1); quote >= 0; quote = json.indexOf('"', quote + 1)) {
+    let backslashes = 0;
+    while (json.charCodeAt(quote - 1 - backslashes) === 0x5c) backslashes += 1;
+    if (backslashes % 2 === 0) return quote + 1;
+  }
+  return json.length;
 }
 
 function isUnsafe(text: string): boolean {

@@ -94,6 +94,35 @@ describe('agents put together', () => {
   });
 });
 
+describe('the shape of an agent’s answers', () => {
+  const schemaOf = (outputSchema: NonNullable<AgentConfig['outputSchema']>) =>
+    assembleAgents([{ name: 'finder', outputSchema }]).agents[0]?.outputSchema;
+
+  it('is a JSON Schema, or one of zod', () => {
+    const schema = { type: 'object', properties: { city: { type: 'string' } } };
+    expect(schemaOf(schema)).toEqual(schema);
+    expect(schemaOf(z.object({ city: z.string() }))).toMatchObject({
+      ...schema,
+      required: ['city'],
+    });
+  });
+
+  it('is refused if it could not be checked', () => {
+    expect(() => schemaOf({ type: 'objekt' })).toThrow(
+      'The agent finder: outputSchema: There is no type "objekt"',
+    );
+    expect(() => schemaOf({ $ref: 'https://example.com' })).toThrow('leads out of the schema');
+  });
+
+  it('may come with how much its model is to think', () => {
+    expect(assembleAgents([{ name: 'a', reasoning: 'low' }]).agents).toEqual([
+      { name: 'a', reasoning: 'low' },
+    ]);
+    const odd = { name: 'a', reasoning: 'hard' } as unknown as AgentConfig;
+    expect(() => assembleAgents([odd])).toThrow('there is no reasoning hard');
+  });
+});
+
 describe('a collection of tools', () => {
   it('makes a tool of a definition once, and says by which name it can be called', () => {
     const tools = new ToolCollection();

@@ -84,9 +84,7 @@ export function assembleAgents(configs: readonly AgentConfig[]): AssembledAgents
 function definitionOf(config: AgentConfig, tools: ToolCollection): AgentDefinition {
   const { tools: own, handoffs, outputSchema, ...rest } = config;
   if (rest.reasoning !== undefined && !reasoningEfforts.includes(rest.reasoning)) {
-    throw new TypeError(
-      `The agent ${config.name}: there is no reasoning ${String(rest.reasoning)}`,
-    );
+    throw new TypeError(`The agent ${config.name}: there is no reasoning ${rest.reasoning}`);
   }
   if (config.memory !== undefined && !memoryUseSchema.safeParse(config.memory).success) {
     throw new TypeError(`The memory of the agent ${config.name} must be true or {namespace}`);

@@ -49,6 +49,8 @@ function accept(run: LiveRun, agent: AgentState, call: CallState): RunEvent[] {
       tools: [...(target.tools ?? profileOf(run, agent).tools)],
       ...(target.instructions === undefined ? {} : { system: target.instructions }),
       ...(target.handoffs === undefined ? {} : { handoffs: [...target.handoffs] }),
+      // Whoever goes on owes the same answer, unless it has its own way to answer.
+      ...answerFields(profileOf(run, agent)),
       ...answerFields(target),
     },
   ];

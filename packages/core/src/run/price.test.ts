@@ -28,6 +28,15 @@ describe('what a model call has cost', () => {
     expect(priced(run, 'big', { inputTokens: 0, outputTokens: 0 }).costUsd).toBe(0);
   });
 
+  it('is less for input from a cache and more for what was written there, if prices say so', () => {
+    const used = { ...usage, cachedInputTokens: 1_000_000, cacheWriteTokens: 500_000 };
+    const cached = { inputPerMillion: 4, outputPerMillion: 2, cachedInputPerMillion: 1 };
+    const run = runOf({ cached, both: { ...cached, cacheWritePerMillion: 6 } });
+    expect(priced(run, 'cached', used).costUsd).toBeCloseTo(1 + 2 + 2 + 1);
+    expect(priced(run, 'both', used).costUsd).toBeCloseTo(1 + 3 + 2 + 1);
+    expect(priced(run, 'both', { ...used, inputTokens: 0 }).costUsd).toBeCloseTo(1 + 3 + 1);
+  });
+
   it('can be nothing', () => {
     expect(priced(run, 'free', usage).costUsd).toBe(0);
   });
