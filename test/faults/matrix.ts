@@ -49,6 +49,7 @@ async function answerWhatIsAsked(
       always: false,
       reason: null,
       ...(happened ? { output: { ran: relay.tool } } : {}),
+      ...(relay.kind === 'permission' ? scenario.answer : {}),
       by: person,
     });
   }
@@ -107,7 +108,10 @@ function withIds(kernel: Kernel, ids: Ids): Control {
 
 function executionsOf(scenario: Scenario): string[] {
   return scenario.tools.flatMap((tool) =>
-    tool.executions.map(({ toolCallId, idempotencyKey }) => `${toolCallId} ${idempotencyKey}`),
+    tool.executions.map(
+      ({ toolCallId, idempotencyKey, input }) =>
+        `${toolCallId} ${idempotencyKey} ${JSON.stringify(input)}`,
+    ),
   );
 }
 

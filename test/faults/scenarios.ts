@@ -1,4 +1,4 @@
-import type { Model, RunRequest, Tool } from '@relay/core';
+import type { Answer, Model, RunRequest, Tool } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -19,6 +19,8 @@ export interface Scenario {
   readonly model: Model;
   readonly world?: Partial<KernelOptions>;
   readonly request?: Partial<RunRequest>;
+  /** What the person who approves says besides. */
+  readonly answer?: Partial<Answer>;
   /** What must happen in it, lest it shows nothing. */
   readonly shows?: EventType;
 }
@@ -61,6 +63,16 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
       ],
       [text('Both done.'), finish()],
     ]),
+  }),
+
+  'an approval with other arguments': () => ({
+    name: 'an approval with other arguments',
+    tools: [createRecordingTool({ name: 'pay', idempotent: true })],
+    model: createScriptedModel([
+      [toolCall('call_1', 'pay', { amount: 100 }), finish()],
+      [text('Paid less.'), finish()],
+    ]),
+    answer: { input: { amount: 7 } },
   }),
 
   'two turns with an approval each': () => ({

@@ -1,4 +1,5 @@
 export * from './agent-registry.ts';
+export * from './answers.ts';
 export * from './commands.ts';
 export * from './engine.ts';
 export * from './fair-queue.ts';

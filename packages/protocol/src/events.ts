@@ -210,7 +210,9 @@ export const catalogue = {
     approved: z.boolean(),
     always: z.boolean().optional(),
     reason: z.string().optional(),
+    /** The arguments as whoever decided has changed them, and their digest: this is what runs. */
     input: json.optional(),
+    digest: z.string().optional(),
     output: json.optional(),
     by: deciderSchema,
   }),

@@ -18,8 +18,15 @@ export interface RelayRecord {
   readonly decidedAt: number | null;
   readonly decidedBy: Decider | null;
   readonly reason: string | null;
+  /** The arguments as whoever approved has changed them: these run, and not `params`. */
+  readonly edited: EditedCall | null;
   /** What exactly was answered, so that a repetition can be told from a contradiction. */
   readonly answer: string | null;
+}
+
+export interface EditedCall {
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly digest: string;
 }
 
 /** All that is named must hold. */
@@ -31,7 +38,7 @@ export interface RelayFilter {
 
 export type NewRelay = Omit<
   RelayRecord,
-  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'answer'
+  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'edited' | 'answer'
 >;
 
 /** A relay that ends without anyone's answer. */
@@ -53,6 +60,7 @@ export type Letter =
       readonly reason: string | null;
       /** For a relay of kind `outcome`: it happened, and this is its result. */
       readonly output?: unknown;
+      readonly edited?: EditedCall;
       readonly by: Decider;
     }
   | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
@@ -76,6 +84,7 @@ export interface RelayDecision {
   readonly at: number;
   readonly by: Decider;
   readonly reason: string | null;
+  readonly edited?: EditedCall;
   readonly answer: string;
   readonly mail: Mail;
   readonly grant?: NewGrant;

@@ -190,6 +190,20 @@ describe('a call', () => {
     expect(call).not.toHaveProperty('relay.approved');
   });
 
+  it('that was approved with other arguments is from then on what was approved', () => {
+    const edited = { ...decided(true), input: { b: 2 }, digest: 'digest of b' } as CallEvent;
+    const call = play(raised(), edited);
+    expect(call).toMatchObject({
+      phase: 'answered',
+      input: { b: 2 },
+      relay: { approved: true, digest: 'digest of b' },
+    });
+    expect(play(raised(), decided(true))).toMatchObject({
+      input: {},
+      relay: { digest: 'digest of relay_1' },
+    });
+  });
+
   it('takes one answer: a second one is refused', () => {
     expect(play(raised(), decided(false), decided(true))).toBe('refused relay.decided');
     expect(play(raised(), expired, decided(true))).toBe('refused relay.decided');

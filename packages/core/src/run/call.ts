@@ -107,7 +107,8 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
     return { ...next, input, idempotencyKey, ...(via === undefined ? {} : { via }) };
   }
   if (event.type === 'relay.decided' && call.relay !== undefined) {
-    return { ...next, relay: { ...call.relay, approved: event.approved } };
+    const { approved, input = call.input, digest = call.relay.digest } = event;
+    return { ...next, input, relay: { ...call.relay, approved, digest } };
   }
   if (event.type !== 'relay.raised') return next;
   const { relayId: id, kind, digest, expiresAt, params: input } = event;

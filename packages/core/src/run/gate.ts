@@ -6,8 +6,8 @@
  * together, each to be answered on its own. Whatever a limit leaves no room for is refused.
  */
 import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
+import { digestOfCall } from '../edits.ts';
 import type { ProgramRules } from '../engine.ts';
-import { canonicalJson } from '../permission/canonical.ts';
 import { decide, type Grant, type Verdict } from '../permission/decide.ts';
 import type { Tool } from '../ports.ts';
 import { type Arguments, readArguments } from './arguments.ts';
@@ -139,9 +139,8 @@ function verdictOn(run: LiveRun, { agent, call, grants, once }: Question): Verdi
   );
 }
 
-/** What a decision is bound to: the tool and exactly these arguments. */
 export function digestOf(run: LiveRun, call: Pick<CallState, 'name' | 'input'>): string {
-  return run.engine.digest(canonicalJson({ tool: call.name, input: call.input }));
+  return digestOfCall(run.engine, call);
 }
 
 export function raised(

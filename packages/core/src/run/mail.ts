@@ -59,7 +59,7 @@ function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
   }
   const { agent, call } = asking;
   resume(run);
-  const { relayId, approved, always, reason, by } = decision;
+  const { relayId, approved, always, reason, edited, by } = decision;
   const output = decision.output as Json;
   const decided: RunEvent = {
     type: 'relay.decided',
@@ -69,6 +69,7 @@ function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
     approved,
     ...(always ? { always } : {}),
     ...(reason === null ? {} : { reason }),
+    ...(edited === undefined ? {} : { input: edited.params as Json, digest: edited.digest }),
     ...(output === undefined ? {} : { output }),
     by,
   };

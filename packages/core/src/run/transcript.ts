@@ -21,6 +21,8 @@ interface OpenTurn {
   readonly text: string;
   readonly calls: readonly MessageToolCall[];
   readonly results: Readonly<Record<string, string>>;
+  /** Arguments that a person has put in the place of the model's, by call. */
+  readonly edited: Readonly<Record<string, unknown>>;
   readonly completed: boolean;
 }
 
@@ -46,7 +48,7 @@ export const emptyTranscript: Transcript = {
   spentIds: [],
 };
 
-const newTurn: OpenTurn = { text: '', calls: [], results: {}, completed: false };
+const newTurn: OpenTurn = { text: '', calls: [], results: {}, edited: {}, completed: false };
 
 export function foldTranscript(transcript: Transcript, event: RunEvent): Transcript {
   switch (event.type) {
@@ -71,6 +73,8 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
       return inTurn(transcript, (turn) => ({ ...turn, calls: [...turn.calls, callOf(event)] }));
     case 'turn.completed':
       return closeIfSettled(inTurn(transcript, (turn) => ({ ...turn, completed: true })));
+    case 'relay.decided':
+      return event.input === undefined ? transcript : edited(transcript, event);
     case 'tool.completed':
       return settle(transcript, event.toolCallId, readingOf(event));
     case 'tool.failed':
@@ -124,12 +128,28 @@ function inTurn(transcript: Transcript, change: (turn: OpenTurn) => OpenTurn): T
   return transcript.open === null ? transcript : { ...transcript, open: change(transcript.open) };
 }
 
+function edited(transcript: Transcript, event: EventOf<'relay.decided'>): Transcript {
+  const { toolCallId, input } = event;
+  return inTurn(transcript, (turn) => ({
+    ...turn,
+    edited: { ...turn.edited, [toolCallId]: input },
+  }));
+}
+
+/** The provider's call keeps the model's own arguments: the result has to say that others ran. */
+function editNote(input: unknown): string {
+  return (
+    'A person changed the arguments of this call before they approved it. ' +
+    `What was approved is: ${JSON.stringify(input)}\n\n`
+  );
+}
+
 function settle(transcript: Transcript, toolCallId: string, reading: string): Transcript {
   return closeIfSettled(
-    inTurn(transcript, (turn) => ({
-      ...turn,
-      results: { ...turn.results, [toolCallId]: reading },
-    })),
+    inTurn(transcript, (turn) => {
+      const note = Object.hasOwn(turn.edited, toolCallId) ? editNote(turn.edited[toolCallId]) : '';
+      return { ...turn, results: { ...turn.results, [toolCallId]: note + reading } };
+    }),
   );
 }
 

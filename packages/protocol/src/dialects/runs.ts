@@ -48,6 +48,7 @@ export const runs: Dialect = {
           type: 'relay_resolved',
           id: event.relayId,
           status: event.approved ? 'approved' : 'denied',
+          ...(event.input === undefined ? {} : { executedParams: event.input }),
         };
       case 'relay.expired':
         return { type: 'relay_resolved', id: event.relayId, status: 'expired' };

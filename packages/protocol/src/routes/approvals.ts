@@ -14,17 +14,25 @@ import {
   timeSchema,
 } from './route.ts';
 
-/** `output` answers a relay of kind `outcome`: it happened, and this is its result. */
+/**
+ * `input` are other arguments to run the call with. `output` answers a relay of kind `outcome`: it
+ * happened, and this is its result.
+ */
 export const approvalBodySchema = z
   .strictObject({
     approved: z.boolean(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
+    input: z.record(z.string(), z.json()).optional(),
     output: z.json().optional(),
   })
   .refine((body) => body.approved || body.always !== true, {
     path: ['always'],
     message: 'Only an approval can hold for always',
+  })
+  .refine((body) => body.approved || body.input === undefined, {
+    path: ['input'],
+    message: 'Only an approval can change the arguments',
   });
 
 export const approvalsQuerySchema = z.strictObject({
@@ -44,6 +52,9 @@ export const approvalSchema = z.object({
   toolCallId: z.string(),
   tool: z.string(),
   params: z.json(),
+  /** What was approved instead of `params`, where a person changed it. */
+  executedParams: z.json().optional(),
+  executedDigest: z.string().optional(),
   /** What to show a person: nothing in it looks like something else. */
   display: z.object({ text: z.string(), flags: z.array(z.string()) }),
   digest: z.string(),
@@ -89,6 +100,13 @@ export const approvalRoutes = {
     requires: { fields: ['approved'], message: 'approved is required' },
     answer: 'json',
     output: approvalSchema,
-    errors: [...aboutOne, ...readsBody, 'relay_conflict'],
+    errors: [
+      ...aboutOne,
+      ...readsBody,
+      'tool_input_invalid',
+      'denied_by_rule',
+      'tool_unavailable',
+      'relay_conflict',
+    ],
   },
 } as const satisfies Record<string, Route>;

@@ -35,18 +35,15 @@ export const listApprovals: Handler = async (call) => {
 export const getApproval: Handler = async (call) => presentApproval(call, await findRelay(call));
 
 export const decideApproval: Handler = async (call) => {
-  const { approved, always, reason, output } = call.body as z.infer<typeof approvalBodySchema>;
+  const body = call.body as z.infer<typeof approvalBodySchema>;
+  const { approved, always, reason, input, output } = body;
   const relay = await findRelay(call);
-  if (output !== undefined && relay.kind !== 'outcome') {
-    throw new RelayError('invalid_request', 'output: answers a relay of kind outcome alone', {
-      details: [{ path: 'output', message: 'Answers a relay of kind outcome alone' }],
-    });
-  }
   const outcome = await answerRelay(call.context.control, call.caller.tenantId, {
     relayId: relay.id,
     approved,
     always: always ?? false,
     reason: reason ?? null,
+    ...(input === undefined ? {} : { input }),
     ...(output === undefined ? {} : { output }),
     by: call.caller.as,
   });
@@ -69,13 +66,14 @@ export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
 }
 
 function presentApproval(call: Call, relay: RelayRecord) {
-  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, answer: _, ...rest } = relay;
+  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, edited, answer: _, ...rest } = relay;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
   const rule =
     relay.kind === 'permission' ? suggestedRule(tools.find(relay.tool), relay.params) : undefined;
   return {
     ...rest,
     status: statusNow(relay),
+    ...(edited === null ? {} : { executedParams: edited.params, executedDigest: edited.digest }),
     display: displayOf(relay.tool, relay.params),
     ...(rule === undefined ? {} : { suggestedRule: rule }),
     raisedAt: iso(raisedAt),

@@ -45,6 +45,7 @@ export function relayTests(open: Open): void {
       decidedAt: null,
       decidedBy: null,
       reason: null,
+      edited: null,
       answer: null,
     });
   });
@@ -68,9 +69,27 @@ export function relayTests(open: Open): void {
       decidedAt: noon + 1,
       decidedBy: person,
       reason: 'not today',
+      edited: null,
       answer: decision.answer,
     });
     expect(await tenant.readMail(run.id)).toEqual([decision.mail]);
+  });
+
+  test('a decision keeps the arguments that were changed beside those that were asked about', async () => {
+    const tenant = newTenant();
+    const { relay } = await waitingRun(tenant);
+    const edited = {
+      params: { to: 'ada\u0000', deep: { list: [null, '\ud800'] } },
+      digest: 'beef',
+    };
+    expect(await tenant.decideRelay(approval(relay, { edited }))).toBe(true);
+    expect(await tenant.readRelay(relay.id)).toMatchObject({ params: relay.params, edited });
+    const [listed] = await tenant.listRelays({ runId: relay.runId }, { limit: 1 });
+    expect(listed).toMatchObject({ digest: relay.digest, edited });
+    expect(await tenant.decideRelay(approval(relay, { edited: { params: {}, digest: 'x' } }))).toBe(
+      false,
+    );
+    expect(await tenant.readRelay(relay.id)).toMatchObject({ edited });
   });
 
   test('of 50 racing decisions one counts, and there is one mail', async () => {
@@ -130,6 +149,7 @@ export function relayTests(open: Open): void {
         decidedAt: noon + 9,
         decidedBy: clock,
         reason: 'over',
+        edited: null,
         answer: null,
       });
       expect(await tenant.decideRelay(approval(relay))).toBe(false);

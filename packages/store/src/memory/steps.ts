@@ -100,6 +100,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
       decidedAt: null,
       decidedBy: null,
       reason: null,
+      edited: null,
       answer: null,
     } as const;
     const record = { ...stored(relay), params: stored(relay.params ?? null), ...open };
@@ -131,8 +132,8 @@ export function decideRelay(
   if (relay.record.status !== 'pending' || relay.record.expiresAt <= at) return false;
   if (run === undefined || isEnded(run.record.status)) return false;
   if (grant !== undefined) refuseTaken(state.grants, grant.id);
-  const { status, by: decidedBy, reason, answer } = stored(decision);
-  relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason, answer };
+  const { status, by: decidedBy, reason, edited = null, answer } = stored(decision);
+  relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason, edited, answer };
   post(run, mail);
   if (grant !== undefined) state.grants.set(grant.id, { tenantId, grant: stored(grant) });
   return true;

@@ -5,6 +5,7 @@
  */
 import { RelayError } from '@relay/protocol';
 import type { SqlDialect, SqlDriver } from '../drivers/driver.ts';
+import { approvalTables } from './approval-tables.ts';
 import { firstTables } from './first-tables.ts';
 import { integerOrNull } from './stored.ts';
 
@@ -13,7 +14,10 @@ export interface Migration {
   readonly statements: readonly string[] | Readonly<Record<SqlDialect, readonly string[]>>;
 }
 
-export const migrations: readonly Migration[] = [{ id: 1, statements: firstTables }];
+export const migrations: readonly Migration[] = [
+  { id: 1, statements: firstTables },
+  { id: 2, statements: approvalTables },
+];
 
 export async function migrate(
   driver: SqlDriver,

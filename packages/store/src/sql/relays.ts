@@ -84,12 +84,13 @@ export function closeOpenRelays({ tenantId, runId }: RunRef, at: number): Statem
   return { sql: closeOpenSql, params };
 }
 
-const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?
+const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
+    executed_params = ?, executed_digest = ?
   WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
 
 /** The compare-and-set: of all decisions on a relay, this holds for one. */
 export function decide(tenantId: string, decision: RelayDecision): Statement {
-  const { relayId, runId, status, at, by, reason, answer } = decision;
+  const { relayId, runId, status, at, by, reason, answer, edited } = decision;
   return {
     sql: decideSql,
     params: [
@@ -98,6 +99,8 @@ export function decide(tenantId: string, decision: RelayDecision): Statement {
       encode(by),
       encodeOrNull(reason),
       encode(answer),
+      encodeOrNull(edited?.params),
+      edited?.digest ?? null,
       tenantId,
       relayId,
       runId,
@@ -116,6 +119,8 @@ const columns = [
   'decided_by',
   'reason',
   'answer',
+  'executed_params',
+  'executed_digest',
 ] as const;
 
 export const selectRelaySql = `SELECT ${columns.join(', ')}
@@ -165,6 +170,12 @@ export function decodeRelay(row: Row): RelayRecord {
     decidedAt: integerOrNull(row, 'decided_at'),
     decidedBy: jsonOrNull(row, 'decided_by') as Decider | null,
     reason: freeTextOrNull(row, 'reason'),
+    edited: editedCall(row),
     answer: freeTextOrNull(row, 'answer'),
   };
+}
+
+function editedCall(row: Row): RelayRecord['edited'] {
+  const params = jsonOrNull(row, 'executed_params') as Record<string, unknown> | null;
+  return params === null ? null : { params, digest: text(row, 'executed_digest') };
 }

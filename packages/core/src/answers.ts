@@ -1,0 +1,127 @@
+/** A person's answer to a relay: it is stored, with all that follows from it, before it is acknowledged. */
+import { type Decider, RelayError } from '@relay/protocol';
+import type { Control } from './commands.ts';
+import { editedCall, isUnchanged } from './edits.ts';
+import type { Engine } from './engine.ts';
+import { canonicalJson } from './permission/canonical.ts';
+import type { EditedCall, RelayRecord, RunHead, TenantStore } from './ports.ts';
+
+export interface Answer {
+  readonly relayId: string;
+  readonly approved: boolean;
+  readonly always: boolean;
+  readonly reason: string | null;
+  /** For a relay of kind `permission`: the arguments to run it with instead. */
+  readonly input?: unknown;
+  /** For a relay of kind `outcome`: it happened, and this is its result. */
+  readonly output?: unknown;
+  readonly by: Decider;
+}
+
+export type AnswerOutcome =
+  | { readonly kind: 'decided' | 'repeated' | 'contradicted'; readonly relay: RelayRecord }
+  | { readonly kind: 'missing' };
+
+/** Decides a relay once and for all (E7): the first answer counts, by compare-and-set. */
+export async function answerRelay(
+  control: Control,
+  tenantId: string,
+  answer: Answer,
+): Promise<AnswerOutcome> {
+  const { engine, supervisor } = control;
+  const store = engine.store.tenant(tenantId);
+  const relay = await store.readRelay(answer.relayId);
+  if (relay === undefined) return { kind: 'missing' };
+  const run = await store.readRunHead(relay.runId);
+  if (run === undefined) return { kind: 'missing' };
+  checkKind(relay, answer);
+  const given = writtenDown(relay, answer);
+  if (
+    relay.status === 'pending' &&
+    (await decideNow(engine, { store, relay, run, answer, given }))
+  ) {
+    supervisor.wake({ tenantId, runId: relay.runId });
+    return { kind: 'decided', relay };
+  }
+  const now = (await store.readRelay(relay.id)) ?? relay;
+  return { kind: now.answer === given ? 'repeated' : 'contradicted', relay: now };
+}
+
+/** What an answer may hold depends on what was asked. */
+function checkKind({ kind }: RelayRecord, { input, output }: Answer): void {
+  if (output !== undefined && kind !== 'outcome') {
+    throw misplaced('output', 'Answers a relay of kind outcome alone');
+  }
+  if (input !== undefined && kind === 'outcome') {
+    throw misplaced('input', 'What became of a call is not changed by other arguments');
+  }
+}
+
+function misplaced(path: string, message: string): RelayError {
+  const text = `${path}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
+  return new RelayError('invalid_request', text, { details: [{ path, message }] });
+}
+
+/** A reason is only words: who says the same for another reason says the same. */
+function writtenDown(relay: RelayRecord, { approved, always, input, output }: Answer): string {
+  return canonicalJson({
+    approved,
+    always,
+    ...(output === undefined ? {} : { output }),
+    ...(input === undefined || isUnchanged(relay, input) ? {} : { input }),
+  });
+}
+
+interface Deciding {
+  readonly store: TenantStore;
+  readonly relay: RelayRecord;
+  readonly run: RunHead;
+  readonly answer: Answer;
+  readonly given: string;
+}
+
+/** Checks everything that could refuse the answer, then stores it; false if another one was first. */
+async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
+  const { store, relay, answer, given } = deciding;
+  const { relayId, approved, always, reason, output, by } = answer;
+  const edited = await editedCall(engine, { store, relay, input: answer.input });
+  const changed = edited === undefined ? {} : { edited };
+  const told = output === undefined ? {} : { output };
+  const grants = approved && always && relay.kind === 'permission' && engine.rules === undefined;
+  return store.decideRelay({
+    relayId,
+    runId: relay.runId,
+    status: approved ? 'approved' : 'denied',
+    at: engine.clock.now(),
+    by,
+    reason,
+    ...changed,
+    answer: given,
+    mail: {
+      id: engine.ids.next(),
+      letter: { kind: 'decision', relayId, approved, always, reason, ...told, ...changed, by },
+    },
+    ...(grants ? { grant: grantFor(engine, deciding, edited) } : {}),
+  });
+}
+
+/** "Always" grants exactly the call that is executed, as a literal and not as a pattern. */
+function grantFor(
+  engine: Engine,
+  { relay, run, answer }: Deciding,
+  edited: EditedCall | undefined,
+) {
+  const params = edited?.params ?? relay.params;
+  if (typeof params !== 'object' || params === null) {
+    throw new RelayError('invalid_request', 'Only a call with arguments can be granted for always');
+  }
+  return {
+    id: engine.ids.next(),
+    tool: relay.tool,
+    exact: params as Record<string, unknown>,
+    scope: 'conversation' as const,
+    scopeId: run.conversationId,
+    createdAt: engine.clock.now(),
+    createdBy: answer.by,
+  };
+}
