@@ -204,7 +204,11 @@ export const catalogue = {
     digest: z.string(),
     agentPath: z.array(z.string()),
     expiresAt: z.iso.datetime(),
+    /** When `relay.expiring` is due. */
+    warnsAt: z.iso.datetime().optional(),
   }),
+  /** Nobody has answered yet, and little time is left. */
+  'relay.expiring': event(1, { ...relay, expiresAt: z.iso.datetime() }),
   'relay.decided': event(1, {
     ...relay,
     approved: z.boolean(),

@@ -194,6 +194,29 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     await reader.rest();
   });
 
+  it('warns of a request that is about to expire, on its stream and on the feed', async () => {
+    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '3000' } });
+    const talk = await startRun(hasty, { input: 'notify hurry up' });
+    const relay = await talk.reader.until('relay');
+    const gone = new AbortController();
+    await untilStatus(hasty, talk.runId, 'waiting');
+    const hints: unknown[] = [];
+    for await (const told of hasty.relay.feed.read(hasty.tenantId, gone.signal)) {
+      hints.push(...told);
+      if (told.some((hint) => hint.kind === 'approval')) break;
+    }
+    const warning = await talk.reader.until('relay_expiring');
+    const approval = await hasty.json(`/v1/approvals/${String(relay.data['id'])}`);
+    await hasty.request(`/v1/runs/${talk.runId}/cancel`, { method: 'POST' });
+    await talk.reader.rest();
+    gone.abort();
+    await hasty.stop();
+    const { id, expiresAt } = approval;
+    expect(warning.data).toEqual({ type: 'relay_expiring', id, expiresAt });
+    expect(approval).toMatchObject({ status: 'pending' });
+    expect(hints).toContainEqual({ kind: 'approval', id });
+  });
+
   it('lets a request expire: nobody can decide it any more, and the run goes on', async () => {
     const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '50' } });
     const talk = await startRun(hasty, { input: 'notify too late' });

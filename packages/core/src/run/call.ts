@@ -4,6 +4,7 @@
  *   called ──raise──▶ asking ──answer──▶ answered ──start──▶ started ──settle──▶ settled
  *      └──────────────start / settle─────────┴────────settle────────┘
  *
+ * - `warn` says once that a relay is about to expire; it changes nothing else.
  * - A call that a rule allows or refuses goes straight from `called`.
  * - A crash after `started` leaves the outcome unknown: the call starts again (idempotent tools) or
  *   asks a person (`raise` once more).
@@ -14,12 +15,13 @@ import type { EventOf } from '@relay/protocol';
 export const callPhases = ['called', 'asking', 'answered', 'started', 'settled'] as const;
 export type CallPhase = (typeof callPhases)[number];
 
-export const callSteps = ['raise', 'answer', 'start', 'settle', 'deny'] as const;
+export const callSteps = ['raise', 'warn', 'answer', 'start', 'settle', 'deny'] as const;
 export type CallStep = (typeof callSteps)[number];
 
 export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'>> = {
   called: {
     raise: 'asking',
+    warn: 'refused',
     answer: 'refused',
     start: 'started',
     settle: 'settled',
@@ -27,6 +29,7 @@ export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'
   },
   asking: {
     raise: 'refused',
+    warn: 'asking',
     answer: 'answered',
     start: 'refused',
     settle: 'refused',
@@ -34,6 +37,7 @@ export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'
   },
   answered: {
     raise: 'refused',
+    warn: 'refused',
     answer: 'refused',
     start: 'started',
     settle: 'settled',
@@ -41,6 +45,7 @@ export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'
   },
   started: {
     raise: 'asking',
+    warn: 'refused',
     answer: 'refused',
     start: 'started',
     settle: 'settled',
@@ -48,6 +53,7 @@ export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'
   },
   settled: {
     raise: 'refused',
+    warn: 'refused',
     answer: 'refused',
     start: 'refused',
     settle: 'refused',
@@ -61,6 +67,7 @@ export type CallEvent =
   | EventOf<'tool.failed'>
   | EventOf<'tool.denied'>
   | EventOf<'relay.raised'>
+  | EventOf<'relay.expiring'>
   | EventOf<'relay.decided'>
   | EventOf<'relay.expired'>
   | EventOf<'relay.closed'>;
@@ -71,6 +78,7 @@ export const stepOf: Record<CallEvent['type'], CallStep> = {
   'tool.failed': 'settle',
   'tool.denied': 'deny',
   'relay.raised': 'raise',
+  'relay.expiring': 'warn',
   'relay.decided': 'answer',
   'relay.expired': 'answer',
   'relay.closed': 'answer',
@@ -81,6 +89,8 @@ export interface OpenRelay {
   readonly kind: EventOf<'relay.raised'>['kind'];
   readonly digest: string;
   readonly expiresAt: string;
+  /** Until it was warned of. */
+  readonly warnsAt?: string;
   readonly approved?: boolean;
 }
 
@@ -110,14 +120,24 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
     const { approved, input = call.input, digest = call.relay.digest } = event;
     return { ...next, input, relay: { ...call.relay, approved, digest } };
   }
+  if (event.type === 'relay.expiring') return warned(next);
   if (event.type !== 'relay.raised') return next;
-  const { relayId: id, kind, digest, expiresAt, params: input } = event;
-  return { ...next, input, relay: { id, kind, digest, expiresAt } };
+  const { relayId: id, kind, digest, expiresAt, warnsAt, params: input } = event;
+  const warning = warnsAt === undefined ? {} : { warnsAt };
+  return { ...next, input, relay: { id, kind, digest, expiresAt, ...warning } };
+}
+
+/** Once, and only if it was planned. */
+function warned(call: CallState): CallState | undefined {
+  if (call.relay?.warnsAt === undefined) return undefined;
+  const { warnsAt: _, ...relay } = call.relay;
+  return { ...call, relay };
 }
 
 /** A decision counts for its own relay alone (E7). */
 function answersAnother(call: CallState, event: CallEvent): boolean {
   switch (event.type) {
+    case 'relay.expiring':
     case 'relay.decided':
     case 'relay.expired':
     case 'relay.closed':

@@ -18,6 +18,7 @@ import { callsLeft, limitText } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { findTool, pathOf } from './profile.ts';
 import { reachedLimit } from './spawn.ts';
+import { warningTime } from './warnings.ts';
 
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
@@ -150,6 +151,7 @@ export function raised(
 ): RunEvent {
   const { clock, ids, settings } = run.engine;
   const { call, kind } = relay;
+  const now = clock.now();
   return {
     type: 'relay.raised',
     ...agentFields(agent),
@@ -160,7 +162,8 @@ export function raised(
     params: call.input as Extract<RunEvent, { type: 'relay.raised' }>['params'],
     digest: digestOf(run, call),
     agentPath: pathOf(run.state, agent),
-    expiresAt: new Date(clock.now() + settings.relayTtlMs).toISOString(),
+    expiresAt: new Date(now + settings.relayTtlMs).toISOString(),
+    warnsAt: new Date(warningTime(now, settings.relayTtlMs)).toISOString(),
   };
 }
 

@@ -21,6 +21,7 @@ import { askingCalls, liveAgents, rootAgent } from './state.ts';
 import { endingTimes, endTime } from './time.ts';
 import { trustOf } from './trust.ts';
 import { takeTurn } from './turn.ts';
+import { nextLook, warnOfExpiry } from './warnings.ts';
 
 export type Outcome = 'settled' | 'suspended' | 'yielded';
 
@@ -35,6 +36,7 @@ export async function drive(run: LiveRun): Promise<Outcome> {
     if (isAnswerDue(run, now)) await run.lookForMail();
     await answerMail(run);
     expireRelays(run, now);
+    warnOfExpiry(run, now);
     endTime(run, now);
     if (run.stop?.kind === 'cancel') return cancel(run, run.stop.reason);
     if (run.stop?.kind === 'yield') return letGo(run);
@@ -140,12 +142,13 @@ function discardTurn(run: LiveRun, agent: AgentState): void {
   ]);
 }
 
-/** A result, a turn, mail, a stop, or the moment at which a relay expires or time is over. */
+/** A result, a turn, mail, a stop, or a moment at which a relay is due or time is over. */
 async function somethingHappens(run: LiveRun, now: number): Promise<void> {
   const { clock, settings } = run.engine;
-  const times = askingCalls(run.state).flatMap(({ call }) =>
-    call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt) + settings.lateAnswerMs],
-  );
+  const times = askingCalls(run.state).flatMap(({ call }) => [
+    ...nextLook(call),
+    ...(call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt) + settings.lateAnswerMs]),
+  ]);
   times.push(...endingTimes(run));
   if (times.length === 0) return run.somethingHappens();
   const over = new AbortController();

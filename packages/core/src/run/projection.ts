@@ -8,6 +8,7 @@ import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from './limits.ts';
 import { writeSnapshot } from './snapshot.ts';
 import { askingCalls, type RunState } from './state.ts';
+import { nextLook } from './warnings.ts';
 
 export interface Projection {
   readonly progress: Partial<RunProgress>;
@@ -63,6 +64,9 @@ function progressOf(
         progress.wakeAt = wakeAtOf(state);
         progress.outputJson = outputJson(state);
         break;
+      case 'relay.expiring':
+        if (state.status === 'waiting') progress.wakeAt = wakeAtOf(state);
+        break;
       case 'run.resumed':
         progress.wakeAt = null;
         break;
@@ -105,11 +109,9 @@ function outputJson(state: RunState, output?: string): string {
   });
 }
 
-/** The first relay to expire, or the end of the run's time. */
+/** The first relay to warn of or to expire, or the end of the run's time. */
 function wakeAtOf(state: RunState): number | null {
-  const times = askingCalls(state).flatMap(({ call }) =>
-    call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt)],
-  );
+  const times = askingCalls(state).flatMap(({ call }) => nextLook(call));
   const deadline = deadlineOf(state);
   if (deadline !== undefined) times.push(deadline);
   return times.length === 0 ? null : Math.min(...times);

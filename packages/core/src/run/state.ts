@@ -137,6 +137,7 @@ export function evolve(state: RunState, event: Placed): RunState {
       return withCall({ ...next, approvals: [...next.approvals, approvalOf(next, event)] }, event);
     case 'tool.denied':
     case 'relay.raised':
+    case 'relay.expiring':
     case 'relay.expired':
     case 'relay.closed':
       return withCall(next, event);

@@ -79,6 +79,7 @@ export const chat: Dialect = {
       case 'context.compacted':
       case 'turn.started':
       case 'tool.started':
+      case 'relay.expiring':
       case 'relay.decided':
       case 'relay.expired':
       case 'relay.closed':

@@ -43,6 +43,8 @@ export const runs: Dialect = {
           ...(event.parentId === undefined ? {} : { parentId: event.parentId }),
           ...pathOf(event),
         };
+      case 'relay.expiring':
+        return { type: 'relay_expiring', id: event.relayId, expiresAt: event.expiresAt };
       case 'relay.decided':
         return {
           type: 'relay_resolved',

@@ -85,6 +85,7 @@ export const runtime: Dialect = {
       case 'reasoning.appended':
       case 'tool.called':
       case 'tool.progressed':
+      case 'relay.expiring':
       case 'relay.decided':
       case 'relay.expired':
       case 'relay.closed':
