@@ -75,6 +75,21 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
     answer: { input: { amount: 7 } },
   }),
 
+  'a counted grant': () => ({
+    name: 'a counted grant',
+    tools: [createRecordingTool({ name: 'pay', idempotent: true })],
+    model: createScriptedModel([
+      [
+        toolCall('call_1', 'pay', { amount: 1 }),
+        toolCall('call_2', 'pay', { amount: 1 }),
+        finish(),
+      ],
+      [toolCall('call_3', 'pay', { amount: 1 }), finish()],
+      [text('Done.'), finish()],
+    ]),
+    answer: { always: true, terms: { uses: 1 } },
+  }),
+
   'two turns with an approval each': () => ({
     name: 'two turns with an approval each',
     tools: [

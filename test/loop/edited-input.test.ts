@@ -180,7 +180,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
     await decide(kernel, relayId, { input: { amount: 7 }, always: true });
     await finished(kernel, run.id);
     const { conversationId } = run;
-    const scope = { runId: run.id, conversationId };
+    const scope = { runId: run.id, conversationId, now: Date.now() };
     expect(await store.tenant(kernel.tenantId).readGrants(scope)).toMatchObject([
       { tool: 'pay', exact: { amount: 7, currency: 'EUR' } },
     ]);

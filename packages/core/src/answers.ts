@@ -3,8 +3,9 @@ import { type Decider, RelayError } from '@relay/protocol';
 import type { Control } from './commands.ts';
 import { editedCall, isUnchanged } from './edits.ts';
 import type { Engine } from './engine.ts';
+import { grantFor, type GrantTerms } from './grants.ts';
 import { canonicalJson } from './permission/canonical.ts';
-import type { EditedCall, RelayRecord, RunHead, TenantStore } from './ports.ts';
+import type { RelayRecord, RunHead, TenantStore } from './ports.ts';
 
 export interface Answer {
   readonly relayId: string;
@@ -15,6 +16,8 @@ export interface Answer {
   readonly input?: unknown;
   /** For a relay of kind `outcome`: it happened, and this is its result. */
   readonly output?: unknown;
+  /** With `always`: where, how long and of what it holds. */
+  readonly terms?: GrantTerms;
   readonly by: Decider;
 }
 
@@ -48,7 +51,11 @@ export async function answerRelay(
 }
 
 /** What an answer may hold depends on what was asked. */
-function checkKind({ kind }: RelayRecord, { input, output }: Answer): void {
+function checkKind({ kind }: RelayRecord, { input, output, terms = {} }: Answer): void {
+  const [term] = Object.keys(terms);
+  if (term !== undefined && kind !== 'permission') {
+    throw misplaced(term, 'Only a permission can be granted for always');
+  }
   if (output !== undefined && kind !== 'outcome') {
     throw misplaced('output', 'Answers a relay of kind outcome alone');
   }
@@ -63,10 +70,18 @@ function misplaced(path: string, message: string): RelayError {
 }
 
 /** A reason is only words: who says the same for another reason says the same. */
-function writtenDown(relay: RelayRecord, { approved, always, input, output }: Answer): string {
+function writtenDown(relay: RelayRecord, answer: Answer): string {
+  const { approved, always, input, output, terms = {} } = answer;
+  const { scope = 'conversation', rule = 'exact', ...bounds } = terms;
+  const said = {
+    ...(scope === 'conversation' ? {} : { scope }),
+    ...(rule === 'exact' ? {} : { rule }),
+    ...bounds,
+  };
   return canonicalJson({
     approved,
     always,
+    ...(Object.keys(said).length === 0 ? {} : { terms: said }),
     ...(output === undefined ? {} : { output }),
     ...(input === undefined || isUnchanged(relay, input) ? {} : { input }),
   });
@@ -82,10 +97,11 @@ interface Deciding {
 
 /** Checks everything that could refuse the answer, then stores it; false if another one was first. */
 async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
-  const { store, relay, answer, given } = deciding;
-  const { relayId, approved, always, reason, output, by } = answer;
+  const { store, relay, run, answer, given } = deciding;
+  const { relayId, approved, always, reason, output, terms = {}, by } = answer;
   const edited = await editedCall(engine, { store, relay, input: answer.input });
   const changed = edited === undefined ? {} : { edited };
+  const params = edited?.params ?? relay.params;
   const told = output === undefined ? {} : { output };
   const grants = approved && always && relay.kind === 'permission' && engine.rules === undefined;
   return store.decideRelay({
@@ -101,27 +117,6 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
       id: engine.ids.next(),
       letter: { kind: 'decision', relayId, approved, always, reason, ...told, ...changed, by },
     },
-    ...(grants ? { grant: grantFor(engine, deciding, edited) } : {}),
+    ...(grants ? { grant: grantFor(engine, { relay, run, params, terms, by }) } : {}),
   });
-}
-
-/** "Always" grants exactly the call that is executed, as a literal and not as a pattern. */
-function grantFor(
-  engine: Engine,
-  { relay, run, answer }: Deciding,
-  edited: EditedCall | undefined,
-) {
-  const params = edited?.params ?? relay.params;
-  if (typeof params !== 'object' || params === null) {
-    throw new RelayError('invalid_request', 'Only a call with arguments can be granted for always');
-  }
-  return {
-    id: engine.ids.next(),
-    tool: relay.tool,
-    exact: params as Record<string, unknown>,
-    scope: 'conversation' as const,
-    scopeId: run.conversationId,
-    createdAt: engine.clock.now(),
-    createdBy: answer.by,
-  };
 }

@@ -53,6 +53,8 @@ export const ruleRefSchema = z.object({
   index: z.int(),
   source: z.enum(['request', 'grant', 'builtin', 'program']),
   id: z.string().optional(),
+  /** It is a grant of so many calls, and this is one of them. */
+  counted: z.literal(true).optional(),
 });
 export type RuleRef = z.infer<typeof ruleRefSchema>;
 

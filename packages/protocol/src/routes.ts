@@ -5,6 +5,7 @@
 import { approvalRoutes } from './routes/approvals.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { credentialRoutes } from './routes/credentials.ts';
+import { grantRoutes } from './routes/grants.ts';
 import { keyRoutes } from './routes/keys.ts';
 import type { Route } from './routes/route.ts';
 import { runRoutes } from './routes/runs.ts';
@@ -15,6 +16,7 @@ import { tenantRoutes } from './routes/tenant.ts';
 export * from './routes/approvals.ts';
 export * from './routes/chat.ts';
 export * from './routes/credentials.ts';
+export * from './routes/grants.ts';
 export * from './routes/keys.ts';
 export type { Route, RouteAuth, Scope } from './routes/route.ts';
 export { scopes } from './routes/route.ts';
@@ -28,6 +30,7 @@ export const routes = {
   ...runtimeRoutes,
   ...runRoutes,
   ...approvalRoutes,
+  ...grantRoutes,
   ...keyRoutes,
   ...credentialRoutes,
   ...tenantRoutes,

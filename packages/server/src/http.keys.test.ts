@@ -28,6 +28,9 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   startRun: () => ({ model: 'demo', input: 'say 1' }),
   answerChatRelay: ({ sessionId }) => ({ sessionId, response: { approved: true } }),
   decideApproval: () => ({ approved: true }),
+  createGrant: () => ({ tool: 'send_note', params: { to: 'nobody' }, scope: 'tenant' }),
+  previewGrant: () => ({ tool: 'send_note' }),
+  explainPermission: () => ({ tool: 'send_note', params: {} }),
 };
 
 function wishFor(name: RouteName, chat: Told): Wish {
@@ -48,6 +51,7 @@ interface Ids {
   readonly run: string;
   readonly relay: string;
   readonly key: string;
+  readonly grant: string;
 }
 
 describe.each(storeKinds)('keys on the %s store', (kind) => {
@@ -60,7 +64,15 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     chat = await startChat(server, 'notify whose is it');
     const relay = await chat.reader.until('relay');
     const { keyId } = await addKey(server.store, { scopes: ['runs'] });
-    ids = { run: chat.runId, relay: String(relay.data['id']), key: keyId };
+    const { id: grant } = await server.json('/v1/grants', {
+      body: { tool: 'nothing', scope: 'run', scopeId: chat.runId },
+    });
+    ids = {
+      run: chat.runId,
+      relay: String(relay.data['id']),
+      key: keyId,
+      grant: String(grant),
+    };
   });
 
   afterAll(async () => {
@@ -75,6 +87,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
         return of.relay;
       if (name === 'id' && path.startsWith('/v1/runs')) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
+      if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
       if (name === 'provider') return 'openai';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
     });
@@ -173,7 +186,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
-      const nobody = { run: missing, relay: missing, key: missing };
+      const nobody = { run: missing, relay: missing, key: missing, grant: missing };
       const nobodys = await whole(await ask(nobody, missing));
       expect(theirs.status).toBe(404);
       expect(theirs).toEqual(nobodys);

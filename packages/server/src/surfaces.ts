@@ -5,6 +5,13 @@ import { decideApproval, getApproval, listApprovals } from './handlers/approvals
 import { answerChatRelay, startChat } from './handlers/chat.ts';
 import { deleteCredential, listCredentials, putCredential } from './handlers/credentials.ts';
 import { followFeed } from './handlers/feed.ts';
+import {
+  createGrant,
+  explainPermission,
+  listGrants,
+  previewGrant,
+  revokeGrant,
+} from './handlers/grants.ts';
 import type { Handler, PublicHandler } from './handlers/handler.ts';
 import { health, ready } from './handlers/health.ts';
 import { createKey, listKeys, revokeKey } from './handlers/keys.ts';
@@ -44,6 +51,11 @@ const controlPlane = {
   listApprovals,
   getApproval,
   decideApproval,
+  listGrants,
+  createGrant,
+  revokeGrant,
+  previewGrant,
+  explainPermission,
   createKey,
   listKeys,
   revokeKey,

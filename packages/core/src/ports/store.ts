@@ -19,7 +19,10 @@ import type {
   TenantRecord,
 } from './stored-accounts.ts';
 import type {
+  GrantFilter,
+  GrantRecord,
   Mail,
+  NewGrant,
   NewRelay,
   RelayClosure,
   RelayDecision,
@@ -58,6 +61,11 @@ export interface Append {
   readonly progress?: Partial<RunProgress>;
   readonly raise?: readonly NewRelay[];
   readonly close?: readonly RelayClosure[];
+  /**
+   * Counted grants that these events use up, once for each time they are named. One that has none
+   * left, has expired or was revoked undoes the whole step (E7), as if its writer had been fenced out.
+   */
+  readonly useGrants?: readonly string[];
   /** Mail that these events answer: it is removed in the same commit. */
   readonly take?: readonly string[];
   /** Gives the lease back in the same commit. */
@@ -98,8 +106,14 @@ export interface TenantStore {
   listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]>;
   /** Compare-and-set: true if this decision is the one that counts. With it, its mail is stored. */
   decideRelay(decision: RelayDecision): Promise<boolean>;
-  /** Grants of this run and of its conversation. */
-  readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]>;
+  /** What is granted at `now` to this run, to its conversation or to the whole tenant. */
+  readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
+  addGrant(grant: NewGrant): Promise<void>;
+  readGrant(grantId: string): Promise<GrantRecord | undefined>;
+  /** By `createdAt`. */
+  listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]>;
+  /** True if it was there and not revoked yet: the first time stays. */
+  revokeGrant(grantId: string, at: number): Promise<boolean>;
 
   /** Stores mail for a run that is not over; false if it is (or was never there). */
   postMail(runId: string, mail: Mail): Promise<boolean>;

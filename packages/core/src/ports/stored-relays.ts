@@ -1,5 +1,5 @@
 /** Relays, the mail that answers them, and the grants that come of it, as a store keeps them. */
-import type { Decider, RelayKind, RelayStatus } from '@relay/protocol';
+import type { Decider, GrantScope, RelayKind, RelayStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 
 export interface RelayRecord {
@@ -70,11 +70,31 @@ export interface Mail {
   readonly letter: Letter;
 }
 
-export interface NewGrant extends Grant {
-  readonly scope: 'run' | 'conversation';
+export interface NewGrant extends Omit<Grant, 'usesLeft'> {
+  readonly scope: GrantScope;
+  /** The run, the conversation or the tenant that it holds in. */
   readonly scopeId: string;
   readonly createdAt: number;
   readonly createdBy: Decider;
+  /** Left out: it does not end by itself. */
+  readonly expiresAt?: number;
+  /** How many calls it allows; left out: any number. */
+  readonly uses?: number;
+}
+
+export interface GrantRecord extends NewGrant {
+  /** Of a counted one. */
+  readonly usesLeft?: number;
+  readonly revokedAt?: number;
+}
+
+/** All that is named must hold. */
+export interface GrantFilter {
+  readonly scope?: GrantScope;
+  readonly scopeId?: string;
+  readonly tool?: string;
+  /** Those that allow something at this time: neither revoked, nor expired, nor used up. */
+  readonly activeAt?: number;
 }
 
 export interface RelayDecision {

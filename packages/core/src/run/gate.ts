@@ -14,6 +14,7 @@ import { type Arguments, readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import { start, type Start } from './dispatch.ts';
+import { GrantsAtHand } from './grants-at-hand.ts';
 import { callsLeft, limitText } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { findTool, pathOf } from './profile.ts';
@@ -23,17 +24,14 @@ import { warningTime } from './warnings.ts';
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
-  const grants = await run.store.readGrants({
-    runId: run.identity.id,
-    conversationId: run.identity.conversationId,
-  });
+  const grants = await GrantsAtHand.of(run);
   const once = new OnceRules(run);
   const starts: Start[] = [];
   let left = callsLeft(run.state);
   for (const raw of waiting) {
     const checked = check(run, agent, raw);
     const call = checked.ok ? { ...raw, input: checked.input } : raw;
-    const verdict = verdictOn(run, { agent, call, grants, once });
+    const verdict = verdictOn(run, { agent, call, grants: grants.list, once });
     const limit = overLimit(run, agent, left);
     if (verdict.decision === 'deny') {
       run.journal.stage([denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })]);
@@ -48,6 +46,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     } else {
       left -= 1;
       once.use(verdict.rule);
+      grants.use(verdict.rule);
       starts.push({ call, tool: checked.tool, rule: once.named(verdict.rule) });
     }
   }

@@ -14,9 +14,10 @@ export interface Projection {
   readonly progress: Partial<RunProgress>;
   readonly raise: readonly NewRelay[];
   readonly close: readonly RelayClosure[];
+  readonly useGrants: readonly string[];
 }
 
-const nothing: Projection = { progress: {}, raise: [], close: [] };
+const nothing: Projection = { progress: {}, raise: [], close: [], useGrants: [] };
 
 /** `state` is the fold up to and including `events`. */
 export function project(
@@ -30,6 +31,7 @@ export function project(
     progress: progressOf(telling, state, run),
     raise: telling.flatMap((event) => raisedRelay(event, run.id)),
     close: telling.flatMap(closedRelay),
+    useGrants: telling.flatMap(usedGrant),
   };
 }
 
@@ -134,6 +136,12 @@ function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
       expiresAt: Date.parse(event.expiresAt),
     },
   ];
+}
+
+/** A call that a counted grant allows uses it up in the commit that lets it start (E7). */
+function usedGrant(event: StoredEvent): string[] {
+  const rule = event.type === 'tool.started' ? event.rule : undefined;
+  return rule?.counted === true && rule.id !== undefined ? [rule.id] : [];
 }
 
 function closedRelay(event: StoredEvent): RelayClosure[] {

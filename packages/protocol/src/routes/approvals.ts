@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { idSchema } from '../ids.ts';
 import { toolPermissionSchema } from '../permissions.ts';
 import { deciderSchema, relayKinds, relayStatuses } from '../relays.ts';
+import { termsShape } from './grants.ts';
 import {
   aboutOne,
   aList,
@@ -25,10 +26,20 @@ export const approvalBodySchema = z
     reason: z.string().max(10_000).optional(),
     input: z.record(z.string(), z.json()).optional(),
     output: z.json().optional(),
+    ...termsShape,
+    /** The call to the letter, or the `suggestedRule`. */
+    rule: z.enum(['exact', 'suggested']).optional(),
   })
   .refine((body) => body.approved || body.always !== true, {
     path: ['always'],
     message: 'Only an approval can hold for always',
+  })
+  .superRefine((body, context) => {
+    if (body.always === true) return;
+    for (const path of ['scope', 'rule', 'expiresAt', 'uses'] as const) {
+      if (body[path] === undefined) continue;
+      context.addIssue({ code: 'custom', path: [path], message: 'Says something of always alone' });
+    }
   })
   .refine((body) => body.approved || body.input === undefined, {
     path: ['input'],

@@ -1,5 +1,5 @@
 /** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
-import { answerRelay, type RelayRecord, suggestedRule } from '@relay/core';
+import { answerRelay, type GrantTerms, type RelayRecord, suggestedRule } from '@relay/core';
 import {
   type approvalBodySchema,
   type approvalsQuerySchema,
@@ -45,6 +45,7 @@ export const decideApproval: Handler = async (call) => {
     reason: reason ?? null,
     ...(input === undefined ? {} : { input }),
     ...(output === undefined ? {} : { output }),
+    terms: termsOf(body),
     by: call.caller.as,
   });
   if (outcome.kind === 'contradicted') {
@@ -52,6 +53,16 @@ export const decideApproval: Handler = async (call) => {
   }
   return presentApproval(call, await findRelay(call));
 };
+
+function termsOf(body: z.infer<typeof approvalBodySchema>): GrantTerms {
+  const { scope, rule, expiresAt, uses } = body;
+  return {
+    ...(scope === undefined ? {} : { scope }),
+    ...(rule === undefined ? {} : { rule }),
+    ...(expiresAt === undefined ? {} : { expiresAt: Date.parse(expiresAt) }),
+    ...(uses === undefined ? {} : { uses }),
+  };
+}
 
 async function findRelay(call: Call): Promise<RelayRecord> {
   const { id } = call.params as { id: string };

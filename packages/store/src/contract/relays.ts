@@ -110,7 +110,9 @@ export function relayTests(open: Open): void {
       reason: winner?.reason,
     });
     expect(await tenant.readMail(run.id)).toEqual([winner?.mail]);
-    expect(await tenant.readGrants({ runId: run.id, conversationId: '' })).toHaveLength(1);
+    expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toHaveLength(
+      1,
+    );
   });
 
   test('a second decision does not count, whether it agrees or not', async () => {
@@ -131,7 +133,9 @@ export function relayTests(open: Open): void {
     expect(await tenant.decideRelay(approval(late.relay, { at: expiresAt, grant }))).toBe(false);
     expect(await tenant.readRelay(late.relay.id)).toMatchObject({ status: 'pending' });
     expect(await tenant.readMail(late.run.id)).toEqual([]);
-    expect(await tenant.readGrants({ runId: late.run.id, conversationId: '' })).toEqual([]);
+    expect(await tenant.readGrants({ runId: late.run.id, conversationId: '', now: noon })).toEqual(
+      [],
+    );
     expect(await tenant.decideRelay(approval(late.relay, { at: expiresAt - 1 }))).toBe(true);
   });
 
@@ -235,7 +239,7 @@ export function relayTests(open: Open): void {
     await tenant.append(ending(run, { raise: [relay] }));
     expect(await tenant.decideRelay(approval(relay, { grant: grantOf(run) }))).toBe(false);
     expect(await tenant.readRelay(relay.id)).toMatchObject({ status: 'closed' });
-    expect(await tenant.readGrants({ runId: run.id, conversationId: '' })).toEqual([]);
+    expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([]);
   });
 
   test('a decision on a relay that was never raised does not count', async () => {
@@ -272,13 +276,13 @@ export function relayTests(open: Open): void {
     await tenant.decideRelay(approval(second.relay, { grant: ofConversation }));
 
     const { id, tool, exact } = ofRun;
-    const scope = { runId: run.id, conversationId: run.conversationId };
+    const scope = { runId: run.id, conversationId: run.conversationId, now: noon };
     expect(await tenant.readGrants(scope)).toEqual([
       { id: ofConversation.id, tool, exact, params: { to: 'a*' } },
       { id, tool, exact },
     ]);
     expect(await tenant.readGrants({ ...scope, runId: uuidv7() })).toHaveLength(1);
-    const swapped = { runId: run.conversationId, conversationId: run.id };
+    const swapped = { runId: run.conversationId, conversationId: run.id, now: noon };
     expect(await tenant.readGrants(swapped)).toEqual([]);
   });
 

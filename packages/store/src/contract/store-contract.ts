@@ -6,6 +6,7 @@ import { credentialTests } from './credentials.ts';
 import { dueTests } from './due.ts';
 import { fenceTests } from './fence.ts';
 import type { OpenStore } from './fixtures.ts';
+import { grantTests } from './grants.ts';
 import { idempotencyTests } from './idempotency.ts';
 import { journalTests } from './journal.ts';
 import { keyTests } from './keys.ts';
@@ -30,6 +31,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('journal', () => journalTests(open));
     describe('fence', () => fenceTests(open));
     describe('relays', () => relayTests(open));
+    describe('grants', () => grantTests(open));
     describe('mail', () => mailTests(open));
     describe('leases', () => leaseTests(open));
     describe('due runs', () => dueTests(open));

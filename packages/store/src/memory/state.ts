@@ -1,11 +1,11 @@
 /** What a memory store holds: plain maps, shared by the system's side and every tenant's. */
 import type {
   CredentialRecord,
+  GrantRecord,
   IdempotencyKey,
   KeyRecord,
   Lease,
   Mail,
-  NewGrant,
   Page,
   Position,
   RelayRecord,
@@ -44,7 +44,7 @@ export interface MemoryState {
   readonly notes: Map<string, string>;
   readonly runs: Map<string, MemoryRun>;
   readonly relays: Map<string, { readonly tenantId: string; record: RelayRecord }>;
-  readonly grants: Map<string, { readonly tenantId: string; readonly grant: NewGrant }>;
+  readonly grants: Map<string, { readonly tenantId: string; grant: GrantRecord }>;
   /** Runs that are not over: looking around must not cost all that ever were. */
   readonly open: Set<string>;
   readonly connections: Map<string, MemoryConnection>;

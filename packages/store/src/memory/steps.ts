@@ -14,6 +14,7 @@ import { isEnded, noUsage, RelayError } from '@relay/protocol';
 import type { RunEvent } from '@relay/protocol';
 import { encodeEvents } from '../sql/row-codec.ts';
 import { lonelySnapshot } from '../sql/snapshots.ts';
+import { canUse, putGrant, useGrants } from './grants.ts';
 import { keyOf, refuseTaken, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { countUsage } from './usage.ts';
@@ -92,6 +93,9 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   // Decided in the meantime: see `closeRelay` of the SQL store.
   const missing = (step.close ?? []).filter((closure) => !closures.includes(closure));
   if (missing.some(({ status }) => status === 'expired')) return 'fenced';
+  const grantIds = step.useGrants ?? [];
+  if (!canUse(state, tenantId, { grantIds, at: step.at })) return 'fenced';
+  useGrants(state, grantIds);
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
   for (const relay of step.raise ?? []) {
@@ -135,7 +139,7 @@ export function decideRelay(
   const { status, by: decidedBy, reason, edited = null, answer } = stored(decision);
   relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason, edited, answer };
   post(run, mail);
-  if (grant !== undefined) state.grants.set(grant.id, { tenantId, grant: stored(grant) });
+  if (grant !== undefined) putGrant(state, tenantId, grant);
   return true;
 }
 

@@ -5,8 +5,11 @@ import type {
   EndedRun,
   EventRange,
   Grant,
+  GrantFilter,
+  GrantRecord,
   KeyRecord,
   Mail,
+  NewGrant,
   OpenRuns,
   Page,
   RelayDecision,
@@ -35,6 +38,7 @@ import {
   revokeKey,
   updateTenant,
 } from './accounts.ts';
+import { grantsInScope, listGrants, putGrant, readGrant, revokeGrant } from './grants.ts';
 import { listKeys, listRelays, listRuns } from './lists.ts';
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
@@ -111,17 +115,28 @@ export class MemoryTenantStore implements TenantStore {
     return decideRelay(this.#state, this.tenantId, decision);
   }
 
-  async readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]> {
-    return [...this.#state.grants.values()]
-      .filter(({ tenantId }) => tenantId === this.tenantId)
-      .map(({ grant }) => grant)
-      .filter((grant) =>
-        grant.scope === 'run'
-          ? grant.scopeId === scope.runId
-          : grant.scopeId === scope.conversationId,
-      )
-      .toSorted((a, b) => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1))
-      .map(({ id, tool, exact, params }) => stored({ id, tool, exact, params }) as Grant);
+  async readGrants(scope: {
+    runId: string;
+    conversationId: string;
+    now: number;
+  }): Promise<Grant[]> {
+    return grantsInScope(this.#state, this.tenantId, scope);
+  }
+
+  async addGrant(grant: NewGrant): Promise<void> {
+    putGrant(this.#state, this.tenantId, grant);
+  }
+
+  async readGrant(grantId: string): Promise<GrantRecord | undefined> {
+    return readGrant(this.#state, this.tenantId, grantId);
+  }
+
+  async listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]> {
+    return listGrants(this.#state, this.tenantId, { filter, page });
+  }
+
+  async revokeGrant(grantId: string, at: number): Promise<boolean> {
+    return revokeGrant(this.#state, this.tenantId, { grantId, at });
   }
 
   async postMail(runId: string, mail: Mail): Promise<boolean> {

@@ -9,6 +9,7 @@ import type { Statement } from '../drivers/driver.ts';
 import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
+import { useGrant } from './grants.ts';
 import { deleteAllMail, deleteMail } from './mail.ts';
 import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
 import { changesOf } from './runs.ts';
@@ -23,6 +24,7 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   unit.push(...putSnapshot(run, progress));
   for (const relay of append.raise ?? []) unit.push(insertRelay(tenantId, { ...relay, runId }));
   for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
+  for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
   for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
   if (endsRun(append)) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));

@@ -5,5 +5,6 @@ export const approvalTables: readonly string[] = [
   'ALTER TABLE grants ADD COLUMN expires_at BIGINT',
   'ALTER TABLE grants ADD COLUMN uses BIGINT',
   'ALTER TABLE grants ADD COLUMN uses_left BIGINT',
+  'ALTER TABLE grants ADD COLUMN revoked_at BIGINT',
   'CREATE INDEX grants_of_tenant ON grants (tenant_id, created_at, id)',
 ];

@@ -16,7 +16,7 @@ import {
   selectToResealSql,
 } from './credentials.ts';
 import { selectEventsSql } from './events.ts';
-import { selectGrantsSql } from './grants.ts';
+import { selectGrantList, selectGrantSql, selectGrantsSql, useGrant } from './grants.ts';
 import { selectKeyHolder } from './idempotency.ts';
 import { selectKeyByHashSql, selectKeys, selectKeySql } from './keys.ts';
 import { claim, dueSql, reclaimSql } from './leases.ts';
@@ -59,6 +59,9 @@ describe('query plans', () => {
     'a decision': decide('t', approval(relay)).sql,
     'a claim': claim('r', { owner: 'o', now: 0, until: 0 }).sql,
     'the grants in scope': selectGrantsSql,
+    'a grant': selectGrantSql,
+    'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
+    'a use of a grant': useGrant('t', 'g', 1).sql,
     'the mail of a run': selectMailSql,
     'the end of all mail': deleteAllMail(run).sql,
     'a key': selectKeyByHashSql,

@@ -5,8 +5,11 @@ import type {
   EndedRun,
   EventRange,
   Grant,
+  GrantFilter,
+  GrantRecord,
   KeyRecord,
   Mail,
+  NewGrant,
   OpenRuns,
   Page,
   RelayDecision,
@@ -38,7 +41,16 @@ import {
   selectCredentialsSql,
 } from './credentials.ts';
 import { decodeJournal, selectEventsParams, selectEventsSql } from './events.ts';
-import { decodeGrant, insertGrant, selectGrantsParams, selectGrantsSql } from './grants.ts';
+import {
+  decodeGrant,
+  decodeGrantRecord,
+  insertGrant,
+  revokeGrant,
+  selectGrantList,
+  selectGrantsParams,
+  selectGrantSql,
+  selectGrantsSql,
+} from './grants.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from './idempotency.ts';
 import { decodeKey, revokeKey, selectKeys, selectKeySql } from './keys.ts';
 import { decodeMail, insertMail, selectMailSql } from './mail.ts';
@@ -134,9 +146,32 @@ export class SqlTenantStore implements TenantStore {
     return result.ok;
   }
 
-  async readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]> {
+  async readGrants(scope: {
+    runId: string;
+    conversationId: string;
+    now: number;
+  }): Promise<Grant[]> {
     const params = selectGrantsParams(this.tenantId, scope);
     return (await this.#driver.read(selectGrantsSql, params)).map(decodeGrant);
+  }
+
+  async addGrant(grant: NewGrant): Promise<void> {
+    await this.#driver.transact([insertGrant(this.tenantId, grant)]);
+  }
+
+  async readGrant(grantId: string): Promise<GrantRecord | undefined> {
+    const [row] = await this.#driver.read(selectGrantSql, [this.tenantId, grantId]);
+    return row === undefined ? undefined : decodeGrantRecord(row);
+  }
+
+  async listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]> {
+    return (await this.#select(selectGrantList(this.tenantId, filter, page))).map(
+      decodeGrantRecord,
+    );
+  }
+
+  async revokeGrant(grantId: string, at: number): Promise<boolean> {
+    return (await this.#driver.transact([revokeGrant(this.tenantId, grantId, at)])).ok;
   }
 
   async postMail(runId: string, mail: Mail): Promise<boolean> {
