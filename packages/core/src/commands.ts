@@ -49,6 +49,8 @@ export interface RunRequest {
   readonly labels?: Readonly<Record<string, string>>;
   readonly parentRunId?: string;
   readonly workflowId?: string;
+  /** Where in another run's journal this one begins. */
+  readonly forkedFrom?: EventOf<'run.created'>['forkedFrom'];
   /** The API key that asks for it. */
   readonly keyId?: string;
   /** Asked again with the same key, the run that is there already is meant. */
@@ -80,7 +82,8 @@ export async function startRun(control: Control, request: RunRequest): Promise<S
   const store = engine.store.tenant(request.tenantId);
   const conversationId = request.conversationId ?? ids.next();
   const continues = request.prompt === 'continues' && request.conversationId !== undefined;
-  const history = continues ? await store.countEndedRuns(conversationId) : null;
+  const anew = request.forkedFrom === undefined ? null : 0;
+  const history = continues ? await store.countEndedRuns(conversationId) : anew;
   const id = request.runId ?? ids.next();
   const identity = identityOf(request, { id, conversationId, createdAt: clock.now() });
   const spec = specOf(request, { conversationId, history });
@@ -201,7 +204,7 @@ function specOf(
   request: RunRequest,
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
-  const { system, limits, handoffs, context, parentRunId, workflowId } = request;
+  const { system, limits, handoffs, context, parentRunId, workflowId, forkedFrom } = request;
   return {
     type: 'run.created',
     ...made,
@@ -220,6 +223,7 @@ function specOf(
     ...(context === undefined ? {} : { context }),
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
+    ...(forkedFrom === undefined ? {} : { forkedFrom }),
   };
 }
 

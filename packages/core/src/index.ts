@@ -4,6 +4,7 @@ export * from './commands.ts';
 export * from './engine.ts';
 export * from './explain.ts';
 export * from './fair-queue.ts';
+export * from './fork.ts';
 export { faultsOf, type GrantTerms, previewGrant, refusePast } from './grants.ts';
 export * from './journal.ts';
 export * from './permission/canonical.ts';

@@ -52,6 +52,12 @@ export const errorTable = {
     retryable: false,
     title: 'The tool of this call is not registered here any more',
   },
+  run_ended: { status: 409, retryable: false, title: 'The run is over; it can be forked' },
+  not_a_boundary: {
+    status: 409,
+    retryable: false,
+    title: 'The place in the journal lies inside a turn',
+  },
   cursor_past_end: { status: 409, retryable: false, title: 'The cursor lies past the journal' },
   payload_too_large: { status: 413, retryable: false, title: 'The body is too large' },
   unsupported_media_type: { status: 415, retryable: false, title: 'The body must be JSON' },

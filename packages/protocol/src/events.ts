@@ -80,6 +80,8 @@ export const catalogue = {
     labels: z.record(z.string(), z.string()),
     parentRunId: idSchema.optional(),
     workflowId: z.string().optional(),
+    /** The transcript begins with that of this run, up to this place in its journal. */
+    forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
   }),
   'run.started': event(1, { progress: progressSchema }),
   'run.suspended': event(1, { progress: progressSchema, relayIds: z.array(idSchema) }),

@@ -8,6 +8,7 @@ import { credentialRoutes } from './routes/credentials.ts';
 import { grantRoutes } from './routes/grants.ts';
 import { keyRoutes } from './routes/keys.ts';
 import type { Route } from './routes/route.ts';
+import { runBranchRoutes } from './routes/run-branches.ts';
 import { runRoutes } from './routes/runs.ts';
 import { runtimeRoutes } from './routes/runtime.ts';
 import { systemRoutes } from './routes/system.ts';
@@ -20,6 +21,7 @@ export * from './routes/grants.ts';
 export * from './routes/keys.ts';
 export type { Route, RouteAuth, Scope } from './routes/route.ts';
 export { scopes } from './routes/route.ts';
+export * from './routes/run-branches.ts';
 export * from './routes/runs.ts';
 export * from './routes/runtime.ts';
 export * from './routes/tenant.ts';
@@ -29,6 +31,7 @@ export const routes = {
   ...chatRoutes,
   ...runtimeRoutes,
   ...runRoutes,
+  ...runBranchRoutes,
   ...approvalRoutes,
   ...grantRoutes,
   ...keyRoutes,

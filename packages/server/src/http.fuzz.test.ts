@@ -49,6 +49,16 @@ const examples: Partial<Record<RouteName, object>> = {
     reason: 'why',
     input: { to: 'a', text: 'b' },
   },
+  forkRun: {
+    seq: 1,
+    input: 'say 1',
+    model: 'demo',
+    permissions: { denylist: [rule] },
+    labels: { a: 'b' },
+    workflowId: 'w',
+    maxIterations: 2,
+    limits: { tokens: 10 },
+  },
   createGrant: {
     ...rule,
     exact: { a: [1] },

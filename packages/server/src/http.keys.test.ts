@@ -28,6 +28,7 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   startRun: () => ({ model: 'demo', input: 'say 1' }),
   answerChatRelay: ({ sessionId }) => ({ sessionId, response: { approved: true } }),
   decideApproval: () => ({ approved: true }),
+  forkRun: () => ({ input: 'say 1' }),
   createGrant: () => ({ tool: 'send_note', params: { to: 'nobody' }, scope: 'tenant' }),
   previewGrant: () => ({ tool: 'send_note' }),
   explainPermission: () => ({ tool: 'send_note', params: {} }),
@@ -52,6 +53,7 @@ interface Ids {
   readonly relay: string;
   readonly key: string;
   readonly grant: string;
+  readonly workflow: string;
 }
 
 describe.each(storeKinds)('keys on the %s store', (kind) => {
@@ -64,6 +66,8 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     chat = await startChat(server, 'notify whose is it');
     const relay = await chat.reader.until('relay');
     const { keyId } = await addKey(server.store, { scopes: ['runs'] });
+    const flow = await startRun(server, { input: 'say 1', workflowId: 'whose' });
+    await flow.reader.rest();
     const { id: grant } = await server.json('/v1/grants', {
       body: { tool: 'nothing', scope: 'run', scopeId: chat.runId },
     });
@@ -72,6 +76,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
       relay: String(relay.data['id']),
       key: keyId,
       grant: String(grant),
+      workflow: 'whose',
     };
   });
 
@@ -88,6 +93,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
       if (name === 'id' && path.startsWith('/v1/runs')) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
       if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
+      if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
       if (name === 'provider') return 'openai';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
     });
@@ -186,7 +192,13 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
-      const nobody = { run: missing, relay: missing, key: missing, grant: missing };
+      const nobody = {
+        run: missing,
+        relay: missing,
+        key: missing,
+        grant: missing,
+        workflow: 'none',
+      };
       const nobodys = await whole(await ask(nobody, missing));
       expect(theirs.status).toBe(404);
       expect(theirs).toEqual(nobodys);

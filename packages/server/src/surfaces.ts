@@ -17,6 +17,7 @@ import { health, ready } from './handlers/health.ts';
 import { createKey, listKeys, revokeKey } from './handlers/keys.ts';
 import { metrics } from './handlers/metrics.ts';
 import { listModels } from './handlers/models.ts';
+import { forkRun, getWorkflow, resumeRun } from './handlers/run-branches.ts';
 import {
   cancelRun,
   followStream,
@@ -48,6 +49,9 @@ const controlPlane = {
   followRun: followStream,
   followFeed,
   cancelRun,
+  resumeRun,
+  forkRun,
+  getWorkflow,
   listApprovals,
   getApproval,
   decideApproval,

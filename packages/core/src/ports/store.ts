@@ -44,6 +44,7 @@ import type {
   RunRef,
   UsageScope,
   UsageTotal,
+  WorkflowTotal,
 } from './stored-runs.ts';
 
 export type * from './stored-accounts.ts';
@@ -96,6 +97,8 @@ export interface TenantStore {
   /** What follows `after`, oldest first, at most `limit` events. Gaps and damage throw. */
   readEvents(runId: string, range: EventRange): Promise<StoredEvent[]>;
 
+  /** All runs of a workflow together; undefined if there is none. */
+  readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined>;
   /** What runs used that ended on the UTC day of `since` or later. */
   readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal>;
   /** How many runs are not over. */

@@ -23,6 +23,7 @@ import { tenancyTests } from './tenancy.ts';
 import { tenantTests } from './tenants.ts';
 import { textTests } from './text.ts';
 import { usageTests } from './usage.ts';
+import { workflowTests } from './workflows.ts';
 
 /** `open` gives an empty store each time. */
 export function storeContract(name: string, open: () => Promise<OpenStore>): void {
@@ -42,6 +43,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('lists of runs', () => runListTests(open));
     describe('lists of runs, filtered', () => runFilterTests(open));
     describe('lists of relays', () => relayListTests(open));
+    describe('workflows', () => workflowTests(open));
     describe('usage', () => usageTests(open));
     describe('tenants', () => tenantTests(open));
     describe('keys', () => keyTests(open));

@@ -25,6 +25,7 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
+  WorkflowTotal,
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
@@ -43,7 +44,7 @@ import { listKeys, listRelays, listRuns } from './lists.ts';
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay, post } from './steps.ts';
-import { countOpenRuns, readUsage } from './usage.ts';
+import { countOpenRuns, readUsage, readWorkflow } from './usage.ts';
 
 /** Nothing here waits; `async` makes every error a rejection. */
 export class MemoryTenantStore implements TenantStore {
@@ -92,6 +93,10 @@ export class MemoryTenantStore implements TenantStore {
       }
     }
     return events;
+  }
+
+  async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
+    return readWorkflow(this.#state, this.tenantId, workflowId);
   }
 
   async readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal> {

@@ -28,6 +28,7 @@ import { selectRunIds, selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
 import { selectTenantSql } from './tenants.ts';
 import { selectOpenRuns, selectUsage } from './usage.ts';
+import { selectWorkflow } from './workflows.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
 
 describe('query plans', () => {
@@ -73,6 +74,7 @@ describe('query plans', () => {
     'the credentials of a tenant': selectCredentialsSql,
     'a page of all credentials': selectSealedSql,
     'the credential to reseal': selectToResealSql,
+    'the runs of a workflow': selectWorkflow('t', 'w').sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,

@@ -25,6 +25,7 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
+  WorkflowTotal,
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
@@ -60,6 +61,7 @@ import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
 import { integer, text } from './stored.ts';
 import { decodeTenant, noTenant, selectTenantSql, updateTenant } from './tenants.ts';
 import { decodeOpenRuns, decodeUsageTotal, selectOpenRuns, selectUsage } from './usage.ts';
+import { decodeWorkflow, selectWorkflow } from './workflows.ts';
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
@@ -116,6 +118,10 @@ export class SqlTenantStore implements TenantStore {
     const params = selectEventsParams(tenantId, runId, range);
     const rows = await this.#driver.read(selectEventsSql, params);
     return decodeJournal({ tenantId, runId }, range, rows);
+  }
+
+  async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
+    return decodeWorkflow(await this.#select(selectWorkflow(this.tenantId, workflowId)));
   }
 
   async readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal> {
