@@ -68,11 +68,19 @@ function literal({ name, params }: NamedCall): Rule {
   return { tool: name, exact: params as Record<string, unknown> };
 }
 
-/** A proposal comes from a tool's own code: it must be sound, and cover the call that it is made for. */
+/**
+ * What a tool proposes to grant for calls like this one. It comes from the tool's own code: where it
+ * is malformed, of another tool, or does not cover the very call, there is none.
+ */
+export function proposedRule(tool: Tool | undefined, call: NamedCall): ToolPermission | undefined {
+  const rule = suggestedRule(tool, call.params);
+  const sound = rule !== undefined && rule.tool === call.name && faultsOf(rule).length === 0;
+  return sound && isCovered(tool, call, rule) ? rule : undefined;
+}
+
 function proposed(tool: Tool | undefined, { name, params }: NamedCall): Rule {
-  const rule = suggestedRule(tool, params);
-  const sound = rule !== undefined && rule.tool === name && faultsOf(rule).length === 0;
-  if (!sound || !isCovered(tool, { name, params }, rule)) {
+  const rule = proposedRule(tool, { name, params });
+  if (rule === undefined) {
     const message = `The tool ${name} proposes no rule for this call`;
     throw new RelayError('invalid_request', `rule: ${message}`, {
       details: [{ path: 'rule', message }],

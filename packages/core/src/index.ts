@@ -5,7 +5,7 @@ export * from './engine.ts';
 export * from './explain.ts';
 export * from './fair-queue.ts';
 export * from './fork.ts';
-export { faultsOf, type GrantTerms, previewGrant, refusePast } from './grants.ts';
+export { faultsOf, type GrantTerms, previewGrant, proposedRule, refusePast } from './grants.ts';
 export * from './journal.ts';
 export * from './permission/canonical.ts';
 export * from './permission/decide.ts';

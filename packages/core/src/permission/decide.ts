@@ -17,7 +17,7 @@ export interface Grant {
   tool: string;
   exact?: Record<string, unknown>;
   params?: Record<string, string>;
-  /** How many more calls it allows; left out: any number. */
+  /** How many more calls it allows; left out: as many as come. */
   usesLeft?: number;
 }
 

@@ -78,7 +78,7 @@ export interface NewGrant extends Omit<Grant, 'usesLeft'> {
   readonly createdBy: Decider;
   /** Left out: it does not end by itself. */
   readonly expiresAt?: number;
-  /** How many calls it allows; left out: any number. */
+  /** How many calls it allows; left out: as many as come. */
   readonly uses?: number;
 }
 

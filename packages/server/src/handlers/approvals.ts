@@ -1,5 +1,5 @@
 /** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
-import { answerRelay, type GrantTerms, type RelayRecord, suggestedRule } from '@relay/core';
+import { answerRelay, type GrantTerms, proposedRule, type RelayRecord } from '@relay/core';
 import {
   type approvalBodySchema,
   type approvalsQuerySchema,
@@ -79,8 +79,9 @@ export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
 function presentApproval(call: Call, relay: RelayRecord) {
   const { raisedAt, expiresAt, decidedAt, decidedBy, reason, edited, answer: _, ...rest } = relay;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
+  const asked = { name: relay.tool, params: edited?.params ?? relay.params };
   const rule =
-    relay.kind === 'permission' ? suggestedRule(tools.find(relay.tool), relay.params) : undefined;
+    relay.kind === 'permission' ? proposedRule(tools.find(relay.tool), asked) : undefined;
   return {
     ...rest,
     status: statusNow(relay),
