@@ -49,7 +49,7 @@ async function answerWhatIsAsked(
       always: false,
       reason: null,
       ...(happened ? { output: { ran: relay.tool } } : {}),
-      ...(relay.kind === 'permission' ? scenario.answer : {}),
+      ...(relay.kind === 'outcome' ? {} : scenario.answer),
       by: person,
     });
   }

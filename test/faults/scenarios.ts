@@ -90,6 +90,25 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
     answer: { always: true, terms: { uses: 1 } },
   }),
 
+  'a question': () => ({
+    name: 'a question',
+    tools: [
+      createRecordingTool({
+        name: 'order',
+        allowedByDefault: true,
+        idempotent: true,
+        execute: async (_input, context) => ({
+          result: await context.ask({ prompt: 'Which size?', schema: { type: 'string' } }),
+        }),
+      }),
+    ],
+    model: createScriptedModel([
+      [toolCall('call_1', 'order', { what: 'shirt' }), finish()],
+      [text('Ordered.'), finish()],
+    ]),
+    answer: { input: 'M' },
+  }),
+
   'two turns with an approval each': () => ({
     name: 'two turns with an approval each',
     tools: [

@@ -6,13 +6,14 @@ import type { Engine } from './engine.ts';
 import { grantFor, type GrantTerms } from './grants.ts';
 import { canonicalJson } from './permission/canonical.ts';
 import type { RelayRecord, RunHead, TenantStore } from './ports.ts';
+import { checkAnswer } from './question-schema.ts';
 
 export interface Answer {
   readonly relayId: string;
   readonly approved: boolean;
   readonly always: boolean;
   readonly reason: string | null;
-  /** For a relay of kind `permission`: the arguments to run it with instead. */
+  /** The arguments to run the call with instead, or the answer to a question. */
   readonly input?: unknown;
   /** For a relay of kind `outcome`: it happened, and this is its result. */
   readonly output?: unknown;
@@ -51,7 +52,8 @@ export async function answerRelay(
 }
 
 /** What an answer may hold depends on what was asked. */
-function checkKind({ kind }: RelayRecord, { input, output, terms = {} }: Answer): void {
+function checkKind({ kind }: RelayRecord, answer: Answer): void {
+  const { approved, always, input, output, terms = {} } = answer;
   const [term] = Object.keys(terms);
   if (term !== undefined && kind !== 'permission') {
     throw misplaced(term, 'Only a permission can be granted for always');
@@ -62,6 +64,19 @@ function checkKind({ kind }: RelayRecord, { input, output, terms = {} }: Answer)
   if (input !== undefined && kind === 'outcome') {
     throw misplaced('input', 'What became of a call is not changed by other arguments');
   }
+  if (kind === 'permission' && input !== undefined && !isObject(input)) {
+    throw misplaced('input', 'Must be an object');
+  }
+  if (kind === 'question' && approved && input === undefined) {
+    throw misplaced('input', 'Required: the answer to the question');
+  }
+  if (kind === 'question' && always) {
+    throw misplaced('always', 'An answer holds for its question alone');
+  }
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function misplaced(path: string, message: string): RelayError {
@@ -83,8 +98,13 @@ function writtenDown(relay: RelayRecord, answer: Answer): string {
     always,
     ...(Object.keys(said).length === 0 ? {} : { terms: said }),
     ...(output === undefined ? {} : { output }),
-    ...(input === undefined || isUnchanged(relay, input) ? {} : { input }),
+    ...(input === undefined || isShown(relay, input) ? {} : { input }),
   });
+}
+
+/** Who sends back the arguments that were shown says no more than yes. */
+function isShown(relay: RelayRecord, input: unknown): boolean {
+  return relay.kind === 'permission' && isUnchanged(relay, input);
 }
 
 interface Deciding {
@@ -102,7 +122,12 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
   const edited = await editedCall(engine, { store, relay, input: answer.input });
   const changed = edited === undefined ? {} : { edited };
   const params = edited?.params ?? relay.params;
-  const told = output === undefined ? {} : { output };
+  const { question } = relay;
+  if (question !== undefined && approved) checkAnswer(question.schema, answer.input);
+  const told = {
+    ...(output === undefined ? {} : { output }),
+    ...(question === undefined || !approved ? {} : { answer: answer.input }),
+  };
   const grants = approved && always && relay.kind === 'permission' && engine.rules === undefined;
   return store.decideRelay({
     relayId,

@@ -94,6 +94,11 @@ export const errorTable = {
     retryable: false,
     title: 'The prompt does not fit the model’s window',
   },
+  question_declined: {
+    status: 409,
+    retryable: false,
+    title: 'Nobody answered what the tool had asked',
+  },
   tool_failed: { status: 500, retryable: false, title: 'The tool failed' },
   tool_input_invalid: {
     status: 400,

@@ -206,6 +206,14 @@ export const catalogue = {
     tool: z.string(),
     params: json,
     digest: z.string(),
+    /** What a tool asks while it runs, its place among the questions of the call, and the answer's shape. */
+    question: z
+      .object({
+        nth: z.int(),
+        prompt: z.string().min(1).max(10_000),
+        schema: z.record(z.string(), json),
+      })
+      .optional(),
     agentPath: z.array(z.string()),
     expiresAt: z.iso.datetime(),
     /** When `relay.expiring` is due. */
@@ -222,6 +230,8 @@ export const catalogue = {
     input: json.optional(),
     digest: z.string().optional(),
     output: json.optional(),
+    /** What a person answered to a question. */
+    answer: json.optional(),
     by: deciderSchema,
   }),
   'relay.expired': event(1, relay),

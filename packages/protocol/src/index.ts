@@ -2,6 +2,7 @@ export * from './errors.ts';
 export * from './events.ts';
 export * from './fields.ts';
 export * from './ids.ts';
+export * from './json-schema.ts';
 export * from './limits.ts';
 export * from './messages.ts';
 export * from './openapi.ts';

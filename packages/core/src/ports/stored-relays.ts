@@ -1,6 +1,7 @@
 /** Relays, the mail that answers them, and the grants that come of it, as a store keeps them. */
 import type { Decider, GrantScope, RelayKind, RelayStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
+import type { Question } from './tool.ts';
 
 export interface RelayRecord {
   readonly id: string;
@@ -12,6 +13,8 @@ export interface RelayRecord {
   readonly tool: string;
   readonly params: unknown;
   readonly digest: string;
+  /** Of kind `question`: what is asked. */
+  readonly question?: Question;
   readonly raisedAt: number;
   readonly expiresAt: number;
   readonly status: RelayStatus;
@@ -61,6 +64,8 @@ export type Letter =
       /** For a relay of kind `outcome`: it happened, and this is its result. */
       readonly output?: unknown;
       readonly edited?: EditedCall;
+      /** For a relay of kind `question`. */
+      readonly answer?: unknown;
       readonly by: Decider;
     }
   | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };

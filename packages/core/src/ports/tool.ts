@@ -19,6 +19,18 @@ export interface ToolContext {
    * `idempotent` runs again and finds the agents that it had spawned, in the same order.
    */
   readonly spawn: (task: Task) => Promise<AgentReport>;
+  /**
+   * Asks a person, and gives their answer, which fits the schema; rejects with `question_declined` if
+   * there is none. A tool that is `idempotent` is let go meanwhile and run again with the answer: up
+   * to here it must do the same each time. Any other one waits in memory.
+   */
+  readonly ask: (question: Question) => Promise<unknown>;
+}
+
+export interface Question {
+  readonly prompt: string;
+  /** A JSON schema of the answer. */
+  readonly schema: Readonly<Record<string, unknown>>;
 }
 
 /** `context` is what the model reads; `result` is what programs get. */

@@ -94,6 +94,13 @@ export interface OpenRelay {
   readonly approved?: boolean;
 }
 
+/** Something that the tool has asked while it runs. */
+export interface QuestionState extends OpenRelay {
+  readonly state: 'open' | 'answered' | 'declined';
+  readonly answer?: unknown;
+  readonly reason?: string;
+}
+
 /** One call of the turn that is going on. */
 export interface CallState {
   readonly toolCallId: string;
@@ -101,6 +108,8 @@ export interface CallState {
   readonly input: unknown;
   readonly phase: CallPhase;
   readonly relay?: OpenRelay;
+  /** By their place; an answer stays for another attempt at the call. */
+  readonly questions?: readonly QuestionState[];
   readonly idempotencyKey?: string;
   /** What brings the result, where it is not the tool's own code. */
   readonly via?: 'agent' | 'handoff';
@@ -108,8 +117,13 @@ export interface CallState {
 
 /** The call after an event, or undefined if the table refuses it. */
 export function evolveCall(call: CallState, event: CallEvent): CallState | undefined {
+  if (isOfQuestion(call, event)) return evolveQuestion(call, event as RelayEvent);
   const phase = callTable[call.phase][stepOf[event.type]];
   if (phase === 'refused' || answersAnother(call, event)) return undefined;
+  // Nothing that was asked may be left open by the end of its call (E6), or by doubt about it.
+  if (phase !== 'started' && call.questions?.some(({ state }) => state === 'open') === true) {
+    return undefined;
+  }
   const next = { ...call, phase };
   // From here on the call is what was executed, or shown: nothing else can be approved.
   if (event.type === 'tool.started') {
@@ -125,6 +139,51 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   const { relayId: id, kind, digest, expiresAt, warnsAt, params: input } = event;
   const warning = warnsAt === undefined ? {} : { warnsAt };
   return { ...next, input, relay: { id, kind, digest, expiresAt, ...warning } };
+}
+
+type RelayEvent = Extract<CallEvent, { relayId: string; type: `relay.${string}` }>;
+
+function isOfQuestion(call: CallState, event: CallEvent): boolean {
+  if (event.type === 'relay.raised') return event.kind === 'question';
+  if (!event.type.startsWith('relay.')) return false;
+  return call.questions?.some(({ id }) => id === (event as RelayEvent).relayId) ?? false;
+}
+
+/** A call that has started stays so, whatever it asks and is answered. */
+function evolveQuestion(call: CallState, event: RelayEvent): CallState | undefined {
+  const { questions = [] } = call;
+  if (call.phase !== 'started') return undefined;
+  if (event.type === 'relay.raised') {
+    if (event.question?.nth !== questions.length + 1) return undefined;
+    const { relayId: id, kind, digest, expiresAt, warnsAt } = event;
+    const warning = warnsAt === undefined ? {} : { warnsAt };
+    const asked = { id, kind, digest, expiresAt, ...warning, state: 'open' } as const;
+    return { ...call, questions: [...questions, asked] };
+  }
+  const index = questions.findIndex(({ id }) => id === event.relayId);
+  const next = answered(questions[index], event);
+  return next === undefined ? undefined : { ...call, questions: questions.with(index, next) };
+}
+
+function answered(
+  question: QuestionState | undefined,
+  event: Exclude<RelayEvent, { type: 'relay.raised' }>,
+): QuestionState | undefined {
+  if (question?.state !== 'open') return undefined;
+  const { warnsAt, ...asked } = question;
+  switch (event.type) {
+    case 'relay.expiring':
+      return warnsAt === undefined ? undefined : asked;
+    case 'relay.decided': {
+      const { approved, answer, reason } = event;
+      if (approved) return { ...asked, state: 'answered', approved, answer };
+      return { ...asked, state: 'declined', approved, ...(reason === undefined ? {} : { reason }) };
+    }
+    case 'relay.expired':
+      return { ...asked, state: 'declined', reason: 'Nobody answered in time' };
+    case 'relay.closed':
+      return { ...asked, state: 'declined', reason: event.reason };
+  }
 }
 
 /** Once, and only if it was planned. */

@@ -130,7 +130,7 @@ describe('the rows beside the journal', () => {
       { type: 'tool.progressed', ...of },
     );
     expect({ changed, raise, close }).toEqual({ changed: {}, raise: [], close: [] });
-    expect(project([], inTurn, run)).toEqual({ progress: {}, raise: [], close: [] });
+    expect(project([], inTurn, run)).toEqual({ progress: {}, raise: [], close: [], useGrants: [] });
   });
 
   it('say what the run is and what it has used, after every other batch', () => {

@@ -7,7 +7,7 @@ import type { NewRelay, RelayClosure, RunIdentity, RunProgress } from '../ports.
 import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from './limits.ts';
 import { writeSnapshot } from './snapshot.ts';
-import { askingCalls, type RunState } from './state.ts';
+import { askingCalls, pendingRelays, type RunState } from './state.ts';
 import { nextLook } from './warnings.ts';
 
 export interface Projection {
@@ -113,7 +113,7 @@ function outputJson(state: RunState, output?: string): string {
 
 /** The first relay to warn of or to expire, or the end of the run's time. */
 function wakeAtOf(state: RunState): number | null {
-  const times = askingCalls(state).flatMap(({ call }) => nextLook(call));
+  const times = pendingRelays(state).map(nextLook);
   const deadline = deadlineOf(state);
   if (deadline !== undefined) times.push(deadline);
   return times.length === 0 ? null : Math.min(...times);
@@ -132,6 +132,9 @@ function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
       tool: event.tool,
       params: event.params,
       digest: event.digest,
+      ...(event.question === undefined
+        ? {}
+        : { question: { prompt: event.question.prompt, schema: event.question.schema } }),
       raisedAt: Date.parse(event.at),
       expiresAt: Date.parse(event.expiresAt),
     },

@@ -4,8 +4,9 @@
  */
 import type { RunEvent } from '@relay/protocol';
 import { agentFields } from './agent.ts';
-import type { CallState } from './call.ts';
+import type { OpenRelay } from './call.ts';
 import type { LiveRun } from './live-run.ts';
+import { openQuestions } from './open-questions.ts';
 import { askingCalls } from './state.ts';
 
 const leadPart = 0.1;
@@ -20,9 +21,12 @@ export function warningTime(raisedAt: number, ttlMs: number): number {
 }
 
 export function warnOfExpiry(run: LiveRun, now: number): void {
-  for (const { agent, call } of askingCalls(run.state)) {
-    if (call.relay === undefined || !isWarningDue(call, now)) continue;
-    const { id: relayId, expiresAt } = call.relay;
+  const asking = askingCalls(run.state).flatMap(({ agent, call }) =>
+    call.relay === undefined ? [] : [{ agent, call, relay: call.relay }],
+  );
+  for (const { agent, call, relay } of [...asking, ...openQuestions(run.state)]) {
+    if (!isWarningDue(relay, now)) continue;
+    const { id: relayId, expiresAt } = relay;
     const of = { ...agentFields(agent), toolCallId: call.toolCallId };
     const warning: RunEvent = { type: 'relay.expiring', ...of, relayId, expiresAt };
     run.journal.stage([warning]);
@@ -30,12 +34,12 @@ export function warnOfExpiry(run: LiveRun, now: number): void {
 }
 
 /** Of one that has expired meanwhile there is nothing left to warn. */
-function isWarningDue({ relay }: CallState, now: number): boolean {
-  if (relay?.warnsAt === undefined) return false;
-  return Date.parse(relay.warnsAt) <= now && now < Date.parse(relay.expiresAt);
+function isWarningDue({ warnsAt, expiresAt }: OpenRelay, now: number): boolean {
+  if (warnsAt === undefined) return false;
+  return Date.parse(warnsAt) <= now && now < Date.parse(expiresAt);
 }
 
 /** When a relay must be looked at next, without an answer. */
-export function nextLook({ relay }: CallState): number[] {
-  return relay === undefined ? [] : [Date.parse(relay.warnsAt ?? relay.expiresAt)];
+export function nextLook({ warnsAt, expiresAt }: OpenRelay): number {
+  return Date.parse(warnsAt ?? expiresAt);
 }

@@ -1,5 +1,5 @@
 import type { Dialect } from './dialect.ts';
-import { ofAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
+import { ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
 
 /** The words of `/v1/runs`. Of text, only the root agent's is shown. */
 export const runs: Dialect = {
@@ -41,6 +41,7 @@ export const runs: Dialect = {
           params: event.params,
           agentId: event.agentId,
           ...(event.parentId === undefined ? {} : { parentId: event.parentId }),
+          ...questionOf(event),
           ...pathOf(event),
         };
       case 'relay.expiring':

@@ -16,7 +16,7 @@ import {
 } from './route.ts';
 
 /**
- * `input` are other arguments to run the call with. `output` answers a relay of kind `outcome`: it
+ * `input` are other arguments to run the call with, or the answer to a question. `output` answers a relay of kind `outcome`: it
  * happened, and this is its result.
  */
 export const approvalBodySchema = z
@@ -24,7 +24,7 @@ export const approvalBodySchema = z
     approved: z.boolean(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
-    input: z.record(z.string(), z.json()).optional(),
+    input: z.json().optional(),
     output: z.json().optional(),
     ...termsShape,
     /** The call to the letter, or the `suggestedRule`. */
@@ -43,7 +43,7 @@ export const approvalBodySchema = z
   })
   .refine((body) => body.approved || body.input === undefined, {
     path: ['input'],
-    message: 'Only an approval can change the arguments',
+    message: 'Only an approval comes with arguments or an answer',
   });
 
 export const approvalsQuerySchema = z.strictObject({
@@ -66,6 +66,10 @@ export const approvalSchema = z.object({
   /** What was approved instead of `params`, where a person changed it. */
   executedParams: z.json().optional(),
   executedDigest: z.string().optional(),
+  /** Of a question: what is asked, the shape of the answer, and the answer. */
+  prompt: z.string().optional(),
+  schema: z.record(z.string(), z.json()).optional(),
+  input: z.json().optional(),
   /** What to show a person: nothing in it looks like something else. */
   display: z.object({ text: z.string(), flags: z.array(z.string()) }),
   digest: z.string(),

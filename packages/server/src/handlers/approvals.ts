@@ -54,6 +54,11 @@ export const decideApproval: Handler = async (call) => {
   return presentApproval(call, await findRelay(call));
 };
 
+function givenAnswer(answer: string | null): { input?: unknown } {
+  const { input } = JSON.parse(answer ?? '{}') as { input?: unknown };
+  return input === undefined ? {} : { input };
+}
+
 function termsOf(body: z.infer<typeof approvalBodySchema>): GrantTerms {
   const { scope, rule, expiresAt, uses } = body;
   return {
@@ -77,7 +82,8 @@ export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
 }
 
 function presentApproval(call: Call, relay: RelayRecord) {
-  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, edited, answer: _, ...rest } = relay;
+  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, edited, question, answer, ...rest } =
+    relay;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
   const asked = { name: relay.tool, params: edited?.params ?? relay.params };
   const rule =
@@ -86,7 +92,9 @@ function presentApproval(call: Call, relay: RelayRecord) {
     ...rest,
     status: statusNow(relay),
     ...(edited === null ? {} : { executedParams: edited.params, executedDigest: edited.digest }),
-    display: displayOf(relay.tool, relay.params),
+    ...question,
+    ...(question === undefined ? {} : givenAnswer(answer)),
+    display: displayOf(relay.tool, question ?? relay.params),
     ...(rule === undefined ? {} : { suggestedRule: rule }),
     raisedAt: iso(raisedAt),
     expiresAt: iso(expiresAt),

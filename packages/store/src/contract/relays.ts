@@ -50,6 +50,17 @@ export function relayTests(open: Open): void {
     });
   });
 
+  test('a question is kept with its relay, and a relay without one has none', async () => {
+    const tenant = newTenant();
+    const question = { prompt: 'Which\u0000?', schema: { type: 'object', deep: [null, '\ud800'] } };
+    const { relay } = await waitingRun(tenant, { kind: 'question', question });
+    expect(await tenant.readRelay(relay.id)).toMatchObject({ question });
+    const [listed] = await tenant.listRelays({ kind: 'question' }, { limit: 1 });
+    expect(listed).toMatchObject({ id: relay.id, question });
+    const plain = await waitingRun(tenant);
+    expect(await tenant.readRelay(plain.relay.id)).not.toHaveProperty('question');
+  });
+
   test('parameters of every JSON type survive', async () => {
     const tenant = newTenant();
     for (const params of [null, 'text', 0, -1.5, true, [], [[]], {}, { a: [] }]) {

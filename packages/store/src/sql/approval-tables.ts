@@ -2,6 +2,7 @@
 export const approvalTables: readonly string[] = [
   'ALTER TABLE relays ADD COLUMN executed_params TEXT',
   'ALTER TABLE relays ADD COLUMN executed_digest TEXT',
+  'ALTER TABLE relays ADD COLUMN question TEXT',
   'ALTER TABLE grants ADD COLUMN expires_at BIGINT',
   'ALTER TABLE grants ADD COLUMN uses BIGINT',
   'ALTER TABLE grants ADD COLUMN uses_left BIGINT',
