@@ -147,6 +147,7 @@ describe('the harness', () => {
       signal: expect.any(AbortSignal),
       progress: expect.any(Function),
       spawn: expect.any(Function),
+      ask: expect.any(Function),
     });
     const results = events.flatMap((event) => (event.type === 'tool_result' ? [event.output] : []));
     expect(results).toEqual([{ context: '$ ls -la', result: { code: 0 } }]);

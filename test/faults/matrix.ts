@@ -61,6 +61,7 @@ async function answerWhatIsAsked(
       always: false,
       reason: null,
       ...(happened ? { output: { ran: relay.tool } } : {}),
+      ...(relay.kind === 'outcome' ? {} : scenario.answer),
       by: person,
     });
   }
@@ -123,7 +124,10 @@ function withIds(kernel: Kernel, ids: Ids): Control {
 
 function executionsOf(scenario: Scenario): string[] {
   return scenario.tools.flatMap((tool) =>
-    tool.executions.map(({ toolCallId, idempotencyKey }) => `${toolCallId} ${idempotencyKey}`),
+    tool.executions.map(
+      ({ toolCallId, idempotencyKey, input }) =>
+        `${toolCallId} ${idempotencyKey} ${JSON.stringify(input)}`,
+    ),
   );
 }
 

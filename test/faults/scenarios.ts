@@ -1,4 +1,4 @@
-import type { Model, RunRequest, SystemStore, Tool } from '@relay/core';
+import type { Answer, Model, RunRequest, SystemStore, Tool } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -23,6 +23,8 @@ export interface Scenario {
   readonly prepare?: (store: SystemStore) => Promise<void>;
   /** What must be the same in the end, besides the journal. */
   readonly leaves?: (store: SystemStore) => Promise<unknown>;
+  /** What the person who approves says besides. */
+  readonly answer?: Partial<Answer>;
   /** What must happen in it, lest it shows nothing. */
   readonly shows?: EventType;
 }
@@ -89,6 +91,50 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
         },
       ],
     },
+  }),
+
+  'an approval with other arguments': () => ({
+    name: 'an approval with other arguments',
+    tools: [createRecordingTool({ name: 'pay', idempotent: true })],
+    model: createScriptedModel([
+      [toolCall('call_1', 'pay', { amount: 100 }), finish()],
+      [text('Paid less.'), finish()],
+    ]),
+    answer: { input: { amount: 7 } },
+  }),
+
+  'a counted grant': () => ({
+    name: 'a counted grant',
+    tools: [createRecordingTool({ name: 'pay', idempotent: true })],
+    model: createScriptedModel([
+      [
+        toolCall('call_1', 'pay', { amount: 1 }),
+        toolCall('call_2', 'pay', { amount: 1 }),
+        finish(),
+      ],
+      [toolCall('call_3', 'pay', { amount: 1 }), finish()],
+      [text('Done.'), finish()],
+    ]),
+    answer: { always: true, terms: { uses: 1 } },
+  }),
+
+  'a question': () => ({
+    name: 'a question',
+    tools: [
+      createRecordingTool({
+        name: 'order',
+        allowedByDefault: true,
+        idempotent: true,
+        execute: async (_input, context) => ({
+          result: await context.ask({ prompt: 'Which size?', schema: { type: 'string' } }),
+        }),
+      }),
+    ],
+    model: createScriptedModel([
+      [toolCall('call_1', 'order', { what: 'shirt' }), finish()],
+      [text('Ordered.'), finish()],
+    ]),
+    answer: { input: 'M' },
   }),
 
   'two turns with an approval each': () => ({

@@ -66,6 +66,8 @@ export type RelayResponse =
       readonly approved: boolean;
       readonly always?: boolean | undefined;
       readonly reason?: string | undefined;
+      /** The answer to a question. */
+      readonly input?: unknown;
     };
 
 /** A call that no rule allows: it waits for an answer. */
@@ -76,6 +78,9 @@ export interface RelayEvent extends OfAgent {
   readonly toolCallId: string;
   readonly tool: string;
   readonly params: Record<string, unknown>;
+  /** Of a question: what the tool asks, and a JSON schema of the answer. */
+  readonly prompt?: string;
+  readonly schema?: Readonly<Record<string, unknown>>;
   /** The names of the agents from the first one down to the one that asks. */
   readonly agentPath: readonly string[];
   /** The rule that the tool proposes for calls like this one. */

@@ -23,7 +23,7 @@ import { uuidv7 } from 'uuidv7';
 import { EventQueue } from './event-queue.ts';
 import type { AgentEvent, RelayResponse } from './events.ts';
 import { presentEvent } from './present.ts';
-import { readResponse } from './responses.ts';
+import { checkFit, readResponse } from './responses.ts';
 import type { AgentRules } from './rules.ts';
 import { aCenturyMs, wireRun, type Wiring } from './wiring.ts';
 
@@ -45,6 +45,8 @@ interface OpenRelay {
   readonly tool: string;
   readonly params: Record<string, unknown>;
   readonly expiresAt: number;
+  /** Of a question. */
+  readonly schema?: Readonly<Record<string, unknown>>;
 }
 
 /** What the run needs until it is over. */
@@ -92,11 +94,12 @@ export class Invocation {
 
   /** True if this was the answer that counts. Throws `invalid_request` if it is none. */
   respond(relayId: string, response: RelayResponse): boolean {
-    const answer = readResponse(response);
     const relay = this.#relays.get(relayId);
+    const answer = readResponse(response, relay?.kind);
     if (this.#work === undefined || relay === undefined) return false;
     // Its time is over, even if the run has not noticed yet.
     if (relay.expiresAt <= Date.now()) return false;
+    if (relay.schema !== undefined) checkFit(relay.schema, answer);
     // Before the answer counts, so that nobody is asked about a call which it allows.
     if (answer.always && relay.kind === 'permission') {
       this.rules.allowAlways(relay.tool, relay.params);
@@ -176,7 +179,8 @@ export class Invocation {
         const { kind, tool } = event;
         const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
         const expiresAt = Date.parse(event.expiresAt);
-        this.#relays.set(event.relayId, { kind, tool, params, expiresAt });
+        const schema = event.question === undefined ? {} : { schema: event.question.schema };
+        this.#relays.set(event.relayId, { kind, tool, params, expiresAt, ...schema });
         break;
       }
       case 'relay.expired':

@@ -37,6 +37,9 @@ function relayEvent(event: EventOf<'relay.raised'>, viewer: Viewer): RelayEvent 
     toolCallId: event.toolCallId,
     tool: event.tool,
     params,
+    ...(event.question === undefined
+      ? {}
+      : { prompt: event.question.prompt, schema: event.question.schema }),
     agentPath: event.agentPath,
     ...(rule === undefined ? {} : { suggestedRule: rule }),
     respond: (response) => viewer.respond(event.relayId, response),

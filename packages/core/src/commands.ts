@@ -1,9 +1,9 @@
 /**
- * What can be asked of runs from outside: start one, cancel one, answer one. Each is stored before
- * it is acknowledged, then the supervisor is told; the loop itself takes it into the journal.
+ * What can be asked of runs from outside: start one, cancel one; `answers.ts` has how one is answered.
+ * Each is stored before it is acknowledged, then the supervisor is told; the loop itself takes it into
+ * the journal.
  */
 import {
-  canonicalJson,
   type Decider,
   type EventOf,
   type FunctionTool,
@@ -19,7 +19,7 @@ import {
   type Surface,
 } from '@relay/protocol';
 import type { Engine } from './engine.ts';
-import type { CreationOutcome, RelayRecord, RunIdentity, RunRef, TenantStore } from './ports.ts';
+import type { CreationOutcome, RunIdentity, RunRef, TenantStore } from './ports.ts';
 import { LiveRun } from './run/live-run.ts';
 import { decide } from './run/machine.ts';
 import { answerFields } from './run/profile.ts';
@@ -58,6 +58,8 @@ export interface RunRequest {
   readonly labels?: Readonly<Record<string, string>>;
   readonly parentRunId?: string;
   readonly workflowId?: string;
+  /** Where in another run's journal this one begins. */
+  readonly forkedFrom?: EventOf<'run.created'>['forkedFrom'];
   /** The API key that asks for it. */
   readonly keyId?: string;
   /** Asked again with the same key, the run that is there already is meant. */
@@ -91,7 +93,8 @@ export async function startRun(control: Control, request: RunRequest): Promise<S
   const store = engine.store.tenant(request.tenantId);
   const conversationId = request.conversationId ?? ids.next();
   const continues = request.prompt === 'continues' && request.conversationId !== undefined;
-  const history = continues ? await store.countEndedRuns(conversationId) : null;
+  const anew = request.forkedFrom === undefined ? null : 0;
+  const history = continues ? await store.countEndedRuns(conversationId) : anew;
   const id = request.runId ?? ids.next();
   const identity = identityOf(request, { id, conversationId, createdAt: clock.now() });
   const spec = specOf(request, { conversationId, history });
@@ -213,7 +216,7 @@ function specOf(
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
   const { system, functions = [], limits, handoffs, context, memory } = request;
-  const { parentRunId, workflowId } = request;
+  const { parentRunId, workflowId, forkedFrom } = request;
   return {
     type: 'run.created',
     ...made,
@@ -235,6 +238,7 @@ function specOf(
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
     ...(memory === undefined ? {} : { memory }),
+    ...(forkedFrom === undefined ? {} : { forkedFrom }),
   };
 }
 
@@ -253,81 +257,4 @@ export async function cancelRun(
   }
   const run = await store.readRun(ref.runId);
   return run !== undefined && isEnded(run.status);
-}
-
-export interface Answer {
-  readonly relayId: string;
-  readonly approved: boolean;
-  readonly always: boolean;
-  readonly reason: string | null;
-  /** For a relay of kind `outcome`: it happened, and this is its result. */
-  readonly output?: unknown;
-  readonly by: Decider;
-}
-
-export type AnswerOutcome =
-  | { readonly kind: 'decided' | 'repeated' | 'contradicted'; readonly relay: RelayRecord }
-  | { readonly kind: 'missing' };
-
-/** Decides a relay once and for all (E7): the first answer counts, by compare-and-set. */
-export async function answerRelay(
-  control: Control,
-  tenantId: string,
-  answer: Answer,
-): Promise<AnswerOutcome> {
-  const { engine, supervisor } = control;
-  const store = engine.store.tenant(tenantId);
-  const relay = await store.readRelay(answer.relayId);
-  if (relay === undefined) return { kind: 'missing' };
-  const run = await store.readRunHead(relay.runId);
-  if (run === undefined) return { kind: 'missing' };
-  const at = engine.clock.now();
-  const { relayId, approved, always, reason, output, by } = answer;
-  const told = output === undefined ? {} : { output };
-  // A reason is only words: who says the same for another reason says the same.
-  const given = canonicalJson({ approved, always, ...told });
-  const won =
-    relay.status === 'pending' &&
-    (await store.decideRelay({
-      relayId,
-      runId: relay.runId,
-      status: approved ? 'approved' : 'denied',
-      at,
-      by,
-      reason,
-      answer: given,
-      mail: {
-        id: engine.ids.next(),
-        letter: { kind: 'decision', relayId, approved, always, reason, ...told, by },
-      },
-      ...(approved && always && relay.kind === 'permission' && engine.rules === undefined
-        ? { grant: grantFor(engine, relay, { run, at, by }) }
-        : {}),
-    }));
-  const now = won ? undefined : await store.readRelay(relayId);
-  if (won) {
-    supervisor.wake({ tenantId, runId: relay.runId });
-    return { kind: 'decided', relay };
-  }
-  return { kind: now?.answer === given ? 'repeated' : 'contradicted', relay: now ?? relay };
-}
-
-/** "Always" grants exactly this call, as a literal and not as a pattern. */
-function grantFor(
-  engine: Engine,
-  relay: RelayRecord,
-  made: { run: RunIdentity; at: number; by: Decider },
-) {
-  if (typeof relay.params !== 'object' || relay.params === null) {
-    throw new RelayError('invalid_request', 'Only a call with arguments can be granted for always');
-  }
-  return {
-    id: engine.ids.next(),
-    tool: relay.tool,
-    exact: relay.params as Record<string, unknown>,
-    scope: 'conversation' as const,
-    scopeId: made.run.conversationId,
-    createdAt: made.at,
-    createdBy: made.by,
-  };
 }

@@ -1,7 +1,11 @@
 export * from './agent-registry.ts';
+export * from './answers.ts';
 export * from './commands.ts';
 export * from './engine.ts';
+export * from './explain.ts';
 export * from './fair-queue.ts';
+export * from './fork.ts';
+export { faultsOf, type GrantTerms, previewGrant, proposedRule, refusePast } from './grants.ts';
 export * from './journal.ts';
 export * from './permission/decide.ts';
 export type { ParameterKind } from './permission/kinds.ts';

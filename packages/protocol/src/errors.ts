@@ -36,6 +36,11 @@ export const errorTable = {
     retryable: false,
     title: 'A page of another origin may not call this server',
   },
+  denied_by_rule: {
+    status: 403,
+    retryable: false,
+    title: 'A deny rule refuses these arguments',
+  },
   not_found: { status: 404, retryable: false, title: 'No such resource' },
   session_not_found: { status: 404, retryable: false, title: 'The chat session is not open' },
   relay_not_found: { status: 404, retryable: false, title: 'No such open relay in this session' },
@@ -49,6 +54,17 @@ export const errorTable = {
   call_claimed: { status: 409, retryable: false, title: 'Another client works on the call' },
   run_over: { status: 410, retryable: false, title: 'The run is over' },
   relay_conflict: { status: 409, retryable: false, title: 'The relay was decided otherwise' },
+  tool_unavailable: {
+    status: 409,
+    retryable: false,
+    title: 'The tool of this call is not registered here any more',
+  },
+  run_ended: { status: 409, retryable: false, title: 'The run is over; it can be forked' },
+  not_a_boundary: {
+    status: 409,
+    retryable: false,
+    title: 'The place in the journal lies inside a turn',
+  },
   cursor_past_end: { status: 409, retryable: false, title: 'The cursor lies past the journal' },
   payload_too_large: { status: 413, retryable: false, title: 'The body is too large' },
   unsupported_media_type: { status: 415, retryable: false, title: 'The body must be JSON' },
@@ -91,6 +107,11 @@ export const errorTable = {
     title: 'The prompt does not fit the model’s window',
   },
   tool_timed_out: { status: 504, retryable: false, title: 'No client brought the result in time' },
+  question_declined: {
+    status: 409,
+    retryable: false,
+    title: 'Nobody answered what the tool had asked',
+  },
   tool_failed: { status: 500, retryable: false, title: 'The tool failed' },
   tool_input_invalid: {
     status: 400,

@@ -69,6 +69,8 @@ export const ruleRefSchema = z.object({
   index: z.int(),
   source: z.enum(['request', 'grant', 'builtin', 'program']),
   id: z.string().optional(),
+  /** It is a grant of so many calls, and this is one of them. */
+  counted: z.literal(true).optional(),
 });
 export type RuleRef = z.infer<typeof ruleRefSchema>;
 
@@ -99,6 +101,8 @@ export const catalogue = {
     workflowId: z.string().optional(),
     /** Whose memories the run may read, and where it leaves its own. */
     memory: z.object({ namespace: z.string() }).optional(),
+    /** The transcript begins with that of this run, up to this place in its journal. */
+    forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
   }),
   'run.started': event(1, { progress: progressSchema }),
   'run.suspended': event(1, { progress: progressSchema, relayIds: z.array(idSchema) }),
@@ -236,16 +240,32 @@ export const catalogue = {
     tool: z.string(),
     params: json,
     digest: z.string(),
+    /** What a tool asks while it runs, its place among the questions of the call, and the answer's shape. */
+    question: z
+      .object({
+        nth: z.int(),
+        prompt: z.string().min(1).max(10_000),
+        schema: z.record(z.string(), json),
+      })
+      .optional(),
     agentPath: z.array(z.string()),
     expiresAt: z.iso.datetime(),
+    /** When `relay.expiring` is due. */
+    warnsAt: z.iso.datetime().optional(),
   }),
+  /** Nobody has answered yet, and little time is left. */
+  'relay.expiring': event(1, { ...relay, expiresAt: z.iso.datetime() }),
   'relay.decided': event(1, {
     ...relay,
     approved: z.boolean(),
     always: z.boolean().optional(),
     reason: z.string().optional(),
+    /** The arguments as whoever decided has changed them, and their digest: this is what runs. */
     input: json.optional(),
+    digest: z.string().optional(),
     output: json.optional(),
+    /** What a person answered to a question. */
+    answer: json.optional(),
     by: deciderSchema,
   }),
   'relay.expired': event(1, relay),

@@ -6,6 +6,10 @@ export type RelayKind = (typeof relayKinds)[number];
 export const relayStatuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
 export type RelayStatus = (typeof relayStatuses)[number];
 
+/** Where a grant holds. */
+export const grantScopes = ['run', 'conversation', 'tenant'] as const;
+export type GrantScope = (typeof grantScopes)[number];
+
 /** Who decided: a person's key, a standing rule, the clock, or Relay itself. */
 export const deciderSchema = z.object({
   type: z.enum(['key', 'rule', 'timeout', 'system']),

@@ -5,9 +5,11 @@
 import { approvalRoutes } from './routes/approvals.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { credentialRoutes } from './routes/credentials.ts';
+import { grantRoutes } from './routes/grants.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { memoryRoutes } from './routes/memories.ts';
 import type { Route } from './routes/route.ts';
+import { runBranchRoutes } from './routes/run-branches.ts';
 import { runRoutes } from './routes/runs.ts';
 import { runtimeRoutes } from './routes/runtime.ts';
 import { systemRoutes } from './routes/system.ts';
@@ -17,10 +19,12 @@ import { toolResultRoutes } from './routes/tool-results.ts';
 export * from './routes/approvals.ts';
 export * from './routes/chat.ts';
 export * from './routes/credentials.ts';
+export * from './routes/grants.ts';
 export * from './routes/keys.ts';
 export * from './routes/memories.ts';
 export type { Route, RouteAuth, Scope } from './routes/route.ts';
 export { scopes } from './routes/route.ts';
+export * from './routes/run-branches.ts';
 export * from './routes/runs.ts';
 export * from './routes/runtime.ts';
 export * from './routes/tenant.ts';
@@ -31,8 +35,10 @@ export const routes = {
   ...chatRoutes,
   ...runtimeRoutes,
   ...runRoutes,
+  ...runBranchRoutes,
   ...toolResultRoutes,
   ...approvalRoutes,
+  ...grantRoutes,
   ...keyRoutes,
   ...credentialRoutes,
   ...memoryRoutes,

@@ -98,6 +98,7 @@ function hintOf(event: StoredEvent, runId: string): Hint | undefined {
     case 'run.ended':
       return { kind: 'run', id: runId };
     case 'relay.raised':
+    case 'relay.expiring':
     case 'relay.decided':
     case 'relay.expired':
     case 'relay.closed':

@@ -121,6 +121,57 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     expect(server.notes().filter((line) => line.includes('from both sides'))).toHaveLength(1);
   });
 
+  it('runs what a person wrote in the place of what was asked, and shows both', async () => {
+    const { decide, path, reader, runId } = await asking('the first words');
+    const input = { to: 'operator', text: 'better words' };
+    const response = await decide({ approved: true, input });
+    expect(response.status).toBe(200);
+    const shown = (await response.json()) as Record<string, unknown>;
+    expect(shown).toMatchObject({
+      status: 'approved',
+      params: { to: 'operator', text: 'the first words' },
+      executedParams: input,
+      executedDigest: expect.stringMatching(/^[0-9a-f]{64}$/),
+    });
+    expect(shown['executedDigest']).not.toBe(shown['digest']);
+    expect((await decide({ approved: true, input })).status).toBe(200);
+    expect((await decide({ approved: true })).status).toBe(409);
+    expect((await decide({ approved: true, input: { ...input, to: 'x' } })).status).toBe(409);
+    const frames = await reader.rest();
+    expect(frames.find(({ data }) => data.type === 'relay_resolved')?.data).toMatchObject({
+      status: 'approved',
+      executedParams: input,
+    });
+    const notes = server.notes().join('\n');
+    expect(notes).toContain('better words');
+    expect(notes).not.toContain('the first words');
+    const { events } = await eventsOf(server, runId);
+    expect(events.find(({ type }) => type === 'tool.started')).toMatchObject({ input });
+    expect(await server.json(path)).toEqual(shown);
+  });
+
+  it.each([
+    ['arguments that do not fit', { to: 7 }, 400, 'tool_input_invalid'],
+    ['arguments that a deny rule refuses', { to: 'mallory', text: 'x' }, 403, 'denied_by_rule'],
+  ])('refuses %s, and the request stays open', async (_what, input, status, code) => {
+    const talk = await startRun(server, {
+      input: 'notify refuse the edit',
+      permissions: { denylist: [{ tool: 'send_note', params: { to: 'mallory' } }] },
+    });
+    const relay = await talk.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    const response = await server.request(path, { body: { approved: true, input } });
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({
+      code,
+      details: [{ path: 'input', message: expect.any(String) }],
+    });
+    expect(await server.json(path)).toMatchObject({ status: 'pending' });
+    await server.request(path, { body: { approved: false } });
+    await talk.reader.rest();
+    expect(server.notes().join()).not.toContain('mallory');
+  });
+
   it.each([
     ['nothing', {}],
     ['approved as text', { approved: 'true' }],
@@ -128,6 +179,10 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     ['always with a denial', { approved: false, always: true }],
     ['an output for a permission', { approved: true, output: 1 }],
     ['a reason that is too long', { approved: false, reason: 'x'.repeat(10_001) }],
+    ['arguments for a denial', { approved: false, input: { to: 'a', text: 'b' } }],
+    ['arguments that are a list', { approved: true, input: [] }],
+    ['arguments that are a text', { approved: true, input: '{}' }],
+    ['arguments that are null', { approved: true, input: null }],
     ['an unknown field', { approved: true, scope: 'planet' }],
   ])('refuses %s with 400, and the request stays open', async (_what, body) => {
     const { decide, path, reader } = await asking('malformed');
@@ -137,6 +192,29 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     expect(await server.json(path)).toMatchObject({ status: 'pending' });
     await decide({ approved: false });
     await reader.rest();
+  });
+
+  it('warns of a request that is about to expire, on its stream and on the feed', async () => {
+    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '3000' } });
+    const talk = await startRun(hasty, { input: 'notify hurry up' });
+    const relay = await talk.reader.until('relay');
+    const gone = new AbortController();
+    await untilStatus(hasty, talk.runId, 'waiting');
+    const hints: unknown[] = [];
+    for await (const told of hasty.relay.feed.read(hasty.tenantId, gone.signal)) {
+      hints.push(...told);
+      if (told.some((hint) => hint.kind === 'approval')) break;
+    }
+    const warning = await talk.reader.until('relay_expiring');
+    const approval = await hasty.json(`/v1/approvals/${String(relay.data['id'])}`);
+    await hasty.request(`/v1/runs/${talk.runId}/cancel`, { method: 'POST' });
+    await talk.reader.rest();
+    gone.abort();
+    await hasty.stop();
+    const { id, expiresAt } = approval;
+    expect(warning.data).toEqual({ type: 'relay_expiring', id, expiresAt });
+    expect(approval).toMatchObject({ status: 'pending' });
+    expect(hints).toContainEqual({ kind: 'approval', id });
   });
 
   it('lets a request expire: nobody can decide it any more, and the run goes on', async () => {

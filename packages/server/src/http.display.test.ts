@@ -15,6 +15,9 @@ const read = defineTool({
   execute: ({ path }) => ({ context: path }),
   derivePermission: ({ path }) => {
     if (path.startsWith('secret')) throw new Error('No suggestion for that');
+    if (path.startsWith('far')) return { tool: 'read', params: { path: 'near/*' } };
+    if (path.startsWith('bad')) return { tool: 'read', params: { path: '!x' } };
+    if (path.startsWith('else')) return { tool: 'write' };
     return { tool: 'read', params: { path: `${path.replace(/[^/]*$/, '')}*` } };
   },
 });
@@ -50,5 +53,27 @@ describe.each(storeKinds)('an approval on the %s store', (kind) => {
   it('goes without a suggestion where the tool has none', async () => {
     server = await bootRelay({ kind, tools: createToolRegistry([read]) });
     expect(await approvalOf('secret/x')).not.toHaveProperty('suggestedRule');
+  });
+
+  it('shows no suggestion that does not cover the call, is malformed or of another tool', async () => {
+    server = await bootRelay({ kind, tools: createToolRegistry([read]) });
+    for (const path of ['far/x', 'bad/x', 'else/x']) {
+      const approval = await approvalOf(path);
+      expect(approval, path).not.toHaveProperty('suggestedRule');
+      const response = await server.request(`/v1/approvals/${String(approval['id'])}`, {
+        body: { approved: true, always: true, rule: 'suggested' },
+      });
+      expect(response.status).toBe(400);
+    }
+  });
+
+  it('grants the suggestion that it shows, if that is what is asked for', async () => {
+    server = await bootRelay({ kind, tools: createToolRegistry([read]) });
+    const { id, suggestedRule } = await approvalOf('src/a.ts');
+    const body = { approved: true, always: true, rule: 'suggested', scope: 'tenant' };
+    expect((await server.request(`/v1/approvals/${String(id)}`, { body })).status).toBe(200);
+    const { grants } = await server.json('/v1/grants');
+    expect(grants).toMatchObject([suggestedRule]);
+    expect((grants as object[])[0]).not.toHaveProperty('exact');
   });
 });

@@ -31,6 +31,10 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   postToolResult: () => ({ output: 1 }),
   claimToolCall: () => ({}),
   addMemory: () => ({ namespace: 'matrix', text: 'from a stranger' }),
+  forkRun: () => ({ input: 'say 1' }),
+  createGrant: () => ({ tool: 'send_note', params: { to: 'nobody' }, scope: 'tenant' }),
+  previewGrant: () => ({ tool: 'send_note' }),
+  explainPermission: () => ({ tool: 'send_note', params: {} }),
 };
 
 function wishFor(name: RouteName, chat: Told): Wish {
@@ -52,6 +56,8 @@ interface Ids {
   readonly relay: string;
   readonly key: string;
   readonly memory: string;
+  readonly grant: string;
+  readonly workflow: string;
 }
 
 describe.each(storeKinds)('keys on the %s store', (kind) => {
@@ -67,11 +73,18 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     const memory = await server.json('/v1/memories', {
       body: { namespace: 'matrix', text: 'Whose is it?' },
     });
+    const flow = await startRun(server, { input: 'say 1', workflowId: 'whose' });
+    await flow.reader.rest();
+    const { id: grant } = await server.json('/v1/grants', {
+      body: { tool: 'nothing', scope: 'run', scopeId: chat.runId },
+    });
     ids = {
       run: chat.runId,
       relay: String(relay.data['id']),
       key: keyId,
       memory: String(memory['id']),
+      grant: String(grant),
+      workflow: 'whose',
     };
   });
 
@@ -88,6 +101,8 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
       if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
       if (name === 'id' && path.startsWith('/v1/memories')) return of.memory;
+      if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
+      if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
       if (name === 'provider') return 'openai';
       if (name === 'toolUseId') return 'call_1';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
@@ -187,7 +202,14 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
-      const nobody = { run: missing, relay: missing, key: missing, memory: missing };
+      const nobody = {
+        run: missing,
+        relay: missing,
+        key: missing,
+        memory: missing,
+        grant: missing,
+        workflow: 'none',
+      };
       const nobodys = await whole(await ask(nobody, missing));
       // What is gone already is deleted: that holds of what was never there, too.
       expect(theirs.status).toBe(name === 'deleteMemory' ? 204 : 404);

@@ -5,12 +5,20 @@ import { decideApproval, getApproval, listApprovals } from './handlers/approvals
 import { answerChatRelay, startChat } from './handlers/chat.ts';
 import { deleteCredential, listCredentials, putCredential } from './handlers/credentials.ts';
 import { followFeed } from './handlers/feed.ts';
+import {
+  createGrant,
+  explainPermission,
+  listGrants,
+  previewGrant,
+  revokeGrant,
+} from './handlers/grants.ts';
 import type { Handler, PublicHandler } from './handlers/handler.ts';
 import { health, ready } from './handlers/health.ts';
 import { createKey, listKeys, revokeKey } from './handlers/keys.ts';
 import { addMemory, clearMemories, deleteMemory, listMemories } from './handlers/memories.ts';
 import { metrics } from './handlers/metrics.ts';
 import { listModels } from './handlers/models.ts';
+import { forkRun, getWorkflow, resumeRun } from './handlers/run-branches.ts';
 import {
   cancelRun,
   followStream,
@@ -45,9 +53,17 @@ const controlPlane = {
   cancelRun,
   postToolResult,
   claimToolCall,
+  resumeRun,
+  forkRun,
+  getWorkflow,
   listApprovals,
   getApproval,
   decideApproval,
+  listGrants,
+  createGrant,
+  revokeGrant,
+  previewGrant,
+  explainPermission,
   createKey,
   listKeys,
   revokeKey,

@@ -17,6 +17,8 @@ export interface Grant {
   tool: string;
   exact?: Record<string, unknown>;
   params?: Record<string, string>;
+  /** How many more calls it allows; left out: as many as come. */
+  usesLeft?: number;
 }
 
 export interface RuleSet {
@@ -37,13 +39,14 @@ export type Verdict =
   | { decision: 'ask' };
 
 /**
- * Which rule speaks about a call. Denials beat everything; an allow-once comes last, so that it is
- * not used up where a standing rule already allows. What a parameter is (`kinds`) can only narrow an
+ * Which rule speaks about a call. Denials beat everything; what can be used up comes last, so that it
+ * is not where a standing rule already allows. What a parameter is (`kinds`) can only narrow an
  * allow. Pure: using one up is the caller's append (E7).
  */
 export function decide(call: CallToDecide, rules: RuleSet): Verdict {
   const { permissions, grants, kinds, sensitive } = rules;
-  const standing: readonly ToolRule[] = [...(permissions.allowlist ?? []), ...grants];
+  const unlimited = grants.filter(({ usesLeft }) => usesLeft === undefined);
+  const standing: readonly ToolRule[] = [...(permissions.allowlist ?? []), ...unlimited];
   const judge = new Judge(call, { standing, denylist: permissions.denylist, kinds, sensitive });
   return denial(call, permissions, judge) ?? allowance(call, rules, judge) ?? { decision: 'ask' };
 }
@@ -64,18 +67,31 @@ function allowance(call: CallToDecide, rules: RuleSet, judge: Judge): Verdict | 
   const { allowlist = [], allowOnce = [] } = rules.permissions;
   const listed = allowlist.findIndex((rule) => judge.allows(rule));
   if (listed >= 0) return allow({ list: 'allowlist', index: listed, source: 'request' });
-  const granted = rules.grants.findIndex((grant) => judge.allows(grant));
-  if (granted >= 0) {
-    const { id } = rules.grants[granted]!;
-    return allow({ list: 'grants', index: granted, source: 'grant', id });
-  }
+  const granted = grantFor(rules, judge, 'unlimited');
+  if (granted !== undefined) return granted;
   if (rules.builtinAllow && judge.allows({ tool: call.name })) {
     return allow({ list: 'builtin', index: 0, source: 'builtin' });
   }
+  const counted = grantFor(rules, judge, 'counted');
+  if (counted !== undefined) return counted;
   const once = allowOnce.findIndex(
     (rule, index) => !rules.usedOnce.includes(index) && judge.allows(rule),
   );
   return once < 0 ? undefined : allow({ list: 'allowOnce', index: once, source: 'request' });
+}
+
+function grantFor(
+  { grants }: RuleSet,
+  judge: Judge,
+  kind: 'unlimited' | 'counted',
+): Verdict | undefined {
+  const index = grants.findIndex(
+    (grant) => (kind === 'counted') === (grant.usesLeft !== undefined) && judge.allows(grant),
+  );
+  const grant = grants[index];
+  if (grant === undefined) return undefined;
+  const counted = kind === 'counted' ? ({ counted: true } as const) : {};
+  return allow({ list: 'grants', index, source: 'grant', id: grant.id, ...counted });
 }
 
 function allow(rule: RuleRef): Verdict {

@@ -27,7 +27,10 @@ import type {
   PostedResult,
 } from './stored-client-calls.ts';
 import type {
+  GrantFilter,
+  GrantRecord,
   Mail,
+  NewGrant,
   NewRelay,
   RelayClosure,
   RelayDecision,
@@ -49,6 +52,7 @@ import type {
   RunRef,
   UsageScope,
   UsageTotal,
+  WorkflowTotal,
 } from './stored-runs.ts';
 
 export type * from './stored-accounts.ts';
@@ -72,6 +76,11 @@ export interface Append {
   readonly awaited?: readonly NewClientCall[];
   /** Calls that nobody brought a result for in time; one that came meanwhile undoes the step. */
   readonly timedOut?: readonly string[];
+  /**
+   * Counted grants that these events use up, once for each time they are named. One that has none
+   * left, has expired or was revoked undoes the whole step (E7), as if its writer had been fenced out.
+   */
+  readonly useGrants?: readonly string[];
   /** Mail that these events answer: it is removed in the same commit. */
   readonly take?: readonly string[];
   /** Gives the lease back in the same commit. */
@@ -104,6 +113,8 @@ export interface TenantStore {
   /** What follows `after`, oldest first, at most `limit` events. Gaps and damage throw. */
   readEvents(runId: string, range: EventRange): Promise<StoredEvent[]>;
 
+  /** All runs of a workflow together; undefined if there is none. */
+  readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined>;
   /** What runs used that ended on the UTC day of `since` or later. */
   readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal>;
   /** How many runs are not over. */
@@ -114,8 +125,14 @@ export interface TenantStore {
   listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]>;
   /** Compare-and-set: true if this decision is the one that counts. With it, its mail is stored. */
   decideRelay(decision: RelayDecision): Promise<boolean>;
-  /** Grants of this run and of its conversation. */
-  readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]>;
+  /** What is granted at `now` to this run, to its conversation or to the whole tenant. */
+  readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
+  addGrant(grant: NewGrant): Promise<void>;
+  readGrant(grantId: string): Promise<GrantRecord | undefined>;
+  /** By `createdAt`. */
+  listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]>;
+  /** True if it was there and not revoked yet: the first time stays. */
+  revokeGrant(grantId: string, at: number): Promise<boolean>;
 
   /** Throws `journal_corrupt` if the result is damaged. */
   readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined>;

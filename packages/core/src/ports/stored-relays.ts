@@ -1,6 +1,7 @@
 /** Relays, the mail that answers them, and the grants that come of it, as a store keeps them. */
-import type { Decider, RelayKind, RelayStatus } from '@relay/protocol';
+import type { Decider, GrantScope, RelayKind, RelayStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
+import type { Question } from './tool.ts';
 
 export interface RelayRecord {
   readonly id: string;
@@ -12,14 +13,23 @@ export interface RelayRecord {
   readonly tool: string;
   readonly params: unknown;
   readonly digest: string;
+  /** Of kind `question`: what is asked. */
+  readonly question?: Question;
   readonly raisedAt: number;
   readonly expiresAt: number;
   readonly status: RelayStatus;
   readonly decidedAt: number | null;
   readonly decidedBy: Decider | null;
   readonly reason: string | null;
+  /** The arguments as whoever approved has changed them: these run, and not `params`. */
+  readonly edited: EditedCall | null;
   /** What exactly was answered, so that a repetition can be told from a contradiction. */
   readonly answer: string | null;
+}
+
+export interface EditedCall {
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly digest: string;
 }
 
 /** All that is named must hold. */
@@ -31,7 +41,7 @@ export interface RelayFilter {
 
 export type NewRelay = Omit<
   RelayRecord,
-  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'answer'
+  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'edited' | 'answer'
 >;
 
 /** A relay that ends without anyone's answer. */
@@ -53,6 +63,9 @@ export type Letter =
       readonly reason: string | null;
       /** For a relay of kind `outcome`: it happened, and this is its result. */
       readonly output?: unknown;
+      readonly edited?: EditedCall;
+      /** For a relay of kind `question`. */
+      readonly answer?: unknown;
       readonly by: Decider;
     }
   /** A client brought the result of a call; it lies with the call. */
@@ -64,11 +77,31 @@ export interface Mail {
   readonly letter: Letter;
 }
 
-export interface NewGrant extends Grant {
-  readonly scope: 'run' | 'conversation';
+export interface NewGrant extends Omit<Grant, 'usesLeft'> {
+  readonly scope: GrantScope;
+  /** The run, the conversation or the tenant that it holds in. */
   readonly scopeId: string;
   readonly createdAt: number;
   readonly createdBy: Decider;
+  /** Left out: it does not end by itself. */
+  readonly expiresAt?: number;
+  /** How many calls it allows; left out: as many as come. */
+  readonly uses?: number;
+}
+
+export interface GrantRecord extends NewGrant {
+  /** Of a counted one. */
+  readonly usesLeft?: number;
+  readonly revokedAt?: number;
+}
+
+/** All that is named must hold. */
+export interface GrantFilter {
+  readonly scope?: GrantScope;
+  readonly scopeId?: string;
+  readonly tool?: string;
+  /** Those that allow something at this time: neither revoked, nor expired, nor used up. */
+  readonly activeAt?: number;
 }
 
 export interface RelayDecision {
@@ -78,6 +111,7 @@ export interface RelayDecision {
   readonly at: number;
   readonly by: Decider;
   readonly reason: string | null;
+  readonly edited?: EditedCall;
   readonly answer: string;
   readonly mail: Mail;
   readonly grant?: NewGrant;

@@ -135,6 +135,14 @@ export interface UsageTotal {
   readonly runs: number;
 }
 
+/** What the runs of a workflow have come to so far. */
+export interface WorkflowTotal {
+  /** How many runs there are in each status that some are in. */
+  readonly runs: Readonly<Partial<Record<RunStatus, number>>>;
+  /** With a cost only if that of every run is known. */
+  readonly usage: Usage;
+}
+
 export interface OpenRuns {
   readonly queued: number;
   readonly running: number;

@@ -22,6 +22,12 @@ export interface ToolContext {
   readonly spawn: (task: Task) => Promise<AgentReport>;
   /** Left out in a run without memory. */
   readonly memory?: RunMemory;
+  /**
+   * Asks a person, and gives their answer, which fits the schema; rejects with `question_declined` if
+   * there is none. A tool that is `idempotent` is let go meanwhile and run again with the answer: up
+   * to here it must do the same each time. Any other one waits in memory.
+   */
+  readonly ask: (question: Question) => Promise<unknown>;
 }
 
 /** The memories of the run's namespace. */
@@ -31,6 +37,12 @@ export interface RunMemory {
   remember(text: string): Promise<MemoryRecord>;
   /** False if there is none of this id in the namespace. */
   forget(memoryId: string): Promise<boolean>;
+}
+
+export interface Question {
+  readonly prompt: string;
+  /** A JSON schema of the answer. */
+  readonly schema: Readonly<Record<string, unknown>>;
 }
 
 /** `context` is what the model reads; `result` is what programs get. */

@@ -190,6 +190,55 @@ describe('a call', () => {
     expect(call).not.toHaveProperty('relay.approved');
   });
 
+  it('that was approved with other arguments is from then on what was approved', () => {
+    const edited = { ...decided(true), input: { b: 2 }, digest: 'digest of b' } as CallEvent;
+    const call = play(raised(), edited);
+    expect(call).toMatchObject({
+      phase: 'answered',
+      input: { b: 2 },
+      relay: { approved: true, digest: 'digest of b' },
+    });
+    expect(play(raised(), decided(true))).toMatchObject({
+      input: {},
+      relay: { digest: 'digest of relay_1' },
+    });
+  });
+
+  it('may ask while it runs, stays started, and keeps the answers by their place', () => {
+    const schema = { type: 'string' };
+    const asks = (nth: number, relayId: string): CallEvent => ({
+      ...(raised(relayId) as EventOf<'relay.raised'>),
+      kind: 'question',
+      question: { nth, prompt: 'Well?', schema },
+    });
+    const reply = (relayId: string, answer: string): CallEvent => ({
+      ...(decided(true, relayId) as EventOf<'relay.decided'>),
+      answer,
+    });
+    const [one, two] = [asks(1, 'q1'), asks(2, 'q2')];
+    expect(play(started, one, two, reply('q2', 'b'), reply('q1', 'a'), started)).toMatchObject({
+      phase: 'started',
+      questions: [
+        { id: 'q1', state: 'answered', answer: 'a' },
+        { id: 'q2', state: 'answered', answer: 'b' },
+      ],
+    });
+    const no = { ...(decided(false, 'q1') as EventOf<'relay.decided'>), reason: 'No' };
+    expect(play(started, one, no)).toMatchObject({
+      questions: [{ state: 'declined', reason: 'No' }],
+    });
+    expect(play(started, one, { ...expired, relayId: 'q1' } as CallEvent, completed)).toMatchObject(
+      {
+        phase: 'settled',
+      },
+    );
+    expect(play(started, one, completed)).toBe('refused tool.completed');
+    expect(play(started, one, raised('relay_2', 'outcome'))).toBe('refused relay.raised');
+    expect(play(started, two)).toBe('refused relay.raised');
+    expect(play(one)).toBe('refused relay.raised');
+    expect(play(started, one, reply('q1', 'a'), reply('q1', 'b'))).toBe('refused relay.decided');
+  });
+
   it('takes one answer: a second one is refused', () => {
     expect(play(raised(), decided(false), decided(true))).toBe('refused relay.decided');
     expect(play(raised(), expired, decided(true))).toBe('refused relay.decided');

@@ -5,7 +5,7 @@
  * after. A tool that throws is a tool error, never the end of the run.
  */
 import type { EventOf, RuleRef, RunEvent } from '@relay/protocol';
-import type { Task, Tool, ToolOutput } from '../ports.ts';
+import type { Question, Task, Tool, ToolOutput } from '../ports.ts';
 import type { Activity } from './activity.ts';
 import { readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
@@ -15,6 +15,7 @@ import { agentFields, type AgentState } from './agent.ts';
 import { handoffToolName } from './handoff-tool.ts';
 import type { LiveRun } from './live-run.ts';
 import { memoryFor } from './memory.ts';
+import { askFor } from './questions.ts';
 import { reachedLimit, spawnFor, type Spawning, spawning } from './spawn.ts';
 
 export interface Start {
@@ -119,11 +120,11 @@ function execute(run: LiveRun, tool: Tool, intent: EventOf<'tool.started'>): voi
   const activity = run.beginTool(toolCallId, intent.agentId);
   if (run.stop?.kind === 'cancel') {
     // The cancel came while the intent was being stored: we know that nothing has happened.
-    run.toolSettled(toolCallId, neverBegan(intent, run.stop.reason));
+    run.toolSettled(toolCallId, neverBegan(intent, run.stop.reason), activity);
     return;
   }
   void outcomeOf(run, tool, { intent, activity }).then((settled) =>
-    run.toolSettled(toolCallId, settled),
+    run.toolSettled(toolCallId, settled, activity),
   );
 }
 
@@ -166,6 +167,12 @@ async function outcomeOf(
       return report;
     };
     const memory = memoryFor(run, intent.idempotencyKey);
+    let asked = 0;
+    const ask = (question: Question) => {
+      const answer = askFor(run, { intent, tool, question, nth: (asked += 1) });
+      answer.catch(() => undefined);
+      return answer;
+    };
     const output = await tool.execute(reading.value, {
       signal: activity.signal,
       tenantId: run.identity.tenantId,
@@ -177,6 +184,7 @@ async function outcomeOf(
       progress: (content) => showProgress(run, of, content),
       spawn,
       ...(memory === undefined ? {} : { memory }),
+      ask,
     });
     const durationMs = clock.now() - began;
     return { type: 'tool.completed', ...of, ...asJson(output), durationMs };

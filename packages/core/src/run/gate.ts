@@ -5,13 +5,8 @@
  * error; allowed calls are handed to dispatch, and all that nobody has decided yet are raised
  * together, each to be answered on its own. Whatever a limit leaves no room for is refused.
  */
-import {
-  canonicalJson,
-  type LimitName,
-  type Permissions,
-  type RuleRef,
-  type RunEvent,
-} from '@relay/protocol';
+import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
+import { digestOfCall } from '../edits.ts';
 import type { ProgramRules } from '../engine.ts';
 import { decide, type Grant, type Verdict } from '../permission/decide.ts';
 import type { Tool } from '../ports.ts';
@@ -19,25 +14,24 @@ import { type Arguments, readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import { start, type Start } from './dispatch.ts';
+import { GrantsAtHand } from './grants-at-hand.ts';
 import { callsLeft, limitText } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { findTool, pathOf } from './profile.ts';
 import { reachedLimit } from './spawn.ts';
+import { warningTime } from './warnings.ts';
 
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
-  const grants = await run.store.readGrants({
-    runId: run.identity.id,
-    conversationId: run.identity.conversationId,
-  });
+  const grants = await GrantsAtHand.of(run);
   const once = new OnceRules(run);
   const starts: Start[] = [];
   let left = callsLeft(run.state);
   for (const raw of waiting) {
     const checked = check(run, agent, raw);
     const call = checked.ok ? { ...raw, input: checked.input } : raw;
-    const verdict = verdictOn(run, { agent, call, grants, once });
+    const verdict = verdictOn(run, { agent, call, grants: grants.list, once });
     const limit = overLimit(run, agent, left);
     if (verdict.decision === 'deny') {
       run.journal.stage([denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })]);
@@ -52,6 +46,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     } else {
       left -= 1;
       once.use(verdict.rule);
+      grants.use(verdict.rule);
       starts.push({ call, tool: checked.tool, rule: once.named(verdict.rule) });
     }
   }
@@ -144,9 +139,8 @@ function verdictOn(run: LiveRun, { agent, call, grants, once }: Question): Verdi
   );
 }
 
-/** What a decision is bound to: the tool and exactly these arguments. */
 export function digestOf(run: LiveRun, call: Pick<CallState, 'name' | 'input'>): string {
-  return run.engine.digest(canonicalJson({ tool: call.name, input: call.input }));
+  return digestOfCall(run.engine, call);
 }
 
 export function raised(
@@ -156,6 +150,7 @@ export function raised(
 ): RunEvent {
   const { clock, ids, settings } = run.engine;
   const { call, kind } = relay;
+  const now = clock.now();
   return {
     type: 'relay.raised',
     ...agentFields(agent),
@@ -166,7 +161,8 @@ export function raised(
     params: call.input as Extract<RunEvent, { type: 'relay.raised' }>['params'],
     digest: digestOf(run, call),
     agentPath: pathOf(run.state, agent),
-    expiresAt: new Date(clock.now() + settings.relayTtlMs).toISOString(),
+    expiresAt: new Date(now + settings.relayTtlMs).toISOString(),
+    warnsAt: new Date(warningTime(now, settings.relayTtlMs)).toISOString(),
   };
 }
 

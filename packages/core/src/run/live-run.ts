@@ -8,6 +8,7 @@ import type { Engine } from '../engine.ts';
 import { RunJournal } from '../journal.ts';
 import type { AgentReport, Mail, RunIdentity, RunRef, TenantStore } from '../ports.ts';
 import { Activity } from './activity.ts';
+import { Answers } from './answers.ts';
 import type { RunState } from './state.ts';
 import { foldTranscripts, type Transcripts } from './transcripts.ts';
 import type { TurnOutcome } from './turn.ts';
@@ -45,6 +46,8 @@ export class LiveRun {
   readonly #turns = new Map<string, Activity>();
   /** Tools that wait for sub-agents which they have spawned, by agent. */
   readonly #waiting = new Map<string, PromiseWithResolvers<AgentReport>>();
+  /** Tools that wait in memory for what a person says. */
+  readonly answers = new Answers();
   readonly #takenUpAt: number;
   #transcripts: Transcripts | undefined;
   #loading: Promise<void> | undefined;
@@ -126,6 +129,7 @@ export class LiveRun {
       for (const waiting of this.#waiting.values()) {
         waiting.reject(new RelayError('run_canceled', stop.reason));
       }
+      this.answers.rejectAll(new RelayError('run_canceled', stop.reason));
     }
     this.wake();
   }
@@ -189,9 +193,15 @@ export class LiveRun {
     return this.#tools.has(toolCallId);
   }
 
-  /** A tool came to its end. What an abandoned one brings is no longer wanted. */
-  toolSettled(toolCallId: string, event: RunEvent): void {
-    if (!this.#tools.delete(toolCallId)) return;
+  /** It has ended, and nobody has looked yet. */
+  hasResultOf(toolCallId: string): boolean {
+    return this.#happened.some((event) => 'toolCallId' in event && event.toolCallId === toolCallId);
+  }
+
+  /** A tool came to its end. What an abandoned attempt brings is no longer wanted. */
+  toolSettled(toolCallId: string, event: RunEvent, attempt: Activity): void {
+    if (this.#tools.get(toolCallId) !== attempt) return;
+    this.#tools.delete(toolCallId);
     this.#happened.push(event);
     this.wake();
   }

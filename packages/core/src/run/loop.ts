@@ -17,12 +17,14 @@ import type { LiveRun } from './live-run.ts';
 import { type Command, decide } from './machine.ts';
 import { answerMail, expireRelays, isAnswerDue, startApproved } from './mail.ts';
 import { type LeftBehind, leftBehind } from './memory.ts';
-import { recover } from './recover.ts';
+import { isReadyAgain } from './questions.ts';
+import { recover, takeUpCalls } from './recover.ts';
 import { endSubAgent, reachedLimit, takeResults } from './spawn.ts';
-import { askingCalls, liveAgents, rootAgent } from './state.ts';
+import { liveAgents, pendingRelays, rootAgent } from './state.ts';
 import { endingTimes, endTime } from './time.ts';
 import { trustOf } from './trust.ts';
 import { takeTurn } from './turn.ts';
+import { nextLook, warnOfExpiry } from './warnings.ts';
 
 export type Outcome = 'settled' | 'suspended' | 'yielded';
 
@@ -38,6 +40,7 @@ export async function drive(run: LiveRun): Promise<Outcome> {
     await answerMail(run);
     expireRelays(run, now);
     expireClientCalls(run, now);
+    warnOfExpiry(run, now);
     endTime(run, now);
     if (run.stop?.kind === 'cancel') return cancel(run, run.stop.reason);
     if (run.stop?.kind === 'yield') return letGo(run);
@@ -71,6 +74,9 @@ async function move(run: LiveRun, agent: AgentState): Promise<boolean> {
     case 'start-approved':
       await startApproved(run, agent);
       return true;
+    case 'start-again':
+      await takeUpCalls(run, agent, (call) => isReadyAgain(run, call));
+      return true;
     case 'gate':
       await gate(run, agent);
       return true;
@@ -89,7 +95,14 @@ async function move(run: LiveRun, agent: AgentState): Promise<boolean> {
   }
 }
 
-type Step = 'ask-model' | 'start-approved' | 'gate' | 'hand-over' | 'finish' | 'wait';
+type Step =
+  | 'ask-model'
+  | 'start-approved'
+  | 'start-again'
+  | 'gate'
+  | 'hand-over'
+  | 'finish'
+  | 'wait';
 
 /** What has to happen now with an agent, from the state alone and from whether it is being asked. */
 function nextStep(run: LiveRun, agent: AgentState): Step {
@@ -101,6 +114,7 @@ function nextStep(run: LiveRun, agent: AgentState): Step {
   if (open.length === 0) return 'ask-model';
   if (open.some(({ phase }) => phase === 'answered')) return 'start-approved';
   if (open.some(({ phase }) => phase === 'called')) return 'gate';
+  if (open.some((call) => isReadyAgain(run, call))) return 'start-again';
   const handingOver = open.every(({ phase, via }) => phase === 'started' && via === 'handoff');
   return handingOver ? 'hand-over' : 'wait';
 }
@@ -143,12 +157,13 @@ function discardTurn(run: LiveRun, agent: AgentState): void {
   ]);
 }
 
-/** A result, a turn, mail, a stop, or the moment at which a relay expires or time is over. */
+/** A result, a turn, mail, a stop, or a moment at which a relay is due or time is over. */
 async function somethingHappens(run: LiveRun, now: number): Promise<void> {
   const { clock, settings } = run.engine;
-  const times = askingCalls(run.state).flatMap(({ call }) =>
-    call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt) + settings.lateAnswerMs],
-  );
+  const times = pendingRelays(run.state).flatMap((relay) => [
+    nextLook(relay),
+    Date.parse(relay.expiresAt) + settings.lateAnswerMs,
+  ]);
   times.push(...resultTimes(run), ...endingTimes(run));
   if (times.length === 0) return run.somethingHappens();
   const over = new AbortController();

@@ -18,7 +18,8 @@ import {
 } from '@relay/protocol';
 import { agentFields, type AgentState, openCalls } from './agent.ts';
 import type { CallState } from './call.ts';
-import { askingCalls, liveAgents, rootAgent, type RunState } from './state.ts';
+import { closeQuestions } from './open-questions.ts';
+import { liveAgents, pendingRelays, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
 
 export { type CommandName, commands, runTable } from './status.ts';
@@ -98,7 +99,7 @@ export function progressOf(state: RunState): Progress {
 }
 
 function askingRelays(state: RunState): string[] {
-  return askingCalls(state).flatMap(({ call }) => call.relay?.id ?? []);
+  return pendingRelays(state).map(({ id }) => id);
 }
 
 /** Why something that was still going on is over. */
@@ -174,7 +175,9 @@ export function endOfCall(agent: AgentState, call: CallState, why: Why): RunEven
     // It may have had its effect: that must not be hidden by the reason for stopping.
     code: hasBegun(call) ? 'outcome_unknown' : why.code,
   };
-  if (call.phase !== 'asking' || call.relay === undefined) return [failed];
+  if (call.phase !== 'asking' || call.relay === undefined) {
+    return [...closeQuestions(agent, call, why.message), failed];
+  }
   const { id: relayId } = call.relay;
   return [{ type: 'relay.closed', ...of, relayId, reason: why.message }, failed];
 }

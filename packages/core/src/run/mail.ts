@@ -6,14 +6,15 @@
 import { RelayError, type RunEvent } from '@relay/protocol';
 import type { Letter, Mail, Tool } from '../ports.ts';
 import { agentFields, type AgentState } from './agent.ts';
-import type { CallState } from './call.ts';
+import type { CallState, OpenRelay } from './call.ts';
 import { applyResult, isResultDue } from './client-calls.ts';
 import { start, type Start } from './dispatch.ts';
 import { digestOf } from './gate.ts';
 import type { LiveRun } from './live-run.ts';
 import { resume } from './parked.ts';
 import { findTool } from './profile.ts';
-import { askingCalls } from './state.ts';
+import { type OpenQuestion, openQuestions } from './open-questions.ts';
+import { askingCalls, pendingRelays } from './state.ts';
 
 type Decision = Extract<Letter, { kind: 'decision' }>;
 type Json = Extract<RunEvent, { type: 'relay.decided' }>['output'];
@@ -55,6 +56,11 @@ function gone(agent: AgentState, call: CallState): RunEvent {
 
 function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
   const asking = askingCalls(run.state).find(({ call }) => call.relay?.id === decision.relayId);
+  const asked = openQuestions(run.state).find(({ relay }) => relay.id === decision.relayId);
+  if (asked !== undefined) {
+    answerQuestion(run, asked, { mail, decision });
+    return;
+  }
   if (asking === undefined) {
     // The relay was closed first: the decision has nothing left to decide.
     run.journal.stage([], { take: [mail.id] });
@@ -62,7 +68,7 @@ function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
   }
   const { agent, call } = asking;
   resume(run);
-  const { relayId, approved, always, reason, by } = decision;
+  const { relayId, approved, always, reason, edited, by } = decision;
   const output = decision.output as Json;
   const decided: RunEvent = {
     type: 'relay.decided',
@@ -72,6 +78,7 @@ function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
     approved,
     ...(always ? { always } : {}),
     ...(reason === null ? {} : { reason }),
+    ...(edited === undefined ? {} : { input: edited.params as Json, digest: edited.digest }),
     ...(output === undefined ? {} : { output }),
     by,
   };
@@ -82,6 +89,28 @@ function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
     const of = { ...agentFields(agent), toolCallId, name, relayId };
     run.journal.stage([{ type: 'tool.completed', ...of, result: output }]);
   }
+}
+
+/** The tool that asked hears of it, or is run again. */
+function answerQuestion(
+  run: LiveRun,
+  { agent, call, relay }: OpenQuestion,
+  { mail, decision }: { mail: Mail; decision: Decision },
+): void {
+  const { approved, reason, by } = decision;
+  resume(run);
+  const decided: RunEvent = {
+    type: 'relay.decided',
+    ...agentFields(agent),
+    relayId: relay.id,
+    toolCallId: call.toolCallId,
+    approved,
+    ...(reason === null ? {} : { reason }),
+    ...(approved ? { answer: decision.answer as Json } : {}),
+    by,
+  };
+  run.journal.stage([decided], { take: [mail.id] });
+  run.answers.arrived(relay.id);
 }
 
 /** The approval is bound to what was shown: anything else must not run. */
@@ -110,18 +139,18 @@ function refused(agent: AgentState, call: CallState, reason: string | null): Run
 
 /** Something is about to expire: an answer may have been stored of which nobody told. */
 export function isAnswerDue(run: LiveRun, now: number): boolean {
-  return isResultDue(run, now) || askingCalls(run.state).some(({ call }) => isDue(run, call, now));
+  if (isResultDue(run, now)) return true;
+  return pendingRelays(run.state).some((relay) => isDue(run, relay, now));
 }
 
-function isDue(run: LiveRun, { relay }: CallState, now: number): boolean {
-  if (relay === undefined) return false;
+function isDue(run: LiveRun, relay: OpenRelay, now: number): boolean {
   return Date.parse(relay.expiresAt) + run.engine.settings.lateAnswerMs <= now;
 }
 
 /** A relay that nobody answered in time never becomes an approval. */
 export function expireRelays(run: LiveRun, now: number): void {
   for (const { agent, call } of askingCalls(run.state)) {
-    if (call.relay === undefined || !isDue(run, call, now)) continue;
+    if (call.relay === undefined || !isDue(run, call.relay, now)) continue;
     resume(run);
     const of = { ...agentFields(agent), toolCallId: call.toolCallId };
     const { id: relayId, kind } = call.relay;
@@ -132,5 +161,12 @@ export function expireRelays(run: LiveRun, now: number): void {
         ? { type: 'tool.failed', ...of, name: call.name, error: reason, code: 'outcome_unknown' }
         : { type: 'tool.denied', ...of, name: call.name, status: 'expired', reason, relayId },
     ]);
+  }
+  for (const { agent, call, relay } of openQuestions(run.state)) {
+    if (!isDue(run, relay, now)) continue;
+    resume(run);
+    const of = { ...agentFields(agent), toolCallId: call.toolCallId };
+    run.journal.stage([{ type: 'relay.expired', ...of, relayId: relay.id }]);
+    run.answers.arrived(relay.id);
   }
 }

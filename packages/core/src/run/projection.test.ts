@@ -136,6 +136,7 @@ describe('the rows beside the journal', () => {
       close: [],
       awaited: [],
       timedOut: [],
+      useGrants: [],
     });
   });
 

@@ -7,7 +7,8 @@ import type { NewClientCall, NewRelay, RelayClosure, RunIdentity, RunProgress } 
 import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from './limits.ts';
 import { writeSnapshot } from './snapshot.ts';
-import { askingCalls, clientCalls, type RunState } from './state.ts';
+import { askingCalls, clientCalls, pendingRelays, type RunState } from './state.ts';
+import { nextLook } from './warnings.ts';
 
 export interface Projection {
   readonly progress: Partial<RunProgress>;
@@ -15,9 +16,17 @@ export interface Projection {
   readonly close: readonly RelayClosure[];
   readonly awaited: readonly NewClientCall[];
   readonly timedOut: readonly string[];
+  readonly useGrants: readonly string[];
 }
 
-const nothing: Projection = { progress: {}, raise: [], close: [], awaited: [], timedOut: [] };
+const nothing: Projection = {
+  progress: {},
+  raise: [],
+  close: [],
+  awaited: [],
+  timedOut: [],
+  useGrants: [],
+};
 
 /** `state` is the fold up to and including `events`. */
 export function project(
@@ -35,6 +44,7 @@ export function project(
     timedOut: telling.flatMap((event) =>
       event.type === 'tool.failed' && event.code === 'tool_timed_out' ? [event.toolCallId] : [],
     ),
+    useGrants: telling.flatMap(usedGrant),
   };
 }
 
@@ -68,6 +78,9 @@ function progressOf(
       case 'run.suspended':
         progress.wakeAt = wakeAtOf(state);
         progress.outputJson = outputJson(state);
+        break;
+      case 'relay.expiring':
+        if (state.status === 'waiting') progress.wakeAt = wakeAtOf(state);
         break;
       case 'run.resumed':
         progress.wakeAt = null;
@@ -111,11 +124,9 @@ function outputJson(state: RunState, output?: string): string {
   });
 }
 
-/** The first relay or client's call to expire, or the end of the run's time. */
+/** The first relay to warn of or to expire, the first client's call to, or the end of the run's time. */
 function wakeAtOf(state: RunState): number | null {
-  const times = askingCalls(state).flatMap(({ call }) =>
-    call.relay === undefined ? [] : [Date.parse(call.relay.expiresAt)],
-  );
+  const times = pendingRelays(state).map(nextLook);
   for (const { call } of clientCalls(state)) times.push(Date.parse(call.resultBy ?? ''));
   const deadline = deadlineOf(state);
   if (deadline !== undefined) times.push(deadline);
@@ -135,6 +146,9 @@ function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
       tool: event.tool,
       params: event.params,
       digest: event.digest,
+      ...(event.question === undefined
+        ? {}
+        : { question: { prompt: event.question.prompt, schema: event.question.schema } }),
       raisedAt: Date.parse(event.at),
       expiresAt: Date.parse(event.expiresAt),
     },
@@ -144,6 +158,12 @@ function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
 function awaitedCall(event: StoredEvent): NewClientCall[] {
   if (event.type !== 'tool.started' || event.resultBy === undefined) return [];
   return [{ toolCallId: event.toolCallId, resultBy: Date.parse(event.resultBy) }];
+}
+
+/** A call that a counted grant allows uses it up in the commit that lets it start (E7). */
+function usedGrant(event: StoredEvent): string[] {
+  const rule = event.type === 'tool.started' ? event.rule : undefined;
+  return rule?.counted === true && rule.id !== undefined ? [rule.id] : [];
 }
 
 function closedRelay(event: StoredEvent): RelayClosure[] {

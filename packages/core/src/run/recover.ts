@@ -19,6 +19,7 @@ import { LiveRun } from './live-run.ts';
 import { decide } from './machine.ts';
 import { pagesOf } from './pages.ts';
 import { findTool } from './profile.ts';
+import { closeQuestions, openIn } from './open-questions.ts';
 import { stopSpawned } from './spawn.ts';
 import { readSnapshot } from './snapshot.ts';
 import { evolveAll, initialState, liveAgents, type RunState } from './state.ts';
@@ -71,20 +72,33 @@ async function recoverAgent(run: LiveRun, agent: AgentState): Promise<void> {
     run.journal.stage([discarded(agent, agent.turn)]);
     return;
   }
+  await takeUpCalls(run, agent, (call) => call.phase === 'started');
+}
+
+/**
+ * Calls that have started and whose tools are not running. One that may run again does, unless it
+ * still waits for an answer; of any other one the outcome is unknown.
+ */
+export async function takeUpCalls(
+  run: LiveRun,
+  agent: AgentState,
+  isMeant: (call: CallState) => boolean,
+): Promise<void> {
   const again: Start[] = [];
   // When the time is over nothing starts any more, and nobody is asked.
   const late = isTimeOver(run.state, run.engine.clock.now());
-  for (const call of agent.turn.calls) {
+  for (const call of agent.turn?.calls ?? []) {
     // What a sub-agent or a handoff brings is in the journal, or will be.
-    if (call.phase !== 'started' || call.via !== undefined) continue;
+    if (call.via !== undefined || !isMeant(call)) continue;
     const tool = findTool(run, agent, call.name);
     if (tool?.idempotent === true && !late) {
-      again.push({ call, tool });
+      if (openIn(call).length === 0) again.push({ call, tool });
       continue;
     }
     const ask = tool?.onUnknown === 'ask' && !late;
     const why = { code: 'outcome_unknown', message: 'The call that it worked for was interrupted' };
     stopSpawned(run, { agent, toolCallId: call.toolCallId }, why);
+    run.journal.stage(closeQuestions(agent, call, 'The tool that asked was interrupted'));
     run.journal.stage([unknownOutcome(run, agent, { call, ask })]);
   }
   await start(run, agent, again);

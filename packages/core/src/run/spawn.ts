@@ -20,6 +20,7 @@ import { depthLimit, limitText, subAgentLimit, usedUp } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { endOfAgent, type Why } from './machine.ts';
 import { answerFields, depthOf, profileOf } from './profile.ts';
+import { closeQuestions } from './open-questions.ts';
 
 export interface SpawningCall {
   readonly toolCallId: string;
@@ -209,7 +210,7 @@ export function takeResults(run: LiveRun): void {
     if (agent === undefined || call?.phase !== 'started') continue;
     const why = { code: 'run_canceled', message: 'The call that it worked for is over' };
     stopSpawned(run, { agent, toolCallId: event.toolCallId }, why);
-    run.journal.stage([event]);
+    run.journal.stage([...closeQuestions(agent, call, why.message), event]);
   }
 }
 

@@ -23,7 +23,7 @@ import {
   switchedAgent,
   type TurnState,
 } from './agent.ts';
-import { type CallEvent, type CallState, evolveCall } from './call.ts';
+import { type CallEvent, type CallState, evolveCall, type OpenRelay } from './call.ts';
 import { type CommandName, runTable } from './status.ts';
 
 /** The audit entry of one answered relay, as `runs.output_json` keeps it. */
@@ -145,6 +145,7 @@ export function evolve(state: RunState, event: Placed): RunState {
       return withCall({ ...next, approvals: [...next.approvals, approvalOf(next, event)] }, event);
     case 'tool.denied':
     case 'relay.raised':
+    case 'relay.expiring':
     case 'relay.expired':
     case 'relay.closed':
       return withCall(next, event);
@@ -216,6 +217,16 @@ export function clientCalls(state: RunState): { agent: AgentState; call: CallSta
     openCalls(agent)
       .filter(({ phase, via }) => phase === 'started' && via === 'client')
       .map((call) => ({ agent, call })),
+  );
+}
+
+/** All that people are being asked: whether calls may run, and what tools want to know. */
+export function pendingRelays(state: RunState): OpenRelay[] {
+  return liveAgents(state).flatMap((agent) =>
+    openCalls(agent).flatMap(({ phase, relay, questions = [] }) => [
+      ...(phase === 'asking' && relay !== undefined ? [relay] : []),
+      ...questions.filter((question) => question.state === 'open'),
+    ]),
   );
 }
 

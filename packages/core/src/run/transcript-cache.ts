@@ -3,9 +3,10 @@
  * folds that were used last, within a bound: a hit costs what was added since, a miss costs one
  * read. What it holds is always a prefix of what the journals say, never more (E4).
  */
-import type { EventOf } from '@relay/protocol';
+import { type EventOf, RelayError } from '@relay/protocol';
 import type { RunRef, TenantStore } from '../ports.ts';
 import { pagesOf } from './pages.ts';
+import { emptyTranscript } from './transcript.ts';
 import { foldTranscripts, noTranscripts, type Transcripts } from './transcripts.ts';
 
 interface Entry {
@@ -37,7 +38,7 @@ export class TranscriptCache {
     if (known !== undefined && known.upTo <= seq) {
       return foldRun(store, run.id, { ...known, to: seq });
     }
-    const before = await this.#before(store, run.spec);
+    const before = await this.#withSource(store, run.spec, await this.#before(store, run.spec));
     const transcripts = foldTranscripts(before, [run.spec]);
     return foldRun(store, run.id, { transcripts, upTo: 1, to: seq });
   }
@@ -63,11 +64,44 @@ export class TranscriptCache {
       upTo: count,
     });
     for (const { runId } of runs) {
-      const { first } = await foldRun(store, runId, { transcripts, upTo: 0, to: Infinity });
+      const { first } = await this.#foldEnded(store, runId, transcripts);
       transcripts = { ...noTranscripts, first };
     }
     this.#keep(key, { transcripts, upTo: count });
     return transcripts;
+  }
+
+  async #foldEnded(store: TenantStore, runId: string, before: Transcripts): Promise<Transcripts> {
+    let transcripts = before;
+    for await (const page of pagesOf(store, runId, { after: 0, to: Infinity })) {
+      const [spec] = page;
+      if (spec?.type === 'run.created') {
+        transcripts = await this.#withSource(store, spec, transcripts);
+      }
+      transcripts = foldTranscripts(transcripts, page);
+    }
+    return transcripts;
+  }
+
+  /**
+   * What a fork was forked from comes first: the fork has seen it so, and what it compacts is counted
+   * from there. What other runs said that ended in its conversation before it follows.
+   */
+  async #withSource(
+    store: TenantStore,
+    { forkedFrom }: EventOf<'run.created'>,
+    before: Transcripts,
+  ): Promise<Transcripts> {
+    if (forkedFrom === undefined) return before;
+    const { runId, seq } = forkedFrom;
+    const [spec] = await store.readEvents(runId, { after: 0, limit: 1 });
+    if (spec?.type !== 'run.created') {
+      throw new RelayError('journal_corrupt', `The run ${runId}, which was forked, is not there`);
+    }
+    const { first } = await this.ofRun(store, { id: runId, spec }, seq);
+    const messages = [...first.messages, ...before.first.messages];
+    const generation = first.generation + before.first.generation;
+    return { ...noTranscripts, first: { ...emptyTranscript, messages, generation } };
   }
 
   #keep(key: string, entry: Entry): void {

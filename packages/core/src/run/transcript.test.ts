@@ -157,6 +157,24 @@ describe('a run’s part of the transcript', () => {
 });
 
 describe('tool calls', () => {
+  it('whose arguments a person changed keep the model’s own, and their result says which ran', () => {
+    const by = { type: 'key', id: 'k', name: 'ann' } as const;
+    const of = { ...root, toolCallId: 'c1', relayId: 'r1', by };
+    const changed: RunEvent = { type: 'relay.decided', ...of, approved: true, input: { a: 2 } };
+    const now = fold(asked, turn, call('c1'), call('c2'), finished, changed);
+    const [, assistant, first, second] = fold(
+      now,
+      done('c1', { context: 'ok' }),
+      done('c2'),
+    ).messages;
+    expect(JSON.stringify(assistant)).not.toContain('2}');
+    expect(first?.content).toBe(
+      'A person changed the arguments of this call before they approved it. ' +
+        'What was approved is: {"a":2}\n\nok',
+    );
+    expect(second?.content).toBe('{}');
+  });
+
   it('follow their turn’s text, each with its arguments as JSON, whatever the model sent', () => {
     const now = fold(asked, turn, text('Look.'), call('c1'), call('c2', 'not json {'), finished);
     const [, assistant] = fold(now, done('c1'), done('c2')).messages;

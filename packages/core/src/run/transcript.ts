@@ -24,6 +24,8 @@ interface OpenTurn {
   readonly text: string;
   readonly calls: readonly MessageToolCall[];
   readonly results: Readonly<Record<string, string>>;
+  /** Arguments that a person has put in the place of the model's, by call. */
+  readonly edited: Readonly<Record<string, unknown>>;
   readonly completed: boolean;
   readonly providerData?: ProviderData | undefined;
 }
@@ -53,7 +55,7 @@ export const emptyTranscript: Transcript = {
   recalled: null,
 };
 
-const newTurn: OpenTurn = { text: '', calls: [], results: {}, completed: false };
+const newTurn: OpenTurn = { text: '', calls: [], results: {}, edited: {}, completed: false };
 
 export function foldTranscript(transcript: Transcript, event: RunEvent): Transcript {
   switch (event.type) {
@@ -87,6 +89,8 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
           providerData: event.providerData,
         })),
       );
+    case 'relay.decided':
+      return event.input === undefined ? transcript : edited(transcript, event);
     case 'tool.completed':
       return settle(transcript, event.toolCallId, readingOf(event));
     case 'tool.failed':
@@ -140,12 +144,28 @@ function inTurn(transcript: Transcript, change: (turn: OpenTurn) => OpenTurn): T
   return transcript.open === null ? transcript : { ...transcript, open: change(transcript.open) };
 }
 
+function edited(transcript: Transcript, event: EventOf<'relay.decided'>): Transcript {
+  const { toolCallId, input } = event;
+  return inTurn(transcript, (turn) => ({
+    ...turn,
+    edited: { ...turn.edited, [toolCallId]: input },
+  }));
+}
+
+/** The provider's call keeps the model's own arguments: the result has to say that others ran. */
+function editNote(input: unknown): string {
+  return (
+    'A person changed the arguments of this call before they approved it. ' +
+    `What was approved is: ${JSON.stringify(input)}\n\n`
+  );
+}
+
 function settle(transcript: Transcript, toolCallId: string, reading: string): Transcript {
   return closeIfSettled(
-    inTurn(transcript, (turn) => ({
-      ...turn,
-      results: { ...turn.results, [toolCallId]: reading },
-    })),
+    inTurn(transcript, (turn) => {
+      const note = Object.hasOwn(turn.edited, toolCallId) ? editNote(turn.edited[toolCallId]) : '';
+      return { ...turn, results: { ...turn.results, [toolCallId]: note + reading } };
+    }),
   );
 }
 

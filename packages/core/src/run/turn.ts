@@ -20,6 +20,7 @@ import { closingInstruction } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { recall } from './memory.ts';
 import { answerFields, offeredTools, profileOf } from './profile.ts';
+import type { Transcript } from './transcript.ts';
 import { transcriptOf } from './transcripts.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
 
@@ -44,8 +45,8 @@ export async function takeTurn(
     return failed('unknown_model', `No provider offers the model ${agent.model}`);
   }
   if (agent.iterations === 0) {
-    const { messages, runStart } = transcriptOf(await run.transcripts(), agent);
-    const error = await checkInput({ run, agent, activity }, messages.slice(runStart));
+    const said = newIn(run, transcriptOf(await run.transcripts(), agent));
+    const error = await checkInput({ run, agent, activity }, said);
     if (activity.stopped) return stopped(run, agent);
     if (error !== undefined) return { kind: 'failed', error };
     await recall({ run, agent, activity });
@@ -100,6 +101,13 @@ export async function takeTurn(
       if (activity.stopped) return stopped(run, agent);
     }
   }
+}
+
+/** What the agent is to work on. A fork also has what nobody had answered where it was forked. */
+function newIn({ spec }: LiveRun, { messages, runStart }: Transcript): readonly Message[] {
+  if (spec.forkedFrom === undefined) return messages.slice(runStart);
+  const answered = messages.findLastIndex(({ role }) => role === 'assistant') + 1;
+  return messages.slice(Math.min(runStart, answered));
 }
 
 /**

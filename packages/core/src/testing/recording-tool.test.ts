@@ -13,6 +13,7 @@ function contextOf(more: Partial<ToolContext> = {}): ToolContext {
     context: {},
     progress: () => undefined,
     spawn: () => Promise.reject(new Error('There is no run')),
+    ask: () => Promise.reject(new Error('There is no run')),
     ...more,
   };
 }

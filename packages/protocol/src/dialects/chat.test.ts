@@ -176,9 +176,9 @@ describe('the chat dialect', () => {
           agentPath: ['researcher', 'helper'],
         },
       ],
-      [45, { type: 'error', runId, message: 'The model is overloaded', code: 'provider_failed' }],
+      [46, { type: 'error', runId, message: 'The model is overloaded', code: 'provider_failed' }],
       [
-        47,
+        48,
         {
           type: 'tool_result',
           ...sub,
@@ -188,7 +188,7 @@ describe('the chat dialect', () => {
         },
       ],
       [
-        48,
+        49,
         {
           type: 'harness_end',
           ...sub,
@@ -198,7 +198,7 @@ describe('the chat dialect', () => {
         },
       ],
       [
-        51,
+        52,
         {
           type: 'harness_end',
           ...root,

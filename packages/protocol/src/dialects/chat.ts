@@ -1,6 +1,6 @@
 import type { EventOf } from '../events.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type OfAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
+import { type OfAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
 
 /** The words of `POST /chat`. */
 export const chat: Dialect = {
@@ -50,6 +50,7 @@ export const chat: Dialect = {
           toolCallId: event.toolCallId,
           tool: event.tool,
           params: event.params,
+          ...questionOf(event),
           ...pathOf(event),
         });
       case 'run.errored':
@@ -81,6 +82,7 @@ export const chat: Dialect = {
       case 'memory.stored':
       case 'turn.started':
       case 'tool.started':
+      case 'relay.expiring':
       case 'relay.decided':
       case 'relay.expired':
       case 'relay.closed':

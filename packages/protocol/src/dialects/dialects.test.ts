@@ -73,9 +73,13 @@ describe.each(all.map((dialect) => [dialect.name, dialect] as const))('%s', (_na
     for (const field of ['digest', 'idempotencyKey', 'providerCallId', 'permissions', 'rule']) {
       expect(text).not.toContain(`"${field}"`);
     }
-    for (const field of ['expiresAt', 'labels', 'textId', 'reasoningId', '"at"']) {
+    for (const field of ['labels', 'textId', 'reasoningId', '"at"']) {
       expect(text).not.toContain(field);
     }
+    const unhurried = framesOf(dialect).filter(
+      ([, frame]) => (frame as { type: string }).type !== 'relay_expiring',
+    );
+    expect(JSON.stringify(unhurried)).not.toContain('expiresAt');
     for (const field of ['spawned', 'summary', 'system', 'tools', 'generation', 'via', 'limit']) {
       expect(text).not.toContain(`"${field}":`);
     }

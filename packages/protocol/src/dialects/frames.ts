@@ -13,6 +13,11 @@ export function pathOf(event: EventOf<'relay.raised'>): { agentPath?: readonly s
   return event.parentId === undefined ? {} : { agentPath: event.agentPath };
 }
 
+/** What a tool asks, and what shape the answer has. */
+export function questionOf({ question }: EventOf<'relay.raised'>) {
+  return question === undefined ? {} : { prompt: question.prompt, schema: question.schema };
+}
+
 type Unsuccessful = EventOf<'tool.failed'> | EventOf<'tool.denied'>;
 
 /** What every dialect shows, and the model reads, of a call that brought no result. */

@@ -78,7 +78,15 @@ describe('the runs dialect', () => {
         },
       ],
       [21, { type: 'tool_result', id: 'call_sum', output: 1081 }],
-      [24, { type: 'relay_resolved', id: fixture.bashRelayId, status: 'approved' }],
+      [
+        24,
+        {
+          type: 'relay_resolved',
+          id: fixture.bashRelayId,
+          status: 'approved',
+          executedParams: { command: 'rm -rf ./tmp' },
+        },
+      ],
       [
         26,
         {
@@ -131,6 +139,10 @@ describe('the runs dialect', () => {
       ],
       [
         45,
+        { type: 'relay_expiring', id: fixture.subRelayId, expiresAt: '2026-03-02T10:00:00.000Z' },
+      ],
+      [
+        46,
         {
           type: 'error',
           error: 'The model is overloaded',
@@ -138,9 +150,9 @@ describe('the runs dialect', () => {
           retryable: true,
         },
       ],
-      [46, { type: 'relay_resolved', id: fixture.subRelayId, status: 'closed' }],
+      [47, { type: 'relay_resolved', id: fixture.subRelayId, status: 'closed' }],
       [
-        47,
+        48,
         {
           type: 'tool_result',
           id: 'call_look',
@@ -149,7 +161,7 @@ describe('the runs dialect', () => {
         },
       ],
       [
-        53,
+        54,
         {
           type: 'done',
           status: 'failed',

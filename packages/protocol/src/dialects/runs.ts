@@ -1,7 +1,7 @@
 import type { EventOf, Stored } from '../events.ts';
 import { wireUsage } from '../runs.ts';
 import type { Dialect, Frame } from './dialect.ts';
-import { ofAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
+import { ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
 
 /** The words of `/v1/runs`. Of text, only the root agent's is shown. */
 export const runs: Dialect = {
@@ -41,13 +41,17 @@ export const runs: Dialect = {
           params: event.params,
           agentId: event.agentId,
           ...(event.parentId === undefined ? {} : { parentId: event.parentId }),
+          ...questionOf(event),
           ...pathOf(event),
         };
+      case 'relay.expiring':
+        return { type: 'relay_expiring', id: event.relayId, expiresAt: event.expiresAt };
       case 'relay.decided':
         return {
           type: 'relay_resolved',
           id: event.relayId,
           status: event.approved ? 'approved' : 'denied',
+          ...(event.input === undefined ? {} : { executedParams: event.input }),
         };
       case 'relay.expired':
         return { type: 'relay_resolved', id: event.relayId, status: 'expired' };

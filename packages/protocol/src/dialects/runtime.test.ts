@@ -115,7 +115,7 @@ describe('the runtime dialect', () => {
         {
           type: 'tool_start',
           name: 'bash',
-          args: { command: 'rm -rf ./temp' },
+          args: { command: 'rm -rf ./tmp' },
           toolCallId: 'call_bash',
         },
       ],
@@ -165,7 +165,7 @@ describe('the runtime dialect', () => {
         },
       ],
       [
-        45,
+        46,
         {
           type: 'error',
           error: 'The model is overloaded',
@@ -174,7 +174,7 @@ describe('the runtime dialect', () => {
         },
       ],
       [
-        47,
+        48,
         {
           type: 'tool_end',
           name: 'look_up',
@@ -185,7 +185,7 @@ describe('the runtime dialect', () => {
         },
       ],
       [
-        52,
+        53,
         {
           type: 'agent_summary',
           runId,
@@ -202,7 +202,7 @@ describe('the runtime dialect', () => {
           },
         },
       ],
-      [53, { type: 'done', runId, status: 'failed', conversationId }],
+      [54, { type: 'done', runId, status: 'failed', conversationId }],
     ]);
   });
 

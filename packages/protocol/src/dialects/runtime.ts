@@ -1,6 +1,6 @@
 import type { EventOf, Progress } from '../events.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type OfAgent, ofAgent, outputOfUnsuccessful, pathOf } from './frames.ts';
+import { type OfAgent, ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
 
 /** What `/api/chat` calls a run that ended. */
 export const runtimeStatus = {
@@ -39,6 +39,7 @@ export const runtime: Dialect = {
           toolCallId: event.toolCallId,
           runId: run.runId,
           kind: event.kind,
+          ...questionOf(event),
           ...pathOf(event),
         });
       case 'tool.started':
@@ -87,6 +88,7 @@ export const runtime: Dialect = {
       case 'reasoning.appended':
       case 'tool.called':
       case 'tool.progressed':
+      case 'relay.expiring':
       case 'relay.decided':
       case 'relay.expired':
       case 'relay.closed':

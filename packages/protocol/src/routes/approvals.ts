@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { idSchema } from '../ids.ts';
 import { toolPermissionSchema } from '../permissions.ts';
 import { deciderSchema, relayKinds, relayStatuses } from '../relays.ts';
+import { termsShape } from './grants.ts';
 import {
   aboutOne,
   aList,
@@ -14,17 +15,35 @@ import {
   timeSchema,
 } from './route.ts';
 
-/** `output` answers a relay of kind `outcome`: it happened, and this is its result. */
+/**
+ * `input` are other arguments to run the call with, or the answer to a question. `output` answers a relay of kind `outcome`: it
+ * happened, and this is its result.
+ */
 export const approvalBodySchema = z
   .strictObject({
     approved: z.boolean(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
+    input: z.json().optional(),
     output: z.json().optional(),
+    ...termsShape,
+    /** The call to the letter, or the `suggestedRule`. */
+    rule: z.enum(['exact', 'suggested']).optional(),
   })
   .refine((body) => body.approved || body.always !== true, {
     path: ['always'],
     message: 'Only an approval can hold for always',
+  })
+  .superRefine((body, context) => {
+    if (body.always === true) return;
+    for (const path of ['scope', 'rule', 'expiresAt', 'uses'] as const) {
+      if (body[path] === undefined) continue;
+      context.addIssue({ code: 'custom', path: [path], message: 'Says something of always alone' });
+    }
+  })
+  .refine((body) => body.approved || body.input === undefined, {
+    path: ['input'],
+    message: 'Only an approval comes with arguments or an answer',
   });
 
 export const approvalsQuerySchema = z.strictObject({
@@ -44,6 +63,13 @@ export const approvalSchema = z.object({
   toolCallId: z.string(),
   tool: z.string(),
   params: z.json(),
+  /** What was approved instead of `params`, where a person changed it. */
+  executedParams: z.json().optional(),
+  executedDigest: z.string().optional(),
+  /** Of a question: what is asked, the shape of the answer, and the answer. */
+  prompt: z.string().optional(),
+  schema: z.record(z.string(), z.json()).optional(),
+  input: z.json().optional(),
   /** What to show a person: nothing in it looks like something else. */
   display: z.object({ text: z.string(), flags: z.array(z.string()) }),
   digest: z.string(),
@@ -89,6 +115,13 @@ export const approvalRoutes = {
     requires: { fields: ['approved'], message: 'approved is required' },
     answer: 'json',
     output: approvalSchema,
-    errors: [...aboutOne, ...readsBody, 'relay_conflict'],
+    errors: [
+      ...aboutOne,
+      ...readsBody,
+      'tool_input_invalid',
+      'denied_by_rule',
+      'tool_unavailable',
+      'relay_conflict',
+    ],
   },
 } as const satisfies Record<string, Route>;

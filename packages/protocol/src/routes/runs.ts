@@ -89,6 +89,8 @@ export const runSchema = z.object({
   conversationId: idSchema,
   parentRunId: idSchema.optional(),
   workflowId: z.string().optional(),
+  /** Where in another run’s journal it began. */
+  forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
   input: z.union([z.string(), z.array(messageSchema)]).nullable(),
   output: z.string().optional(),
   usage: wireUsageSchema,

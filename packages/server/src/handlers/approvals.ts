@@ -1,5 +1,5 @@
 /** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
-import { answerRelay, type RelayRecord, suggestedRule } from '@relay/core';
+import { answerRelay, type GrantTerms, proposedRule, type RelayRecord } from '@relay/core';
 import {
   type approvalBodySchema,
   type approvalsQuerySchema,
@@ -35,19 +35,17 @@ export const listApprovals: Handler = async (call) => {
 export const getApproval: Handler = async (call) => presentApproval(call, await findRelay(call));
 
 export const decideApproval: Handler = async (call) => {
-  const { approved, always, reason, output } = call.body as z.infer<typeof approvalBodySchema>;
+  const body = call.body as z.infer<typeof approvalBodySchema>;
+  const { approved, always, reason, input, output } = body;
   const relay = await findRelay(call);
-  if (output !== undefined && relay.kind !== 'outcome') {
-    throw new RelayError('invalid_request', 'output: answers a relay of kind outcome alone', {
-      details: [{ path: 'output', message: 'Answers a relay of kind outcome alone' }],
-    });
-  }
   const outcome = await answerRelay(call.context.control, call.caller.tenantId, {
     relayId: relay.id,
     approved,
     always: always ?? false,
     reason: reason ?? null,
+    ...(input === undefined ? {} : { input }),
     ...(output === undefined ? {} : { output }),
+    terms: termsOf(body),
     by: call.caller.as,
   });
   if (outcome.kind === 'contradicted') {
@@ -55,6 +53,21 @@ export const decideApproval: Handler = async (call) => {
   }
   return presentApproval(call, await findRelay(call));
 };
+
+function givenAnswer(answer: string | null): { input?: unknown } {
+  const { input } = JSON.parse(answer ?? '{}') as { input?: unknown };
+  return input === undefined ? {} : { input };
+}
+
+function termsOf(body: z.infer<typeof approvalBodySchema>): GrantTerms {
+  const { scope, rule, expiresAt, uses } = body;
+  return {
+    ...(scope === undefined ? {} : { scope }),
+    ...(rule === undefined ? {} : { rule }),
+    ...(expiresAt === undefined ? {} : { expiresAt: Date.parse(expiresAt) }),
+    ...(uses === undefined ? {} : { uses }),
+  };
+}
 
 async function findRelay(call: Call): Promise<RelayRecord> {
   const { id } = call.params as { id: string };
@@ -69,14 +82,19 @@ export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
 }
 
 function presentApproval(call: Call, relay: RelayRecord) {
-  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, answer: _, ...rest } = relay;
+  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, edited, question, answer, ...rest } =
+    relay;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
+  const asked = { name: relay.tool, params: edited?.params ?? relay.params };
   const rule =
-    relay.kind === 'permission' ? suggestedRule(tools.find(relay.tool), relay.params) : undefined;
+    relay.kind === 'permission' ? proposedRule(tools.find(relay.tool), asked) : undefined;
   return {
     ...rest,
     status: statusNow(relay),
-    display: displayOf(relay.tool, relay.params),
+    ...(edited === null ? {} : { executedParams: edited.params, executedDigest: edited.digest }),
+    ...question,
+    ...(question === undefined ? {} : givenAnswer(answer)),
+    display: displayOf(relay.tool, question ?? relay.params),
     ...(rule === undefined ? {} : { suggestedRule: rule }),
     raisedAt: iso(raisedAt),
     expiresAt: iso(expiresAt),

@@ -1,10 +1,10 @@
 import type { RunHead, RunListing, RunRecord } from '@relay/core';
-import { type Message, type StoredEvent, wireUsage } from '@relay/protocol';
+import { type EventOf, type Message, type StoredEvent, wireUsage } from '@relay/protocol';
 
 /** A run as the API shows it. */
 export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
   return {
-    ...presentHead(run, spec?.type === 'run.created' ? spec.messages : undefined),
+    ...presentHead(run, spec?.type === 'run.created' ? spec : null),
     ...presentTimes(run),
     ...(run.checkpoint === null ? {} : { checkpoint: JSON.parse(run.checkpoint) as unknown }),
   };
@@ -12,10 +12,10 @@ export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
 
 /** The same in a list, where a long input and the checkpoint are left out. */
 export function presentListed(run: RunListing) {
-  return { ...presentHead(run, run.opening?.messages), ...presentTimes(run) };
+  return { ...presentHead(run, run.opening), ...presentTimes(run) };
 }
 
-function presentHead(run: RunHead, messages: readonly Message[] | undefined) {
+function presentHead(run: RunHead, opening: EventOf<'run.created'> | null) {
   const output = outputOf(run);
   return {
     id: run.id,
@@ -25,7 +25,8 @@ function presentHead(run: RunHead, messages: readonly Message[] | undefined) {
     conversationId: run.conversationId,
     ...(run.parentRunId === null ? {} : { parentRunId: run.parentRunId }),
     ...(run.workflowId === null ? {} : { workflowId: run.workflowId }),
-    input: messages === undefined ? null : inputOf(messages),
+    ...(opening?.forkedFrom === undefined ? {} : { forkedFrom: opening.forkedFrom }),
+    input: opening === null ? null : inputOf(opening.messages),
     ...(output === null ? {} : { output }),
     usage: wireUsage(run.usage),
     ...(run.usage.costUsd === undefined ? {} : { costUsd: run.usage.costUsd }),

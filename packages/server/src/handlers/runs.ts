@@ -150,7 +150,7 @@ export const cancelRun: Handler = async (call) => {
 };
 
 /** What the run was asked; unknown if those very bytes are damaged. */
-async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
+export async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
   try {
     const [spec] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
     return spec;
@@ -160,7 +160,7 @@ async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefin
   }
 }
 
-function namedRun(call: Call): Promise<RunRecord> {
+export function namedRun(call: Call): Promise<RunRecord> {
   return findRun(call, (call.params as { id: string }).id);
 }
 

@@ -108,7 +108,7 @@ async function pendingApproval(call: Call, run: RunRecord, wanted: Wanted): Prom
       `The run ${run.id} has no approval for the tool call ${toolCallId}`,
     );
   }
-  if (found.kind !== 'outcome' || kind === 'outcome' || action === 'reject') return found;
+  if (found.kind === 'permission' || kind === found.kind || action === 'reject') return found;
   // Sent again after a crash, an approval must not become one to run the tool a second time.
   return (await latestRelay(call, run, { ...wanted, kind: 'permission' })) ?? found;
 }

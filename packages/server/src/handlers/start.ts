@@ -196,7 +196,7 @@ function followAgain(call: Call, run: RunIdentity) {
 const maxKeyChars = 255;
 
 /** The same key with the same request means the same run. */
-function idempotencyOf(call: Call): { key: string; fingerprint: string } | undefined {
+export function idempotencyOf(call: Call): { key: string; fingerprint: string } | undefined {
   const key = call.request.headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || key === '' || key.length > maxKeyChars) {
@@ -206,12 +206,13 @@ function idempotencyOf(call: Call): { key: string; fingerprint: string } | undef
     });
   }
   const { digest } = call.context.control.engine;
-  const request = { route: call.request.routeOptions.url ?? '', body: call.body };
+  const about = call.params === undefined ? {} : { params: call.params };
+  const request = { route: call.request.routeOptions.url ?? '', ...about, body: call.body };
   return { key, fingerprint: digest(canonicalJson(request)) };
 }
 
 /** What ties this request to the caller's own records. */
-function correlationId(call: Call): string {
+export function correlationId(call: Call): string {
   const { headers } = call.request;
   const given = [headers['x-request-id'], headers['idempotency-key']].flat();
   return (

@@ -45,8 +45,20 @@ export function relayTests(open: Open): void {
       decidedAt: null,
       decidedBy: null,
       reason: null,
+      edited: null,
       answer: null,
     });
+  });
+
+  test('a question is kept with its relay, and a relay without one has none', async () => {
+    const tenant = newTenant();
+    const question = { prompt: 'Which\u0000?', schema: { type: 'object', deep: [null, '\ud800'] } };
+    const { relay } = await waitingRun(tenant, { kind: 'question', question });
+    expect(await tenant.readRelay(relay.id)).toMatchObject({ question });
+    const [listed] = await tenant.listRelays({ kind: 'question' }, { limit: 1 });
+    expect(listed).toMatchObject({ id: relay.id, question });
+    const plain = await waitingRun(tenant);
+    expect(await tenant.readRelay(plain.relay.id)).not.toHaveProperty('question');
   });
 
   test('parameters of every JSON type survive', async () => {
@@ -68,9 +80,27 @@ export function relayTests(open: Open): void {
       decidedAt: noon + 1,
       decidedBy: person,
       reason: 'not today',
+      edited: null,
       answer: decision.answer,
     });
     expect(await tenant.readMail(run.id)).toEqual([decision.mail]);
+  });
+
+  test('a decision keeps the arguments that were changed beside those that were asked about', async () => {
+    const tenant = newTenant();
+    const { relay } = await waitingRun(tenant);
+    const edited = {
+      params: { to: 'ada\u0000', deep: { list: [null, '\ud800'] } },
+      digest: 'beef',
+    };
+    expect(await tenant.decideRelay(approval(relay, { edited }))).toBe(true);
+    expect(await tenant.readRelay(relay.id)).toMatchObject({ params: relay.params, edited });
+    const [listed] = await tenant.listRelays({ runId: relay.runId }, { limit: 1 });
+    expect(listed).toMatchObject({ digest: relay.digest, edited });
+    expect(await tenant.decideRelay(approval(relay, { edited: { params: {}, digest: 'x' } }))).toBe(
+      false,
+    );
+    expect(await tenant.readRelay(relay.id)).toMatchObject({ edited });
   });
 
   test('of 50 racing decisions one counts, and there is one mail', async () => {
@@ -91,7 +121,9 @@ export function relayTests(open: Open): void {
       reason: winner?.reason,
     });
     expect(await tenant.readMail(run.id)).toEqual([winner?.mail]);
-    expect(await tenant.readGrants({ runId: run.id, conversationId: '' })).toHaveLength(1);
+    expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toHaveLength(
+      1,
+    );
   });
 
   test('a second decision does not count, whether it agrees or not', async () => {
@@ -112,7 +144,9 @@ export function relayTests(open: Open): void {
     expect(await tenant.decideRelay(approval(late.relay, { at: expiresAt, grant }))).toBe(false);
     expect(await tenant.readRelay(late.relay.id)).toMatchObject({ status: 'pending' });
     expect(await tenant.readMail(late.run.id)).toEqual([]);
-    expect(await tenant.readGrants({ runId: late.run.id, conversationId: '' })).toEqual([]);
+    expect(await tenant.readGrants({ runId: late.run.id, conversationId: '', now: noon })).toEqual(
+      [],
+    );
     expect(await tenant.decideRelay(approval(late.relay, { at: expiresAt - 1 }))).toBe(true);
   });
 
@@ -130,6 +164,7 @@ export function relayTests(open: Open): void {
         decidedAt: noon + 9,
         decidedBy: clock,
         reason: 'over',
+        edited: null,
         answer: null,
       });
       expect(await tenant.decideRelay(approval(relay))).toBe(false);
@@ -215,7 +250,7 @@ export function relayTests(open: Open): void {
     await tenant.append(ending(run, { raise: [relay] }));
     expect(await tenant.decideRelay(approval(relay, { grant: grantOf(run) }))).toBe(false);
     expect(await tenant.readRelay(relay.id)).toMatchObject({ status: 'closed' });
-    expect(await tenant.readGrants({ runId: run.id, conversationId: '' })).toEqual([]);
+    expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([]);
   });
 
   test('a decision on a relay that was never raised does not count', async () => {
@@ -252,13 +287,13 @@ export function relayTests(open: Open): void {
     await tenant.decideRelay(approval(second.relay, { grant: ofConversation }));
 
     const { id, tool, exact } = ofRun;
-    const scope = { runId: run.id, conversationId: run.conversationId };
+    const scope = { runId: run.id, conversationId: run.conversationId, now: noon };
     expect(await tenant.readGrants(scope)).toEqual([
       { id: ofConversation.id, tool, exact, params: { to: 'a*' } },
       { id, tool, exact },
     ]);
     expect(await tenant.readGrants({ ...scope, runId: uuidv7() })).toHaveLength(1);
-    const swapped = { runId: run.conversationId, conversationId: run.id };
+    const swapped = { runId: run.conversationId, conversationId: run.id, now: noon };
     expect(await tenant.readGrants(swapped)).toEqual([]);
   });
 

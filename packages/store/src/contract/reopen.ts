@@ -15,6 +15,7 @@ import {
   withStore,
 } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
+import { newGrant } from './grants.ts';
 
 export function reopenTests(open: Open): void {
   test('everything is there after the store is closed and opened again', () =>
@@ -42,6 +43,7 @@ export function reopenTests(open: Open): void {
       );
       await store.ensureTenant({ id: tenantId, name: 'acme', at: noon });
       await tenant.updateTenant({ pausedAt: noon, settings: { a: 1 } });
+      await tenant.addGrant(newGrant(tenant, { uses: 2, expiresAt: noon + 1 }));
       await tenant.putCredential(newCredential());
       await store.writeNote('note', 'value');
       const key = { id: uuidv7(), tenantId, name: 'k', owner: 'ada', scopes: ['runs'] };
@@ -64,6 +66,7 @@ export function reopenTests(open: Open): void {
           note: await system.readNote('note'),
           credentials: await of.listCredentials(),
           keys: await of.listKeys({ limit: 9 }),
+          grants: await of.listGrants({}, { limit: 9 }),
           usage: await of.readUsage({ since: 0 }),
           counts: await of.countOpenRuns({}),
           runs: await of.listRuns({ label: { name: 'team', value: 'blue' } }, { limit: 9 }),
@@ -74,9 +77,8 @@ export function reopenTests(open: Open): void {
       expect(before.mail[0]?.letter).toMatchObject({ kind: 'cancel', by: person });
       const again = await reopen();
       expect(await look(again)).toEqual(before);
-      expect([before.runs, before.pending, before.keys].map(({ length }) => length)).toEqual([
-        1, 1, 1,
-      ]);
+      const lists = [before.runs, before.pending, before.keys, before.grants];
+      expect(lists.map(({ length }) => length)).toEqual([1, 1, 1, 1]);
       const repeated = { identity: identityIn(tenant), lease: null, events: [], idempotency };
       const exists = { kind: 'exists', runId: run.id, fingerprint: 'f' };
       expect(await again.tenant(tenantId).createRun(repeated)).toEqual(exists);

@@ -7,6 +7,7 @@ import { credentialTests } from './credentials.ts';
 import { dueTests } from './due.ts';
 import { fenceTests } from './fence.ts';
 import type { OpenStore } from './fixtures.ts';
+import { grantTests } from './grants.ts';
 import { idempotencyTests } from './idempotency.ts';
 import { journalTests } from './journal.ts';
 import { keyTests } from './keys.ts';
@@ -25,6 +26,7 @@ import { tenancyTests } from './tenancy.ts';
 import { tenantTests } from './tenants.ts';
 import { textTests } from './text.ts';
 import { usageTests } from './usage.ts';
+import { workflowTests } from './workflows.ts';
 
 /** `open` gives an empty store each time. */
 export function storeContract(name: string, open: () => Promise<OpenStore>): void {
@@ -34,6 +36,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('fence', () => fenceTests(open));
     describe('relays', () => relayTests(open));
     describe('calls of clients', () => clientCallTests(open));
+    describe('grants', () => grantTests(open));
     describe('mail', () => mailTests(open));
     describe('leases', () => leaseTests(open));
     describe('due runs', () => dueTests(open));
@@ -44,6 +47,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('lists of runs', () => runListTests(open));
     describe('lists of runs, filtered', () => runFilterTests(open));
     describe('lists of relays', () => relayListTests(open));
+    describe('workflows', () => workflowTests(open));
     describe('usage', () => usageTests(open));
     describe('tenants', () => tenantTests(open));
     describe('keys', () => keyTests(open));

@@ -69,7 +69,7 @@ export function textTests(open: Open): void {
         reason: text,
       });
       expect((await tenant.readMail(run.id))[0]).toEqual(mail);
-      expect(await tenant.readGrants({ runId: run.id, conversationId: '' })).toEqual([
+      expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([
         { id: relay.id, tool: text, exact, params: exact },
       ]);
       expect(await tenant.readEvents(run.id, { after: 1, limit: 1 })).toMatchObject([{ text }]);
@@ -107,7 +107,7 @@ export function textTests(open: Open): void {
       events: [{ type: 'tool.called', agentId: run.id, toolCallId: 'c', name: 't', input: odd }],
     });
     const [event] = await tenant.readEvents(other.id, { after: 0, limit: 1 });
-    const [grant] = await tenant.readGrants({ runId: run.id, conversationId: '' });
+    const [grant] = await tenant.readGrants({ runId: run.id, conversationId: '', now: noon });
     const read = [
       (await tenant.readRelay(relay.id))?.params,
       grant?.exact,

@@ -3,12 +3,12 @@ import type {
   CallClaim,
   ClientCallRecord,
   CredentialRecord,
+  GrantRecord,
   IdempotencyKey,
   KeyRecord,
   Lease,
   Mail,
   MemoryRecord,
-  NewGrant,
   Page,
   Position,
   RelayRecord,
@@ -54,7 +54,7 @@ export interface MemoryState {
   readonly notes: Map<string, string>;
   readonly runs: Map<string, MemoryRun>;
   readonly relays: Map<string, { readonly tenantId: string; record: RelayRecord }>;
-  readonly grants: Map<string, { readonly tenantId: string; readonly grant: NewGrant }>;
+  readonly grants: Map<string, { readonly tenantId: string; grant: GrantRecord }>;
   /** Runs that are not over: looking around must not cost all that ever were. */
   readonly open: Set<string>;
   readonly connections: Map<string, MemoryConnection>;

@@ -14,6 +14,7 @@ import { isEnded, noUsage, RelayError } from '@relay/protocol';
 import type { RunEvent } from '@relay/protocol';
 import { encodeEvents } from '../sql/row-codec.ts';
 import { lonelySnapshot } from '../sql/snapshots.ts';
+import { canUse, putGrant, useGrants } from './grants.ts';
 import { awaitCalls, canTimeOut, closeClientCalls } from './client-calls.ts';
 import { post } from './mail.ts';
 import { addMemory } from './memories.ts';
@@ -99,6 +100,9 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   if (missing.some(({ status }) => status === 'expired')) return 'fenced';
   if (!canTimeOut(run, step)) return 'fenced';
   for (const { toolCallId } of step.awaited ?? []) refuseTaken(run.clientCalls, toolCallId);
+  const grantIds = step.useGrants ?? [];
+  if (!canUse(state, tenantId, { grantIds, at: step.at })) return 'fenced';
+  useGrants(state, grantIds);
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
   for (const relay of step.raise ?? []) {
@@ -107,6 +111,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
       decidedAt: null,
       decidedBy: null,
       reason: null,
+      edited: null,
       answer: null,
     } as const;
     const record = { ...stored(relay), params: stored(relay.params ?? null), ...open };
@@ -140,10 +145,10 @@ export function decideRelay(
   if (relay.record.status !== 'pending' || relay.record.expiresAt <= at) return false;
   if (run === undefined || isEnded(run.record.status)) return false;
   if (grant !== undefined) refuseTaken(state.grants, grant.id);
-  const { status, by: decidedBy, reason, answer } = stored(decision);
-  relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason, answer };
+  const { status, by: decidedBy, reason, edited = null, answer } = stored(decision);
+  relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason, edited, answer };
   post(run, mail);
-  if (grant !== undefined) state.grants.set(grant.id, { tenantId, grant: stored(grant) });
+  if (grant !== undefined) putGrant(state, tenantId, grant);
   return true;
 }
 

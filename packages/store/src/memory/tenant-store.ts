@@ -8,11 +8,14 @@ import type {
   EventRange,
   FoundMemory,
   Grant,
+  GrantFilter,
+  GrantRecord,
   KeyRecord,
   Mail,
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
+  NewGrant,
   OpenRuns,
   Page,
   PostedResult,
@@ -29,6 +32,7 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
+  WorkflowTotal,
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
@@ -43,6 +47,7 @@ import {
   updateTenant,
 } from './accounts.ts';
 import { claimCall, postResult } from './client-calls.ts';
+import { grantsInScope, listGrants, putGrant, readGrant, revokeGrant } from './grants.ts';
 import { listKeys, listRelays, listRuns } from './lists.ts';
 import { post } from './mail.ts';
 import {
@@ -55,7 +60,7 @@ import {
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay } from './steps.ts';
-import { countOpenRuns, readUsage } from './usage.ts';
+import { countOpenRuns, readUsage, readWorkflow } from './usage.ts';
 
 /** Nothing here waits; `async` makes every error a rejection. */
 export class MemoryTenantStore implements TenantStore {
@@ -106,6 +111,10 @@ export class MemoryTenantStore implements TenantStore {
     return events;
   }
 
+  async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
+    return readWorkflow(this.#state, this.tenantId, workflowId);
+  }
+
   async readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal> {
     return readUsage(this.#state, this.tenantId, scope);
   }
@@ -127,17 +136,28 @@ export class MemoryTenantStore implements TenantStore {
     return decideRelay(this.#state, this.tenantId, decision);
   }
 
-  async readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]> {
-    return [...this.#state.grants.values()]
-      .filter(({ tenantId }) => tenantId === this.tenantId)
-      .map(({ grant }) => grant)
-      .filter((grant) =>
-        grant.scope === 'run'
-          ? grant.scopeId === scope.runId
-          : grant.scopeId === scope.conversationId,
-      )
-      .toSorted((a, b) => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1))
-      .map(({ id, tool, exact, params }) => stored({ id, tool, exact, params }) as Grant);
+  async readGrants(scope: {
+    runId: string;
+    conversationId: string;
+    now: number;
+  }): Promise<Grant[]> {
+    return grantsInScope(this.#state, this.tenantId, scope);
+  }
+
+  async addGrant(grant: NewGrant): Promise<void> {
+    putGrant(this.#state, this.tenantId, grant);
+  }
+
+  async readGrant(grantId: string): Promise<GrantRecord | undefined> {
+    return readGrant(this.#state, this.tenantId, grantId);
+  }
+
+  async listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]> {
+    return listGrants(this.#state, this.tenantId, { filter, page });
+  }
+
+  async revokeGrant(grantId: string, at: number): Promise<boolean> {
+    return revokeGrant(this.#state, this.tenantId, { grantId, at });
   }
 
   async readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined> {

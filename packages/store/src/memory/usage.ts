@@ -1,4 +1,5 @@
-import type { OpenRuns, RunRecord, UsageScope, UsageTotal } from '@relay/core';
+import type { OpenRuns, RunRecord, UsageScope, UsageTotal, WorkflowTotal } from '@relay/core';
+import { addUsage, noUsage, type RunStatus } from '@relay/protocol';
 import { dayOf } from '../sql/usage.ts';
 import { keyOf } from './state.ts';
 import type { MemoryState } from './state.ts';
@@ -53,4 +54,19 @@ export function countOpenRuns(
     if (record.status in counts) counts[record.status as keyof OpenRuns] += 1;
   }
   return counts;
+}
+
+export function readWorkflow(
+  state: MemoryState,
+  tenantId: string,
+  workflowId: string,
+): WorkflowTotal | undefined {
+  const runs: Partial<Record<RunStatus, number>> = {};
+  let usage = noUsage;
+  for (const { record } of state.runs.values()) {
+    if (record.tenantId !== tenantId || record.workflowId !== workflowId) continue;
+    runs[record.status] = (runs[record.status] ?? 0) + 1;
+    usage = addUsage(usage, record.usage);
+  }
+  return Object.keys(runs).length === 0 ? undefined : { runs, usage };
 }

@@ -10,6 +10,7 @@ import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-
 import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
+import { useGrant } from './grants.ts';
 import { deleteAllMail, deleteMail } from './mail.ts';
 import { insertMemory } from './memories.ts';
 import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
@@ -27,6 +28,7 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
   for (const call of append.awaited ?? []) unit.push(insertClientCall(run, call));
   for (const id of append.timedOut ?? []) unit.push(timeOutClientCall(run, id));
+  for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
   for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
   for (const memory of append.remember ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
@@ -37,9 +39,9 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   return unit;
 }
 
-/** A run that ends is counted, in rows that it shares with others. */
+/** A run that ends is counted, in rows that it shares with others; so are the uses of a grant. */
 export function appendOf(append: Append): UnitOf {
-  return { run: append.runId, alone: endsRun(append) };
+  return { run: append.runId, alone: endsRun(append) || (append.useGrants ?? []).length > 0 };
 }
 
 const fenceSqls = new Map<string, string>();

@@ -7,6 +7,7 @@ import type { SystemStore, TenantStore } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { newCredential } from '../contract/credentials.ts';
 import { delta, identityIn, newRun, noon, started, step } from '../contract/fixtures.ts';
+import { newGrant } from '../contract/grants.ts';
 import { newKey } from '../contract/keys.ts';
 import { newMemory } from '../contract/memories.ts';
 import { openSqliteStore } from '../index.ts';
@@ -90,6 +91,28 @@ describe('damage to accounts', () => {
       await expect(owner.listKeys({ limit: 9 })).rejects.toMatchObject(corrupt);
       tamper('DELETE FROM keys; INSERT INTO keys SELECT * FROM kept; DROP TABLE kept');
       expect(await store.findKey('hash')).toBeDefined();
+    }
+  });
+
+  test('a grant that was given a longer life, more uses or another reach is noticed', async () => {
+    const bounds = { expiresAt: noon + 1, uses: 2 };
+    await tenant.addGrant(newGrant(tenant, { id: 'g', params: { to: 'a*' }, ...bounds }));
+    for (const change of [
+      'expires_at = NULL',
+      `expires_at = ${noon + 2}`,
+      'expires_at = NULL, uses = NULL, uses_left = NULL',
+      'uses = 3',
+      'uses_left = 3',
+      'uses_left = NULL',
+      `params = '{"to":"*"}'`,
+      `tool = '"bash"'`,
+    ]) {
+      tamper(`CREATE TABLE kept AS SELECT * FROM grants; UPDATE grants SET ${change}`);
+      const scope = { runId: '', conversationId: '', now: noon };
+      await expect(tenant.readGrant('g'), change).rejects.toMatchObject(corrupt);
+      await expect(tenant.readGrants(scope), change).rejects.toMatchObject(corrupt);
+      tamper('DELETE FROM grants; INSERT INTO grants SELECT * FROM kept; DROP TABLE kept');
+      expect(await tenant.readGrant('g')).toMatchObject(bounds);
     }
   });
 

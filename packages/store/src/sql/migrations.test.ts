@@ -3,8 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openSqliteDriver } from '../drivers/sqlite.ts';
+import { decodeGrant, selectGrantSql } from './grants.ts';
 import { migrate, migrations } from './migrations.ts';
 import type { Migration } from './migrations.ts';
+import { checksumOf } from './stored.ts';
 
 describe('migrations', () => {
   let dir: string;
@@ -54,6 +56,21 @@ describe('migrations', () => {
       migrate(driver, [...steps(1), { id: 2, statements: ['CREATE TABLE half (id BIGINT)'] }]),
     );
     expect(await applied()).toEqual([1, 2]);
+  });
+
+  test('a grant from before grants had bounds still holds, and has none', async () => {
+    const rule = ['g', 'tenant', 't', '"bash"', '{"a":1}', null];
+    const params = [...rule, 't', checksumOf('t', ...rule.map((part) => part ?? '')), 1, '{}'];
+    const sql = `INSERT INTO grants
+      (id, scope, scope_id, tool, exact, params, tenant_id, checksum, created_at, created_by)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+    const [row] = await withDriver(async (driver) => {
+      await migrate(driver, migrations.slice(0, 1));
+      await driver.transact([{ sql, params }]);
+      await migrate(driver);
+      return driver.read(selectGrantSql, ['t', 'g']);
+    });
+    expect(decodeGrant(row ?? {})).toEqual({ id: 'g', tool: 'bash', exact: { a: 1 } });
   });
 
   test('a database that only has more in it is not refused', async () => {

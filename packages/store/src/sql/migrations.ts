@@ -9,6 +9,7 @@
  */
 import { RelayError } from '@relay/protocol';
 import type { SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
+import { approvalTables } from './approval-tables.ts';
 import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
 import { firstTables } from './first-tables.ts';
@@ -36,6 +37,7 @@ export const migrations: readonly Migration[] = [
   { id: 3, statements: clientCallTables },
   { id: 4, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
   { id: 5, statements: memoryTables },
+  { id: 6, statements: approvalTables },
 ];
 
 const createTables = [

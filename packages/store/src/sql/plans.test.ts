@@ -16,7 +16,7 @@ import {
   selectToResealSql,
 } from './credentials.ts';
 import { selectEventsSql } from './events.ts';
-import { selectGrantsSql } from './grants.ts';
+import { selectGrantList, selectGrantSql, selectGrantsSql, useGrant } from './grants.ts';
 import { selectKeyHolder } from './idempotency.ts';
 import { selectKeyByHashSql, selectKeys, selectKeySql } from './keys.ts';
 import { claim, dueSql, reclaimSql } from './leases.ts';
@@ -38,6 +38,7 @@ import { selectRunIds, selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
 import { selectTenantSql } from './tenants.ts';
 import { selectOpenRuns, selectUsage } from './usage.ts';
+import { selectWorkflow } from './workflows.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
 
 describe('query plans', () => {
@@ -70,6 +71,9 @@ describe('query plans', () => {
     'a decision': decide('t', approval(relay)).sql,
     'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'the grants in scope': selectGrantsSql,
+    'a grant': selectGrantSql,
+    'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
+    'a use of a grant': useGrant('t', 'g', 1).sql,
     'the mail of a run': selectMailSql,
     'the end of all mail': deleteAllMail(run).sql,
     'a key': selectKeyByHashSql,
@@ -81,6 +85,7 @@ describe('query plans', () => {
     'the credentials of a tenant': selectCredentialsSql,
     'a page of all credentials': selectSealedSql,
     'the credential to reseal': selectToResealSql,
+    'the runs of a workflow': selectWorkflow('t', 'w').sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,

@@ -1,6 +1,7 @@
 import type {
   NewRelay,
   Page,
+  Question,
   RelayClosure,
   RelayDecision,
   RelayFilter,
@@ -24,6 +25,7 @@ import {
   json,
   jsonOrNull,
   text,
+  textOrNull,
 } from './stored.ts';
 
 /** What never changes once a relay is raised, in the order in which it is summed up and inserted. */
@@ -41,8 +43,9 @@ const fixedColumns = [
   'digest',
 ] as const;
 
-const insertSql = `INSERT INTO relays (${fixedColumns.join(', ')}, tenant_id, status, checksum)
-  VALUES (${fixedColumns.map(() => '?').join(', ')}, ?, 'pending', ?)`;
+const insertSql = `INSERT INTO relays
+  (${fixedColumns.join(', ')}, question, tenant_id, status, checksum)
+  VALUES (${fixedColumns.map(() => '?').join(', ')}, ?, ?, 'pending', ?)`;
 
 export function insertRelay(tenantId: string, relay: NewRelay): Statement {
   const fixed = [
@@ -58,7 +61,18 @@ export function insertRelay(tenantId: string, relay: NewRelay): Statement {
     encode(relay.params),
     relay.digest,
   ];
-  return { sql: insertSql, params: [...fixed, tenantId, checksumOf(tenantId, ...fixed)] };
+  const question = encodeOrNull(relay.question);
+  const checksum = relayChecksum(tenantId, fixed, question);
+  return { sql: insertSql, params: [...fixed, question, tenantId, checksum] };
+}
+
+/** One that asks nothing is summed up as before there were questions. */
+function relayChecksum(
+  tenantId: string,
+  fixed: readonly (string | number)[],
+  question: string | null,
+): number {
+  return checksumOf(tenantId, ...fixed, ...(question === null ? [] : [question]));
 }
 
 const closeSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?
@@ -84,12 +98,13 @@ export function closeOpenRelays({ tenantId, runId }: RunRef, at: number): Statem
   return { sql: closeOpenSql, params };
 }
 
-const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?
+const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
+    executed_params = ?, executed_digest = ?
   WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
 
 /** The compare-and-set: of all decisions on a relay, this holds for one. */
 export function decide(tenantId: string, decision: RelayDecision): Statement {
-  const { relayId, runId, status, at, by, reason, answer } = decision;
+  const { relayId, runId, status, at, by, reason, answer, edited } = decision;
   return {
     sql: decideSql,
     params: [
@@ -98,6 +113,8 @@ export function decide(tenantId: string, decision: RelayDecision): Statement {
       encode(by),
       encodeOrNull(reason),
       encode(answer),
+      encodeOrNull(edited?.params),
+      edited?.digest ?? null,
       tenantId,
       relayId,
       runId,
@@ -116,6 +133,9 @@ const columns = [
   'decided_by',
   'reason',
   'answer',
+  'executed_params',
+  'executed_digest',
+  'question',
 ] as const;
 
 export const selectRelaySql = `SELECT ${columns.join(', ')}
@@ -146,7 +166,8 @@ const ofAnyStatus: ColumnFilter = { column: 'status', values: relayStatuses };
 export function decodeRelay(row: Row): RelayRecord {
   const id = text(row, 'id');
   const fixed = fixedColumns.map((column) => row[column] as string | number);
-  if (checksumOf(text(row, 'tenant_id'), ...fixed) !== row['checksum']) {
+  const question = textOrNull(row, 'question');
+  if (relayChecksum(text(row, 'tenant_id'), fixed, question) !== row['checksum']) {
     throw corrupt(`Relay ${id}`, 'it does not match its checksum');
   }
   return {
@@ -159,12 +180,19 @@ export function decodeRelay(row: Row): RelayRecord {
     tool: freeText(row, 'tool'),
     params: json(row, 'params'),
     digest: text(row, 'digest'),
+    ...(question === null ? {} : { question: json(row, 'question') as Question }),
     raisedAt: integer(row, 'raised_at'),
     expiresAt: integer(row, 'expires_at'),
     status: text(row, 'status') as RelayRecord['status'],
     decidedAt: integerOrNull(row, 'decided_at'),
     decidedBy: jsonOrNull(row, 'decided_by') as Decider | null,
     reason: freeTextOrNull(row, 'reason'),
+    edited: editedCall(row),
     answer: freeTextOrNull(row, 'answer'),
   };
+}
+
+function editedCall(row: Row): RelayRecord['edited'] {
+  const params = jsonOrNull(row, 'executed_params') as Record<string, unknown> | null;
+  return params === null ? null : { params, digest: text(row, 'executed_digest') };
 }

@@ -8,11 +8,14 @@ import type {
   EventRange,
   FoundMemory,
   Grant,
+  GrantFilter,
+  GrantRecord,
   KeyRecord,
   Mail,
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
+  NewGrant,
   OpenRuns,
   Page,
   PostedResult,
@@ -29,6 +32,7 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
+  WorkflowTotal,
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
@@ -51,7 +55,16 @@ import {
   selectCredentialsSql,
 } from './credentials.ts';
 import { decodeJournal, selectEventsParams, selectEventsSql } from './events.ts';
-import { decodeGrant, insertGrant, selectGrantsParams, selectGrantsSql } from './grants.ts';
+import {
+  decodeGrant,
+  decodeGrantRecord,
+  insertGrant,
+  revokeGrant,
+  selectGrantList,
+  selectGrantsParams,
+  selectGrantSql,
+  selectGrantsSql,
+} from './grants.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from './idempotency.ts';
 import { decodeKey, revokeKey, selectKeys, selectKeySql } from './keys.ts';
 import { decodeMail, insertMail, selectMailSql } from './mail.ts';
@@ -70,6 +83,7 @@ import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
 import { integer, text } from './stored.ts';
 import { decodeTenant, noTenant, selectTenantSql, updateTenant } from './tenants.ts';
 import { decodeOpenRuns, decodeUsageTotal, selectOpenRuns, selectUsage } from './usage.ts';
+import { decodeWorkflow, selectWorkflow } from './workflows.ts';
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
@@ -131,6 +145,10 @@ export class SqlTenantStore implements TenantStore {
     return decodeJournal({ tenantId, runId }, range, rows);
   }
 
+  async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
+    return decodeWorkflow(await this.#select(selectWorkflow(this.tenantId, workflowId)));
+  }
+
   async readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal> {
     const [row] = await this.#select(selectUsage(this.tenantId, scope));
     return decodeUsageTotal(row ?? {});
@@ -160,7 +178,11 @@ export class SqlTenantStore implements TenantStore {
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
-  async readGrants(scope: { runId: string; conversationId: string }): Promise<Grant[]> {
+  async readGrants(scope: {
+    runId: string;
+    conversationId: string;
+    now: number;
+  }): Promise<Grant[]> {
     const params = selectGrantsParams(this.tenantId, scope);
     return (await this.#driver.read(selectGrantsSql, params)).map(decodeGrant);
   }
@@ -184,6 +206,25 @@ export class SqlTenantStore implements TenantStore {
   async claimCall(claim: CallClaim): Promise<boolean> {
     const unit = [claimClientCall(this.tenantId, claim)];
     return (await this.#driver.transact(unit)).ok;
+  }
+
+  async addGrant(grant: NewGrant): Promise<void> {
+    await this.#driver.transact([insertGrant(this.tenantId, grant)]);
+  }
+
+  async readGrant(grantId: string): Promise<GrantRecord | undefined> {
+    const [row] = await this.#driver.read(selectGrantSql, [this.tenantId, grantId]);
+    return row === undefined ? undefined : decodeGrantRecord(row);
+  }
+
+  async listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]> {
+    return (await this.#select(selectGrantList(this.tenantId, filter, page))).map(
+      decodeGrantRecord,
+    );
+  }
+
+  async revokeGrant(grantId: string, at: number): Promise<boolean> {
+    return (await this.#driver.transact([revokeGrant(this.tenantId, grantId, at)])).ok;
   }
 
   async postMail(runId: string, mail: Mail): Promise<boolean> {

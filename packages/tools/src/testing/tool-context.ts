@@ -12,6 +12,7 @@ export function createToolContext(more: Partial<ToolContext> = {}): ToolContext 
     context: {},
     progress: () => undefined,
     spawn: () => Promise.reject(new Error('There is no run to spawn an agent in')),
+    ask: () => Promise.reject(new Error('There is no run to ask a person in')),
     ...more,
   };
 }

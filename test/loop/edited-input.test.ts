@@ -1,0 +1,229 @@
+/** A person may change the arguments of a call that they approve: what they wrote runs, and nothing else. */
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { RelayError } from '@relay/protocol';
+import { describe, expect, test } from 'vitest';
+import { ask } from '../support/kernel.ts';
+import {
+  decide,
+  finished,
+  journal,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  untilAsked,
+} from './scene.ts';
+import { mortal, type StoreKind, stores } from './stores.ts';
+
+/** Takes an amount, and fills in a currency. */
+function createPay(options: { idempotent?: boolean } = {}) {
+  return createRecordingTool({
+    name: 'pay',
+    ...options,
+    validate: (value) => {
+      const { amount, currency = 'EUR', ...rest } = value as Record<string, unknown>;
+      const isRight = typeof amount === 'number' && Object.keys(rest).length === 0;
+      return isRight
+        ? { ok: true, value: { amount, currency } }
+        : { ok: false, issues: [{ path: 'amount', message: 'Must be a number' }] };
+    },
+  });
+}
+
+const script = () =>
+  createScriptedModel([
+    ({ messages }) => {
+      const amount = messages.at(-1)?.content === 'Only seven' ? 7 : 100;
+      return [toolCall('call_1', 'pay', { amount }), finish()];
+    },
+    [text('Done.'), finish()],
+  ]);
+
+async function askedToPay(kind: StoreKind, permissions = {}) {
+  const scene = await openScene(kind);
+  const [tool, model] = [createPay(), script()];
+  const kernel = await scene.boot({ model, tools: [tool] });
+  const run = await ask(kernel, { permissions });
+  const [relay] = await untilAsked(kernel, run.id);
+  return { ...scene, kernel, run, tool, model, relay, relayId: relay?.relayId ?? '' };
+}
+
+const refusal = (promise: Promise<unknown>) =>
+  promise.then(
+    () => expect.unreachable('It was not refused'),
+    (error: unknown) => error as RelayError,
+  );
+
+describe.each(stores)('arguments that a person changed on $name', (kind) => {
+  test('are what runs, and both versions are kept with their digests', async () => {
+    const { kernel, run, tool, relay, relayId, store } = await askedToPay(kind);
+    await decide(kernel, relayId, { input: { amount: 7 } });
+    const events = await finished(kernel, run.id);
+    const executed = { amount: 7, currency: 'EUR' };
+    expect(tool.executions.map(({ input }) => input)).toEqual([executed]);
+    expect(ofType(events, 'tool.called')).toMatchObject([{ input: { amount: 100 } }]);
+    expect(ofType(events, 'tool.started')).toMatchObject([{ input: executed, relayId }]);
+    const [decided] = ofType(events, 'relay.decided');
+    expect(decided).toMatchObject({ approved: true, input: executed });
+    expect(decided?.digest).toMatch(/^[0-9a-f]{64}$/);
+    expect(decided?.digest).not.toBe(relay?.digest);
+    expect(await store.tenant(kernel.tenantId).readRelay(relayId)).toMatchObject({
+      params: { amount: 100, currency: 'EUR' },
+      digest: relay?.digest,
+      edited: { params: executed, digest: decided?.digest },
+    });
+  });
+
+  test('are told to the model, whose own call stays as it was', async () => {
+    const { kernel, run, model, relayId } = await askedToPay(kind);
+    await decide(kernel, relayId, { input: { amount: 7 } });
+    await finished(kernel, run.id);
+    const request = lastOf(model.requests);
+    const [read] = resultsIn(request);
+    expect(read).toContain('A person changed the arguments');
+    expect(read).toContain('{"amount":7,"currency":"EUR"}');
+    expect(read).toContain('{"result":{"ran":"pay"}}');
+    expect(JSON.stringify(request.messages)).toContain('{\\"amount\\":100}');
+  });
+
+  test('that are no other ones change nothing, and are not spoken of', async () => {
+    const { kernel, run, model, relayId, store } = await askedToPay(kind);
+    await decide(kernel, relayId, { input: { currency: 'EUR', amount: 100 } });
+    expect(await decide(kernel, relayId)).toMatchObject({ kind: 'repeated' });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.decided')[0]).not.toHaveProperty('input');
+    expect(await store.tenant(kernel.tenantId).readRelay(relayId)).toMatchObject({ edited: null });
+    expect(resultsIn(lastOf(model.requests))).toEqual(['{"result":{"ran":"pay"}}']);
+  });
+
+  test('are refused if they do not fit the tool, and nothing is decided', async () => {
+    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    for (const input of [{ amount: 'much' }, {}, { amount: 1, more: 2 }]) {
+      const error = await refusal(decide(kernel, relayId, { input }));
+      expect(error).toMatchObject({ code: 'tool_input_invalid', status: 400 });
+    }
+    expect(await untilAsked(kernel, run.id)).toHaveLength(1);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('are refused if a deny rule speaks of them, and the relay stays open', async () => {
+    const denylist = [{ tool: 'pay', params: { amount: '1????*' } }];
+    const { kernel, run, tool, relayId, store } = await askedToPay(kind, { denylist });
+    const error = await refusal(decide(kernel, relayId, { input: { amount: 10_000 } }));
+    expect(error).toMatchObject({ code: 'denied_by_rule', status: 403 });
+    expect(error.message).toContain('denylist[0]');
+    const tenant = store.tenant(kernel.tenantId);
+    expect(await tenant.readRelay(relayId)).toMatchObject({ status: 'pending', edited: null });
+    expect(await tenant.readMail(run.id)).toEqual([]);
+    await decide(kernel, relayId, { input: { amount: 9 } });
+    await finished(kernel, run.id);
+    expect(tool.executions).toMatchObject([{ input: { amount: 9 } }]);
+  });
+
+  test('are read as what they are when a deny rule looks at them', async () => {
+    const scene = await openScene(kind);
+    const shell = {
+      ...createRecordingTool({ name: 'shell' }),
+      kinds: { command: 'command' },
+    } as const;
+    const model = createScriptedModel([
+      [toolCall('call_1', 'shell', { command: 'ls' }), finish()],
+      [text('Done.'), finish()],
+    ]);
+    const kernel = await scene.boot({ model, tools: [shell] });
+    const denylist = [{ tool: 'shell', params: { command: 'rm *' } }];
+    const run = await ask(kernel, { permissions: { denylist } });
+    const [relay] = await untilAsked(kernel, run.id);
+    for (const command of ['rm x', 'ls; rm x', '/bin/rm x', 'env rm x', '"rm" x']) {
+      const error = await refusal(decide(kernel, relay?.relayId, { input: { command } }));
+      expect(error.code, command).toBe('denied_by_rule');
+    }
+    expect(shell.executions).toEqual([]);
+  });
+
+  test('cannot be checked once the tool is gone, and nothing is decided', async () => {
+    const { kernel, run, tool, relayId, boot, store } = await askedToPay(kind);
+    await kernel.stop();
+    const later = await boot({ model: script(), tools: [], restarted: true });
+    const error = await refusal(decide(later, relayId, { input: { amount: 1 } }));
+    expect(error).toMatchObject({ code: 'tool_unavailable', status: 409 });
+    expect(await store.tenant(later.tenantId).readRelay(relayId)).toMatchObject({
+      status: 'pending',
+    });
+    expect(await untilAsked(later, run.id)).toHaveLength(1);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('repeated are the same decision, and other ones contradict it, also without the tool', async () => {
+    const { kernel, run, tool, relayId, boot } = await askedToPay(kind);
+    const input = { amount: 7 };
+    expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'repeated' });
+    for (const other of [{ input: { amount: 8 } }, { input: { amount: 100 } }, {}]) {
+      expect(await decide(kernel, relayId, other)).toMatchObject({ kind: 'contradicted' });
+    }
+    await finished(kernel, run.id);
+    await kernel.stop();
+    const later = await boot({ model: script(), tools: [], restarted: true });
+    expect(await decide(later, relayId, { input })).toMatchObject({ kind: 'repeated' });
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('with “always” are what is granted, and not what was asked about', async () => {
+    const { kernel, run, tool, relayId, store } = await askedToPay(kind);
+    await decide(kernel, relayId, { input: { amount: 7 }, always: true });
+    await finished(kernel, run.id);
+    const { conversationId } = run;
+    const scope = { runId: run.id, conversationId, now: Date.now() };
+    expect(await store.tenant(kernel.tenantId).readGrants(scope)).toMatchObject([
+      { tool: 'pay', exact: { amount: 7, currency: 'EUR' } },
+    ]);
+    const seven = await ask(kernel, {
+      conversationId,
+      messages: [{ role: 'user', content: 'Only seven' }],
+    });
+    const events = await finished(kernel, seven.id);
+    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(tool.executions).toHaveLength(2);
+    const hundred = await ask(kernel, { conversationId });
+    await untilAsked(kernel, hundred.id);
+  });
+
+  test('win once of 20 that race, and what won runs', async () => {
+    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const amounts = Array.from({ length: 20 }, (_, n) => n + 1);
+    const outcomes = await Promise.all(
+      amounts.map((amount) => decide(kernel, relayId, { input: { amount } })),
+    );
+    const won = amounts.filter((_, n) => outcomes[n]?.kind === 'decided');
+    expect(won).toHaveLength(1);
+    await finished(kernel, run.id);
+    expect(tool.executions).toMatchObject([{ input: { amount: won[0] } }]);
+  });
+
+  test('are what a crash asks about: the outcome is that of the call that ran', async () => {
+    const scene = await openScene(kind);
+    const tool = createPay();
+    tool.hold();
+    const dying = mortal(scene.store);
+    const first = await scene.bootDoomed({ store: dying.store, model: script(), tools: [tool] });
+    const run = await ask(first);
+    const [asked] = await untilAsked(first, run.id);
+    await decide(first, asked?.relayId, { input: { amount: 7 } });
+    await expect.poll(() => tool.executions.length).toBe(1);
+    dying.kill();
+    const second = await scene.boot({ model: script(), tools: [tool], restarted: true });
+    const [relay] = await untilAsked(second, run.id);
+    expect(relay).toMatchObject({ kind: 'outcome', params: { amount: 7, currency: 'EUR' } });
+    const error = await refusal(decide(second, relay?.relayId, { input: { amount: 1 } }));
+    expect(error).toMatchObject({ code: 'invalid_request', status: 400 });
+    expect(ofType(await journal(second, run.id), 'relay.decided')).toHaveLength(1);
+    expect(tool.executions).toHaveLength(1);
+  });
+});

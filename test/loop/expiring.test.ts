@@ -1,0 +1,202 @@
+/** Before a relay expires its run says so, once, whether it is parked, at work or on its way back. */
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  ManualClock,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { describe, expect, test } from 'vitest';
+import { ask, type Kernel, until } from '../support/kernel.ts';
+import {
+  appendWith,
+  decide,
+  finished,
+  journal,
+  ofType,
+  openScene,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
+import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
+
+const relayTtlMs = 60_000;
+const warnsAfterMs = 54_000;
+const answer = [text('Done.'), finish()];
+const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
+const script = (calls = 1) =>
+  createScriptedModel([[...Array.from({ length: calls }, (_, n) => pay(n + 1)), finish()], answer]);
+
+const parked = (kernel: Kernel) =>
+  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+
+async function askedToPay(kind: StoreKind, options: { calls?: number; ttlMs?: number } = {}) {
+  const { calls = 1, ttlMs = relayTtlMs } = options;
+  const scene = await openScene(kind);
+  const clock = new ManualClock();
+  const tool = createRecordingTool({ name: 'pay' });
+  const settings = { relayTtlMs: ttlMs };
+  const kernel = await scene.boot({ model: script(calls), tools: [tool], clock, settings });
+  const run = await ask(kernel);
+  const relays = await untilAsked(kernel, run.id, calls);
+  await parked(kernel);
+  const wake = () => kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+  const read = () => scene.store.tenant(kernel.tenantId).readRun(run.id);
+  return { ...scene, kernel, clock, tool, run, relays, settings, wake, read };
+}
+
+describe.each(stores)('the warning before an expiry on $name', (kind) => {
+  test('comes when a tenth of the time is left, found by looking around', async () => {
+    const { kernel, clock, run, relays, read } = await askedToPay(kind);
+    const asked = Date.parse(relays[0]?.at ?? '');
+    expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + warnsAfterMs });
+    await clock.advance(warnsAfterMs - 1_500);
+    expect(ofType(await journal(kernel, run.id), 'relay.expiring')).toEqual([]);
+    const [warning] = await until(async () => {
+      await clock.advance(1_000);
+      const found = ofType(await journal(kernel, run.id), 'relay.expiring');
+      return found.length > 0 && found;
+    }, 'the warning');
+    expect(warning).toMatchObject({
+      relayId: relays[0]?.relayId,
+      toolCallId: 'call_1',
+      expiresAt: relays[0]?.expiresAt,
+    });
+    await parked(kernel);
+    expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + relayTtlMs });
+  });
+
+  test('comes at most ten minutes before the end', async () => {
+    const day = 24 * 60 * 60_000;
+    const { read, relays } = await askedToPay(kind, { ttlMs: day });
+    const asked = Date.parse(relays[0]?.at ?? '');
+    expect(await read()).toMatchObject({ wakeAt: asked + day - 600_000 });
+  });
+
+  test('comes once, however often the run is looked at, and the run stays parked', async () => {
+    const { kernel, clock, run, wake, tool } = await askedToPay(kind);
+    await clock.advance(warnsAfterMs);
+    for (let look = 0; look < 5; look += 1) {
+      wake();
+      await parked(kernel);
+      await clock.advance(1_000);
+    }
+    const events = await journal(kernel, run.id);
+    expect(ofType(events, 'relay.expiring')).toHaveLength(1);
+    expect(ofType(events, 'run.resumed')).toEqual([]);
+    expect(tool.executions).toEqual([]);
+    await clock.advance(1_000);
+    wake();
+    const ended = await finished(kernel, run.id);
+    expect(ofType(ended, 'relay.expiring')).toHaveLength(1);
+    expect(ofType(ended, 'relay.expired')).toHaveLength(1);
+  });
+
+  test('leaves time to answer: an approval after it runs the tool', async () => {
+    const { kernel, clock, run, relays, wake, tool } = await askedToPay(kind);
+    await clock.advance(warnsAfterMs);
+    wake();
+    await untilStored(kernel, run.id, { type: 'relay.expiring' });
+    await decide(kernel, relays[0]?.relayId);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.expired')).toEqual([]);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('is not given of what was answered, nor of a sibling twice', async () => {
+    const { kernel, clock, run, relays, wake } = await askedToPay(kind, { calls: 3 });
+    await decide(kernel, relays[0]?.relayId, { approved: false });
+    await untilAsked(kernel, run.id, 2);
+    await parked(kernel);
+    await clock.advance(warnsAfterMs);
+    wake();
+    const warned = await untilStored(kernel, run.id, { type: 'relay.expiring', count: 2 });
+    expect(warned.map(({ relayId }) => relayId)).toEqual(
+      relays.slice(1).map(({ relayId }) => relayId),
+    );
+    await decide(kernel, relays[1]?.relayId);
+    await untilAsked(kernel, run.id, 1);
+    await decide(kernel, relays[2]?.relayId);
+    expect(ofType(await finished(kernel, run.id), 'relay.expiring')).toHaveLength(2);
+  });
+
+  test('comes while a sibling tool is running, without a look around', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const tool = createRecordingTool({ name: 'pay' });
+    const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
+    slow.hold();
+    const model = createScriptedModel([[toolCall('call_s', 'slow', {}), pay(1), finish()], answer]);
+    const kernel = await boot({ model, tools: [tool, slow], clock, settings: { relayTtlMs } });
+    const run = await ask(kernel);
+    await until(async () => clock.sleepers === 3, 'the loop to wait');
+    await clock.advance(warnsAfterMs);
+    const [warning] = await untilStored(kernel, run.id, { type: 'relay.expiring' });
+    await until(async () => clock.sleepers === 3, 'the loop to wait for the expiry');
+    await clock.advance(relayTtlMs - warnsAfterMs);
+    await untilStored(kernel, run.id, { type: 'relay.expired' });
+    slow.release();
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.expiring')).toEqual([warning]);
+  });
+
+  test('comes late if nobody was there in time, and not at all after the end', async () => {
+    const { kernel, clock, run, boot, settings } = await askedToPay(kind);
+    await kernel.stop();
+    await clock.advance(warnsAfterMs + 3_000);
+    const tools = [createRecordingTool({ name: 'pay' })];
+    const second = await boot({ model: script(), tools, clock, settings, restarted: true });
+    await untilStored(second, run.id, { type: 'relay.expiring' });
+    const other = await ask(second);
+    await untilAsked(second, other.id);
+    await parked(second);
+    await second.stop();
+    await clock.advance(relayTtlMs);
+    const third = await boot({ model: script(), tools, clock, settings, restarted: true });
+    const events = await finished(third, other.id);
+    expect(ofType(events, 'relay.expired')).toHaveLength(1);
+    expect(ofType(events, 'relay.expiring')).toEqual([]);
+  });
+
+  test.each(['before', 'after'] as const)(
+    'comes once although the process dies %s it is stored',
+    async (when) => {
+      const scene = await openScene(kind);
+      const clock = new ManualClock();
+      const tools = [createRecordingTool({ name: 'pay' })];
+      const settings = { relayTtlMs };
+      const dying = mortal(scene.store);
+      let died = false;
+      const store = wrapStore(dying.store, async (call) => {
+        if (appendWith(call, 'relay.expiring') === undefined) return call.go();
+        died = true;
+        if (when === 'before') dying.kill();
+        const stored = call.go();
+        dying.kill();
+        return stored;
+      });
+      const first = await scene.bootDoomed({
+        store,
+        model: script(),
+        tools,
+        clock,
+        settings,
+      });
+      const run = await ask(first);
+      await untilAsked({ ...first, store: scene.store }, run.id);
+      await parked(first);
+      await clock.advance(warnsAfterMs);
+      first.control.supervisor.wake({ tenantId: first.tenantId, runId: run.id });
+      await until(async () => died, 'the crash');
+      const second = await scene.boot({ model: script(), tools, clock, settings, restarted: true });
+      await untilStored(second, run.id, { type: 'relay.expiring' });
+      second.control.supervisor.wake({ tenantId: second.tenantId, runId: run.id });
+      await parked(second);
+      await clock.advance(relayTtlMs - warnsAfterMs);
+      second.control.supervisor.wake({ tenantId: second.tenantId, runId: run.id });
+      const events = await finished(second, run.id);
+      expect(ofType(events, 'relay.expiring')).toHaveLength(1);
+    },
+  );
+});

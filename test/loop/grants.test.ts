@@ -1,0 +1,246 @@
+/** Standing answers: where they hold, until when, for how many calls, and what they never do. */
+import type { NewGrant } from '@relay/core';
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  ManualClock,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { uuidv7 } from 'uuidv7';
+import { describe, expect, test } from 'vitest';
+import { ask, type Kernel, person, until } from '../support/kernel.ts';
+import { decide, finished, ofType, openScene, untilAsked } from './scene.ts';
+import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
+
+const pay = (n: number, amount = 1) => toolCall(`call_${n}`, 'pay', { amount });
+const script = (calls = 1) =>
+  createScriptedModel([
+    [...Array.from({ length: calls }, (_, n) => pay(n + 1)), finish()],
+    [text('Done.'), finish()],
+  ]);
+
+async function scene(kind: StoreKind, options: { calls?: number; idempotent?: boolean } = {}) {
+  const opened = await openScene(kind);
+  const clock = new ManualClock();
+  const { calls = 1, idempotent = false } = options;
+  const tool = createRecordingTool({
+    name: 'pay',
+    idempotent,
+    derivePermission: () => ({ tool: 'pay', params: { amount: '?' } }),
+  });
+  const kernel = await opened.boot({ model: script(calls), tools: [tool], clock });
+  return { ...opened, kernel, tool, clock };
+}
+
+function grantIn(kernel: Kernel, over: Partial<NewGrant> = {}): NewGrant {
+  return {
+    id: uuidv7(),
+    tool: 'pay',
+    exact: { amount: 1 },
+    scope: 'tenant',
+    scopeId: kernel.tenantId,
+    createdAt: 0,
+    createdBy: person,
+    ...over,
+  };
+}
+
+const add = async (kernel: Kernel, over: Partial<NewGrant> = {}) => {
+  const grant = grantIn(kernel, over);
+  await kernel.store.tenant(kernel.tenantId).addGrant(grant);
+  return grant;
+};
+
+describe.each(stores)('a grant on $name', (kind) => {
+  test('of the tenant lets calls of every conversation run, until it is revoked', async () => {
+    const { kernel, tool } = await scene(kind);
+    const grant = await add(kernel);
+    for (let n = 0; n < 2; n += 1) {
+      const run = await ask(kernel);
+      const events = await finished(kernel, run.id);
+      expect(ofType(events, 'tool.started')).toMatchObject([
+        { rule: { source: 'grant', id: grant.id } },
+      ]);
+    }
+    await kernel.store.tenant(kernel.tenantId).revokeGrant(grant.id, 1);
+    await untilAsked(kernel, (await ask(kernel)).id);
+    expect(tool.executions).toHaveLength(2);
+  });
+
+  test('never beats a denial', async () => {
+    const { kernel, tool } = await scene(kind);
+    await add(kernel);
+    const run = await ask(kernel, { permissions: { denylist: [{ tool: 'pay' }] } });
+    expect(ofType(await finished(kernel, run.id), 'tool.denied')).toHaveLength(1);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('ends at its time', async () => {
+    const { kernel, clock, tool } = await scene(kind);
+    await add(kernel, { expiresAt: clock.now() + 5_000 });
+    await finished(kernel, (await ask(kernel)).id);
+    await clock.advance(5_000);
+    await untilAsked(kernel, (await ask(kernel)).id);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('of two calls lets two of three run, and a person is asked about the third', async () => {
+    const { kernel, tool } = await scene(kind, { calls: 3 });
+    const grant = await add(kernel, { uses: 2 });
+    const run = await ask(kernel);
+    const [relay] = await untilAsked(kernel, run.id);
+    expect(relay).toMatchObject({ toolCallId: 'call_3' });
+    expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_1', 'call_2']);
+    const tenant = kernel.store.tenant(kernel.tenantId);
+    expect(await tenant.readGrant(grant.id)).toMatchObject({ usesLeft: 0 });
+    await decide(kernel, relay?.relayId);
+    await finished(kernel, run.id);
+  });
+
+  test('of one call lets one of ten runs have it that come at once', async () => {
+    const { kernel, tool, clock } = await scene(kind);
+    await add(kernel, { uses: 1 });
+    const runs = await Promise.all(Array.from({ length: 10 }, () => ask(kernel)));
+    const tenant = kernel.store.tenant(kernel.tenantId);
+    const still = await until(async () => {
+      // Those that came too late are given up, and found again by looking around.
+      await clock.advance(1_000);
+      const now = await Promise.all(runs.map(({ id }) => tenant.readRun(id)));
+      const statuses = now.map((run) => run?.status);
+      return statuses.every((status) => status === 'waiting' || status === 'completed') && statuses;
+    }, 'all runs to be still');
+    expect(still.filter((status) => status === 'completed')).toHaveLength(1);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('that was used up while a call was being decided asks instead, and nothing runs', async () => {
+    const opened = await openScene(kind);
+    const tool = createRecordingTool({ name: 'pay' });
+    let stolen = 0;
+    const store = wrapStore(opened.store, async (call) => {
+      const uses = call.method === 'append' ? (call.args[0] as { useGrants?: string[] }) : {};
+      const [id] = uses.useGrants ?? [];
+      if (id !== undefined) {
+        stolen += 1;
+        await opened.store.tenant(kernel.tenantId).revokeGrant(id, 1);
+      }
+      return call.go();
+    });
+    const kernel = await opened.boot({ store, model: script(), tools: [tool] });
+    await add(kernel, { uses: 5 });
+    const run = await ask(kernel);
+    await untilAsked(kernel, run.id);
+    expect(stolen).toBe(1);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('is used once by a call that a crash makes start again', async () => {
+    const { store, bootDoomed, boot } = await openScene(kind);
+    const tool = createRecordingTool({ name: 'pay', idempotent: true });
+    tool.hold();
+    const dying = mortal(store);
+    const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
+    const grant = await add(first, { uses: 2 });
+    const run = await ask(first);
+    await until(async () => tool.executions.length === 1, 'the tool');
+    dying.kill();
+    tool.release();
+    const second = await boot({ model: script(), tools: [tool], restarted: true });
+    const events = await finished(second, run.id);
+    expect(ofType(events, 'tool.started')).toHaveLength(2);
+    expect(tool.executions).toHaveLength(2);
+    expect(await store.tenant(second.tenantId).readGrant(grant.id)).toMatchObject({ usesLeft: 1 });
+  });
+});
+
+describe.each(stores)('“always” on $name', (kind) => {
+  test.each([
+    ['run', 'asked', 'asked'],
+    ['conversation', 'free', 'asked'],
+    ['tenant', 'free', 'free'],
+  ] as const)('for the %s: the same conversation is %s, another one %s', async (scope, ...then) => {
+    const { kernel } = await scene(kind);
+    const run = await ask(kernel);
+    const [relay] = await untilAsked(kernel, run.id);
+    await decide(kernel, relay?.relayId, { always: true, terms: { scope } });
+    await finished(kernel, run.id);
+    for (const [n, request] of [{ conversationId: run.conversationId }, {}].entries()) {
+      const { id } = await ask(kernel, request);
+      if (then[n] === 'free') await finished(kernel, id);
+      else await untilAsked(kernel, id);
+    }
+  });
+
+  test('may be counted, end, or hold for what the tool proposes, and is kept with who said it', async () => {
+    const { kernel, clock } = await scene(kind);
+    const run = await ask(kernel);
+    const [relay] = await untilAsked(kernel, run.id);
+    const expiresAt = clock.now() + 60_000;
+    const terms = { scope: 'tenant', uses: 3, expiresAt, rule: 'suggested' } as const;
+    const said = { always: true, terms };
+    expect(await decide(kernel, relay?.relayId, said)).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, relay?.relayId, said)).toMatchObject({ kind: 'repeated' });
+    for (const other of [{}, { ...terms, uses: 4 }, { ...terms, scope: 'run' as const }]) {
+      const outcome = await decide(kernel, relay?.relayId, { always: true, terms: other });
+      expect(outcome).toMatchObject({ kind: 'contradicted' });
+    }
+    await finished(kernel, run.id);
+    const [grant] = await kernel.store.tenant(kernel.tenantId).listGrants({}, { limit: 9 });
+    expect(grant).toEqual({
+      id: expect.any(String),
+      tool: 'pay',
+      params: { amount: '?' },
+      scope: 'tenant',
+      scopeId: kernel.tenantId,
+      createdAt: expect.any(Number),
+      createdBy: person,
+      expiresAt,
+      uses: 3,
+      usesLeft: 3,
+    });
+  });
+
+  test('for the conversation is the same whether it is said or not', async () => {
+    const { kernel } = await scene(kind);
+    const run = await ask(kernel);
+    const [relay] = await untilAsked(kernel, run.id);
+    const id = relay?.relayId;
+    expect(await decide(kernel, id, { always: true })).toMatchObject({ kind: 'decided' });
+    const terms = { scope: 'conversation', rule: 'exact' } as const;
+    expect(await decide(kernel, id, { always: true, terms })).toMatchObject({ kind: 'repeated' });
+  });
+
+  test.each([
+    ['no rule', undefined],
+    ['a rule of another tool', { tool: 'bash' }],
+    ['a rule that does not cover the call', { tool: 'pay', params: { amount: '9*' } }],
+    ['a rule that is malformed', { tool: 'pay', params: { amount: '!1' } }],
+  ])('for a proposal is refused where the tool proposes %s', async (_what, rule) => {
+    const opened = await openScene(kind);
+    const derived = rule === undefined ? {} : { derivePermission: () => rule };
+    const tool = createRecordingTool({ name: 'pay', ...derived });
+    const kernel = await opened.boot({ model: script(), tools: [tool] });
+    const run = await ask(kernel);
+    const [relay] = await untilAsked(kernel, run.id);
+    const terms = { rule: 'suggested' } as const;
+    await expect(decide(kernel, relay?.relayId, { always: true, terms })).rejects.toMatchObject({
+      code: 'invalid_request',
+    });
+    expect(await untilAsked(kernel, run.id)).toHaveLength(1);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('until a time that has passed is refused, and nothing is decided', async () => {
+    const { kernel, clock, tool } = await scene(kind);
+    const run = await ask(kernel);
+    const [relay] = await untilAsked(kernel, run.id);
+    const terms = { expiresAt: clock.now() };
+    await expect(decide(kernel, relay?.relayId, { always: true, terms })).rejects.toMatchObject({
+      code: 'invalid_request',
+    });
+    expect(await untilAsked(kernel, run.id)).toHaveLength(1);
+    expect(tool.executions).toEqual([]);
+  });
+});

@@ -1,0 +1,321 @@
+/** What tools ask people while they run: answered once, and not lost with any process. */
+import type { Question, ToolContext } from '@relay/core';
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  ManualClock,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { RelayError } from '@relay/protocol';
+import { describe, expect, test } from 'vitest';
+import { ask, type Kernel, openRelays, until } from '../support/kernel.ts';
+import {
+  decide,
+  finished,
+  journal,
+  lastOf,
+  ofType,
+  openScene,
+  resultsIn,
+  stopRun,
+  untilAsked,
+  untilStored,
+} from './scene.ts';
+import { mortal, type StoreKind, stores } from './stores.ts';
+
+const size: Question = {
+  prompt: 'Which size?',
+  schema: { type: 'object', properties: { size: { enum: ['S', 'M'] } }, required: ['size'] },
+};
+const colour: Question = { prompt: 'Which colour?', schema: { type: 'string', minLength: 1 } };
+
+const script = () =>
+  createScriptedModel([
+    [toolCall('call_1', 'order', { what: 'shirt' }), finish()],
+    [text('Ordered.'), finish()],
+  ]);
+
+type Execute = (context: ToolContext) => Promise<unknown>;
+
+function createOrder(idempotent: boolean, execute: Execute, onUnknown?: 'fail') {
+  return createRecordingTool({
+    name: 'order',
+    allowedByDefault: true,
+    idempotent,
+    ...(onUnknown === undefined ? {} : { onUnknown }),
+    execute: async (_input, context) => ({ result: await execute(context) }),
+  });
+}
+
+const askBoth: Execute = async ({ ask: askPerson }) => ({
+  size: await askPerson(size),
+  colour: await askPerson(colour),
+});
+
+async function scene(kind: StoreKind, options: { idempotent: boolean; execute?: Execute }) {
+  const opened = await openScene(kind);
+  const clock = new ManualClock();
+  const tool = createOrder(options.idempotent, options.execute ?? askBoth);
+  const model = script();
+  const settings = { relayTtlMs: 60_000 };
+  const kernel = await opened.boot({ model, tools: [tool], clock, settings });
+  const run = await ask(kernel);
+  return { ...opened, kernel, clock, tool, model, run, settings };
+}
+
+/** The question that is open now. */
+async function asked(kernel: Kernel, runId: string, prompt: string) {
+  return until(async () => {
+    const [open] = openRelays(await journal(kernel, runId));
+    return open?.question?.prompt === prompt && open;
+  }, prompt);
+}
+
+const statusOf = async ({ store, tenantId }: Kernel, runId: string) =>
+  (await store.tenant(tenantId).readRun(runId))?.status;
+
+describe.each(stores)('a question of a tool on $name', (kind) => {
+  test.each([
+    ['that may run again', true],
+    ['that may not', false],
+  ])('%s brings it the answer of a person', async (_what, idempotent) => {
+    const { kernel, run, model, tool, store } = await scene(kind, { idempotent });
+    const first = await asked(kernel, run.id, 'Which size?');
+    expect(first).toMatchObject({
+      kind: 'question',
+      tool: 'order',
+      toolCallId: 'call_1',
+      params: { what: 'shirt' },
+      question: { nth: 1, ...size },
+    });
+    expect(await store.tenant(kernel.tenantId).readRelay(first.relayId)).toMatchObject({
+      kind: 'question',
+      status: 'pending',
+      question: size,
+    });
+    await decide(kernel, first.relayId, { input: { size: 'M' } });
+    const second = await asked(kernel, run.id, 'Which colour?');
+    await decide(kernel, second.relayId, { input: 'red' });
+    const events = await finished(kernel, run.id);
+    const result = { size: { size: 'M' }, colour: 'red' };
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result }]);
+    expect(ofType(events, 'relay.decided').map(({ answer }) => answer)).toEqual([
+      { size: 'M' },
+      'red',
+    ]);
+    expect(resultsIn(lastOf(model.requests))).toEqual([JSON.stringify({ result })]);
+    expect(new Set(tool.executions.map(({ idempotencyKey }) => idempotencyKey)).size).toBe(1);
+    expect(tool.executions).toHaveLength(idempotent ? 3 : 1);
+  });
+
+  test('of a tool that may run again parks the run: nothing stays in memory', async () => {
+    const { kernel, run } = await scene(kind, { idempotent: true });
+    const [relay] = await untilAsked(kernel, run.id);
+    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+    const [suspended] = ofType(await journal(kernel, run.id), 'run.suspended');
+    expect(suspended?.relayIds).toEqual([relay?.relayId]);
+  });
+
+  test('of a tool that may not keeps the run at work, and is answered there', async () => {
+    const { kernel, run } = await scene(kind, { idempotent: false });
+    await asked(kernel, run.id, 'Which size?');
+    expect(await statusOf(kernel, run.id)).toBe('running');
+    await stopRun(kernel, run.id);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+  });
+
+  test('is refused an answer that does not fit, and stays open', async () => {
+    const { kernel, run } = await scene(kind, { idempotent: true });
+    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    for (const input of [{ size: 'XL' }, {}, 'M', null, []]) {
+      await expect(decide(kernel, relayId, { input })).rejects.toMatchObject({
+        code: 'invalid_request',
+        details: [{ path: expect.stringMatching(/^input/) }],
+      });
+    }
+    await expect(decide(kernel, relayId)).rejects.toMatchObject({ code: 'invalid_request' });
+    const always = decide(kernel, relayId, { input: { size: 'M' }, always: true });
+    await expect(always).rejects.toMatchObject({ code: 'invalid_request' });
+    expect(await asked(kernel, run.id, 'Which size?')).toMatchObject({ relayId });
+    const input = { size: 'S' };
+    expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, relayId, { input: { size: 'M' } })).toMatchObject({
+      kind: 'contradicted',
+    });
+  });
+
+  test.each([true, false])('that is declined is an error of the tool (%s)', async (idempotent) => {
+    const { kernel, run } = await scene(kind, { idempotent });
+    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    await decide(kernel, relayId, { approved: false, reason: 'None of your business' });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.failed')).toMatchObject([{ error: 'None of your business' }]);
+    expect(ofType(events, 'run.ended')).toMatchObject([{ status: 'completed' }]);
+  });
+
+  test('that is declined can be taken by the tool as an answer too', async () => {
+    const execute: Execute = ({ ask: askPerson }) =>
+      askPerson(size).catch((error: unknown) => (error as RelayError).code);
+    const { kernel, run } = await scene(kind, { idempotent: true, execute });
+    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    await decide(kernel, relayId, { approved: false });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'question_declined' }]);
+  });
+
+  test.each([true, false])('that nobody answers warns, and expires (%s)', async (idempotent) => {
+    const { kernel, run, clock } = await scene(kind, { idempotent });
+    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    if (idempotent) await untilAsked(kernel, run.id);
+    else await until(async () => clock.sleepers === 3, 'the loop to wait');
+    const look = async (ms: number) => {
+      await clock.advance(ms);
+      kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    };
+    await look(54_000);
+    await untilStored(kernel, run.id, { type: 'relay.expiring' });
+    if (!idempotent) await until(async () => clock.sleepers === 3, 'the loop to wait again');
+    await look(6_000);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.expired')).toMatchObject([{ relayId }]);
+    expect(ofType(events, 'relay.expiring')).toHaveLength(1);
+    expect(ofType(events, 'tool.failed')).toMatchObject([{ error: 'Nobody answered in time' }]);
+  });
+
+  test('is asked once although the process dies: the tool runs again and gets its answer', async () => {
+    const { store, boot, bootDoomed } = await openScene(kind);
+    const tool = createOrder(true, askBoth);
+    const dying = mortal(store);
+    const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
+    const run = await ask(first);
+    const { relayId } = await asked({ ...first, store }, run.id, 'Which size?');
+    dying.kill();
+    const second = await boot({ model: script(), tools: [tool], restarted: true });
+    await decide(second, relayId, { input: { size: 'S' } });
+    const next = await asked(second, run.id, 'Which colour?');
+    await second.stop();
+    const third = await boot({ model: script(), tools: [tool], restarted: true });
+    await decide(third, next.relayId, { input: 'blue' });
+    const events = await finished(third, run.id);
+    expect(ofType(events, 'relay.raised')).toHaveLength(2);
+    expect(ofType(events, 'tool.completed')).toMatchObject([
+      { result: { size: { size: 'S' }, colour: 'blue' } },
+    ]);
+  });
+
+  test('of a tool that may not run again is closed by a crash, and its outcome is asked about', async () => {
+    const { store, boot, bootDoomed } = await openScene(kind);
+    const tool = createOrder(false, askBoth);
+    const dying = mortal(store);
+    const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
+    const run = await ask(first);
+    const { relayId } = await asked({ ...first, store }, run.id, 'Which size?');
+    dying.kill();
+    const second = await boot({ model: script(), tools: [tool], restarted: true });
+    const [outcome] = await untilAsked(second, run.id);
+    expect(outcome).toMatchObject({ kind: 'outcome', toolCallId: 'call_1' });
+    expect(await store.tenant(second.tenantId).readRelay(relayId)).toMatchObject({
+      status: 'closed',
+    });
+    const late = await decide(second, relayId, { input: { size: 'S' } });
+    expect(late).toMatchObject({ kind: 'contradicted' });
+    await decide(second, outcome?.relayId, { output: 'It was ordered' });
+    await finished(second, run.id);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('can be one of several at once: the tool runs again when all are answered', async () => {
+    const execute: Execute = ({ ask: askPerson }) =>
+      Promise.all([askPerson(size), askPerson(colour)]);
+    const { kernel, run, tool } = await scene(kind, { idempotent: true, execute });
+    const relays = await untilAsked(kernel, run.id, 2);
+    const [first, second] = relays.toSorted(
+      (a, b) => (a.question?.nth ?? 0) - (b.question?.nth ?? 0),
+    );
+    await decide(kernel, second?.relayId, { input: 'green' });
+    await untilAsked(kernel, run.id, 1);
+    expect(tool.executions).toHaveLength(1);
+    await decide(kernel, first?.relayId, { input: { size: 'S' } });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result: [{ size: 'S' }, 'green'] }]);
+    expect(tool.executions).toHaveLength(2);
+  });
+
+  test('that the tool did not wait for is closed by its end', async () => {
+    const enough = Promise.withResolvers<string>();
+    const execute: Execute = ({ ask: askPerson }) => {
+      void askPerson(size).catch(() => undefined);
+      return enough.promise;
+    };
+    const { kernel, run } = await scene(kind, { idempotent: false, execute });
+    await asked(kernel, run.id, 'Which size?');
+    enough.resolve('without it');
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'without it' }]);
+  });
+
+  test('is not mixed up with another one that the tool asks in its place', async () => {
+    let times = 0;
+    const execute: Execute = ({ ask: askPerson }) => askPerson((times += 1) === 1 ? size : colour);
+    const { kernel, run } = await scene(kind, { idempotent: true, execute });
+    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    await decide(kernel, relayId, { input: { size: 'S' } });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.failed')).toMatchObject([
+      { error: expect.stringContaining('something else') },
+    ]);
+  });
+
+  test.each<[string, Question]>([
+    ['an empty prompt', { prompt: '', schema: {} }],
+    ['a prompt that is endless', { prompt: 'x'.repeat(10_001), schema: {} }],
+    ['a schema that is none', { prompt: 'Well?', schema: { type: 'nothing' } }],
+    [
+      'a schema that lies elsewhere',
+      { prompt: 'Well?', schema: { $ref: 'https://example.com/schema.json' } },
+    ],
+    ['no schema', { prompt: 'Well?' } as unknown as Question],
+  ])('with %s is an error of the tool, and nobody is asked', async (_what, question) => {
+    const execute: Execute = ({ ask: askPerson }) => askPerson(question);
+    const { kernel, run } = await scene(kind, { idempotent: true, execute });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.failed')).toHaveLength(1);
+    expect(ofType(events, 'relay.raised')).toEqual([]);
+  });
+
+  test.each([true, false])('is closed when its run is canceled (%s)', async (idempotent) => {
+    const { kernel, run, store } = await scene(kind, { idempotent });
+    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    await stopRun(kernel, run.id);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'run.ended')).toMatchObject([{ status: 'canceled' }]);
+    expect(await store.tenant(kernel.tenantId).readRelay(relayId)).toMatchObject({
+      status: 'closed',
+    });
+  });
+
+  test('leaves a sibling alone that is at work meanwhile', async () => {
+    const { boot } = await openScene(kind);
+    const order = createOrder(true, ({ ask: askPerson }) => askPerson(colour));
+    const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
+    slow.hold();
+    const model = createScriptedModel([
+      [toolCall('call_1', 'order', {}), toolCall('call_2', 'slow', {}), finish()],
+      [text('Done.'), finish()],
+    ]);
+    const kernel = await boot({ model, tools: [order, slow] });
+    const run = await ask(kernel);
+    const { relayId } = await asked(kernel, run.id, 'Which colour?');
+    await decide(kernel, relayId, { input: 'red' });
+    await untilStored(kernel, run.id, { type: 'tool.completed' });
+    slow.release();
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.completed').map(({ name }) => name)).toEqual(['order', 'slow']);
+    expect(slow.executions).toHaveLength(1);
+  });
+});
