@@ -36,6 +36,7 @@ const defaults: Config = {
   masterKey: undefined,
   previousMasterKey: undefined,
   privateNetworks: [],
+  internalSecret: undefined,
 };
 
 const variables = [
@@ -53,6 +54,7 @@ const variables = [
   'RELAY_MASTER_KEY',
   'RELAY_MASTER_KEY_PREVIOUS',
   'RELAY_PRIVATE_NETWORKS',
+  'RELAY_INTERNAL_SECRET',
 ];
 
 describe('the configuration', () => {
@@ -221,4 +223,25 @@ describe('names and origins', () => {
   ])('%s is not %s', (name, value) => {
     expect(complaintAbout({ [name]: value })).toMatch(new RegExp(`^${name}: .* is not an? `));
   });
+});
+
+describe('the internal secret', () => {
+  it('is none unless there is one', () => {
+    expect(read({}).internalSecret).toBeUndefined();
+    expect(read({ RELAY_INTERNAL_SECRET: '  ' }).internalSecret).toBeUndefined();
+  });
+
+  it('is taken as it is, without the space around it', () => {
+    const secret = 'a+b/c=d~e!0123456';
+    expect(read({ RELAY_INTERNAL_SECRET: ` ${secret}\n` }).internalSecret).toBe(secret);
+  });
+
+  it.each(['0123456789abcde', 'x'.repeat(513), 'two words of a secret', 'geheimnisgroßgeheim'])(
+    'is not %j, and the complaint does not repeat it',
+    (secret) => {
+      const complaint = complaintAbout({ RELAY_INTERNAL_SECRET: secret });
+      expect(complaint).toMatch(/^RELAY_INTERNAL_SECRET must have 16 to 512 /);
+      expect(complaint).not.toContain(secret);
+    },
+  );
 });

@@ -21,6 +21,8 @@ export interface Config {
   readonly previousMasterKey: string | undefined;
   /** CIDRs that a provider's URL may point into. */
   readonly privateNetworks: readonly string[];
+  /** What Relay's own machinery shows instead of a key; without one it is not let in anywhere. */
+  readonly internalSecret: string | undefined;
 }
 
 /** One line for the person who starts the server. */
@@ -30,7 +32,7 @@ export class ConfigError extends Error {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-const notYet = ['RELAY_DATABASE_URL', 'RELAY_INTERNAL_SECRET'];
+const notYet = ['RELAY_DATABASE_URL'];
 
 export function readConfig(env: Environment, cwd: string): Config {
   // Better no start than one that does not do what the operator believes.
@@ -59,6 +61,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     masterKey: text(env, 'RELAY_MASTER_KEY'),
     previousMasterKey: text(env, 'RELAY_MASTER_KEY_PREVIOUS'),
     privateNetworks: listed(env, 'RELAY_PRIVATE_NETWORKS', networkOf),
+    internalSecret: internalSecretOf(env),
   };
 }
 
@@ -75,6 +78,15 @@ function hostOf(env: Environment): string {
   if (isIP(host) !== 0 || hostNameForm.test(host)) return host;
   throw new ConfigError(
     `RELAY_HOST must be an address or a host name, not ${JSON.stringify(host)}`,
+  );
+}
+
+/** It travels in a header, and must be too long to be guessed. A complaint never repeats it. */
+function internalSecretOf(env: Environment): string | undefined {
+  const secret = text(env, 'RELAY_INTERNAL_SECRET');
+  if (secret === undefined || /^[\x21-\x7e]{16,512}$/.test(secret)) return secret;
+  throw new ConfigError(
+    'RELAY_INTERNAL_SECRET must have 16 to 512 letters, digits or signs, without spaces',
   );
 }
 
