@@ -180,6 +180,7 @@ describe.each(table)('%s', (_name, route) => {
       public: [],
       key: [{ key: [...route.scopes] }],
       'local-or-key': [{ key: [...route.scopes] }, {}],
+      'internal-or-key': [{ key: [...route.scopes] }, { internal: [] }],
     };
     expect(security).toEqual(expected[route.auth]);
     expect(at('/components/securitySchemes/key')).toMatchObject({ type: 'http', scheme: 'bearer' });

@@ -30,6 +30,12 @@ export function openApiDocument(version: string): OpenApiDocument {
     components: {
       securitySchemes: {
         key: { type: 'http', scheme: 'bearer', description: 'An API key, relay_live_…' },
+        internal: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'Authorization',
+          description: 'Internal, a space, and RELAY_INTERNAL_SECRET',
+        },
       },
       schemas: { Error: errorSchema(), Json: jsonOfAnyShape() },
     },
@@ -71,8 +77,8 @@ function tagOf(path: string): string {
 function securityOf(route: Route): Schema {
   if (route.auth === 'public') return { security: [] };
   const key = { key: [...route.scopes] };
-  // On this very machine these routes may be called without a key.
-  return { security: route.auth === 'key' ? [key] : [key, {}] };
+  const others = { key: [], 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };
+  return { security: [key, ...others[route.auth]] };
 }
 
 function parametersOf(schema: z.ZodType | undefined, place: 'path' | 'query'): Schema[] {

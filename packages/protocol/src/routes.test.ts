@@ -51,6 +51,11 @@ describe('the table of routes', () => {
     ).toEqual([]);
   });
 
+  it('lets the internal secret in where no tenant is concerned', () => {
+    const internal = table.filter(([, route]) => route.auth === 'internal-or-key');
+    expect(internal.map(([, { path }]) => path)).toEqual(['/metrics']);
+  });
+
   it.each(table)('%s names errors that exist, each once', (_name, { errors }) => {
     for (const code of errors) expect(Object.hasOwn(errorTable, code), code).toBe(true);
     expect(new Set(errors).size).toBe(errors.length);

@@ -4,6 +4,7 @@ import { type Decider, RelayError, type Route, type Scope } from '@relay/protoco
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from './config.ts';
 import { noValidKey } from './failures.ts';
+import { showsInternalSecret } from './internal-secret.ts';
 import { hashApiKey, isWellFormed } from './keys.ts';
 
 export interface Caller {
@@ -68,6 +69,9 @@ async function identify(
   if (authorization === undefined && route.auth === 'local-or-key') {
     if (isLocalCaller(request, context.config)) return localCaller(context);
   }
+  if (route.auth === 'internal-or-key') {
+    if (showsInternalSecret(authorization, context.config.internalSecret)) return internalCaller;
+  }
   const caller = await callerByKey(authorization, context.store);
   if (caller === undefined) throw noValidKey();
   return caller;
@@ -88,6 +92,13 @@ async function callerByKey(
     as: { type: 'key', id: key.id, name: key.name },
   };
 }
+
+/** Relay's own machinery: of no tenant, so that whatever belongs to one is not there for it. */
+const internalCaller: Caller = {
+  tenantId: '',
+  scopes: new Set<Scope>(['admin']),
+  as: { type: 'system', id: 'internal', name: 'internal' },
+};
 
 function localCaller(context: AuthContext): Caller {
   return {

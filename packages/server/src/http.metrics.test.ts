@@ -63,6 +63,45 @@ describe.each(storeKinds)('metrics on the %s store', (kind) => {
   });
 });
 
+describe('the internal secret', () => {
+  const secret = 'a secret of 16 or more'.replaceAll(' ', '-');
+  const get = (path: string, authorization: string) =>
+    server.request(path, { key: null, headers: { authorization } });
+
+  it('opens the figures, and nothing else', async () => {
+    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
+    const response = await get('/metrics', `Internal ${secret}`);
+    expect(response.status).toBe(200);
+    expect(await response.text()).toContain('relay_uptime_seconds');
+    for (const path of ['/v1/runs', '/v1/keys', '/v1/credentials', '/v1/tenant', '/models']) {
+      expect((await get(path, `Internal ${secret}`)).status, path).toBe(401);
+    }
+  });
+
+  it.each([
+    'Internal',
+    'Internal ',
+    `Internal ${secret}x`,
+    `Internal ${secret.slice(1)}`,
+    `Internal ${secret.toUpperCase()}`,
+    `Internal ${secret} ${secret}`,
+    `Bearer ${secret}`,
+    secret,
+  ])('is not %j, which is refused like any wrong key', async (authorization) => {
+    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
+    const response = await get('/metrics', authorization);
+    expect(response.status).toBe(401);
+    const unknown = await get('/metrics', 'Bearer nobody');
+    expect(await response.text()).toBe(await unknown.text());
+  });
+
+  it('opens nothing where none is configured', async () => {
+    server = await bootRelay();
+    expect((await get('/metrics', 'Internal undefined')).status).toBe(401);
+    expect((await get('/metrics', 'Internal ')).status).toBe(401);
+  });
+});
+
 it('are for operators alone', async () => {
   server = await bootRelay();
   expect((await server.request('/metrics', { key: null })).status).toBe(401);

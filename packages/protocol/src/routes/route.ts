@@ -3,8 +3,11 @@ import { z } from 'zod';
 import type { ErrorCode } from '../errors.ts';
 import { idSchema } from '../ids.ts';
 
-/** `local-or-key`: also without a key from this very machine, as the tenant `default`. */
-export type RouteAuth = 'public' | 'key' | 'local-or-key';
+/**
+ * `local-or-key`: also without a key from this very machine, as the tenant `default`.
+ * `internal-or-key`: also by the internal secret, which belongs to no tenant.
+ */
+export type RouteAuth = 'public' | 'key' | 'local-or-key' | 'internal-or-key';
 export type Scope = 'runs' | 'approve' | 'admin';
 export const scopes = ['runs', 'approve', 'admin'] as const satisfies readonly Scope[];
 

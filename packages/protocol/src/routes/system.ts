@@ -47,7 +47,7 @@ export const systemRoutes = {
     method: 'GET',
     path: '/metrics',
     summary: 'Figures for Prometheus',
-    auth: 'key',
+    auth: 'internal-or-key',
     scopes: ['admin'],
     answer: 'text',
     errors: [...needsKey],
