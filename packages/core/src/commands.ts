@@ -49,6 +49,8 @@ export interface RunRequest {
   readonly labels?: Readonly<Record<string, string>>;
   readonly parentRunId?: string;
   readonly workflowId?: string;
+  /** The span of the caller that asks for it, as W3C writes it. */
+  readonly traceparent?: string;
   /** The API key that asks for it. */
   readonly keyId?: string;
   /** Asked again with the same key, the run that is there already is meant. */
@@ -201,7 +203,7 @@ function specOf(
   request: RunRequest,
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
-  const { system, limits, handoffs, context, parentRunId, workflowId } = request;
+  const { system, limits, handoffs, context, parentRunId, workflowId, traceparent } = request;
   return {
     type: 'run.created',
     ...made,
@@ -220,6 +222,7 @@ function specOf(
     ...(context === undefined ? {} : { context }),
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
+    ...(traceparent === undefined ? {} : { traceparent }),
   };
 }
 

@@ -78,6 +78,8 @@ export const catalogue = {
     labels: z.record(z.string(), z.string()),
     parentRunId: idSchema.optional(),
     workflowId: z.string().optional(),
+    /** The caller's span: whichever node ends the run links its trace to it. */
+    traceparent: z.string().optional(),
   }),
   'run.started': event(1, { progress: progressSchema }),
   'run.suspended': event(1, { progress: progressSchema, relayIds: z.array(idSchema) }),

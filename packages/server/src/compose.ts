@@ -26,6 +26,7 @@ import { Metrics } from './metrics.ts';
 import { OpenStreams } from './open-streams.ts';
 import { isOffered, Providers } from './providers.ts';
 import { RateLimiter } from './rate-limit.ts';
+import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
 import { Vault } from './vault/vault.ts';
 import { version } from './version.ts';
@@ -74,6 +75,9 @@ export async function compose(world: World): Promise<Relay> {
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
   }
+  const node = ids.next();
+  const settings = config.traces;
+  const tracing = await openTracing({ settings, store, log, node, version });
   const engine: Engine = {
     store,
     transcripts: new TranscriptCache(),
@@ -85,12 +89,13 @@ export async function compose(world: World): Promise<Relay> {
         hub.publish(runId, events);
         feed.publish(tenantId, runId, events);
         metrics.publish(runId, events);
+        tracing.publish(runId, events, tenantId);
       },
     },
     log,
     settings: {
       ...defaultSettings,
-      node: ids.next(),
+      node,
       leaseTtlMs: config.leaseTtlMs,
       relayTtlMs: config.relayTtlMs,
       maxActiveRuns: config.maxActiveRuns,
@@ -138,6 +143,7 @@ export async function compose(world: World): Promise<Relay> {
     async stop() {
       stopping = true;
       await control.supervisor.stop();
+      await tracing.stop();
       streams.stop();
       metrics.stop();
       guard.close();

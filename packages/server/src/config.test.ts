@@ -37,6 +37,7 @@ const defaults: Config = {
   previousMasterKey: undefined,
   privateNetworks: [],
   internalSecret: undefined,
+  traces: undefined,
 };
 
 const variables = [

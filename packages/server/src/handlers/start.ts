@@ -13,6 +13,7 @@ import { lowerOf } from '../budgets.ts';
 import { closedSignal } from '../event-stream.ts';
 import { noCredential } from '../providers.ts';
 import { followRun } from '../subscribe.ts';
+import { parseTraceparent } from '../tracing/span.ts';
 import type { Call } from './handler.ts';
 
 const defaultAgent = 'assistant';
@@ -120,7 +121,10 @@ export function choosePermissions(call: Call, wanted: Permissions | undefined): 
   return permissions;
 }
 
-type Request = Omit<RunRequest, 'runId' | 'tenantId' | 'correlationId' | 'keyId' | 'idempotency'>;
+type Request = Omit<
+  RunRequest,
+  'runId' | 'tenantId' | 'correlationId' | 'keyId' | 'idempotency' | 'traceparent'
+>;
 
 /** Listens first and starts then: a new run is followed without asking the store. */
 export async function startAndFollow(call: Call, request: Request) {
@@ -140,6 +144,7 @@ export async function startAndFollow(call: Call, request: Request) {
     runId,
     tenantId,
     correlationId: correlationId(call),
+    ...traceparentOf(call),
     ...(keyId === undefined ? {} : { keyId }),
     ...(idempotency === undefined ? {} : { idempotency }),
   }).catch(async (error: unknown) => {
@@ -190,6 +195,13 @@ function idempotencyOf(call: Call): { key: string; fingerprint: string } | undef
   const { digest } = call.context.control.engine;
   const request = { route: call.request.routeOptions.url ?? '', body: call.body };
   return { key, fingerprint: digest(canonicalJson(request)) };
+}
+
+/** The caller's span, if it sent one; what is malformed is none. */
+function traceparentOf(call: Call): { traceparent?: string } {
+  const { traceparent } = call.request.headers;
+  if (typeof traceparent !== 'string' || parseTraceparent(traceparent) === undefined) return {};
+  return { traceparent };
 }
 
 /** What ties this request to the caller's own records. */
