@@ -22,6 +22,7 @@ import type { ServerContext } from './context.ts';
 import { assembleDefinitions, type Replacements } from './definitions.ts';
 import { Feed } from './feed.ts';
 import { Hub } from './hub.ts';
+import { asServerLog, type ServerLog } from './log.ts';
 import { Metrics } from './metrics.ts';
 import { OpenStreams } from './open-streams.ts';
 import { isOffered, Providers } from './providers.ts';
@@ -42,7 +43,7 @@ export interface World extends Replacements {
   /** What `relay.config.ts` defines. */
   readonly file?: RelayConfig;
   readonly store: SystemStore;
-  readonly log: Log;
+  readonly log: Log | ServerLog;
 }
 
 export interface Relay {
@@ -57,7 +58,9 @@ export interface Relay {
 }
 
 export async function compose(world: World): Promise<Relay> {
-  const { config, store, log } = world;
+  const { config, store } = world;
+  const log = asServerLog(world.log);
+  concealSecrets(log, config);
   const hub = new Hub();
   const feed = new Feed();
   const streams = new OpenStreams(store);
@@ -67,7 +70,7 @@ export async function compose(world: World): Promise<Relay> {
   });
   const { file = {} } = world;
   const { models, tools, agents } = assembleDefinitions(config, file, world);
-  const vault = new Vault({ store, masters: masterKeys(config), ids });
+  const vault = new Vault({ store, masters: masterKeys(config), ids, log });
   await vault.open();
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard });
@@ -117,6 +120,7 @@ export async function compose(world: World): Promise<Relay> {
     },
     feed,
     metrics,
+    log,
     budgets: new BudgetKeeper(store),
     streams,
     vault,
@@ -150,4 +154,12 @@ export async function compose(world: World): Promise<Relay> {
       await app.close();
     },
   };
+}
+
+function concealSecrets(log: ServerLog, config: Config): void {
+  const { masterKey, previousMasterKey, internalSecret, traces } = config;
+  for (const secret of [masterKey, previousMasterKey, internalSecret]) {
+    if (secret !== undefined) log.conceal(secret);
+  }
+  for (const secret of Object.values(traces?.headers ?? {})) log.conceal(secret);
 }

@@ -38,6 +38,7 @@ const defaults: Config = {
   privateNetworks: [],
   internalSecret: undefined,
   traces: undefined,
+  logLevel: 'info',
 };
 
 const variables = [
@@ -56,6 +57,7 @@ const variables = [
   'RELAY_MASTER_KEY_PREVIOUS',
   'RELAY_PRIVATE_NETWORKS',
   'RELAY_INTERNAL_SECRET',
+  'RELAY_LOG_LEVEL',
 ];
 
 describe('the configuration', () => {

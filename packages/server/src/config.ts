@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
 import { parseNetwork } from '@relay/models';
 import { ConfigError } from './config-error.ts';
+import { type LogLevel, logLevels } from './log.ts';
 import { readTraceSettings, type TraceSettings } from './tracing/settings.ts';
 
 export interface Config {
@@ -27,6 +28,7 @@ export interface Config {
   readonly internalSecret: string | undefined;
   /** Where traces of runs go; undefined: nowhere. */
   readonly traces: TraceSettings | undefined;
+  readonly logLevel: LogLevel;
 }
 
 export { ConfigError };
@@ -64,6 +66,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     privateNetworks: listed(env, 'RELAY_PRIVATE_NETWORKS', networkOf),
     internalSecret: internalSecretOf(env),
     traces: readTraceSettings(env),
+    logLevel: choice(env, 'RELAY_LOG_LEVEL', logLevels) ?? 'info',
   };
 }
 

@@ -41,6 +41,8 @@ function wishFor(name: RouteName, chat: Told): Wish {
 async function whole(response: Response) {
   const headers = Object.fromEntries(response.headers);
   delete headers['date'];
+  // Every request has its own.
+  delete headers['x-request-id'];
   return { status: response.status, headers, body: await response.text() };
 }
 

@@ -26,6 +26,7 @@ export interface Serving {
 export async function serve(options: ServeOptions): Promise<Serving> {
   const config = readConfig(options.env, options.cwd);
   const file = await loadConfigFile(options.env, options.cwd);
+  const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
   const closing: (() => Promise<void> | void)[] = [];
   const stop = async () => {
     for (const close of closing.splice(0).toReversed()) await close();
@@ -44,7 +45,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       config,
       file,
       store,
-      log: createLog(),
+      log,
       ...(options.models === undefined ? {} : { models: options.models }),
       ...(options.tools === undefined ? {} : { tools: options.tools(config) }),
     });

@@ -16,4 +16,5 @@ export {
 } from './define-tool.ts';
 export { promptInjection, secretsInOutput } from './guardrails.ts';
 export { createToolRegistry } from './registry.ts';
+export { type SecretForm, secretForms } from './secret-forms.ts';
 export { createSendNote } from './send-note.ts';

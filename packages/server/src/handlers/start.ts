@@ -209,7 +209,6 @@ function correlationId(call: Call): string {
   const { headers } = call.request;
   const given = [headers['x-request-id'], headers['idempotency-key']].flat();
   return (
-    given.find((id) => id !== undefined && id !== '' && id.length <= maxKeyChars) ??
-    call.context.control.engine.ids.next()
+    given.find((id) => id !== undefined && id !== '' && id.length <= maxKeyChars) ?? call.request.id
   );
 }

@@ -43,7 +43,8 @@ export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
     }
   } catch (error) {
     // The headers are out: cutting the connection is the only honest sign left.
-    call.context.control.engine.log.error('A stream was cut off', { error: String(error) });
+    const requestId = call.request.id;
+    call.context.log.error('A stream was cut off', { requestId, runId: run.id, error });
     reply.raw.destroy();
   } finally {
     closed();
