@@ -13,14 +13,14 @@ import {
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
+import { type Beating, Heartbeats } from './heartbeats.ts';
 
-const heartbeatMs = 15_000;
 const stalledAfterMs = 30_000;
 const keepAliveDelayMs = 10_000;
 /** Small enough that a slow reader shows that it reads, large enough to cost nothing. */
 const maxWriteChars = 64 * 1024;
 
-export class EventStream {
+export class EventStream implements Beating {
   readonly #response: ServerResponse;
   readonly closed: AbortSignal;
 
@@ -58,6 +58,15 @@ export class EventStream {
       if (!this.#response.write(piece)) await this.#drained();
       at = end;
     }
+  }
+
+  get socket(): Socket | null {
+    return this.#response.socket;
+  }
+
+  /** The reader is gone without a word, and gets none. */
+  cut(): void {
+    this.#response.destroy();
   }
 
   beat(): void {
@@ -108,25 +117,7 @@ export function closedSignal(response: ServerResponse): AbortSignal {
   return closed.signal;
 }
 
-/** One timer for all streams, so that a silent stream costs no timer of its own. */
-const heartbeats = new (class {
-  readonly #streams = new Set<EventStream>();
-  #timer: NodeJS.Timeout | undefined;
-
-  add(stream: EventStream): void {
-    this.#streams.add(stream);
-    this.#timer ??= setInterval(() => {
-      for (const each of this.#streams) each.beat();
-    }, heartbeatMs).unref();
-  }
-
-  delete(stream: EventStream): void {
-    this.#streams.delete(stream);
-    if (this.#streams.size > 0) return;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-  }
-})();
+const heartbeats = new Heartbeats();
 
 /** The frames of a batch in a dialect, as one text. */
 export function encodeBatch(

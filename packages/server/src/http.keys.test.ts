@@ -8,7 +8,7 @@ import { addKey, bootRelay, storeKinds, type TestRelay, type Wish } from './test
 import { type Chat, startChat, startRun, statusOf } from './testing/talk.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
-const closed = table.filter(([, { auth }]) => auth === 'key');
+const closed = table.filter(([, { auth }]) => auth === 'key' || auth === 'internal-or-key');
 const guarded = table.filter(([, { auth }]) => auth !== 'public');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
