@@ -125,15 +125,24 @@ export function encodeBatch(
   dialect: Dialect,
   run: RunHeader,
 ): string {
-  return [...encodePieces(events, dialect, run)].join('');
+  const pieces = encodePieces(events, dialect, run);
+  let text = '';
+  for (;;) {
+    const { value, done } = pieces.next();
+    text += value;
+    if (done === true) return text;
+  }
 }
 
-/** The same in pieces, so that only one of them is held for a reader that does not read. */
+/**
+ * The same in pieces, so that only one of them is held for a reader that does not read. The last one
+ * is returned.
+ */
 export function* encodePieces(
   events: readonly StoredEvent[],
   dialect: Dialect,
   run: RunHeader,
-): Generator<string, void> {
+): Generator<string, string> {
   let text = '';
   for (const event of events) {
     if (text.length >= maxWriteChars) {
@@ -147,7 +156,7 @@ export function* encodePieces(
       ? encodeFrame({ id: event.seq, event: frame.type, data })
       : encodeFrame({ id: event.seq, data });
   }
-  yield text;
+  return text;
 }
 
 /** A frame that is no journal event has no id. */

@@ -15,6 +15,7 @@ import { noCredential } from '../providers.ts';
 import { followRun } from '../subscribe.ts';
 import { parseTraceparent } from '../tracing/span.ts';
 import type { Call } from './handler.ts';
+import { streamed } from './stream.ts';
 
 const defaultAgent = 'assistant';
 const defaultMaxIterations = 50;
@@ -156,7 +157,7 @@ export async function startAndFollow(call: Call, request: Request) {
     return followAgain(call, run);
   }
   call.reply.header('x-run-id', run.id);
-  return { run, batches: fresh };
+  return { run: streamed(run), batches: fresh };
 }
 
 /**
@@ -177,7 +178,8 @@ function followAgain(call: Call, run: RunIdentity) {
   const signal = closedSignal(call.reply.raw);
   call.reply.header('x-run-id', run.id);
   call.reply.header('idempotent-replayed', 'true');
-  return { run, batches: followRun(followed, { after: 0, follow: true, signal }) };
+  const batches = followRun(followed, { after: 0, follow: true, signal });
+  return { run: streamed(run), batches };
 }
 
 const maxKeyChars = 255;
