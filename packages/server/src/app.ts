@@ -36,6 +36,9 @@ export function createApp(context: ServerContext): FastifyInstance {
       log.error('A request failed', { ...what, error: thrown });
     }
     if (error.code === 'unauthorized') reply.header('www-authenticate', 'Bearer realm="relay"');
+    if (error.retryAfterMs !== undefined) {
+      reply.header('retry-after', String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))));
+    }
     void reply.code(error.status).send(error.toBody());
   };
   const app = fastify({

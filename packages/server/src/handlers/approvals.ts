@@ -59,7 +59,7 @@ export const decideApproval: Handler = async (call) => {
 async function findRelay(call: Call): Promise<RelayRecord> {
   const { id } = call.params as { id: string };
   const relay = await storeOf(call).readRelay(id);
-  if (relay === undefined) throw nothingHere();
+  if (relay === undefined) throw nothingHere('approval');
   return relay;
 }
 
