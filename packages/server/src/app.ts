@@ -147,6 +147,11 @@ function acceptJson(app: FastifyInstance): void {
   app.removeContentTypeParser('text/plain');
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
     const text = body as string;
+    if (!isPlainUtf8(request)) {
+      const message = 'The body must be UTF-8, and not compressed';
+      done(new RelayError('unsupported_media_type', message), undefined);
+      return;
+    }
     if (text === '') {
       done(null, undefined);
       return;
@@ -157,6 +162,13 @@ function acceptJson(app: FastifyInstance): void {
       else done(ambiguous(issue), undefined);
     });
   });
+}
+
+/** Read as anything else, the same bytes would mean something else. */
+function isPlainUtf8({ headers }: FastifyRequest): boolean {
+  const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = headers;
+  const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type)?.[1] ?? 'utf-8';
+  return encoding === 'identity' && /^(?:utf-?8|us-ascii)$/i.test(charset);
 }
 
 function ambiguous(issue: FieldIssue): RelayError {

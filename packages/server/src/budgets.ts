@@ -111,7 +111,6 @@ function endOf(period: Budget['period'], now: Date): number {
 /** Says when to come back, where that is known: a run that is at work ends when it ends. */
 function exceeded(message: string, period?: Budget['period']): RelayError {
   const now = new Date();
-  return new RelayError('budget_exceeded', message, {
-    ...(period === undefined ? {} : { retryAfterMs: endOf(period, now) - now.getTime() }),
-  });
+  const until = period === undefined ? {} : { retryAfterMs: endOf(period, now) - now.getTime() };
+  return new RelayError('budget_exceeded', message, until);
 }
