@@ -6,7 +6,7 @@ import { lockFolder, openSqliteStore } from '@relay/store';
 import { compose } from './compose.ts';
 import { type Config, readConfig } from './config.ts';
 import { showFirstKey } from './first-key.ts';
-import { createLog } from './log.ts';
+import { createLog, type ServerLog } from './log.ts';
 
 export interface ServeOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -20,6 +20,7 @@ export interface ServeOptions {
 
 export interface Serving {
   readonly url: string;
+  readonly log: ServerLog;
   stop(): Promise<void>;
 }
 
@@ -54,7 +55,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.say(`Relay is listening on ${url}`);
-    return { url, stop };
+    return { url, log, stop };
   } catch (error) {
     await stop();
     throw error;
