@@ -74,6 +74,11 @@ export class TestServer {
 
   #seen = 0;
 
+  /** Asks the process for something by a signal; what it says is in `output`. */
+  signal(name: NodeJS.Signals): void {
+    this.#process?.kill(name);
+  }
+
   /** Ends the process without any chance to clean up. */
   async kill(): Promise<void> {
     await this.#end('SIGKILL');

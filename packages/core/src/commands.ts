@@ -60,6 +60,8 @@ export interface RunRequest {
   readonly workflowId?: string;
   /** Where in another run's journal this one begins. */
   readonly forkedFrom?: EventOf<'run.created'>['forkedFrom'];
+  /** The span of the caller that asks for it, as W3C writes it. */
+  readonly traceparent?: string;
   /** The API key that asks for it. */
   readonly keyId?: string;
   /** Asked again with the same key, the run that is there already is meant. */
@@ -216,7 +218,7 @@ function specOf(
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
   const { system, functions = [], limits, handoffs, context, memory } = request;
-  const { parentRunId, workflowId, forkedFrom } = request;
+  const { parentRunId, workflowId, forkedFrom, traceparent } = request;
   return {
     type: 'run.created',
     ...made,
@@ -239,6 +241,7 @@ function specOf(
     ...(workflowId === undefined ? {} : { workflowId }),
     ...(memory === undefined ? {} : { memory }),
     ...(forkedFrom === undefined ? {} : { forkedFrom }),
+    ...(traceparent === undefined ? {} : { traceparent }),
   };
 }
 

@@ -15,6 +15,7 @@ export * from './ports.ts';
 export * from './resume.ts';
 export { parseCheckpoint } from './run/checkpoint.ts';
 export { handoffToolName } from './run/handoff-tool.ts';
+export { readSnapshot } from './run/snapshot.ts';
 export { TranscriptCache } from './run/transcript-cache.ts';
 export { emptyTranscript, foldTranscript, type Transcript } from './run/transcript.ts';
 export { evolve, initialState, type RunState } from './run/state.ts';

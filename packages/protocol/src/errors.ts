@@ -160,15 +160,18 @@ export class RelayError extends Error {
   override readonly name = 'RelayError';
   readonly code: ErrorCode;
   readonly details: readonly FieldIssue[] | undefined;
+  /** When it may work again, where that is known. */
+  readonly retryAfterMs: number | undefined;
 
   constructor(
     code: ErrorCode,
     message: string,
-    options: { details?: readonly FieldIssue[]; cause?: unknown } = {},
+    options: { details?: readonly FieldIssue[]; cause?: unknown; retryAfterMs?: number } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.details = options.details;
+    this.retryAfterMs = options.retryAfterMs;
   }
 
   get status(): number {

@@ -103,6 +103,8 @@ export const catalogue = {
     memory: z.object({ namespace: z.string() }).optional(),
     /** The transcript begins with that of this run, up to this place in its journal. */
     forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
+    /** The caller's span: whichever node ends the run links its trace to it. */
+    traceparent: z.string().optional(),
   }),
   'run.started': event(1, { progress: progressSchema }),
   'run.suspended': event(1, { progress: progressSchema, relayIds: z.array(idSchema) }),

@@ -4,10 +4,12 @@
  */
 import { type FieldIssue, RelayError, type Route, type RouteName, routes } from '@relay/protocol';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { logAccess } from './access-log.ts';
 import { authenticate, type Caller } from './auth.ts';
 import type { ServerContext } from './context.ts';
 import { nothingHere, toRelayError } from './failures.ts';
 import type { Call, Handler, PublicHandler } from './handlers/handler.ts';
+import { requestIdOf } from './request-id.ts';
 import { findAmbiguity } from './strict-json.ts';
 import { publicSurface, surfaces } from './surfaces.ts';
 import { refuseUnreadable } from './unreadable.ts';
@@ -20,6 +22,25 @@ const requestTimeoutMs = 30_000;
 const callers = new WeakMap<FastifyRequest, Caller>();
 
 export function createApp(context: ServerContext): FastifyInstance {
+  const { log } = context;
+  const greet = (request: FastifyRequest, reply: FastifyReply) => {
+    reply.raw.setHeader('x-request-id', request.id);
+    logAccess({ log, callerOf: (each) => callers.get(each) }, request, reply);
+  };
+  const answerError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    const error = toRelayError(thrown);
+    if (error.status >= 500 && !expected.has(error.code)) {
+      const { id: requestId, method, routeOptions } = request;
+      const { code } = error;
+      const what = { requestId, method, route: routeOptions.url, code };
+      log.error('A request failed', { ...what, error: thrown });
+    }
+    if (error.code === 'unauthorized') reply.header('www-authenticate', 'Bearer realm="relay"');
+    if (error.retryAfterMs !== undefined) {
+      reply.header('retry-after', String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))));
+    }
+    void reply.code(error.status).send(error.toBody());
+  };
   const app = fastify({
     bodyLimit,
     exposeHeadRoutes: false,
@@ -27,14 +48,21 @@ export function createApp(context: ServerContext): FastifyInstance {
     requestTimeout: requestTimeoutMs,
     // Node looks for requests that take too long only now and then.
     http: { connectionsCheckingInterval: 5_000 },
-    clientErrorHandler: refuseUnreadable,
+    clientErrorHandler: (error, socket) => {
+      log.info('A request could not be read', { code: error.code });
+      refuseUnreadable(error, socket);
+    },
     logger: false,
+    requestIdHeader: false,
+    genReqId: requestIdOf,
     // A URL that cannot even be routed gets the same shape of error as everything else.
-    frameworkErrors: (error, _request, reply) => {
-      answerError(error, reply, context);
+    frameworkErrors: (error, request, reply) => {
+      greet(request, reply);
+      answerError(error, request, reply);
     },
     routerOptions: { maxParamLength: 1000 },
   });
+  app.addHook('onRequest', async (request, reply) => greet(request, reply));
   acceptJson(app);
   for (const [name, handler] of Object.entries(publicSurface) as [RouteName, PublicHandler][]) {
     addPublic(app, routes[name], () => handler(context));
@@ -57,9 +85,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   app.setNotFoundHandler(() => {
     throw nothingHere();
   });
-  app.setErrorHandler((error, _request, reply) => {
-    answerError(error, reply, context);
-  });
+  app.setErrorHandler(answerError);
   return app;
 }
 
@@ -130,6 +156,11 @@ function acceptJson(app: FastifyInstance): void {
   app.removeContentTypeParser('text/plain');
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
     const text = body as string;
+    if (!isPlainUtf8(request)) {
+      const message = 'The body must be UTF-8, and not compressed';
+      done(new RelayError('unsupported_media_type', message), undefined);
+      return;
+    }
     if (text === '') {
       done(null, undefined);
       return;
@@ -140,6 +171,13 @@ function acceptJson(app: FastifyInstance): void {
       else done(ambiguous(issue), undefined);
     });
   });
+}
+
+/** Read as anything else, the same bytes would mean something else. */
+function isPlainUtf8({ headers }: FastifyRequest): boolean {
+  const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = headers;
+  const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type)?.[1] ?? 'utf-8';
+  return encoding === 'identity' && /^(?:utf-?8|us-ascii)$/i.test(charset);
 }
 
 function ambiguous(issue: FieldIssue): RelayError {
@@ -170,13 +208,3 @@ const expected: ReadonlySet<string> = new Set([
   'context_exceeded',
   'approval_state_missing',
 ]);
-
-function answerError(thrown: unknown, reply: FastifyReply, context: ServerContext): void {
-  const error = toRelayError(thrown);
-  if (error.code === 'unauthorized') reply.header('www-authenticate', 'Bearer realm="relay"');
-  if (error.status >= 500 && !expected.has(error.code)) {
-    const stack = thrown instanceof Error ? thrown.stack : String(thrown);
-    context.control.engine.log.error('A request failed', { stack });
-  }
-  void reply.code(error.status).send(error.toBody());
-}

@@ -64,13 +64,13 @@ async function leftOf(store: TenantStore, budget: Budget, whose: Whose): Promise
   if (tokens !== undefined) {
     left.tokens = tokens - used.inputTokens - used.outputTokens;
     if (left.tokens <= 0) {
-      throw exceeded(`${whose.whose} has used its ${tokens} tokens of this ${period}`);
+      throw exceeded(`${whose.whose} has used its ${tokens} tokens of this ${period}`, period);
     }
   }
   if (costUsd !== undefined) {
     left.costUsd = costUsd - used.costUsd;
     if (left.costUsd <= 0) {
-      throw exceeded(`${whose.whose} has used its ${costUsd} US dollars of this ${period}`);
+      throw exceeded(`${whose.whose} has used its ${costUsd} US dollars of this ${period}`, period);
     }
   }
   return left;
@@ -102,6 +102,15 @@ export function startOf(period: Budget['period'], now: Date): number {
   return Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), day);
 }
 
-function exceeded(message: string): RelayError {
-  return new RelayError('budget_exceeded', message);
+/** The first moment of the next day or month, in UTC. */
+function endOf(period: Budget['period'], now: Date): number {
+  const [year, month, day] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()];
+  return period === 'day' ? Date.UTC(year, month, day + 1) : Date.UTC(year, month + 1, 1);
+}
+
+/** Says when to come back, where that is known: a run that is at work ends when it ends. */
+function exceeded(message: string, period?: Budget['period']): RelayError {
+  const now = new Date();
+  const until = period === undefined ? {} : { retryAfterMs: endOf(period, now) - now.getTime() };
+  return new RelayError('budget_exceeded', message, until);
 }

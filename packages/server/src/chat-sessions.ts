@@ -42,7 +42,7 @@ export async function hangUp(
       await endSession(chats, session);
       return;
     } catch (error) {
-      log.warn('A chat could not be hung up yet', { runId: session.runId, error: String(error) });
+      log.warn('A chat could not be hung up yet', { runId: session.runId, error });
       await clock.sleep(retryMs);
     }
   }

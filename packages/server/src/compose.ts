@@ -23,12 +23,14 @@ import { assembleDefinitions, type Replacements } from './definitions.ts';
 import { Feed } from './feed.ts';
 import { Housekeeping } from './housekeeping.ts';
 import { Hub } from './hub.ts';
+import { asServerLog, type ServerLog } from './log.ts';
 import { Metrics } from './metrics.ts';
 import { hearNeighbours } from './neighbours.ts';
 import { OpenStreams } from './open-streams.ts';
 import { Presence } from './presence.ts';
 import { isOffered, Providers } from './providers.ts';
 import { RateLimiter } from './rate-limit.ts';
+import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
 import { Vault } from './vault/vault.ts';
 import { version } from './version.ts';
@@ -44,7 +46,7 @@ export interface World extends Replacements {
   /** What `relay.config.ts` defines. */
   readonly file?: RelayConfig;
   readonly store: SystemStore;
-  readonly log: Log;
+  readonly log: Log | ServerLog;
 }
 
 export interface Relay {
@@ -59,7 +61,9 @@ export interface Relay {
 }
 
 export async function compose(world: World): Promise<Relay> {
-  const { config, store, log } = world;
+  const { config, store } = world;
+  const log = asServerLog(world.log);
+  concealSecrets(log, config);
   const hub = new Hub();
   const feed = new Feed();
   const streams = new OpenStreams(store);
@@ -69,7 +73,7 @@ export async function compose(world: World): Promise<Relay> {
   });
   const { file = {} } = world;
   const { models, tools, agents } = assembleDefinitions(config, file, world);
-  const vault = new Vault({ store, masters: masterKeys(config), ids });
+  const vault = new Vault({ store, masters: masterKeys(config), ids, log });
   await vault.open();
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
@@ -77,6 +81,9 @@ export async function compose(world: World): Promise<Relay> {
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
   }
+  const node = ids.next();
+  const settings = config.traces;
+  const tracing = await openTracing({ settings, store, log, node, version });
   const engine: Engine = {
     store,
     transcripts: new TranscriptCache(),
@@ -88,12 +95,13 @@ export async function compose(world: World): Promise<Relay> {
         hub.publish(runId, events);
         feed.publish(tenantId, runId, events);
         metrics.publish(runId, events);
+        tracing.publish(runId, events, tenantId);
       },
     },
     log,
     settings: {
       ...defaultSettings,
-      node: ids.next(),
+      node,
       leaseTtlMs: config.leaseTtlMs,
       relayTtlMs: config.relayTtlMs,
       toolResultTimeoutMs: config.toolResultTimeoutMs,
@@ -119,6 +127,7 @@ export async function compose(world: World): Promise<Relay> {
     },
     feed,
     metrics,
+    log,
     budgets,
     streams,
     vault,
@@ -156,10 +165,19 @@ export async function compose(world: World): Promise<Relay> {
       await housekeeping.stop();
       await control.supervisor.stop();
       await presence?.stop();
+      await tracing.stop();
       streams.stop();
       metrics.stop();
       guard.close();
       await app.close();
     },
   };
+}
+
+function concealSecrets(log: ServerLog, config: Config): void {
+  const { masterKey, previousMasterKey, internalSecret, traces } = config;
+  for (const secret of [masterKey, previousMasterKey, internalSecret]) {
+    if (secret !== undefined) log.conceal(secret);
+  }
+  for (const secret of Object.values(traces?.headers ?? {})) log.conceal(secret);
 }

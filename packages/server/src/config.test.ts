@@ -39,6 +39,8 @@ const defaults: Config = {
   previousMasterKey: undefined,
   privateNetworks: [],
   internalSecret: undefined,
+  traces: undefined,
+  logLevel: 'info',
 };
 
 const variables = [
@@ -59,6 +61,7 @@ const variables = [
   'RELAY_MASTER_KEY_PREVIOUS',
   'RELAY_PRIVATE_NETWORKS',
   'RELAY_INTERNAL_SECRET',
+  'RELAY_LOG_LEVEL',
 ];
 
 describe('the configuration', () => {

@@ -2,6 +2,9 @@
 import { isIP } from 'node:net';
 import { isAbsolute, resolve } from 'node:path';
 import { parseNetwork } from '@relay/models';
+import { ConfigError } from './config-error.ts';
+import { type LogLevel, logLevels } from './log.ts';
+import { readTraceSettings, type TraceSettings } from './tracing/settings.ts';
 
 export interface Config {
   readonly host: string;
@@ -26,12 +29,12 @@ export interface Config {
   readonly privateNetworks: readonly string[];
   /** What Relay's own machinery shows instead of a key; without one it is not let in anywhere. */
   readonly internalSecret: string | undefined;
+  /** Where traces of runs go; undefined: nowhere. */
+  readonly traces: TraceSettings | undefined;
+  readonly logLevel: LogLevel;
 }
 
-/** One line for the person who starts the server. */
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError';
-}
+export { ConfigError };
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -63,6 +66,8 @@ export function readConfig(env: Environment, cwd: string): Config {
     previousMasterKey: text(env, 'RELAY_MASTER_KEY_PREVIOUS'),
     privateNetworks: listed(env, 'RELAY_PRIVATE_NETWORKS', networkOf),
     internalSecret: internalSecretOf(env),
+    traces: readTraceSettings(env),
+    logLevel: choice(env, 'RELAY_LOG_LEVEL', logLevels) ?? 'info',
   };
 }
 

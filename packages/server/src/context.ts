@@ -5,6 +5,7 @@ import type { AuthContext } from './auth.ts';
 import type { BudgetKeeper } from './budgets.ts';
 import type { Feed } from './feed.ts';
 import type { Hub } from './hub.ts';
+import type { ServerLog } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import type { OpenStreams } from './open-streams.ts';
 import type { RateLimiter } from './rate-limit.ts';
@@ -22,6 +23,7 @@ export interface ServerContext extends AuthContext {
   readonly hub: Hub;
   readonly feed: Feed;
   readonly metrics: Metrics;
+  readonly log: ServerLog;
   readonly rates: Rates;
   readonly budgets: BudgetKeeper;
   readonly streams: OpenStreams;

@@ -13,14 +13,14 @@ import {
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
+import { type Beating, Heartbeats } from './heartbeats.ts';
 
-const heartbeatMs = 15_000;
 const stalledAfterMs = 30_000;
 const keepAliveDelayMs = 10_000;
 /** Small enough that a slow reader shows that it reads, large enough to cost nothing. */
 const maxWriteChars = 64 * 1024;
 
-export class EventStream {
+export class EventStream implements Beating {
   readonly #response: ServerResponse;
   readonly closed: AbortSignal;
 
@@ -29,7 +29,6 @@ export class EventStream {
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache, no-transform',
-      connection: 'keep-alive',
       'x-accel-buffering': 'no',
       ...headers,
     });
@@ -58,6 +57,15 @@ export class EventStream {
       if (!this.#response.write(piece)) await this.#drained();
       at = end;
     }
+  }
+
+  get socket(): Socket | null {
+    return this.#response.socket;
+  }
+
+  /** The reader is gone without a word, and gets none. */
+  cut(): void {
+    this.#response.destroy();
   }
 
   beat(): void {
@@ -108,25 +116,7 @@ export function closedSignal(response: ServerResponse): AbortSignal {
   return closed.signal;
 }
 
-/** One timer for all streams, so that a silent stream costs no timer of its own. */
-const heartbeats = new (class {
-  readonly #streams = new Set<EventStream>();
-  #timer: NodeJS.Timeout | undefined;
-
-  add(stream: EventStream): void {
-    this.#streams.add(stream);
-    this.#timer ??= setInterval(() => {
-      for (const each of this.#streams) each.beat();
-    }, heartbeatMs).unref();
-  }
-
-  delete(stream: EventStream): void {
-    this.#streams.delete(stream);
-    if (this.#streams.size > 0) return;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-  }
-})();
+const heartbeats = new Heartbeats();
 
 /** The frames of a batch in a dialect, as one text. */
 export function encodeBatch(
@@ -134,15 +124,24 @@ export function encodeBatch(
   dialect: Dialect,
   run: RunHeader,
 ): string {
-  return [...encodePieces(events, dialect, run)].join('');
+  const pieces = encodePieces(events, dialect, run);
+  let text = '';
+  for (;;) {
+    const { value, done } = pieces.next();
+    text += value;
+    if (done === true) return text;
+  }
 }
 
-/** The same in pieces, so that only one of them is held for a reader that does not read. */
+/**
+ * The same in pieces, so that only one of them is held for a reader that does not read. The last one
+ * is returned.
+ */
 export function* encodePieces(
   events: readonly StoredEvent[],
   dialect: Dialect,
   run: RunHeader,
-): Generator<string, void> {
+): Generator<string, string> {
   let text = '';
   for (const event of events) {
     if (text.length >= maxWriteChars) {
@@ -156,7 +155,7 @@ export function* encodePieces(
       ? encodeFrame({ id: event.seq, event: frame.type, data })
       : encodeFrame({ id: event.seq, data });
   }
-  yield text;
+  return text;
 }
 
 /** A frame that is no journal event has no id. */

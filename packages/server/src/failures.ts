@@ -34,6 +34,13 @@ export function noValidKey(): RelayError {
 }
 
 /** One and the same answer for what is not there, is somebody else's, or could never be there. */
-export function nothingHere(): RelayError {
-  return new RelayError('not_found', 'There is nothing here');
+export function nothingHere(thing?: string): RelayError {
+  return new RelayError('not_found', thing === undefined ? 'No such path' : `No such ${thing}`);
+}
+
+/** What the first parameter of a path names: of `/v1/runs/:id/events`, a run. */
+export function thingAt(path: string): string {
+  const parts = path.split('/');
+  const named = parts[parts.findIndex((part) => part.startsWith(':')) - 1] ?? 'thing';
+  return named.replace(/ies$/, 'y').replace(/s$/, '');
 }

@@ -230,7 +230,7 @@ describe.each(storeKinds)('/v1/keys on the %s store', (kind) => {
         const response = await revoke(server, id);
         expect(response.status).toBe(404);
         expect(await response.json()).toEqual({
-          error: 'There is nothing here',
+          error: 'No such key',
           code: 'not_found',
         });
       }

@@ -1,5 +1,6 @@
 /** Whatever is wrong with a request is said before anything happens, in one shape of error. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { expectHealth } from './testing/health.ts';
 import { bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
 
 const hi = [{ role: 'user', content: 'hi' }];
@@ -297,6 +298,8 @@ describe.each(storeKinds)('bad input on the %s store', (kind) => {
   afterAll(async () => {
     await server.stop();
   });
+
+  afterEach(() => expectHealth(server));
 
   async function expectRefusal(path: string, [, body, code, told]: Row): Promise<void> {
     const response = await server.request(path, { body });

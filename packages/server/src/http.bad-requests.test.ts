@@ -141,6 +141,18 @@ describe('a request', () => {
   });
 
   it.each([
+    [`/v1/runs/${id}`, 'No such run'],
+    ['/v1/runs/nonsense/stream', 'No such run'],
+    [`/v1/approvals/${id}`, 'No such approval'],
+    ['/v1/approvals/nonsense', 'No such approval'],
+    ['/v1/nope', 'No such path'],
+  ])('to %s is told what there is none of', async (path, error) => {
+    const response = await server.request(path);
+    expect(response.status).toBe(404);
+    expect(await response.json()).toEqual({ error, code: 'not_found' });
+  });
+
+  it.each([
     ['an id that is too long', `/v1/runs/${'x'.repeat(500)}`, 404],
     ['an id that is far too long', `/v1/runs/${'x'.repeat(4000)}`, 404],
     ['a URL that is no URL', '/v1/runs/%zz', 400],

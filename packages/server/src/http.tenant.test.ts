@@ -52,6 +52,11 @@ describe.each(storeKinds)('a tenant on the %s store', (kind) => {
         code: 'budget_exceeded',
       },
     });
+    const later = await server.request('/v1/runs', { body: { model: 'demo', input: 'say 1' } });
+    const seconds = Number(later.headers.get('retry-after'));
+    const end = new Date(Date.now() + seconds * 1000);
+    expect([end.getUTCHours(), end.getUTCMinutes()]).toEqual([0, 0]);
+    expect(seconds).toBeLessThanOrEqual(24 * 60 * 60);
     const other = await addKey(server.store, { tenant: 'other' });
     await (
       await server.request('/v1/runs', {
@@ -90,6 +95,9 @@ describe.each(storeKinds)('a tenant on the %s store', (kind) => {
       status: 429,
       body: { error: 'The tenant has as many runs at work as it may: 1' },
     });
+    const busy = await server.request('/v1/runs', { body: { model: 'demo', input: 'say 1' } });
+    expect(busy.status).toBe(429);
+    expect(busy.headers.has('retry-after')).toBe(false);
     await server.request(`/v1/runs/${slow.runId}/cancel`, { method: 'POST' });
     await untilStatus(server, slow.runId, 'canceled');
     await finishedRun(server, { input: 'say 1' });

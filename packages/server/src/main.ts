@@ -12,6 +12,11 @@ try {
     terminal: process.stdout.isTTY,
     say: (line) => console.log(line),
   });
+  // Also what Node itself would print has to pass the redactor. The next start goes on from the journal.
+  process.on('uncaughtException', (error) => {
+    serving.log.error('The process cannot go on', { error });
+    process.exit(1);
+  });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => void leave(serving));
   }

@@ -36,7 +36,11 @@ export class Metrics {
   /** Told after each commit. It may not throw. */
   publish(runId: string, events: readonly StoredEvent[]): void {
     const [first] = events;
-    if (first === undefined) return;
+    if (first === undefined) {
+      // The run was given up here: whoever goes on with it will hear its first word.
+      this.#silent.delete(runId);
+      return;
+    }
     const now = Date.now();
     this.#commit.observe(Math.max(0, now - Date.parse(first.at)) / 1000);
     // A row of words of a run that has spoken before is by far the most frequent.

@@ -42,11 +42,12 @@ export class RateLimiter {
     const taken = this.take(caller);
     if (taken.ok) return;
     const seconds = Math.max(1, Math.ceil(taken.retryAfterMs / 1000));
-    reply.header('retry-after', String(seconds));
     reply.header('ratelimit-limit', String(this.#perMinute));
     reply.header('ratelimit-remaining', '0');
     reply.header('ratelimit-reset', String(seconds));
-    throw new RelayError('rate_limited', `Too many requests; come back in ${seconds} s`);
+    const { retryAfterMs } = taken;
+    const message = `Too many requests; come back in ${seconds} s`;
+    throw new RelayError('rate_limited', message, { retryAfterMs });
   }
 
   #filled(caller: string, now: number): Bucket {

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { once } from 'node:events';
 import { spawn } from 'node:child_process';
@@ -24,7 +24,11 @@ afterEach(async () => {
 async function start(options: { port?: number; terminal?: boolean; said?: string[] } = {}) {
   const { said = [] } = options;
   const one = await serve({
-    env: { RELAY_DATA_DIR: dataDir, RELAY_PORT: String(options.port ?? 0) },
+    env: {
+      RELAY_DATA_DIR: dataDir,
+      RELAY_PORT: String(options.port ?? 0),
+      RELAY_LOG_LEVEL: 'warn',
+    },
     cwd: dataDir,
     terminal: options.terminal ?? false,
     say: (line) => said.push(line),
@@ -86,6 +90,39 @@ describe('the first start', () => {
       headers: { authorization: `Bearer ${keyIn(said)}` },
     });
     expect(response.status).toBe(200);
+  });
+});
+
+describe('a fault that nobody catches', () => {
+  it('ends the process with one line in the log, and without a secret', async () => {
+    const config = join(dataDir, 'broken.config.mjs');
+    const secret = 'sk-abcdefghijklmnopqrstuvwx';
+    writeFileSync(
+      config,
+      `const timer = setInterval(() => {
+        if (process.listenerCount('uncaughtException') === 0) return;
+        clearInterval(timer);
+        throw new Error('no more ${secret}');
+      }, 5);
+      export default {};`,
+    );
+    const main = fileURLToPath(new URL('main.ts', import.meta.url));
+    const env = { RELAY_DATA_DIR: dataDir, RELAY_PORT: '0', RELAY_CONFIG: config };
+    const child = spawn(process.execPath, [main], {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let said = '';
+    child.stderr.on('data', (chunk) => (said += String(chunk)));
+    child.stdout.resume();
+    const [code] = (await once(child, 'close')) as [number | null];
+    expect(code).toBe(1);
+    expect(said).not.toContain(secret);
+    const line = said.split('\n').find((each) => each.includes('The process cannot go on')) ?? '{}';
+    expect(JSON.parse(line)).toMatchObject({
+      level: 'error',
+      error: { message: 'no more [redacted]', stack: expect.stringContaining('broken.config') },
+    });
   });
 });
 

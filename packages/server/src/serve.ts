@@ -5,7 +5,7 @@ import { loadConfigFile } from './config-file.ts';
 import { compose } from './compose.ts';
 import { type Config, readConfig } from './config.ts';
 import { showFirstKey } from './first-key.ts';
-import { createLog } from './log.ts';
+import { createLog, type ServerLog } from './log.ts';
 import { openStore } from './open-store.ts';
 
 export interface ServeOptions {
@@ -20,12 +20,14 @@ export interface ServeOptions {
 
 export interface Serving {
   readonly url: string;
+  readonly log: ServerLog;
   stop(): Promise<void>;
 }
 
 export async function serve(options: ServeOptions): Promise<Serving> {
   const config = readConfig(options.env, options.cwd);
   const file = await loadConfigFile(options.env, options.cwd);
+  const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
   const closing: (() => Promise<void> | void)[] = [];
   const stop = async () => {
     for (const close of closing.splice(0).toReversed()) await close();
@@ -43,7 +45,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
       config,
       file,
       store,
-      log: createLog(),
+      log,
       ...(options.models === undefined ? {} : { models: options.models }),
       ...(options.tools === undefined ? {} : { tools: options.tools(config) }),
     });
@@ -52,7 +54,7 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.say(`Relay is listening on ${url}`);
-    return { url, stop };
+    return { url, log, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -1,7 +1,7 @@
 import { fieldIssues, RelayError, type Route } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { nothingHere } from './failures.ts';
+import { nothingHere, thingAt } from './failures.ts';
 
 export interface Input {
   readonly params: unknown;
@@ -17,7 +17,7 @@ export function validate(route: Route, request: FastifyRequest): Input {
   }
   if (route.requires !== undefined) requireFields(route.requires, request.body);
   const params = route.params?.safeParse(request.params);
-  if (params?.success === false) throw nothingHere();
+  if (params?.success === false) throw nothingHere(thingAt(route.path));
   return {
     params: params?.data,
     query: route.query === undefined ? undefined : check(route.query, request.query),

@@ -17,4 +17,5 @@ export {
 export { promptInjection, secretsInOutput } from './guardrails.ts';
 export { memoryTool } from './memory.ts';
 export { createToolRegistry } from './registry.ts';
+export { type SecretForm, secretForms } from './secret-forms.ts';
 export { createSendNote } from './send-note.ts';

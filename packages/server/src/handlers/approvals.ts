@@ -72,7 +72,7 @@ function termsOf(body: z.infer<typeof approvalBodySchema>): GrantTerms {
 async function findRelay(call: Call): Promise<RelayRecord> {
   const { id } = call.params as { id: string };
   const relay = await storeOf(call).readRelay(id);
-  if (relay === undefined) throw nothingHere();
+  if (relay === undefined) throw nothingHere('approval');
   return relay;
 }
 

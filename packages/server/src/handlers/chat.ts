@@ -8,7 +8,7 @@ import {
 } from '@relay/protocol';
 import type { z } from 'zod';
 import { hangUp } from '../chat-sessions.ts';
-import type { Handler } from './handler.ts';
+import type { Call, Handler } from './handler.ts';
 import {
   chooseAgent,
   chooseModel,
@@ -20,6 +20,19 @@ import {
 import { streamOut } from './stream.ts';
 
 export const startChat: Handler = async (call) => {
+  const sessionId = call.context.control.engine.ids.next();
+  const { run, batches } = await openChat(call, sessionId);
+  await streamOut(call, {
+    dialect: dialects.chat,
+    run,
+    batches,
+    greeting: { type: 'connected', sessionId },
+  });
+  const { tenantId } = call.caller;
+  await hangUp(call.context, { tenantId, id: sessionId, runId: run.id });
+};
+
+async function openChat(call: Call, sessionId: string) {
   const body = call.body as z.infer<typeof chatBodySchema>;
   const { context, conversationId } = body;
   const agent = chooseAgent(call, undefined);
@@ -28,8 +41,7 @@ export const startChat: Handler = async (call) => {
     body.model ?? agent.model,
     'model and messages are required',
   );
-  const sessionId = call.context.control.engine.ids.next();
-  const { run, batches } = await startAndFollow(call, {
+  return startAndFollow(call, {
     surface: 'chat',
     ...openingFor(call, agent, body),
     model,
@@ -41,15 +53,7 @@ export const startChat: Handler = async (call) => {
     ...(context === undefined ? {} : { context }),
     ...(conversationId === undefined ? {} : { conversationId }),
   });
-  await streamOut(call, {
-    dialect: dialects.chat,
-    run,
-    batches,
-    greeting: { type: 'connected', sessionId },
-  });
-  const { tenantId } = call.caller;
-  await hangUp(call.context, { tenantId, id: sessionId, runId: run.id });
-};
+}
 
 export const answerChatRelay: Handler = async (call) => {
   const { relayId } = call.params as { relayId: string };

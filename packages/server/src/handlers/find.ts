@@ -10,6 +10,6 @@ export function storeOf({ context, caller }: Call): TenantStore {
 /** Another tenant's run is answered exactly like one that does not exist. */
 export async function findRun(call: Call, runId: string): Promise<RunRecord> {
   const run = await storeOf(call).readRun(runId);
-  if (run === undefined) throw nothingHere();
+  if (run === undefined) throw nothingHere('run');
   return run;
 }

@@ -49,7 +49,7 @@ export const revokeKey: Handler = async (call) => {
   const { id } = call.params as { id: string };
   const { context, caller } = call;
   const store = context.store.tenant(caller.tenantId);
-  if ((await store.readKey(id)) === undefined) throw nothingHere();
+  if ((await store.readKey(id)) === undefined) throw nothingHere('key');
   await store.revokeKey(id, context.control.engine.clock.now());
   context.streams.closeOf(id);
   call.reply.code(204);

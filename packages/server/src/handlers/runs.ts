@@ -28,7 +28,7 @@ import {
   openingFor,
   startAndFollow,
 } from './start.ts';
-import { streamOut } from './stream.ts';
+import { streamed, type StreamedRun, streamOut } from './stream.ts';
 
 export const startRun: Handler = async (call) => {
   const replay = await findReplay(call);
@@ -126,10 +126,7 @@ export const listRunEvents: Handler = async (call) => {
 
 export const followStream: Handler = async (call) => {
   const query = call.query as z.infer<typeof streamQuerySchema>;
-  const run = await namedRun(call);
-  // A reconnecting reader keeps its URL and adds how far it came.
-  const after = lastEventId(call) ?? query.after ?? 0;
-  refusePastEnd(after, run);
+  const { run, after } = await placeToFollow(call, query.after);
   const followed = { store: storeOf(call), hub: call.context.hub, runId: run.id };
   const batches = followRun(followed, {
     after,
@@ -139,6 +136,18 @@ export const followStream: Handler = async (call) => {
   call.reply.header('x-run-id', run.id);
   await streamOut(call, { dialect: dialects[query.dialect], run, batches });
 };
+
+/** Which run, and from where. The record itself is not kept: it may hold a long answer. */
+async function placeToFollow(
+  call: Call,
+  asked: number | undefined,
+): Promise<{ run: StreamedRun; after: number }> {
+  const record = await namedRun(call);
+  // A reconnecting reader keeps its URL and adds how far it came.
+  const after = lastEventId(call) ?? asked ?? 0;
+  refusePastEnd(after, record);
+  return { run: streamed(record), after };
+}
 
 export const cancelRun: Handler = async (call) => {
   const run = await namedRun(call);

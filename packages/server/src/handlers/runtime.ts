@@ -86,7 +86,7 @@ export const resumeChat: Handler = async (call) => {
   const { runId } = call.body as z.infer<typeof resumeBodySchema>;
   const ref = { tenantId: call.caller.tenantId, runId };
   const resumed = await resumeSerializedAgentRun(call.context.control, ref);
-  if (resumed === undefined) throw nothingHere();
+  if (resumed === undefined) throw nothingHere('run');
   const still = await framesUntilStill(call, resumed.run, { after: resumed.after });
   return { ok: true, runId, status: statusOf(still.status), events: still.frames };
 };

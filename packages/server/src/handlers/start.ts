@@ -21,7 +21,9 @@ import { lowerOf } from '../budgets.ts';
 import { closedSignal } from '../event-stream.ts';
 import { noCredential } from '../providers.ts';
 import { followRun } from '../subscribe.ts';
+import { parseTraceparent } from '../tracing/span.ts';
 import type { Call } from './handler.ts';
+import { streamed } from './stream.ts';
 
 const defaultAgent = 'assistant';
 const defaultMaxIterations = 50;
@@ -138,7 +140,10 @@ export function choosePermissions(call: Call, wanted: Permissions | undefined): 
   return permissions;
 }
 
-type Request = Omit<RunRequest, 'runId' | 'tenantId' | 'correlationId' | 'keyId' | 'idempotency'>;
+type Request = Omit<
+  RunRequest,
+  'runId' | 'tenantId' | 'correlationId' | 'keyId' | 'idempotency' | 'traceparent'
+>;
 
 /** Listens first and starts then: a new run is followed without asking the store. */
 export async function startAndFollow(call: Call, request: Request) {
@@ -158,6 +163,7 @@ export async function startAndFollow(call: Call, request: Request) {
     runId,
     tenantId,
     correlationId: correlationId(call),
+    ...traceparentOf(call),
     ...(keyId === undefined ? {} : { keyId }),
     ...(idempotency === undefined ? {} : { idempotency }),
   }).catch(async (error: unknown) => {
@@ -169,7 +175,7 @@ export async function startAndFollow(call: Call, request: Request) {
     return followAgain(call, run);
   }
   call.reply.header('x-run-id', run.id);
-  return { run, batches: fresh };
+  return { run: streamed(run), batches: fresh };
 }
 
 /**
@@ -190,7 +196,8 @@ function followAgain(call: Call, run: RunIdentity) {
   const signal = closedSignal(call.reply.raw);
   call.reply.header('x-run-id', run.id);
   call.reply.header('idempotent-replayed', 'true');
-  return { run, batches: followRun(followed, { after: 0, follow: true, signal }) };
+  const batches = followRun(followed, { after: 0, follow: true, signal });
+  return { run: streamed(run), batches };
 }
 
 const maxKeyChars = 255;
@@ -211,12 +218,18 @@ export function idempotencyOf(call: Call): { key: string; fingerprint: string } 
   return { key, fingerprint: digest(canonicalJson(request)) };
 }
 
+/** The caller's span, if it sent one; what is malformed is none. */
+function traceparentOf(call: Call): { traceparent?: string } {
+  const { traceparent } = call.request.headers;
+  if (typeof traceparent !== 'string' || parseTraceparent(traceparent) === undefined) return {};
+  return { traceparent };
+}
+
 /** What ties this request to the caller's own records. */
 export function correlationId(call: Call): string {
   const { headers } = call.request;
   const given = [headers['x-request-id'], headers['idempotency-key']].flat();
   return (
-    given.find((id) => id !== undefined && id !== '' && id.length <= maxKeyChars) ??
-    call.context.control.engine.ids.next()
+    given.find((id) => id !== undefined && id !== '' && id.length <= maxKeyChars) ?? call.request.id
   );
 }

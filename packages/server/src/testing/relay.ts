@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
+import type { Log, ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
 import { createMemoryStore, openSqliteStore } from '@relay/store';
 import { compose, ids, type Relay } from '../compose.ts';
 import { type Config, readConfig } from '../config.ts';
@@ -22,6 +22,8 @@ export interface BootOptions {
   readonly tools?: ToolRegistry;
   /** What `relay.config.ts` would define. */
   readonly file?: RelayConfig;
+  /** Left out: warnings and errors are kept in `logged`. */
+  readonly log?: Log;
 }
 
 export interface KeyWish {
@@ -70,11 +72,11 @@ export async function bootRelay(options: BootOptions = {}): Promise<TestRelay> {
   const store = options.store ?? (await openStore(options.kind ?? 'memory', dataDir));
   const logged: string[] = [];
   const log = (message: string, fields = {}) =>
-    void logged.push(`${message} ${JSON.stringify(fields)}`);
+    void logged.push(`${message} ${JSON.stringify(fields, plainly)}`);
   const relay = await compose({
     config,
     store,
-    log: { warn: log, error: log },
+    log: options.log ?? { warn: log, error: log },
     ...(options.models === undefined ? {} : { models: options.models }),
     ...(options.tools === undefined ? {} : { tools: options.tools }),
     ...(options.file === undefined ? {} : { file: options.file }),
@@ -106,6 +108,11 @@ export async function bootRelay(options: BootOptions = {}): Promise<TestRelay> {
 
 function openStore(kind: StoreKind, dir: string): Promise<SystemStore> {
   return kind === 'sqlite' ? openSqliteStore({ dir }) : Promise.resolve(createMemoryStore());
+}
+
+/** An error would otherwise be told as an empty object. */
+function plainly(_name: string, value: unknown): unknown {
+  return value instanceof Error ? (value.stack ?? value.message) : value;
 }
 
 /** A key as an operator would make it; with all scopes unless said otherwise. */

@@ -5,6 +5,7 @@
 import type { CredentialRecord, Ids, SystemStore } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import { ConfigError } from '../config.ts';
+import type { ServerLog } from '../log.ts';
 import type { MasterKeys } from './master-key.ts';
 import { type Place, rewrap, seal, SealBroken, unseal } from './seal.ts';
 
@@ -18,6 +19,8 @@ export interface VaultOptions {
   readonly store: SystemStore;
   readonly masters: MasterKeys;
   readonly ids: Ids;
+  /** Told every key that goes in or out, so that no line shows it. */
+  readonly log: Pick<ServerLog, 'conceal'>;
 }
 
 const checkNote = 'vault-check';
@@ -29,11 +32,13 @@ export class Vault {
   readonly #store: SystemStore;
   readonly #masters: MasterKeys;
   readonly #ids: Ids;
+  readonly #log: VaultOptions['log'];
 
-  constructor({ store, masters, ids }: VaultOptions) {
+  constructor({ store, masters, ids, log }: VaultOptions) {
     this.#store = store;
     this.#masters = masters;
     this.#ids = ids;
+    this.#log = log;
   }
 
   /** Throws if the store was sealed with a key that we do not have; then takes what is old over. */
@@ -58,6 +63,7 @@ export class Vault {
   }
 
   async put(tenantId: string, provider: string, given: Credential): Promise<CredentialRecord> {
+    this.#log.conceal(given.apiKey);
     const recordId = this.#ids.next();
     const now = Date.now();
     const record: CredentialRecord = {
@@ -78,7 +84,9 @@ export class Vault {
   secretOf(tenantId: string, record: CredentialRecord): string {
     const { provider, id: recordId, sealed } = record;
     try {
-      return unseal(sealed, { tenantId, provider, recordId }, this.#masters);
+      const secret = unseal(sealed, { tenantId, provider, recordId }, this.#masters);
+      this.#log.conceal(secret);
+      return secret;
     } catch (error) {
       if (!(error instanceof SealBroken)) throw error;
       throw new RelayError('journal_corrupt', `The credential for ${provider} cannot be opened`);

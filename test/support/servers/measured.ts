@@ -1,0 +1,15 @@
+/** A server that says what it holds, after a collection, whenever it gets SIGUSR2. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { serve } from '@relay/server';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+const { env } = process;
+await serve({ env, cwd: process.cwd(), terminal: false, say: (line) => console.log(line) });
+process.on('SIGUSR2', () => {
+  for (let n = 0; n < 3; n += 1) collect();
+  const { heapUsed, external, rss } = process.memoryUsage();
+  console.log(`holds ${JSON.stringify({ bytes: heapUsed + external, rss })}`);
+});
