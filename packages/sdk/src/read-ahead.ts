@@ -7,25 +7,25 @@ export interface Ahead<Item> {
   readonly limit: number;
   /** Told of each item when it is read, before the consumer gets it. */
   readonly heard: (item: Item) => void;
-  /** Makes the source end; called when the consumer leaves. */
-  readonly leave: () => void;
+  /** Aborted when the consumer leaves; the source has to end then. */
+  readonly left: AbortController;
 }
 
 export async function* readAhead<Item>(ahead: Ahead<Item>): AsyncGenerator<Item, void> {
-  const { source, limit, heard, leave } = ahead;
+  const { source, limit, heard, left } = ahead;
+  const gone = left.signal;
   const read: Item[] = [];
   const news = new Bell();
   const room = new Bell();
   let outcome: { error?: unknown } | undefined;
-  let left = false;
   const pump = async () => {
     try {
       for await (const item of source) {
         heard(item);
         read.push(item);
         news.ring();
-        while (read.length >= limit && !left) await room.rung();
-        if (left) break;
+        while (read.length >= limit && !gone.aborted) await room.rung();
+        if (gone.aborted) break;
       }
       outcome = {};
     } catch (error) {
@@ -45,8 +45,7 @@ export async function* readAhead<Item>(ahead: Ahead<Item>): AsyncGenerator<Item,
     }
     if ('error' in outcome) throw outcome.error;
   } finally {
-    left = true;
-    leave();
+    left.abort();
     room.ring();
     await pumping;
   }

@@ -125,7 +125,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       source: this.#events(signal),
       limit: readAheadEvents,
       heard: (event) => this.#hear(event),
-      leave: () => left.abort(),
+      left,
     });
     for await (const event of events) {
       if (event.seq <= this.#after) continue;

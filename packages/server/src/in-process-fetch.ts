@@ -1,6 +1,6 @@
 /** `fetch` that goes straight into the router: same routes, same checks, no socket. */
 import { Readable } from 'node:stream';
-import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify';
+import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
 
 export type InProcessFetch = (url: string, init?: RequestInit) => Promise<Response>;
 
@@ -16,7 +16,7 @@ export function fetchInto(app: FastifyInstance): InProcessFetch {
     }
     const { pathname, search, host } = new URL(url);
     const answering = app.inject({
-      method: method as NonNullable<InjectOptions['method']>,
+      method,
       url: pathname + search,
       headers: { host, ...Object.fromEntries(new Headers(init.headers)) },
       ...(typeof body === 'string' ? { payload: body } : {}),

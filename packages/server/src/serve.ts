@@ -27,7 +27,7 @@ export interface Opened {
   readonly config: Config;
   readonly store: SystemStore;
   readonly relay: Relay;
-  stop(): Promise<void>;
+  readonly stop: () => Promise<void>;
 }
 
 /** Everything but the port: locked, stored and at work. */
