@@ -1,5 +1,5 @@
 /** `fetch` that goes straight into the router: same routes, same checks, no socket. */
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
 
 export type InProcessFetch = (url: string, init?: RequestInit) => Promise<Response>;
@@ -31,11 +31,26 @@ export function fetchInto(app: FastifyInstance): InProcessFetch {
       hangUp(answer);
     });
     const { statusCode: status } = answer;
-    return new Response(bodiless.has(status) ? null : (Readable.toWeb(stream) as ReadableStream), {
+    return new Response(bodiless.has(status) ? null : bodyOf(stream), {
       status,
       headers: headersOf(answer.headers),
     });
   };
+}
+
+/** By hand: `Readable.toWeb` throws where nobody can catch it if a reader leaves while data comes. */
+function bodyOf(stream: Readable): ReadableStream<Uint8Array> {
+  const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Uint8Array, undefined>;
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await chunks.next();
+      if (done === true) controller.close();
+      else controller.enqueue(value);
+    },
+    cancel() {
+      stream.destroy();
+    },
+  });
 }
 
 /** A reader that leaves must be seen to leave, as if its connection were closed. */
