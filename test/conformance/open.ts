@@ -6,8 +6,6 @@ export const open: readonly RequirementId[] = [
   // 001: the chat runtime
   // 002: the permissions library
   // 003: the HTTP API
-  '003:api:any-language',
-  '003:sdk:thin-wrapper',
   '003:auth:bootstrap-pnpm',
   '003:endpoint:memories-list',
   '003:endpoint:memories-delete',
@@ -16,7 +14,6 @@ export const open: readonly RequirementId[] = [
   '003:runs:memory-namespace',
   '003:runs:memory-stored',
   '003:runs:optional-fields',
-  '003:tool-results:sdk-posts',
   '003:memories:list-namespace',
   '003:memories:list-limit',
   '003:memories:namespace-with-colon',
