@@ -201,6 +201,22 @@ describe('leaving the loop', () => {
   });
 });
 
+describe('a run that is only to be started', () => {
+  test('can be let go of, and read later all the same', async () => {
+    const first = new FakeStream({ 'x-run-id': 'run-1' }).frame(1, token('a'));
+    const { server, runs } = clientOf(
+      () => first.response,
+      () => said([1, token('a')], [2, done('a')]),
+    );
+    const run = await runs.create({ input: 'Hi' });
+    await run.detach();
+    expect(first.closed).toBe(true);
+    expect(server.asked).toHaveLength(1);
+    expect(await run.text()).toBe('a');
+    expect(lastIds(server)).toEqual([undefined, '0']);
+  });
+});
+
 describe('a signal', () => {
   test('stops the following with its reason, and cancels nothing', async () => {
     const stream = new FakeStream({ 'x-run-id': 'run-1' }).frame(1, token('a'));

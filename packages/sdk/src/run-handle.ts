@@ -113,6 +113,13 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
     throw new RelayApiError(code as RelayApiErrorCode, message, { retryable, runId: this.id });
   }
 
+  /** Lets go of a run that nobody wants to follow here. It goes on, and can be read later all the same. */
+  async detach(): Promise<void> {
+    const first = this.#first;
+    this.#first = undefined;
+    await first?.body?.cancel();
+  }
+
   cancel(): Promise<Run> {
     return this.#options.http.json('POST', at`/v1/runs/${this.id}/cancel`, { repeatable: true });
   }
