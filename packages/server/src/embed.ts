@@ -16,7 +16,7 @@ export interface Embedded {
   readonly apiKey: string;
   /** Answers as the server would, in this process. */
   readonly fetch: InProcessFetch;
-  stop(): Promise<void>;
+  readonly stop: () => Promise<void>;
 }
 
 export async function embed(options: EmbedOptions): Promise<Embedded> {
