@@ -6,8 +6,6 @@ export const open: readonly RequirementId[] = [
   // 001: the chat runtime
   // 002: the permissions library
   // 003: the HTTP API
-  '003:sdk:thin-wrapper',
-  '003:tool-results:sdk-posts',
   // 004: session capabilities
   '004:capabilities:on-session',
   '004:capabilities:told-on-create',

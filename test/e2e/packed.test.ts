@@ -74,6 +74,31 @@ test('a program can install the packages and run a server from them', () => {
   expect(output).toContain('"reason":"completed"');
 }, 60_000);
 
+test('the SDK is all that a client needs: it loads without zod or anything else', () => {
+  const client = join(dir, 'client');
+  for (const room of ['sdk', 'protocol']) {
+    cpSync(join(modules, '@relay', room), join(client, 'node_modules/@relay', room), {
+      recursive: true,
+    });
+  }
+  writeFileSync(
+    join(client, 'program.mjs'),
+    `import { createClient } from '@relay/sdk';
+     const frame = { type: 'done', status: 'completed', output: 'Hello', usage: {} };
+     const client = createClient({
+       baseUrl: 'http://relay.test',
+       fetch: async (url, { method }) =>
+         new Response('id: 1\\ndata: ' + JSON.stringify(frame) + '\\n\\n', {
+           headers: { 'content-type': 'text/event-stream', 'x-run-id': 'run-1' },
+         }),
+     });
+     const run = await client.runs.create({ input: 'Hi' });
+     console.log(await run.text());`,
+  );
+  const options = { cwd: client, encoding: 'utf8' } as const;
+  expect(execFileSync(process.execPath, ['program.mjs'], options)).toBe('Hello\n');
+});
+
 test('a tarball holds the build and neither source nor tests', () => {
   for (const room of rooms) {
     const files = readdirSync(join(dir, 'node_modules/@relay', room), {

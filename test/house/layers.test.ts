@@ -8,6 +8,7 @@ const root = fileURLToPath(new URL('../../packages', import.meta.url));
 /** The picture of ARCHITECTURE.md: what each room may import. */
 const picture: Record<string, readonly string[]> = {
   protocol: [],
+  sdk: ['protocol'],
   core: ['protocol'],
   store: ['core', 'protocol'],
   models: ['core', 'protocol'],
@@ -65,11 +66,20 @@ describe('the rooms', () => {
     expect(strays).toEqual([]);
   });
 
-  test.each(['protocol', 'core'])('%s does no input or output', (room) => {
+  test.each(['protocol', 'sdk', 'core'])('%s does no input or output', (room) => {
     const strays = filesOf(room)
       .filter((file) => !file.endsWith('.test.ts'))
       .filter((file) => importsOf(file).some((name) => name.startsWith('node:')));
     expect(strays.map((file) => relative(root, file))).toEqual([]);
+  });
+
+  test('sdk sees of protocol only what needs no zod, and nothing else at all', () => {
+    const strays = filesOf('sdk')
+      .filter((file) => !file.endsWith('.test.ts') && !file.includes('/testing/'))
+      .flatMap((file) =>
+        importsOf(file).filter((name) => !/^\.|^@relay\/protocol\/wire$/.test(name)),
+      );
+    expect(strays).toEqual([]);
   });
 
   test('protocol needs zod alone, and core nothing but protocol and a parser of shell commands', () => {

@@ -15,3 +15,8 @@ export type { PermissionResponse, Permissions, ToolPermission } from './permissi
 export type { ProviderData } from './provider-data.ts';
 export type { Decider, RelayKind, RelayStatus } from './relays.ts';
 export type { CheckpointEnvelope, EndedStatus, RunError, RunStatus, Usage } from './runs.ts';
+export type { ChatFrame, ChatToolOutput } from './dialects/chat-frames.ts';
+export type * from './dialects/runs-frames.ts';
+export type * from './shapes.ts';
+export type { Limits, LimitName } from './limits.ts';
+export type { Scope } from './routes/route.ts';

@@ -175,9 +175,11 @@ export async function compose(world: World): Promise<Relay> {
 }
 
 function concealSecrets(log: ServerLog, config: Config): void {
-  const { masterKey, previousMasterKey, internalSecret, traces } = config;
-  for (const secret of [masterKey, previousMasterKey, internalSecret]) {
-    if (secret !== undefined) log.conceal(secret);
+  const { masterKey, previousMasterKey, internalSecret, databaseUrl, traces } = config;
+  const password = databaseUrl === undefined ? '' : new URL(databaseUrl).password;
+  for (const secret of [masterKey, previousMasterKey, internalSecret, databaseUrl, password]) {
+    if (secret !== undefined && secret !== '') log.conceal(secret);
   }
+  if (password !== '') log.conceal(decodeURIComponent(password));
   for (const secret of Object.values(traces?.headers ?? {})) log.conceal(secret);
 }

@@ -9,5 +9,6 @@ export {
   secretsInOutput,
   type ToolDefinition,
 } from '@relay/tools';
+export { embed, type Embedded, type EmbedOptions } from './embed.ts';
 export { type IssuedKey, issueBootstrapKey } from './keys.ts';
 export { serve, type ServeOptions, type Serving } from './serve.ts';

@@ -1,8 +1,8 @@
 /** The server as a process: lock, store, listen, and leave in good order. */
 import type { AddressInfo } from 'node:net';
-import type { ModelRegistry, ToolRegistry } from '@relay/core';
+import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
 import { loadConfigFile } from './config-file.ts';
-import { compose } from './compose.ts';
+import { compose, type Relay } from './compose.ts';
 import { type Config, readConfig } from './config.ts';
 import { showFirstKey } from './first-key.ts';
 import { createLog, type ServerLog } from './log.ts';
@@ -24,7 +24,16 @@ export interface Serving {
   stop(): Promise<void>;
 }
 
-export async function serve(options: ServeOptions): Promise<Serving> {
+export interface Opened {
+  readonly config: Config;
+  readonly store: SystemStore;
+  readonly relay: Relay;
+  readonly log: ServerLog;
+  readonly stop: () => Promise<void>;
+}
+
+/** Everything but the port: locked, stored and at work. */
+export async function openRelay(options: ServeOptions): Promise<Opened> {
   const config = readConfig(options.env, options.cwd);
   const file = await loadConfigFile(options.env, options.cwd);
   const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
@@ -51,6 +60,16 @@ export async function serve(options: ServeOptions): Promise<Serving> {
     });
     closing.push(() => relay.stop());
     await relay.start();
+    return { config, store, relay, log, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+export async function serve(options: ServeOptions): Promise<Serving> {
+  const { config, relay, log, stop } = await openRelay(options);
+  try {
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
     options.say(`Relay is listening on ${url}`);

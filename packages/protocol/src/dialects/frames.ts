@@ -4,7 +4,10 @@ import type { Frame } from './dialect.ts';
 export type OfAgent = Extract<StoredEvent, { agentId: string }>;
 
 /** A sub-agent's calls and relays are told apart from the root agent's by their `agentId`. */
-export function ofAgent(event: OfAgent, frame: Frame): Frame {
+export function ofAgent<const Of extends Frame>(
+  event: OfAgent,
+  frame: Of,
+): Of & { agentId?: string } {
   return event.parentId === undefined ? frame : { ...frame, agentId: event.agentId };
 }
 

@@ -1,13 +1,14 @@
 import type { EventOf, Stored } from '../events.ts';
 import { wireUsage } from '../runs.ts';
-import type { Dialect, Frame } from './dialect.ts';
+import type { Dialect } from './dialect.ts';
 import { ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
+import type { RunsFrame, ToolCallFrame } from './runs-frames.ts';
 
 /** The words of `/v1/runs`. Of text, only the root agent's is shown. */
 export const runs: Dialect = {
   name: 'runs',
   namesEvents: false,
-  project(event) {
+  project(event): RunsFrame | undefined {
     switch (event.type) {
       case 'text.appended':
         return event.parentId === undefined ? { type: 'token', text: event.text } : undefined;
@@ -94,7 +95,7 @@ export const runs: Dialect = {
   },
 };
 
-function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>>): Frame {
+function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>>): ToolCallFrame {
   const { toolCallId: id, name, input } = event;
   const resultBy = event.type === 'tool.started' ? { resultBy: event.resultBy } : {};
   return ofAgent(event, { type: 'tool_call', id, name, input, ...resultBy });

@@ -1,0 +1,38 @@
+/**
+ * Be asked before a tool runs, and answer while the run is followed. Needs a server (npm start) and
+ * RELAY_API_KEY: npx node examples/approve-a-tool/main.ts
+ */
+import assert from 'node:assert/strict';
+import { createClient, type OnRelay } from '@relay/sdk';
+
+const client = createClient({
+  baseUrl: process.env['RELAY_URL'] ?? 'http://127.0.0.1:4000',
+  apiKey: process.env['RELAY_API_KEY'],
+});
+
+/** Somebody might be asked here; the run waits for as long as it takes. */
+const onRelay: OnRelay = (approval) => {
+  console.log(`May it? ${approval.display.text.replaceAll(/\s+/g, ' ')}`);
+  const isFine = JSON.stringify(approval.params).includes('green');
+  console.log(isFine ? 'Yes.' : 'No.');
+  return isFine ? { approved: true } : { approved: false, reason: 'Good news only' };
+};
+
+const input = `use send_note {"to": "operator", "text": "The build is green"}
+use send_note {"to": "everybody", "text": "We are doomed"}`;
+const tools = [{ name: 'send_note', kind: 'builtin' as const }];
+const run = await client.runs.create({ model: 'demo', input, tools }, { onRelay });
+
+const outputs: unknown[] = [];
+for await (const event of run) {
+  if (event.type === 'tool_result') outputs.push(event.output);
+}
+console.log(await run.text());
+
+assert.equal(outputs.length, 2);
+assert.ok(outputs.some((output) => JSON.stringify(output).includes('"denied"')));
+
+// Who decided what, and when, is kept.
+const decided = await client.approvals.list({ runId: run.id }).page();
+const statuses = decided.items.map(({ status }) => status);
+assert.deepEqual(statuses.toSorted(), ['approved', 'denied']);

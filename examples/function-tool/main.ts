@@ -1,0 +1,39 @@
+/**
+ * Give an agent a function of your own: it runs here, nothing of it is uploaded. Needs a server
+ * (npm start) and RELAY_API_KEY: npx node examples/function-tool/main.ts
+ */
+import assert from 'node:assert/strict';
+import { createClient, tool } from '@relay/sdk';
+import { z } from 'zod';
+
+const client = createClient({
+  baseUrl: process.env['RELAY_URL'] ?? 'http://127.0.0.1:4000',
+  apiKey: process.env['RELAY_API_KEY'],
+});
+
+const users = new Map([['u_001', { name: 'Ada', plan: 'pro' }]]);
+
+const getUser = tool({
+  name: 'get_user',
+  description: 'Finds a user by id',
+  schema: z.object({ id: z.string().startsWith('u_') }),
+  run({ id }) {
+    const user = users.get(id);
+    if (user === undefined) throw new Error(`There is no user ${id}`);
+    return user;
+  },
+});
+
+const input = 'use get_user {"id": "u_001"}\nuse get_user {"id": "u_404"}';
+const run = await client.runs.create({ model: 'demo', input, tools: [getUser] });
+
+const outputs: unknown[] = [];
+for await (const event of run) {
+  if (event.type === 'tool_call') console.log('asks for', event.input);
+  if (event.type === 'tool_result') outputs.push(event.output);
+}
+console.log(outputs);
+
+assert.deepEqual(outputs[0], { name: 'Ada', plan: 'pro' });
+assert.match(JSON.stringify(outputs[1]), /There is no user u_404/);
+assert.equal((await run.result()).status, 'completed');

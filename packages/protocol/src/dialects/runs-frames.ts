@@ -1,0 +1,83 @@
+import type { LimitName } from '../limits.ts';
+import type { RelayKind, RelayStatus } from '../relays.ts';
+import type { EndedStatus } from '../runs.ts';
+
+/** What a sub-agent's frames carry besides; the first agent's do not. */
+type OfSubAgent = {
+  agentId?: string;
+};
+
+/** Tokens as `/v1/runs` counts them. */
+export interface WireUsage {
+  input_tokens: number;
+  output_tokens: number;
+  cached_input_tokens?: number | undefined;
+  cache_write_tokens?: number | undefined;
+  reasoning_tokens?: number | undefined;
+}
+
+/** Every frame of `/v1/runs`, by its `type`. */
+export type RunsFrame =
+  | TokenFrame
+  | ResetFrame
+  | ToolCallFrame
+  | ToolResultFrame
+  | RelayFrame
+  | RelayExpiringFrame
+  | RelayResolvedFrame
+  | ErrorFrame
+  | DoneFrame;
+
+export type TokenFrame = { type: 'token'; text: string };
+
+/** Tokens whose id is higher than `after` are void: they are said again, or otherwise. */
+export type ResetFrame = { type: 'reset'; after: number };
+
+export type ToolCallFrame = OfSubAgent & {
+  type: 'tool_call';
+  id: string;
+  name: string;
+  input: unknown;
+  /** Until when a client may bring the result: the call is one of a function tool. */
+  resultBy?: string | undefined;
+};
+
+/** `output` is what the tool gave; of a call without a result, `{status, …}`. */
+export type ToolResultFrame = OfSubAgent & { type: 'tool_result'; id: string; output: unknown };
+
+export type RelayFrame = {
+  type: 'relay';
+  id: string;
+  kind: RelayKind;
+  toolCallId: string;
+  tool: string;
+  params: unknown;
+  agentId: string;
+  parentId?: string;
+  /** Who asks, from the first agent down, where it is not the first agent itself. */
+  agentPath?: readonly string[];
+  /** Of a question: what is asked, and the JSON Schema of its answer. */
+  prompt?: string | undefined;
+  schema?: Readonly<Record<string, unknown>> | undefined;
+};
+
+export type RelayExpiringFrame = { type: 'relay_expiring'; id: string; expiresAt: string };
+
+export type RelayResolvedFrame = {
+  type: 'relay_resolved';
+  id: string;
+  status: Exclude<RelayStatus, 'pending'>;
+  /** What was approved instead of `params`, where a person changed it. */
+  executedParams?: unknown;
+};
+
+export type ErrorFrame = { type: 'error'; error: string; code: string; retryable: boolean };
+
+/** The last frame of every run. */
+export type DoneFrame = {
+  type: 'done';
+  status: EndedStatus;
+  output: string;
+  usage: WireUsage;
+  limit?: LimitName;
+};

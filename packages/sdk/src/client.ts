@@ -1,0 +1,42 @@
+import type { ChatBody, Health, ModelList } from '@relay/protocol/wire';
+import { Approvals } from './approvals.ts';
+import { Chat } from './chat.ts';
+import { Credentials } from './credentials.ts';
+import { feed, type FeedOptions } from './feed.ts';
+import { Grants } from './grants.ts';
+import { type CallOptions, Http, type HttpOptions } from './http.ts';
+import { Keys } from './keys.ts';
+import { getWorkflow } from './lineage.ts';
+import { Memories } from './memories.ts';
+import { explain, type ExplainBody } from './permissions.ts';
+import { Runs } from './runs.ts';
+import { TenantSettings } from './tenant.ts';
+
+export type ClientOptions = HttpOptions;
+export type RelayClient = ReturnType<typeof createClient>;
+
+/** A Relay server, as a program or a page sees it. Nothing is sent before something is asked. */
+export function createClient(options: ClientOptions) {
+  const http = new Http(options);
+  return {
+    runs: new Runs(http),
+    approvals: new Approvals(http),
+    grants: new Grants(http),
+    credentials: new Credentials(http),
+    memories: new Memories(http),
+    keys: new Keys(http),
+    tenant: new TenantSettings(http),
+    permissions: {
+      explain: (body: ExplainBody, options: CallOptions = {}) => explain(http, body, options),
+    },
+    workflows: {
+      get: (id: string, options: CallOptions = {}) => getWorkflow(http, id, options),
+    },
+    /** A run that lives with its connection. */
+    chat: (body: ChatBody, options: CallOptions = {}) => Chat.open(http, body, options),
+    /** Hints about what has changed, so that nobody need poll. */
+    feed: (options: FeedOptions = {}) => feed(http, options),
+    models: (options: CallOptions = {}) => http.json<ModelList>('GET', '/models', options),
+    health: (options: CallOptions = {}) => http.json<Health>('GET', '/health', options),
+  };
+}

@@ -1,0 +1,47 @@
+/** Relay inside another program: the whole server, its journal and its API, without a port. */
+import { ids } from './compose.ts';
+import { fetchInto, type InProcessFetch } from './in-process-fetch.ts';
+import { issueBootstrapKey } from './keys.ts';
+import { openRelay, type ServeOptions } from './serve.ts';
+
+export interface EmbedOptions extends Partial<Pick<ServeOptions, 'models' | 'tools' | 'cwd'>> {
+  /** What would be in the environment; `RELAY_DATA_DIR` says where everything is kept. */
+  readonly env: ServeOptions['env'];
+}
+
+/** What a client needs: `createClient(await embed({ env }))`. */
+export interface Embedded {
+  readonly baseUrl: string;
+  /** Of the tenant `default`, with all scopes, until `stop`. */
+  readonly apiKey: string;
+  /** Answers as the server would, in this process. */
+  readonly fetch: InProcessFetch;
+  readonly stop: () => Promise<void>;
+}
+
+export async function embed(options: EmbedOptions): Promise<Embedded> {
+  const { env, cwd = process.cwd(), ...replaced } = options;
+  const { relay, store, stop } = await openRelay({
+    ...replaced,
+    env,
+    cwd,
+    terminal: false,
+    say: () => {},
+  });
+  try {
+    const { apiKey, keyId, tenantId } = await issueBootstrapKey(store, ids, 'default');
+    await relay.app.ready();
+    return {
+      baseUrl: 'http://localhost',
+      apiKey,
+      fetch: fetchInto(relay.app),
+      async stop() {
+        await store.tenant(tenantId).revokeKey(keyId, Date.now());
+        await stop();
+      },
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}

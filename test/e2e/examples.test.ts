@@ -1,0 +1,62 @@
+/** The examples, as a reader starts them. Each asserts for itself that it did what it shows. */
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { TestServer } from '../support/server.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const server = new TestServer();
+beforeAll(() => server.start());
+afterAll(() => server.dispose());
+
+/** What each of them shows; the ids of calls and runs are left out. */
+const shows: Readonly<Record<string, readonly RegExp[]>> = {
+  'hello-run': [/^calls calculator \{ a: 23, b: 47, op: '\*' \}$/m, /^gets 1081$/m, /is 1081\.$/],
+  'approve-a-tool': [/^May it\? send_note .*green/m, /^Yes\.$/m, /^May it\? .*doomed/m, /^No\.$/m],
+  'function-tool': [/^asks for \{ id: 'u_001' \}$/m, /name: 'Ada'/],
+  'resume-after-crash': [
+    /^It waits for an approval/m,
+    /^… and it is back\.$/m,
+    /The note was sent\.$/,
+  ],
+  'embed-in-process': [/^send_note has been waiting$/m, /The note was sent\.$/],
+};
+
+const stories = readdirSync(`${root}/examples`).filter((name) => name !== 'permissions');
+
+async function run(story: string) {
+  const child = spawn(process.execPath, ['--no-warnings', `examples/${story}/main.ts`], {
+    cwd: root,
+    env: { ...process.env, RELAY_URL: server.url, RELAY_API_KEY: server.apiKey },
+  });
+  const ran = { output: '', errors: '' };
+  child.stdout.on('data', (chunk: Buffer) => (ran.output += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (ran.errors += chunk.toString()));
+  const code = await new Promise((resolve) => child.once('close', resolve));
+  return { code, output: ran.output.trimEnd(), errors: ran.errors };
+}
+
+describe('an example', () => {
+  test('is there for every story, and every story for an example', () => {
+    expect(stories.toSorted()).toEqual(Object.keys(shows).toSorted());
+  });
+
+  test.each(stories)('%s is short, says how it is started, and verifies itself', (story) => {
+    const source = readFileSync(`${root}/examples/${story}/main.ts`, 'utf8');
+    expect(source.trimEnd().split('\n').length).toBeLessThan(60);
+    expect(source).toContain(`npx node examples/${story}/main.ts`);
+    expect(source.match(/assert\.\w+\(/g)?.length).toBeGreaterThanOrEqual(1);
+  });
+
+  test.each(stories)(
+    '%s does what it shows',
+    async (story) => {
+      const { code, output, errors } = await run(story);
+      expect(errors).toBe('');
+      expect(code).toBe(0);
+      for (const line of shows[story] ?? []) expect(output).toMatch(line);
+    },
+    60_000,
+  );
+});

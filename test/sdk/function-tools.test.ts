@@ -1,0 +1,294 @@
+/** The caller's own functions, over the real server: whatever dies, one result is taken, and none lost. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { createClient, tool, type ToolContext } from '@relay/sdk';
+import { z } from 'zod';
+import { until } from '../support/kernel.ts';
+import { TestServer } from '../support/server.ts';
+import { verifies } from '../conformance/verifies.ts';
+import { clientOf, type Inside, openInside } from './scene.ts';
+
+const userSchema = z.object({
+  id: z.string().startsWith('u_'),
+  fields: z.array(z.string()).default([]),
+});
+
+/** A function that remembers how it was called. */
+function recording(run: (input: z.output<typeof userSchema>, context: ToolContext) => unknown) {
+  const calls: ToolContext[] = [];
+  const getUser = tool({
+    name: 'get_user',
+    description: 'Finds a user by id',
+    schema: userSchema,
+    run(input, context) {
+      calls.push(context);
+      return run(input, context);
+    },
+  });
+  return { calls, getUser };
+}
+
+const ask = (...ids: readonly string[]) =>
+  ids.map((id) => `use get_user ${JSON.stringify({ id })}`).join('\n');
+
+describe('a function', () => {
+  let inside: Inside;
+  beforeAll(async () => {
+    inside = await openInside();
+  });
+  afterAll(() => inside.dispose());
+
+  test('is offered, called and answered for, by itself', async () => {
+    verifies('003:tool-results:sdk-posts');
+    const { calls, getUser } = recording(({ id, fields }) => ({ id, fields, name: 'Ada' }));
+    const run = await inside.client.runs.create({
+      model: 'demo',
+      input: ask('u_001'),
+      tools: [getUser],
+    });
+    const events = [];
+    for await (const event of run) events.push(event);
+    expect(events.find(({ type }) => type === 'tool_result')).toMatchObject({
+      output: { id: 'u_001', fields: [], name: 'Ada' },
+    });
+    expect(await run.text()).toContain('Ada');
+    const [call] = calls;
+    expect(call).toMatchObject({
+      runId: run.id,
+      idempotencyKey: `${run.id}:${call?.toolCallId}`,
+    });
+    expect(inside.lines.slice(-3).map((line) => line.replaceAll(run.id, 'ID'))).toEqual([
+      'POST /v1/runs',
+      `POST /v1/runs/ID/tool-results/${call?.toolCallId}/claim`,
+      `POST /v1/runs/ID/tool-results/${call?.toolCallId}`,
+    ]);
+    const keys: string[] = [];
+    for await (const event of inside.client.runs.events(run.id)) {
+      if (event.type === 'tool.started') keys.push(event.idempotencyKey);
+    }
+    expect(keys).toEqual([call?.idempotencyKey]);
+  });
+
+  test('is called several times at once', async () => {
+    let running = 0;
+    let together = 0;
+    let meet = () => {};
+    const met = new Promise<void>((resolve) => (meet = resolve));
+    const { calls, getUser } = recording(async ({ id }) => {
+      together = Math.max(together, (running += 1));
+      if (running === 3) meet();
+      await met;
+      return id;
+    });
+    const run = await inside.client.runs.create({
+      model: 'demo',
+      input: ask('u_1', 'u_2', 'u_3'),
+      tools: [getUser],
+    });
+    await run.result();
+    expect(together).toBe(3);
+    expect(new Set(calls.map(({ toolCallId }) => toolCallId)).size).toBe(3);
+  });
+
+  test('that fails, or is called by what its schema refuses, tells the model so', async () => {
+    const { calls, getUser } = recording(() => {
+      throw new Error('No such user');
+    });
+    const run = await inside.client.runs.create({
+      model: 'demo',
+      input: ask('u_404', 'wrong'),
+      tools: [getUser],
+    });
+    const outputs: unknown[] = [];
+    for await (const event of run) if (event.type === 'tool_result') outputs.push(event.output);
+    expect(calls).toHaveLength(1);
+    expect(JSON.stringify(outputs)).toContain('No such user');
+    expect(JSON.stringify(outputs)).toContain('The input does not fit: id');
+    expect(await run.result()).toMatchObject({ status: 'completed' });
+  });
+
+  test('is run by one of the clients that follow the run', async () => {
+    const one = recording(() => 'one');
+    const two = recording(() => 'two');
+    const runs = [inside.client, inside.clientWith(inside.apiKey)].map((client) => client.runs);
+    const run = await runs[0]!.create({ model: 'demo', input: ask('u_1'), tools: [one.getUser] });
+    const other = runs[1]!.stream(run.id, { tools: [two.getUser] });
+    const results = await Promise.all([run.result(), other.result()]);
+    expect(results[0]).toEqual(results[1]);
+    expect(one.calls.length + two.calls.length).toBe(1);
+  });
+
+  test('is aborted when its run is canceled', async () => {
+    let aborted: unknown;
+    const { calls, getUser } = recording(
+      (_, { signal }) =>
+        new Promise((_resolve, reject) => {
+          signal.addEventListener('abort', () => {
+            aborted = signal.reason;
+            reject(signal.reason as Error);
+          });
+        }),
+    );
+    const run = await inside.client.runs.create({
+      model: 'demo',
+      input: ask('u_1'),
+      tools: [getUser],
+    });
+    const result = run.result();
+    await until(async () => calls.length === 1);
+    await run.cancel();
+    expect(await result).toMatchObject({ status: 'canceled' });
+    expect(aborted).toBeInstanceOf(Error);
+  });
+
+  test('is aborted when it takes longer than it said', async () => {
+    let signal: AbortSignal | undefined;
+    const getUser = tool({
+      name: 'get_user',
+      schema: userSchema,
+      timeoutMs: 300,
+      run(_, context) {
+        signal = context.signal;
+        return new Promise(() => {});
+      },
+    });
+    const run = await inside.client.runs.create({
+      model: 'demo',
+      input: ask('u_1'),
+      tools: [getUser],
+    });
+    const outputs: unknown[] = [];
+    for await (const event of run) if (event.type === 'tool_result') outputs.push(event.output);
+    expect(outputs).toMatchObject([{ status: 'error', code: 'tool_timed_out' }]);
+    expect(signal?.aborted).toBe(true);
+  });
+
+  test('has its result taken once, however often it had to be sent', async () => {
+    let lost = 0;
+    const client = createClient({
+      baseUrl: 'http://localhost',
+      apiKey: inside.apiKey,
+      async fetch(url, init) {
+        const response = await inside.fetch(url, init);
+        if (!/tool-results\/[^/]+$/.test(url) || lost >= 2) return response;
+        lost += 1;
+        throw new TypeError('fetch failed');
+      },
+    });
+    const { calls, getUser } = recording(() => ({ at: Math.random() }));
+    const run = await client.runs.create({ model: 'demo', input: ask('u_1'), tools: [getUser] });
+    expect(await run.result()).toMatchObject({ status: 'completed' });
+    expect(calls).toHaveLength(1);
+    expect(lost).toBeGreaterThan(0);
+    const completed: string[] = [];
+    for await (const { type } of client.runs.events(run.id)) {
+      if (type === 'tool.completed') completed.push(type);
+    }
+    expect(completed).toHaveLength(1);
+  });
+});
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+/** A client in a process of its own. */
+class Worker {
+  readonly #process: ChildProcess;
+  output = '';
+
+  constructor(server: TestServer, env: Readonly<Record<string, string>>) {
+    this.#process = spawn(process.execPath, ['test/sdk/clients/worker.ts'], {
+      cwd: root,
+      env: {
+        ...process.env,
+        RELAY_URL: server.url,
+        RELAY_API_KEY: server.apiKey,
+        LEDGER: join(server.dataDir, 'ledger'),
+        ...env,
+      },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    this.#process.stdout?.on('data', (chunk: Buffer) => (this.output += chunk.toString()));
+  }
+
+  async says(pattern: RegExp): Promise<string> {
+    await until(async () => pattern.test(this.output));
+    return pattern.exec(this.output)?.[1] ?? '';
+  }
+
+  async kill(): Promise<void> {
+    const ended = new Promise((resolve) => this.#process.once('exit', resolve));
+    this.#process.kill('SIGKILL');
+    await ended;
+  }
+
+  get ended(): Promise<unknown> {
+    return this.#process.exitCode === null
+      ? new Promise((resolve) => this.#process.once('exit', resolve))
+      : Promise.resolve();
+  }
+}
+
+interface LedgerLine {
+  readonly by: string;
+  readonly idempotencyKey: string;
+}
+
+describe('in a world of crashes', () => {
+  let server: TestServer;
+  beforeEach(async () => {
+    server = await new TestServer().start();
+  });
+  afterEach(() => server.dispose());
+
+  const ledger = () =>
+    readFileSync(join(server.dataDir, 'ledger'), 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as LedgerLine);
+
+  async function settlements(runId: string): Promise<string[]> {
+    const types: string[] = [];
+    for await (const { type } of clientOf(server).runs.events(runId)) {
+      if (/^tool\.(completed|failed|denied)$/.test(type)) types.push(type);
+    }
+    return types;
+  }
+
+  test('a client killed in the middle of a function: another one finishes the run', async () => {
+    const first = new Worker(server, { NAME: 'first', HOLD: 'yes' });
+    await first.says(/^(ran)$/m);
+    const runId = await first.says(/^run (\S+)$/m);
+    const second = new Worker(server, { NAME: 'second', RUN_ID: runId });
+    await second.says(/^(run) /m);
+    await first.kill();
+    // The claim of the dead one holds for up to half a minute; then the other has it.
+    await second.ended;
+    expect(second.output).toMatch(/^done completed .*"by":"second"/m);
+    const lines = ledger();
+    expect(lines.map(({ by }) => by)).toEqual(['first', 'second']);
+    expect(new Set(lines.map(({ idempotencyKey }) => idempotencyKey)).size).toBe(1);
+    expect(await settlements(runId)).toEqual(['tool.completed']);
+
+    // Whoever comes too late has nothing to do.
+    const third = new Worker(server, { NAME: 'third', RUN_ID: runId });
+    await third.ended;
+    expect(third.output).toMatch(/^done completed .*"by":"second"/m);
+    expect(ledger()).toHaveLength(2);
+  }, 120_000);
+
+  test('a server killed while a function runs: its result is brought after the restart', async () => {
+    const client = clientOf(server);
+    const { calls, getUser } = recording(async () => {
+      await server.kill();
+      void server.start();
+      return 'made while nobody listened';
+    });
+    const run = await client.runs.create({ model: 'demo', input: ask('u_1'), tools: [getUser] });
+    expect(await run.text()).toContain('made while nobody listened');
+    expect(calls).toHaveLength(1);
+    expect(await settlements(run.id)).toEqual(['tool.completed']);
+  }, 60_000);
+});

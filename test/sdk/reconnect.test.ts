@@ -1,0 +1,76 @@
+/** Streams that are cut anywhere, and a server that is killed while it is followed. */
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { RunHandle, RunStreamEvent } from '@relay/sdk';
+import { TestServer } from '../support/server.ts';
+import { builtin, clientOf, cutAfter } from './scene.ts';
+
+let server: TestServer;
+beforeEach(async () => {
+  server = await new TestServer().start();
+});
+afterEach(() => server.dispose());
+
+/** What is seen is the journal's, without gap or repeat. */
+async function expectWhole(run: RunHandle, seen: readonly RunStreamEvent[]): Promise<void> {
+  const whole: RunStreamEvent[] = [];
+  for await (const event of clientOf(server).runs.stream(run.id)) whole.push(event);
+  expect(seen).toEqual(whole);
+}
+
+describe('a stream that is cut', () => {
+  test('wherever that is, every event comes exactly once', async () => {
+    let cut = 0;
+    const client = clientOf(server, (response) => cutAfter(response, 200 + 97 * (cut += 1)));
+    const run = await client.runs.create({ model: 'demo', input: 'say 120' });
+    const seen: RunStreamEvent[] = [];
+    for await (const event of run) seen.push(event);
+    expect(cut).toBeGreaterThan(5);
+    expect(seen.filter(({ type }) => type === 'token')).toHaveLength(120);
+    await expectWhole(run, seen);
+  }, 60_000);
+});
+
+describe('kill -9 of the server', () => {
+  test('in the middle of an answer: the reader is told, and has the answer in the end', async () => {
+    const client = clientOf(server);
+    let disconnects = 0;
+    const run = await client.runs.create(
+      { model: 'demo', input: 'slow 2000' },
+      { onDisconnect: () => (disconnects += 1) },
+    );
+    const seen: RunStreamEvent[] = [];
+    for await (const event of run) {
+      seen.push(event);
+      const tokens = seen.filter(({ type }) => type === 'token').length;
+      if (event.type === 'token' && tokens === 2) {
+        await server.kill();
+        void server.start();
+      }
+    }
+    expect(disconnects).toBeGreaterThan(0);
+    expect(seen.map(({ type }) => type)).toContain('reset');
+    const { output, status } = await run.result();
+    expect(status).toBe('completed');
+    expect(run.textSoFar).toBe(output);
+    await expectWhole(run, seen);
+  }, 60_000);
+
+  test('with an approval pending: it is asked for once, and given after the restart', async () => {
+    const client = clientOf(server);
+    let asked = 0;
+    const run = await client.runs.create(
+      { model: 'demo', input: 'notify I survived', tools: [builtin('send_note')] },
+      {
+        async onRelay() {
+          asked += 1;
+          await server.kill();
+          await server.start();
+          return { approved: true };
+        },
+      },
+    );
+    expect(await run.result()).toMatchObject({ status: 'completed' });
+    expect(asked).toBe(1);
+    expect(server.notes.map(({ text }) => text)).toEqual(['I survived']);
+  }, 60_000);
+});
