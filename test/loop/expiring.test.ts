@@ -53,8 +53,14 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
     expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + warnsAfterMs });
     await clock.advance(warnsAfterMs - 1_500);
     expect(ofType(await journal(kernel, run.id), 'relay.expiring')).toEqual([]);
+    let looks = 0;
     const [warning] = await until(async () => {
-      await clock.advance(1_000);
+      // Past the warning and not as far as the end, however slow the store is: the supervisor's two
+      // timers are there again when it has looked.
+      if (looks < 5 && clock.sleepers === 2) {
+        looks += 1;
+        await clock.advance(1_000);
+      }
       const found = ofType(await journal(kernel, run.id), 'relay.expiring');
       return found.length > 0 && found;
     }, 'the warning');
