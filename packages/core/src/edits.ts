@@ -3,11 +3,12 @@
  * rules before anything is decided, because what is approved here runs without being asked about
  * again; what refuses them leaves the relay as it was.
  */
-import { canonicalJson, type Permissions, RelayError } from '@relay/protocol';
+import { canonicalJson, type EventOf, type Permissions, RelayError } from '@relay/protocol';
 import type { Engine } from './engine.ts';
 import { decide } from './permission/decide.ts';
 import type { EditedCall, RelayRecord, TenantStore, Tool } from './ports.ts';
 import { type Arguments, readArguments } from './run/arguments.ts';
+import { clientTool } from './run/client-tool.ts';
 
 interface Edit {
   readonly store: TenantStore;
@@ -26,7 +27,7 @@ export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall
   if (input === undefined || relay.kind !== 'permission' || isUnchanged(relay, input)) {
     return undefined;
   }
-  const tool = engine.tools(store.tenantId).find(relay.tool);
+  const tool = await toolOf(engine, store, relay);
   if (tool === undefined) {
     throw new RelayError(
       'tool_unavailable',
@@ -36,6 +37,19 @@ export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall
   const params = readEdited(tool, input);
   await refuseDenied(engine, edit, { tool, params });
   return { params, digest: digestOfCall(engine, { name: relay.tool, input: params }) };
+}
+
+/** One of the tenant's, or the caller's own function. */
+async function toolOf(
+  engine: Engine,
+  store: TenantStore,
+  { tool, runId }: RelayRecord,
+): Promise<Tool | undefined> {
+  const registered = engine.tools(store.tenantId).find(tool);
+  if (registered !== undefined) return registered;
+  const { functions = [] } = await specOf(store, runId);
+  const own = functions.find(({ name }) => name === tool);
+  return own === undefined ? undefined : clientTool(own);
 }
 
 function readEdited(tool: Tool, input: unknown): Arguments {
@@ -79,8 +93,12 @@ async function permissionsOf(
 ): Promise<Permissions> {
   const program = engine.rules?.({ tenantId: store.tenantId, runId });
   if (program !== undefined) return program.current();
+  return (await specOf(store, runId)).permissions;
+}
+
+async function specOf(store: TenantStore, runId: string): Promise<EventOf<'run.created'>> {
   const [spec] = await store.readEvents(runId, { after: 0, limit: 1 });
-  if (spec?.type === 'run.created') return spec.permissions;
+  if (spec?.type === 'run.created') return spec;
   throw new RelayError('journal_corrupt', `The journal of run ${runId} has no beginning`);
 }
 

@@ -53,7 +53,9 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
   #after: number;
   /** How far the watchers have heard. */
   #heard = 0;
-  #tokens: { seq: number; text: string }[] = [];
+  #text = '';
+  /** Where each token ends in the text, so that a reset can take it back. */
+  #tokens: { readonly seq: number; readonly end: number }[] = [];
   #error: RunResult['error'];
   #result: RunResult | undefined;
   #reading: Promise<void> | undefined;
@@ -74,7 +76,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
 
   /** The answer as far as it was handed out, without what a `reset` made void. */
   get textSoFar(): string {
-    return this.#tokens.map(({ text }) => text).join('');
+    return this.#text;
   }
 
   /** Leaving the loop stops the reading; the run goes on. */
@@ -148,7 +150,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
     this.#first = undefined;
     // Who has functions or answers to give must know what is open, however long ago it was said.
     const isNew = this.#watchers.length > 0 && this.#heard === 0;
-    let last = first === undefined && !isNew ? this.#after : 0;
+    const after = first === undefined && !isNew ? this.#after : 0;
     const open = (after: number, signal: AbortSignal) =>
       http.stream('GET', at`/v1/runs/${this.id}/stream`, {
         headers: { 'last-event-id': String(after) },
@@ -157,15 +159,13 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       });
     for await (const frame of framesOf({
       open,
-      after: last,
+      after,
       signal,
       first,
       patienceMs,
       onDisconnect,
     })) {
       const seq = Number(frame.id);
-      if (seq <= last) continue;
-      last = seq;
       const event = { ...(JSON.parse(frame.data) as RunsFrame), seq };
       yield event;
       if (event.type === 'done') return;
@@ -182,10 +182,12 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
     this.#after = event.seq;
     switch (event.type) {
       case 'token':
-        this.#tokens.push({ seq: event.seq, text: event.text });
+        this.#text += event.text;
+        this.#tokens.push({ seq: event.seq, end: this.#text.length });
         break;
       case 'reset':
         this.#tokens = this.#tokens.filter(({ seq }) => seq <= event.after);
+        this.#text = this.#text.slice(0, this.#tokens.at(-1)?.end ?? 0);
         break;
       case 'error':
         this.#error = { message: event.error, code: event.code, retryable: event.retryable };

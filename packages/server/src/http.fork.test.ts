@@ -62,6 +62,32 @@ describe.each(storeKinds)('runs that go on, on the %s store', (kind) => {
   });
 
   describe('POST /v1/runs/:id/fork', () => {
+    it('takes along functions, memory and the shape of the answer', async () => {
+      const lookup = { name: 'lookup', kind: 'function', inputSchema: { type: 'object' } };
+      const source = await startRun(server, {
+        input: 'use lookup {}',
+        tools: [{ name: 'calculator', kind: 'builtin' }, lookup],
+        memory: { namespace: 'forks' },
+        reasoning: 'low',
+      });
+      const { data } = await source.reader.until('tool_call');
+      const path = `/tool-results/${String(data['id'])}`;
+      await server.request(`/v1/runs/${source.runId}${path}`, { body: { output: 1 } });
+      await source.reader.rest();
+      const forked = await fork(source.runId, { input: 'use lookup {}' });
+      expect(forked.status).toBe(201);
+      await untilStatus(server, forked.id, 'waiting');
+      const { events } = await eventsOf(server, forked.id);
+      expect(events[0]).toMatchObject({
+        tools: ['calculator', 'lookup'],
+        functions: [{ name: 'lookup' }],
+        memory: { namespace: 'forks' },
+        reasoning: 'low',
+      });
+      expect(events.some(({ via }) => via === 'client')).toBe(true);
+      await server.request(`/v1/runs/${forked.id}/cancel`, { method: 'POST' });
+    });
+
     it('makes a run of its own that has read the other', async () => {
       const source = await finishedRun(server, {
         input: 'calculate 6*7',

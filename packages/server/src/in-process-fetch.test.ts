@@ -127,6 +127,24 @@ describe('a reader that leaves', () => {
     }, 'the end of the response');
   });
 
+  test('without a word is cut off before it costs too much memory', async () => {
+    let write: (text: string) => boolean = () => true;
+    app.get('/much', (_request, reply) => {
+      reply.hijack();
+      reply.raw.once('close', () => (closed += 1));
+      reply.raw.writeHead(200, { 'content-type': 'text/event-stream' });
+      write = (text) => reply.raw.write(text);
+    });
+    const response = await fetchInto(app)('http://localhost/much');
+    const megabyte = 'x'.repeat(1024 * 1024);
+    for (let n = 0; n < 15; n += 1) write(megabyte);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(closed).toBe(0);
+    for (let n = 0; n < 17; n += 1) write(megabyte);
+    await until(() => closed === 1, 'the end of the response');
+    await expect(response.text()).rejects.toThrow('Read too slowly');
+  });
+
   test('before it asks asks nothing', async () => {
     const signal = AbortSignal.abort(new Error('never mind'));
     await expect(fetchInto(app)('http://localhost/now', { signal })).rejects.toThrow('never mind');

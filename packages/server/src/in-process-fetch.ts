@@ -30,6 +30,7 @@ export function fetchInto(app: FastifyInstance): InProcessFetch {
       signal?.removeEventListener('abort', leave);
       hangUp(answer);
     });
+    cutOffSlow(answer, stream);
     const { statusCode: status } = answer;
     return new Response(bodiless.has(status) ? null : bodyOf(stream), {
       status,
@@ -51,6 +52,19 @@ function bodyOf(stream: Readable): ReadableStream<Uint8Array> {
       stream.destroy();
     },
   });
+}
+
+const maxUnreadBytes = 16 * 1024 * 1024;
+
+/** There is no socket whose buffers fill up: a stream that nobody reads would be kept whole. */
+function cutOffSlow({ raw: { res }, headers }: LightMyRequestResponse, stream: Readable): void {
+  if (!String(headers['content-type']).startsWith('text/event-stream')) return;
+  const write = res.write.bind(res) as (chunk: unknown) => boolean;
+  res.write = (chunk: unknown) => {
+    const hasRoom = write(chunk);
+    if (stream.readableLength > maxUnreadBytes) stream.destroy(new Error('Read too slowly'));
+    return hasRoom;
+  };
 }
 
 /** A reader that leaves must be seen to leave, as if its connection were closed. */

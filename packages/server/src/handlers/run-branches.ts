@@ -76,7 +76,7 @@ async function requestFor(call: Call): Promise<Request> {
   });
   if (input === undefined && point.needsInput) throw noInput();
   const { spec, profile } = point;
-  const { system, handoffs } = profile;
+  const { system, handoffs, outputSchema, reasoning } = profile;
   const workflow = workflowId ?? spec.workflowId;
   return {
     surface: 'runs',
@@ -85,7 +85,10 @@ async function requestFor(call: Call): Promise<Request> {
     ...(system === undefined ? {} : { system }),
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : (input ?? []),
     prompt: 'continues',
-    tools: chooseTools(call, profile.tools),
+    ...toolsOf(call, point),
+    ...(outputSchema === undefined ? {} : { outputSchema }),
+    ...(reasoning === undefined ? {} : { reasoning }),
+    ...(spec.memory === undefined ? {} : { memory: spec.memory }),
     permissions: choosePermissions(call, body.permissions ?? inherited(point)),
     maxIterations: Math.min(body.maxIterations ?? spec.maxIterations, mostTurns(call, point)),
     limits: lowerOf(call.context.limits, limits ?? spec.limits ?? {}),
@@ -96,6 +99,17 @@ async function requestFor(call: Call): Promise<Request> {
     parentRunId: source.id,
     forkedFrom: { runId: source.id, seq: point.seq },
   };
+}
+
+/** The caller's own functions go along: whoever follows the fork runs them. */
+function toolsOf(call: Call, { spec, profile }: ForkPoint): Pick<Request, 'tools' | 'functions'> {
+  const functions = (spec.functions ?? []).filter(({ name }) => profile.tools.includes(name));
+  const isOwn = (name: string) => functions.some((declared) => declared.name === name);
+  chooseTools(
+    call,
+    profile.tools.filter((name) => !isOwn(name)),
+  );
+  return { tools: profile.tools, ...(functions.length === 0 ? {} : { functions }) };
 }
 
 function mostTurns(call: Call, { agent }: ForkPoint): number {
