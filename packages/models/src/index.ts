@@ -3,7 +3,7 @@ export { type ChatCompletionsOptions, createChatCompletionsModel } from './chat-
 export { createDemoModel, type DemoModelOptions } from './demo.ts';
 export { createGoogleModel } from './google.ts';
 export { type Timeouts } from './http-exchange.ts';
-export { type KnownModel, knownModel } from './known-models.ts';
+export { type KnownModel, knownModel, knownModelsOf } from './known-models.ts';
 export { type ModelName, parseModelName } from './model-name.ts';
 export { createResponsesModel } from './openai-responses.ts';
 export { createOutboundGuard, type OutboundGuard, parseNetwork } from './outbound.ts';

@@ -56,6 +56,11 @@ const providers = new Map([
   ['google', google],
 ]);
 
+/** Those of a provider that are known by name; it may well have others. */
+export function knownModelsOf(provider: string): string[] {
+  return Object.keys(providers.get(provider) ?? {});
+}
+
 /** A version of a model costs what the model costs. */
 const version = /-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$/;
 /** What Anthropic asks for writing into its cache, as a part of the price of input. */

@@ -13,6 +13,10 @@ async function boot(options: BootOptions = {}): Promise<TestRelay> {
   return server;
 }
 
+interface Listed {
+  readonly models: readonly { id: string; provider: string }[];
+}
+
 describe.each(storeKinds)('a server on the %s store', (kind) => {
   it('is alive, ready, and says its version to anyone', async () => {
     const server = await boot({ kind });
@@ -32,6 +36,20 @@ describe.each(storeKinds)('a server on the %s store', (kind) => {
 
   it('lists the demo model', async () => {
     const server = await boot({ kind });
+    expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'relay' }] });
+  });
+
+  it('lists the models of providers whose key the tenant has, until it is revoked', async () => {
+    const server = await boot({ kind });
+    const path = '/v1/credentials/anthropic';
+    await server.request(path, { method: 'PUT', body: { apiKey: 'sk-0123456789abcdef' } });
+    const { models } = (await server.json('/models')) as unknown as Listed;
+    expect(models[0]).toEqual({ id: 'demo', provider: 'relay' });
+    expect(models.length).toBeGreaterThan(5);
+    for (const { id, provider } of models.slice(1)) {
+      expect([id, provider]).toEqual([expect.stringMatching(/^claude-/), 'anthropic']);
+    }
+    await server.request(path, { method: 'DELETE' });
     expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'relay' }] });
   });
 
@@ -147,7 +165,7 @@ describe('more runs than places', () => {
 
 describe('the table of routes', () => {
   it('is served whole: no route of it is missing', async () => {
-    const server = await boot();
+    const server = await boot({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
     for (const { method, path } of Object.values(routes) as Route[]) {
       const url = path.replaceAll(/:\w+/g, '01963a5c-7891-7abc-8ef0-123456789abc');
       expect(server.relay.app.hasRoute({ method, url: path }), path).toBe(true);
