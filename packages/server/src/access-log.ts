@@ -28,7 +28,7 @@ export function logAccess(
       ms: Math.round((performance.now() - since) * 10) / 10,
       ...(caller === undefined ? {} : { tenantId: caller.tenantId, caller: caller.as.id }),
       ...(typeof runId === 'string' ? { runId } : {}),
-      ...(raw.writableFinished ? {} : { aborted: true }),
+      ...(raw.writableEnded ? {} : { aborted: true }),
     });
   });
 }

@@ -61,7 +61,7 @@ export const createGrant: Handler = async (call) => {
 export const revokeGrant: Handler = async (call) => {
   const { id } = call.params as { id: string };
   const store = storeOf(call);
-  if ((await store.readGrant(id)) === undefined) throw nothingHere();
+  if ((await store.readGrant(id)) === undefined) throw nothingHere('grant');
   await store.revokeGrant(id, call.context.control.engine.clock.now());
   call.reply.code(204);
   return undefined;

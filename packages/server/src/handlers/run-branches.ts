@@ -143,7 +143,7 @@ export const getWorkflow: Handler = async (call) => {
   const query = call.query as z.infer<typeof workflowQuerySchema>;
   const store = storeOf(call);
   const total = await store.readWorkflow(id);
-  if (total === undefined) throw nothingHere();
+  if (total === undefined) throw nothingHere('workflow');
   const found = await store.listRuns({ workflowId: id }, pageOf(query));
   const { items, nextCursor } = cutPage(found, query.limit, (run) => ({
     at: run.createdAt,
