@@ -106,6 +106,16 @@ describe('a client', () => {
     expect((await runs.events('r').page()).run).toEqual({ id: 'r' });
   });
 
+  test('forks once, however often it has to ask', async () => {
+    const answers = [new TypeError('fetch failed'), json(201, { id: 'r2' })];
+    const server = new FakeServer((_, nth) => answers[nth] ?? new Error('enough'));
+    const { runs } = createClient({ ...options, fetch: server.fetch });
+    expect(await runs.fork('r', { input: 'Or rather' })).toEqual({ id: 'r2' });
+    const keys = server.asked.map(({ headers }) => headers['idempotency-key']);
+    expect(keys[0]).toMatch(/^[0-9a-f-]{36}$/);
+    expect(keys).toEqual([keys[0], keys[0]]);
+  });
+
   test('uses the platform’s fetch as the platform wants it', async () => {
     const server = new FakeServer(() => json(200, { status: 'ok', version: '1' }));
     vi.stubGlobal('fetch', function (this: unknown, url: string, init: RequestInit) {

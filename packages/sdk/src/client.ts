@@ -6,7 +6,7 @@ import { feed, type FeedOptions } from './feed.ts';
 import { Grants } from './grants.ts';
 import { type CallOptions, Http, type HttpOptions } from './http.ts';
 import { Keys } from './keys.ts';
-import { getWorkflow } from './lineage.ts';
+import { getWorkflow, type WorkflowQuery } from './lineage.ts';
 import { Memories } from './memories.ts';
 import { explain, type ExplainBody } from './permissions.ts';
 import { Runs } from './runs.ts';
@@ -30,7 +30,8 @@ export function createClient(options: ClientOptions) {
       explain: (body: ExplainBody, options: CallOptions = {}) => explain(http, body, options),
     },
     workflows: {
-      get: (id: string, options: CallOptions = {}) => getWorkflow(http, id, options),
+      get: (id: string, query: WorkflowQuery = {}, options: CallOptions = {}) =>
+        getWorkflow(http, id, { query: { ...query }, ...options }),
     },
     /** A run that lives with its connection. */
     chat: (body: ChatBody, options: CallOptions = {}) => Chat.open(http, body, options),

@@ -23,7 +23,7 @@ export type { FeedOptions, Hint } from './feed.ts';
 export type { Disconnect } from './frames.ts';
 export type { Grant, GrantBody, GrantPreview, GrantScope, GrantsQuery } from './grants.ts';
 export type { CallOptions, Fetch } from './http.ts';
-export type { ForkBody, Workflow } from './lineage.ts';
+export type { ForkBody, ForkOptions, Workflow, WorkflowQuery } from './lineage.ts';
 export type { Listing, Page } from './listing.ts';
 export type { MemoriesQuery, Memory, MemoryBody } from './memories.ts';
 export type { ExplainBody, Explanation } from './permissions.ts';

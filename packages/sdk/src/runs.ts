@@ -9,7 +9,7 @@ import type {
 import { RelayApiError } from './errors.ts';
 import type { FollowOptions } from './frames.ts';
 import { at, type CallOptions, type Http } from './http.ts';
-import { type ForkBody, forkRun, resumeRun } from './lineage.ts';
+import { type ForkBody, type ForkOptions, forkRun, resumeRun } from './lineage.ts';
 import { Listing, listOf, type Page } from './listing.ts';
 import { type OnRelay, RelayWatcher } from './relay-watcher.ts';
 import { RunHandle, type Watcher } from './run-handle.ts';
@@ -116,13 +116,13 @@ export class Runs {
     return this.#http.json('POST', '/v1/runs/cancel', { body, repeatable: true, ...options });
   }
 
-  /** Takes a run up again that has stopped. */
+  /** Takes up a run that was left behind. */
   resume(id: string, options: CallOptions = {}): Promise<Run> {
     return resumeRun(this.#http, id, options);
   }
 
   /** A new run with the same past. */
-  fork(id: string, body: ForkBody = {}, options: CallOptions = {}): Promise<Run> {
+  fork(id: string, body: ForkBody = {}, options: ForkOptions = {}): Promise<Run> {
     return forkRun(this.#http, id, { body, ...options });
   }
 
