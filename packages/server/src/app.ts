@@ -7,6 +7,7 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { logAccess } from './access-log.ts';
 import { authenticate, type Caller } from './auth.ts';
 import type { ServerContext } from './context.ts';
+import { preflight, welcomePage } from './cors.ts';
 import { nothingHere, toRelayError } from './failures.ts';
 import type { Call, Handler, PublicHandler } from './handlers/handler.ts';
 import { requestIdOf } from './request-id.ts';
@@ -25,6 +26,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   const { log } = context;
   const greet = (request: FastifyRequest, reply: FastifyReply) => {
     reply.raw.setHeader('x-request-id', request.id);
+    welcomePage(context.config, request, reply);
     logAccess({ log, callerOf: (each) => callers.get(each) }, request, reply);
   };
   const answerError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply) => {
@@ -81,7 +83,7 @@ export function createApp(context: ServerContext): FastifyInstance {
     const { method, path } = route;
     methods.set(path, (methods.get(path) ?? new Set()).add(method));
   }
-  refuseOtherMethods(app, methods);
+  refuseOtherMethods(app, methods, context);
   app.setNotFoundHandler(() => {
     throw nothingHere();
   });
@@ -185,7 +187,11 @@ function ambiguous(issue: FieldIssue): RelayError {
   return new RelayError('invalid_request', `${where}${issue.message}`, { details: [issue] });
 }
 
-function refuseOtherMethods(app: FastifyInstance, methods: Map<string, Set<string>>): void {
+function refuseOtherMethods(
+  app: FastifyInstance,
+  methods: Map<string, Set<string>>,
+  context: ServerContext,
+): void {
   for (const [url, known] of methods) {
     const others = ['GET', 'HEAD', 'OPTIONS', 'POST', 'PUT', 'PATCH', 'DELETE'].filter(
       (each) => !known.has(each),
@@ -193,7 +199,9 @@ function refuseOtherMethods(app: FastifyInstance, methods: Map<string, Set<strin
     app.route({
       method: others,
       url,
-      handler: (_request, reply) => {
+      handler: (request, reply) => {
+        const allowed = preflight(context.config, request, [...known]);
+        if (allowed !== null) return reply.code(204).headers(allowed).send();
         reply.header('allow', [...known].join(', '));
         throw new RelayError('method_not_allowed', `This path takes ${[...known].join(', ')}`);
       },
