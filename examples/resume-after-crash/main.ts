@@ -13,7 +13,8 @@ const dataDir = mkdtempSync(join(tmpdir(), 'relay-example-'));
 const main = new URL('../../packages/server/src/main.ts', import.meta.url).pathname;
 
 async function startServer(port: string) {
-  const env = { ...process.env, RELAY_DATA_DIR: dataDir, RELAY_PORT: port };
+  const quiet = { RELAY_LOG_LEVEL: 'warn' };
+  const env = { ...process.env, ...quiet, RELAY_DATA_DIR: dataDir, RELAY_PORT: port };
   const server = spawn(process.execPath, [main], { env, stdio: ['ignore', 'pipe', 'inherit'] });
   const said = await new Promise<string>((resolve) => {
     let output = '';

@@ -48,7 +48,7 @@ describe.each(stores)('an answer of a given shape on $name', (kind) => {
     expect(endOf(events).usage).toEqual({ inputTokens: 6, outputTokens: 4 });
     expect(lastOf(model.requests).messages.slice(1)).toEqual([
       { role: 'assistant', content: '{"town":1}' },
-      { role: 'user', content: expect.stringContaining('city: Required') as string },
+      { role: 'user', content: expect.stringContaining('city: Is missing') as string },
     ]);
   });
 

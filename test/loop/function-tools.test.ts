@@ -15,6 +15,7 @@ import { ask, type Kernel, openClientCalls, until, untilStatus } from '../suppor
 import { createCast, delegate, says } from './cast.ts';
 import {
   appendWith,
+  createStreamingModel,
   endOf,
   finished,
   journal,
@@ -281,8 +282,33 @@ describe.each(stores)('a function tool on $name', (kind) => {
       return found.at(-1)?.type === 'run.ended' && found;
     }, 'the end');
     expect(ofType(events, 'limit.reached')).toMatchObject([{ limit: 'time' }]);
-    expect(ofType(events, 'tool.failed')).toMatchObject([{ name: 'lookup' }]);
+    expect(ofType(events, 'tool.failed')).toMatchObject([{ name: 'lookup', via: 'client' }]);
     expect(endOf(events)).toMatchObject({ status: 'completed', limit: 'time' });
+  });
+
+  test('takes no result from the moment on at which its run gave it up', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const closing = Promise.withResolvers<void>();
+    const model = createStreamingModel(
+      () => [[call(1), finish()]],
+      async function* lastWords() {
+        await closing.promise;
+        yield answer;
+      },
+    );
+    const kernel = await boot({ model, clock });
+    const run = await ask(kernel, { ...functions, limits: { timeMs: 5_000 } });
+    await parked(kernel, run.id);
+    await until(async () => {
+      await clock.advance(1_000);
+      return ofType(await journal(kernel, run.id), 'tool.failed').length === 1;
+    }, 'the call to be given up');
+    const ref = { tenantId: kernel.tenantId, runId: run.id, toolCallId: 'call_1' };
+    expect(await claimToolCall(kernel.control, ref)).toEqual({ kind: 'missing' });
+    expect(await bring(kernel, run.id, { output: { paid: true } })).toBe('missing');
+    closing.resolve();
+    await finished(kernel, run.id);
   });
 
   test('waits beside a tool of ours and beside a person', async () => {

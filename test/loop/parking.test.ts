@@ -73,6 +73,26 @@ describe.each(stores)('a run that waits on $name', (kind) => {
     expect(ofType(await finished(kernel, run.id), 'run.suspended')).toHaveLength(1);
   });
 
+  test('that is looked at for nothing is given back as one that waits', async () => {
+    const { boot, store } = await openScene(kind);
+    const released: unknown[] = [];
+    const watched = wrapStore(store, (call) => {
+      const append = call.method === 'append' ? (call.args[0] as Append) : undefined;
+      if (append?.release === true) released.push(append.progress?.status);
+      return call.go();
+    });
+    const tool = createRecordingTool({ name: 'pay' });
+    const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()]]);
+    const kernel = await boot({ store: watched, model, tools: [tool] });
+    const run = await ask(kernel);
+    await untilAsked(kernel, run.id);
+    const { supervisor } = kernel.control;
+    await until(async () => supervisor.activeRuns === 0, 'the run to be parked');
+    supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
+    await until(async () => released.length === 2 && supervisor.activeRuns === 0, 'another look');
+    expect(released).toEqual(['waiting', 'waiting']);
+  });
+
   test.each(['before', 'after'] as const)(
     'hears of a decision that comes just %s its lease is given back',
     async (when) => {

@@ -45,11 +45,9 @@ async function toolOf(
   store: TenantStore,
   { tool, runId }: RelayRecord,
 ): Promise<Tool | undefined> {
-  const registered = engine.tools(store.tenantId).find(tool);
-  if (registered !== undefined) return registered;
   const { functions = [] } = await specOf(store, runId);
   const own = functions.find(({ name }) => name === tool);
-  return own === undefined ? undefined : clientTool(own);
+  return own === undefined ? engine.tools(store.tenantId).find(tool) : clientTool(own);
 }
 
 function readEdited(tool: Tool, input: unknown): Arguments {

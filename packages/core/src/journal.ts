@@ -163,8 +163,11 @@ export class RunJournal {
 
   #appendOf(batch: Batch): Append {
     const { run, epoch } = this.#options;
+    const { progress, ...rows } = project(batch.placed, this.#state, run);
     return {
-      ...project(batch.placed, this.#state, run),
+      ...rows,
+      // Whoever hears that a run is given away must be able to tell whether there is anything to do.
+      progress: batch.release ? { status: this.#state.status, ...progress } : progress,
       runId: run.id,
       epoch,
       afterSeq: this.#storedSeq,

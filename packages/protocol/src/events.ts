@@ -227,6 +227,8 @@ export const catalogue = {
     error: z.string(),
     code: z.string(),
     durationMs: z.number().optional(),
+    /** A client had it, and brought no result. */
+    via: z.enum(['client']).optional(),
   }),
   'tool.denied': event(1, {
     ...call,

@@ -48,10 +48,15 @@ export async function hangUp(
   }
 }
 
-/** Chats whose process died have lost their connection. */
-export async function hangUpOrphans(chats: Chats): Promise<void> {
+/** Chats whose process died have lost their connection. Ends with them, or when it shall stop. */
+export async function hangUpOrphans(chats: Chats, signal?: AbortSignal): Promise<void> {
   const { store, settings, clock } = chats.control.engine;
-  for (const session of await store.orphanedConnections(settings.node, clock.now())) {
-    await endSession(chats, session);
+  for (;;) {
+    const orphans = await store.orphanedConnections(settings.node, clock.now());
+    if (orphans.length === 0) return;
+    for (const session of orphans) {
+      if (signal?.aborted === true) return;
+      await endSession(chats, session);
+    }
   }
 }

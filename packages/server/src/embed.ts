@@ -23,7 +23,8 @@ export async function embed(options: EmbedOptions): Promise<Embedded> {
   const { env, cwd = process.cwd(), ...replaced } = options;
   const { relay, store, stop } = await openRelay({
     ...replaced,
-    env,
+    // A program has its own say about what is worth a line.
+    env: { RELAY_LOG_LEVEL: 'warn', ...env },
     cwd,
     terminal: false,
     say: () => {},

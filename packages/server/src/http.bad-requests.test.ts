@@ -75,7 +75,7 @@ describe('a request', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
   });
 
   afterAll(async () => {

@@ -79,6 +79,10 @@ export class Metrics {
       case 'relay.raised':
         this.#add('relay_relays_raised_total');
         break;
+      // How long people take is not how long models take.
+      case 'run.suspended':
+        this.#silent.delete(runId);
+        break;
       case 'run.ended':
         this.#silent.delete(runId);
         this.#add(`relay_runs_ended_total{status="${event.status}"}`);

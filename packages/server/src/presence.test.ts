@@ -114,4 +114,27 @@ describe('a node among others', () => {
     await node.stop();
     expect(warned.at(-1)).toBe('The other nodes could not be told');
   });
+
+  it('says that it is alive while it has much to hang up', async () => {
+    const others = Array.from({ length: 600 }, (_, n) => ({
+      tenantId: 't',
+      id: `o${n}`,
+      runId: 'r',
+    }));
+    let beats = 0;
+    const held = Promise.withResolvers<void>();
+    const busy = {
+      keepNode: async () => void (beats += 1),
+      forgetNode: async () => undefined,
+      orphanedConnections: async () => others,
+      tenant: () => ({ closeConnection: () => held.promise }),
+    };
+    const presence = nodeOn(busy as unknown as SystemStore, 'busy');
+    await presence.start();
+    await pass(ttl * 2);
+    expect(beats).toBeGreaterThanOrEqual(6);
+    const stopped = presence.stop();
+    held.resolve();
+    await stopped;
+  });
 });

@@ -10,7 +10,7 @@ export class Presence {
   readonly #control: Control;
   readonly #config: Config;
   readonly #leaving = new AbortController();
-  #work: Promise<void> = Promise.resolve();
+  #work: Promise<unknown> = Promise.resolve();
 
   constructor(control: Control, config: Config) {
     this.#control = control;
@@ -20,7 +20,11 @@ export class Presence {
   /** From now on the others know that it is there. */
   async start(): Promise<void> {
     await this.#beat();
-    this.#work = this.#beatForever();
+    // Apart from each other: a node that has much to hang up must not be taken for dead meanwhile.
+    this.#work = Promise.all([
+      this.#again(() => this.#beat(), 'This node could not say that it is alive'),
+      this.#again(() => this.#hangUp(), 'Chats of dead nodes could not be hung up'),
+    ]);
   }
 
   async stop(): Promise<void> {
@@ -32,16 +36,16 @@ export class Presence {
     });
   }
 
-  async #beatForever(): Promise<void> {
+  async #again(work: () => Promise<void>, complaint: string): Promise<void> {
     const { clock, settings, log } = this.#control.engine;
     const { signal } = this.#leaving;
     while (!signal.aborted) {
       await clock.sleep(settings.leaseTtlMs / 3, signal);
       if (signal.aborted) return;
       try {
-        await this.#beat();
+        await work();
       } catch (error) {
-        log.warn('This node could not say that it is alive', { error: String(error) });
+        log.warn(complaint, { error: String(error) });
       }
     }
   }
@@ -50,6 +54,9 @@ export class Presence {
     const { store, clock, settings } = this.#control.engine;
     const now = clock.now();
     await store.keepNode({ owner: settings.node, now, until: now + settings.leaseTtlMs });
-    await hangUpOrphans({ control: this.#control, config: this.#config });
+  }
+
+  #hangUp(): Promise<void> {
+    return hangUpOrphans({ control: this.#control, config: this.#config }, this.#leaving.signal);
   }
 }

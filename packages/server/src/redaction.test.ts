@@ -4,6 +4,19 @@ import { makeApiKey } from './keys.ts';
 import { Redactor } from './redaction.ts';
 
 describe('a secret', () => {
+  it('is not shown by halves where a long text is cut', () => {
+    const redactor = new Redactor();
+    const secret = 'hunter2-hunter2-hunter2-hunter2-hunter2';
+    redactor.conceal(secret);
+    for (const before of [16_384 - 30, 24_576 - 20, 24_576 - 5]) {
+      const text = `${'x '.repeat(before / 2)}${secret}${' y'.repeat(20_000)}`;
+      expect(redactor.text(text)).not.toContain('hunter2');
+      expect(redactor.text(`${secret} `.repeat(2_000))).not.toContain('hunter2');
+    }
+    expect(redactor.text('z'.repeat(16_384))).toHaveLength(16_384);
+    expect(redactor.text('z'.repeat(16_385))).toBe(`${'z'.repeat(16_384)}…`);
+  });
+
   it.each([
     makeApiKey(),
     'relay_sess_0123',

@@ -30,6 +30,7 @@ const maxSecrets = 20_000;
 const maxDepth = 6;
 const maxItems = 100;
 const maxTextChars = 16_384;
+const maxSecretChars = 8_192;
 
 export class Redactor {
   readonly #secrets = new Set<string>();
@@ -82,11 +83,15 @@ export class Redactor {
   }
 
   text(text: string): string {
-    const shown = text.length > maxTextChars ? `${text.slice(0, maxTextChars)}…` : text;
-    return forms.reduce(
+    // Cut afterwards, and before what may be half a secret, which is not recognised.
+    const bounded = text.slice(0, maxTextChars + maxSecretChars);
+    const clean = forms.reduce(
       (sofar, [form, instead]) => sofar.replace(form, instead),
-      this.#used(shown),
+      this.#used(bounded),
     );
+    const isWhole = bounded.length === text.length;
+    const end = isWhole ? maxTextChars : Math.min(maxTextChars, clean.length - maxSecretChars);
+    return isWhole && clean.length <= end ? clean : `${clean.slice(0, end)}…`;
   }
 
   #error(error: Error, depth: number): unknown {

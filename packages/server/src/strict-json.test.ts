@@ -33,6 +33,18 @@ describe('JSON as long as a body may be', () => {
   });
 });
 
+it.each([
+  '1e20',
+  '1.5e300',
+  '-1.7976931348623157e308',
+  '1180591620717411303424.0e0',
+  '0.1',
+  '5e-324',
+  '12.0',
+])('the number %s is kept as it is', (number) => {
+  expect(findAmbiguity(`{"n":${number}}`)).toBeUndefined();
+});
+
 describe('JSON that would change on its way', () => {
   it.each([
     ['{"a":1,"a":2}', 'a'],
@@ -45,6 +57,9 @@ describe('JSON that would change on its way', () => {
 
   it.each([
     '9007199254740993',
+    '12345678901234567890.0',
+    '1e400',
+    '{"n":-1e400}',
     '[1,{"n":-90071992547409920}]',
     '{"n":1e3,"m":12345678901234567890}',
   ])('holds an integer that no number holds: %s', (json) => {

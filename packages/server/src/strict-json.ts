@@ -73,8 +73,19 @@ function endOfString(json: string, start: number): number {
   return json.length;
 }
 
+/** A number that would become another one: beyond all numbers, or whole and no longer exact. */
 function isUnsafe(text: string): boolean {
-  return /^-?\d+$/.test(text) && !Number.isSafeInteger(Number(text));
+  if (!/^-?\d/.test(text)) return false;
+  const number = Number(text);
+  if (/^-?\d+$/.test(text)) return !Number.isSafeInteger(number);
+  if (!Number.isInteger(number)) return !Number.isFinite(number);
+  return !Number.isSafeInteger(number) && digitsOf(text) !== digitsOf(String(number));
+}
+
+/** Those that count: 12.30e5 and 1230000 have the same. */
+function digitsOf(text: string): string {
+  const [mantissa = ''] = text.toLowerCase().split('e');
+  return mantissa.replace(/[-.]/g, '').replace(/^0+/, '').replace(/0+$/, '');
 }
 
 function pathOf(levels: readonly Level[]): string {

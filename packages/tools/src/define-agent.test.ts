@@ -109,9 +109,11 @@ describe('the shape of an agent’s answers', () => {
 
   it('is refused if it could not be checked', () => {
     expect(() => schemaOf({ type: 'objekt' })).toThrow(
-      'The agent finder: outputSchema: There is no type "objekt"',
+      'The agent finder: outputSchema: type: Must be one of object',
     );
-    expect(() => schemaOf({ $ref: 'https://example.com' })).toThrow('leads out of the schema');
+    expect(() => schemaOf({ $ref: 'https://example.com' })).toThrow(
+      '$ref: Must point into this schema',
+    );
   });
 
   it('may come with how much its model is to think', () => {

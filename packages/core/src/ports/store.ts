@@ -74,8 +74,8 @@ export interface Append {
   readonly close?: readonly RelayClosure[];
   /** Calls that a client shall bring the result of. */
   readonly awaited?: readonly NewClientCall[];
-  /** Calls that nobody brought a result for in time; one that came meanwhile undoes the step. */
-  readonly timedOut?: readonly string[];
+  /** Calls that end without a client's result; one that came meanwhile undoes the step. */
+  readonly givenUp?: readonly string[];
   /**
    * Counted grants that these events use up, once for each time they are named. One that has none
    * left, has expired or was revoked undoes the whole step (E7), as if its writer had been fenced out.
@@ -234,7 +234,10 @@ export interface SystemStore {
   keepNode(by: Claim): Promise<void>;
   /** It leaves in good order. */
   forgetNode(node: string): Promise<void>;
-  /** Chat connections of nodes other than `node` that are not alive: their peers are gone. */
+  /**
+   * Chat connections of nodes other than `node` that are not alive: their peers are gone. A few
+   * hundred at once, the oldest first.
+   */
   orphanedConnections(
     node: string,
     now: number,

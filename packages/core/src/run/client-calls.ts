@@ -60,6 +60,7 @@ export function expireClientCalls(run: LiveRun, now: number): void {
         name: call.name,
         error: 'No client brought the result in time',
         code: 'tool_timed_out',
+        via: 'client',
       },
     ]);
   }

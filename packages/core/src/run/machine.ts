@@ -174,6 +174,7 @@ export function endOfCall(agent: AgentState, call: CallState, why: Why): RunEven
     error: why.message,
     // It may have had its effect: that must not be hidden by the reason for stopping.
     code: hasBegun(call) ? 'outcome_unknown' : why.code,
+    ...(call.phase === 'started' && call.via === 'client' ? { via: call.via } : {}),
   };
   if (call.phase !== 'asking' || call.relay === undefined) {
     return [...closeQuestions(agent, call, why.message), failed];

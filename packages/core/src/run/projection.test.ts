@@ -135,7 +135,7 @@ describe('the rows beside the journal', () => {
       raise: [],
       close: [],
       awaited: [],
-      timedOut: [],
+      givenUp: [],
       useGrants: [],
     });
   });

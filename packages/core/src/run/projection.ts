@@ -15,7 +15,7 @@ export interface Projection {
   readonly raise: readonly NewRelay[];
   readonly close: readonly RelayClosure[];
   readonly awaited: readonly NewClientCall[];
-  readonly timedOut: readonly string[];
+  readonly givenUp: readonly string[];
   readonly useGrants: readonly string[];
 }
 
@@ -24,7 +24,7 @@ const nothing: Projection = {
   raise: [],
   close: [],
   awaited: [],
-  timedOut: [],
+  givenUp: [],
   useGrants: [],
 };
 
@@ -41,8 +41,8 @@ export function project(
     raise: telling.flatMap((event) => raisedRelay(event, run.id)),
     close: telling.flatMap(closedRelay),
     awaited: telling.flatMap(awaitedCall),
-    timedOut: telling.flatMap((event) =>
-      event.type === 'tool.failed' && event.code === 'tool_timed_out' ? [event.toolCallId] : [],
+    givenUp: telling.flatMap((event) =>
+      event.type === 'tool.failed' && event.via === 'client' ? [event.toolCallId] : [],
     ),
     useGrants: telling.flatMap(usedGrant),
   };

@@ -1,4 +1,4 @@
-import { canonicalJson, type EventOf, type Trust } from '@relay/protocol';
+import { canonicalJson, type Trust } from '@relay/protocol';
 import type { LiveRun } from './live-run.ts';
 import { pagesOf } from './pages.ts';
 
@@ -8,22 +8,13 @@ import { pagesOf } from './pages.ts';
  */
 export async function trustOf(run: LiveRun): Promise<Trust> {
   const { state, engine } = run;
-  const completed = state.toolsSucceeded === 0 ? [] : await completedTools(run);
+  const evidence = state.toolsSucceeded === 0 ? [] : await evidenceOf(run);
   const calls = state.toolsSucceeded + state.toolsFailed;
   return {
     toolsInvoked: [...state.toolsInvoked],
     toolFailures: state.toolsFailed,
-    evidenceCitations: completed.map(({ toolCallId, name: tool }) => ({ toolCallId, tool })),
-    evidenceHash: engine.digest(
-      canonicalJson(
-        completed.map(({ toolCallId, name, context, result }) => ({
-          toolCallId,
-          name,
-          context,
-          result,
-        })),
-      ),
-    ),
+    evidenceCitations: evidence.map(({ toolCallId, tool }) => ({ toolCallId, tool })),
+    evidenceHash: engine.digest(evidence.map(({ hash }) => hash).join()),
     confidence: calls === 0 ? null : state.toolsSucceeded / calls,
     missingEvidence: [],
     verificationSteps: [],
@@ -33,11 +24,23 @@ export async function trustOf(run: LiveRun): Promise<Trust> {
   };
 }
 
-async function completedTools(run: LiveRun): Promise<EventOf<'tool.completed'>[]> {
-  await run.journal.settled();
-  const completed: EventOf<'tool.completed'>[] = [];
-  for await (const page of pagesOf(run.store, run.identity.id, { after: 0, to: Infinity })) {
-    for (const event of page) if (event.type === 'tool.completed') completed.push(event);
+interface Evidence {
+  readonly toolCallId: string;
+  readonly tool: string;
+  readonly hash: string;
+}
+
+/** Each result is summed up by itself: together they may be larger than any text can be. */
+async function evidenceOf({ journal, store, identity, engine }: LiveRun): Promise<Evidence[]> {
+  await journal.settled();
+  const evidence: Evidence[] = [];
+  for await (const page of pagesOf(store, identity.id, { after: 0, to: Infinity })) {
+    for (const event of page) {
+      if (event.type !== 'tool.completed') continue;
+      const { toolCallId, name: tool, context, result } = event;
+      const hash = engine.digest(canonicalJson({ toolCallId, name: tool, context, result }));
+      evidence.push({ toolCallId, tool, hash });
+    }
   }
-  return completed;
+  return evidence;
 }

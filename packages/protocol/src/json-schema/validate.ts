@@ -3,29 +3,61 @@
  *
  * A schema can be made to take for ever: by patterns that backtrack, by alternatives that refer to
  * alternatives. So patterns are not evaluated (whoever runs the tool has the last word about them),
- * and every schema that is applied counts against a budget; a value on which it is used up is refused.
- * `format` is a remark, as the standard says. What is not known is ignored.
+ * and whatever is looked at counts against a budget: schemas that are applied, names, items and the
+ * length of texts. A value on which it is used up is refused. Of what is wrong, the first few things
+ * are told. `format` is a remark, as the standard says. What is not known is ignored.
  */
-import type { FieldIssue } from '../errors.ts';
 import { canonicalJson } from '../canonical.ts';
-import { isObject, resolveRef, type JsonSchema } from './schema.ts';
+import type { FieldIssue } from '../errors.ts';
+import { isObject, type JsonSchema, resolveRef } from './schema.ts';
 
 const budget = 100_000;
 const maxIssues = 20;
+/** So many characters cost as much as one schema that is applied. */
+const charsAStep = 256;
 
 /** What is wrong with a value, the first few things; the schema must have passed `checkSchema`. */
 export function issuesOfValue(schema: JsonSchema, value: unknown): readonly FieldIssue[] {
+  const found = new Findings(maxIssues);
   try {
-    return new Checking(schema).issuesOf(schema, value, '').slice(0, maxIssues);
+    new Checking(schema).check(schema, { value, path: '' }, found);
   } catch (error) {
     if (!(error instanceof BudgetSpent)) throw error;
     return [{ path: '', message: 'Is too laborious to check by its schema' }];
   }
+  return found.issues;
 }
 
 class BudgetSpent extends Error {}
 
-type Keyword = (schema: JsonSchema, value: unknown, path: string) => FieldIssue[];
+class Findings {
+  readonly issues: FieldIssue[] = [];
+  readonly #limit: number;
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  get full(): boolean {
+    return this.issues.length >= this.#limit;
+  }
+
+  add(path: string, message: string): void {
+    if (
+      this.full ||
+      this.issues.some((known) => known.path === path && known.message === message)
+    ) {
+      return;
+    }
+    this.issues.push({ path, message });
+  }
+}
+
+/** A value and its place in what is checked. */
+interface Placed<Value = unknown> {
+  readonly value: Value;
+  readonly path: string;
+}
 
 class Checking {
   readonly #root: JsonSchema;
@@ -33,25 +65,26 @@ class Checking {
   /** References that are being followed at this place: one that comes round again says nothing new. */
   readonly #following = new Set<string>();
   readonly #canonical = new Map<unknown, string>();
+  readonly #lengths = new Map<string, number>();
 
   constructor(root: JsonSchema) {
     this.#root = root;
   }
 
-  issuesOf(schema: unknown, value: unknown, path: string): FieldIssue[] {
+  check(schema: unknown, at: Placed, found: Findings): void {
     this.#spend(1);
-    if (schema === false) return [{ path, message: 'Is not allowed' }];
-    if (!isObject(schema)) return [];
-    return [
-      ...this.#reference(schema, value, path),
-      ...typeIssues(schema, value, path),
-      ...this.#fixed(schema, value, path),
-      ...this.#combined(schema, value, path),
-      ...(isObject(value) ? this.#members(schema, value, path) : []),
-      ...(Array.isArray(value) ? this.#items(schema, value, path) : []),
-      ...(typeof value === 'string' ? lengthIssues(schema, value, path) : []),
-      ...(typeof value === 'number' ? rangeIssues(schema, value, path) : []),
-    ];
+    if (found.full) return;
+    if (schema === false) found.add(at.path, 'Is not allowed');
+    if (!isObject(schema)) return;
+    this.#reference(schema, at, found);
+    checkType(schema, at, found);
+    this.#fixed(schema, at, found);
+    this.#combined(schema, at, found);
+    const { value, path } = at;
+    if (isObject(value)) this.#members(schema, { value, path }, found);
+    else if (Array.isArray(value)) this.#items(schema, { value, path }, found);
+    else if (typeof value === 'string') this.#length(schema, { value, path }, found);
+    else if (typeof value === 'number') checkRange(schema, { value, path }, found);
   }
 
   #spend(steps: number): void {
@@ -59,25 +92,38 @@ class Checking {
     if (this.#left < 0) throw new BudgetSpent();
   }
 
-  #matches(schema: unknown, value: unknown, path: string): boolean {
-    return this.issuesOf(schema, value, path).length === 0;
+  #matches(schema: unknown, at: Placed): boolean {
+    const found = new Findings(1);
+    this.check(schema, at, found);
+    return !found.full;
   }
 
-  #fixed: Keyword = (schema, value, path) => {
-    const issues: FieldIssue[] = [];
+  #reference(schema: JsonSchema, at: Placed, found: Findings): void {
+    const ref = schema['$ref'];
+    if (typeof ref !== 'string') return;
+    const place = `${ref} ${at.path}`;
+    if (this.#following.has(place)) return;
+    this.#following.add(place);
+    try {
+      this.check(resolveRef(this.#root, ref), at, found);
+    } finally {
+      this.#following.delete(place);
+    }
+  }
+
+  #fixed(schema: JsonSchema, { value, path }: Placed, found: Findings): void {
     const { enum: allowed } = schema;
     if (Array.isArray(allowed)) {
       this.#spend(allowed.length);
       if (!allowed.some((each) => this.#isSame(each, value))) {
         const named = allowed.map((each) => JSON.stringify(each)).join(', ');
-        issues.push({ path, message: `Must be one of ${named.slice(0, 500)}` });
+        found.add(path, `Must be one of ${named.slice(0, 500)}`);
       }
     }
     if (Object.hasOwn(schema, 'const') && !this.#isSame(schema['const'], value)) {
-      issues.push({ path, message: `Must be ${JSON.stringify(schema['const']).slice(0, 500)}` });
+      found.add(path, `Must be ${JSON.stringify(schema['const']).slice(0, 500)}`);
     }
-    return issues;
-  };
+  }
 
   #isSame(a: unknown, b: unknown): boolean {
     if (a === b) return true;
@@ -88,102 +134,109 @@ class Checking {
   /** Written out once: a large value may be compared often. */
   #written(value: unknown): string {
     if (typeof value !== 'object') return canonicalJson(value);
-    const text = this.#canonical.get(value) ?? canonicalJson(value);
+    const known = this.#canonical.get(value);
+    if (known !== undefined) return known;
+    const text = canonicalJson(value);
+    this.#spend(Math.ceil(text.length / charsAStep));
     this.#canonical.set(value, text);
     return text;
   }
 
-  #reference: Keyword = (schema, value, path) => {
-    const ref = schema['$ref'];
-    if (typeof ref !== 'string') return [];
-    const place = `${ref} ${path}`;
-    if (this.#following.has(place)) return [];
-    this.#following.add(place);
-    try {
-      return this.issuesOf(resolveRef(this.#root, ref), value, path);
-    } finally {
-      this.#following.delete(place);
-    }
-  };
-
-  #combined: Keyword = (schema, value, path) => {
-    const issues: FieldIssue[] = [];
-    for (const each of listOf(schema['allOf'])) issues.push(...this.issuesOf(each, value, path));
+  #combined(schema: JsonSchema, at: Placed, found: Findings): void {
+    const { path } = at;
+    for (const each of listOf(schema['allOf'])) this.check(each, at, found);
     const { anyOf, oneOf, not } = schema;
-    if (anyOf !== undefined && !listOf(anyOf).some((each) => this.#matches(each, value, path))) {
-      issues.push({ path, message: 'Fits none of the alternatives' });
+    if (anyOf !== undefined && !listOf(anyOf).some((each) => this.#matches(each, at))) {
+      found.add(path, 'Fits none of the alternatives');
     }
     if (oneOf !== undefined) {
-      const fitting = listOf(oneOf).filter((each) => this.#matches(each, value, path)).length;
-      const message = fitting === 0 ? 'Fits none of the alternatives' : 'Fits several alternatives';
-      if (fitting !== 1) issues.push({ path, message });
+      const fitting = listOf(oneOf).filter((each) => this.#matches(each, at)).length;
+      if (fitting === 0) found.add(path, 'Fits none of the alternatives');
+      if (fitting > 1) found.add(path, 'Fits several alternatives');
     }
-    if (not !== undefined && this.#matches(not, value, path)) {
-      issues.push({ path, message: 'Is what must not be' });
-    }
+    if (not !== undefined && this.#matches(not, at)) found.add(path, 'Is what must not be');
     if (schema['if'] !== undefined) {
-      const branch = this.#matches(schema['if'], value, path) ? schema['then'] : schema['else'];
-      issues.push(...this.issuesOf(branch, value, path));
+      const branch = this.#matches(schema['if'], at) ? schema['then'] : schema['else'];
+      this.check(branch, at, found);
     }
-    return issues;
-  };
-
-  #members(schema: JsonSchema, value: JsonSchema, path: string): FieldIssue[] {
-    const issues: FieldIssue[] = [];
-    const properties = isObject(schema['properties']) ? schema['properties'] : {};
-    const names = Object.keys(value);
-    for (const name of listOf(schema['required'])) {
-      if (typeof name === 'string' && !Object.hasOwn(value, name)) {
-        issues.push({ path: below(path, name), message: 'Is missing' });
-      }
-    }
-    issues.push(
-      ...countIssues(names.length, { schema, path, of: 'Properties', unit: 'parameters' }),
-    );
-    const { propertyNames } = schema;
-    for (const name of names) {
-      if (propertyNames !== undefined && !this.#matches(propertyNames, name, path)) {
-        issues.push({ path: below(path, name), message: 'Is not allowed' });
-      }
-      const known = Object.hasOwn(properties, name);
-      if (known) issues.push(...this.issuesOf(properties[name], value[name], below(path, name)));
-      // Which names a pattern covers is not evaluated, so the rest is not known either.
-      else if (schema['patternProperties'] === undefined) {
-        const rest = schema['additionalProperties'];
-        if (rest === false) issues.push({ path: below(path, name), message: 'Is not known' });
-        else issues.push(...this.issuesOf(rest, value[name], below(path, name)));
-      }
-    }
-    return issues;
   }
 
-  #items(schema: JsonSchema, value: readonly unknown[], path: string): FieldIssue[] {
-    const issues = countIssues(value.length, { schema, path, of: 'Items', unit: 'items' });
-    const first = listOf(schema['prefixItems']);
-    for (const [index, item] of value.entries()) {
-      const by = index < first.length ? first[index] : schema['items'];
-      issues.push(...this.issuesOf(by, item, `${path}[${index}]`));
-      if (issues.length > maxIssues) return issues;
+  #members(schema: JsonSchema, { value, path }: Placed<JsonSchema>, found: Findings): void {
+    const required = listOf(schema['required']);
+    const names = Object.keys(value);
+    this.#spend(required.length + Math.ceil(names.length / charsAStep));
+    for (const name of required) {
+      if (typeof name === 'string' && !Object.hasOwn(value, name)) {
+        found.add(below(path, name), 'Is missing');
+      }
     }
-    const { contains } = schema;
-    if (contains !== undefined && !value.some((item) => this.#matches(contains, item, path))) {
-      issues.push({ path, message: 'Lacks an item that it must contain' });
+    checkCount(names.length, { schema, path, of: 'Properties', unit: 'parameters' }, found);
+    const { properties, propertyNames, additionalProperties: rest } = schema;
+    const known = isObject(properties) ? properties : {};
+    // Which names a pattern covers is not evaluated, so the rest is not known either.
+    const isOpen = schema['patternProperties'] !== undefined;
+    if (propertyNames === undefined && properties === undefined && (isOpen || rest === undefined)) {
+      return;
+    }
+    for (const name of names) {
+      if (found.full) return;
+      const at = { value: value[name], path: below(path, name) };
+      if (propertyNames !== undefined && !this.#matches(propertyNames, { value: name, path })) {
+        found.add(at.path, 'Is not allowed');
+      }
+      if (Object.hasOwn(known, name)) this.check(known[name], at, found);
+      else if (!isOpen && rest === false) found.add(at.path, 'Is not known');
+      else if (!isOpen && rest !== undefined) this.check(rest, at, found);
+    }
+  }
+
+  #items(schema: JsonSchema, at: Placed<readonly unknown[]>, found: Findings): void {
+    const { value, path } = at;
+    checkCount(value.length, { schema, path, of: 'Items', unit: 'items' }, found);
+    const first = listOf(schema['prefixItems']);
+    const { items, contains } = schema;
+    const checked = items === undefined ? value.slice(0, first.length) : value;
+    for (const [index, item] of checked.entries()) {
+      if (found.full) return;
+      const by = index < first.length ? first[index] : items;
+      this.check(by, { value: item, path: `${path}[${index}]` }, found);
+    }
+    if (
+      contains !== undefined &&
+      !value.some((item) => this.#matches(contains, { value: item, path }))
+    ) {
+      found.add(path, 'Lacks an item that it must contain');
     }
     if (schema['uniqueItems'] === true) {
       this.#spend(value.length);
       const different = new Set(value.map((item) => this.#written(item)));
-      if (different.size < value.length) issues.push({ path, message: 'Holds something twice' });
+      if (different.size < value.length) found.add(path, 'Holds something twice');
     }
-    return issues;
+  }
+
+  #length(schema: JsonSchema, { value, path }: Placed<string>, found: Findings): void {
+    if (schema['minLength'] === undefined && schema['maxLength'] === undefined) return;
+    const count = this.#lengths.get(value) ?? this.#countCharacters(value);
+    checkCount(count, { schema, path, of: 'Length', unit: 'characters' }, found);
+  }
+
+  /** Counted once: the same text may be measured often. */
+  #countCharacters(text: string): number {
+    this.#spend(Math.ceil(text.length / charsAStep));
+    let count = 0;
+    for (let at = 0; at < text.length; count += 1)
+      at += (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1;
+    this.#lengths.set(text, count);
+    return count;
   }
 }
 
-function typeIssues(schema: JsonSchema, value: unknown, path: string): FieldIssue[] {
+function checkType(schema: JsonSchema, { value, path }: Placed, found: Findings): void {
   const { type } = schema;
-  if (type === undefined) return [];
+  if (type === undefined) return;
   const names = Array.isArray(type) ? (type as string[]) : [type as string];
-  if (names.some((name) => isOfType(name, value))) return [];
-  return [{ path, message: `Must be ${names.join(' or ')}` }];
+  if (!names.some((name) => isOfType(name, value)))
+    found.add(path, `Must be ${names.join(' or ')}`);
 }
 
 function isOfType(name: string, value: unknown): boolean {
@@ -201,11 +254,6 @@ function isOfType(name: string, value: unknown): boolean {
   }
 }
 
-function lengthIssues(schema: JsonSchema, value: string, path: string): FieldIssue[] {
-  if (schema['minLength'] === undefined && schema['maxLength'] === undefined) return [];
-  return countIssues(Array.from(value).length, { schema, path, of: 'Length', unit: 'characters' });
-}
-
 interface Counted {
   readonly schema: JsonSchema;
   readonly path: string;
@@ -213,16 +261,14 @@ interface Counted {
   readonly unit: string;
 }
 
-function countIssues(count: number, { schema, path, of, unit }: Counted): FieldIssue[] {
-  const issues: FieldIssue[] = [];
+function checkCount(count: number, { schema, path, of, unit }: Counted, found: Findings): void {
   const [least, most] = [schema[`min${of}`], schema[`max${of}`]];
   if (typeof least === 'number' && count < least) {
-    issues.push({ path, message: `Must have at least ${least} ${unit}` });
+    found.add(path, `Must have at least ${least} ${unit}`);
   }
   if (typeof most === 'number' && count > most) {
-    issues.push({ path, message: `Must have at most ${most} ${unit}` });
+    found.add(path, `Must have at most ${most} ${unit}`);
   }
-  return issues;
 }
 
 const bounds = [
@@ -233,12 +279,13 @@ const bounds = [
   ['multipleOf', 'a multiple of', isMultiple],
 ] as const;
 
-function rangeIssues(schema: JsonSchema, value: number, path: string): FieldIssue[] {
-  return bounds.flatMap(([name, words, holds]) => {
+function checkRange(schema: JsonSchema, { value, path }: Placed<number>, found: Findings): void {
+  for (const [name, words, holds] of bounds) {
     const bound = schema[name];
-    if (typeof bound !== 'number' || holds(value, bound)) return [];
-    return [{ path, message: `Must be ${words} ${bound}` }];
-  });
+    if (typeof bound === 'number' && !holds(value, bound)) {
+      found.add(path, `Must be ${words} ${bound}`);
+    }
+  }
 }
 
 /** 0.3 is a multiple of 0.1 for everyone but the machine. */

@@ -97,7 +97,7 @@ export function clientCallTests(open: Open): void {
   test('a call that timed out takes no result', async () => {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
-    const late = step(run, { afterSeq: 2, timedOut: ['call_1'] });
+    const late = step(run, { afterSeq: 2, givenUp: ['call_1'] });
     expect(await tenant.append(late)).toBe('committed');
     expect(await tenant.postResult(posted(run))).toBe(false);
     expect(await tenant.readClientCall(run.id, 'call_1')).toMatchObject({
@@ -110,7 +110,7 @@ export function clientCallTests(open: Open): void {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
     await tenant.postResult(posted(run));
-    const late = step(run, { afterSeq: 2, timedOut: ['call_1'] });
+    const late = step(run, { afterSeq: 2, givenUp: ['call_1'] });
     expect(await tenant.append(late)).toBe('fenced');
     expect((await tenant.readRun(run.id))?.lastSeq).toBe(2);
     expect(await tenant.readClientCall(run.id, 'call_1')).toMatchObject({ status: 'answered' });

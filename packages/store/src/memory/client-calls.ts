@@ -5,7 +5,7 @@ import { type MemoryRun, stored } from './state.ts';
 
 /** A result that came in the meantime counts. */
 export function canTimeOut(run: MemoryRun, step: Append): boolean {
-  return (step.timedOut ?? []).every(
+  return (step.givenUp ?? []).every(
     (id) => run.clientCalls.get(id)?.record.status === 'pending' || isAwaited(step, id),
   );
 }
@@ -20,7 +20,7 @@ export function awaitCalls(run: MemoryRun, step: Append): void {
     const record = { runId, toolCallId, resultBy, status: 'pending', result: null } as const;
     run.clientCalls.set(toolCallId, { record, claim: null });
   }
-  for (const id of step.timedOut ?? []) close(run, id);
+  for (const id of step.givenUp ?? []) close(run, id);
 }
 
 function close(run: MemoryRun, id: string): void {

@@ -27,7 +27,7 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   for (const relay of append.raise ?? []) unit.push(insertRelay(tenantId, { ...relay, runId }));
   for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
   for (const call of append.awaited ?? []) unit.push(insertClientCall(run, call));
-  for (const id of append.timedOut ?? []) unit.push(timeOutClientCall(run, id));
+  for (const id of append.givenUp ?? []) unit.push(timeOutClientCall(run, id));
   for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
   for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
   for (const memory of append.remember ?? []) unit.push(insertMemory(tenantId, memory));

@@ -27,12 +27,15 @@ export const deleteNodeSql = 'DELETE FROM nodes WHERE id = ?';
 
 export const deleteNodesSql = 'DELETE FROM nodes';
 
+/** More are found when these are gone. */
+export const orphansAtOnce = 500;
+
 /** Chats whose node does not say any more that it is there. */
 export function selectOrphansSql(dialect: SqlDialect): string {
   return `SELECT c.tenant_id, c.id, c.run_id FROM connections c
     WHERE c.node <> ? AND NOT EXISTS (
       SELECT 1 FROM nodes n WHERE n.id = c.node AND n.alive_until > ${nowSql[dialect]})
-    ORDER BY c.id`;
+    ORDER BY c.id LIMIT ${orphansAtOnce}`;
 }
 
 export function orphansParams(node: string, now: number): readonly SqlValue[] {

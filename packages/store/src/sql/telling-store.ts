@@ -4,6 +4,7 @@ import type {
   CreationOutcome,
   Hint,
   Mail,
+  PostedResult,
   RelayDecision,
   RunCreation,
   TenantChange,
@@ -41,6 +42,9 @@ export class TellingTenantStore extends SqlTenantStore {
     else if (events.length > 0) this.#tell({ kind: 'journal', runId });
     for (const { id } of raise) this.#tellOfRelay(id);
     for (const { relayId } of close) this.#tellOfRelay(relayId);
+    for (const event of events) {
+      if (event.type === 'relay.expiring') this.#tellOfRelay(event.relayId);
+    }
     // It is given away, and not because only a person can bring it on.
     const isOver = status !== undefined && isEnded(status);
     if (append.release === true && status !== 'waiting' && !isOver) this.#tellOfRun(runId, 'wake');
@@ -54,6 +58,12 @@ export class TellingTenantStore extends SqlTenantStore {
       this.#tellOfRelay(decision.relayId);
     }
     return won;
+  }
+
+  override async postResult(posted: PostedResult): Promise<boolean> {
+    const counts = await super.postResult(posted);
+    if (counts) this.#tellOfRun(posted.runId, 'wake');
+    return counts;
   }
 
   override async postMail(runId: string, mail: Mail): Promise<boolean> {
