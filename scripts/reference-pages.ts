@@ -49,10 +49,15 @@ export function eventsPage(): string {
   ].join('\n');
 }
 
+function scopesOf({ auth, scopes, anyScope }: Route): string {
+  if (auth === 'public') return '–';
+  if (auth === 'internal') return 'the internal secret';
+  return scopes.map((each) => `\`${each}\``).join(anyScope === true ? ' or ' : ', ');
+}
+
 export function routesPage(): string {
   const rows = Object.values(routes as Record<string, Route>).map((route) => {
-    const key =
-      route.auth === 'public' ? '–' : route.scopes.map((each) => `\`${each}\``).join(', ');
+    const key = scopesOf(route);
     const errors = route.errors.map((code) => `\`${code}\``).join(', ');
     return `| \`${route.method} ${route.path}\` | ${cell(route.summary)} | ${key} | ${errors} |`;
   });

@@ -69,7 +69,9 @@ export function createOutboundGuard(privateNetworks: readonly string[] = []): Ou
       const secure = url.protocol === 'https:';
       if (!(secure ? isAllowed(host) : isOpened(host))) {
         throw refusal(
-          secure ? 'Its address is not public' : 'Without TLS its address must be a private one',
+          secure
+            ? 'Its address is not public'
+            : 'Without TLS its address must lie in RELAY_PRIVATE_NETWORKS',
         );
       }
     },

@@ -77,9 +77,11 @@ function tagOf(path: string): string {
 function securityOf(route: Route): Schema {
   if (route.auth === 'public') return { security: [] };
   if (route.auth === 'internal') return { security: [{ internal: [] }] };
-  const key = { key: [...route.scopes] };
+  const { scopes, anyScope } = route;
+  const keys =
+    anyScope === true ? scopes.map((scope) => ({ key: [scope] })) : [{ key: [...scopes] }];
   const others = { key: [], 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };
-  return { security: [key, ...others[route.auth]] };
+  return { security: [...keys, ...others[route.auth]] };
 }
 
 function parametersOf(schema: z.ZodType | undefined, place: 'path' | 'query'): Schema[] {
@@ -143,7 +145,10 @@ function answerOf(route: Route): Schema {
     output === undefined
       ? {}
       : { content: { 'application/json': { schema: jsonSchema(output, 'output') } } };
-  return { [String(route.status ?? 200)]: { description: route.summary, ...content } };
+  return {
+    [String(route.status ?? 200)]: { description: route.summary, ...content },
+    ...(route.mayBeNothing === true ? { '204': { description: 'Nothing yet' } } : {}),
+  };
 }
 
 /** One answer for each status, with the codes that can come with it. */

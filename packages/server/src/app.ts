@@ -81,7 +81,8 @@ export function createApp(context: ServerContext): FastifyInstance {
   for (const route of Object.values(routes) as Route[]) {
     if (!isThere(route, context)) continue;
     const { method, path } = route;
-    methods.set(path, (methods.get(path) ?? new Set()).add(method));
+    const served = (methods.get(path) ?? new Set()).add(method);
+    methods.set(path, route.auth === 'public' ? served.add('HEAD') : served);
   }
   refuseOtherMethods(app, methods, context);
   app.setNotFoundHandler(() => {
@@ -104,7 +105,8 @@ interface Served {
 
 function addPublic(app: FastifyInstance, route: Route, answer: () => Promise<unknown>): void {
   app.route({
-    method: route.method,
+    // Load balancers like to ask without wanting to hear.
+    method: [route.method, 'HEAD'],
     url: route.path,
     handler: async (_request, reply) => {
       if (route.answer === 'html') {

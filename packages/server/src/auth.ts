@@ -28,7 +28,7 @@ export async function authenticate(
 ): Promise<Caller> {
   refuseStrangers(request, context.config);
   const caller = await identify(request, route, context);
-  for (const scope of route.scopes) requireScope(caller, scope);
+  requireScopes(caller, route);
   return caller;
 }
 
@@ -53,6 +53,15 @@ function isAllowedHost(name: string, { allowedHosts, host }: Config): boolean {
   const bare = name.replace(/^\[(.*)\]$/, '$1').toLowerCase();
   if (allowedHosts.length > 0) return allowedHosts.includes(bare);
   return !isLoopback(host) || bare === host.toLowerCase();
+}
+
+function requireScopes(caller: Caller, { scopes, anyScope }: Route): void {
+  const [first] = scopes;
+  if (anyScope === true && first !== undefined) {
+    requireScope(caller, scopes.find((scope) => caller.scopes.has(scope)) ?? first);
+    return;
+  }
+  for (const scope of scopes) requireScope(caller, scope);
 }
 
 export function requireScope(caller: Caller, scope: Scope): void {

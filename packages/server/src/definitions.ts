@@ -78,5 +78,5 @@ function checkReferences({ models, tools, agents }: Definitions, file: RelayConf
 }
 
 function builtInModels(): ModelRegistry {
-  return createModelRegistry([{ id: 'demo', provider: 'relay', model: createDemoModel() }]);
+  return createModelRegistry([{ id: 'demo', provider: 'demo', model: createDemoModel() }]);
 }

@@ -64,12 +64,16 @@ ${body === undefined ? '' : details('Body', body)}
 ${answers(responses)}</article>`;
 }
 
+/** Any one of the ways is enough. */
 function access({ security = [] }: Operation): string {
-  const scopes = security.flatMap((each) => Object.values(each).flat());
   if (security.length === 0) return '<em>Public.</em>';
-  const needs = `Needs a key with the scope <code>${escape(scopes.join(', '))}</code>`;
-  const keyless = security.some((each) => Object.keys(each).length === 0);
-  return `<em>${needs}${keyless ? ', or none on this machine' : ''}.</em>`;
+  const ways = security.map((way) => {
+    if ('internal' in way) return 'the internal secret';
+    const scopes = Object.values(way).flat();
+    if (scopes.length === 0) return 'none on this machine';
+    return `a key with the scope <code>${escape(scopes.join(', '))}</code>`;
+  });
+  return `<em>Needs ${ways.join(', or ')}.</em>`;
 }
 
 function parameterTable(parameters: readonly Parameter[]): string {

@@ -21,7 +21,7 @@ export interface Embedded {
 
 export async function embed(options: EmbedOptions): Promise<Embedded> {
   const { env, cwd = process.cwd(), ...replaced } = options;
-  const { relay, store, stop } = await openRelay({
+  const { relay, store, showFirstKey, stop } = await openRelay({
     ...replaced,
     // A program has its own say about what is worth a line.
     env: { RELAY_LOG_LEVEL: 'warn', ...env },
@@ -30,6 +30,7 @@ export async function embed(options: EmbedOptions): Promise<Embedded> {
     say: () => {},
   });
   try {
+    await showFirstKey();
     const { apiKey, keyId, tenantId } = await issueBootstrapKey(store, ids, 'default');
     await relay.app.ready();
     return {

@@ -12,7 +12,9 @@ export async function showFirstKey(
   store: SystemStore,
   options: { dataDir: string; terminal: boolean },
 ): Promise<string[]> {
-  if ((await store.findTenant('default')) !== undefined) return [];
+  const tenant = await store.findTenant('default');
+  const keys = tenant === undefined ? [] : await store.tenant(tenant.id).listKeys({ limit: 1 });
+  if (keys.length > 0) return [];
   // Of several nodes that start together on a new store, one shows it.
   if (!(await store.writeNote('first-key', ids.next(), { ifAbsent: true }))) return [];
   const { apiKey } = await issueBootstrapKey(store, ids, 'default');

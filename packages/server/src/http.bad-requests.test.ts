@@ -86,7 +86,7 @@ describe('a request', () => {
   const wrong = paths.flatMap((path) => {
     const known: string[] = table
       .filter((route) => route.path === path)
-      .map(({ method }) => method);
+      .flatMap(({ method, auth }) => (auth === 'public' ? [method, 'HEAD'] : [method]));
     return methods
       .filter((method) => !known.includes(method))
       .map((method) => ({ method, path, allow: known.join(', ') }));

@@ -34,9 +34,17 @@ describe.each(storeKinds)('a server on the %s store', (kind) => {
     }
   });
 
+  it('answers health checks that want no body', async () => {
+    const server = await boot({ kind });
+    for (const path of ['/health', '/ready']) {
+      const response = await server.request(path, { method: 'HEAD' });
+      expect([response.status, await response.text()]).toEqual([200, '']);
+    }
+  });
+
   it('lists the demo model', async () => {
     const server = await boot({ kind });
-    expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'relay' }] });
+    expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
   });
 
   it('lists the models of providers whose key the tenant has, until it is revoked', async () => {
@@ -44,13 +52,13 @@ describe.each(storeKinds)('a server on the %s store', (kind) => {
     const path = '/v1/credentials/anthropic';
     await server.request(path, { method: 'PUT', body: { apiKey: 'sk-0123456789abcdef' } });
     const { models } = (await server.json('/models')) as unknown as Listed;
-    expect(models[0]).toEqual({ id: 'demo', provider: 'relay' });
+    expect(models[0]).toEqual({ id: 'demo', provider: 'demo' });
     expect(models.length).toBeGreaterThan(5);
     for (const { id, provider } of models.slice(1)) {
       expect([id, provider]).toEqual([expect.stringMatching(/^claude-/), 'anthropic']);
     }
     await server.request(path, { method: 'DELETE' });
-    expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'relay' }] });
+    expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
   });
 
   it('answers health at once while it streams', async () => {

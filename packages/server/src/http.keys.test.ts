@@ -171,8 +171,9 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
   });
 
   it.each(guarded)('%s needs each of its scopes', async (name, route) => {
-    for (const scope of route.scopes) {
-      const others = ['runs', 'approve', 'admin'].filter((each) => each !== scope);
+    for (const scope of route.anyScope === true ? route.scopes.slice(0, 1) : route.scopes) {
+      const needed: readonly string[] = route.anyScope === true ? route.scopes : [scope];
+      const others = ['runs', 'approve', 'admin'].filter((each) => !needed.includes(each));
       const { apiKey } = await addKey(server.store, { scopes: others });
       const response = await server.request(pathWith(route.path, ids), {
         ...wishFor(name, chat),
@@ -251,6 +252,13 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     await theirs.reader.rest();
   });
 
+  it('lets whoever only approves see what there is to approve', async () => {
+    const { apiKey: key } = await addKey(server.store, { scopes: ['approve'] });
+    expect((await server.request('/v1/approvals', { key })).status).toBe(200);
+    expect((await server.request(`/v1/approvals/${ids.relay}`, { key })).status).toBe(200);
+    expect((await server.request('/v1/runs', { key })).status).toBe(403);
+  });
+
   describe('without the scope approve', () => {
     const rule = { tool: 'send_note', params: { to: '*' } };
 
@@ -275,6 +283,31 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
 });
 
 describe('chatting without a key', () => {
+  it('answers for chats that were begun without one, and for no other', async () => {
+    const server = await bootRelay();
+    const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
+    const keyed = await startChat(server, 'notify mine', { wish: { key } });
+    const { data } = await keyed.reader.until('relay');
+    const approve = (sessionId: string, relayId: unknown, wish: Wish) =>
+      server.request(`/chat/relay/${String(relayId)}`, {
+        ...wish,
+        body: { sessionId, response: { approved: true, always: true } },
+      });
+    const refused = await approve(keyed.sessionId, data['id'], { key: null });
+    expect([refused.status, await refused.json()]).toMatchObject([
+      404,
+      { error: 'Session not found' },
+    ]);
+    expect(server.notes()).toEqual([]);
+    await keyed.reader.leave();
+    const keyless = await startChat(server, 'notify ours', { wish: { key: null } });
+    const relay = await keyless.reader.until('relay');
+    const approved = await approve(keyless.sessionId, relay.data['id'], { key: null });
+    expect(approved.status).toBe(200);
+    await keyless.reader.rest();
+    await server.stop();
+  });
+
   const body = { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] };
 
   /** A request whose Host is what we say it is. */

@@ -40,7 +40,7 @@ function explain(error: unknown): string {
   if (error instanceof ConfigError || error instanceof RelayError) return error.message;
   const { code, port } = (error ?? {}) as { code?: string; port?: number };
   if (code === 'EADDRINUSE') return `Port ${port} is in use; set RELAY_PORT to another one`;
-  if (code === 'EACCES' || code === 'EADDRNOTAVAIL') {
+  if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
     return `Relay cannot listen there: ${(error as Error).message}`;
   }
   return error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -1,7 +1,6 @@
 /** The store that the configuration names: a folder of this server's own, or a database of several. */
-import { mkdirSync } from 'node:fs';
 import type { SystemStore } from '@relay/core';
-import { lockFolder, openPostgresStore, openSqliteStore } from '@relay/store';
+import { lockFolder, makeFolder, openPostgresStore, openSqliteStore } from '@relay/store';
 import type { Config } from './config.ts';
 
 export interface OpenedStore {
@@ -13,7 +12,7 @@ export interface OpenedStore {
 export async function openStore(config: Config, as: 'server' | 'beside'): Promise<OpenedStore> {
   const { dataDir, databaseUrl } = config;
   if (databaseUrl !== undefined) {
-    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    makeFolder(dataDir);
     const store = await openPostgresStore({ url: databaseUrl });
     return { store, close: () => store.close() };
   }

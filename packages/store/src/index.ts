@@ -7,7 +7,7 @@ import { openSqliteDriver } from './drivers/sqlite.ts';
 import { migrate } from './sql/migrations.ts';
 import { createSqlStore } from './sql/store.ts';
 
-export { lockFolder } from './drivers/folder-lock.ts';
+export { lockFolder, makeFolder } from './drivers/folder-lock.ts';
 export type { FolderLock } from './drivers/folder-lock.ts';
 export { createMemoryStore } from './memory.ts';
 

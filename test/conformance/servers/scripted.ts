@@ -59,7 +59,7 @@ await serve({
   terminal: false,
   say: (line) => console.log(line),
   models: createModelRegistry([
-    { id: 'demo', provider: 'relay', model: createDemoModel() },
+    { id: 'demo', provider: 'demo', model: createDemoModel() },
     {
       id: 'gpt-4o-mini',
       provider: 'openai',

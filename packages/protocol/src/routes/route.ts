@@ -17,7 +17,9 @@ export interface Route {
   readonly path: string;
   readonly summary: string;
   readonly auth: RouteAuth;
+  /** Each is needed, or with `anyScope` one of them. */
   readonly scopes: readonly Scope[];
+  readonly anyScope?: true;
   readonly params?: z.ZodType;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
@@ -29,6 +31,8 @@ export interface Route {
   readonly answer: 'json' | 'sse' | 'html' | 'text' | 'none';
   /** The status of an answer; left out: 200, or 204 where there is no body. */
   readonly status?: 201 | 202;
+  /** There may be nothing to answer yet: 204. */
+  readonly mayBeNothing?: true;
   /** What a JSON answer looks like. */
   readonly output?: z.ZodType;
   readonly errors: readonly ErrorCode[];

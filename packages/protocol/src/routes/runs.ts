@@ -91,7 +91,10 @@ export const runSchema = z.object({
   workflowId: z.string().optional(),
   /** Where in another run’s journal it began. */
   forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
-  input: z.union([z.string(), z.array(messageSchema)]).nullable(),
+  input: z
+    .union([z.string(), z.array(messageSchema)])
+    .nullable()
+    .describe('null in a list where it is longer than 8 KiB, and where it is damaged'),
   output: z.string().optional(),
   usage: wireUsageSchema,
   costUsd: z.number().optional(),

@@ -66,6 +66,7 @@ export const toolResultRoutes = {
     params: ofCall,
     query: longPollQuerySchema,
     answer: 'json',
+    mayBeNothing: true,
     output: z.object({ output: z.json(), isError: z.boolean().optional() }),
     errors: ['unauthorized', 'rate_limited', 'invalid_request', 'not_found', 'run_over'],
   },

@@ -63,6 +63,9 @@ export const answerChatRelay: Handler = async (call) => {
   const store = call.context.store.tenant(tenantId);
   const session = await store.findConnection(sessionId);
   if (session === undefined) throw new RelayError('session_not_found', 'Session not found');
+  if (!(await isOwn(call, session.runId))) {
+    throw new RelayError('session_not_found', 'Session not found');
+  }
   const relay = await store.readRelay(relayId);
   if (relay === undefined || relay.runId !== session.runId || relay.status !== 'pending') {
     throw new RelayError('relay_not_found', 'Relay not found');
@@ -77,3 +80,10 @@ export const answerChatRelay: Handler = async (call) => {
   if (outcome.kind !== 'decided') throw new RelayError('relay_not_found', 'Relay not found');
   return { success: true };
 };
+
+/** Whoever shows no key answers for chats that were begun without one. */
+async function isOwn({ caller, context }: Call, runId: string): Promise<boolean> {
+  if (caller.as.type === 'key') return true;
+  const run = await context.store.tenant(caller.tenantId).readRunHead(runId);
+  return run?.keyId === null;
+}

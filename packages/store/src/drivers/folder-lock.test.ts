@@ -95,4 +95,8 @@ describe('the lock of a data folder', () => {
     const locks = ['a', 'b'].map((name) => lockFolder(join(dir, name)));
     for (const lock of locks) lock.release();
   });
+
+  test('says at once that a folder cannot be made, also where the system would try for ever', () => {
+    expect(() => lockFolder('/proc/relay/data')).toThrow(/cannot be made/);
+  });
 });

@@ -3,8 +3,8 @@
  * own: the operating system gives it up when the process ends, in whatever way, so that it can
  * never be left behind. Nothing is ever written to it.
  */
-import { closeSync, mkdirSync, openSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { RelayError } from '@relay/protocol';
 
@@ -37,9 +37,24 @@ export function lockFolder(dir: string): FolderLock {
 /** Only its owner may look into a data folder. */
 export function makeFolder(dir: string): void {
   try {
-    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    // One by one: made recursively, a folder where none can be made is tried for ever.
+    for (const missing of missingFolders(dir)) makeIfMissing(missing);
   } catch (cause) {
     throw new RelayError('storage_failed', `The data folder ${dir} cannot be made`, { cause });
+  }
+}
+
+function missingFolders(dir: string): string[] {
+  const missing: string[] = [];
+  for (let at = dir; !existsSync(at) && dirname(at) !== at; at = dirname(at)) missing.unshift(at);
+  return missing;
+}
+
+function makeIfMissing(dir: string): void {
+  try {
+    mkdirSync(dir, { mode: 0o700 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
   }
 }
 
