@@ -63,6 +63,34 @@ describe.each(stores)('a run with memory on $name', (kind) => {
     expect(types.indexOf('memory.recalled')).toBeLessThan(types.indexOf('turn.started'));
   });
 
+  test('that is a fork without a word of its own is asked what its source was', async () => {
+    const { boot } = await openScene(kind);
+    const model = createScriptedModel([says('It is 1081.')]);
+    const kernel = await boot({ model });
+    const source = await ask(kernel, {
+      messages: [{ role: 'user', content: 'What is 23 * 47?' }],
+    });
+    const events = await finished(kernel, source.id);
+    const seq = events.find(({ type }) => type === 'agent.started')?.seq ?? 0;
+    const note = await remember(kernel, 'What is 23 * 47? Ask the calculator');
+    const forkedFrom = { runId: source.id, seq };
+    const fork = await ask(kernel, { memory, messages: [], parentRunId: source.id, forkedFrom });
+    expect(ofType(await finished(kernel, fork.id), 'memory.recalled')).toMatchObject([
+      { memories: [{ id: note.id }] },
+    ]);
+    const left = (await memoriesOf(kernel)).find(({ runId }) => runId === fork.id);
+    expect(left?.text).toBe('Asked: What is 23 * 47?\n\nAnswered: It is 1081.');
+  });
+
+  test('leaves nothing behind where nobody asked anything', async () => {
+    const { boot } = await openScene(kind);
+    const kernel = await boot({ model: createScriptedModel([says('Hello.')]) });
+    const run = await ask(kernel, { memory, messages: [{ role: 'system', content: 'Greet' }] });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'memory.stored')).toEqual([]);
+    expect(await memoriesOf(kernel)).toEqual([]);
+  });
+
   test('leaves one memory: what was asked last and what was answered, with its run', async () => {
     const { boot } = await openScene(kind);
     const kernel = await boot({ model: createScriptedModel([says('It is 1081.')]) });

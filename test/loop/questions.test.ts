@@ -1,5 +1,5 @@
 /** What tools ask people while they run: answered once, and not lost with any process. */
-import type { Question, ToolContext } from '@relay/core';
+import type { Append, Question, ToolContext } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -23,7 +23,8 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, type StoreKind, stores } from './stores.ts';
+import { untilAsleep } from './late.ts';
+import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
 
 const size: Question = {
   prompt: 'Which size?',
@@ -223,6 +224,11 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     });
     const late = await decide(second, relayId, { input: { size: 'S' } });
     expect(late).toMatchObject({ kind: 'contradicted' });
+    const always = decide(second, outcome?.relayId, { output: 'It was ordered', always: true });
+    await expect(always).rejects.toMatchObject({
+      code: 'invalid_request',
+      details: [{ path: 'always' }],
+    });
     await decide(second, outcome?.relayId, { output: 'It was ordered' });
     await finished(second, run.id);
     expect(tool.executions).toHaveLength(1);
@@ -297,6 +303,51 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     expect(await store.tenant(kernel.tenantId).readRelay(relayId)).toMatchObject({
       status: 'closed',
     });
+  });
+
+  test('is not waited for by a tool whose run was canceled while it was being stored', async () => {
+    const opened = await openScene(kind);
+    const heard: unknown[] = [];
+    let stopped: AbortSignal | undefined;
+    const tool = createOrder(false, ({ ask: askPerson, signal }) => {
+      stopped = signal;
+      return askPerson(size).catch((error: unknown) => heard.push((error as RelayError).code));
+    });
+    const store = wrapStore(opened.store, async (call) => {
+      const asks = call.method === 'append' && ((call.args[0] as Append).raise ?? []).length > 0;
+      if (asks) {
+        const { runId } = call.args[0] as Append;
+        await stopRun(kernel, runId);
+        await until(async () => stopped?.aborted, 'the tool to be stopped');
+      }
+      return call.go();
+    });
+    const settings = { graceMs: 60_000 };
+    const kernel = await opened.boot({ store, model: script(), tools: [tool], settings });
+    const events = await finished(kernel, (await ask(kernel)).id);
+    expect(heard).toEqual(['run_canceled']);
+    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+  });
+
+  test('is not waited for any more when the time of its run is over', async () => {
+    const { boot } = await openScene(kind);
+    const clock = new ManualClock();
+    const heard: unknown[] = [];
+    const tool = createOrder(false, async ({ ask: askPerson }) => {
+      const declined = (error: unknown) => heard.push((error as RelayError).code);
+      await askPerson(size).catch(declined);
+      await askPerson(colour).catch(declined);
+    });
+    const kernel = await boot({ model: script(), tools: [tool], clock });
+    const run = await ask(kernel, { limits: { timeMs: 10_000 } });
+    await asked(kernel, run.id, 'Which size?');
+    await untilAsleep(clock);
+    await clock.advance(10_000);
+    const events = await finished(kernel, run.id);
+    expect(heard).toEqual(['limit_reached', 'limit_reached']);
+    expect(ofType(events, 'relay.raised')).toHaveLength(1);
+    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
 
   test('leaves a sibling alone that is at work meanwhile', async () => {

@@ -72,6 +72,9 @@ function checkKind({ kind }: RelayRecord, answer: Answer): void {
   if (kind === 'question' && always) {
     throw misplaced('always', 'An answer holds for its question alone');
   }
+  if (kind === 'outcome' && always) {
+    throw misplaced('always', 'What became of a call holds for that call alone');
+  }
 }
 
 function isObject(value: unknown): boolean {

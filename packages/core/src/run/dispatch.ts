@@ -169,7 +169,7 @@ async function outcomeOf(
     const memory = memoryFor(run, intent.idempotencyKey);
     let asked = 0;
     const ask = (question: Question) => {
-      const answer = askFor(run, { intent, tool, question, nth: (asked += 1) });
+      const answer = askFor(run, { intent, tool, activity, question, nth: (asked += 1) });
       answer.catch(() => undefined);
       return answer;
     };

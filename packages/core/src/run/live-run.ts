@@ -129,7 +129,6 @@ export class LiveRun {
       for (const waiting of this.#waiting.values()) {
         waiting.reject(new RelayError('run_canceled', stop.reason));
       }
-      this.answers.rejectAll(new RelayError('run_canceled', stop.reason));
     }
     this.wake();
   }

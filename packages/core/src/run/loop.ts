@@ -189,7 +189,7 @@ async function letGo(run: LiveRun): Promise<Outcome> {
 async function complete(run: LiveRun, agent: AgentState): Promise<Outcome> {
   const reason = agent.limit === null ? 'completed' : 'limit';
   const command = { type: 'complete', reason, trust: await trustOf(run) } as const;
-  return settle(run, command, leftBehind(run, agent));
+  return settle(run, command, await leftBehind(run, agent));
 }
 
 /** Ends a run properly, with every call settled, as long as its journal can be written. */

@@ -14,6 +14,7 @@ import type { Activity } from './activity.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import { checkRecalled } from './guardrails.ts';
 import type { LiveRun } from './live-run.ts';
+import { transcriptOf } from './transcripts.ts';
 
 /** How many are recalled at most. */
 const recalledAtMost = 5;
@@ -34,7 +35,7 @@ interface Recalling {
 export async function recall({ run, agent, activity }: Recalling): Promise<void> {
   const { memory } = run.spec;
   if (memory === undefined || agent.parentId !== null || run.state.recalled) return;
-  const query = questionIn(run.spec.messages);
+  const query = await questionOf(run, agent);
   const found = await run.store.searchMemories({
     namespace: memory.namespace,
     query,
@@ -61,12 +62,13 @@ export interface LeftBehind {
   readonly remember: readonly MemoryRecord[];
 }
 
-/** The exchange that a completed run leaves behind; nothing for a run without memory. */
-export function leftBehind(run: LiveRun, agent: AgentState): LeftBehind {
+/** The exchange that a completed run leaves behind; nothing for a run without memory or question. */
+export async function leftBehind(run: LiveRun, agent: AgentState): Promise<LeftBehind> {
   const { memory } = run.spec;
-  if (memory === undefined) return { events: [], remember: [] };
+  const question = memory === undefined ? '' : await questionOf(run, agent);
+  if (memory === undefined || question === '') return { events: [], remember: [] };
   const { namespace } = memory;
-  const asked = shortened(questionIn(run.spec.messages), partChars);
+  const asked = shortened(question, partChars);
   const answered = shortened(agent.turn?.text ?? '', partChars);
   const record: MemoryRecord = {
     id: run.engine.ids.next(),
@@ -83,7 +85,14 @@ export function leftBehind(run: LiveRun, agent: AgentState): LeftBehind {
   };
 }
 
-/** What the run is asked: what the user said last, of all that was handed in. */
+/** What the run is asked. A fork may come without a word of its own: it is asked what its source was. */
+async function questionOf(run: LiveRun, agent: AgentState): Promise<string> {
+  const own = questionIn(run.spec.messages);
+  if (own !== '' || run.spec.forkedFrom === undefined) return own;
+  return questionIn(transcriptOf(await run.transcripts(), agent).messages);
+}
+
+/** What the user said last. */
 function questionIn(messages: readonly Message[]): string {
   const said = messages.findLast(
     ({ role, content }) => role === 'user' && textOf(content).trim() !== '',

@@ -12,6 +12,7 @@
 import { catalogue, type EventOf, RelayError } from '@relay/protocol';
 import { checkSchema, digestOfQuestion } from '../question-schema.ts';
 import type { Question, Tool } from '../ports.ts';
+import type { Activity } from './activity.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import type { CallState, QuestionState } from './call.ts';
 import type { LiveRun } from './live-run.ts';
@@ -22,6 +23,7 @@ import { warningTime } from './warnings.ts';
 export interface Asking {
   readonly intent: EventOf<'tool.started'>;
   readonly tool: Tool;
+  readonly activity: Activity;
   readonly question: Question;
   /** Its place among the questions of this call. */
   readonly nth: number;
@@ -29,7 +31,7 @@ export interface Asking {
 
 /** For a tool: asks its n-th question, or finds the answer where an earlier attempt had asked it. */
 export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
-  const { intent, tool, nth } = asking;
+  const { intent, tool, activity, nth } = asking;
   const { toolCallId } = intent;
   raiseOnce(run, asking);
   // Whoever answers must have been shown it.
@@ -40,7 +42,8 @@ export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
       run.lookAgain();
       return new Promise<never>(() => undefined);
     }
-    await run.answers.wait(questionIn(run, intent, nth).id);
+    await run.answers.wait(questionIn(run, intent, nth).id, activity.signal);
+    if (activity.stopped) throw stopError(run);
     await run.journal.settled();
   }
   const { state, answer, reason } = questionIn(run, intent, nth);
@@ -48,7 +51,13 @@ export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
   throw new RelayError('question_declined', reason ?? 'Nobody answers this question');
 }
 
-function raiseOnce(run: LiveRun, { intent, question, nth }: Asking): void {
+/** Nobody waits for what the tool would do with an answer. */
+function stopError({ stop }: LiveRun): RelayError {
+  if (stop !== undefined) return new RelayError('run_canceled', stop.reason);
+  return new RelayError('limit_reached', 'The call was stopped: nobody is asked any more');
+}
+
+function raiseOnce(run: LiveRun, { intent, activity, question, nth }: Asking): void {
   const { toolCallId, agentId } = intent;
   const agent = run.state.agents[agentId];
   const call = agent === undefined ? undefined : callIn(agent, toolCallId);
@@ -56,7 +65,7 @@ function raiseOnce(run: LiveRun, { intent, question, nth }: Asking): void {
   if (agent === undefined || call === undefined || isOver) {
     throw new RelayError('tool_failed', 'The call is over: it can ask nobody');
   }
-  if (run.stop?.kind === 'cancel') throw new RelayError('run_canceled', run.stop.reason);
+  if (activity.stopped) throw stopError(run);
   const { prompt, schema } = checked(question);
   const digest = digestOfQuestion(run.engine, { prompt, schema });
   const known = call.questions?.[nth - 1];
