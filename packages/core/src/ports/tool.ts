@@ -100,7 +100,7 @@ export interface Tool extends ToolSpec {
   validate(input: unknown): Validation;
   execute(input: unknown, context: ToolContext): Promise<ToolOutput>;
   /** The rule to suggest when a person says "always". */
-  readonly derivePermission?: (input: Record<string, unknown>) => ToolPermission;
+  readonly derivePermission?: (input: Record<string, unknown>) => ToolPermission | undefined;
 }
 
 export interface ToolRegistry {
