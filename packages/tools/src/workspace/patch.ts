@@ -44,7 +44,9 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     inWorkspace: true,
     locate: (input) => locateIn(root, { path: input.path }),
     derivePermission: ({ path }) =>
-      /^(?:[\w-][\w.-]*\/)*[\w-][\w.-]*$/.test(path) ? { tool: 'patch', params: { path } } : undefined,
+      /^(?:[\w-][\w.-]*\/)*[\w-][\w.-]*$/.test(path)
+        ? { tool: 'patch', params: { path } }
+        : undefined,
     async execute(input, context) {
       const place = await placeOf(root, { name: 'path', path: input.path }, context);
       if (place === root) throw new PlaceRefused('The workspace itself is a folder, not a file');
@@ -116,7 +118,9 @@ async function stampOf(place: string): Promise<string | undefined> {
 
 /** How many lines differ once the lines that both begin and end with are left out. */
 function lineChanges(before: string, after: string): { added: number; removed: number } {
-  const [old, now] = [before, after].map((text) => (text === '' ? [] : text.replace(/\n$/, '').split('\n'))) as [string[], string[]];
+  const [old, now] = [before, after].map((text) =>
+    text === '' ? [] : text.replace(/\n$/, '').split('\n'),
+  ) as [string[], string[]];
   let start = 0;
   while (start < old.length && start < now.length && old[start] === now[start]) start += 1;
   let end = 0;

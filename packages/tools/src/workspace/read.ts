@@ -33,11 +33,10 @@ export function createRead({ root }: { readonly root: string }): Tool {
     inWorkspace: true,
     idempotent: true,
     locate: (input) => locateIn(root, { path: input.path }),
-    derivePermission: (input) => {
-      const folder = /^((?:[\w-][\w.-]*\/)+)[^/]+$/.exec(input.path)?.[1];
-      return folder === undefined
-        ? { tool: 'read', exact: { ...input } }
-        : { tool: 'read', params: { path: `${folder}**` } };
+    derivePermission: ({ path: said }) => {
+      const [, folder = '', name] = /^((?:[\w-][\w.-]*\/)*)([\w-][\w.-]*)$/.exec(said) ?? [];
+      if (name === undefined) return undefined;
+      return { tool: 'read', params: { path: folder === '' ? name : `${folder}**` } };
     },
     async execute({ path: said, offset = 1, limit = maxLines }, context) {
       const place = await placeOf(root, { name: 'path', path: said }, context);
@@ -46,7 +45,8 @@ export function createRead({ root }: { readonly root: string }): Tool {
       });
       try {
         const found = await handle.stat();
-        if (found.isDirectory()) return listing(said, await readdir(within(handle, place, '.'), { withFileTypes: true }));
+        if (found.isDirectory())
+          return listing(said, await readdir(within(handle, place, '.'), { withFileTypes: true }));
         if (!found.isFile()) throw new PlaceRefused(`${said} is neither a file nor a folder`);
         const lines = await readLines(handle, { offset, limit, signal: context.signal });
         return lines === undefined ? binary(said, found.size) : text(said, { offset, lines });
@@ -95,7 +95,9 @@ function text(path: string, { offset, lines }: { offset: number; lines: Lines })
   const numbered = taken.map((line, index) => `${String(offset + index).padStart(6)}\t${line}`);
   const next = offset + taken.length;
   const notes = [
-    ...(taken.length === 0 ? [offset === 1 ? '(an empty file)' : `(it has fewer than ${offset} lines)`] : []),
+    ...(taken.length === 0
+      ? [offset === 1 ? '(an empty file)' : `(it has fewer than ${offset} lines)`]
+      : []),
     ...(cut > 0 ? [`(${cut} long lines are cut)`] : []),
     ...(more ? [`(it goes on; read on with offset ${next})`] : []),
   ];

@@ -37,7 +37,8 @@ export function applyDiff(before: string | undefined, diff: string): string {
     const last = at + hunk.before.length === lines.length;
     if (hunk.openBefore && !(last && open)) throw misfit(index, 'the file does not end there');
     lines.splice(at, hunk.before.length, ...hunk.after);
-    if (last && hunk.after.length > 0) open = hunk.openAfter || (open && !hunk.openBefore && endsAlike(hunk));
+    if (last && hunk.after.length > 0)
+      open = hunk.openAfter || (open && !hunk.openBefore && endsAlike(hunk));
     shift += hunk.after.length - hunk.before.length;
     from = at + hunk.after.length;
   }
