@@ -99,7 +99,7 @@ describe('read', () => {
   });
 
   it.each([
-    ['src/x/a.ts', { path: 'src/x/**' }],
+    ['src/x/a.ts', { path: 'src/x/*' }],
     ['README.md', { path: 'README.md' }],
   ])('proposes for %s: %j', (path, params) => {
     expect(createRead(folder).derivePermission?.({ path })).toEqual({ tool: 'read', params });

@@ -36,7 +36,7 @@ export function createRead({ root }: { readonly root: string }): Tool {
     derivePermission: ({ path: said }) => {
       const [, folder = '', name] = /^((?:[\w-][\w.-]*\/)*)([\w-][\w.-]*)$/.exec(said) ?? [];
       if (name === undefined) return undefined;
-      return { tool: 'read', params: { path: folder === '' ? name : `${folder}**` } };
+      return { tool: 'read', params: { path: folder === '' ? name : `${folder}*` } };
     },
     async execute({ path: said, offset = 1, limit = maxLines }, context) {
       const place = await placeOf(root, { name: 'path', path: said }, context);
