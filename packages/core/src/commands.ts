@@ -68,6 +68,8 @@ export interface RunRequest {
   readonly idempotency?: { readonly key: string; readonly fingerprint: string };
   /** Left out: the run neither reads nor leaves memories. */
   readonly memory?: { readonly namespace: string };
+  /** False: none of its agents gets the tools that work in the tenant's folder. */
+  readonly workspace?: false;
   /** The chat connection that the run lives with. */
   readonly connectionId?: string;
 }
@@ -218,7 +220,7 @@ function specOf(
   made: { conversationId: string; history: number | null },
 ): EventOf<'run.created'> {
   const { system, functions = [], limits, handoffs, context, memory } = request;
-  const { parentRunId, workflowId, forkedFrom, traceparent } = request;
+  const { parentRunId, workflowId, forkedFrom, traceparent, workspace } = request;
   return {
     type: 'run.created',
     ...made,
@@ -240,6 +242,7 @@ function specOf(
     ...(parentRunId === undefined ? {} : { parentRunId }),
     ...(workflowId === undefined ? {} : { workflowId }),
     ...(memory === undefined ? {} : { memory }),
+    ...(workspace === undefined ? {} : { workspace }),
     ...(forkedFrom === undefined ? {} : { forkedFrom }),
     ...(traceparent === undefined ? {} : { traceparent }),
   };

@@ -5,10 +5,11 @@
  */
 import { canonicalJson, type EventOf, type Permissions, RelayError } from '@relay/protocol';
 import type { Engine } from './engine.ts';
-import { decide } from './permission/decide.ts';
-import type { EditedCall, RelayRecord, TenantStore, Tool } from './ports.ts';
+import { decide, declaredBy } from './permission/decide.ts';
+import type { EditedCall, Located, RelayRecord, TenantStore, Tool } from './ports.ts';
 import { type Arguments, readArguments } from './run/arguments.ts';
 import { clientTool } from './run/client-tool.ts';
+import { locate } from './run/locate.ts';
 
 interface Edit {
   readonly store: TenantStore;
@@ -35,8 +36,13 @@ export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall
     );
   }
   const params = readEdited(tool, input);
-  await refuseDenied(engine, edit, { tool, params });
-  return { params, digest: digestOfCall(engine, { name: relay.tool, input: params }) };
+  const looking = await locate(tool, params);
+  if (!looking.ok) throw invalid(looking.problem);
+  const { located } = looking;
+  await refuseDenied(engine, edit, { tool, params, located });
+  const paths = located === undefined ? {} : { located: located.paths };
+  const digest = digestOfCall(engine, { name: relay.tool, input: params, ...paths });
+  return { params, ...paths, digest };
 }
 
 /** One of the tenant's, or the caller's own function. */
@@ -53,15 +59,19 @@ async function toolOf(
 function readEdited(tool: Tool, input: unknown): Arguments {
   const reading = readArguments(tool, input);
   if (reading.ok) return reading.input;
-  throw new RelayError('tool_input_invalid', `input: ${reading.problem}`, {
-    details: [{ path: 'input', message: reading.problem }],
+  throw invalid(reading.problem);
+}
+
+function invalid(problem: string): RelayError {
+  return new RelayError('tool_input_invalid', `input: ${problem}`, {
+    details: [{ path: 'input', message: problem }],
   });
 }
 
 async function refuseDenied(
   engine: Engine,
   { store, relay }: Edit,
-  { tool, params }: { tool: Tool; params: Arguments },
+  { tool, params, located }: { tool: Tool; params: Arguments; located: Located | undefined },
 ): Promise<void> {
   const verdict = decide(
     { toolCallId: relay.toolCallId, name: relay.tool, arguments: params },
@@ -70,7 +80,7 @@ async function refuseDenied(
       usedOnce: [],
       grants: [],
       builtinAllow: false,
-      ...(tool.kinds === undefined ? {} : { kinds: tool.kinds }),
+      ...declaredBy(tool, located),
     },
   );
   if (verdict.decision !== 'deny') return;
@@ -100,10 +110,17 @@ async function specOf(store: TenantStore, runId: string): Promise<EventOf<'run.c
   throw new RelayError('journal_corrupt', `The journal of run ${runId} has no beginning`);
 }
 
-/** What a decision is bound to: the tool and exactly these arguments. */
+interface DigestedCall {
+  readonly name: string;
+  readonly input: unknown;
+  readonly located?: Readonly<Record<string, string>>;
+}
+
+/** What a decision is bound to: the tool, exactly these arguments, and where its paths lead. */
 export function digestOfCall(
   engine: Pick<Engine, 'digest'>,
-  call: { readonly name: string; readonly input: unknown },
+  { name, input, located }: DigestedCall,
 ): string {
-  return engine.digest(canonicalJson({ tool: call.name, input: call.input }));
+  const paths = located === undefined ? {} : { located };
+  return engine.digest(canonicalJson({ tool: name, input, ...paths }));
 }

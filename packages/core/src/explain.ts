@@ -1,9 +1,10 @@
 /** What the rules would make of a call, and which of them says so. Nothing is used up by it. */
 import type { Permissions, RuleRef } from '@relay/protocol';
 import type { Engine } from './engine.ts';
-import { decide, type Grant, type Verdict } from './permission/decide.ts';
+import { decide, declaredBy, type Grant, type Verdict } from './permission/decide.ts';
 import type { TenantStore } from './ports.ts';
 import { readArguments } from './run/arguments.ts';
+import { locate } from './run/locate.ts';
 
 export interface CallToExplain {
   readonly tool: string;
@@ -36,6 +37,8 @@ export async function explainCall(
   const reading = tool === undefined ? undefined : readArguments(tool, call.params);
   // Rules see what the tool's schema makes of the arguments, as they do at the gate.
   const seen = reading?.ok === true ? reading.input : call.params;
+  const looking = reading?.ok === true ? await locate(tool, reading.input) : undefined;
+  const located = looking?.ok === true ? looking.located : undefined;
   const verdict = decide(
     { toolCallId: '', name: call.tool, arguments: { ...seen } },
     {
@@ -43,13 +46,14 @@ export async function explainCall(
       usedOnce: [],
       grants,
       builtinAllow: tool?.allowedByDefault ?? false,
-      ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
+      ...declaredBy(tool, located),
     },
   );
   const problem = reading?.ok === false ? reading.problem : undefined;
   const notes = [
     ...(tool === undefined ? ['No tool of this name is registered: its parameters are text.'] : []),
     ...(problem === undefined ? [] : [`The arguments do not fit the tool: ${problem}.`]),
+    ...(looking?.ok === false ? [`The tool would refuse the path: ${looking.problem}.`] : []),
   ];
   const reason = [sentenceOn(verdict), ...notes].join(' ');
   if (verdict.decision === 'ask') return { decision: 'ask', reason };

@@ -1,7 +1,7 @@
 /** Standing answers: how "always" makes one, and what one would have allowed. */
 import { type Decider, type GrantScope, RelayError, type ToolPermission } from '@relay/protocol';
 import type { Engine } from './engine.ts';
-import { decide } from './permission/decide.ts';
+import { decide, declaredBy } from './permission/decide.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './permission/match.ts';
 import { suggestedRule } from './permission/suggest.ts';
 import type { NewGrant, RelayRecord, RunHead, TenantStore, Tool } from './ports.ts';
@@ -118,7 +118,7 @@ function isCovered(tool: Tool | undefined, call: NamedCall, rule: ToolRule): boo
       usedOnce: [],
       grants: [grant],
       builtinAllow: false,
-      ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
+      ...declaredBy(tool),
     },
   );
   return verdict.decision === 'allow';

@@ -10,6 +10,7 @@ export * from './journal.ts';
 export * from './permission/decide.ts';
 export type { ParameterKind } from './permission/kinds.ts';
 export * from './permission/match.ts';
+export { suggestedPattern } from './permission/shell-suggest.ts';
 export { suggestedRule } from './permission/suggest.ts';
 export * from './ports.ts';
 export * from './resume.ts';

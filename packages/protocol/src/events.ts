@@ -23,6 +23,8 @@ import {
 } from './runs.ts';
 
 const agent = { agentId: idSchema, parentId: idSchema.optional() };
+/** Real paths by the parameters that lead there. */
+const located = z.record(z.string(), z.string());
 const call = { ...agent, toolCallId: toolCallIdSchema, name: z.string() };
 const relay = { ...agent, relayId: idSchema, toolCallId: toolCallIdSchema };
 const json = z.json();
@@ -101,6 +103,8 @@ export const catalogue = {
     workflowId: z.string().optional(),
     /** Whose memories the run may read, and where it leaves its own. */
     memory: z.object({ namespace: z.string() }).optional(),
+    /** False: its agents have no tools that work in the tenant's folder. */
+    workspace: z.literal(false).optional(),
     /** The transcript begins with that of this run, up to this place in its journal. */
     forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
     /** The caller's span: whichever node ends the run links its trace to it. */
@@ -213,6 +217,8 @@ export const catalogue = {
     via: z.enum(['agent', 'handoff', 'client']).optional(),
     /** Until when a client may bring it. */
     resultBy: z.iso.datetime().optional(),
+    /** Where its path parameters lead, links followed. */
+    located: located.optional(),
   }),
   'tool.progressed': event(1, { ...call, progressId: idSchema, content: z.string() }),
   'tool.completed': event(1, {
@@ -243,6 +249,8 @@ export const catalogue = {
     kind: z.enum(relayKinds),
     tool: z.string(),
     params: json,
+    /** Where path parameters of the call lead, links followed: the digest covers it. */
+    located: located.optional(),
     digest: z.string(),
     /** What a tool asks while it runs, its place among the questions of the call, and the answer's shape. */
     question: z
@@ -266,6 +274,7 @@ export const catalogue = {
     reason: z.string().optional(),
     /** The arguments as whoever decided has changed them, and their digest: this is what runs. */
     input: json.optional(),
+    located: located.optional(),
     digest: z.string().optional(),
     output: json.optional(),
     /** What a person answered to a question. */

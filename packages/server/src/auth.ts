@@ -119,6 +119,11 @@ function localCaller(context: AuthContext): Caller {
   };
 }
 
+/** Without a key, tools that work in the tenant's folder are there only if the operator says so. */
+export function mayUseWorkspace({ as }: Caller, { localChat }: Config): boolean {
+  return as.type === 'key' || localChat === 'on';
+}
+
 const forwardingHeaders = ['forwarded', 'via'];
 
 /**

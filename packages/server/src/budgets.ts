@@ -9,6 +9,8 @@ const freshMs = 1_000;
 
 export interface TenantSettings {
   readonly budgets?: Budgets;
+  /** Its folder, for tools that work in one. */
+  readonly workspace?: string;
 }
 
 export class BudgetKeeper {

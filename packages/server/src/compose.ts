@@ -14,6 +14,7 @@ import { createOutboundGuard } from '@relay/models';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
+import { bashSettings } from './bash-settings.ts';
 import { BudgetKeeper } from './budgets.ts';
 import { hangUpOrphans } from './chat-sessions.ts';
 import { type Config, ConfigError } from './config.ts';
@@ -34,6 +35,7 @@ import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
 import { Vault } from './vault/vault.ts';
 import { version } from './version.ts';
+import { Workspaces } from './workspaces.ts';
 
 export const ids = { next: uuidv7 };
 
@@ -81,6 +83,18 @@ export async function compose(world: World): Promise<Relay> {
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
   }
+  const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
+  const workspaces = new Workspaces({
+    store,
+    config,
+    defaultTenantId: tenant.id,
+    tools,
+    // Whoever brings all the tools brings these too, or goes without.
+    ...(world.tools === undefined ? { bash: bashSettings(config, file.bash) } : {}),
+    clock: systemClock,
+    log,
+  });
+  await workspaces.open();
   const node = ids.next();
   const settings = config.traces;
   const tracing = await openTracing({ settings, store, log, node, version });
@@ -109,11 +123,10 @@ export async function compose(world: World): Promise<Relay> {
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
     models: (tenantId) => providers.of(tenantId),
-    tools: () => tools,
+    tools: (tenantId) => workspaces.tools(tenantId),
     agents: () => agents,
   };
   const control: Control = { engine, supervisor: new Supervisor(engine) };
-  const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
   let stopping = false;
   let stopHearing = () => {};
   const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
@@ -158,11 +171,13 @@ export async function compose(world: World): Promise<Relay> {
       const { supervisor } = control;
       stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
       housekeeping.start();
+      workspaces.start();
     },
     async stop() {
       stopping = true;
       stopHearing();
       await housekeeping.stop();
+      await workspaces.stop();
       await control.supervisor.stop();
       await presence?.stop();
       await tracing.stop();

@@ -10,6 +10,7 @@ import { fieldIssues, type Limits, limitsSchema } from '@relay/protocol';
 import type { AgentConfig, ToolDefinition } from '@relay/tools';
 import { z } from 'zod';
 import type { Timeouts } from '@relay/models';
+import type { BashConfig } from './bash-settings.ts';
 import { ConfigError } from './config.ts';
 import type { KnownProvider } from './providers.ts';
 
@@ -32,6 +33,8 @@ export interface RelayConfig {
     readonly requestsPerMinute?: number;
     readonly failuresPerMinute?: number;
   };
+  /** How the commands of the tool `bash` run. */
+  readonly bash?: BashConfig;
   /** When and how a conversation that outgrows a model's window is summarized. */
   readonly compaction?: Partial<CompactionSettings>;
 }
@@ -115,6 +118,13 @@ const schema = z.strictObject({
     .strictObject({
       requestsPerMinute: z.int().min(1).optional(),
       failuresPerMinute: z.int().min(1).optional(),
+    })
+    .optional(),
+  bash: z
+    .strictObject({
+      sandbox: z.literal('bwrap').optional(),
+      network: z.boolean().optional(),
+      environment: z.array(z.string()).optional(),
     })
     .optional(),
   compaction: z

@@ -12,6 +12,10 @@ export interface Config {
   readonly dataDir: string;
   /** Where several nodes keep what they share. Left out: an embedded store in the data folder. */
   readonly databaseUrl: string | undefined;
+  /** The folder of the tenant `default`. */
+  readonly workspace: string | undefined;
+  /** What the commands of `bash` run inside. */
+  readonly sandbox: 'bwrap' | undefined;
   readonly localChat: 'on' | 'off' | undefined;
   readonly defaultModel: string | undefined;
   readonly leaseTtlMs: number;
@@ -45,6 +49,8 @@ export function readConfig(env: Environment, cwd: string): Config {
     port: integer(env, 'RELAY_PORT', { fallback: 4000, min: 0, max: 65_535 }),
     dataDir: isAbsolute(dataDir) ? dataDir : resolve(cwd, dataDir),
     databaseUrl: databaseUrlOf(env),
+    workspace: folderOf(env, cwd),
+    sandbox: choice(env, 'RELAY_SANDBOX', ['bwrap']),
     localChat: choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']),
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
     leaseTtlMs: integer(env, 'RELAY_LEASE_TTL_MS', { fallback: 15_000, min: 100, max: 3_600_000 }),
@@ -69,6 +75,11 @@ export function readConfig(env: Environment, cwd: string): Config {
     traces: readTraceSettings(env),
     logLevel: choice(env, 'RELAY_LOG_LEVEL', logLevels) ?? 'info',
   };
+}
+
+function folderOf(env: Environment, cwd: string): string | undefined {
+  const folder = text(env, 'RELAY_WORKSPACE');
+  return folder === undefined ? undefined : resolve(cwd, folder);
 }
 
 export function isLoopback(host: string): boolean {

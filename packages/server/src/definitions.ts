@@ -14,6 +14,7 @@ import {
   createToolRegistry,
   memoryTool,
   ToolCollection,
+  workspaceToolNames,
 } from '@relay/tools';
 import { type Config, ConfigError } from './config.ts';
 import type { RelayConfig } from './config-file.ts';
@@ -66,7 +67,8 @@ function checkReferences({ models, tools, agents }: Definitions, file: RelayConf
       throw new TypeError(`no provider offers the model ${model} of the agent ${name}`);
     }
     for (const tool of own) {
-      if (tools.find(tool) === undefined) {
+      // A tenant may have these or not: that shows when the agent is asked for.
+      if (tools.find(tool) === undefined && !workspaceToolNames.includes(tool)) {
         throw new TypeError(`the agent ${name} uses the tool ${tool}, which does not exist`);
       }
     }

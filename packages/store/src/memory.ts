@@ -12,6 +12,7 @@ import type {
   SealedCredential,
   SystemStore,
   TenantStore,
+  Workspace,
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import { addKey, ensureTenant, resealCredential, sealedCredentials } from './memory/accounts.ts';
@@ -19,6 +20,7 @@ import { sweepMemories } from './memory/memories.ts';
 import { emptyState, stored } from './memory/state.ts';
 import type { MemoryRun, MemoryState } from './memory/state.ts';
 import { MemoryTenantStore } from './memory/tenant-store.ts';
+import { workspaceOf } from './sql/tenants.ts';
 
 export function createMemoryStore(): SystemStore {
   return new MemoryStore();
@@ -43,6 +45,12 @@ class MemoryStore implements SystemStore {
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
     const id = this.#state.tenantIds.get(name);
     return id === undefined ? undefined : { id, name };
+  }
+
+  async workspaces(): Promise<Workspace[]> {
+    return [...this.#state.tenants.values()]
+      .flatMap(workspaceOf)
+      .toSorted((a, b) => (a.tenantId < b.tenantId ? -1 : 1));
   }
 
   async census(): Promise<Census> {

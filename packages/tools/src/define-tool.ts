@@ -1,4 +1,12 @@
-import type { ParameterKind, Task, Tool, ToolContext, ToolOutput, Validation } from '@relay/core';
+import type {
+  Locating,
+  ParameterKind,
+  Task,
+  Tool,
+  ToolContext,
+  ToolOutput,
+  Validation,
+} from '@relay/core';
 import { type FieldIssue, fieldIssues, type ToolPermission } from '@relay/protocol';
 import { z } from 'zod';
 import { checkToolName } from './tool-name.ts';
@@ -17,8 +25,14 @@ interface Described<Schema extends z.ZodType> {
   readonly allowedByDefault?: boolean;
   /** What a parameter is, where it is more than text: rules about it are read accordingly. */
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
+  /** Parameters that a rule must name, if it names any and the call has them. */
+  readonly sensitive?: readonly string[];
+  /** Works in the tenant's own folder. */
+  readonly inWorkspace?: boolean;
   /** The rule to suggest to a person who is asked about a call. */
-  derivePermission?(input: Checked<Schema>): ToolPermission;
+  derivePermission?(input: Checked<Schema>): ToolPermission | undefined;
+  /** Looks where path parameters lead now; an approval holds only while it stays so. */
+  locate?(input: Checked<Schema>): Promise<Locating>;
 }
 
 export interface ToolDefinition<Schema extends z.ZodType = z.ZodType> extends Described<Schema> {
@@ -65,8 +79,9 @@ export function defineDelegatingTool<Schema extends z.ZodType>(
 }
 
 function described<Schema extends z.ZodType>(definition: Described<Schema>) {
-  const { name, description, schema, kinds } = definition;
+  const { name, description, schema, kinds, sensitive, inWorkspace } = definition;
   const derive = definition.derivePermission?.bind(definition);
+  const locate = definition.locate?.bind(definition);
   checkToolName(name);
   return {
     name,
@@ -75,6 +90,13 @@ function described<Schema extends z.ZodType>(definition: Described<Schema>) {
     allowedByDefault: definition.allowedByDefault ?? false,
     validate: (input: unknown) => validate(schema, input),
     ...(kinds === undefined ? {} : { kinds }),
+    ...(sensitive === undefined ? {} : { sensitive }),
+    ...(inWorkspace === undefined ? {} : { inWorkspace }),
+    ...(locate === undefined
+      ? {}
+      : {
+          locate: (input: Readonly<Record<string, unknown>>) => locate(input as Checked<Schema>),
+        }),
     ...(derive === undefined
       ? {}
       : {

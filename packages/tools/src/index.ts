@@ -19,3 +19,7 @@ export { memoryTool } from './memory.ts';
 export { createToolRegistry } from './registry.ts';
 export { type SecretForm, secretForms } from './secret-forms.ts';
 export { createSendNote } from './send-note.ts';
+export { bubblewrapProblem, type Sandbox } from './workspace/bwrap.ts';
+export { refusedVariable } from './workspace/environment.ts';
+export { isWithin } from './workspace/place.ts';
+export { createWorkspaceTools, workspaceToolNames } from './workspace/tools.ts';

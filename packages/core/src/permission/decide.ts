@@ -1,4 +1,5 @@
 import type { Permissions, RuleRef } from '@relay/protocol';
+import type { Located, Tool } from '../ports/tool.ts';
 import { Judge } from './judge.ts';
 import type { ParameterKind } from './kinds.ts';
 import type { ToolRule } from './match.ts';
@@ -31,6 +32,20 @@ export interface RuleSet {
   kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule must name, if it names any and the call has them. */
   sensitive?: readonly string[];
+  /** Where path parameters lead, links followed. */
+  located?: Located | undefined;
+}
+
+/** What a tool says about its parameters, for `decide`. */
+export function declaredBy(
+  tool: Pick<Tool, 'kinds' | 'sensitive'> | undefined,
+  located?: Located,
+): Pick<RuleSet, 'kinds' | 'sensitive' | 'located'> {
+  return {
+    ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
+    ...(tool?.sensitive === undefined ? {} : { sensitive: tool.sensitive }),
+    ...(located === undefined ? {} : { located }),
+  };
 }
 
 export type Verdict =
@@ -44,10 +59,11 @@ export type Verdict =
  * allow. Pure: using one up is the caller's append (E7).
  */
 export function decide(call: CallToDecide, rules: RuleSet): Verdict {
-  const { permissions, grants, kinds, sensitive } = rules;
+  const { permissions, grants, kinds, sensitive, located } = rules;
   const unlimited = grants.filter(({ usesLeft }) => usesLeft === undefined);
   const standing: readonly ToolRule[] = [...(permissions.allowlist ?? []), ...unlimited];
-  const judge = new Judge(call, { standing, denylist: permissions.denylist, kinds, sensitive });
+  const { denylist } = permissions;
+  const judge = new Judge(call, { standing, denylist, kinds, sensitive, located });
   return denial(call, permissions, judge) ?? allowance(call, rules, judge) ?? { decision: 'ask' };
 }
 

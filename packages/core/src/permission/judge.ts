@@ -1,7 +1,8 @@
+import type { Located } from '../ports/tool.ts';
 import type { ParameterKind } from './kinds.ts';
 import { compileGlob } from './glob.ts';
 import { matchesExact, matchesPermission, type ToolCallLike, type ToolRule } from './match.ts';
-import { allowsPath, deniesPath, isReadablePath } from './path.ts';
+import { allowsPath, deniesPath, isReadablePath, samePath, withinRoot } from './path.ts';
 import { scalarText } from './scalar.ts';
 import { type CommandReading, deniesCommand, readCommands } from './shell-denial.ts';
 import { grantsCommand, isOpenToDenial } from './shell-grant.ts';
@@ -13,6 +14,7 @@ export interface Facts {
   readonly denylist?: readonly ToolRule[] | undefined;
   readonly kinds?: Readonly<Record<string, ParameterKind>> | undefined;
   readonly sensitive?: readonly string[] | undefined;
+  readonly located?: Located | undefined;
 }
 
 /**
@@ -25,16 +27,18 @@ export class Judge {
   readonly #sensitive: readonly string[];
   readonly #standing: readonly ToolRule[];
   readonly #denylist: readonly ToolRule[];
+  readonly #located: Located | undefined;
   readonly #readings = new Map<string, CommandReading>();
   readonly #covering = new Map<string, readonly string[]>();
   readonly #covered = new Map<string, boolean>();
 
-  constructor(call: ToolCallLike, { standing, denylist, kinds, sensitive }: Facts) {
+  constructor(call: ToolCallLike, { standing, denylist, kinds, sensitive, located }: Facts) {
     this.#call = call;
     this.#kinds = new Map(Object.entries(kinds ?? {}));
     this.#sensitive = sensitive ?? [];
     this.#standing = standing;
     this.#denylist = denylist ?? [];
+    this.#located = located;
   }
 
   denies(rule: ToolRule): boolean {
@@ -44,10 +48,10 @@ export class Judge {
     return Object.entries(params).every(([name, pattern]) => this.#deniesText(name, pattern));
   }
 
-  /** A literal rule holds for that very call, whatever its parameters are. */
+  /** A literal rule holds for that very call; but not where a link leads it elsewhere. */
   allows(rule: ToolRule): boolean {
     if (!matchesPermission(this.#call, rule)) return false;
-    if (rule.exact !== undefined) return true;
+    if (rule.exact !== undefined) return this.#leadsWhereItSays();
     if (!this.#namesSensitive(rule)) return false;
     return [...this.#kinds.keys()].every((name) => {
       const pattern = patternFor(rule, name);
@@ -63,7 +67,7 @@ export class Judge {
       case 'command':
         return deniesCommand(pattern, this.#reading(name, text));
       case 'path':
-        return deniesPath(pattern, text);
+        return [text, ...this.#leadsTo(name)].some((path) => deniesPath(pattern, path));
       case 'url':
         return deniesUrl(pattern, text);
       case 'text':
@@ -79,7 +83,7 @@ export class Judge {
       case 'command':
         return this.#allowsCommand(name, pattern, text);
       case 'path':
-        return allowsPath(pattern, text);
+        return allowsPath(pattern, text) && this.#allowsPlace(name, pattern, text);
       case 'url':
         return allowsUrl(pattern, text);
       case 'text':
@@ -145,6 +149,27 @@ export class Judge {
     return this.#sensitive.every(
       (name) => !this.#has(name) || patternFor(rule, name) !== undefined,
     );
+  }
+
+  /** What a path leads to, as seen from its root and from the root of all. */
+  #leadsTo(name: string): readonly string[] {
+    const { root = '', paths = {} } = this.#located ?? {};
+    const place = Object.hasOwn(paths, name) ? paths[name] : undefined;
+    return place === undefined ? [] : [withinRoot(root, place), place];
+  }
+
+  /** The place must lie where the pattern says too, in the words that the path was given in. */
+  #allowsPlace(name: string, pattern: string, text: string): boolean {
+    const [within, place] = this.#leadsTo(name);
+    if (within === undefined || place === undefined) return true;
+    return allowsPath(pattern, text.startsWith('/') ? place : within);
+  }
+
+  #leadsWhereItSays(): boolean {
+    return Object.keys(this.#located?.paths ?? {}).every((name) => {
+      const text = scalarText(this.#call.arguments, name);
+      return text === undefined || this.#leadsTo(name).some((place) => samePath(place, text));
+    });
   }
 
   #reading(name: string, text: string): CommandReading {

@@ -37,6 +37,18 @@ export function isReadablePath(text: string): boolean {
   return text !== '' && !text.startsWith('~') && !/[\\\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text);
 }
 
+/** A place below a root, as a path that starts there. */
+export function withinRoot(root: string, place: string): string {
+  if (place === root) return '.';
+  const folder = root.endsWith('/') ? root : `${root}/`;
+  return place.startsWith(folder) ? place.slice(folder.length) : place;
+}
+
+/** Whether two paths are the same once they are normalised. */
+export function samePath(one: string, other: string): boolean {
+  return normalisePath(one) === normalisePath(other);
+}
+
 function normalisePath(text: string): string {
   const absolute = text.startsWith('/');
   const parts: string[] = [];

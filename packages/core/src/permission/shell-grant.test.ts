@@ -21,9 +21,9 @@ describe('what a pattern spells', () => {
 });
 
 describe('a wildcard', () => {
-  it('stands for arguments, and for what remains of a name', () => {
+  it('stands for arguments, and not for more of a name', () => {
     expect(grants('ls -la', 'ls*')).toBe(true);
-    expect(grants('lsblk -a', 'ls*')).toBe(true);
+    expect(grants('lsblk -a', 'ls*')).toBe(false);
     expect(grants('grep -r x src', '@(ls|cat|grep) *')).toBe(true);
     expect(grants('rm -rf x', '*')).toBe(true);
     expect(grants('ls a; rm b', '*')).toBe(true);
@@ -168,5 +168,32 @@ describe('a pattern without a wildcard', () => {
     ]) {
       expect(grants(source, source)).toBe(false);
     }
+  });
+});
+
+describe('a star right behind a word', () => {
+  it.each([
+    ['ls*', 'ls', true],
+    ['ls*', 'ls -la', true],
+    ['ls*', 'ls\t-la', true],
+    ['ls*', 'lsof', false],
+    ['ls*', 'lsof -i', false],
+    ['ls*', 'ls-x', false],
+    ['ls**', 'lsof', false],
+    ['c*', 'cat x', false],
+    ['git log*', 'git log', true],
+    ['git log*', 'git log --oneline', true],
+    ['git log*', 'git log-x', false],
+    ['git log*', 'git logfoo -5', false],
+    ['git*', 'git log', true],
+    ['git*', 'gitk', false],
+    ['npm run test*', 'npm run test:unit', true],
+    ['cat src/a*', 'cat src/abc', true],
+    ['cat READ*', 'cat README.md', true],
+    ['ls *', 'ls', false],
+    ['*', 'lsof', true],
+    ['@(ls|cat)*', 'ls -l', true],
+  ])('%s on %j: %s', (pattern, command, granted) => {
+    expect(grantsCommand(command, [pattern])).toBe(granted);
   });
 });

@@ -7,6 +7,8 @@
  *  - A wildcard stands for arguments, never for what decides about the program: not for the folder
  *    of its name, not for the code an interpreter runs, not for an option by which a reader acts
  *    (`find -delete`), not for a command that a wrapper runs. Those a pattern must spell.
+ *  - A star right behind a word stands for more words, not for more of that one: `ls*` covers `ls`
+ *    and `ls -la`, not `lsof`; `git log*` covers `git log -5`, not `git log-x`.
  *  - Hence an interpreter is granted by a pattern that spells its script (`node build.js *`); a
  *    wrapper by one that spells the wrapped command (`sudo apt *`), or if it has no options and the
  *    wrapped command is covered on its own (`timeout *` with `ls *`); and what evaluates its
@@ -19,6 +21,7 @@ import { type CommandReading } from './shell-denial.ts';
 import { commandNames, plainCommands } from './shell-parse.ts';
 import {
   actsByOption,
+  COMMANDS_OF_COMMANDS,
   EVALUATORS,
   INTERPRETERS,
   isWrapping,
@@ -95,6 +98,7 @@ class Cover {
     const covered = this.#patterns.some(
       (pattern) =>
         compileGlob(pattern).matches(text) &&
+        keepsWord(pattern, words) &&
         this.#suffices(words, start + spelledLength(pattern), depth),
     );
     this.#known.set(start, covered);
@@ -131,6 +135,17 @@ class Cover {
     if (!bare || wrapper.feeds === true) return false;
     return this.covers(rest.slice(last), depth + 1);
   }
+}
+
+/** Whether the first star, if it stands behind a word, leaves the name of the command whole. */
+function keepsWord(pattern: string, words: readonly ShellWord[]): boolean {
+  const length = spelledLength(pattern);
+  if (pattern[length] !== '*' || !/\w$/.test(pattern.slice(0, length))) return true;
+  const [head, second] = words;
+  const at = head!.start + length;
+  if (at < head!.end) return false;
+  if (!COMMANDS_OF_COMMANDS.has(programName(head!.text))) return true;
+  return second === undefined || at <= second.start || at >= second.end;
 }
 
 /**

@@ -72,6 +72,14 @@ export const SHELL_EVALUATORS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
+/** Programs whose second word names what they do. */
+export const COMMANDS_OF_COMMANDS: ReadonlySet<string> = new Set(
+  (
+    'apt apt-get aws az brew bun bundle cargo conda deno docker dotnet gcloud gh git go helm kubectl ' +
+    'nerdctl nix npm pip pipenv pnpm podman poetry rustup systemctl terraform uv yarn'
+  ).split(' '),
+);
+
 /** Options after which another command begins, in whatever program. */
 export const COMMAND_OPTIONS: ReadonlySet<string> = new Set(
   '-exec -execdir -ok -okdir --exec --exec-batch'.split(' '),

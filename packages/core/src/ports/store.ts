@@ -18,6 +18,7 @@ import type {
   SealedCredential,
   TenantChange,
   TenantRecord,
+  Workspace,
 } from './stored-accounts.ts';
 import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch } from './stored-memories.ts';
 import type {
@@ -195,6 +196,8 @@ export interface SystemStore {
   /** Whose run it is. */
   tenantOfRun(runId: string): Promise<string | undefined>;
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
+  /** The folders that operators gave to tenants, as they stand in their settings. */
+  workspaces(): Promise<Workspace[]>;
   /** How much is going on, over all tenants. */
   census(): Promise<Census>;
   /** Ids of the tenants that are paused. */

@@ -6,7 +6,7 @@ export interface TenantRecord {
   readonly createdAt: number;
   /** While it is paused, nothing of it is taken up by itself. */
   readonly pausedAt: number | null;
-  /** Any JSON; `{}` until it is set. */
+  /** Any JSON; `{}` until it is set. `workspace`, if it is text, is the tenant's folder. */
   readonly settings: unknown;
 }
 
@@ -14,6 +14,12 @@ export interface TenantRecord {
 export interface TenantChange {
   readonly pausedAt?: number | null;
   readonly settings?: unknown;
+}
+
+/** The folder that a tenant's tools work in. */
+export interface Workspace {
+  readonly tenantId: string;
+  readonly folder: string;
 }
 
 export interface KeyRecord {

@@ -12,6 +12,8 @@ export interface RelayRecord {
   readonly toolCallId: string;
   readonly tool: string;
   readonly params: unknown;
+  /** Where path parameters led when it was raised. */
+  readonly located?: Readonly<Record<string, string>>;
   readonly digest: string;
   /** Of kind `question`: what is asked. */
   readonly question?: Question;
@@ -29,6 +31,7 @@ export interface RelayRecord {
 
 export interface EditedCall {
   readonly params: Readonly<Record<string, unknown>>;
+  readonly located?: Readonly<Record<string, string>>;
   readonly digest: string;
 }
 

@@ -15,6 +15,8 @@ export interface ToolContext {
   /** What the caller handed along for tools; the model never sees it. */
   readonly context: Readonly<Record<string, unknown>>;
   readonly progress: (text: string) => void;
+  /** Where path parameters led when the call was allowed: a tool opens nothing else. */
+  readonly located?: Readonly<Record<string, string>>;
   /**
    * Lets a sub-agent of this run do something, and waits for it. After a crash, a tool that is
    * `idempotent` runs again and finds the agents that it had spawned, in the same order.
@@ -55,6 +57,16 @@ export type Validation =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly issues: readonly FieldIssue[] };
 
+/** Where path parameters lead, links followed; `root` is the folder that relative ones start from. */
+export interface Located {
+  readonly root: string;
+  readonly paths: Readonly<Record<string, string>>;
+}
+
+export type Locating =
+  | { readonly ok: true; readonly located?: Located }
+  | { readonly ok: false; readonly problem: string };
+
 export interface Tool extends ToolSpec {
   /** Runs without a relay unless a rule denies it. */
   readonly allowedByDefault: boolean;
@@ -66,6 +78,15 @@ export interface Tool extends ToolSpec {
   readonly needsMemory?: boolean;
   /** What a parameter is, where it is more than text: rules about it are read accordingly. */
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
+  /** Parameters that a rule must name, if it names any and the call has them. */
+  readonly sensitive?: readonly string[];
+  /** Works in the tenant's own folder. */
+  readonly inWorkspace?: boolean;
+  /**
+   * Looks where path parameters lead now. Rules judge that besides their text, and an approval holds
+   * only while it stays so.
+   */
+  readonly locate?: (input: Readonly<Record<string, unknown>>) => Promise<Locating>;
   /**
    * Instead of `execute`: a sub-agent does the work, and the call ends with it. Meanwhile nothing
    * is in flight, so that the run can wait for people without a process.
@@ -79,7 +100,7 @@ export interface Tool extends ToolSpec {
   validate(input: unknown): Validation;
   execute(input: unknown, context: ToolContext): Promise<ToolOutput>;
   /** The rule to suggest when a person says "always". */
-  readonly derivePermission?: (input: Record<string, unknown>) => ToolPermission;
+  readonly derivePermission?: (input: Record<string, unknown>) => ToolPermission | undefined;
 }
 
 export interface ToolRegistry {

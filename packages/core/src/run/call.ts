@@ -8,6 +8,7 @@
  * - A call that a rule allows or refuses goes straight from `called`.
  * - A crash after `started` leaves the outcome unknown: the call starts again (idempotent tools) or
  *   asks a person (`raise` once more).
+ * - A call that was approved and leads elsewhere by now is asked about once more.
  * - `settled` is final (E6). The table is total: whatever it does not list is refused.
  */
 import type { EventOf } from '@relay/protocol';
@@ -36,7 +37,7 @@ export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'
     deny: 'refused',
   },
   answered: {
-    raise: 'refused',
+    raise: 'asking',
     warn: 'refused',
     answer: 'refused',
     start: 'started',
@@ -111,6 +112,8 @@ export interface CallState {
   /** By their place; an answer stays for another attempt at the call. */
   readonly questions?: readonly QuestionState[];
   readonly idempotencyKey?: string;
+  /** Where its path parameters lead, as it was shown or started. */
+  readonly located?: Readonly<Record<string, string>>;
   /** What brings the result, where it is not the tool's own code. */
   readonly via?: 'agent' | 'handoff' | 'client';
   /** Until when a client may bring the result. */
@@ -129,10 +132,11 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   const next = { ...call, phase };
   // From here on the call is what was executed, or shown: nothing else can be approved.
   if (event.type === 'tool.started') {
-    const { input, idempotencyKey, via, resultBy } = event;
+    const { input, idempotencyKey, via, resultBy, located } = event;
     return {
       ...next,
       input,
+      ...(located === undefined ? {} : { located }),
       idempotencyKey,
       ...(via === undefined ? {} : { via }),
       ...(resultBy === undefined ? {} : { resultBy }),
@@ -140,13 +144,19 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   }
   if (event.type === 'relay.decided' && call.relay !== undefined) {
     const { approved, input = call.input, digest = call.relay.digest } = event;
-    return { ...next, input, relay: { ...call.relay, approved, digest } };
+    const located = event.input === undefined ? call.located : event.located;
+    return withLocated({ ...next, input, relay: { ...call.relay, approved, digest } }, located);
   }
   if (event.type === 'relay.expiring') return warned(next);
   if (event.type !== 'relay.raised') return next;
   const { relayId: id, kind, digest, expiresAt, warnsAt, params: input } = event;
   const warning = warnsAt === undefined ? {} : { warnsAt };
-  return { ...next, input, relay: { id, kind, digest, expiresAt, ...warning } };
+  const relay = { id, kind, digest, expiresAt, ...warning };
+  return withLocated({ ...next, input, relay }, event.located);
+}
+
+function withLocated({ located: _, ...call }: CallState, located: CallState['located']): CallState {
+  return located === undefined ? call : { ...call, located };
 }
 
 type RelayEvent = Extract<CallEvent, { relayId: string; type: `relay.${string}` }>;

@@ -8,15 +8,16 @@
 import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
 import { digestOfCall } from '../edits.ts';
 import type { ProgramRules } from '../engine.ts';
-import { decide, type Grant, type Verdict } from '../permission/decide.ts';
-import type { Tool } from '../ports.ts';
-import { type Arguments, readArguments } from './arguments.ts';
+import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
+import type { Located, Tool } from '../ports.ts';
+import { readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import { start, type Start } from './dispatch.ts';
 import { GrantsAtHand } from './grants-at-hand.ts';
 import { callsLeft, limitText } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
+import { locate } from './locate.ts';
 import { findTool, pathOf } from './profile.ts';
 import { reachedLimit } from './spawn.ts';
 import { warningTime } from './warnings.ts';
@@ -24,14 +25,16 @@ import { warningTime } from './warnings.ts';
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
+  const readings = await Promise.all(waiting.map((call) => check(run, agent, call)));
   const grants = await GrantsAtHand.of(run);
   const once = new OnceRules(run);
   const starts: Start[] = [];
   let left = callsLeft(run.state);
-  for (const raw of waiting) {
-    const checked = check(run, agent, raw);
-    const call = checked.ok ? { ...raw, input: checked.input } : raw;
-    const verdict = verdictOn(run, { agent, call, grants: grants.list, once });
+  for (const [index, raw] of waiting.entries()) {
+    const checked = readings[index]!;
+    const call = checked.ok ? checked.call : raw;
+    const located = checked.ok ? checked.located : undefined;
+    const verdict = verdictOn(run, { agent, call, located, grants: grants.list, once });
     const limit = overLimit(run, agent, left);
     if (verdict.decision === 'deny') {
       run.journal.stage([denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })]);
@@ -51,6 +54,22 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     }
   }
   await start(run, agent, starts);
+}
+
+/** A call that was approved and leads elsewhere by now: denied, or asked about once more. */
+export function gateAgain(run: LiveRun, agent: AgentState, { call, located }: Place): void {
+  const once = new OnceRules(run);
+  const verdict = verdictOn(run, { agent, call, located, grants: [], once });
+  const kind = call.relay?.kind === 'outcome' ? 'outcome' : 'permission';
+  run.journal.stage([
+    verdict.decision === 'deny'
+      ? denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })
+      : raised(run, agent, { call: { ...call, ...pathsOf(located) }, kind }),
+  ]);
+}
+
+function pathsOf(located: Located | undefined): Pick<CallState, 'located'> {
+  return located === undefined ? {} : { located: located.paths };
 }
 
 /** Of two calls that match one allow-once rule, the first uses it up (E7). */
@@ -93,11 +112,11 @@ function overLimit(run: LiveRun, agent: AgentState, left: number): LimitName | u
 }
 
 type Checked =
-  | { readonly ok: true; readonly tool: Tool; readonly input: Arguments }
+  | { readonly ok: true; readonly tool: Tool; readonly call: CallState; readonly located?: Located }
   | { readonly ok: false; readonly code: string; readonly error: string };
 
-/** Whether the call names a tool of this run and fits its schema. */
-function check(run: LiveRun, agent: AgentState, call: CallState): Checked {
+/** Whether the call names a tool of this run, fits its schema, and leads where the tool may go. */
+async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<Checked> {
   const tool = findTool(run, agent, call.name);
   if (tool === undefined) {
     return { ok: false, code: 'unknown_tool', error: `There is no tool named ${call.name}` };
@@ -107,20 +126,35 @@ function check(run: LiveRun, agent: AgentState, call: CallState): Checked {
     return { ok: false, code: 'tool_input_invalid', error };
   }
   const reading = readArguments(tool, call.input);
-  if (reading.ok) return { ok: true, tool, input: reading.input };
+  if (reading.ok) return checkPlace(tool, { ...call, input: reading.input });
   const error = `Invalid arguments: ${reading.problem}`;
   return { ok: false, code: 'tool_input_invalid', error };
+}
+
+async function checkPlace(tool: Tool, call: CallState): Promise<Checked> {
+  const looking = await locate(tool, call.input);
+  if (!looking.ok) return { ok: false, code: 'path_refused', error: looking.problem };
+  const { located } = looking;
+  if (located === undefined) return { ok: true, tool, call };
+  return { ok: true, tool, call: { ...call, ...pathsOf(located) }, located };
+}
+
+interface Place {
+  readonly call: CallState;
+  readonly located: Located | undefined;
 }
 
 interface Question {
   readonly agent: AgentState;
   readonly call: CallState;
+  readonly located: Located | undefined;
   readonly grants: readonly Grant[];
   readonly once: OnceRules;
 }
 
 /** What the rules say. Arguments that are no object have no parameters that a rule could match. */
-function verdictOn(run: LiveRun, { agent, call, grants, once }: Question): Verdict {
+function verdictOn(run: LiveRun, question: Question): Verdict {
+  const { agent, call, located, grants, once } = question;
   const hasParameters = typeof call.input === 'object' && call.input !== null;
   const tool = findTool(run, agent, call.name);
   return decide(
@@ -134,12 +168,15 @@ function verdictOn(run: LiveRun, { agent, call, grants, once }: Question): Verdi
       usedOnce: once.used,
       grants,
       builtinAllow: tool?.allowedByDefault ?? false,
-      ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
+      ...declaredBy(tool, located),
     },
   );
 }
 
-export function digestOf(run: LiveRun, call: Pick<CallState, 'name' | 'input'>): string {
+export function digestOf(
+  run: LiveRun,
+  call: Pick<CallState, 'name' | 'input' | 'located'>,
+): string {
   return digestOfCall(run.engine, call);
 }
 
@@ -159,6 +196,7 @@ export function raised(
     kind,
     tool: call.name,
     params: call.input as Extract<RunEvent, { type: 'relay.raised' }>['params'],
+    ...(call.located === undefined ? {} : { located: call.located }),
     digest: digestOf(run, call),
     agentPath: pathOf(run.state, agent),
     expiresAt: new Date(now + settings.relayTtlMs).toISOString(),

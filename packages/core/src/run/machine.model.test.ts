@@ -112,7 +112,11 @@ function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[]
         ],
       ];
     case 'answered':
-      return [[start], [{ type: 'tool.completed', ...of, name, result: 'vouched for' }]];
+      return [
+        [start],
+        [{ type: 'relay.raised', ...newRelay, kind: 'permission' }],
+        [{ type: 'tool.completed', ...of, name, result: 'vouched for' }],
+      ];
     case 'started':
       return [
         [{ type: 'tool.completed', ...of, name, result: 1 }],

@@ -4,13 +4,14 @@
  * same commit, so that each counts exactly once.
  */
 import { RelayError, type RunEvent } from '@relay/protocol';
-import type { Letter, Mail, Tool } from '../ports.ts';
+import type { EditedCall, Letter, Mail, Tool } from '../ports.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import type { CallState, OpenRelay } from './call.ts';
 import { applyResult, isResultDue } from './client-calls.ts';
 import { start, type Start } from './dispatch.ts';
-import { digestOf } from './gate.ts';
+import { digestOf, gateAgain } from './gate.ts';
 import type { LiveRun } from './live-run.ts';
+import { leadsThere, locate } from './locate.ts';
 import { resume } from './parked.ts';
 import { findTool } from './profile.ts';
 import { type OpenQuestion, openQuestions } from './open-questions.ts';
@@ -33,11 +34,18 @@ export async function answerMail(run: LiveRun): Promise<void> {
 /** Starts what people approved: at once, whatever its siblings wait for. */
 export async function startApproved(run: LiveRun, agent: AgentState): Promise<void> {
   const starts: Start[] = [];
-  for (const call of agent.turn?.calls ?? []) {
-    if (call.phase !== 'answered') continue;
+  const answered = agent.turn?.calls.filter(({ phase }) => phase === 'answered') ?? [];
+  const looked = await Promise.all(
+    answered.map((call) => locate(findTool(run, agent, call.name), call.input)),
+  );
+  for (const [index, call] of answered.entries()) {
     const tool = findTool(run, agent, call.name);
+    const looking = looked[index]!;
     if (tool === undefined) run.journal.stage([gone(agent, call)]);
-    else starts.push(approvedStart(run, call, tool));
+    else if (!looking.ok) run.journal.stage([notThere(agent, call, looking.problem)]);
+    else if (leadsThere(call.located, looking.located)) {
+      starts.push(approvedStart(run, call, tool));
+    } else gateAgain(run, agent, { call, located: looking.located });
   }
   await start(run, agent, starts);
 }
@@ -51,6 +59,18 @@ function gone(agent: AgentState, call: CallState): RunEvent {
     name: call.name,
     error: `There is no tool named ${call.name} any more`,
     code: 'unknown_tool',
+  };
+}
+
+/** Where it leads by now, the tool may not go. */
+function notThere(agent: AgentState, call: CallState, problem: string): RunEvent {
+  return {
+    type: 'tool.failed',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    error: problem,
+    code: 'path_refused',
   };
 }
 
@@ -78,7 +98,7 @@ function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
     approved,
     ...(always ? { always } : {}),
     ...(reason === null ? {} : { reason }),
-    ...(edited === undefined ? {} : { input: edited.params as Json, digest: edited.digest }),
+    ...(edited === undefined ? {} : editOf(edited)),
     ...(output === undefined ? {} : { output }),
     by,
   };
@@ -89,6 +109,10 @@ function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
     const of = { ...agentFields(agent), toolCallId, name, relayId };
     run.journal.stage([{ type: 'tool.completed', ...of, result: output }]);
   }
+}
+
+function editOf({ params, located, digest }: EditedCall) {
+  return { input: params as Json, ...(located === undefined ? {} : { located }), digest };
 }
 
 /** The tool that asked hears of it, or is run again. */

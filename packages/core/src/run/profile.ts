@@ -33,7 +33,8 @@ export function findTool(run: LiveRun, agent: AgentState, name: string): Tool | 
   const own = run.spec.functions?.find((declared) => declared.name === name);
   if (own !== undefined) return clientTool(own);
   const tool = run.engine.tools(run.identity.tenantId).find(name);
-  return tool?.needsMemory === true && run.spec.memory === undefined ? undefined : tool;
+  if (tool?.needsMemory === true && run.spec.memory === undefined) return undefined;
+  return tool?.inWorkspace === true && run.spec.workspace === false ? undefined : tool;
 }
 
 /** What the model is offered. At the greatest depth nobody can be spawned any more. */

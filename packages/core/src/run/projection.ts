@@ -145,6 +145,7 @@ function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
       toolCallId: event.toolCallId,
       tool: event.tool,
       params: event.params,
+      ...(event.located === undefined ? {} : { located: event.located }),
       digest: event.digest,
       ...(event.question === undefined
         ? {}

@@ -64,6 +64,8 @@ export const approvalSchema = z.object({
   tool: z.string(),
   params: z.json(),
   /** What was approved instead of `params`, where a person changed it. */
+  /** Where path parameters lead, links followed. */
+  located: z.record(z.string(), z.string()).optional(),
   executedParams: z.json().optional(),
   executedDigest: z.string().optional(),
   /** Of a question: what is asked, the shape of the answer, and the answer. */

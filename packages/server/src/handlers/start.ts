@@ -6,6 +6,7 @@ import {
   type RunIdentity,
   type RunRequest,
   startRun,
+  type Tool,
 } from '@relay/core';
 import {
   canonicalJson,
@@ -17,6 +18,7 @@ import {
   type ReasoningEffort,
   RelayError,
 } from '@relay/protocol';
+import { mayUseWorkspace } from '../auth.ts';
 import { lowerOf } from '../budgets.ts';
 import { closedSignal } from '../event-stream.ts';
 import { noCredential } from '../providers.ts';
@@ -101,20 +103,27 @@ export function chooseTools(
 ): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
   // One that needs a memory is left out later, by runs that have none.
-  if (wanted === undefined) return registry.list().map((tool) => tool.name);
+  if (wanted === undefined) {
+    return registry.list().flatMap((tool) => (isOffered(call, tool) ? [tool.name] : []));
+  }
   for (const [index, name] of wanted.entries()) {
     if (wanted.indexOf(name) !== index) {
       throw new RelayError('invalid_request', `The tool ${name} is named twice`, {
         details: [{ path: at ?? `tools[${index}]`, message: 'Named twice' }],
       });
     }
-    if (registry.find(name) === undefined) {
+    const tool = registry.find(name);
+    if (tool === undefined || !isOffered(call, tool)) {
       throw new RelayError('unknown_tool', `There is no tool named ${name}`, {
         details: [{ path: at ?? `tools[${index}]`, message: 'Unknown tool' }],
       });
     }
   }
   return [...wanted];
+}
+
+function isOffered({ caller, context }: Call, { inWorkspace }: Tool): boolean {
+  return inWorkspace !== true || mayUseWorkspace(caller, context.config);
 }
 
 /** Rules that widen what may run without a person need the right to approve. */
@@ -165,6 +174,7 @@ export async function startAndFollow(call: Call, request: Request) {
     correlationId: correlationId(call),
     ...traceparentOf(call),
     ...(keyId === undefined ? {} : { keyId }),
+    ...(mayUseWorkspace(call.caller, call.context.config) ? {} : { workspace: false as const }),
     ...(idempotency === undefined ? {} : { idempotency }),
   }).catch(async (error: unknown) => {
     await fresh.return();

@@ -50,6 +50,15 @@ export function relayTests(open: Open): void {
     });
   });
 
+  test('where the paths of a call lead is kept with its relay', async () => {
+    const tenant = newTenant();
+    const located = { path: '/srv/ws/a "b"\u0000', cwd: '/srv/ws' };
+    const { relay } = await waitingRun(tenant, { located });
+    expect(await tenant.readRelay(relay.id)).toMatchObject({ located });
+    const plain = await waitingRun(tenant);
+    expect(await tenant.readRelay(plain.relay.id)).not.toHaveProperty('located');
+  });
+
   test('a question is kept with its relay, and a relay without one has none', async () => {
     const tenant = newTenant();
     const question = { prompt: 'Which\u0000?', schema: { type: 'object', deep: [null, '\ud800'] } };

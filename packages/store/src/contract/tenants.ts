@@ -69,6 +69,29 @@ export function tenantTests(open: Open): void {
     expect((await tenant.readTenant()).settings).toEqual({ other: true });
   });
 
+  test('the folders that tenants were given are listed, and nothing that only looks like one', () =>
+    withStore(open, async ({ store }) => {
+      const [one, two, three, four] = [
+        await makeTenant(store),
+        await makeTenant(store),
+        await makeTenant(store),
+        await makeTenant(store),
+      ];
+      expect(await store.workspaces()).toEqual([]);
+      await one.updateTenant({ settings: { budgets: {}, workspace: '/srv/a "b"' } });
+      await two.updateTenant({ settings: { note: '"workspace"', workspace: 7 } });
+      await three.updateTenant({ settings: { nested: { workspace: '/srv/nested' } } });
+      await four.updateTenant({ settings: { workspace: '/srv/four' } });
+      expect(await store.workspaces()).toEqual(
+        [
+          { tenantId: one.tenantId, folder: '/srv/a "b"' },
+          { tenantId: four.tenantId, folder: '/srv/four' },
+        ].toSorted((a, b) => (a.tenantId < b.tenantId ? -1 : 1)),
+      );
+      await four.updateTenant({ settings: {} });
+      expect(await store.workspaces()).toHaveLength(1);
+    }));
+
   test('settings may be any JSON', async () => {
     const tenant = await makeTenant(system());
     const odd: unknown = JSON.parse('{"__proto__":{"polluted":true},"constructor":1,"":""}');

@@ -38,6 +38,7 @@ export const migrations: readonly Migration[] = [
   { id: 4, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
   { id: 5, statements: memoryTables },
   { id: 6, statements: approvalTables },
+  { id: 7, statements: ['ALTER TABLE relays ADD COLUMN located TEXT'] },
 ];
 
 const createTables = [

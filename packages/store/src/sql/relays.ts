@@ -44,8 +44,8 @@ const fixedColumns = [
 ] as const;
 
 const insertSql = `INSERT INTO relays
-  (${fixedColumns.join(', ')}, question, tenant_id, status, checksum)
-  VALUES (${fixedColumns.map(() => '?').join(', ')}, ?, ?, 'pending', ?)`;
+  (${fixedColumns.join(', ')}, question, located, tenant_id, status, checksum)
+  VALUES (${fixedColumns.map(() => '?').join(', ')}, ?, ?, ?, 'pending', ?)`;
 
 export function insertRelay(tenantId: string, relay: NewRelay): Statement {
   const fixed = [
@@ -62,17 +62,18 @@ export function insertRelay(tenantId: string, relay: NewRelay): Statement {
     relay.digest,
   ];
   const question = encodeOrNull(relay.question);
-  const checksum = relayChecksum(tenantId, fixed, question);
-  return { sql: insertSql, params: [...fixed, question, tenantId, checksum] };
+  const located = encodeOrNull(relay.located);
+  const checksum = relayChecksum(tenantId, fixed, [question, located]);
+  return { sql: insertSql, params: [...fixed, question, located, tenantId, checksum] };
 }
 
-/** One that asks nothing is summed up as before there were questions. */
+/** What is not there is summed up as before it could be there. */
 function relayChecksum(
   tenantId: string,
   fixed: readonly (string | number)[],
-  question: string | null,
+  more: readonly (string | null)[],
 ): number {
-  return checksumOf(tenantId, ...fixed, ...(question === null ? [] : [question]));
+  return checksumOf(tenantId, ...fixed, ...more.filter((each) => each !== null));
 }
 
 const closeSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?
@@ -136,6 +137,7 @@ const columns = [
   'executed_params',
   'executed_digest',
   'question',
+  'located',
 ] as const;
 
 export const selectRelaySql = `SELECT ${columns.join(', ')}
@@ -167,7 +169,8 @@ export function decodeRelay(row: Row): RelayRecord {
   const id = text(row, 'id');
   const fixed = fixedColumns.map((column) => row[column] as string | number);
   const question = textOrNull(row, 'question');
-  if (relayChecksum(text(row, 'tenant_id'), fixed, question) !== row['checksum']) {
+  const located = textOrNull(row, 'located');
+  if (relayChecksum(text(row, 'tenant_id'), fixed, [question, located]) !== row['checksum']) {
     throw corrupt(`Relay ${id}`, 'it does not match its checksum');
   }
   return {
@@ -179,6 +182,7 @@ export function decodeRelay(row: Row): RelayRecord {
     toolCallId: freeText(row, 'tool_call_id'),
     tool: freeText(row, 'tool'),
     params: json(row, 'params'),
+    ...(located === null ? {} : { located: json(row, 'located') as Record<string, string> }),
     digest: text(row, 'digest'),
     ...(question === null ? {} : { question: json(row, 'question') as Question }),
     raisedAt: integer(row, 'raised_at'),

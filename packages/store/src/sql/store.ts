@@ -8,6 +8,7 @@ import type {
   SealedCredential,
   SystemStore,
   TenantStore,
+  Workspace,
 } from '@relay/core';
 import { decodeCensus, openRelaysSql, openRunsSql } from './census.ts';
 import { RelayError } from '@relay/protocol';
@@ -36,10 +37,13 @@ import { decodeHint } from './hints.ts';
 import { TellingTenantStore } from './telling-store.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 import {
+  decodeTenant,
   decodeTenantName,
   ensureTenantUnit,
   selectPausedSql,
   selectTenantByName,
+  selectWithWorkspaceSql,
+  workspaceOf,
 } from './tenants.ts';
 
 /** The one SQL store, over whichever driver; `migrate` must have run. */
@@ -82,6 +86,11 @@ class SqlStore implements SystemStore {
     const { sql, params } = selectTenantByName(name);
     const [row] = await this.#driver.read(sql, params);
     return row === undefined ? undefined : decodeTenantName(row);
+  }
+
+  async workspaces(): Promise<Workspace[]> {
+    const rows = await this.#driver.read(selectWithWorkspaceSql, []);
+    return rows.flatMap((row) => workspaceOf(decodeTenant(row)));
   }
 
   async census(): Promise<Census> {

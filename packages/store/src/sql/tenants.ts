@@ -1,4 +1,4 @@
-import type { TenantChange, TenantRecord } from '@relay/core';
+import type { TenantChange, TenantRecord, Workspace } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlValue, Statement } from '../drivers/driver.ts';
 import {
@@ -74,6 +74,16 @@ export function updateTenant(tenantId: string, change: TenantChange): Statement[
   const assignments = columns.map((column) => `${column} = ?`).join(', ');
   const sql = `UPDATE tenants SET ${assignments} WHERE id = ?`;
   return [{ sql, params: [...params, tenantId], expect: 1 }];
+}
+
+/** Damaged settings may say so wrongly either way: `decodeTenant` notices. */
+export const selectWithWorkspaceSql = `SELECT id, name, created_at, paused_at, settings, settings_checksum
+  FROM tenants WHERE settings LIKE '%"workspace"%' ORDER BY id`;
+
+export function workspaceOf({ id, settings }: Pick<TenantRecord, 'id' | 'settings'>): Workspace[] {
+  const named = typeof settings === 'object' && settings !== null && !Array.isArray(settings);
+  const folder = named ? (settings as { workspace?: unknown }).workspace : undefined;
+  return typeof folder === 'string' ? [{ tenantId: id, folder }] : [];
 }
 
 export const selectPausedSql = 'SELECT id FROM tenants WHERE paused_at IS NOT NULL ORDER BY id';

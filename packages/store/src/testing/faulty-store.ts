@@ -33,6 +33,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     ensureTenant: (tenant) => write('ensureTenant', () => inner.ensureTenant(tenant)),
     tenantOfRun: (runId) => read(() => inner.tenantOfRun(runId)),
     findTenant: (name) => read(() => inner.findTenant(name)),
+    workspaces: () => read(() => inner.workspaces()),
     census: () => read(() => inner.census()),
     pausedTenants: () => read(() => inner.pausedTenants()),
     addKey: (key, hash) => write('addKey', () => inner.addKey(key, hash)),

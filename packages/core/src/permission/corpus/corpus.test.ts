@@ -1,0 +1,31 @@
+/** Every trick with what must come of it. Where a case changes, somebody has to say why. */
+import { describe, expect, it } from 'vitest';
+import { decide } from '../decide.ts';
+import { pathsAndUrls } from './paths-urls.ts';
+import { shellLists } from './shell-lists.ts';
+import { shellNames } from './shell-names.ts';
+import { shellOptions } from './shell-options.ts';
+import { shellText } from './shell-text.ts';
+
+const groups = [...shellLists, ...shellNames, ...shellOptions, ...shellText, ...pathsAndUrls];
+const short = (value: string) => (value.length > 60 ? `${value.slice(0, 60)}…` : value);
+
+describe.each(groups)('$trick', ({ rules, parameter, cases }) => {
+  it.each(cases.map(([expected, value]) => ({ expected, value, shown: short(value) })))(
+    '$expected: $shown',
+    ({ expected, value }) => {
+      const call = { toolCallId: 'c', name: 'tool', arguments: { [parameter]: value } };
+      expect(decide(call, rules).decision).toBe(expected);
+    },
+  );
+});
+
+describe('the corpus', () => {
+  it('has at least 250 cases, none of them twice', () => {
+    const keys = groups.flatMap(({ trick, cases }) =>
+      cases.map(([, value]) => `${trick}: ${value}`),
+    );
+    expect(keys.length).toBeGreaterThanOrEqual(250);
+    expect(new Set(keys).size).toBe(keys.length);
+  });
+});

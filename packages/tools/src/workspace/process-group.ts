@@ -1,0 +1,119 @@
+/**
+ * A command as a process group of its own: whatever it starts ends with it. Those that left the group
+ * (`setsid`) are known by a mark in their environment, where the system shows that.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface CommandLine {
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export interface Ended {
+  readonly exitCode: number | null;
+  readonly signal: NodeJS.Signals | null;
+}
+
+const mark = 'RELAY_COMMAND';
+const politeMs = 2_000;
+/** Pipes may be held by somebody who cannot be found. */
+const lastWordsMs = 1_000;
+
+export class ProcessGroup {
+  readonly #child: ChildProcess;
+  readonly #id = randomUUID();
+  readonly #exited: Promise<Ended>;
+  #ending: Promise<void> | undefined;
+
+  constructor({ file, args, cwd, env }: CommandLine) {
+    this.#child = spawn(file, args, {
+      cwd,
+      env: { ...env, [mark]: this.#id },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
+    this.#exited = new Promise((resolve, reject) => {
+      this.#child.once('error', reject);
+      this.#child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
+    });
+    this.#exited.catch(() => undefined);
+  }
+
+  get stdout(): Readable {
+    return this.#child.stdout!;
+  }
+
+  get stderr(): Readable {
+    return this.#child.stderr!;
+  }
+
+  /** When the command itself is over, what it left behind is ended too. Rejects if it never began. */
+  async ended(): Promise<Ended> {
+    const ended = await this.#exited;
+    await this.#killAll();
+    this.#ending ??= Promise.resolve();
+    void sleep(lastWordsMs, undefined, { ref: false }).then(() => {
+      this.stdout.destroy();
+      this.stderr.destroy();
+    });
+    return ended;
+  }
+
+  /** Asks all of it to end, and ends it if it does not. */
+  end(): Promise<void> {
+    this.#ending ??= this.#end();
+    return this.#ending;
+  }
+
+  async #end(): Promise<void> {
+    this.#signal('SIGTERM');
+    const polite = sleep(politeMs, undefined, { ref: false });
+    await Promise.race([this.#exited.catch(() => undefined), polite]);
+    await this.#killAll();
+  }
+
+  async #killAll(): Promise<void> {
+    this.#signal('SIGKILL');
+    for (const pid of await marked(this.#id)) {
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch {
+        // It has ended by itself.
+      }
+    }
+  }
+
+  #signal(signal: NodeJS.Signals): void {
+    const { pid } = this.#child;
+    if (pid === undefined) return;
+    try {
+      process.kill(-pid, signal);
+    } catch {
+      // Nobody is left in the group.
+    }
+  }
+}
+
+/** Processes whose environment bears the mark. Elsewhere than on Linux nobody can say. */
+async function marked(id: string): Promise<number[]> {
+  if (process.platform !== 'linux') return [];
+  const names = await readdir('/proc').catch(() => []);
+  const pids = names.filter((name) => /^\d+$/.test(name)).map(Number);
+  const found = await Promise.all(pids.map(async (pid) => ((await bears(pid, id)) ? [pid] : [])));
+  return found.flat();
+}
+
+async function bears(pid: number, id: string): Promise<boolean> {
+  if (pid === process.pid) return false;
+  try {
+    return (await readFile(`/proc/${pid}/environ`)).includes(`${mark}=${id}`);
+  } catch {
+    return false;
+  }
+}
