@@ -1,5 +1,6 @@
 /** A person's answer to a relay: it is stored, with all that follows from it, before it is acknowledged. */
 import { canonicalJson, type Decider, RelayError } from '@relay/protocol';
+import { audited, auditOfDecision, auditOfGrant } from './audit.ts';
 import type { Control } from './commands.ts';
 import { editedCall, isUnchanged } from './edits.ts';
 import type { Engine } from './engine.ts';
@@ -128,11 +129,14 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
     ...(question === undefined || !approved ? {} : { answer: answer.input }),
   };
   const grants = approved && always && relay.kind === 'permission' && engine.rules === undefined;
+  const grant = grants ? grantFor(engine, { relay, run, params, terms, by }) : undefined;
+  const at = engine.clock.now();
+  const entry = auditOfDecision(relay, { at, by, approved, reason, edited: edited?.digest });
   return store.decideRelay({
     relayId,
     runId: relay.runId,
     status: approved ? 'approved' : 'denied',
-    at: engine.clock.now(),
+    at,
     by,
     reason,
     ...changed,
@@ -141,6 +145,10 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
       id: engine.ids.next(),
       letter: { kind: 'decision', relayId, approved, always, reason, ...told, ...changed, by },
     },
-    ...(grants ? { grant: grantFor(engine, { relay, run, params, terms, by }) } : {}),
+    ...(grant === undefined ? {} : { grant }),
+    audit: audited(engine, store.tenantId, [
+      entry,
+      ...(grant === undefined ? [] : [auditOfGrant(grant, relay.runId)]),
+    ]),
   });
 }

@@ -1,5 +1,6 @@
 export * from './agent-registry.ts';
 export * from './answers.ts';
+export { audited, auditOfGrant } from './audit.ts';
 export * from './commands.ts';
 export * from './engine.ts';
 export * from './explain.ts';

@@ -1,4 +1,5 @@
 import { describe } from 'vitest';
+import { auditTests } from './audit.ts';
 import { censusTests } from './census.ts';
 import { clientCallTests } from './client-calls.ts';
 import { connectionTests } from './connections.ts';
@@ -55,6 +56,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('notes', () => noteTests(open));
     describe('memories', () => memoryTests(open));
     describe('search in memories', () => memorySearchTests(open));
+    describe('audit', () => auditTests(open));
     describe('tenancy', () => tenancyTests(open));
     describe('text', () => textTests(open));
     describe('reopening', () => reopenTests(open));

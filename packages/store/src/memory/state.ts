@@ -1,5 +1,6 @@
 /** What a memory store holds: plain maps, shared by the system's side and every tenant's. */
 import type {
+  AuditSeal,
   CallClaim,
   ClientCallRecord,
   CredentialRecord,
@@ -9,6 +10,7 @@ import type {
   Lease,
   Mail,
   MemoryRecord,
+  NewAudit,
   Page,
   Position,
   RelayRecord,
@@ -68,6 +70,16 @@ export interface MemoryState {
   readonly usage: Map<string, MemoryUsage>;
   /** By id. */
   readonly memories: Map<string, RememberedText>;
+  /** By id, in the order of writing. */
+  readonly audit: Map<string, MemoryAudit>;
+  /** By tenant. */
+  readonly auditSeals: Map<string, AuditSeal[]>;
+}
+
+export interface MemoryAudit {
+  readonly tenantId: string;
+  readonly entry: NewAudit;
+  place: { readonly seq: number; readonly hash: string; readonly proof: string } | null;
 }
 
 export interface RememberedText {
@@ -112,6 +124,8 @@ export function emptyState(): MemoryState {
     idempotency: new Map(),
     usage: new Map(),
     memories: new Map(),
+    audit: new Map(),
+    auditSeals: new Map(),
   };
 }
 

@@ -10,6 +10,7 @@
 import { RelayError } from '@relay/protocol';
 import type { SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
 import { approvalTables } from './approval-tables.ts';
+import { auditTables } from './audit-tables.ts';
 import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
 import { firstTables } from './first-tables.ts';
@@ -38,6 +39,7 @@ export const migrations: readonly Migration[] = [
   { id: 4, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
   { id: 5, statements: memoryTables },
   { id: 6, statements: approvalTables },
+  { id: 7, statements: auditTables },
 ];
 
 const createTables = [

@@ -1,5 +1,6 @@
 import type {
   Append,
+  AuditTrail,
   CallClaim,
   ClientCallRecord,
   CreationOutcome,
@@ -15,6 +16,7 @@ import type {
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
+  NewAudit,
   NewGrant,
   OpenRuns,
   Page,
@@ -38,6 +40,7 @@ import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
 import { appendOf, appendUnit } from './append.ts';
+import { insertAudit, SqlAuditTrail } from './audit.ts';
 import {
   answerClientCall,
   claimClientCall,
@@ -87,11 +90,13 @@ import { decodeWorkflow, selectWorkflow } from './workflows.ts';
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
+  readonly audit: AuditTrail;
   readonly #driver: SqlDriver;
 
   constructor(driver: SqlDriver, tenantId: string) {
     this.#driver = driver;
     this.tenantId = tenantId;
+    this.audit = new SqlAuditTrail(driver, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {
@@ -174,6 +179,7 @@ export class SqlTenantStore implements TenantStore {
       insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
       decide(this.tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
+      ...insertAudit(this.tenantId, decision.audit),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }
@@ -208,8 +214,9 @@ export class SqlTenantStore implements TenantStore {
     return (await this.#driver.transact(unit)).ok;
   }
 
-  async addGrant(grant: NewGrant): Promise<void> {
-    await this.#driver.transact([insertGrant(this.tenantId, grant)]);
+  async addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void> {
+    const { tenantId } = this;
+    await this.#driver.transact([insertGrant(tenantId, grant), ...insertAudit(tenantId, audit)]);
   }
 
   async readGrant(grantId: string): Promise<GrantRecord | undefined> {
@@ -223,13 +230,16 @@ export class SqlTenantStore implements TenantStore {
     );
   }
 
-  async revokeGrant(grantId: string, at: number): Promise<boolean> {
-    return (await this.#driver.transact([revokeGrant(this.tenantId, grantId, at)])).ok;
+  async revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#change(revokeGrant(this.tenantId, grantId, at), audit);
   }
 
-  async postMail(runId: string, mail: Mail): Promise<boolean> {
+  async postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean> {
     const { tenantId } = this;
-    const unit = [insertMail(this.#driver.dialect, { tenantId, runId }, mail)];
+    const unit = [
+      insertMail(this.#driver.dialect, { tenantId, runId }, mail),
+      ...insertAudit(tenantId, audit),
+    ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
@@ -267,8 +277,9 @@ export class SqlTenantStore implements TenantStore {
     return decodeTenant(row);
   }
 
-  async updateTenant(change: TenantChange): Promise<void> {
-    const result = await this.#driver.transact(updateTenant(this.tenantId, change));
+  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void> {
+    const unit = [...updateTenant(this.tenantId, change), ...insertAudit(this.tenantId, audit)];
+    const result = await this.#driver.transact(unit);
     if (!result.ok) throw noTenant(this.tenantId);
   }
 
@@ -281,12 +292,12 @@ export class SqlTenantStore implements TenantStore {
     return row === undefined ? undefined : decodeKey(row);
   }
 
-  async revokeKey(keyId: string, at: number): Promise<boolean> {
-    return (await this.#driver.transact([revokeKey(this.tenantId, keyId, at)])).ok;
+  async revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#change(revokeKey(this.tenantId, keyId, at), audit);
   }
 
-  async putCredential(record: CredentialRecord): Promise<void> {
-    await this.#driver.transact([putCredential(this.tenantId, record)]);
+  async putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void> {
+    await this.#change(putCredential(this.tenantId, record), audit);
   }
 
   async readCredential(provider: string): Promise<CredentialRecord | undefined> {
@@ -299,8 +310,8 @@ export class SqlTenantStore implements TenantStore {
     return rows.map(decodeCredential);
   }
 
-  async deleteCredential(provider: string): Promise<boolean> {
-    return (await this.#driver.transact([deleteCredential(this.tenantId, provider)])).ok;
+  async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#change(deleteCredential(this.tenantId, provider), audit);
   }
 
   async addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord> {
@@ -328,6 +339,12 @@ export class SqlTenantStore implements TenantStore {
     const unit = [clearMemories(this.tenantId, namespace, limit)];
     const result = await this.#driver.transact(unit);
     return result.ok ? (result.results[0]?.changes ?? 0) : 0;
+  }
+
+  /** What does not happen is not told of either. */
+  async #change(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
+    const unit = [statement, ...insertAudit(this.tenantId, audit)];
+    return (await this.#driver.transact(unit)).ok;
   }
 
   #select({ sql, params }: Statement): Promise<readonly Row[]> {
