@@ -3,6 +3,7 @@
  * route cannot exist in one of them alone.
  */
 import { approvalRoutes } from './routes/approvals.ts';
+import { auditRoutes } from './routes/audit.ts';
 import { chatRoutes } from './routes/chat.ts';
 import { credentialRoutes } from './routes/credentials.ts';
 import { grantRoutes } from './routes/grants.ts';
@@ -17,6 +18,7 @@ import { tenantRoutes } from './routes/tenant.ts';
 import { toolResultRoutes } from './routes/tool-results.ts';
 
 export * from './routes/approvals.ts';
+export * from './routes/audit.ts';
 export * from './routes/chat.ts';
 export * from './routes/credentials.ts';
 export * from './routes/grants.ts';
@@ -43,6 +45,7 @@ export const routes = {
   ...credentialRoutes,
   ...memoryRoutes,
   ...tenantRoutes,
+  ...auditRoutes,
 } as const satisfies Record<string, Route>;
 
 export type RouteName = keyof typeof routes;

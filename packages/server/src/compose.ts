@@ -14,6 +14,8 @@ import { createOutboundGuard } from '@relay/models';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
+import { AuditKeeper } from './audit/keeper.ts';
+import { Notary } from './audit/notary.ts';
 import { BudgetKeeper } from './budgets.ts';
 import { hangUpOrphans } from './chat-sessions.ts';
 import { type Config, ConfigError } from './config.ts';
@@ -32,6 +34,7 @@ import { isOffered, Providers } from './providers.ts';
 import { RateLimiter } from './rate-limit.ts';
 import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
+import { derive, openRootKey } from './vault/root-key.ts';
 import { Vault } from './vault/vault.ts';
 import { version } from './version.ts';
 
@@ -73,8 +76,11 @@ export async function compose(world: World): Promise<Relay> {
   });
   const { file = {} } = world;
   const { models, tools, agents } = assembleDefinitions(config, file, world);
-  const vault = new Vault({ store, masters: masterKeys(config), ids, log });
+  const masters = masterKeys(config);
+  const vault = new Vault({ store, masters, ids, log });
   await vault.open();
+  const rootKey = await openRootKey(store, masters);
+  const notary = new Notary(derive(rootKey, 'audit'), ids);
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
   const { defaultModel } = config;
@@ -111,6 +117,7 @@ export async function compose(world: World): Promise<Relay> {
     models: (tenantId) => providers.of(tenantId),
     tools: () => tools,
     agents: () => agents,
+    audit: (tenantId, entry) => notary.write(tenantId, entry),
   };
   const control: Control = { engine, supervisor: new Supervisor(engine) };
   const tenant = await store.ensureTenant({ id: ids.next(), name: 'default', at: Date.now() });
@@ -118,6 +125,7 @@ export async function compose(world: World): Promise<Relay> {
   let stopHearing = () => {};
   const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
   const budgets = new BudgetKeeper(store);
+  const audit = new AuditKeeper({ store, notary, clock: systemClock, log });
   const context: ServerContext = {
     store,
     config,
@@ -132,6 +140,7 @@ export async function compose(world: World): Promise<Relay> {
     streams,
     vault,
     guard,
+    audit,
     limits: file.limits ?? {},
     defaultTenantId: tenant.id,
     control,
@@ -158,12 +167,14 @@ export async function compose(world: World): Promise<Relay> {
       const { supervisor } = control;
       stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
       housekeeping.start();
+      audit.start();
     },
     async stop() {
       stopping = true;
       stopHearing();
       await housekeeping.stop();
       await control.supervisor.stop();
+      await audit.stop();
       await presence?.stop();
       await tracing.stop();
       streams.stop();

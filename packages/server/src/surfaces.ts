@@ -2,6 +2,7 @@
 import { openApiDocument, type RouteName } from '@relay/protocol';
 import { docsPage } from './docs-page.ts';
 import { decideApproval, getApproval, listApprovals } from './handlers/approvals.ts';
+import { auditHead, listAudit, verifyAudit } from './handlers/audit.ts';
 import { answerChatRelay, startChat } from './handlers/chat.ts';
 import { deleteCredential, listCredentials, putCredential } from './handlers/credentials.ts';
 import { followFeed } from './handlers/feed.ts';
@@ -77,6 +78,9 @@ const controlPlane = {
   getTenant,
   updateTenant,
   cancelRuns,
+  listAudit,
+  auditHead,
+  verifyAudit,
   metrics,
 };
 

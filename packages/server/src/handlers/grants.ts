@@ -11,6 +11,7 @@ import {
 } from '@relay/protocol';
 import type { z } from 'zod';
 import { nothingHere } from '../failures.ts';
+import { deedOf } from './deed.ts';
 import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
@@ -51,7 +52,8 @@ export const createGrant: Handler = async (call) => {
     ...(expiresAt === undefined ? {} : { expiresAt }),
     ...(body.uses === undefined ? {} : { uses: body.uses }),
   };
-  await store.addGrant(grant);
+  const told = core.audited(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
+  await store.addGrant(grant, told);
   call.reply.code(201);
   const counted = grant.uses === undefined ? {} : { usesLeft: grant.uses };
   return presentGrant({ ...grant, ...counted }, now);
@@ -61,8 +63,10 @@ export const createGrant: Handler = async (call) => {
 export const revokeGrant: Handler = async (call) => {
   const { id } = call.params as { id: string };
   const store = storeOf(call);
-  if ((await store.readGrant(id)) === undefined) throw nothingHere();
-  await store.revokeGrant(id, call.context.control.engine.clock.now());
+  const grant = await store.readGrant(id);
+  if (grant === undefined) throw nothingHere();
+  const told = deedOf(call, 'grant.revoked', { grantId: id, tool: grant.tool });
+  await store.revokeGrant(id, call.context.control.engine.clock.now(), told);
   call.reply.code(204);
   return undefined;
 };
