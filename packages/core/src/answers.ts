@@ -2,7 +2,7 @@
 import { canonicalJson, type Decider, RelayError } from '@relay/protocol';
 import { audited, auditOfDecision, auditOfGrant } from './audit.ts';
 import type { Control } from './commands.ts';
-import { editedCall, isUnchanged } from './edits.ts';
+import { editedCall, isUnchanged, refuseDeniedByPolicy } from './edits.ts';
 import type { Engine } from './engine.ts';
 import { grantFor, type GrantTerms } from './grants.ts';
 import type { RelayRecord, RunHead, TenantStore } from './ports.ts';
@@ -120,6 +120,9 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
   const { store, relay, run, answer, given } = deciding;
   const { relayId, approved, always, reason, output, terms = {}, by } = answer;
   const edited = await editedCall(engine, { store, relay, input: answer.input });
+  if (edited === undefined && approved && relay.kind === 'permission') {
+    await refuseDeniedByPolicy(engine, store, relay);
+  }
   const changed = edited === undefined ? {} : { edited };
   const params = edited?.params ?? relay.params;
   const { question } = relay;

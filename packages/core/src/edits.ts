@@ -6,8 +6,15 @@
 import { canonicalJson, type Permissions, RelayError } from '@relay/protocol';
 import type { Engine } from './engine.ts';
 import { decide } from './permission/decide.ts';
+import { policiesOf } from './permission/policy.ts';
 import type { EditedCall, RelayRecord, TenantStore, Tool } from './ports.ts';
 import { type Arguments, readArguments } from './run/arguments.ts';
+
+interface Judged {
+  readonly tool: Tool | undefined;
+  readonly params: Arguments;
+  readonly permissions: Permissions;
+}
 
 interface Edit {
   readonly store: TenantStore;
@@ -34,7 +41,11 @@ export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall
     );
   }
   const params = readEdited(tool, input);
-  await refuseDenied(engine, edit, { tool, params });
+  await refuseDenied(edit, {
+    tool,
+    params,
+    permissions: await permissionsOf(engine, store, relay.runId),
+  });
   return { params, digest: digestOfCall(engine, { name: relay.tool, input: params }) };
 }
 
@@ -46,27 +57,42 @@ function readEdited(tool: Tool, input: unknown): Arguments {
   });
 }
 
-async function refuseDenied(
+/** What is about to run must not be what a policy denies by now, however it was when it was asked. */
+export async function refuseDeniedByPolicy(
   engine: Engine,
-  { store, relay }: Edit,
-  { tool, params }: { tool: Tool; params: Arguments },
+  store: TenantStore,
+  relay: RelayRecord,
 ): Promise<void> {
+  const { params } = relay;
+  if (typeof params !== 'object' || params === null) return;
+  const tool = engine.tools(store.tenantId).find(relay.tool);
+  const judged = { tool, params: params as Arguments, permissions: {} };
+  await refuseDenied({ store, relay, input: undefined }, judged);
+}
+
+async function refuseDenied(
+  { store, relay }: Edit,
+  { tool, params, permissions }: Judged,
+): Promise<void> {
+  const policies = await store.policies.inForce(relay.agentPath.at(-1) ?? '');
   const verdict = decide(
     { toolCallId: relay.toolCallId, name: relay.tool, arguments: params },
     {
-      permissions: await permissionsOf(engine, store, relay.runId),
+      permissions,
+      policies: policiesOf(policies),
       usedOnce: [],
       grants: [],
       builtinAllow: false,
-      ...(tool.kinds === undefined ? {} : { kinds: tool.kinds }),
+      ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
     },
   );
   if (verdict.decision !== 'deny') return;
-  const { list, index } = verdict.rule;
+  const { list, index, source } = verdict.rule;
+  const whose = source === 'policy' ? 'policy' : 'run';
   const why = verdict.reason === undefined ? '' : `: ${verdict.reason}`;
   throw new RelayError(
     'denied_by_rule',
-    `A deny rule of the run refuses these arguments (${list}[${index}])${why}`,
+    `A deny rule of the ${whose} refuses these arguments (${list}[${index}])${why}`,
     { details: [{ path: 'input', message: `Denied by ${list}[${index}]` }] },
   );
 }

@@ -12,6 +12,7 @@ export * from './permission/decide.ts';
 export type { ParameterKind } from './permission/kinds.ts';
 export * from './permission/match.ts';
 export { suggestedRule } from './permission/suggest.ts';
+export * from './policy-preview.ts';
 export * from './ports.ts';
 export * from './resume.ts';
 export { parseCheckpoint } from './run/checkpoint.ts';

@@ -9,6 +9,7 @@ import { credentialRoutes } from './routes/credentials.ts';
 import { grantRoutes } from './routes/grants.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { memoryRoutes } from './routes/memories.ts';
+import { policyRoutes } from './routes/policy.ts';
 import type { Route } from './routes/route.ts';
 import { runBranchRoutes } from './routes/run-branches.ts';
 import { runRoutes } from './routes/runs.ts';
@@ -24,6 +25,7 @@ export * from './routes/credentials.ts';
 export * from './routes/grants.ts';
 export * from './routes/keys.ts';
 export * from './routes/memories.ts';
+export * from './routes/policy.ts';
 export type { Route, RouteAuth, Scope } from './routes/route.ts';
 export { scopes } from './routes/route.ts';
 export * from './routes/run-branches.ts';
@@ -46,6 +48,7 @@ export const routes = {
   ...memoryRoutes,
   ...tenantRoutes,
   ...auditRoutes,
+  ...policyRoutes,
 } as const satisfies Record<string, Route>;
 
 export type RouteName = keyof typeof routes;

@@ -19,6 +19,7 @@ import { createKey, listKeys, revokeKey } from './handlers/keys.ts';
 import { addMemory, clearMemories, deleteMemory, listMemories } from './handlers/memories.ts';
 import { metrics } from './handlers/metrics.ts';
 import { listModels } from './handlers/models.ts';
+import { getPolicy, listPolicyVersions, previewPolicy, putPolicy } from './handlers/policy.ts';
 import { forkRun, getWorkflow, resumeRun } from './handlers/run-branches.ts';
 import {
   cancelRun,
@@ -81,6 +82,10 @@ const controlPlane = {
   listAudit,
   auditHead,
   verifyAudit,
+  getPolicy,
+  putPolicy,
+  listPolicyVersions,
+  previewPolicy,
   metrics,
 };
 

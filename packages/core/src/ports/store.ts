@@ -20,6 +20,7 @@ import type {
   TenantChange,
   TenantRecord,
 } from './stored-accounts.ts';
+import type { PolicyStore } from './stored-policies.ts';
 import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch } from './stored-memories.ts';
 import type {
   CallClaim,
@@ -60,6 +61,7 @@ export type * from './stored-accounts.ts';
 export type * from './stored-audit.ts';
 export type * from './stored-client-calls.ts';
 export type * from './stored-memories.ts';
+export type * from './stored-policies.ts';
 export type * from './stored-relays.ts';
 export type * from './stored-runs.ts';
 
@@ -96,6 +98,7 @@ export interface TenantStore {
   readonly tenantId: string;
   /** Where a method takes `audit`, it is stored in the same commit, or not at all. */
   readonly audit: AuditTrail;
+  readonly policies: PolicyStore;
 
   /** The run, its idempotency key and its first events are stored together or not at all. */
   createRun(creation: RunCreation): Promise<CreationOutcome>;

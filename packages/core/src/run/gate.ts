@@ -3,12 +3,14 @@
  *
  * Denied calls are settled. Of the others, arguments that do not fit go back to the model as a tool
  * error; allowed calls are handed to dispatch, and all that nobody has decided yet are raised
- * together, each to be answered on its own. Whatever a limit leaves no room for is refused.
+ * together, each to be answered on its own. One that a person has denied in this run before, to the
+ * letter, is denied again. Whatever a limit leaves no room for is refused.
  */
 import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
 import { digestOfCall } from '../edits.ts';
 import type { ProgramRules } from '../engine.ts';
 import { decide, type Grant, type Verdict } from '../permission/decide.ts';
+import { policiesOf, type Policy } from '../permission/policy.ts';
 import type { Tool } from '../ports.ts';
 import { type Arguments, readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
@@ -24,14 +26,17 @@ import { warningTime } from './warnings.ts';
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
-  const grants = await GrantsAtHand.of(run);
+  const [grants, policies] = await Promise.all([
+    GrantsAtHand.of(run),
+    run.store.policies.inForce(agent.name).then(policiesOf),
+  ]);
   const once = new OnceRules(run);
   const starts: Start[] = [];
   let left = callsLeft(run.state);
   for (const raw of waiting) {
     const checked = check(run, agent, raw);
     const call = checked.ok ? { ...raw, input: checked.input } : raw;
-    const verdict = verdictOn(run, { agent, call, grants: grants.list, once });
+    const verdict = verdictOn(run, { agent, call, grants: grants.list, once, policies });
     const limit = overLimit(run, agent, left);
     if (verdict.decision === 'deny') {
       run.journal.stage([denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })]);
@@ -40,6 +45,8 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     } else if (limit !== undefined) {
       const problem = { code: 'limit_reached', error: limitText(limit) };
       run.journal.stage([...reachedLimit(run, agent, limit), failed(agent, call, problem)]);
+    } else if (verdict.decision === 'ask' && refusalOf(run, call) !== undefined) {
+      run.journal.stage([deniedAgain(run, agent, call)]);
     } else if (verdict.decision === 'ask') {
       left -= 1;
       run.journal.stage([raised(run, agent, { call, kind: 'permission' })]);
@@ -117,10 +124,12 @@ interface Question {
   readonly call: CallState;
   readonly grants: readonly Grant[];
   readonly once: OnceRules;
+  readonly policies: readonly Policy[];
 }
 
 /** What the rules say. Arguments that are no object have no parameters that a rule could match. */
-function verdictOn(run: LiveRun, { agent, call, grants, once }: Question): Verdict {
+function verdictOn(run: LiveRun, question: Question): Verdict {
+  const { agent, call, grants, once, policies } = question;
   const hasParameters = typeof call.input === 'object' && call.input !== null;
   const tool = findTool(run, agent, call.name);
   return decide(
@@ -133,6 +142,7 @@ function verdictOn(run: LiveRun, { agent, call, grants, once }: Question): Verdi
       permissions: once.permissions,
       usedOnce: once.used,
       grants,
+      policies,
       builtinAllow: tool?.allowedByDefault ?? false,
       ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
     },
@@ -178,6 +188,29 @@ function failed(
     name: call.name,
     error: problem.error,
     code: problem.code,
+  };
+}
+
+/** A program that runs agents in itself is asked every time: what it says is its own matter. */
+function refusalOf(run: LiveRun, call: CallState) {
+  if (run.engine.rules !== undefined) return undefined;
+  const { refused } = run.state;
+  const digest = digestOf(run, call);
+  return Object.hasOwn(refused, digest) ? refused[digest] : undefined;
+}
+
+/** Whoever was asked has said no: the model gains nothing by asking again. */
+function deniedAgain(run: LiveRun, agent: AgentState, call: CallState): RunEvent {
+  const { relayId, reason } = refusalOf(run, call) ?? {};
+  const why = reason === undefined ? '' : `: ${reason}`;
+  return {
+    type: 'tool.denied',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    status: 'denied',
+    reason: `A person has denied exactly this call before${why}`,
+    ...(relayId === undefined ? {} : { relayId }),
   };
 }
 

@@ -5,7 +5,7 @@
 import type { RunState } from './state.ts';
 
 /** Raised with every change of `RunState`. */
-const version = 2;
+const version = 3;
 
 export function writeSnapshot(state: RunState): string {
   return JSON.stringify({ version, state });

@@ -1,6 +1,6 @@
 /** `/v1/grants` and `/v1/permissions/explain`: what may run without asking, and why. */
 import * as core from '@relay/core';
-import { faultsOf, type GrantRecord, type NewGrant, type PatternFault } from '@relay/core';
+import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
 import {
   type explainBodySchema,
   type grantBodySchema,
@@ -15,6 +15,7 @@ import { deedOf } from './deed.ts';
 import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
+import { refuseFaults } from './patterns.ts';
 import { iso } from './present.ts';
 
 export const listGrants: Handler = async (call) => {
@@ -96,7 +97,7 @@ export const previewGrant: Handler = async (call) => {
 
 export const explainPermission: Handler = async (call) => {
   const body = call.body as z.infer<typeof explainBodySchema>;
-  const { tool, params, permissions = {}, runId, conversationId } = body;
+  const { tool, params, permissions = {}, runId, conversationId, agent = 'assistant' } = body;
   refuseFaults(
     core.checkPermissions(permissions).map(({ path, message }) => ({
       path: `permissions.${path}`,
@@ -107,6 +108,7 @@ export const explainPermission: Handler = async (call) => {
     tool,
     params,
     permissions,
+    agent,
     ...(runId === undefined ? {} : { runId }),
     ...(conversationId === undefined ? {} : { conversationId }),
   });
@@ -120,12 +122,6 @@ function checkedRule(given: ToolPermission): Pick<NewGrant, 'tool' | 'exact' | '
     ...(params === undefined ? {} : { params }),
     ...(exact === undefined ? {} : { exact }),
   };
-}
-
-function refuseFaults(details: readonly PatternFault[]): void {
-  const [first] = details;
-  if (first === undefined) return;
-  throw new RelayError('invalid_pattern', `${first.path}: ${first.message}`, { details });
 }
 
 /** A run that is not there, or another tenant's, can be granted nothing. */

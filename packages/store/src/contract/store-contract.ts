@@ -17,6 +17,7 @@ import { mailTests } from './mail.ts';
 import { memoryTests } from './memories.ts';
 import { memorySearchTests } from './memory-search.ts';
 import { noteTests } from './notes.ts';
+import { policyTests } from './policies.ts';
 import { relayListTests } from './relay-lists.ts';
 import { relayTests } from './relays.ts';
 import { reopenTests } from './reopen.ts';
@@ -57,6 +58,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('memories', () => memoryTests(open));
     describe('search in memories', () => memorySearchTests(open));
     describe('audit', () => auditTests(open));
+    describe('policies', () => policyTests(open));
     describe('tenancy', () => tenancyTests(open));
     describe('text', () => textTests(open));
     describe('reopening', () => reopenTests(open));

@@ -12,6 +12,7 @@ import type {
   MemoryRecord,
   NewAudit,
   Page,
+  PolicyRecord,
   Position,
   RelayRecord,
   RunRecord,
@@ -74,6 +75,8 @@ export interface MemoryState {
   readonly audit: Map<string, MemoryAudit>;
   /** By tenant. */
   readonly auditSeals: Map<string, AuditSeal[]>;
+  /** By tenant. */
+  readonly policies: Map<string, PolicyRecord[]>;
 }
 
 export interface MemoryAudit {
@@ -126,6 +129,7 @@ export function emptyState(): MemoryState {
     memories: new Map(),
     audit: new Map(),
     auditSeals: new Map(),
+    policies: new Map(),
   };
 }
 

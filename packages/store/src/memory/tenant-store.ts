@@ -20,6 +20,7 @@ import type {
   NewGrant,
   OpenRuns,
   Page,
+  PolicyStore,
   PostedResult,
   RelayDecision,
   RelayFilter,
@@ -60,6 +61,7 @@ import {
   listMemories,
   searchMemories,
 } from './memories.ts';
+import { MemoryPolicyStore } from './policies.ts';
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay } from './steps.ts';
@@ -69,12 +71,14 @@ import { countOpenRuns, readUsage, readWorkflow } from './usage.ts';
 export class MemoryTenantStore implements TenantStore {
   readonly tenantId: string;
   readonly audit: AuditTrail;
+  readonly policies: PolicyStore;
   readonly #state: MemoryState;
 
   constructor(state: MemoryState, tenantId: string) {
     this.#state = state;
     this.tenantId = tenantId;
     this.audit = new MemoryAuditTrail(state, tenantId);
+    this.policies = new MemoryPolicyStore(state, tenantId);
   }
 
   async findIdempotencyKey(key: string, now: number) {

@@ -16,6 +16,7 @@ import { createClock } from './clock.ts';
 import { firstTables } from './first-tables.ts';
 import { memoryTables } from './memory-tables.ts';
 import { createNodes } from './nodes.ts';
+import { policyTables } from './policies.ts';
 import { integerOrNull } from './stored.ts';
 
 export interface Migration {
@@ -40,6 +41,7 @@ export const migrations: readonly Migration[] = [
   { id: 5, statements: memoryTables },
   { id: 6, statements: approvalTables },
   { id: 7, statements: auditTables },
+  { id: 8, statements: policyTables },
 ];
 
 const createTables = [

@@ -34,6 +34,7 @@ import {
 } from './memories.ts';
 import { migrate } from './migrations.ts';
 import { selectNote } from './notes.ts';
+import { selectInForceSql, selectVersions } from './policies.ts';
 import { decide, selectRelayIds, selectRelays, selectRelaySql } from './relays.ts';
 import { selectRunIds, selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
@@ -96,6 +97,8 @@ describe('query plans', () => {
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
     'all leases': reclaimSql,
+    'the policies in force': selectInForceSql,
+    'the versions of a policy': selectVersions('t', null, page).sql,
     'the audit of a tenant': selectAudit('t', {}, page).sql,
     'the audit of a run': selectAudit('t', { runId: 'r', action: 'a' }, page).sql,
     'the audit of a key': selectAudit('t', { actor: 'k' }, page).sql,

@@ -20,6 +20,7 @@ import type {
   NewGrant,
   OpenRuns,
   Page,
+  PolicyStore,
   PostedResult,
   RelayDecision,
   RelayFilter,
@@ -80,6 +81,7 @@ import {
   selectMemoryOnce,
 } from './memories.ts';
 import { searchMemories } from './memory-search.ts';
+import { SqlPolicyStore } from './policies.ts';
 import { decide, decodeRelay, selectRelays, selectRelaySql } from './relays.ts';
 import { decodeListing, selectRuns, statusesOf } from './run-lists.ts';
 import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
@@ -91,12 +93,14 @@ import { decodeWorkflow, selectWorkflow } from './workflows.ts';
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
   readonly audit: AuditTrail;
+  readonly policies: PolicyStore;
   readonly #driver: SqlDriver;
 
   constructor(driver: SqlDriver, tenantId: string) {
     this.#driver = driver;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
+    this.policies = new SqlPolicyStore(driver, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {

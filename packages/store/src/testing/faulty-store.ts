@@ -8,7 +8,7 @@
  * Lease renewals are not counted: they come by the clock, and the k-th write of a scenario must be
  * the same one every time.
  */
-import type { Append, AuditTrail, SystemStore, TenantStore } from '@relay/core';
+import type { Append, AuditTrail, PolicyStore, SystemStore, TenantStore } from '@relay/core';
 
 export interface Fault {
   /** Which write to die at, counted from 1; left out, nothing ever happens. */
@@ -62,6 +62,7 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
   return {
     tenantId: inner.tenantId,
     audit: faultyTrail(inner.audit, { read, write }),
+    policies: faultyPolicies(inner.policies, { read, write }),
     createRun: (creation) => write('createRun', () => inner.createRun(creation)),
     readRun: (runId) => read(() => inner.readRun(runId)),
     findIdempotencyKey: (key, now) => read(() => inner.findIdempotencyKey(key, now)),
@@ -121,6 +122,18 @@ function faultyTrail(
     list: (filter, page) => read(() => inner.list(filter, page)),
     read: (range) => read(() => inner.read(range)),
     seals: (range) => read(() => inner.seals(range)),
+  };
+}
+
+function faultyPolicies(
+  inner: PolicyStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): PolicyStore {
+  return {
+    inForce: (agent) => read(() => inner.inForce(agent)),
+    read: (agent) => read(() => inner.read(agent)),
+    put: (policy, audit) => write('policies.put', () => inner.put(policy, audit)),
+    versions: (agent, page) => read(() => inner.versions(agent, page)),
   };
 }
 
