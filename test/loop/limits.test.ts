@@ -202,7 +202,11 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
   test('does not count what was denied', async () => {
     const { boot } = await openScene(kind);
     const tool = createRecordingTool({ name: 'pay' });
-    const model = createScriptedModel([[pay('a'), finish()], [pay('b'), finish()], says('Done.')]);
+    const model = createScriptedModel([
+      [pay('a'), finish()],
+      [toolCall('b', 'pay', { other: 1 }), finish()],
+      says('Done.'),
+    ]);
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel, { limits: { toolCalls: 1 } });
     const [first] = await untilAsked(kernel, run.id);

@@ -37,6 +37,7 @@ export interface KernelOptions {
   readonly settings?: Partial<Settings>;
   readonly ids?: Ids;
   readonly rules?: NonNullable<Engine['rules']>;
+  readonly audit?: NonNullable<Engine['audit']>;
   /** What an earlier process held is free, as after a restart. */
   readonly restarted?: boolean;
 }
@@ -75,6 +76,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     agents: () => createAgentRegistry(options.agents ?? []),
     tools: () => ({ find: (name) => tools.find((tool) => tool.name === name), list: () => tools }),
     ...(options.rules === undefined ? {} : { rules: options.rules }),
+    ...(options.audit === undefined ? {} : { audit: options.audit }),
   };
   const supervisor = new Supervisor(engine);
   const tenant = await store.ensureTenant({ id: uuidv7(), name: 'test', at: clock.now() });

@@ -1,7 +1,8 @@
 /** A person's answer to a relay: it is stored, with all that follows from it, before it is acknowledged. */
 import { canonicalJson, type Decider, RelayError } from '@relay/protocol';
+import { audited, auditOfDecision, auditOfGrant } from './audit.ts';
 import type { Control } from './commands.ts';
-import { editedCall, isUnchanged } from './edits.ts';
+import { editedCall, isUnchanged, refuseDeniedByPolicy } from './edits.ts';
 import type { Engine } from './engine.ts';
 import { grantFor, type GrantTerms } from './grants.ts';
 import type { RelayRecord, RunHead, TenantStore } from './ports.ts';
@@ -122,6 +123,9 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
   const { store, relay, run, answer, given } = deciding;
   const { relayId, approved, always, reason, output, terms = {}, by } = answer;
   const edited = await editedCall(engine, { store, relay, input: answer.input });
+  if (edited === undefined && approved && relay.kind === 'permission') {
+    await refuseDeniedByPolicy(engine, store, relay);
+  }
   const changed = edited === undefined ? {} : { edited };
   const params = edited?.params ?? relay.params;
   const { question } = relay;
@@ -131,11 +135,14 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
     ...(question === undefined || !approved ? {} : { answer: answer.input }),
   };
   const grants = approved && always && relay.kind === 'permission' && engine.rules === undefined;
+  const grant = grants ? grantFor(engine, { relay, run, params, terms, by }) : undefined;
+  const at = engine.clock.now();
+  const entry = auditOfDecision(relay, { at, by, approved, reason, edited: edited?.digest });
   return store.decideRelay({
     relayId,
     runId: relay.runId,
     status: approved ? 'approved' : 'denied',
-    at: engine.clock.now(),
+    at,
     by,
     reason,
     ...changed,
@@ -144,6 +151,10 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
       id: engine.ids.next(),
       letter: { kind: 'decision', relayId, approved, always, reason, ...told, ...changed, by },
     },
-    ...(grants ? { grant: grantFor(engine, { relay, run, params, terms, by }) } : {}),
+    ...(grant === undefined ? {} : { grant }),
+    audit: audited(engine, store.tenantId, [
+      entry,
+      ...(grant === undefined ? [] : [auditOfGrant(grant, relay.runId)]),
+    ]),
   });
 }

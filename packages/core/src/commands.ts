@@ -18,6 +18,7 @@ import {
   type StoredEvent,
   type Surface,
 } from '@relay/protocol';
+import { audited, auditOfStart } from './audit.ts';
 import type { Engine } from './engine.ts';
 import type { CreationOutcome, RunIdentity, RunRef, TenantStore } from './ports.ts';
 import { LiveRun } from './run/live-run.ts';
@@ -64,6 +65,8 @@ export interface RunRequest {
   readonly traceparent?: string;
   /** The API key that asks for it. */
   readonly keyId?: string;
+  /** Who asks for it, for the audit trail; left out: Relay itself. */
+  readonly by?: Decider;
   /** Asked again with the same key, the run that is there already is meant. */
   readonly idempotency?: { readonly key: string; readonly fingerprint: string };
   /** Left out: the run neither reads nor leaves memories. */
@@ -83,6 +86,8 @@ export interface StartedRun extends RunIdentity {
   /** It was there already: the same was asked for before. */
   readonly replayed: boolean;
 }
+
+const ourselves: Decider = { type: 'system', id: 'relay', name: 'relay' };
 
 const idempotencyMs = 24 * 60 * 60 * 1000;
 
@@ -114,6 +119,7 @@ export async function startRun(control: Control, request: RunRequest): Promise<S
       lease: hasRoom ? { owner: settings.node, until } : null,
       events: opening.events,
       progress: opening.progress,
+      audit: audited(engine, identity.tenantId, [auditOfStart(identity, request.by ?? ourselves)]),
       ...(connectionId === undefined
         ? {}
         : { connection: { id: connectionId, node: settings.node } }),
@@ -257,7 +263,10 @@ export async function cancelRun(
   const { engine, supervisor } = control;
   const store = engine.store.tenant(ref.tenantId);
   const mail = { id: engine.ids.next(), letter: { kind: 'cancel', ...why } as const };
-  if (await store.postMail(ref.runId, mail)) {
+  const what = { runId: ref.runId };
+  const at = engine.clock.now();
+  const entry = { at, who: why.by, action: 'run.canceled', what, why: why.reason } as const;
+  if (await store.postMail(ref.runId, mail, audited(engine, ref.tenantId, [entry]))) {
     supervisor.wake(ref, 'urgent');
     return true;
   }

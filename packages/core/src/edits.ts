@@ -6,10 +6,18 @@
 import { canonicalJson, type EventOf, type Permissions, RelayError } from '@relay/protocol';
 import type { Engine } from './engine.ts';
 import { decide, declaredBy } from './permission/decide.ts';
+import { policiesOf } from './permission/policy.ts';
 import type { EditedCall, Located, RelayRecord, TenantStore, Tool } from './ports.ts';
 import { type Arguments, readArguments } from './run/arguments.ts';
 import { clientTool } from './run/client-tool.ts';
 import { locate } from './run/locate.ts';
+
+interface Judged {
+  readonly tool: Tool | undefined;
+  readonly params: Arguments;
+  readonly located: Located | undefined;
+  readonly permissions: Permissions;
+}
 
 interface Edit {
   readonly store: TenantStore;
@@ -39,7 +47,8 @@ export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall
   const looking = await locate(tool, params);
   if (!looking.ok) throw invalid(looking.problem);
   const { located } = looking;
-  await refuseDenied(engine, edit, { tool, params, located });
+  const permissions = await permissionsOf(engine, store, relay.runId);
+  await refuseDenied(edit, { tool, params, located, permissions });
   const paths = located === undefined ? {} : { located: located.paths };
   const digest = digestOfCall(engine, { name: relay.tool, input: params, ...paths });
   return { params, ...paths, digest };
@@ -68,15 +77,31 @@ function invalid(problem: string): RelayError {
   });
 }
 
-async function refuseDenied(
+/** What is about to run must not be what a policy denies by now, however it was when it was asked. */
+export async function refuseDeniedByPolicy(
   engine: Engine,
-  { store, relay }: Edit,
-  { tool, params, located }: { tool: Tool; params: Arguments; located: Located | undefined },
+  store: TenantStore,
+  relay: RelayRecord,
 ): Promise<void> {
+  const { params } = relay;
+  if (typeof params !== 'object' || params === null) return;
+  const tool = await toolOf(engine, store, relay);
+  const looking = tool === undefined ? undefined : await locate(tool, params as Arguments);
+  const located = looking?.ok === true ? looking.located : undefined;
+  const judged = { tool, params: params as Arguments, located, permissions: {} };
+  await refuseDenied({ store, relay, input: undefined }, judged);
+}
+
+async function refuseDenied(
+  { store, relay }: Edit,
+  { tool, params, located, permissions }: Judged,
+): Promise<void> {
+  const policies = await store.policies.inForce(relay.agentPath.at(-1) ?? '');
   const verdict = decide(
     { toolCallId: relay.toolCallId, name: relay.tool, arguments: params },
     {
-      permissions: await permissionsOf(engine, store, relay.runId),
+      permissions,
+      policies: policiesOf(policies),
       usedOnce: [],
       grants: [],
       builtinAllow: false,
@@ -84,11 +109,12 @@ async function refuseDenied(
     },
   );
   if (verdict.decision !== 'deny') return;
-  const { list, index } = verdict.rule;
+  const { list, index, source } = verdict.rule;
+  const whose = source === 'policy' ? 'policy' : 'run';
   const why = verdict.reason === undefined ? '' : `: ${verdict.reason}`;
   throw new RelayError(
     'denied_by_rule',
-    `A deny rule of the run refuses these arguments (${list}[${index}])${why}`,
+    `A deny rule of the ${whose} refuses these arguments (${list}[${index}])${why}`,
     { details: [{ path: 'input', message: `Denied by ${list}[${index}]` }] },
   );
 }
@@ -113,7 +139,7 @@ async function specOf(store: TenantStore, runId: string): Promise<EventOf<'run.c
 interface DigestedCall {
   readonly name: string;
   readonly input: unknown;
-  readonly located?: Readonly<Record<string, string>>;
+  readonly located?: Readonly<Record<string, string>> | undefined;
 }
 
 /** What a decision is bound to: the tool, exactly these arguments, and where its paths lead. */

@@ -1,11 +1,13 @@
 import type { Permissions } from '@relay/protocol';
 import type {
   AgentRegistry,
+  AuditEntry,
   Clock,
   Digest,
   Ids,
   Log,
   ModelRegistry,
+  NewAudit,
   Publisher,
   RunRef,
   SystemStore,
@@ -75,6 +77,8 @@ export interface Engine {
   models(tenantId: string): ModelRegistry;
   tools(tenantId: string): ToolRegistry;
   agents(tenantId: string): AgentRegistry;
+  /** Writes an entry of the audit trail down; left out: there is none. */
+  readonly audit?: (tenantId: string, entry: AuditEntry) => NewAudit;
   /** Left out: a run's rules are those that it was started with. */
   readonly rules?: (run: RunRef) => ProgramRules;
 }

@@ -2,6 +2,8 @@
 import type { Permissions, RuleRef } from '@relay/protocol';
 import type { Engine } from './engine.ts';
 import { decide, declaredBy, type Grant, type Verdict } from './permission/decide.ts';
+import type { ToolRule } from './permission/match.ts';
+import { type Policy, policiesOf } from './permission/policy.ts';
 import type { TenantStore } from './ports.ts';
 import { readArguments } from './run/arguments.ts';
 import { locate } from './run/locate.ts';
@@ -13,6 +15,8 @@ export interface CallToExplain {
   /** Whose grants count besides the tenant's. */
   readonly runId?: string;
   readonly conversationId?: string;
+  /** Whose policy counts besides the one for all. */
+  readonly agent: string;
 }
 
 export interface Explanation {
@@ -33,6 +37,7 @@ export async function explainCall(
   const { permissions, runId = '', conversationId = '' } = call;
   const now = engine.clock.now();
   const grants = await store.readGrants({ runId, conversationId, now });
+  const policies = policiesOf(await store.policies.inForce(call.agent));
   const tool = engine.tools(store.tenantId).find(call.tool);
   const reading = tool === undefined ? undefined : readArguments(tool, call.params);
   // Rules see what the tool's schema makes of the arguments, as they do at the gate.
@@ -45,6 +50,7 @@ export async function explainCall(
       permissions,
       usedOnce: [],
       grants,
+      policies,
       builtinAllow: tool?.allowedByDefault ?? false,
       ...declaredBy(tool, located),
     },
@@ -56,16 +62,18 @@ export async function explainCall(
     ...(looking?.ok === false ? [`The tool would refuse the path: ${looking.problem}.`] : []),
   ];
   const reason = [sentenceOn(verdict), ...notes].join(' ');
-  if (verdict.decision === 'ask') return { decision: 'ask', reason };
-  return { decision: verdict.decision, rule: named(verdict.rule, call, grants), reason };
+  const { decision, rule } = verdict;
+  if (rule === undefined) return { decision, reason };
+  const found = ruleAt(rule, permissions, { grants, policies });
+  return { decision, rule: named(rule, call.tool, found), reason };
 }
 
 function named(
   rule: RuleRef,
-  { tool, permissions }: CallToExplain,
-  grants: readonly Grant[],
+  tool: string,
+  found: Pick<ToolRule, 'params' | 'exact'> | undefined,
 ): NonNullable<Explanation['rule']> {
-  const { params, exact } = ruleAt(rule, permissions, grants) ?? {};
+  const { params, exact } = found ?? {};
   return {
     ...rule,
     tool,
@@ -74,8 +82,16 @@ function named(
   };
 }
 
-function ruleAt({ list, index }: RuleRef, permissions: Permissions, grants: readonly Grant[]) {
+function ruleAt(
+  { list, index, source, id }: RuleRef,
+  permissions: Permissions,
+  { grants, policies }: { grants: readonly Grant[]; policies: readonly Policy[] },
+): ToolRule | undefined {
+  const policy = source === 'policy' ? policies.find((each) => each.id === id) : undefined;
   switch (list) {
+    case 'allow':
+    case 'ask':
+      return policy?.[list][index];
     case 'allowlist':
     case 'allowOnce':
     case 'denylist':
@@ -83,14 +99,19 @@ function ruleAt({ list, index }: RuleRef, permissions: Permissions, grants: read
     case 'grants':
       return grants[index];
     case 'deny':
+      return policy?.deny[index];
     case 'builtin':
       return undefined;
   }
 }
 
+const sayings = { allow: 'allows it', deny: 'denies it', ask: 'wants a person asked' } as const;
+
 function sentenceOn(verdict: Verdict): string {
-  if (verdict.decision === 'ask') return 'No rule allows this call: a person is asked.';
-  const { list, index, source } = verdict.rule;
+  const { rule } = verdict;
+  if (rule === undefined) return 'No rule allows this call: a person is asked.';
+  const { list, index, source } = rule;
+  if (source === 'policy') return `${list}[${index}] of the policy ${sayings[verdict.decision]}.`;
   if (verdict.decision === 'deny') return `${list}[${index}] of the request denies it.`;
   if (source === 'builtin') return 'The tool is allowed unless a rule denies it.';
   if (source === 'grant') return 'A grant allows it.';

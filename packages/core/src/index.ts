@@ -1,5 +1,6 @@
 export * from './agent-registry.ts';
 export * from './answers.ts';
+export { audited, auditOfGrant } from './audit.ts';
 export * from './commands.ts';
 export * from './engine.ts';
 export * from './explain.ts';
@@ -12,6 +13,7 @@ export type { ParameterKind } from './permission/kinds.ts';
 export * from './permission/match.ts';
 export { suggestedPattern } from './permission/shell-suggest.ts';
 export { suggestedRule } from './permission/suggest.ts';
+export * from './policy-preview.ts';
 export * from './ports.ts';
 export * from './resume.ts';
 export { parseCheckpoint } from './run/checkpoint.ts';

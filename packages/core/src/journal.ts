@@ -12,7 +12,15 @@
  *   or whose store failed is broken: all its promises reject, and the loop gives the run up.
  */
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
-import type { Append, Clock, MemoryRecord, Publisher, RunIdentity, TenantStore } from './ports.ts';
+import type {
+  Append,
+  Clock,
+  MemoryRecord,
+  NewAudit,
+  Publisher,
+  RunIdentity,
+  TenantStore,
+} from './ports.ts';
 import { project } from './run/projection.ts';
 import { evolveAll, type RunState } from './run/state.ts';
 
@@ -47,6 +55,8 @@ export interface JournalOptions {
   readonly publisher: Publisher;
   /** Sees events as they are taken in, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
+  /** What the audit trail says of them. */
+  readonly audit?: (events: readonly StoredEvent[]) => readonly NewAudit[];
 }
 
 /** The run went to another node, or its store failed: this node must not go on with it. */
@@ -162,7 +172,7 @@ export class RunJournal {
   }
 
   #appendOf(batch: Batch): Append {
-    const { run, epoch } = this.#options;
+    const { run, epoch, audit } = this.#options;
     const { progress, ...rows } = project(batch.placed, this.#state, run);
     return {
       ...rows,
@@ -176,6 +186,7 @@ export class RunJournal {
       take: batch.take,
       remember: batch.remember,
       release: batch.release,
+      ...(audit === undefined ? {} : { audit: audit(batch.placed) }),
     };
   }
 }

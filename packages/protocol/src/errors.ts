@@ -54,6 +54,11 @@ export const errorTable = {
   call_claimed: { status: 409, retryable: false, title: 'Another client works on the call' },
   run_over: { status: 410, retryable: false, title: 'The run is over' },
   relay_conflict: { status: 409, retryable: false, title: 'The relay was decided otherwise' },
+  policy_conflict: {
+    status: 409,
+    retryable: false,
+    title: 'The policy was changed by somebody else meanwhile',
+  },
   tool_unavailable: {
     status: 409,
     retryable: false,

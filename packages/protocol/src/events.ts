@@ -67,9 +67,9 @@ export type Trust = z.infer<typeof trustSchema>;
 
 /** Which rule let a call through without asking anyone. */
 export const ruleRefSchema = z.object({
-  list: z.enum(['deny', 'denylist', 'allowlist', 'allowOnce', 'grants', 'builtin']),
+  list: z.enum(['deny', 'denylist', 'allowlist', 'allowOnce', 'grants', 'builtin', 'allow', 'ask']),
   index: z.int(),
-  source: z.enum(['request', 'grant', 'builtin', 'program']),
+  source: z.enum(['request', 'grant', 'builtin', 'program', 'policy']),
   id: z.string().optional(),
   /** It is a grant of so many calls, and this is one of them. */
   counted: z.literal(true).optional(),

@@ -30,6 +30,16 @@ export const permissionsSchema = z.strictObject({
 });
 export type Permissions = z.infer<typeof permissionsSchema>;
 
+const rules = z.array(toolPermissionSchema).max(500);
+
+/** Standing rules of a tenant. */
+export const policyRulesSchema = z.strictObject({
+  allow: rules.default([]),
+  deny: rules.default([]),
+  ask: rules.default([]),
+});
+export type PolicyRules = z.infer<typeof policyRulesSchema>;
+
 /** A person's answer to a relay. */
 export const permissionResponseSchema = z.discriminatedUnion('approved', [
   z.strictObject({ approved: z.literal(true), always: z.boolean().optional() }),

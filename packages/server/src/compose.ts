@@ -14,6 +14,8 @@ import { createOutboundGuard } from '@relay/models';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
+import { AuditKeeper } from './audit/keeper.ts';
+import { Notary } from './audit/notary.ts';
 import { bashSettings } from './bash-settings.ts';
 import { BudgetKeeper } from './budgets.ts';
 import { hangUpOrphans } from './chat-sessions.ts';
@@ -33,6 +35,7 @@ import { isOffered, Providers } from './providers.ts';
 import { RateLimiter } from './rate-limit.ts';
 import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
+import { derive, openRootKey } from './vault/root-key.ts';
 import { Vault } from './vault/vault.ts';
 import { version } from './version.ts';
 import { Workspaces } from './workspaces.ts';
@@ -75,8 +78,11 @@ export async function compose(world: World): Promise<Relay> {
   });
   const { file = {} } = world;
   const { models, tools, agents } = assembleDefinitions(config, file, world);
-  const vault = new Vault({ store, masters: masterKeys(config), ids, log });
+  const masters = masterKeys(config);
+  const vault = new Vault({ store, masters, ids, log });
   await vault.open();
+  const rootKey = await openRootKey(store, masters);
+  const notary = new Notary(derive(rootKey, 'audit'), ids);
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
   const { defaultModel } = config;
@@ -125,12 +131,14 @@ export async function compose(world: World): Promise<Relay> {
     models: (tenantId) => providers.of(tenantId),
     tools: (tenantId) => workspaces.tools(tenantId),
     agents: () => agents,
+    audit: (tenantId, entry) => notary.write(tenantId, entry),
   };
   const control: Control = { engine, supervisor: new Supervisor(engine) };
   let stopping = false;
   let stopHearing = () => {};
   const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
   const budgets = new BudgetKeeper(store);
+  const audit = new AuditKeeper({ store, notary, clock: systemClock, log });
   const context: ServerContext = {
     store,
     config,
@@ -145,6 +153,7 @@ export async function compose(world: World): Promise<Relay> {
     streams,
     vault,
     guard,
+    audit,
     limits: file.limits ?? {},
     defaultTenantId: tenant.id,
     control,
@@ -172,6 +181,7 @@ export async function compose(world: World): Promise<Relay> {
       stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
       housekeeping.start();
       workspaces.start();
+      audit.start();
     },
     async stop() {
       stopping = true;
@@ -179,6 +189,7 @@ export async function compose(world: World): Promise<Relay> {
       await housekeeping.stop();
       await workspaces.stop();
       await control.supervisor.stop();
+      await audit.stop();
       await presence?.stop();
       await tracing.stop();
       streams.stop();

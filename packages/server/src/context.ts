@@ -1,6 +1,7 @@
 import type { Control } from '@relay/core';
 import type { OutboundGuard } from '@relay/models';
 import type { Limits } from '@relay/protocol';
+import type { AuditKeeper } from './audit/keeper.ts';
 import type { AuthContext } from './auth.ts';
 import type { BudgetKeeper } from './budgets.ts';
 import type { Feed } from './feed.ts';
@@ -29,6 +30,7 @@ export interface ServerContext extends AuthContext {
   readonly streams: OpenStreams;
   readonly vault: Vault;
   readonly guard: OutboundGuard;
+  readonly audit: AuditKeeper;
   /** What every run may use at most. */
   readonly limits: Limits;
   readonly version: string;

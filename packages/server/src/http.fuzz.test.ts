@@ -74,6 +74,8 @@ const examples: Partial<Record<RouteName, object>> = {
     params: { to: 'a', text: 'b' },
     permissions: { allowlist: [rule], denylist: [rule] },
   },
+  putPolicy: { agent: 'a', allow: [rule], deny: [rule], ask: [], version: 0 },
+  previewPolicy: { deny: [rule], since: '2020-01-01T00:00:00Z' },
   createKey: { name: 'k', scopes: ['runs'], owner: 'o', expiresAt: '2030-01-01T00:00:00Z' },
   putCredential: { apiKey: 'sk-0123456789abcdef', label: 'l', baseUrl: 'https://example.com/v1' },
   updateTenant: { budgets: { tenant: { period: 'day', tokens: 1_000_000_000 } } },

@@ -34,6 +34,8 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   forkRun: () => ({ input: 'say 1' }),
   createGrant: () => ({ tool: 'send_note', params: { to: 'nobody' }, scope: 'tenant' }),
   previewGrant: () => ({ tool: 'send_note' }),
+  putPolicy: () => ({ version: 0 }),
+  previewPolicy: () => ({}),
   explainPermission: () => ({ tool: 'send_note', params: {} }),
 };
 

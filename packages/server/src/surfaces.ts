@@ -2,6 +2,7 @@
 import { openApiDocument, type RouteName } from '@relay/protocol';
 import { docsPage } from './docs-page.ts';
 import { decideApproval, getApproval, listApprovals } from './handlers/approvals.ts';
+import { auditHead, listAudit, verifyAudit } from './handlers/audit.ts';
 import { answerChatRelay, startChat } from './handlers/chat.ts';
 import { deleteCredential, listCredentials, putCredential } from './handlers/credentials.ts';
 import { followFeed } from './handlers/feed.ts';
@@ -18,6 +19,7 @@ import { createKey, listKeys, revokeKey } from './handlers/keys.ts';
 import { addMemory, clearMemories, deleteMemory, listMemories } from './handlers/memories.ts';
 import { metrics } from './handlers/metrics.ts';
 import { listModels } from './handlers/models.ts';
+import { getPolicy, listPolicyVersions, previewPolicy, putPolicy } from './handlers/policy.ts';
 import { forkRun, getWorkflow, resumeRun } from './handlers/run-branches.ts';
 import {
   cancelRun,
@@ -77,6 +79,13 @@ const controlPlane = {
   getTenant,
   updateTenant,
   cancelRuns,
+  listAudit,
+  auditHead,
+  verifyAudit,
+  getPolicy,
+  putPolicy,
+  listPolicyVersions,
+  previewPolicy,
   metrics,
 };
 

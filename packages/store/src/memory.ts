@@ -7,6 +7,7 @@ import type {
   Census,
   Claim,
   KeyRecord,
+  NewAudit,
   Resealing,
   RunRef,
   SealedCredential,
@@ -16,6 +17,7 @@ import type {
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import { addKey, ensureTenant, resealCredential, sealedCredentials } from './memory/accounts.ts';
+import { putAudit, refuseTakenAudit, tenantsToSeal } from './memory/audit.ts';
 import { sweepMemories } from './memory/memories.ts';
 import { emptyState, stored } from './memory/state.ts';
 import type { MemoryRun, MemoryState } from './memory/state.ts';
@@ -73,8 +75,10 @@ class MemoryStore implements SystemStore {
       .toSorted();
   }
 
-  async addKey(key: KeyRecord, hash: string): Promise<void> {
+  async addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void> {
+    refuseTakenAudit(this.#state, audit);
     addKey(this.#state, key, hash);
+    putAudit(this.#state, key.tenantId, audit);
   }
 
   async findKey(hash: string): Promise<KeyRecord | undefined> {
@@ -88,6 +92,10 @@ class MemoryStore implements SystemStore {
 
   async resealCredential(resealing: Resealing): Promise<boolean> {
     return resealCredential(this.#state, resealing);
+  }
+
+  async tenantsToSeal(limit: number): Promise<string[]> {
+    return tenantsToSeal(this.#state, limit);
   }
 
   async readNote(name: string): Promise<string | undefined> {

@@ -3,6 +3,7 @@ import type { Located, Tool } from '../ports/tool.ts';
 import { Judge } from './judge.ts';
 import type { ParameterKind } from './kinds.ts';
 import type { ToolRule } from './match.ts';
+import type { Policy } from './policy.ts';
 
 export type { ParameterKind } from './kinds.ts';
 
@@ -28,6 +29,8 @@ export interface RuleSet {
   usedOnce: readonly number[];
   grants: readonly Grant[];
   builtinAllow: boolean;
+  /** The tenant's standing rules, for all agents and for the one that calls. */
+  policies?: readonly Policy[];
   /** What the tool declares its parameters to be; all are text if absent. */
   kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule must name, if it names any and the call has them. */
@@ -51,32 +54,64 @@ export function declaredBy(
 export type Verdict =
   | { decision: 'allow'; rule: RuleRef }
   | { decision: 'deny'; rule: RuleRef; reason?: string }
-  | { decision: 'ask' };
+  /** With the rule that wants a person asked; without one, none allows it. */
+  | { decision: 'ask'; rule?: RuleRef };
 
 /**
- * Which rule speaks about a call. Denials beat everything; what can be used up comes last, so that it
- * is not where a standing rule already allows. What a parameter is (`kinds`) can only narrow an
+ * Which rule speaks about a call. Denials beat everything. What the policy wants a person asked about,
+ * nothing allows. Of what allows, that which can be used up comes last, so that it is spared where a
+ * standing rule allows too. What a parameter is (`kinds`) can only narrow an
  * allow. Pure: using one up is the caller's append (E7).
  */
 export function decide(call: CallToDecide, rules: RuleSet): Verdict {
-  const { permissions, grants, kinds, sensitive, located } = rules;
+  const { permissions, grants, policies = [], kinds, sensitive, located } = rules;
   const unlimited = grants.filter(({ usesLeft }) => usesLeft === undefined);
-  const standing: readonly ToolRule[] = [...(permissions.allowlist ?? []), ...unlimited];
-  const { denylist } = permissions;
+  const standing: readonly ToolRule[] = [
+    ...(permissions.allowlist ?? []),
+    ...unlimited,
+    ...policies.flatMap(({ allow: allowed }) => allowed),
+  ];
+  // An ask narrows as a denial does: where it wants to look and cannot see, nothing is allowed.
+  const denylist = [
+    ...(permissions.denylist ?? []),
+    ...policies.flatMap(({ deny, ask }) => [...deny, ...ask]),
+  ];
   const judge = new Judge(call, { standing, denylist, kinds, sensitive, located });
-  return denial(call, permissions, judge) ?? allowance(call, rules, judge) ?? { decision: 'ask' };
+  const denies = (rule: ToolRule) => judge.denies(rule);
+  const denying = denial(call, permissions, judge) ?? policyRule(policies, 'deny', denies);
+  if (denying !== undefined) return { decision: 'deny', ...denying };
+  const asking = policyRule(policies, 'ask', denies);
+  if (asking !== undefined) return { decision: 'ask', ...asking };
+  return allowance(call, rules, judge) ?? { decision: 'ask' };
 }
 
-function denial(call: CallToDecide, permissions: Permissions, judge: Judge): Verdict | undefined {
+/** The first rule of a policy's list that holds. */
+function policyRule(
+  policies: readonly Policy[],
+  list: 'allow' | 'deny' | 'ask',
+  holds: (rule: ToolRule) => boolean,
+): { rule: RuleRef } | undefined {
+  for (const policy of policies) {
+    const index = policy[list].findIndex(holds);
+    if (index >= 0) return { rule: { list, index, source: 'policy', id: policy.id } };
+  }
+  return undefined;
+}
+
+function denial(
+  call: CallToDecide,
+  permissions: Permissions,
+  judge: Judge,
+): { rule: RuleRef; reason?: string } | undefined {
   const byId = permissions.deny?.findIndex((entry) => entry.toolCallId === call.toolCallId) ?? -1;
   if (byId >= 0) {
     const reason = permissions.deny?.[byId]?.reason;
     const rule: RuleRef = { list: 'deny', index: byId, source: 'request' };
-    return { decision: 'deny', rule, ...(reason === undefined ? {} : { reason }) };
+    return { rule, ...(reason === undefined ? {} : { reason }) };
   }
   const byRule = permissions.denylist?.findIndex((rule) => judge.denies(rule)) ?? -1;
   if (byRule < 0) return undefined;
-  return { decision: 'deny', rule: { list: 'denylist', index: byRule, source: 'request' } };
+  return { rule: { list: 'denylist', index: byRule, source: 'request' } };
 }
 
 function allowance(call: CallToDecide, rules: RuleSet, judge: Judge): Verdict | undefined {
@@ -85,6 +120,8 @@ function allowance(call: CallToDecide, rules: RuleSet, judge: Judge): Verdict | 
   if (listed >= 0) return allow({ list: 'allowlist', index: listed, source: 'request' });
   const granted = grantFor(rules, judge, 'unlimited');
   if (granted !== undefined) return granted;
+  const standing = policyRule(rules.policies ?? [], 'allow', (rule) => judge.allows(rule));
+  if (standing !== undefined) return allow(standing.rule);
   if (rules.builtinAllow && judge.allows({ tool: call.name })) {
     return allow({ list: 'builtin', index: 0, source: 'builtin' });
   }

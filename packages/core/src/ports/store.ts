@@ -10,6 +10,7 @@
 import type { RunEvent, StoredEvent } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 import type { Hint } from './hints.ts';
+import type { AuditTrail, NewAudit } from './stored-audit.ts';
 import type {
   Census,
   CredentialRecord,
@@ -20,6 +21,7 @@ import type {
   TenantRecord,
   Workspace,
 } from './stored-accounts.ts';
+import type { PolicyStore } from './stored-policies.ts';
 import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch } from './stored-memories.ts';
 import type {
   CallClaim,
@@ -57,8 +59,10 @@ import type {
 } from './stored-runs.ts';
 
 export type * from './stored-accounts.ts';
+export type * from './stored-audit.ts';
 export type * from './stored-client-calls.ts';
 export type * from './stored-memories.ts';
+export type * from './stored-policies.ts';
 export type * from './stored-relays.ts';
 export type * from './stored-runs.ts';
 
@@ -88,10 +92,14 @@ export interface Append {
   readonly release?: boolean;
   /** Memories that the run leaves behind. */
   readonly remember?: readonly MemoryRecord[];
+  readonly audit?: readonly NewAudit[];
 }
 
 export interface TenantStore {
   readonly tenantId: string;
+  /** Where a method takes `audit`, it is stored in the same commit, or not at all. */
+  readonly audit: AuditTrail;
+  readonly policies: PolicyStore;
 
   /** The run, its idempotency key and its first events are stored together or not at all. */
   createRun(creation: RunCreation): Promise<CreationOutcome>;
@@ -128,12 +136,12 @@ export interface TenantStore {
   decideRelay(decision: RelayDecision): Promise<boolean>;
   /** What is granted at `now` to this run, to its conversation or to the whole tenant. */
   readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
-  addGrant(grant: NewGrant): Promise<void>;
+  addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void>;
   readGrant(grantId: string): Promise<GrantRecord | undefined>;
   /** By `createdAt`. */
   listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]>;
   /** True if it was there and not revoked yet: the first time stays. */
-  revokeGrant(grantId: string, at: number): Promise<boolean>;
+  revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean>;
 
   /** Throws `journal_corrupt` if the result is damaged. */
   readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined>;
@@ -143,7 +151,7 @@ export interface TenantStore {
   claimCall(claim: CallClaim): Promise<boolean>;
 
   /** Stores mail for a run that is not over; false if it is (or was never there). */
-  postMail(runId: string, mail: Mail): Promise<boolean>;
+  postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean>;
   readMail(runId: string): Promise<Mail[]>;
 
   /** How many runs of the conversation have ended so far; 0 for one that is new. */
@@ -160,21 +168,21 @@ export interface TenantStore {
 
   /** Throws if the tenant was never made (`ensureTenant`). */
   readTenant(): Promise<TenantRecord>;
-  updateTenant(change: TenantChange): Promise<void>;
+  updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void>;
 
   /** By `createdAt`, the revoked ones among them. */
   listKeys(page: Page): Promise<KeyRecord[]>;
   readKey(keyId: string): Promise<KeyRecord | undefined>;
   /** True if it was there and not revoked yet: the first time stays. */
-  revokeKey(keyId: string, at: number): Promise<boolean>;
+  revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean>;
 
   /** Takes the place of what the tenant had for this provider, id and all. */
-  putCredential(record: CredentialRecord): Promise<void>;
+  putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void>;
   readCredential(provider: string): Promise<CredentialRecord | undefined>;
   /** All of them, by `createdAt`, newest first. */
   listCredentials(): Promise<CredentialRecord[]>;
   /** True if there was one. */
-  deleteCredential(provider: string): Promise<boolean>;
+  deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean>;
 
   /** Of all that are added under the same `once`, the first is kept; what is kept is returned. */
   addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord>;
@@ -202,13 +210,15 @@ export interface SystemStore {
   census(): Promise<Census>;
   /** Ids of the tenants that are paused. */
   pausedTenants(): Promise<string[]>;
-  addKey(key: KeyRecord, hash: string): Promise<void>;
+  addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
 
   /** Credentials of all tenants by their ids, those after `after`. */
   sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]>;
   /** False if it was replaced, resealed or deleted in the meantime. */
   resealCredential(row: Resealing): Promise<boolean>;
+  /** Tenants whose audit trail has entries without a place. */
+  tenantsToSeal(limit: number): Promise<string[]>;
   /** A small fact about the store itself. */
   readNote(name: string): Promise<string | undefined>;
   /** True if it was written; with `ifAbsent`, an earlier value stays. */

@@ -1,6 +1,7 @@
 /** Relays, the mail that answers them, and the grants that come of it, as a store keeps them. */
 import type { Decider, GrantScope, RelayKind, RelayStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
+import type { NewAudit } from './stored-audit.ts';
 import type { Question } from './tool.ts';
 
 export interface RelayRecord {
@@ -118,4 +119,5 @@ export interface RelayDecision {
   readonly answer: string;
   readonly mail: Mail;
   readonly grant?: NewGrant;
+  readonly audit?: readonly NewAudit[];
 }

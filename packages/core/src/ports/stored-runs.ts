@@ -1,4 +1,5 @@
 /** Runs as a store keeps and lists them. */
+import type { NewAudit } from './stored-audit.ts';
 import type { EventOf, RunError, RunEvent, RunStatus, Surface, Usage } from '@relay/protocol';
 
 export interface RunRef {
@@ -77,6 +78,7 @@ export interface RunCreation {
   /** The open connection of a chat, without which the run is canceled. */
   readonly connection?: { readonly id: string; readonly node: string };
   readonly idempotency?: IdempotencyKey;
+  readonly audit?: readonly NewAudit[];
 }
 
 /** Of all creations with one key, one makes a run, until the key expires. */

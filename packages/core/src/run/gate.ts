@@ -3,12 +3,14 @@
  *
  * Denied calls are settled. Of the others, arguments that do not fit go back to the model as a tool
  * error; allowed calls are handed to dispatch, and all that nobody has decided yet are raised
- * together, each to be answered on its own. Whatever a limit leaves no room for is refused.
+ * together, each to be answered on its own. One that a person has denied in this run before, to the
+ * letter, is denied again. Whatever a limit leaves no room for is refused.
  */
 import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
 import { digestOfCall } from '../edits.ts';
 import type { ProgramRules } from '../engine.ts';
 import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
+import { policiesOf, type Policy } from '../permission/policy.ts';
 import type { Located, Tool } from '../ports.ts';
 import { readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
@@ -26,7 +28,10 @@ import { warningTime } from './warnings.ts';
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
   const readings = await Promise.all(waiting.map((call) => check(run, agent, call)));
-  const grants = await GrantsAtHand.of(run);
+  const [grants, policies] = await Promise.all([
+    GrantsAtHand.of(run),
+    run.store.policies.inForce(agent.name).then(policiesOf),
+  ]);
   const once = new OnceRules(run);
   const starts: Start[] = [];
   let left = callsLeft(run.state);
@@ -34,7 +39,14 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     const checked = readings[index]!;
     const call = checked.ok ? checked.call : raw;
     const located = checked.ok ? checked.located : undefined;
-    const verdict = verdictOn(run, { agent, call, located, grants: grants.list, once });
+    const verdict = verdictOn(run, {
+      agent,
+      call,
+      located,
+      grants: grants.list,
+      once,
+      policies,
+    });
     const limit = overLimit(run, agent, left);
     if (verdict.decision === 'deny') {
       run.journal.stage([denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })]);
@@ -43,6 +55,8 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     } else if (limit !== undefined) {
       const problem = { code: 'limit_reached', error: limitText(limit) };
       run.journal.stage([...reachedLimit(run, agent, limit), failed(agent, call, problem)]);
+    } else if (verdict.decision === 'ask' && refusalOf(run, call) !== undefined) {
+      run.journal.stage([deniedAgain(run, agent, call)]);
     } else if (verdict.decision === 'ask') {
       left -= 1;
       run.journal.stage([raised(run, agent, { call, kind: 'permission' })]);
@@ -57,9 +71,14 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
 }
 
 /** A call that was approved and leads elsewhere by now: denied, or asked about once more. */
-export function gateAgain(run: LiveRun, agent: AgentState, { call, located }: Place): void {
+export async function gateAgain(
+  run: LiveRun,
+  agent: AgentState,
+  { call, located }: Place,
+): Promise<void> {
   const once = new OnceRules(run);
-  const verdict = verdictOn(run, { agent, call, located, grants: [], once });
+  const policies = policiesOf(await run.store.policies.inForce(agent.name));
+  const verdict = verdictOn(run, { agent, call, located, grants: [], once, policies });
   const kind = call.relay?.kind === 'outcome' ? 'outcome' : 'permission';
   run.journal.stage([
     verdict.decision === 'deny'
@@ -150,11 +169,12 @@ interface Question {
   readonly located: Located | undefined;
   readonly grants: readonly Grant[];
   readonly once: OnceRules;
+  readonly policies: readonly Policy[];
 }
 
 /** What the rules say. Arguments that are no object have no parameters that a rule could match. */
 function verdictOn(run: LiveRun, question: Question): Verdict {
-  const { agent, call, located, grants, once } = question;
+  const { agent, call, located, grants, once, policies } = question;
   const hasParameters = typeof call.input === 'object' && call.input !== null;
   const tool = findTool(run, agent, call.name);
   return decide(
@@ -167,6 +187,7 @@ function verdictOn(run: LiveRun, question: Question): Verdict {
       permissions: once.permissions,
       usedOnce: once.used,
       grants,
+      policies,
       builtinAllow: tool?.allowedByDefault ?? false,
       ...declaredBy(tool, located),
     },
@@ -216,6 +237,29 @@ function failed(
     name: call.name,
     error: problem.error,
     code: problem.code,
+  };
+}
+
+/** A program that runs agents in itself is asked every time: what it says is its own matter. */
+function refusalOf(run: LiveRun, call: CallState) {
+  if (run.engine.rules !== undefined) return undefined;
+  const { refused } = run.state;
+  const digest = digestOf(run, call);
+  return Object.hasOwn(refused, digest) ? refused[digest] : undefined;
+}
+
+/** Whoever was asked has said no: the model gains nothing by asking again. */
+function deniedAgain(run: LiveRun, agent: AgentState, call: CallState): RunEvent {
+  const { relayId, reason } = refusalOf(run, call) ?? {};
+  const why = reason === undefined ? '' : `: ${reason}`;
+  return {
+    type: 'tool.denied',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    status: 'denied',
+    reason: `A person has denied exactly this call before${why}`,
+    ...(relayId === undefined ? {} : { relayId }),
   };
 }
 

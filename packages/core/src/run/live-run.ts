@@ -4,6 +4,7 @@
  * journal is.
  */
 import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protocol';
+import { auditOfEvents } from '../audit.ts';
 import type { Engine } from '../engine.ts';
 import { RunJournal } from '../journal.ts';
 import type { AgentReport, Mail, RunIdentity, RunRef, TenantStore } from '../ports.ts';
@@ -74,6 +75,7 @@ export class LiveRun {
       clock: options.engine.clock,
       publisher: options.engine.publisher,
       observe: (events) => this.#observe(events),
+      audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
     this.#takenUpAt = options.state.seq;
     this.#mailWaits = options.isNew !== true;

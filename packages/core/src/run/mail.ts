@@ -45,7 +45,7 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
     else if (!looking.ok) run.journal.stage([notThere(agent, call, looking.problem)]);
     else if (leadsThere(call.located, looking.located)) {
       starts.push(approvedStart(run, call, tool));
-    } else gateAgain(run, agent, { call, located: looking.located });
+    } else await gateAgain(run, agent, { call, located: looking.located });
   }
   await start(run, agent, starts);
 }

@@ -36,6 +36,11 @@ export interface ApprovalEntry {
   readonly reason?: string;
 }
 
+export interface RefusedCall {
+  readonly relayId: string;
+  readonly reason?: string;
+}
+
 export interface RunState {
   readonly status: RunStatus;
   readonly seq: number;
@@ -54,6 +59,8 @@ export interface RunState {
   /** Which allow-once rules of the request are used up, by index (E7). */
   readonly usedOnce: readonly number[];
   readonly approvals: readonly ApprovalEntry[];
+  /** Calls that a person denied, by their digest: repeated unchanged, they are not asked about again. */
+  readonly refused: Readonly<Record<string, RefusedCall>>;
   /** The memories of the run's namespace were looked up. */
   readonly recalled: boolean;
 }
@@ -74,6 +81,7 @@ export const initialState: RunState = {
   retries: 0,
   usedOnce: [],
   approvals: [],
+  refused: {},
   recalled: false,
 };
 
@@ -142,7 +150,14 @@ export function evolve(state: RunState, event: Placed): RunState {
     case 'tool.failed':
       return withCall({ ...next, toolsFailed: next.toolsFailed + 1 }, event);
     case 'relay.decided':
-      return withCall({ ...next, approvals: [...next.approvals, approvalOf(next, event)] }, event);
+      return withCall(
+        {
+          ...next,
+          approvals: [...next.approvals, approvalOf(next, event)],
+          refused: { ...next.refused, ...refusalIn(next, event) },
+        },
+        event,
+      );
     case 'tool.denied':
     case 'relay.raised':
     case 'relay.expiring':
@@ -321,6 +336,16 @@ function approvalOf(state: RunState, event: Placed<EventOf<'relay.decided'>>): A
     at: event.at,
     ...(event.reason === undefined ? {} : { reason: event.reason }),
   };
+}
+
+function refusalIn(
+  state: RunState,
+  event: EventOf<'relay.decided'>,
+): Readonly<Record<string, RefusedCall>> {
+  const relay = callOf(state, event)?.relay;
+  if (event.approved || relay?.id !== event.relayId || relay.kind !== 'permission') return {};
+  const { relayId, reason } = event;
+  return { [relay.digest]: { relayId, ...(reason === undefined ? {} : { reason }) } };
 }
 
 function callOf(state: RunState, event: { agentId: string; toolCallId: string }) {

@@ -102,6 +102,8 @@ export const explainBodySchema = z.strictObject({
   /** Whose grants count besides the tenant’s. */
   runId: idSchema.optional(),
   conversationId: idSchema.optional(),
+  /** Whose policy counts besides the one for all; left out: assistant. */
+  agent: z.string().min(1).max(128).optional(),
 });
 
 const explanationSchema = z.object({

@@ -3,6 +3,7 @@ import { type CredentialRecord, ProviderFailure } from '@relay/core';
 import { type credentialBodySchema, RelayError } from '@relay/protocol';
 import type { z } from 'zod';
 import { Providers } from '../providers.ts';
+import { deedOf } from './deed.ts';
 import type { Call, Handler } from './handler.ts';
 import { iso } from './present.ts';
 
@@ -15,11 +16,10 @@ export const putCredential: Handler = async (call) => {
     });
   }
   if (baseUrl !== undefined) checkBaseUrl(call, baseUrl);
-  const record = await call.context.vault.put(call.caller.tenantId, provider, {
-    apiKey,
-    label: label ?? null,
-    baseUrl: baseUrl ?? null,
-  });
+  const place = { tenantId: call.caller.tenantId, provider };
+  const given = { apiKey, label: label ?? null, baseUrl: baseUrl ?? null };
+  const told = deedOf(call, 'credential.put', { provider, label: given.label });
+  const record = await call.context.vault.put(place, given, told);
   return presentCredential(record);
 };
 
@@ -30,7 +30,8 @@ export const listCredentials: Handler = async (call) => {
 
 export const deleteCredential: Handler = async (call) => {
   const { provider } = call.params as { provider: string };
-  await call.context.store.tenant(call.caller.tenantId).deleteCredential(provider);
+  const told = deedOf(call, 'credential.deleted', { provider });
+  await call.context.store.tenant(call.caller.tenantId).deleteCredential(provider, told);
   call.reply.code(204);
   return undefined;
 };

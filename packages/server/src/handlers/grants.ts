@@ -1,6 +1,6 @@
 /** `/v1/grants` and `/v1/permissions/explain`: what may run without asking, and why. */
 import * as core from '@relay/core';
-import { faultsOf, type GrantRecord, type NewGrant, type PatternFault } from '@relay/core';
+import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
 import {
   type explainBodySchema,
   type grantBodySchema,
@@ -11,9 +11,11 @@ import {
 } from '@relay/protocol';
 import type { z } from 'zod';
 import { nothingHere } from '../failures.ts';
+import { deedOf } from './deed.ts';
 import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
+import { refuseFaults } from './patterns.ts';
 import { iso } from './present.ts';
 
 export const listGrants: Handler = async (call) => {
@@ -51,7 +53,8 @@ export const createGrant: Handler = async (call) => {
     ...(expiresAt === undefined ? {} : { expiresAt }),
     ...(body.uses === undefined ? {} : { uses: body.uses }),
   };
-  await store.addGrant(grant);
+  const told = core.audited(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
+  await store.addGrant(grant, told);
   call.reply.code(201);
   const counted = grant.uses === undefined ? {} : { usesLeft: grant.uses };
   return presentGrant({ ...grant, ...counted }, now);
@@ -61,8 +64,10 @@ export const createGrant: Handler = async (call) => {
 export const revokeGrant: Handler = async (call) => {
   const { id } = call.params as { id: string };
   const store = storeOf(call);
-  if ((await store.readGrant(id)) === undefined) throw nothingHere('grant');
-  await store.revokeGrant(id, call.context.control.engine.clock.now());
+  const grant = await store.readGrant(id);
+  if (grant === undefined) throw nothingHere('grant');
+  const told = deedOf(call, 'grant.revoked', { grantId: id, tool: grant.tool });
+  await store.revokeGrant(id, call.context.control.engine.clock.now(), told);
   call.reply.code(204);
   return undefined;
 };
@@ -92,7 +97,7 @@ export const previewGrant: Handler = async (call) => {
 
 export const explainPermission: Handler = async (call) => {
   const body = call.body as z.infer<typeof explainBodySchema>;
-  const { tool, params, permissions = {}, runId, conversationId } = body;
+  const { tool, params, permissions = {}, runId, conversationId, agent = 'assistant' } = body;
   refuseFaults(
     core.checkPermissions(permissions).map(({ path, message }) => ({
       path: `permissions.${path}`,
@@ -103,6 +108,7 @@ export const explainPermission: Handler = async (call) => {
     tool,
     params,
     permissions,
+    agent,
     ...(runId === undefined ? {} : { runId }),
     ...(conversationId === undefined ? {} : { conversationId }),
   });
@@ -116,12 +122,6 @@ function checkedRule(given: ToolPermission): Pick<NewGrant, 'tool' | 'exact' | '
     ...(params === undefined ? {} : { params }),
     ...(exact === undefined ? {} : { exact }),
   };
-}
-
-function refuseFaults(details: readonly PatternFault[]): void {
-  const [first] = details;
-  if (first === undefined) return;
-  throw new RelayError('invalid_pattern', `${first.path}: ${first.message}`, { details });
 }
 
 /** A run that is not there, or another tenant's, can be granted nothing. */

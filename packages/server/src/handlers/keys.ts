@@ -4,6 +4,7 @@ import { type keyBodySchema, type keysQuerySchema, RelayError } from '@relay/pro
 import type { z } from 'zod';
 import { nothingHere } from '../failures.ts';
 import { hashApiKey, makeApiKey } from '../keys.ts';
+import { deedOf } from './deed.ts';
 import type { Handler } from './handler.ts';
 import { cutPage, pageOf } from './pages.ts';
 import { iso } from './present.ts';
@@ -29,7 +30,9 @@ export const createKey: Handler = async (call) => {
     revokedAt: null,
   };
   const apiKey = makeApiKey();
-  await call.context.store.addKey(key, hashApiKey(apiKey));
+  const { id: keyId, name, scopes, expiresAt: until } = key;
+  const told = deedOf(call, 'key.created', { keyId, name, scopes, expiresAt: until });
+  await call.context.store.addKey(key, hashApiKey(apiKey), told);
   call.reply.code(201);
   return { ...presentKey(key), apiKey };
 };
@@ -49,8 +52,10 @@ export const revokeKey: Handler = async (call) => {
   const { id } = call.params as { id: string };
   const { context, caller } = call;
   const store = context.store.tenant(caller.tenantId);
-  if ((await store.readKey(id)) === undefined) throw nothingHere('key');
-  await store.revokeKey(id, context.control.engine.clock.now());
+  const key = await store.readKey(id);
+  if (key === undefined) throw nothingHere('key');
+  const told = deedOf(call, 'key.revoked', { keyId: id, name: key.name });
+  await store.revokeKey(id, context.control.engine.clock.now(), told);
   context.streams.closeOf(id);
   call.reply.code(204);
   return undefined;

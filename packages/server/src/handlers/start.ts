@@ -151,7 +151,7 @@ export function choosePermissions(call: Call, wanted: Permissions | undefined): 
 
 type Request = Omit<
   RunRequest,
-  'runId' | 'tenantId' | 'correlationId' | 'keyId' | 'idempotency' | 'traceparent'
+  'runId' | 'tenantId' | 'correlationId' | 'keyId' | 'by' | 'idempotency' | 'traceparent'
 >;
 
 /** Listens first and starts then: a new run is followed without asking the store. */
@@ -172,6 +172,7 @@ export async function startAndFollow(call: Call, request: Request) {
     runId,
     tenantId,
     correlationId: correlationId(call),
+    by: as,
     ...traceparentOf(call),
     ...(keyId === undefined ? {} : { keyId }),
     ...(mayUseWorkspace(call.caller, call.context.config) ? {} : { workspace: false as const }),

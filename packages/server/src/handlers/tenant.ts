@@ -4,6 +4,7 @@ import type { RunFilter } from '@relay/core';
 import { type cancelRunsBodySchema, type RunStatus, type tenantBodySchema } from '@relay/protocol';
 import type { z } from 'zod';
 import { startOf, type TenantSettings } from '../budgets.ts';
+import { deedOf } from './deed.ts';
 import type { Call, Handler } from './handler.ts';
 
 export const getTenant: Handler = async (call) => {
@@ -31,10 +32,17 @@ export const updateTenant: Handler = async (call) => {
   const { tenantId } = caller;
   const store = context.store.tenant(tenantId);
   const { settings } = await store.readTenant();
-  await store.updateTenant({
-    ...(paused === undefined ? {} : { pausedAt: paused ? Date.now() : null }),
-    ...(budgets === undefined ? {} : { settings: { ...(settings as TenantSettings), budgets } }),
-  });
+  const told = [
+    ...(paused === undefined ? [] : deedOf(call, paused ? 'tenant.paused' : 'tenant.resumed', {})),
+    ...(budgets === undefined ? [] : deedOf(call, 'tenant.budgets-changed', {})),
+  ];
+  await store.updateTenant(
+    {
+      ...(paused === undefined ? {} : { pausedAt: paused ? Date.now() : null }),
+      ...(budgets === undefined ? {} : { settings: { ...(settings as TenantSettings), budgets } }),
+    },
+    told,
+  );
   context.budgets.forget(tenantId);
   if (paused !== undefined) context.control.supervisor.setPaused(tenantId, paused);
   return getTenant(call);

@@ -2,7 +2,7 @@
  * The vault: providers' keys, sealed before they reach the store and opened only for the call that
  * needs them. Nothing here is ever logged or returned.
  */
-import type { CredentialRecord, Ids, SystemStore } from '@relay/core';
+import type { CredentialRecord, Ids, NewAudit, SystemStore } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import { ConfigError } from '../config.ts';
 import type { ServerLog } from '../log.ts';
@@ -62,7 +62,11 @@ export class Vault {
     if (again !== undefined) await this.#store.writeNote(checkNote, again);
   }
 
-  async put(tenantId: string, provider: string, given: Credential): Promise<CredentialRecord> {
+  async put(
+    { tenantId, provider }: { tenantId: string; provider: string },
+    given: Credential,
+    audit?: readonly NewAudit[],
+  ): Promise<CredentialRecord> {
     this.#log.conceal(given.apiKey);
     const recordId = this.#ids.next();
     const now = Date.now();
@@ -76,7 +80,7 @@ export class Vault {
       createdAt: now,
       updatedAt: now,
     };
-    await this.#store.tenant(tenantId).putCredential(record);
+    await this.#store.tenant(tenantId).putCredential(record, audit);
     return record;
   }
 

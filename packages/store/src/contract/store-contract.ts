@@ -1,4 +1,5 @@
 import { describe } from 'vitest';
+import { auditTests } from './audit.ts';
 import { censusTests } from './census.ts';
 import { clientCallTests } from './client-calls.ts';
 import { connectionTests } from './connections.ts';
@@ -16,6 +17,7 @@ import { mailTests } from './mail.ts';
 import { memoryTests } from './memories.ts';
 import { memorySearchTests } from './memory-search.ts';
 import { noteTests } from './notes.ts';
+import { policyTests } from './policies.ts';
 import { relayListTests } from './relay-lists.ts';
 import { relayTests } from './relays.ts';
 import { reopenTests } from './reopen.ts';
@@ -55,6 +57,8 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('notes', () => noteTests(open));
     describe('memories', () => memoryTests(open));
     describe('search in memories', () => memorySearchTests(open));
+    describe('audit', () => auditTests(open));
+    describe('policies', () => policyTests(open));
     describe('tenancy', () => tenancyTests(open));
     describe('text', () => textTests(open));
     describe('reopening', () => reopenTests(open));

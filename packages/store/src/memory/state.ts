@@ -1,5 +1,6 @@
 /** What a memory store holds: plain maps, shared by the system's side and every tenant's. */
 import type {
+  AuditSeal,
   CallClaim,
   ClientCallRecord,
   CredentialRecord,
@@ -9,7 +10,9 @@ import type {
   Lease,
   Mail,
   MemoryRecord,
+  NewAudit,
   Page,
+  PolicyRecord,
   Position,
   RelayRecord,
   RunRecord,
@@ -68,6 +71,18 @@ export interface MemoryState {
   readonly usage: Map<string, MemoryUsage>;
   /** By id. */
   readonly memories: Map<string, RememberedText>;
+  /** By id, in the order of writing. */
+  readonly audit: Map<string, MemoryAudit>;
+  /** By tenant. */
+  readonly auditSeals: Map<string, AuditSeal[]>;
+  /** By tenant. */
+  readonly policies: Map<string, PolicyRecord[]>;
+}
+
+export interface MemoryAudit {
+  readonly tenantId: string;
+  readonly entry: NewAudit;
+  place: { readonly seq: number; readonly hash: string; readonly proof: string } | null;
 }
 
 export interface RememberedText {
@@ -112,6 +127,9 @@ export function emptyState(): MemoryState {
     idempotency: new Map(),
     usage: new Map(),
     memories: new Map(),
+    audit: new Map(),
+    auditSeals: new Map(),
+    policies: new Map(),
   };
 }
 

@@ -14,6 +14,7 @@ import { isEnded, noUsage, RelayError } from '@relay/protocol';
 import type { RunEvent } from '@relay/protocol';
 import { encodeEvents } from '../sql/row-codec.ts';
 import { lonelySnapshot } from '../sql/snapshots.ts';
+import { putAudit, refuseTakenAudit } from './audit.ts';
 import { canUse, putGrant, useGrants } from './grants.ts';
 import { awaitCalls, canTimeOut, closeClientCalls } from './client-calls.ts';
 import { post } from './mail.ts';
@@ -49,6 +50,7 @@ export function createRun(
     return { kind: 'exists', runId: taken.runId, fingerprint: taken.fingerprint };
   }
   refuseTaken(state.runs, identity.id);
+  refuseTakenAudit(state, creation.audit);
   if (connection !== undefined) refuseTaken(state.connections, connection.id);
   const blank = { ...stored(identity), ...newProgress, lastSeq: 0, epoch: lease === null ? 0 : 1 };
   const run: MemoryRun = {
@@ -67,6 +69,7 @@ export function createRun(
     state.idempotency.set(keyOf(tenantId, idempotency.key), holder);
   }
   state.runs.set(identity.id, run);
+  putAudit(state, tenantId, creation.audit);
   state.open.add(identity.id);
   write(run, events, identity.createdAt);
   if (connection !== undefined) {
@@ -89,6 +92,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   if (run === undefined || !holds(run, tenantId, step)) return 'fenced';
   for (const { id } of step.raise ?? []) refuseTaken(state.relays, id);
   for (const { id } of step.remember ?? []) refuseTaken(state.memories, id);
+  refuseTakenAudit(state, step.audit);
   const raised = new Set((step.raise ?? []).map(({ id }) => id));
   const closures = (step.close ?? []).filter(({ relayId }) => {
     const relay = state.relays.get(relayId);
@@ -103,6 +107,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   const grantIds = step.useGrants ?? [];
   if (!canUse(state, tenantId, { grantIds, at: step.at })) return 'fenced';
   useGrants(state, grantIds);
+  putAudit(state, tenantId, step.audit);
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
   for (const relay of step.raise ?? []) {
@@ -145,10 +150,12 @@ export function decideRelay(
   if (relay.record.status !== 'pending' || relay.record.expiresAt <= at) return false;
   if (run === undefined || isEnded(run.record.status)) return false;
   if (grant !== undefined) refuseTaken(state.grants, grant.id);
+  refuseTakenAudit(state, decision.audit);
   const { status, by: decidedBy, reason, edited = null, answer } = stored(decision);
   relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason, edited, answer };
   post(run, mail);
   if (grant !== undefined) putGrant(state, tenantId, grant);
+  putAudit(state, tenantId, decision.audit);
   return true;
 }
 

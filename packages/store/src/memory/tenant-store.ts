@@ -1,5 +1,6 @@
 import type {
   Append,
+  AuditTrail,
   CallClaim,
   ClientCallRecord,
   CreationOutcome,
@@ -15,9 +16,11 @@ import type {
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
+  NewAudit,
   NewGrant,
   OpenRuns,
   Page,
+  PolicyStore,
   PostedResult,
   RelayDecision,
   RelayFilter,
@@ -46,6 +49,7 @@ import {
   revokeKey,
   updateTenant,
 } from './accounts.ts';
+import { MemoryAuditTrail, putAudit, refuseTakenAudit } from './audit.ts';
 import { claimCall, postResult } from './client-calls.ts';
 import { grantsInScope, listGrants, putGrant, readGrant, revokeGrant } from './grants.ts';
 import { listKeys, listRelays, listRuns } from './lists.ts';
@@ -57,6 +61,7 @@ import {
   listMemories,
   searchMemories,
 } from './memories.ts';
+import { MemoryPolicyStore } from './policies.ts';
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay } from './steps.ts';
@@ -65,11 +70,15 @@ import { countOpenRuns, readUsage, readWorkflow } from './usage.ts';
 /** Nothing here waits; `async` makes every error a rejection. */
 export class MemoryTenantStore implements TenantStore {
   readonly tenantId: string;
+  readonly audit: AuditTrail;
+  readonly policies: PolicyStore;
   readonly #state: MemoryState;
 
   constructor(state: MemoryState, tenantId: string) {
     this.#state = state;
     this.tenantId = tenantId;
+    this.audit = new MemoryAuditTrail(state, tenantId);
+    this.policies = new MemoryPolicyStore(state, tenantId);
   }
 
   async findIdempotencyKey(key: string, now: number) {
@@ -144,8 +153,8 @@ export class MemoryTenantStore implements TenantStore {
     return grantsInScope(this.#state, this.tenantId, scope);
   }
 
-  async addGrant(grant: NewGrant): Promise<void> {
-    putGrant(this.#state, this.tenantId, grant);
+  async addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void> {
+    this.#told(audit, () => putGrant(this.#state, this.tenantId, grant));
   }
 
   async readGrant(grantId: string): Promise<GrantRecord | undefined> {
@@ -156,8 +165,8 @@ export class MemoryTenantStore implements TenantStore {
     return listGrants(this.#state, this.tenantId, { filter, page });
   }
 
-  async revokeGrant(grantId: string, at: number): Promise<boolean> {
-    return revokeGrant(this.#state, this.tenantId, { grantId, at });
+  async revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#told(audit, () => revokeGrant(this.#state, this.tenantId, { grantId, at }));
   }
 
   async readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined> {
@@ -173,11 +182,13 @@ export class MemoryTenantStore implements TenantStore {
     return claimCall(this.#run(claim.runId), claim);
   }
 
-  async postMail(runId: string, mail: Mail): Promise<boolean> {
+  async postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean> {
     const run = this.#run(runId);
     if (run === undefined || isEnded(run.record.status)) return false;
-    post(run, mail);
-    return true;
+    return this.#told(audit, () => {
+      post(run, mail);
+      return true;
+    });
   }
 
   async readMail(runId: string): Promise<Mail[]> {
@@ -211,8 +222,8 @@ export class MemoryTenantStore implements TenantStore {
     return readTenant(this.#state, this.tenantId);
   }
 
-  async updateTenant(change: TenantChange): Promise<void> {
-    updateTenant(this.#state, this.tenantId, change);
+  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void> {
+    this.#told(audit, () => updateTenant(this.#state, this.tenantId, change));
   }
 
   async listKeys(page: Page): Promise<KeyRecord[]> {
@@ -223,12 +234,12 @@ export class MemoryTenantStore implements TenantStore {
     return readKey(this.#state, this.tenantId, keyId);
   }
 
-  async revokeKey(keyId: string, at: number): Promise<boolean> {
-    return revokeKey(this.#state, this.tenantId, { keyId, at });
+  async revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#told(audit, () => revokeKey(this.#state, this.tenantId, { keyId, at }));
   }
 
-  async putCredential(record: CredentialRecord): Promise<void> {
-    putCredential(this.#state, this.tenantId, record);
+  async putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void> {
+    this.#told(audit, () => putCredential(this.#state, this.tenantId, record));
   }
 
   async readCredential(provider: string): Promise<CredentialRecord | undefined> {
@@ -239,8 +250,9 @@ export class MemoryTenantStore implements TenantStore {
     return listCredentials(this.#state, this.tenantId);
   }
 
-  async deleteCredential(provider: string): Promise<boolean> {
-    return this.#state.credentials.delete(keyOf(this.tenantId, provider));
+  async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
+    const place = keyOf(this.tenantId, provider);
+    return this.#told(audit, () => this.#state.credentials.delete(place));
   }
 
   async addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord> {
@@ -262,6 +274,14 @@ export class MemoryTenantStore implements TenantStore {
 
   async clearMemories(namespace: string, limit: number): Promise<number> {
     return clearMemories(this.#state, this.tenantId, { namespace, limit });
+  }
+
+  /** What does not happen is not told of either. */
+  #told<Done>(audit: readonly NewAudit[] | undefined, change: () => Done): Done {
+    refuseTakenAudit(this.#state, audit);
+    const done = change();
+    if (done !== false) putAudit(this.#state, this.tenantId, audit);
+    return done;
   }
 
   #run(runId: string): MemoryRun | undefined {

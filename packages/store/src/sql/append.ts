@@ -6,6 +6,7 @@
 import type { Append } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { Statement, UnitOf } from '../drivers/driver.ts';
+import { insertAudit } from './audit.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
 import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
@@ -36,6 +37,7 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
     unit.push(deleteAllMail(run), closeOpenRelays(run, at), closeClientCalls(run));
     unit.push(deleteConnectionsOf(run));
   }
+  unit.push(...insertAudit(tenantId, append.audit));
   return unit;
 }
 

@@ -5,6 +5,7 @@
 import type { RunCreation } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { SqlDialect, Statement, UnitOf } from '../drivers/driver.ts';
+import { insertAudit } from './audit.ts';
 import { insertConnection } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
@@ -33,6 +34,7 @@ export function creationUnit(
   if (isEnded(progress.status ?? 'queued')) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
   }
+  unit.push(...insertAudit(tenantId, creation.audit));
   return unit;
 }
 

@@ -10,11 +10,13 @@
 import { RelayError } from '@relay/protocol';
 import type { SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
 import { approvalTables } from './approval-tables.ts';
+import { auditTables } from './audit-tables.ts';
 import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
 import { firstTables } from './first-tables.ts';
 import { memoryTables } from './memory-tables.ts';
 import { createNodes } from './nodes.ts';
+import { policyTables } from './policies.ts';
 import { integerOrNull } from './stored.ts';
 
 export interface Migration {
@@ -39,6 +41,8 @@ export const migrations: readonly Migration[] = [
   { id: 5, statements: memoryTables },
   { id: 6, statements: approvalTables },
   { id: 7, statements: ['ALTER TABLE relays ADD COLUMN located TEXT'] },
+  { id: 8, statements: auditTables },
+  { id: 9, statements: policyTables },
 ];
 
 const createTables = [

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../drivers/driver.ts';
 import { openSqliteDriver } from '../drivers/sqlite.ts';
 import { appendUnit } from './append.ts';
+import { headSql, inOrderSql, sealsSql, selectAudit, unsealedSql } from './audit.ts';
 import { selectConnectionSql } from './connections.ts';
 import { countEndedSql, selectEndedSql } from './conversations.ts';
 import {
@@ -33,6 +34,7 @@ import {
 } from './memories.ts';
 import { migrate } from './migrations.ts';
 import { selectNote } from './notes.ts';
+import { selectInForceSql, selectVersions } from './policies.ts';
 import { decide, selectRelayIds, selectRelays, selectRelaySql } from './relays.ts';
 import { selectRunIds, selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
@@ -95,6 +97,16 @@ describe('query plans', () => {
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
     'all leases': reclaimSql,
+    'the policies in force': selectInForceSql,
+    'the versions of a policy': selectVersions('t', null, page).sql,
+    'the audit of a tenant': selectAudit('t', {}, page).sql,
+    'the audit of a run': selectAudit('t', { runId: 'r', action: 'a' }, page).sql,
+    'the audit of a key': selectAudit('t', { actor: 'k' }, page).sql,
+    'the audit of an action': selectAudit('t', { action: 'a', since: 1 }, page).sql,
+    'the audit in its order': inOrderSql,
+    'what is to be sealed': unsealedSql,
+    'the head of the audit': headSql,
+    'the seals of the audit': sealsSql,
     'what was remembered under a key': selectMemoryOnceSql,
     'a sample of a namespace': selectSample('t', search).sql,
     'a memory to delete': deleteMemory('t', 'm').sql,

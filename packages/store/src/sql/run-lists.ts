@@ -42,7 +42,7 @@ export function selectRunIds(tenantId: string, filter: RunFilter, page: Page): S
 }
 
 /** No id is smaller than none: before a time is before its first run. */
-function earlier(one: Position | undefined, other: Position): Position {
+export function earlier(one: Position | undefined, other: Position): Position {
   if (one === undefined || other.at < one.at) return other;
   return other.at === one.at && other.id < one.id ? other : one;
 }

@@ -3,6 +3,7 @@ import type {
   Claim,
   Hint,
   KeyRecord,
+  NewAudit,
   Resealing,
   RunRef,
   SealedCredential,
@@ -10,6 +11,7 @@ import type {
   TenantStore,
   Workspace,
 } from '@relay/core';
+import { insertAudit, tenantsToSealSql } from './audit.ts';
 import { decodeCensus, openRelaysSql, openRunsSql } from './census.ts';
 import { RelayError } from '@relay/protocol';
 import type { SqlDriver } from '../drivers/driver.ts';
@@ -105,8 +107,8 @@ class SqlStore implements SystemStore {
     return (await this.#driver.read(selectPausedSql, [])).map((row) => text(row, 'id'));
   }
 
-  async addKey(key: KeyRecord, hash: string): Promise<void> {
-    await this.#driver.transact([insertKey(key, hash)]);
+  async addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void> {
+    await this.#driver.transact([insertKey(key, hash), ...insertAudit(key.tenantId, audit)]);
   }
 
   async findKey(hash: string): Promise<KeyRecord | undefined> {
@@ -123,6 +125,10 @@ class SqlStore implements SystemStore {
     const [row] = await this.#driver.read(selectToResealSql, [tenantId, id]);
     const statement = row === undefined ? undefined : reseal(row, resealing);
     return statement !== undefined && (await this.#driver.transact([statement])).ok;
+  }
+
+  async tenantsToSeal(limit: number): Promise<string[]> {
+    return (await this.#driver.read(tenantsToSealSql, [limit])).map((row) => text(row, 'id'));
   }
 
   async readNote(name: string): Promise<string | undefined> {

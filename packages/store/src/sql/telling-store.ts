@@ -4,6 +4,7 @@ import type {
   CreationOutcome,
   Hint,
   Mail,
+  NewAudit,
   PostedResult,
   RelayDecision,
   RunCreation,
@@ -66,19 +67,27 @@ export class TellingTenantStore extends SqlTenantStore {
     return counts;
   }
 
-  override async postMail(runId: string, mail: Mail): Promise<boolean> {
-    const posted = await super.postMail(runId, mail);
+  override async postMail(
+    runId: string,
+    mail: Mail,
+    audit?: readonly NewAudit[],
+  ): Promise<boolean> {
+    const posted = await super.postMail(runId, mail, audit);
     if (posted) this.#tellOfRun(runId, 'wake');
     return posted;
   }
 
-  override async updateTenant(change: TenantChange): Promise<void> {
-    await super.updateTenant(change);
+  override async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void> {
+    await super.updateTenant(change, audit);
     this.#tell({ kind: 'tenant', tenantId: this.tenantId });
   }
 
-  override async revokeKey(keyId: string, at: number): Promise<boolean> {
-    const revoked = await super.revokeKey(keyId, at);
+  override async revokeKey(
+    keyId: string,
+    at: number,
+    audit?: readonly NewAudit[],
+  ): Promise<boolean> {
+    const revoked = await super.revokeKey(keyId, at, audit);
     if (revoked) this.#tell({ kind: 'tenant', tenantId: this.tenantId });
     return revoked;
   }

@@ -1,5 +1,6 @@
 import type {
   Append,
+  AuditTrail,
   CallClaim,
   ClientCallRecord,
   CreationOutcome,
@@ -15,9 +16,11 @@ import type {
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
+  NewAudit,
   NewGrant,
   OpenRuns,
   Page,
+  PolicyStore,
   PostedResult,
   RelayDecision,
   RelayFilter,
@@ -38,6 +41,7 @@ import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
 import { appendOf, appendUnit } from './append.ts';
+import { insertAudit, SqlAuditTrail } from './audit.ts';
 import {
   answerClientCall,
   claimClientCall,
@@ -77,6 +81,7 @@ import {
   selectMemoryOnce,
 } from './memories.ts';
 import { searchMemories } from './memory-search.ts';
+import { SqlPolicyStore } from './policies.ts';
 import { decide, decodeRelay, selectRelays, selectRelaySql } from './relays.ts';
 import { decodeListing, selectRuns, statusesOf } from './run-lists.ts';
 import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
@@ -87,11 +92,15 @@ import { decodeWorkflow, selectWorkflow } from './workflows.ts';
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
+  readonly audit: AuditTrail;
+  readonly policies: PolicyStore;
   readonly #driver: SqlDriver;
 
   constructor(driver: SqlDriver, tenantId: string) {
     this.#driver = driver;
     this.tenantId = tenantId;
+    this.audit = new SqlAuditTrail(driver, tenantId);
+    this.policies = new SqlPolicyStore(driver, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {
@@ -174,6 +183,7 @@ export class SqlTenantStore implements TenantStore {
       insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
       decide(this.tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
+      ...insertAudit(this.tenantId, decision.audit),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }
@@ -208,8 +218,9 @@ export class SqlTenantStore implements TenantStore {
     return (await this.#driver.transact(unit)).ok;
   }
 
-  async addGrant(grant: NewGrant): Promise<void> {
-    await this.#driver.transact([insertGrant(this.tenantId, grant)]);
+  async addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void> {
+    const { tenantId } = this;
+    await this.#driver.transact([insertGrant(tenantId, grant), ...insertAudit(tenantId, audit)]);
   }
 
   async readGrant(grantId: string): Promise<GrantRecord | undefined> {
@@ -223,13 +234,16 @@ export class SqlTenantStore implements TenantStore {
     );
   }
 
-  async revokeGrant(grantId: string, at: number): Promise<boolean> {
-    return (await this.#driver.transact([revokeGrant(this.tenantId, grantId, at)])).ok;
+  async revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#change(revokeGrant(this.tenantId, grantId, at), audit);
   }
 
-  async postMail(runId: string, mail: Mail): Promise<boolean> {
+  async postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean> {
     const { tenantId } = this;
-    const unit = [insertMail(this.#driver.dialect, { tenantId, runId }, mail)];
+    const unit = [
+      insertMail(this.#driver.dialect, { tenantId, runId }, mail),
+      ...insertAudit(tenantId, audit),
+    ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
@@ -267,8 +281,9 @@ export class SqlTenantStore implements TenantStore {
     return decodeTenant(row);
   }
 
-  async updateTenant(change: TenantChange): Promise<void> {
-    const result = await this.#driver.transact(updateTenant(this.tenantId, change));
+  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void> {
+    const unit = [...updateTenant(this.tenantId, change), ...insertAudit(this.tenantId, audit)];
+    const result = await this.#driver.transact(unit);
     if (!result.ok) throw noTenant(this.tenantId);
   }
 
@@ -281,12 +296,12 @@ export class SqlTenantStore implements TenantStore {
     return row === undefined ? undefined : decodeKey(row);
   }
 
-  async revokeKey(keyId: string, at: number): Promise<boolean> {
-    return (await this.#driver.transact([revokeKey(this.tenantId, keyId, at)])).ok;
+  async revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#change(revokeKey(this.tenantId, keyId, at), audit);
   }
 
-  async putCredential(record: CredentialRecord): Promise<void> {
-    await this.#driver.transact([putCredential(this.tenantId, record)]);
+  async putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void> {
+    await this.#change(putCredential(this.tenantId, record), audit);
   }
 
   async readCredential(provider: string): Promise<CredentialRecord | undefined> {
@@ -299,8 +314,8 @@ export class SqlTenantStore implements TenantStore {
     return rows.map(decodeCredential);
   }
 
-  async deleteCredential(provider: string): Promise<boolean> {
-    return (await this.#driver.transact([deleteCredential(this.tenantId, provider)])).ok;
+  async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#change(deleteCredential(this.tenantId, provider), audit);
   }
 
   async addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord> {
@@ -328,6 +343,12 @@ export class SqlTenantStore implements TenantStore {
     const unit = [clearMemories(this.tenantId, namespace, limit)];
     const result = await this.#driver.transact(unit);
     return result.ok ? (result.results[0]?.changes ?? 0) : 0;
+  }
+
+  /** What does not happen is not told of either. */
+  async #change(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
+    const unit = [statement, ...insertAudit(this.tenantId, audit)];
+    return (await this.#driver.transact(unit)).ok;
   }
 
   #select({ sql, params }: Statement): Promise<readonly Row[]> {

@@ -8,7 +8,7 @@
  * Lease renewals are not counted: they come by the clock, and the k-th write of a scenario must be
  * the same one every time.
  */
-import type { Append, SystemStore, TenantStore } from '@relay/core';
+import type { Append, AuditTrail, PolicyStore, SystemStore, TenantStore } from '@relay/core';
 
 export interface Fault {
   /** Which write to die at, counted from 1; left out, nothing ever happens. */
@@ -36,10 +36,11 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     workspaces: () => read(() => inner.workspaces()),
     census: () => read(() => inner.census()),
     pausedTenants: () => read(() => inner.pausedTenants()),
-    addKey: (key, hash) => write('addKey', () => inner.addKey(key, hash)),
+    addKey: (key, hash, audit) => write('addKey', () => inner.addKey(key, hash, audit)),
     findKey: (hash) => read(() => inner.findKey(hash)),
     sealedCredentials: (page) => read(() => inner.sealedCredentials(page)),
     resealCredential: (row) => write('resealCredential', () => inner.resealCredential(row)),
+    tenantsToSeal: (limit) => read(() => inner.tenantsToSeal(limit)),
     readNote: (name) => read(() => inner.readNote(name)),
     writeNote: (name, value, options) =>
       write('writeNote', () => inner.writeNote(name, value, options)),
@@ -61,6 +62,8 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
 function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): TenantStore {
   return {
     tenantId: inner.tenantId,
+    audit: faultyTrail(inner.audit, { read, write }),
+    policies: faultyPolicies(inner.policies, { read, write }),
     createRun: (creation) => write('createRun', () => inner.createRun(creation)),
     readRun: (runId) => read(() => inner.readRun(runId)),
     findIdempotencyKey: (key, now) => read(() => inner.findIdempotencyKey(key, now)),
@@ -78,32 +81,60 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     readClientCall: (runId, id) => read(() => inner.readClientCall(runId, id)),
     postResult: (posted) => write('postResult', () => inner.postResult(posted)),
     claimCall: (claim) => write('claimCall', () => inner.claimCall(claim)),
-    addGrant: (grant) => write('addGrant', () => inner.addGrant(grant)),
+    addGrant: (grant, audit) => write('addGrant', () => inner.addGrant(grant, audit)),
     readGrant: (id) => read(() => inner.readGrant(id)),
     listGrants: (filter, page) => read(() => inner.listGrants(filter, page)),
-    revokeGrant: (id, at) => write('revokeGrant', () => inner.revokeGrant(id, at)),
-    postMail: (runId, mail) => write('postMail', () => inner.postMail(runId, mail)),
+    revokeGrant: (id, at, audit) => write('revokeGrant', () => inner.revokeGrant(id, at, audit)),
+    postMail: (runId, mail, audit) => write('postMail', () => inner.postMail(runId, mail, audit)),
     readMail: (runId) => read(() => inner.readMail(runId)),
     countEndedRuns: (id) => read(() => inner.countEndedRuns(id)),
     endedRuns: (id, positions) => read(() => inner.endedRuns(id, positions)),
     findConnection: (id) => read(() => inner.findConnection(id)),
     closeConnection: (id) => write('closeConnection', () => inner.closeConnection(id)),
     readTenant: () => read(() => inner.readTenant()),
-    updateTenant: (change) => write('updateTenant', () => inner.updateTenant(change)),
+    updateTenant: (change, audit) => write('updateTenant', () => inner.updateTenant(change, audit)),
     listKeys: (page) => read(() => inner.listKeys(page)),
     readKey: (id) => read(() => inner.readKey(id)),
-    revokeKey: (id, at) => write('revokeKey', () => inner.revokeKey(id, at)),
-    putCredential: (record) => write('putCredential', () => inner.putCredential(record)),
+    revokeKey: (id, at, audit) => write('revokeKey', () => inner.revokeKey(id, at, audit)),
+    putCredential: (record, audit) =>
+      write('putCredential', () => inner.putCredential(record, audit)),
     readCredential: (provider) => read(() => inner.readCredential(provider)),
     listCredentials: () => read(() => inner.listCredentials()),
-    deleteCredential: (provider) =>
-      write('deleteCredential', () => inner.deleteCredential(provider)),
+    deleteCredential: (provider, audit) =>
+      write('deleteCredential', () => inner.deleteCredential(provider, audit)),
     addMemory: (record, once) => write('addMemory', () => inner.addMemory(record, once)),
     listMemories: (filter, page) => read(() => inner.listMemories(filter, page)),
     searchMemories: (search) => read(() => inner.searchMemories(search)),
     deleteMemory: (id, within) => write('deleteMemory', () => inner.deleteMemory(id, within)),
     clearMemories: (namespace, limit) =>
       write('clearMemories', () => inner.clearMemories(namespace, limit)),
+  };
+}
+
+function faultyTrail(
+  inner: AuditTrail,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): AuditTrail {
+  return {
+    add: (entries) => write('audit.add', () => inner.add(entries)),
+    unsealed: (limit) => read(() => inner.unsealed(limit)),
+    seal: (sealing) => write('audit.seal', () => inner.seal(sealing)),
+    head: () => read(() => inner.head()),
+    list: (filter, page) => read(() => inner.list(filter, page)),
+    read: (range) => read(() => inner.read(range)),
+    seals: (range) => read(() => inner.seals(range)),
+  };
+}
+
+function faultyPolicies(
+  inner: PolicyStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): PolicyStore {
+  return {
+    inForce: (agent) => read(() => inner.inForce(agent)),
+    read: (agent) => read(() => inner.read(agent)),
+    put: (policy, audit) => write('policies.put', () => inner.put(policy, audit)),
+    versions: (agent, page) => read(() => inner.versions(agent, page)),
   };
 }
 

@@ -1,0 +1,114 @@
+import type { AuditTrail } from '@relay/core';
+import { genesis, type Notary } from './notary.ts';
+
+export interface Verdict {
+  readonly ok: boolean;
+  /** How many entries, from the first on, are what they were. */
+  readonly entries: number;
+  readonly head: Place;
+  readonly firstBad?: Fault;
+}
+
+interface Place {
+  readonly seq: number;
+  readonly hash: string;
+}
+
+interface Fault {
+  readonly seq: number;
+  readonly problem: string;
+}
+
+export interface Examined {
+  readonly tenantId: string;
+  readonly trail: AuditTrail;
+  readonly notary: Notary;
+}
+
+const pageSize = 500;
+
+/**
+ * Walks the whole trail, seal by seal, and stops at the first place that is not what it was. `known`
+ * is a head that was put aside: without it nobody can tell a trail that was cut off from a short one.
+ */
+export async function verifyTrail(examined: Examined, known?: Place): Promise<Verdict> {
+  const walk = new Walk(examined, known);
+  const fault = (await walk.walk()) ?? (await walk.foreign()) ?? walk.cutOff();
+  const { head } = walk;
+  if (fault === undefined) return { ok: true, entries: head.seq, head };
+  return { ok: false, entries: Math.min(head.seq, fault.seq - 1), head, firstBad: fault };
+}
+
+class Walk {
+  readonly #examined: Examined;
+  readonly #known: Place | undefined;
+  #head: Place;
+
+  constructor(examined: Examined, known?: Place) {
+    this.#examined = examined;
+    this.#known = known;
+    this.#head = { seq: 0, hash: genesis(examined.tenantId) };
+  }
+
+  get head(): Place {
+    return this.#head;
+  }
+
+  /** An entry and its seal are stored together: where one is seen, the other is there by now. */
+  async walk(): Promise<Fault | undefined> {
+    const { trail } = this.#examined;
+    for (;;) {
+      const [beyond] = await trail.read({ after: this.#head.seq, limit: 1 });
+      const seals = await trail.seals({ after: this.#head.seq, limit: pageSize });
+      if (seals.length === 0) {
+        return beyond === undefined ? undefined : this.#bad('The entry is not part of any batch');
+      }
+      for (const seal of seals) {
+        if (seal.firstSeq !== this.#head.seq + 1)
+          return this.#bad('The seal of its batch is missing');
+        const fault = await this.#walkTo(seal.lastSeq);
+        if (fault !== undefined) return fault;
+        const { tenantId, notary } = this.#examined;
+        if (seal.hash !== this.#head.hash || !notary.isSealed(tenantId, seal)) {
+          return { seq: seal.firstSeq, problem: 'The seal of its batch was changed' };
+        }
+      }
+    }
+  }
+
+  async #walkTo(lastSeq: number): Promise<Fault | undefined> {
+    const { tenantId, trail, notary } = this.#examined;
+    while (this.#head.seq < lastSeq) {
+      const limit = Math.min(pageSize, lastSeq - this.#head.seq);
+      const page = await trail.read({ after: this.#head.seq, limit });
+      if (page.length === 0) return this.#bad('The entry is missing');
+      for (const entry of page) {
+        const problem = notary.faultOf(tenantId, entry, this.#head);
+        if (problem !== undefined) return this.#bad(problem);
+        if (entry.seq === this.#known?.seq && entry.hash !== this.#known.hash) {
+          return this.#bad('The entry is another one than when the head was put aside');
+        }
+        this.#head = { seq: entry.seq, hash: entry.hash };
+      }
+    }
+    return undefined;
+  }
+
+  /** What waits for its place, and was not written by Relay. */
+  async foreign(): Promise<Fault | undefined> {
+    const { tenantId, trail, notary } = this.#examined;
+    const waiting = await trail.unsealed(pageSize);
+    return waiting.every((entry) => notary.isOwn(tenantId, entry))
+      ? undefined
+      : this.#bad('An entry that waits for its place was not written by Relay');
+  }
+
+  cutOff(): Fault | undefined {
+    if (this.#known === undefined || this.#known.seq <= this.#head.seq) return undefined;
+    return this.#bad('The trail ends before the head that was put aside');
+  }
+
+  #bad(problem: string): Fault {
+    return { seq: this.#head.seq + 1, problem };
+  }
+}

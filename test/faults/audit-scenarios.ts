@@ -1,0 +1,68 @@
+import type { AuditEntry, SystemStore } from '@relay/core';
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import { uuidv7 } from 'uuidv7';
+import type { Scenario } from './scenarios.ts';
+
+async function entriesIn(store: SystemStore): Promise<string[]> {
+  const none = '01900000-0000-7000-a000-000000000001';
+  const { id } = await store.ensureTenant({ id: none, name: 'test', at: 0 });
+  const entries = await store.tenant(id).audit.unsealed(1_000);
+  return entries.map(({ text: written }) => {
+    const { action, who, what } = JSON.parse(written) as AuditEntry;
+    return `${action} by ${who.type} of ${String(what['toolCallId'] ?? what['tool'] ?? '')}`;
+  });
+}
+
+/** A scenario of the crash matrix in which every deed leaves its entry, and no entry comes alone. */
+export const auditScenarios: Readonly<Record<string, () => Scenario>> = {
+  'an audit trail': () => ({
+    name: 'an audit trail',
+    tools: [
+      createRecordingTool({ name: 'pay', idempotent: true }),
+      createRecordingTool({ name: 'look', idempotent: true }),
+    ],
+    request: {
+      permissions: {
+        allowlist: [{ tool: 'look' }],
+        denylist: [{ tool: 'look', params: { at: 'no' } }],
+      },
+    },
+    model: createScriptedModel([
+      [
+        toolCall('call_1', 'pay', { amount: 1 }),
+        toolCall('call_2', 'look', { at: 'it' }),
+        toolCall('call_3', 'look', { at: 'no' }),
+        finish(),
+      ],
+      [text('Done.'), finish()],
+    ]),
+    answer: { always: true },
+    world: {
+      audit: (_tenantId, entry) => ({
+        id: uuidv7(),
+        at: entry.at,
+        action: entry.action,
+        actor: entry.who.id,
+        runId: null,
+        text: JSON.stringify(entry),
+        proof: '',
+      }),
+    },
+    async leaves(store) {
+      const entries = await entriesIn(store);
+      // A tool that a crash interrupted starts again, by the same rule: that is told again.
+      const again = (entry: string) => entry.startsWith('call.allowed');
+      return [
+        ...entries.filter((entry) => !again(entry)),
+        ...new Set(entries.filter(again)),
+      ].toSorted();
+    },
+    shows: 'tool.denied',
+  }),
+};

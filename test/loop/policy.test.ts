@@ -1,0 +1,182 @@
+/** A tenant's standing rules at the gate, and calls that a person has denied before. */
+import { answerRelay } from '@relay/core';
+import {
+  createRecordingTool,
+  createScriptedModel,
+  finish,
+  text,
+  toolCall,
+} from '@relay/core/testing';
+import type { PolicyRules } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+import { describe, expect, test } from 'vitest';
+import { ask, type Kernel, person } from '../support/kernel.ts';
+import { decide, finished, ofType, openScene, untilAsked, untilStored } from './scene.ts';
+import { type StoreKind, stores } from './stores.ts';
+
+const pay = (n: number, amount = 1) => toolCall(`call_${n}`, 'pay', { amount });
+
+async function scene(kind: StoreKind, amounts: readonly number[] = [1]) {
+  const opened = await openScene(kind);
+  const tool = createRecordingTool({ name: 'pay' });
+  const model = createScriptedModel([
+    ...amounts.map((amount, n) => [pay(n + 1, amount), finish()]),
+    [text('Done.'), finish()],
+  ]);
+  const kernel = await opened.boot({ model, tools: [tool] });
+  return { ...opened, kernel, tool, model };
+}
+
+const versions = new WeakMap<Kernel, number>();
+
+async function set(kernel: Kernel, rules: Partial<PolicyRules>, agent: string | null = null) {
+  const version = (versions.get(kernel) ?? 0) + 1;
+  versions.set(kernel, version);
+  const put = await kernel.store.tenant(kernel.tenantId).policies.put({
+    id: uuidv7(),
+    agent,
+    version,
+    rules: { allow: [], deny: [], ask: [], ...rules },
+    at: 0,
+    by: person,
+  });
+  expect(put).toBe(true);
+}
+
+const anyPay = [{ tool: 'pay' }];
+
+describe.each(stores)('a policy on $name', (kind) => {
+  test('lets calls run that nobody has to be asked about', async () => {
+    const { kernel, tool } = await scene(kind);
+    await set(kernel, { allow: anyPay });
+    const events = await finished(kernel, (await ask(kernel)).id);
+    const rule = { list: 'allow', index: 0, source: 'policy', id: '*@1' };
+    expect(ofType(events, 'tool.started')).toMatchObject([{ rule }]);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('denies what a request allows', async () => {
+    const { kernel, tool } = await scene(kind);
+    await set(kernel, { deny: anyPay });
+    const run = await ask(kernel, { permissions: { allowlist: anyPay } });
+    const rule = { list: 'deny', source: 'policy' };
+    expect(ofType(await finished(kernel, run.id), 'tool.denied')).toMatchObject([{ rule }]);
+    expect(tool.executions).toEqual([]);
+  });
+
+  test('has a person asked about what a request and a grant allow', async () => {
+    const { kernel, tool } = await scene(kind);
+    await set(kernel, { ask: anyPay });
+    await kernel.store.tenant(kernel.tenantId).addGrant({
+      id: uuidv7(),
+      tool: 'pay',
+      scope: 'tenant',
+      scopeId: kernel.tenantId,
+      createdAt: 0,
+      createdBy: person,
+    });
+    const run = await ask(kernel, { permissions: { allowlist: anyPay } });
+    const [relay] = await untilAsked(kernel, run.id);
+    expect(tool.executions).toEqual([]);
+    await decide(kernel, relay?.relayId);
+    await finished(kernel, run.id);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('of another agent says nothing', async () => {
+    const { kernel, tool } = await scene(kind);
+    await set(kernel, { deny: anyPay }, 'somebody else');
+    const run = await ask(kernel, { permissions: { allowlist: anyPay } });
+    await finished(kernel, run.id);
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('holds for the very next call, also of a run that is going on', async () => {
+    const { kernel, tool } = await scene(kind, [1, 2]);
+    const run = await ask(kernel);
+    const [first] = await untilAsked(kernel, run.id);
+    await set(kernel, { deny: [{ tool: 'pay', params: { amount: '2' } }] });
+    await decide(kernel, first?.relayId);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.denied')).toMatchObject([{ toolCallId: 'call_2' }]);
+    expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 1 }]);
+  });
+
+  test('refuses the approval of what it denies by now, and leaves the request open', async () => {
+    const { kernel, tool } = await scene(kind);
+    const run = await ask(kernel);
+    const [relay] = await untilAsked(kernel, run.id);
+    await set(kernel, { deny: anyPay });
+    await expect(decide(kernel, relay?.relayId)).rejects.toMatchObject({ code: 'denied_by_rule' });
+    const input = { amount: 7 };
+    await expect(decide(kernel, relay?.relayId, { input })).rejects.toMatchObject({
+      code: 'denied_by_rule',
+    });
+    await decide(kernel, relay?.relayId, { approved: false });
+    await finished(kernel, run.id);
+    expect(tool.executions).toEqual([]);
+  });
+});
+
+describe.each(stores)('a call that a person has denied on $name', (kind) => {
+  const no = (kernel: Kernel, relayId: string | undefined) =>
+    answerRelay(kernel.control, kernel.tenantId, {
+      relayId: relayId ?? '',
+      approved: false,
+      always: false,
+      reason: 'Too much',
+      by: person,
+    });
+
+  test('is denied again without asking if it is repeated unchanged', async () => {
+    const { kernel, tool, model } = await scene(kind, [1, 1, 2]);
+    const run = await ask(kernel);
+    const [first] = await untilAsked(kernel, run.id);
+    await no(kernel, first?.relayId);
+    // The second is the same; the third is another one, and asked about.
+    const [, third] = await untilStored(kernel, run.id, { type: 'relay.raised', count: 2 });
+    expect(third).toMatchObject({ toolCallId: 'call_3' });
+    await decide(kernel, third?.relayId);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'relay.raised')).toHaveLength(2);
+    expect(ofType(events, 'tool.denied')).toMatchObject([
+      { toolCallId: 'call_1', reason: 'Too much' },
+      {
+        toolCallId: 'call_2',
+        relayId: first?.relayId,
+        reason: 'A person has denied exactly this call before: Too much',
+      },
+    ]);
+    expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 2 }]);
+    expect(JSON.stringify(model.requests.at(-1)?.messages)).toContain('denied exactly this call');
+  });
+
+  test('runs if a rule allows it by then', async () => {
+    const { kernel, tool } = await scene(kind, [1, 2, 1]);
+    const run = await ask(kernel);
+    const [first] = await untilAsked(kernel, run.id);
+    await no(kernel, first?.relayId);
+    const [, second] = await untilStored(kernel, run.id, { type: 'relay.raised', count: 2 });
+    await set(kernel, { allow: anyPay });
+    await decide(kernel, second?.relayId);
+    await finished(kernel, run.id);
+    expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 2 }, { amount: 1 }]);
+  });
+
+  test('is asked about again in another run', async () => {
+    const { kernel } = await scene(kind, [1]);
+    const run = await ask(kernel);
+    const [first] = await untilAsked(kernel, run.id);
+    await no(kernel, first?.relayId);
+    await finished(kernel, run.id);
+    const other = await openScene(kind);
+    const model = createScriptedModel([
+      [pay(1), finish()],
+      [text('Done.'), finish()],
+    ]);
+    const tools = [createRecordingTool({ name: 'pay' })];
+    const again = await other.boot({ model, tools, store: kernel.store });
+    const { id } = await ask(again, { conversationId: run.conversationId });
+    expect(await untilAsked(again, id)).toHaveLength(1);
+  });
+});
