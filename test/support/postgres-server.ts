@@ -36,12 +36,28 @@ export interface RunningPostgres {
 
 /** What is tested is what Relay does when it dies, not what PostgreSQL does: without `durable`, it does not sync. */
 export async function startPostgres({ durable = false } = {}): Promise<RunningPostgres> {
+  const { postgres, url, said } = await initialise(durable);
+  try {
+    await postgres.start();
+  } catch (error) {
+    throw new Error(`PostgreSQL did not start:\n${said.join('')}`, { cause: error });
+  }
+  return { url, stop: () => postgres.stop() };
+}
+
+/** Files of a server that somebody else starts. */
+export async function makeCluster(): Promise<{ dir: string; port: number; url: string }> {
+  const { dir, port, url } = await initialise(true);
+  return { dir, port, url };
+}
+
+async function initialise(durable: boolean) {
   const port = await freePort();
-  const databaseDir = join(tmpdir(), `relay-postgres-${process.pid}-${port}`);
+  const dir = join(tmpdir(), `relay-postgres-${process.pid}-${port}`);
   const password = 'relay';
   const said: string[] = [];
   const postgres = new EmbeddedPostgres({
-    databaseDir,
+    databaseDir: dir,
     port,
     password,
     persistent: false,
@@ -53,14 +69,11 @@ export async function startPostgres({ durable = false } = {}): Promise<RunningPo
   });
   try {
     await postgres.initialise();
-    await postgres.start();
   } catch (error) {
     throw new Error(`PostgreSQL did not start:\n${said.join('')}`, { cause: error });
   }
-  return {
-    url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
-    stop: () => postgres.stop(),
-  };
+  const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+  return { postgres, dir, port, url, said };
 }
 
 function settings(durable: boolean): string[] {
