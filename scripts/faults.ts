@@ -12,7 +12,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { createChance } from '../test/faults/regime/faults.ts';
-import { openSet, type Row, rows, type Set } from '../test/faults/regime/plan.ts';
+import { openStage, type Row, rows, type Staged } from '../test/faults/regime/plan.ts';
 import { type Report, summaryOf, type Tally } from './faults-summary.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -62,7 +62,7 @@ function tallyOf(fault: string, wanted: number): Tally {
   return (report.tallies[fault] ??= none);
 }
 
-let open: Set | undefined;
+let open: Staged | undefined;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => {
     console.log('\nInterrupted; the same command goes on from here.');
@@ -76,7 +76,7 @@ async function play(row: Row, place: number): Promise<void> {
   while (tally.times < wanted) {
     const times = Math.min(row.piece, wanted - tally.times);
     const began = Date.now();
-    open = await openSet(row.scene);
+    open = await openStage(row.scene);
     try {
       const name = `long${place}x${tally.times}`;
       const chance = createChance(report.seed + place * 10_000 + tally.times);

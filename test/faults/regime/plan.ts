@@ -9,13 +9,13 @@ import { Stage } from './stage.ts';
 export type Scene = 'sqlite' | 'nodes' | 'disk';
 
 /** A stage, and the disk under it where that plays a part. */
-export interface Set {
+export interface Staged {
   readonly stage: Stage;
   readonly disk?: SmallDisk;
   dispose(): Promise<void>;
 }
 
-export async function openSet(scene: Scene): Promise<Set> {
+export async function openStage(scene: Scene): Promise<Staged> {
   if (scene === 'disk') {
     const disk = mountSmallDisk();
     const stage = await Stage.sqlite({ dataDir: disk.dir });
@@ -54,7 +54,7 @@ export interface Row {
   readonly long: number;
   /** As many at a time in the long run: what is done so far outlives an interruption. */
   readonly piece: number;
-  play(set: Set, dose: Dose): Promise<Outcome>;
+  play(staged: Staged, dose: Dose): Promise<Outcome>;
 }
 
 type Disturbance = (
