@@ -37,18 +37,20 @@ function copyProject(): string {
   return copy;
 }
 
+/** What an earlier run has read and kept would hide what has changed since. */
+const caches = ['.vite', '.vite-temp', '.vitest-cache', '.cache'];
+
 function isGreen(copy: string, { noticedBy, only, row }: Mutant): boolean {
+  for (const cache of caches)
+    rmSync(join(copy, 'node_modules', cache), { recursive: true, force: true });
   const args = [...noticedBy, ...(only === undefined ? [] : ['-t', only])];
-  const { status } = spawnSync(
-    process.execPath,
-    ['node_modules/vitest/vitest.mjs', 'run', '--reporter=dot', ...args],
-    {
-      cwd: copy,
-      env: { ...process.env, ...(row === undefined ? {} : { RELAY_FAULTS_ROW: row }) },
-      stdio: 'ignore',
-      timeout: 600_000,
-    },
-  );
+  const vitest = [join(copy, 'node_modules/vitest/vitest.mjs'), 'run', '--reporter=dot'];
+  const { status } = spawnSync(process.execPath, [...vitest, ...args], {
+    cwd: copy,
+    env: { ...process.env, ...(row === undefined ? {} : { RELAY_FAULTS_ROW: row }) },
+    stdio: 'ignore',
+    timeout: 600_000,
+  });
   return status === 0;
 }
 

