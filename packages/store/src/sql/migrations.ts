@@ -14,6 +14,7 @@ import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
 import { firstTables } from './first-tables.ts';
 import { memoryTables } from './memory-tables.ts';
+import { retentionTables } from './retention.ts';
 import { createNodes } from './nodes.ts';
 import { integerOrNull } from './stored.ts';
 
@@ -38,6 +39,7 @@ export const migrations: readonly Migration[] = [
   { id: 4, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
   { id: 5, statements: memoryTables },
   { id: 6, statements: approvalTables },
+  { id: 7, statements: retentionTables },
 ];
 
 const createTables = [
