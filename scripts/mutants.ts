@@ -40,18 +40,25 @@ function copyProject(): string {
 /** What an earlier run has read and kept would hide what has changed since. */
 const caches = ['.vite', '.vite-temp', '.vitest-cache', '.cache'];
 
-function isGreen(copy: string, { noticedBy, only, row }: Mutant): boolean {
-  for (const cache of caches)
+interface Seen {
+  readonly green: boolean;
+  readonly said: string;
+}
+
+function look(copy: string, { noticedBy, only, row }: Mutant): Seen {
+  for (const cache of caches) {
     rmSync(join(copy, 'node_modules', cache), { recursive: true, force: true });
+  }
   const args = [...noticedBy, ...(only === undefined ? [] : ['-t', only])];
   const vitest = [join(copy, 'node_modules/vitest/vitest.mjs'), 'run', '--reporter=dot'];
-  const { status } = spawnSync(process.execPath, [...vitest, ...args], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [...vitest, ...args], {
     cwd: copy,
     env: { ...process.env, ...(row === undefined ? {} : { RELAY_FAULTS_ROW: row }) },
-    stdio: 'ignore',
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
     timeout: 600_000,
   });
-  return status === 0;
+  return { green: status === 0, said: `${stdout}${stderr}` };
 }
 
 /** What stands for several safeguards is looked at once. */
@@ -62,21 +69,26 @@ function nameOf({ noticedBy, only, row }: Mutant): string {
 const copy = copyProject();
 let missed = 0;
 try {
-  const green = new Map<string, boolean>();
+  const before = new Map<string, Seen>();
   for (const mutant of chosen) {
     const name = nameOf(mutant);
-    if (!green.has(name)) green.set(name, isGreen(copy, mutant));
+    const whole = before.get(name) ?? look(copy, mutant);
+    before.set(name, whole);
+    if (!whole.green) {
+      missed += 1;
+      console.log(`RED WITHOUT IT: ${mutant.safeguard} (${name})\n${whole.said.slice(-3_000)}`);
+      continue;
+    }
     const file = join(copy, mutant.file);
     const source = readFileSync(file, 'utf8');
     writeFileSync(
       file,
       source.replace(mutant.from, () => mutant.to),
     );
-    const noticed = green.get(name) === true && !isGreen(copy, mutant);
+    const noticed = !look(copy, mutant).green;
     writeFileSync(file, source);
     if (!noticed) missed += 1;
-    const why = green.get(name) === true ? 'NOT NOTICED' : 'RED WITHOUT IT';
-    console.log(`${noticed ? 'noticed' : why}: ${mutant.safeguard} (${name})`);
+    console.log(`${noticed ? 'noticed' : 'NOT NOTICED'}: ${mutant.safeguard} (${name})`);
   }
 } finally {
   rmSync(copy, { recursive: true, force: true });

@@ -30,8 +30,7 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/store/src/sql/leases.ts',
     from: 'AND (lease_owner IS NULL OR lease_until <= ${time})`',
     to: 'AND (lease_owner IS NULL OR lease_until <= ${time} OR 1 = 1)`',
-    noticedBy: regime,
-    row: 'three nodes',
+    noticedBy: sqliteStore,
   },
   {
     safeguard: 'fsync: a commit is on the disk before it is acknowledged',
