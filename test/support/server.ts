@@ -26,6 +26,10 @@ export class TestServer {
     return this.#url;
   }
 
+  get isRunning(): boolean {
+    return this.#url !== undefined;
+  }
+
   /** The key of the first start. */
   get apiKey(): string {
     return readFileSync(join(this.dataDir, 'first-key'), 'utf8').trim();
@@ -73,6 +77,14 @@ export class TestServer {
   }
 
   #seen = 0;
+
+  /** What it has said since it was last asked, for tests that last long. */
+  takeOutput(): string {
+    const said = this.output;
+    this.output = '';
+    this.#seen = 0;
+    return said;
+  }
 
   /** Asks the process for something by a signal; what it says is in `output`. */
   signal(name: NodeJS.Signals): void {

@@ -29,11 +29,16 @@ export class TcpProxy {
   async close(): Promise<void> {
     const server = this.#server;
     const closed = new Promise((resolve) => server?.close(resolve));
+    this.cut();
+    await closed;
+  }
+
+  /** All that are connected now are not any more. */
+  cut(): void {
     for (const [client, upstream] of this.#pairs) {
       client.destroy();
       upstream.destroy();
     }
-    await closed;
   }
 
   #join(client: Socket): void {

@@ -123,6 +123,11 @@ export const errorTable = {
     retryable: false,
     title: 'The tool call does not fit the tool’s schema',
   },
+  journal_pruned: {
+    status: 410,
+    retryable: false,
+    title: 'What the run said is no longer kept',
+  },
   journal_corrupt: {
     status: 500,
     retryable: false,

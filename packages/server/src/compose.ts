@@ -161,7 +161,8 @@ export async function compose(world: World): Promise<Relay> {
     version,
     isStopping: () => stopping,
   };
-  const housekeeping = new Housekeeping({ store, clock: systemClock, log });
+  const { retentionMs } = config;
+  const housekeeping = new Housekeeping({ store, clock: systemClock, log, retentionMs });
   const app = createApp(context);
   return {
     app,

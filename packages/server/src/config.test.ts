@@ -35,6 +35,7 @@ const defaults: Config = {
   toolResultTimeoutMs: 600_000,
   maxActiveRuns: 256,
   disconnect: 'cancel',
+  retentionMs: undefined,
   allowedHosts: [],
   allowedOrigins: [],
   masterKey: undefined,
@@ -59,6 +60,7 @@ const variables = [
   'RELAY_TOOL_RESULT_TIMEOUT_MS',
   'RELAY_MAX_ACTIVE_RUNS',
   'RELAY_DISCONNECT',
+  'RELAY_RETENTION_DAYS',
   'RELAY_ALLOWED_HOSTS',
   'RELAY_ALLOWED_ORIGINS',
   'RELAY_MASTER_KEY',
@@ -107,6 +109,7 @@ describe('the configuration', () => {
     ['RELAY_RELAY_TTL_MS', String(365 * day), { relayTtlMs: 365 * day }],
     ['RELAY_TOOL_RESULT_TIMEOUT_MS', '5000', { toolResultTimeoutMs: 5000 }],
     ['RELAY_MAX_ACTIVE_RUNS', '1', { maxActiveRuns: 1 }],
+    ['RELAY_RETENTION_DAYS', '30', { retentionMs: 30 * day }],
     ['RELAY_DISCONNECT', 'detach', { disconnect: 'detach' }],
     ['RELAY_DISCONNECT', 'cancel', { disconnect: 'cancel' }],
   ])('reads %s=%j and leaves all else as it was', (name, value, expected) => {

@@ -23,6 +23,8 @@ export interface Config {
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
   readonly disconnect: 'cancel' | 'detach';
+  /** How long what was said is kept after a conversation's last run. Undefined: for ever. */
+  readonly retentionMs: number | undefined;
   /** Its names. Empty: whatever it is called, or this machine's names if it listens there alone. */
   readonly allowedHosts: readonly string[];
   /** Pages of these origins may call, besides the server's own. */
@@ -66,6 +68,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     }),
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
     disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',
+    retentionMs: retentionOf(env),
     allowedHosts: listed(env, 'RELAY_ALLOWED_HOSTS', hostNameOf),
     allowedOrigins: listed(env, 'RELAY_ALLOWED_ORIGINS', originOf),
     masterKey: text(env, 'RELAY_MASTER_KEY'),
@@ -86,6 +89,13 @@ export function isLoopback(host: string): boolean {
   const name = host.replace(/^\[(.*)\]$/, '$1').toLowerCase();
   if (name === 'localhost' || name === '::1') return true;
   return isIP(name) === 4 && name.startsWith('127.');
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+function retentionOf(env: Environment): number | undefined {
+  const days = integer(env, 'RELAY_RETENTION_DAYS', { fallback: 0, min: 1, max: 36_500 });
+  return days === 0 ? undefined : days * dayMs;
 }
 
 const hostNameForm = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i;

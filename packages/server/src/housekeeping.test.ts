@@ -41,10 +41,33 @@ describe('housekeeping', () => {
     await housekeeping.stop();
   });
 
+  it('forgets what was said in quiet conversations, if it is told for how long to keep it', async () => {
+    const { clock, log } = setUp();
+    const asked: [number, number][] = [];
+    const store = {
+      sweepMemories: async () => 0,
+      pruneRuns: async (before: number, limit: number) => {
+        asked.push([before, limit]);
+        return asked.length < 3 ? 1 : 0;
+      },
+    };
+    const forever = new Housekeeping({ store, clock, log });
+    forever.start();
+    await until(() => clock.sleepers === 1, 'the end of the first look');
+    await forever.stop();
+    expect(asked).toEqual([]);
+    const housekeeping = new Housekeeping({ store, clock, log, retentionMs: 5_000 });
+    housekeeping.start();
+    await until(() => asked.length === 3, 'all that there is to forget');
+    await housekeeping.stop();
+    expect(asked).toEqual(Array.from({ length: 3 }, () => [clock.now() - 5_000, 100]));
+  });
+
   it('goes on after a failure, and stops when it is told', async () => {
     const { store, clock, log, warnings, left, add } = setUp();
     let broken = true;
     const flaky = {
+      pruneRuns: async () => 0,
       sweepMemories: async (now: number, limit: number) => {
         if (broken) throw new RelayError('storage_failed', 'No');
         return store.sweepMemories(now, limit);

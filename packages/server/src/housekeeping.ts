@@ -4,7 +4,9 @@ const everyMs = 60_000;
 const piece = 100;
 
 export interface HousekeepingOptions {
-  readonly store: Pick<SystemStore, 'sweepMemories'>;
+  readonly store: Pick<SystemStore, 'sweepMemories' | 'pruneRuns'>;
+  /** How long a conversation is kept after its last run has ended. Left out: for ever. */
+  readonly retentionMs?: number | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -33,11 +35,23 @@ export class Housekeeping {
     while (!this.#stopped.signal.aborted) {
       try {
         await this.#sweep();
+        await this.#prune();
       } catch (error) {
-        // What cannot be cleared away now is as good as gone: nobody is shown it.
-        log.warn('Expired memories could not be cleared away', { error: String(error) });
+        // What has expired is as good as gone: nobody is shown it. The rest waits for the next time.
+        log.warn('What has expired could not be cleared away', { error: String(error) });
       }
       await clock.sleep(everyMs, this.#stopped.signal);
+    }
+  }
+
+  /** Several nodes may do so at once: each finds what the others have left. */
+  async #prune(): Promise<void> {
+    const { store, clock, retentionMs } = this.#options;
+    if (retentionMs === undefined) return;
+    const before = clock.now() - retentionMs;
+    let pruned = 1;
+    while (pruned > 0 && !this.#stopped.signal.aborted) {
+      pruned = await store.pruneRuns(before, piece);
     }
   }
 

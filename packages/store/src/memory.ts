@@ -19,6 +19,7 @@ import { isEnded } from '@relay/protocol';
 import { addKey, ensureTenant, resealCredential, sealedCredentials } from './memory/accounts.ts';
 import { putAudit, refuseTakenAudit, tenantsToSeal } from './memory/audit.ts';
 import { sweepMemories } from './memory/memories.ts';
+import { pruneRuns } from './memory/retention.ts';
 import { emptyState, stored } from './memory/state.ts';
 import type { MemoryRun, MemoryState } from './memory/state.ts';
 import { MemoryTenantStore } from './memory/tenant-store.ts';
@@ -173,6 +174,10 @@ class MemoryStore implements SystemStore {
 
   async sweepMemories(now: number, limit: number): Promise<number> {
     return sweepMemories(this.#state, now, limit);
+  }
+
+  async pruneRuns(before: number, limit: number): Promise<number> {
+    return pruneRuns(this.#state, before, limit);
   }
 
   async orphanedConnections(

@@ -119,7 +119,10 @@ export interface TenantStore {
    * ends its run counts what it used in the same commit.
    */
   append(append: Append): Promise<'committed' | 'fenced'>;
-  /** What follows `after`, oldest first, at most `limit` events. Gaps and damage throw. */
+  /**
+   * What follows `after`, oldest first, at most `limit` events. Gaps and damage throw; so does a run
+   * whose journal is no longer kept (`journal_pruned`).
+   */
   readEvents(runId: string, range: EventRange): Promise<StoredEvent[]>;
 
   /** All runs of a workflow together; undefined if there is none. */
@@ -243,6 +246,13 @@ export interface SystemStore {
   reclaimEverything(): Promise<void>;
   /** Deletes at most `limit` memories that have expired, of any tenant, and says how many. */
   sweepMemories(now: number, limit: number): Promise<number>;
+  /**
+   * Forgets what was said in conversations in which nothing has happened since `before`: journals,
+   * outputs and relays go, what the runs were and used stays. At most `limit` runs and as many rows
+   * of journals at a time; 0 means that nothing is left to forget. A conversation with a run that is
+   * not over is left alone, and so is one that another conversation was forked from.
+   */
+  pruneRuns(before: number, limit: number): Promise<number>;
   /** Says that a node is alive, until it says so again. */
   keepNode(by: Claim): Promise<void>;
   /** It leaves in good order. */

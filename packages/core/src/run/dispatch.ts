@@ -35,6 +35,8 @@ export async function start(
   agent: AgentState,
   starts: readonly Start[],
 ): Promise<void> {
+  // Nothing starts on a journal that is damaged. The model reads it next: it is only read sooner.
+  if (starts.length > 0) await run.transcripts();
   const planned: { tool: Tool; intent: EventOf<'tool.started'> }[] = [];
   const events: RunEvent[] = [];
   for (const each of starts) {

@@ -165,7 +165,7 @@ export const runRoutes = {
       events: z.array(eventSchema),
       nextCursor: z.string().nullable(),
     }),
-    errors: [...aboutOne, 'invalid_request', 'cursor_past_end'],
+    errors: [...aboutOne, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
   },
   followRun: {
     method: 'GET',
@@ -176,7 +176,7 @@ export const runRoutes = {
     params: idParam,
     query: streamQuerySchema,
     answer: 'sse',
-    errors: [...aboutOne, 'invalid_request', 'cursor_past_end'],
+    errors: [...aboutOne, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
   },
   followFeed: {
     method: 'GET',

@@ -4,6 +4,7 @@ import type { RunFilter, RunRecord } from '@relay/core';
 import {
   dialects,
   type eventsQuerySchema,
+  isEnded,
   RelayError,
   type runBodySchema,
   type runsQuerySchema,
@@ -146,7 +147,17 @@ async function placeToFollow(
   // A reconnecting reader keeps its URL and adds how far it came.
   const after = lastEventId(call) ?? asked ?? 0;
   refusePastEnd(after, record);
+  if (isEnded(record.status)) await refusePruned(call, record);
   return { run: streamed(record), after };
+}
+
+/** Before the stream starts: what is no longer kept is not an empty journal. */
+async function refusePruned(call: Call, { id, lastSeq }: RunRecord): Promise<void> {
+  try {
+    await storeOf(call).readEvents(id, { after: lastSeq, limit: 1 });
+  } catch (error) {
+    if (error instanceof RelayError && error.code === 'journal_pruned') throw error;
+  }
 }
 
 export const cancelRun: Handler = async (call) => {
@@ -158,13 +169,15 @@ export const cancelRun: Handler = async (call) => {
   return getRun(call);
 };
 
-/** What the run was asked; unknown if those very bytes are damaged. */
+const unreadable = new Set(['journal_corrupt', 'journal_pruned']);
+
+/** What the run was asked; unknown if those very bytes are damaged or no longer kept. */
 export async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
   try {
     const [spec] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
     return spec;
   } catch (error) {
-    if (error instanceof RelayError && error.code === 'journal_corrupt') return undefined;
+    if (error instanceof RelayError && unreadable.has(error.code)) return undefined;
     throw error;
   }
 }

@@ -21,6 +21,7 @@ import { policyTests } from './policies.ts';
 import { relayListTests } from './relay-lists.ts';
 import { relayTests } from './relays.ts';
 import { reopenTests } from './reopen.ts';
+import { retentionTests } from './retention.ts';
 import { runFilterTests } from './run-filters.ts';
 import { runListTests } from './run-lists.ts';
 import { runTests } from './runs.ts';
@@ -59,6 +60,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('search in memories', () => memorySearchTests(open));
     describe('audit', () => auditTests(open));
     describe('policies', () => policyTests(open));
+    describe('retention', () => retentionTests(open));
     describe('tenancy', () => tenancyTests(open));
     describe('text', () => textTests(open));
     describe('reopening', () => reopenTests(open));

@@ -28,6 +28,8 @@ export interface MemoryRun {
   position: number | null;
   /** One entry an append, encoded as in every store, so that nobody shares objects with it. */
   readonly journal: JournalEntry[];
+  /** Its journal is no longer kept. */
+  pruned: boolean;
   readonly relayIds: string[];
   readonly connectionId: string | null;
   mail: Mail[];

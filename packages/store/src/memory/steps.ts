@@ -58,6 +58,7 @@ export function createRun(
     lease: lease === null ? null : { ...lease },
     position: null,
     journal: [],
+    pruned: false,
     relayIds: [],
     connectionId: connection?.id ?? null,
     mail: [],

@@ -62,6 +62,7 @@ import {
   searchMemories,
 } from './memories.ts';
 import { MemoryPolicyStore } from './policies.ts';
+import { pruned } from './retention.ts';
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay } from './steps.ts';
@@ -110,7 +111,9 @@ export class MemoryTenantStore implements TenantStore {
 
   async readEvents(runId: string, { after, limit }: EventRange): Promise<StoredEvent[]> {
     const events: StoredEvent[] = [];
-    const journal = this.#run(runId)?.journal ?? [];
+    const run = this.#run(runId);
+    if (run?.pruned === true) throw pruned(runId);
+    const journal = run?.journal ?? [];
     for (const { firstSeq, at, payload } of rowsAfter(journal, after)) {
       if (events.length >= limit) break;
       for (const event of decodeEvents(payload, { seq: firstSeq, at })) {
@@ -205,7 +208,8 @@ export class MemoryTenantStore implements TenantStore {
   ): Promise<EndedRun[]> {
     return this.#ended(conversationId)
       .map((runId, index) => ({ runId, position: index + 1 }))
-      .filter(({ position }) => position > after && position <= upTo);
+      .filter(({ position }) => position > after && position <= upTo)
+      .filter(({ runId }) => this.#run(runId)?.pruned === false);
   }
 
   async findConnection(connectionId: string): Promise<{ runId: string } | undefined> {

@@ -3,7 +3,7 @@
  * of the index. Whoever reads gets an unbroken row of events or an error, never a part.
  */
 import type { EventRange, RunRef } from '@relay/core';
-import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
+import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
 import type { Row, SqlValue, Statement } from '../drivers/driver.ts';
 import { decodeEvents, encodeEvents } from './row-codec.ts';
 import { checksumOf, corrupt, integer, integerOrNull, text } from './stored.ts';
@@ -34,7 +34,7 @@ export function insertEvents(row: JournalRow): Statement[] {
  * The rows that hold `after + 1` to `after + limit`, and where the journal ends, which shows a
  * missing end. The inner select finds the row that holds the last event wanted.
  */
-export const selectEventsSql = `SELECT r.last_seq AS journal_end,
+export const selectEventsSql = `SELECT r.last_seq AS journal_end, r.pruning,
     e.first_seq, e.last_seq, e.at, e.payload, e.checksum
   FROM runs r LEFT JOIN events e
     ON e.tenant_id = r.tenant_id AND e.run_id = r.id AND e.last_seq > ?
@@ -64,6 +64,9 @@ export function decodeJournal(
   let next = range.after + 1;
   let journalEnd = 0;
   for (const row of rows) {
+    if (row['pruning'] !== null) {
+      throw new RelayError('journal_pruned', `The journal of run ${owner.runId} is no longer kept`);
+    }
     journalEnd = integer(row, 'journal_end');
     const last = integerOrNull(row, 'last_seq');
     if (last === null) continue;

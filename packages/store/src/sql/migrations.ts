@@ -15,6 +15,7 @@ import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
 import { firstTables } from './first-tables.ts';
 import { memoryTables } from './memory-tables.ts';
+import { retentionTables } from './retention.ts';
 import { createNodes } from './nodes.ts';
 import { policyTables } from './policies.ts';
 import { integerOrNull } from './stored.ts';
@@ -43,6 +44,7 @@ export const migrations: readonly Migration[] = [
   { id: 7, statements: ['ALTER TABLE relays ADD COLUMN located TEXT'] },
   { id: 8, statements: auditTables },
   { id: 9, statements: policyTables },
+  { id: 10, statements: retentionTables },
 ];
 
 const createTables = [

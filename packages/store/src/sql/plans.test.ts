@@ -17,6 +17,7 @@ import {
   selectToResealSql,
 } from './credentials.ts';
 import { selectEventsSql } from './events.ts';
+import { pruneUnit } from './retention.ts';
 import { selectGrantList, selectGrantSql, selectGrantsSql, useGrant } from './grants.ts';
 import { selectKeyHolder } from './idempotency.ts';
 import { selectKeyByHashSql, selectKeys, selectKeySql } from './keys.ts';
@@ -112,6 +113,7 @@ describe('query plans', () => {
     'a memory to delete': deleteMemory('t', 'm').sql,
     'a piece of a namespace to clear': clearMemories('t', 'n', 9).sql,
     'memories that have expired': sweepMemories(0, 9).sql,
+    ...Object.fromEntries(pruneUnit(0, 9).map(({ sql }, n) => [`step ${n} of forgetting`, sql])),
   };
 
   for (const [name, sql] of Object.entries(queries)) {

@@ -55,9 +55,12 @@ const columns = [
   'state_checksum',
 ] as const;
 
+/** Written once, and read by nobody but the database. */
+const insertedColumns = [...columns, 'forked_from'] as const;
+
 /** A lease lasts from the time at which it is stored. */
-const insertSql = (leaseUntil: string) => `INSERT INTO runs (${columns.join(', ')})
-  VALUES (${columns.map((column) => (column === 'lease_until' ? leaseUntil : '?')).join(', ')})`;
+const insertSql = (leaseUntil: string) => `INSERT INTO runs (${insertedColumns.join(', ')})
+  VALUES (${insertedColumns.map((column) => (column === 'lease_until' ? leaseUntil : '?')).join(', ')})`;
 
 const insertFreeSql = insertSql('?');
 const insertHeldSql = {
@@ -100,8 +103,14 @@ export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCr
       encodeOrNull(progress.error),
       checkpoint,
       checkpointChecksum(identity.id, checkpoint),
+      sourceOf(creation),
     ],
   };
+}
+
+/** The run whose journal this one reads too. */
+function sourceOf({ events: [first] }: RunCreation): string | null {
+  return first?.type === 'run.created' ? (first.forkedFrom?.runId ?? null) : null;
 }
 
 /** The columns that a step changes; the snapshot is not among them (`snapshots.ts`). */

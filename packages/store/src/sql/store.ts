@@ -34,6 +34,7 @@ import {
   selectOrphansSql,
 } from './nodes.ts';
 import { decodeNote, selectNote, writeNote } from './notes.ts';
+import { pruneUnit } from './retention.ts';
 import { integer, text } from './stored.ts';
 import { decodeHint } from './hints.ts';
 import { TellingTenantStore } from './telling-store.ts';
@@ -196,6 +197,12 @@ class SqlStore implements SystemStore {
   async sweepMemories(now: number, limit: number): Promise<number> {
     const result = await this.#driver.transact([sweepMemories(now, limit)]);
     return result.ok ? (result.results[0]?.changes ?? 0) : 0;
+  }
+
+  async pruneRuns(before: number, limit: number): Promise<number> {
+    const result = await this.#driver.transact(pruneUnit(before, limit));
+    if (!result.ok) return 0;
+    return result.results.reduce((sum, { changes }) => sum + changes, 0);
   }
 
   async orphanedConnections(

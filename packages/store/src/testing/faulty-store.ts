@@ -50,6 +50,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     dueRuns: (now, limit) => read(() => inner.dueRuns(now, limit)),
     reclaimEverything: () => write('reclaimEverything', () => inner.reclaimEverything()),
     sweepMemories: (now, limit) => write('sweepMemories', () => inner.sweepMemories(now, limit)),
+    pruneRuns: (before, limit) => write('pruneRuns', () => inner.pruneRuns(before, limit)),
     keepNode: (by) => read(() => inner.keepNode(by)),
     forgetNode: (node) => read(() => inner.forgetNode(node)),
     orphanedConnections: (node, now) => read(() => inner.orphanedConnections(node, now)),

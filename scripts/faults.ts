@@ -1,0 +1,129 @@
+/**
+ * The long run: every row of the regime at its full size, with progress, and a summary at the end.
+ * What is done is kept in `.cache/faults.json`; an interrupted run goes on there.
+ *
+ *   npm run faults                 all rows, from where it was
+ *   npm run faults -- --fresh      from the beginning
+ *   npm run faults -- --row SIGSTOP --scale 0.1
+ *   npm run faults -- --write      and the summary goes to docs/reference/faults.md
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { createChance } from '../test/faults/regime/faults.ts';
+import { openStage, type Row, rows, type Staged } from '../test/faults/regime/plan.ts';
+import { type Report, summaryOf, type Tally } from './faults-summary.ts';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const stateFile = `${root}/.cache/faults.json`;
+const { values } = parseArgs({
+  options: {
+    fresh: { type: 'boolean' },
+    write: { type: 'boolean' },
+    row: { type: 'string' },
+    scale: { type: 'string', default: '1' },
+  },
+});
+const scale = Number(values.scale);
+
+/** Rows that are tests of their own, at the size that the environment names. */
+const tests = [
+  {
+    fault: 'crash before and after each write of every scenario, three stores',
+    files: ['test/faults/crash-matrix'],
+    long: 5,
+    env: {},
+  },
+  {
+    fault: '10,000 idle streams, 500 readers that stop reading',
+    files: ['test/e2e/many-streams.test.ts'],
+    long: 1,
+    env: { RELAY_STREAMS: '10000', RELAY_STALLED: '500' },
+  },
+];
+
+function readReport(): Report {
+  if (values.fresh === true) rmSync(stateFile, { force: true });
+  if (existsSync(stateFile)) return JSON.parse(readFileSync(stateFile, 'utf8')) as Report;
+  return { scale, seed: Math.floor(Math.random() * 1e9), tallies: {} };
+}
+
+const report = readReport();
+if (report.scale !== scale) throw new Error(`A run of scale ${report.scale} is under way: --fresh`);
+
+function keep(): void {
+  mkdirSync(`${root}/.cache`, { recursive: true });
+  writeFileSync(stateFile, `${JSON.stringify(report, null, 2)}\n`);
+}
+
+function tallyOf(fault: string, wanted: number): Tally {
+  const none = { wanted, times: 0, runs: 0, succeeded: 0, violations: [], ms: 0 };
+  return (report.tallies[fault] ??= none);
+}
+
+let open: Staged | undefined;
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => {
+    console.log('\nInterrupted; the same command goes on from here.');
+    void Promise.resolve(open?.dispose()).finally(() => process.exit(130));
+  });
+}
+
+async function play(row: Row, place: number): Promise<void> {
+  const wanted = Math.max(1, Math.round(row.long * scale));
+  const tally = tallyOf(row.fault, wanted);
+  while (tally.times < wanted) {
+    const times = Math.min(row.piece, wanted - tally.times);
+    const began = Date.now();
+    open = await openStage(row.scene);
+    try {
+      const name = `long${place}x${tally.times}`;
+      const chance = createChance(report.seed + place * 10_000 + tally.times);
+      const outcome = await row.play(open, { name, times, chance });
+      tally.times += outcome.times;
+      tally.runs += outcome.runs;
+      tally.succeeded += outcome.succeeded;
+      tally.violations.push(...outcome.violations);
+    } catch (error) {
+      tally.times += times;
+      tally.violations.push(String(error));
+    } finally {
+      await open.dispose();
+      open = undefined;
+    }
+    tally.ms += Date.now() - began;
+    keep();
+    const { violations, succeeded, runs } = tally;
+    const found = violations.length === 0 ? '' : `, ${violations.length} VIOLATIONS`;
+    console.log(`${row.fault}: ${tally.times}/${wanted}, ${succeeded}/${runs} runs${found}`);
+  }
+}
+
+for (const [place, row] of rows.entries()) {
+  if (values.row === undefined || row.fault.includes(values.row)) await play(row, place);
+}
+
+for (const { fault, files, long, env } of tests) {
+  if (values.row !== undefined && !fault.includes(values.row)) continue;
+  const wanted = Math.max(1, Math.round(long * scale));
+  const tally = tallyOf(fault, wanted);
+  while (tally.times < wanted) {
+    const began = Date.now();
+    const run = spawnSync('npx', ['vitest', 'run', ...files], {
+      cwd: root,
+      env: { ...process.env, ...env },
+      encoding: 'utf8',
+    });
+    if (run.status !== 0) tally.violations.push(`${run.stdout}${run.stderr}`.slice(-4_000));
+    tally.times += 1;
+    tally.ms += Date.now() - began;
+    keep();
+    console.log(`${fault}: ${tally.times}/${wanted}${run.status === 0 ? '' : ', FAILED'}`);
+  }
+}
+
+const summary = summaryOf(report);
+console.log(`\n${summary.text}`);
+if (values.write === true) writeFileSync(`${root}/docs/reference/faults.md`, summary.page);
+process.exitCode = summary.sound ? 0 : 1;

@@ -1,0 +1,128 @@
+/**
+ * Safeguards, and how each is taken out. Whoever removes one must see something turn red: a row of
+ * the regime where its fault finds it quickly, or else the tests that were written for it.
+ */
+export interface Mutant {
+  readonly safeguard: string;
+  readonly file: string;
+  readonly from: string;
+  readonly to: string;
+  /** Test files, and the words that choose tests in them. */
+  readonly noticedBy: readonly string[];
+  readonly only?: string;
+  /** Words of the regime's row, where it is that. */
+  readonly row?: string;
+}
+
+const regime = ['test/faults/regime.test.ts'];
+const sqliteStore = ['packages/store/src/sqlite-store.test.ts'];
+
+export const mutants: readonly Mutant[] = [
+  {
+    safeguard: 'fence: an append carries the epoch of its lease',
+    file: 'packages/store/src/sql/append.ts',
+    from: 'AND epoch = ? AND lease_owner IS NOT NULL`',
+    to: 'AND (epoch = ? OR 1 = 1)`',
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'lease: only what is free can be claimed',
+    file: 'packages/store/src/sql/leases.ts',
+    from: 'AND (lease_owner IS NULL OR lease_until <= ${time})`',
+    to: 'AND (lease_owner IS NULL OR lease_until <= ${time} OR 1 = 1)`',
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'fsync: a commit is on the disk before it is acknowledged',
+    file: 'packages/store/src/drivers/sqlite-writer.ts',
+    from: 'PRAGMA synchronous = FULL',
+    to: 'PRAGMA synchronous = OFF',
+    noticedBy: ['packages/store/src/drivers/sqlite-faults.test.ts'],
+  },
+  {
+    safeguard: 'compare-and-set: the first decision counts',
+    file: 'packages/store/src/sql/relays.ts',
+    from: `AND run_id = ? AND status = 'pending' AND expires_at > ?`,
+    to: `AND run_id = ? AND expires_at > ?`,
+    noticedBy: regime,
+    row: 'racing',
+  },
+  {
+    safeguard: 'dedupe: an idempotency key stands for one run',
+    file: 'packages/store/src/sql/idempotency.ts',
+    from: 'WHERE idempotency_keys.expires_at <= ?',
+    to: 'WHERE idempotency_keys.expires_at <= ? OR 1 = 1',
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'tenant predicate: a run is read by its own tenant',
+    file: 'packages/store/src/sql/runs.ts',
+    from: 'WHERE r.tenant_id = ? AND r.id = ?',
+    to: 'WHERE (r.tenant_id = ? OR 1 = 1) AND r.id = ?',
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'intent before call: what starts is on record',
+    file: 'packages/core/src/run/dispatch.ts',
+    from: `  await run.journal.write(events);
+  for (const { tool, intent } of planned) execute(run, tool, intent);`,
+    to: `  for (const { tool, intent } of planned) execute(run, tool, intent);
+  await run.journal.write(events);`,
+    noticedBy: ['test/faults/crash-matrix.test.ts'],
+    only: 'tool that must not run twice',
+  },
+  {
+    safeguard: 'unknown outcome: only an idempotent tool runs again',
+    file: 'packages/core/src/run/recover.ts',
+    from: 'if (tool?.idempotent === true && !late) {',
+    to: 'if (tool !== undefined && !late) {',
+    noticedBy: regime,
+    row: 'of the server',
+  },
+  {
+    safeguard: 'publish after commit: nothing is shown before it is stored',
+    file: 'packages/core/src/journal.ts',
+    from: `        const outcome = await this.#options.store.append(this.#appendOf(batch));`,
+    to: `        this.#options.publisher.publish(this.#options.run.id, batch.placed, this.#options.run.tenantId);
+        const outcome = await this.#options.store.append(this.#appendOf(batch));`,
+    noticedBy: ['packages/core/src/journal.test.ts'],
+  },
+  {
+    safeguard: 'allow-once: one call uses it up',
+    file: 'packages/core/src/run/gate.ts',
+    from: 'if (this.#program === undefined) this.#used.push(rule.index);',
+    to: 'if (this.#program === undefined) return;',
+    noticedBy: regime,
+    row: 'of the server',
+  },
+  {
+    safeguard: 'compare-and-set: the first result of a client counts',
+    file: 'packages/store/src/sql/client-calls.ts',
+    from: `AND tool_call_id = ? AND status = 'pending' AND result_by > ?`,
+    to: `AND tool_call_id = ? AND result_by > ?`,
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'grant count: a grant with none left allows nothing',
+    file: 'packages/store/src/sql/grants.ts',
+    from: 'AND uses_left > 0 AND revoked_at',
+    to: 'AND revoked_at',
+    noticedBy: sqliteStore,
+  },
+  {
+    safeguard: 'checksum: a changed byte is noticed',
+    file: 'packages/store/src/sql/events.ts',
+    from: `if (checksum !== row['checksum']) throw`,
+    to: `if (checksum === -1) throw`,
+    noticedBy: regime,
+    row: 'bytes',
+  },
+  {
+    safeguard: 'nothing starts on a journal that is damaged',
+    file: 'packages/core/src/run/dispatch.ts',
+    from: 'if (starts.length > 0) await run.transcripts();',
+    to: '',
+    noticedBy: regime,
+    row: 'bytes',
+  },
+];

@@ -1,0 +1,68 @@
+/** A disk that is full, and then is not: a small file system of its own, where that can be mounted. */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Doses } from './faults.ts';
+import type { During } from './round.ts';
+import type { Stage } from './stage.ts';
+
+export interface SmallDisk {
+  readonly dir: string;
+  fill(): void;
+  free(): void;
+  dispose(): void;
+}
+
+export function mountSmallDisk(): SmallDisk {
+  const dir = mkdtempSync(join(tmpdir(), 'relay-disk-'));
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=24m,mode=0700', 'relay-faults', dir]);
+  const ballast = join(dir, 'ballast');
+  return {
+    dir,
+    fill() {
+      for (const size of [1024 * 1024, 4096]) {
+        try {
+          for (;;) writeFileSync(ballast, Buffer.alloc(size), { flag: 'a' });
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+        }
+      }
+    },
+    free: () => rmSync(ballast, { force: true }),
+    dispose() {
+      execFileSync('umount', [dir]);
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Full until somebody was turned away with `storage_full`, and the process answers all the while. */
+export async function fillDisk(during: During, doses: Doses & { disk: SmallDisk }) {
+  const { stage } = during;
+  for (let count = 1; count <= doses.times; count += 1) {
+    await pause(500 + doses.chance() * 500);
+    doses.disk.fill();
+    const deadline = Date.now() + 30_000;
+    for (let refused = 0; refused < 3;) {
+      if (Date.now() > deadline) throw new Error('Nobody was told that the disk is full');
+      const health = await stage.request('/health');
+      if (!health.ok) throw new Error('The process does not answer while the disk is full');
+      if (await isTurnedAway(stage)) refused += 1;
+      await pause(50);
+    }
+    doses.disk.free();
+    await pause(500);
+    await during.recovered();
+    doses.done?.(count);
+  }
+}
+
+/** A run that is not stored is not begun. */
+async function isTurnedAway(stage: Stage): Promise<boolean> {
+  const body = JSON.stringify({ model: 'demo', input: 'x'.repeat(20_000) });
+  const response = await stage.request('/v1/runs', { method: 'POST', body });
+  const text = await response.text();
+  return response.status === 503 && text.includes('storage_full');
+}

@@ -1,0 +1,61 @@
+/** The files of the scale-out guide say what the code reads, and what they say of each other. */
+import { existsSync, readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
+
+const root = new URL('../../', import.meta.url);
+const read = (path: string) => readFileSync(new URL(path, root), 'utf8');
+const example = (name: string) => read(`examples/scale-out/${name}`);
+const config = read('packages/server/src/config.ts');
+const files = ['compose.yaml', 'relay.service', 'nginx.conf', 'Dockerfile'];
+
+function matches(text: string, pattern: RegExp): string[] {
+  return [...text.matchAll(pattern)].map(([, found = '']) => found);
+}
+
+describe('the files of the scale-out guide', () => {
+  test('are all linked or named by it', () => {
+    const guide = read('docs/guides/scale-out.md');
+    expect(guide).toContain('examples/scale-out');
+    for (const link of matches(guide, /\]\((\.\.\/[^)#]+)/g)) {
+      expect([link, existsSync(new URL(`docs/guides/${link}`, root))]).toEqual([link, true]);
+    }
+  });
+
+  test.each([...files.map((name) => `examples/scale-out/${name}`), 'docs/guides/scale-out.md'])(
+    '%s names only variables that exist',
+    (path) => {
+      const known = new Set(matches(config, /'(RELAY_[A-Z_]+)'/g));
+      const own = new Set(['RELAY_URL', 'RELAY_API_KEY']);
+      const named = matches(read(path), /\b(RELAY_[A-Z_]+)\b/g);
+      expect(named.filter((name) => !known.has(name) && !own.has(name))).toEqual([]);
+    },
+  );
+
+  test('balance between the nodes that there are, and no others', () => {
+    const nodes = matches(example('compose.yaml'), /^ {2}(relay-\d+):/gm);
+    expect(nodes).toHaveLength(3);
+    const balanced = matches(example('nginx.conf'), /^ {4}server ([^:]+):4000/gm);
+    expect(balanced).toEqual(nodes);
+    expect(example('compose.yaml')).toContain(`depends_on: [${nodes.join(', ')}]`);
+  });
+
+  test('start what is there, and let it end in good order', () => {
+    const [entry = ''] = matches(example('Dockerfile'), /^CMD \["node", "([^"]+)"\]/gm);
+    expect(existsSync(new URL(entry, root))).toBe(true);
+    const [grace] = matches(example('compose.yaml'), /stop_grace_period: (\d+)s/g);
+    const [patience] = matches(example('relay.service'), /TimeoutStopSec=(\d+)/g);
+    const [lease] = matches(read('packages/core/src/engine.ts'), /graceMs: (\d+)_000/g);
+    for (const seconds of [grace, patience]) {
+      expect(Number(seconds)).toBeGreaterThan(Number(lease));
+    }
+  });
+
+  test('pass streams on as they come', () => {
+    const nginx = example('nginx.conf');
+    expect(nginx).toContain('proxy_buffering off;');
+    const [wait] = matches(nginx, /proxy_read_timeout (\d+)s/g);
+    expect(Number(wait)).toBeGreaterThan(15);
+    const [largest] = matches(nginx, /client_max_body_size (\d+)m/g);
+    expect(Number(largest)).toBeGreaterThanOrEqual(10);
+  });
+});
