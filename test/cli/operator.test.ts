@@ -247,8 +247,15 @@ test('nodes of one database take a new key over one by one, and each can always 
   expect(made.out).not.toContain(fresh);
   await node.stop();
   await node.start({ RELAY_MASTER_KEY_PREVIOUS: fresh });
-  await node.stop();
-  await node.start({ RELAY_MASTER_KEY: fresh, RELAY_MASTER_KEY_PREVIOUS: old });
+  const { apiKey } = node;
+  const first = await serverWith({
+    RELAY_DATABASE_URL: database.url,
+    RELAY_MASTER_KEY: fresh,
+    RELAY_MASTER_KEY_PREVIOUS: old,
+  });
+  // One has sealed everything with the new key; the other has yet to be restarted.
+  expect(await opensCredential({ url: first.url, apiKey })).toBe(true);
+  expect(await opensCredential(node)).toBe(true);
   await node.stop();
   await node.start({ RELAY_MASTER_KEY: fresh });
   expect(await opensCredential(node)).toBe(true);
