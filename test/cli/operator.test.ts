@@ -95,15 +95,15 @@ test('a backup of a server at work is one moment of it, and restores to a server
     break;
   }
   // Writing goes on all the while.
-  let writing = true;
+  const writing = new AbortController();
   const busy = Promise.all(
     Array.from({ length: 4 }, async () => {
-      while (writing)
+      while (!writing.signal.aborted)
         await (await client.runs.create({ model: 'demo', input: 'say 200' })).result();
     }),
   );
   const backup = await relay(['backup', join(dir, 'copy')], { env });
-  writing = false;
+  writing.abort();
   await busy;
   expect(backup.code).toBe(0);
   expect(backup.out).toContain('The master key is NOT in it');

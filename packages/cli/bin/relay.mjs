@@ -38,7 +38,7 @@ function handOver() {
   const child = spawn(projectNode, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
     stdio: 'inherit',
   });
-  // A terminal tells both; whoever tells this one alone means that one.
+  // Ctrl-C reaches both by the terminal itself; other signals are told to this one alone.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
     process.on(signal, () => signal !== 'SIGINT' && child.kill(signal));
   }

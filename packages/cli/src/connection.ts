@@ -62,7 +62,7 @@ export function isLocal(url: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127\.[\d.]+$/.test(hostname);
 }
 
-export function dataDirOf(world: World): string {
+function dataDirOf(world: World): string {
   return resolve(world.cwd, setting(world, 'RELAY_DATA_DIR') ?? '.relay');
 }
 
@@ -86,7 +86,7 @@ function keyFor(world: World, url: string, profile: Profile | undefined): Key {
   }
 }
 
-export function profilesPath(world: World): string {
+function profilesPath(world: World): string {
   const base = setting(world, 'XDG_CONFIG_HOME') ?? join(homedir(), '.config');
   return setting(world, 'RELAY_PROFILES') ?? join(base, 'relay', 'profiles.json');
 }

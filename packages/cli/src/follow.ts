@@ -66,7 +66,7 @@ export class Transcript {
 
 const longest = 400;
 
-export function shortJson(value: unknown): string {
+function shortJson(value: unknown): string {
   const text = visibleLine(JSON.stringify(value) ?? '');
   return text.length <= longest ? text : `${text.slice(0, longest)}…`;
 }

@@ -10,7 +10,7 @@ export async function runCli(
   args: readonly string[],
   world: World = processWorld(),
 ): Promise<number> {
-  // A reader that has seen enough, such as `head`, is no failure.
+  // A reader that has seen enough, such as `head`, is no failure. It may be noticed after the end.
   world.stdout.on('error', leaveQuietly);
   try {
     await createProgram(world).parseAsync([...args], { from: 'user' });
@@ -24,8 +24,6 @@ export async function runCli(
     const failure = failureOf(error);
     complain(world, args, failure);
     return failure.exit;
-  } finally {
-    world.stdout.off('error', leaveQuietly);
   }
 }
 

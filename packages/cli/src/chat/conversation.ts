@@ -1,5 +1,6 @@
 /** The chat itself: a message, a turn, the next message, until somebody leaves. */
 import type { Run, RunStreamEvent } from '@relay/sdk';
+import { CliError, exitCodes } from '../failures.ts';
 import { endedBadly, Transcript } from '../follow.ts';
 import type { Print } from '../print.ts';
 import { visible } from '../visible.ts';
@@ -20,6 +21,7 @@ type Done = Extract<RunStreamEvent, { type: 'done' }>;
 
 export class Conversation {
   readonly #options: ConversationOptions;
+  #wasInterrupted = false;
 
   constructor(options: ConversationOptions) {
     this.#options = options;
@@ -48,6 +50,9 @@ export class Conversation {
   async once(message: string): Promise<void> {
     const done = await this.take(() => this.#options.partner.say(message));
     if (done === undefined || done.status === 'completed') return;
+    if (done.status === 'canceled' && this.#wasInterrupted) {
+      throw new CliError('interrupted', 'The run was canceled', { exit: exitCodes.interrupted });
+    }
     throw endedBadly({ ...done, id: '' });
   }
 
@@ -69,6 +74,7 @@ export class Conversation {
     let turn: Turn | undefined;
     const interrupt = () => {
       interrupted += 1;
+      this.#wasInterrupted = true;
       if (interrupted > 1) process.exit(130);
       aside('(canceling; Ctrl-C again leaves at once)');
       turn

@@ -1,9 +1,6 @@
 /** Whom the chat talks to: the same for the terminal, with a key or without. */
-import type { RunResult, RunStreamEvent } from '@relay/sdk';
+import type { RunStreamEvent } from '@relay/sdk';
 import type { Decision, Request } from './request.ts';
-
-/** What came of a turn. */
-export type TurnEnd = Pick<RunResult, 'status'> & Partial<Pick<RunResult, 'error'>>;
 
 export interface Turn extends AsyncIterable<RunStreamEvent> {
   /** What is asked by a relay; undefined if it has been answered already. */

@@ -80,7 +80,7 @@ function causeOf(error: unknown): string {
   return cause?.code ?? cause?.message ?? message;
 }
 
-export function sameVersion(server: string, here: string): Finding {
+function sameVersion(server: string, here: string): Finding {
   if (server === here) return ok('version', `Both are ${here}`);
   const mend = 'bring both to the same version; commands may miss what the other one knows';
   return warning('version', `The server is ${server}, this command ${here}`, mend);

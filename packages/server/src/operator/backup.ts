@@ -74,7 +74,7 @@ export function makeBackup({ env, cwd }: Place, options: BackupOptions): Backup 
 }
 
 /** Nothing is ever overwritten. */
-export function makeEmpty(folder: string): void {
+function makeEmpty(folder: string): void {
   if (existsSync(folder) && readdirSync(folder).length > 0) {
     throw new ConfigError(`${folder} is not empty; nothing is overwritten`);
   }
