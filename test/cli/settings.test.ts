@@ -117,6 +117,11 @@ test('a profile names a server and its key, in a file that nobody else can read'
   const other = await runIn({ env }, 'keys', 'list', '--profile', 'two');
   expect(other).toMatchObject({ code: 2 });
   expect(other.err).toContain('it has: one');
+  // A key goes to the server that it belongs to.
+  const both = await runIn({ env }, 'keys', 'list', '--profile', 'one', '--url', scene.server.url);
+  expect(both).toMatchObject({ code: 2 });
+  const aside = { ...env, RELAY_PROFILE: 'one' };
+  expect((await runIn({ env: aside }, 'keys', 'list', '--url', scene.server.url)).code).toBe(4);
   chmodSync(keyFile, 0o644);
   const open = await runIn({ env }, 'keys', 'list', '--profile', 'one');
   expect(open).toMatchObject({ code: 1 });

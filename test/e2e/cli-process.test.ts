@@ -108,6 +108,20 @@ test('one message is said and answered on standard output alone', () => {
   expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ type: 'done', output: '1 2' });
 });
 
+test('a conversation goes on with whom it ended, and one that does not exist is not found', () => {
+  relay('chat', '--model', 'demo', 'say 1');
+  const { conversationId } = JSON.parse(relay('runs', 'list', '--limit', '1', '--json').stdout) as {
+    conversationId: string;
+  };
+  const next = relay('chat', '--conversation', conversationId, 'say 2');
+  expect([next.status, next.stdout]).toEqual([0, '1 2\n']);
+  expect(next.stderr).toContain('you › say 1');
+  const list = relay('runs', 'list', '--conversation', conversationId, '--json').stdout;
+  expect(list.trimEnd().split('\n')).toHaveLength(2);
+  const none = relay('chat', '--conversation', '01234567-89ab-7def-8123-456789abcdef', 'say 2');
+  expect([none.status, none.stdout]).toEqual([3, '']);
+});
+
 test('where nobody is, a request stays open for somebody else', async () => {
   const chat = begin(['chat', 'notify somebody']);
   chat.child.stdin.end();

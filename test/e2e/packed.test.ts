@@ -100,6 +100,7 @@ test('the command runs from its tarball: a server, and a chat with it', async ()
         encoding: 'utf8',
       });
     expect(run('--version')).toBe(`${version}\n`);
+    expect(run('bootstrap')).toMatch(/^relay_live_/);
     expect(run('chat', 'calculate 23*47')).toContain('1081');
     expect(run('runs', 'list', '--json')).toContain('"status":"completed"');
   } finally {

@@ -29,10 +29,18 @@ interface Profile {
 }
 
 export function connectionOf(world: World, target: Target): Connection {
-  const name = target.profile ?? setting(world, 'RELAY_PROFILE');
-  const profile = name === undefined ? undefined : readProfile(world, name);
+  const profile = profileFor(world, target);
   const url = urlOf(target.url ?? profile?.url ?? setting(world, 'RELAY_URL') ?? localUrl(world));
   return { url, ...keyFor(world, url, profile) };
+}
+
+/** A profile's key belongs to the profile's server, and is not sent to another. */
+function profileFor(world: World, { url, profile: named }: Target): Profile | undefined {
+  if (named === undefined && url !== undefined) return undefined;
+  const name = named ?? setting(world, 'RELAY_PROFILE');
+  if (name === undefined) return undefined;
+  if (url !== undefined) throw usageError('Either --profile or --url names the server, not both');
+  return readProfile(world, name);
 }
 
 export async function clientFor({ url, apiKey }: Connection): Promise<RelayClient> {

@@ -1,5 +1,6 @@
 /** A conversation of durable runs: it outlives this terminal, its connection and the server. */
 import type { RelayClient, Run, RunHandle, RunStreamEvent } from '@relay/sdk';
+import { CliError, exitCodes } from '../failures.ts';
 import type { Partner, Turn } from './partner.ts';
 import { type Decision, type Request, requestOf } from './request.ts';
 
@@ -15,10 +16,14 @@ export interface KeyedOptions {
 export class KeyedPartner implements Partner {
   readonly #options: KeyedOptions;
   #conversationId: string | undefined;
+  #model: string | undefined;
+  #agent: string | undefined;
 
   constructor(options: KeyedOptions) {
     this.#options = options;
     this.#conversationId = options.conversationId;
+    this.#model = options.model;
+    this.#agent = options.agent;
   }
 
   get resumeWith(): string | undefined {
@@ -26,8 +31,8 @@ export class KeyedPartner implements Partner {
   }
 
   async say(message: string): Promise<Turn> {
-    const { client, model, agent, note } = this.#options;
-    const conversationId = this.#conversationId;
+    const { client, note } = this.#options;
+    const [model, agent, conversationId] = [this.#model, this.#agent, this.#conversationId];
     const run = await client.runs.converse(
       {
         message,
@@ -44,11 +49,19 @@ export class KeyedPartner implements Partner {
     return new KeyedTurn(client, run, note);
   }
 
-  /** What was said before, oldest first. */
+  /** What was said before, oldest first. It goes on with whom it ended, unless another was named. */
   async history(limit: number): Promise<readonly Run[]> {
     const { client, conversationId } = this.#options;
     if (conversationId === undefined) return [];
     const page = await client.runs.list({ conversationId, limit }).page();
+    const [last] = page.items;
+    if (last === undefined) {
+      throw new CliError('not_found', `There is no conversation ${conversationId}`, {
+        exit: exitCodes.notFound,
+      });
+    }
+    this.#agent ??= last.agent;
+    this.#model ??= last.model;
     return page.items.toReversed();
   }
 

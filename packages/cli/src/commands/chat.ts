@@ -55,7 +55,8 @@ async function chatWith(call: Call<Options>, words: readonly string[]): Promise<
   try {
     const conversation = new Conversation({ print, terminal, partner, aside });
     if (terminal.isInteractive && words.length === 0) {
-      aside(print.paint('dim', `${model ?? options.agent ?? ''} at ${connection.url}. ${keys}`));
+      const whom = model ?? options.agent ?? 'Your conversation';
+      aside(print.paint('dim', `${whom} at ${connection.url}. ${keys}`));
     }
     if ('history' in partner) {
       const runs = await partner.history(historyLength);
@@ -91,9 +92,9 @@ function needsNoKey(url: string, { agent, conversation }: Options): void {
   }
 }
 
-/** An agent may have a model of its own; otherwise a newcomer has to have something to talk to. */
-async function chooseModel(client: RelayClient, { model, agent }: Options) {
-  if (model !== undefined || agent !== undefined) return model;
+/** An agent or a conversation may have a model of its own; otherwise a newcomer has to have something to talk to. */
+async function chooseModel(client: RelayClient, { model, agent, conversation }: Options) {
+  if (model !== undefined || agent !== undefined || conversation !== undefined) return model;
   const { defaultModel } = await client.models();
   return defaultModel ?? 'demo';
 }

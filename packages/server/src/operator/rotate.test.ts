@@ -78,6 +78,18 @@ test('a key that does not open the store is not replaced by one that does not ei
   expect(await inspectStore(place)).toMatchObject({ masterKey: 'wrong' });
 });
 
+test('the key in use is not taken for a new one, nor anything else that lies there', async () => {
+  const { place, path, read } = await installation();
+  const current = read('master-key').trim();
+  const env = { ...place.env, RELAY_MASTER_KEY: current };
+  const keyFile = path('master-key');
+  await expect(rotateMasterKey({ env, cwd: '/' }, { keyFile })).rejects.toThrow('is in use');
+  writeFileSync(path('letter'), 'Dear Ada');
+  const other = { keyFile: path('letter') };
+  await expect(rotateMasterKey({ env, cwd: '/' }, other)).rejects.toThrow('must be 32 bytes');
+  expect(read('letter')).toBe('Dear Ada');
+});
+
 test('looking changes nothing: neither a folder nor a key is made', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'relay-rotate-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));

@@ -46,19 +46,24 @@ export async function rotateMasterKey(
   const next = join(dataDir, `${masterKeyFile}.next`);
   const keyFile = isOwn ? next : resolve(cwd, options.keyFile ?? next);
   if (databaseUrl !== undefined && options.nodesStopped !== true) {
-    masterKeys(config);
-    keyInFile(keyFile);
+    freshKey(keyFile, masterKeys(config));
     return { kind: 'made', keyFile };
   }
   const opened = await openStore(config, 'server');
   try {
     const current = masterKeys(config);
-    const fresh = keyInFile(keyFile);
+    const fresh = freshKey(keyFile, current);
     await takeOver(opened.store, [fresh, ...current]);
     return isOwn ? replace(config, keyFile, current[0]) : { kind: 'resealed', keyFile };
   } finally {
     await opened.close();
   }
+}
+
+function freshKey(keyFile: string, [current]: MasterKeys): MasterKey {
+  const fresh = keyInFile(keyFile);
+  if (fresh.id !== current.id) return fresh;
+  throw new ConfigError(`${keyFile} holds the master key that is in use; name another file`);
 }
 
 async function takeOver(store: VaultStore, masters: MasterKeys): Promise<void> {
