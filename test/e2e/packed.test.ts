@@ -1,5 +1,5 @@
 /** The packages as they are published: packed, unpacked under node_modules, and used from there. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import {
   cpSync,
   mkdirSync,
@@ -72,6 +72,40 @@ test('a program can install the packages and run a server from them', () => {
   const output = execFileSync(process.execPath, ['program.mjs'], { cwd: dir, encoding: 'utf8' });
   expect(output).toContain('"result":1081');
   expect(output).toContain('"reason":"completed"');
+}, 60_000);
+
+test('the command runs from its tarball: a server, and a chat with it', async () => {
+  const bin = join(modules, '@relay/cli/bin/relay.mjs');
+  const env = {
+    ...process.env,
+    XDG_CACHE_HOME: join(dir, 'cache'),
+    RELAY_DATA_DIR: join(dir, 'cli-data'),
+    RELAY_API_KEY: '',
+  };
+  const server = spawn(process.execPath, [bin, 'serve', '--port', '0'], { cwd: dir, env });
+  try {
+    let said = '';
+    const url = await new Promise<string>((resolve, reject) => {
+      server.stdout.on('data', (chunk: Buffer) => {
+        said += chunk.toString();
+        const found = /listening on (http:\S+)/.exec(said)?.[1];
+        if (found !== undefined) resolve(found);
+      });
+      server.once('exit', () => reject(new Error(said)));
+    });
+    const run = (...args: string[]) =>
+      execFileSync(process.execPath, [bin, '--url', url, ...args], {
+        cwd: dir,
+        env,
+        encoding: 'utf8',
+      });
+    expect(run('--version')).toBe(`${version}\n`);
+    expect(run('bootstrap')).toMatch(/^relay_live_/);
+    expect(run('chat', 'calculate 23*47')).toContain('1081');
+    expect(run('runs', 'list', '--json')).toContain('"status":"completed"');
+  } finally {
+    server.kill();
+  }
 }, 60_000);
 
 test('the SDK is all that a client needs: it loads without zod or anything else', () => {

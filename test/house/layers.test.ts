@@ -15,6 +15,7 @@ const picture: Record<string, readonly string[]> = {
   tools: ['core', 'protocol'],
   agents: ['core', 'models', 'protocol', 'store', 'tools'],
   server: ['core', 'models', 'protocol', 'store', 'tools'],
+  cli: ['sdk', 'server'],
 };
 
 interface Manifest {

@@ -17,6 +17,7 @@ export type {
   NewRun,
   RunEvents,
   StreamRunOptions,
+  Utterance,
 } from './runs.ts';
 export type { Chat, ChatEvent } from './chat.ts';
 export type { FeedOptions, Hint } from './feed.ts';

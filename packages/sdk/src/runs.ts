@@ -22,6 +22,14 @@ export interface NewRun extends Omit<RunBody, 'tools'> {
   readonly tools?: readonly (RunTool | ClientTool)[];
 }
 
+/** The body of `POST /api/chat`. */
+export interface Utterance extends Pick<
+  RunBody,
+  'agent' | 'conversationId' | 'limits' | 'model' | 'permissions'
+> {
+  readonly message: string;
+}
+
 export interface FollowRunOptions extends FollowOptions {
   /** Stops the following and the functions. It never cancels the run. */
   readonly signal?: AbortSignal | undefined;
@@ -77,6 +85,26 @@ export class Runs {
       first,
       replayed: first.headers.get('idempotent-replayed') === 'true',
     });
+  }
+
+  /**
+   * Says something to an agent, which has all the tenant's tools unless it was given its own, and
+   * follows its run like any other. It continues the conversation that is named.
+   */
+  async converse(body: Utterance, options: CreateRunOptions = {}): Promise<RunHandle> {
+    const { idempotencyKey = uuid(), signal } = options;
+    const first = await this.#http.stream('POST', '/api/chat', {
+      body,
+      headers: { 'idempotency-key': idempotencyKey },
+      signal,
+      repeatable: true,
+    });
+    const id = first.headers.get('x-run-id');
+    // It speaks other words than a handle reads, and nothing is lost by leaving it.
+    await first.body?.cancel();
+    if (id === null) throw new RelayApiError('unexpected_answer', 'The answer names no run');
+    const replayed = first.headers.get('idempotent-replayed') === 'true';
+    return this.#handle(id, [], { ...options, replayed });
   }
 
   /** A handle of a run that is there already, from its beginning or behind `after`. */

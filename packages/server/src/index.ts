@@ -11,4 +11,5 @@ export {
 } from '@relay/tools';
 export { embed, type Embedded, type EmbedOptions } from './embed.ts';
 export { type IssuedKey, issueBootstrapKey } from './keys.ts';
+export { explainStart, type ProcessOptions, serveProcess } from './process.ts';
 export { serve, type ServeOptions, type Serving } from './serve.ts';

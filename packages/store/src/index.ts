@@ -4,11 +4,13 @@ import { createPrivately, makeFolder } from './drivers/folder-lock.ts';
 import type { SqlDriver } from './drivers/driver.ts';
 import { openPostgresDriver } from './drivers/postgres.ts';
 import { openSqliteDriver } from './drivers/sqlite.ts';
+import { decodeNote, selectNote } from './sql/notes.ts';
 import { migrate } from './sql/migrations.ts';
 import { createSqlStore } from './sql/store.ts';
 
 export { lockFolder, makeFolder } from './drivers/folder-lock.ts';
 export type { FolderLock } from './drivers/folder-lock.ts';
+export { checkSqlite, copySqlite, readSqliteNote } from './drivers/sqlite-copy.ts';
 export { createMemoryStore } from './memory.ts';
 
 /** The embedded store: one file in the data folder, which only its owner may read. */
@@ -31,6 +33,20 @@ export async function openPostgresStore({ url }: { url: string }): Promise<Syste
     await patient.close();
   }
   return createSqlStore(await openPostgresDriver({ url }));
+}
+
+/** Whether the database answers, and a note of it. Nothing is made or changed there. */
+export async function lookIntoPostgres(url: string, note: string): Promise<string | undefined> {
+  const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
+  try {
+    const there = await driver.read(`SELECT to_regclass('notes') IS NOT NULL AS there`, []);
+    if (String(there[0]?.['there']) !== 'true') return undefined;
+    const { sql, params } = selectNote(note);
+    const [row] = await driver.read(sql, params);
+    return row === undefined ? undefined : decodeNote(row);
+  } finally {
+    await driver.close();
+  }
 }
 
 async function migrated(driver: SqlDriver): Promise<SystemStore> {

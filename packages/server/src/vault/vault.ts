@@ -125,6 +125,16 @@ export class Vault {
   }
 }
 
+/** Whether a store with this note was sealed with that key. */
+export function opensWith(note: string, key: MasterKeys[0]): boolean {
+  try {
+    return unseal(note, checkPlace, [key]) === checkText;
+  } catch (error) {
+    if (error instanceof SealBroken) return false;
+    throw error;
+  }
+}
+
 /** Enough to recognize a key by; of a short one nothing. */
 function lastOf(apiKey: string): string {
   return apiKey.length >= 12 ? apiKey.slice(-4) : '';

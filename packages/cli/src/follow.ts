@@ -1,0 +1,92 @@
+/** A run as it happens, on a terminal, in a file or for a program. */
+import type { RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
+import { CliError, exitCodes } from './failures.ts';
+import type { Print } from './print.ts';
+import { visible, visibleLine } from './visible.ts';
+
+/** Shows events of a run; text is one flow, everything else a line of its own. */
+export class Transcript {
+  readonly #print: Print;
+  readonly #aside: (line: string) => void;
+  #isInText = false;
+
+  constructor(print: Print, options: { readonly aside?: (line: string) => void } = {}) {
+    this.#print = print;
+    this.#aside = options.aside ?? ((line) => print.raw(`${line}\n`));
+  }
+
+  text(text: string): void {
+    this.#print.raw(visible(text));
+    this.#isInText = true;
+  }
+
+  line(text: string): void {
+    this.endText();
+    this.#aside(text);
+  }
+
+  endText(): void {
+    if (this.#isInText) this.#print.raw('\n');
+    this.#isInText = false;
+  }
+
+  show(event: RunStreamEvent): void {
+    const { paint } = this.#print;
+    switch (event.type) {
+      case 'token':
+        this.text(event.text);
+        break;
+      case 'reset':
+        this.line(paint('dim', '· that answer was broken off and is said again:'));
+        break;
+      case 'tool_call':
+        this.line(paint('cyan', `→ ${visibleLine(event.name)} ${shortJson(event.input)}`));
+        break;
+      case 'tool_result':
+        this.line(paint('dim', `← ${shortJson(event.output)}`));
+        break;
+      case 'relay':
+        this.line(paint('yellow', `? ${event.tool} waits for a person (approval ${event.id})`));
+        break;
+      case 'relay_expiring':
+        this.line(paint('yellow', `! approval ${event.id} expires at ${event.expiresAt}`));
+        break;
+      case 'relay_resolved':
+        this.line(paint('dim', `· ${event.status}`));
+        break;
+      case 'error':
+        this.line(paint('red', `✗ ${visibleLine(event.error)} [${event.code}]`));
+        break;
+      case 'done':
+        this.endText();
+        break;
+    }
+  }
+}
+
+const longest = 400;
+
+function shortJson(value: unknown): string {
+  const text = visibleLine(JSON.stringify(value) ?? '');
+  return text.length <= longest ? text : `${text.slice(0, longest)}…`;
+}
+
+/** Until it is over; throws if it did not end well, so that scripts notice. */
+export async function followRun(print: Print, run: RunHandle): Promise<void> {
+  const transcript = new Transcript(print);
+  for await (const event of run) {
+    if (print.json) print.value(event);
+    else transcript.show(event);
+  }
+  const result = await run.result();
+  if (!print.json) print.note(`The run is ${result.status}.`);
+  if (result.status !== 'completed') throw endedBadly(result);
+}
+
+export function endedBadly({ status, error }: RunResult): CliError {
+  if (status === 'canceled') {
+    return new CliError('run_canceled', 'The run was canceled', { exit: exitCodes.runFailed });
+  }
+  const message = error?.message ?? 'The run failed';
+  return new CliError(error?.code ?? 'run_failed', message, { exit: exitCodes.runFailed });
+}

@@ -1,0 +1,2 @@
+export { runCli } from './main.ts';
+export type { World } from './world.ts';

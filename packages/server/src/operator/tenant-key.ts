@@ -1,0 +1,33 @@
+import { uuidv7 } from 'uuidv7';
+import { ConfigError, readConfig } from '../config.ts';
+import { type IssuedKey, issueBootstrapKey } from '../keys.ts';
+import { openStore } from '../open-store.ts';
+import { giveWorkspace } from '../workspaces.ts';
+import type { Place } from './place.ts';
+
+const tenantForm = /^[a-z0-9][a-z0-9_-]{0,62}$/i;
+
+/**
+ * A key with all scopes, for a tenant that is made if it is not there; also beside a running server.
+ * With a folder, the tenant's tools work there from now on.
+ */
+export async function makeTenantKey(
+  { env, cwd }: Place,
+  tenant: string,
+  workspace?: string,
+): Promise<IssuedKey> {
+  if (!tenantForm.test(tenant)) {
+    throw new ConfigError(`--tenant must be letters, digits, "-" and "_", not "${tenant}"`);
+  }
+  const config = readConfig(env, cwd);
+  const opened = await openStore(config, 'beside');
+  const ids = { next: uuidv7 };
+  try {
+    if (workspace !== undefined) {
+      await giveWorkspace(opened.store, { config, ids, tenant, folder: workspace, cwd });
+    }
+    return await issueBootstrapKey(opened.store, ids, tenant);
+  } finally {
+    await opened.close();
+  }
+}

@@ -1,0 +1,135 @@
+import { expect, test } from 'vitest';
+import { values } from '../support/cli.ts';
+import { cliScene, waitingNote } from './scene.ts';
+
+const scene = cliScene();
+const { run } = scene;
+const notes = () => scene.server.notes.map(({ text }) => text);
+
+test('approvals list shows what is open, and show has all of it', async () => {
+  expect((await run('approvals', 'list')).err).toContain('Nobody is asked for anything.');
+  const { approvalId, runId } = await waitingNote(scene, 'open');
+  const list = await run('approvals', 'list');
+  expect(list.out).toMatch(new RegExp(`${approvalId} +pending +permission`));
+  const shown = await run('approvals', 'show', approvalId);
+  for (const text of [runId, 'send_note {', '"text": "open"']) expect(shown.out).toContain(text);
+  const [approval] = values(await run('approvals', 'show', approvalId, '--json'));
+  expect(approval).toMatchObject({ id: approvalId, status: 'pending', tool: 'send_note' });
+  await run('approvals', 'deny', approvalId);
+});
+
+test('approvals approve lets it run once; deny tells the agent why', async () => {
+  const yes = await waitingNote(scene, 'yes');
+  const approved = await run('approvals', 'approve', yes.approvalId);
+  expect(approved).toMatchObject({ code: 0, out: 'send_note is approved.\n' });
+  expect((await run('runs', 'tail', yes.runId)).out).toContain('The note was sent.');
+  expect(notes()).toContain('yes');
+  const no = await waitingNote(scene, 'no');
+  const denied = await run('approvals', 'deny', no.approvalId, '--reason', 'not today', '--json');
+  expect(values(denied)[0]).toMatchObject({ status: 'denied', reason: 'not today' });
+  expect((await run('runs', 'tail', no.runId)).out).toContain('denied (not today)');
+  expect(notes()).not.toContain('no');
+});
+
+test('a second, contrary answer is a conflict; the same one again is not', async () => {
+  const { approvalId } = await waitingNote(scene, 'first answer counts');
+  expect((await run('approvals', 'deny', approvalId)).code).toBe(0);
+  expect((await run('approvals', 'deny', approvalId)).code).toBe(0);
+  const late = await run('approvals', 'approve', approvalId);
+  expect(late).toMatchObject({ code: 5, out: '' });
+  expect(late.err).toContain('[relay_conflict]');
+});
+
+test('approvals approve takes other arguments, and makes grants by --always', async () => {
+  const { approvalId, runId } = await waitingNote(scene, 'draft');
+  const input = JSON.stringify({ to: 'operator', text: 'edited' });
+  const terms = ['--always', '--scope', 'tenant', '--uses', '3', '--expires', '2d'];
+  const done = await run('approvals', 'approve', approvalId, '--input', input, ...terms);
+  expect(done.code).toBe(0);
+  expect((await run('runs', 'tail', runId)).code).toBe(0);
+  expect(notes()).toContain('edited');
+  expect(notes()).not.toContain('draft');
+  const [grant] = values(await run('grants', 'list', '--json'));
+  expect(grant).toMatchObject({ tool: 'send_note', scope: 'tenant', uses: 3 });
+  expect((await run('grants', 'revoke', String(grant?.['id']))).code).toBe(0);
+});
+
+test('what makes no sense is said before anything is sent', async () => {
+  const { approvalId } = await waitingNote(scene, 'untouched');
+  expect(await run('approvals', 'approve', approvalId, '--scope', 'tenant')).toMatchObject({
+    code: 2,
+  });
+  expect(await run('approvals', 'approve', approvalId, '--input', '{not json')).toMatchObject({
+    code: 2,
+  });
+  expect(values(await run('approvals', 'show', approvalId, '--json'))[0]?.['status']).toBe(
+    'pending',
+  );
+  const wrong = await run('approvals', 'approve', approvalId, '--input', '{"to": 1}');
+  expect(wrong.code).toBe(2);
+  expect(wrong.err).toContain('[tool_input_invalid]');
+  expect(values(await run('approvals', 'show', approvalId, '--json'))[0]?.['status']).toBe(
+    'pending',
+  );
+  await run('approvals', 'deny', approvalId);
+});
+
+test('grants are previewed, added, listed and revoked', async () => {
+  const rule = ['send_note', '--param', 'to=operator', '--param', 'text=deploy*'];
+  await run('approvals', 'deny', (await waitingNote(scene, 'deploy 1')).approvalId);
+  const preview = await run('grants', 'preview', ...rule);
+  expect(preview.err).toMatch(/It would have answered 1 of the last \d+ requests/);
+  expect(preview.out).toContain('deploy 1');
+  expect(values(await run('grants', 'preview', ...rule, '--json'))[0]).toMatchObject({
+    matched: 1,
+  });
+  const added = await run('grants', 'add', ...rule, '--expires', '1h', '--json');
+  const [grant] = values<{ id: string }>(added);
+  expect(grant).toMatchObject({ params: { to: 'operator', text: 'deploy*' }, scope: 'tenant' });
+  const allowed = await scene.client.runs.create({
+    model: 'demo',
+    input: 'notify deploy 2',
+    tools: [{ name: 'send_note', kind: 'builtin' }],
+  });
+  expect(await allowed.text()).toBe('The note was sent.');
+  expect((await run('grants', 'list')).out).toContain(grant?.id);
+  expect((await run('grants', 'revoke', grant?.id ?? '')).code).toBe(0);
+  expect((await run('grants', 'list')).err).toContain('Nothing runs without asking.');
+  expect((await run('grants', 'list', '--all')).out).toMatch(new RegExp(`${grant?.id} +revoked`));
+});
+
+test('grants refuse rules that contradict themselves', async () => {
+  for (const args of [
+    ['--param', 'novalue'],
+    ['--param', 'a=b', '--exact', '{}'],
+    ['--scope', 'run'],
+    ['--scope-id', '01234567-89ab-7def-8123-456789abcdef'],
+    ['--expires', 'soon'],
+  ]) {
+    expect(await run('grants', 'add', 'send_note', ...args), args.join(' ')).toMatchObject({
+      code: 2,
+      out: '',
+    });
+  }
+  const bad = await run('grants', 'add', 'send_note', '--param', 'to=!x');
+  expect(bad).toMatchObject({ code: 2 });
+  expect(bad.err).toContain('[invalid_pattern]');
+});
+
+test('explain says what the rules make of a call, and why', async () => {
+  const params = JSON.stringify({ to: 'eve', text: 'hi' });
+  const asked = await run('explain', 'send_note', '--params', params);
+  expect(asked).toMatchObject({ code: 0 });
+  expect(asked.out).toMatch(/^ask {2}/);
+  const rules = JSON.stringify({ denylist: [{ tool: 'send_note', params: { to: 'eve' } }] });
+  const denied = await run(
+    'explain',
+    'send_note',
+    '--params',
+    params,
+    '--permissions',
+    rules,
+    '--json',
+  );
+  expect(values(denied)[0]).toMatchObject({ decision: 'deny', rule: { list: 'denylist' } });
+});

@@ -1,0 +1,181 @@
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { relay, values } from '../support/cli.ts';
+import { createDatabase } from '../support/postgres.ts';
+import { TestServer } from '../support/server.ts';
+
+const server = new TestServer();
+beforeAll(() => server.start());
+afterAll(() => server.dispose());
+
+interface Finding {
+  readonly check: string;
+  readonly state: string;
+  readonly message: string;
+  readonly mend?: string;
+}
+
+async function examine(env: Record<string, string> = {}, ...args: string[]) {
+  const outcome = await relay(['doctor', '--json', ...args], {
+    env: { RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir, ...env },
+  });
+  const findings = values<Finding>(outcome);
+  return {
+    code: outcome.code,
+    findings,
+    of: (check: string) => findings.find((f) => f.check === check),
+  };
+}
+
+function empty(): string {
+  const dir = mkdtempSync(join(tmpdir(), 'relay-doctor-'));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+async function listening(fake: Server | ReturnType<typeof createTcpServer>): Promise<string> {
+  await new Promise<void>((resolve) => fake.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void fake.close());
+  return `http://127.0.0.1:${(fake.address() as AddressInfo).port}`;
+}
+
+test('a set-up that is well has no wrong, for people as for programs', async () => {
+  const { code, findings, of } = await examine();
+  expect(code).toBe(0);
+  expect(findings.filter(({ state }) => state === 'wrong')).toEqual([]);
+  for (const check of [
+    'node',
+    'settings',
+    'data folder',
+    'store',
+    'master key',
+    'server',
+    'version',
+  ]) {
+    expect(of(check)?.state, check).toBe('ok');
+  }
+  expect(of('key')).toMatchObject({
+    state: 'ok',
+    message: expect.stringContaining('runs, approve, admin'),
+  });
+  expect(of('providers')).toMatchObject({ state: 'warning' });
+  const people = await relay(['doctor'], {
+    env: { RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir },
+  });
+  expect(people.out).toMatch(/^✓ node/);
+  expect(people.out).not.toContain(server.apiKey);
+});
+
+test('every complaint says how to mend it', async () => {
+  const { findings } = await examine({ RELAY_URL: 'http://127.0.0.1:1', RELAY_API_KEY: 'x' });
+  for (const { state, mend } of findings)
+    if (state !== 'ok') expect(mend?.length).toBeGreaterThan(10);
+});
+
+test('nobody there, somebody else there, and something that speaks no HTTP are told apart', async () => {
+  const nobody = await examine({ RELAY_URL: 'http://127.0.0.1:1' });
+  expect(nobody.code).toBe(1);
+  expect(nobody.of('server')?.message).toContain('Nobody answers');
+  expect(nobody.of('server')?.mend).toContain('relay serve');
+  const other = await listening(createServer((_, response) => response.end('<html>')));
+  const somebody = await examine({ RELAY_URL: other });
+  expect(somebody.of('server')?.message).toContain('it is not Relay');
+  const dumb = await listening(
+    createTcpServer((socket) => {
+      socket.on('error', () => {});
+      socket.end('220 ready\r\n');
+    }),
+  );
+  expect((await examine({ RELAY_URL: dumb })).of('server')?.message).toContain('Something listens');
+});
+
+test('another version and a wrong clock are noticed', async () => {
+  const odd = await listening(
+    createServer((request, response) => {
+      response.setHeader('date', new Date(Date.now() - 600_000).toUTCString());
+      response.end(JSON.stringify({ status: 'ok', version: '9.9.9', url: request.url }));
+    }),
+  );
+  const { of } = await examine({ RELAY_URL: odd }, '--remote');
+  expect(of('version')).toMatchObject({
+    state: 'warning',
+    message: expect.stringContaining('9.9.9'),
+  });
+  expect(of('clock')?.message).toMatch(/(59\d|60\d) s behind/);
+  expect(of('data folder')).toBeUndefined();
+});
+
+test('a key that does not count, one that may little, and none at all', async () => {
+  const bad = await examine({ RELAY_API_KEY: 'relay_live_nonsense' });
+  expect(bad).toMatchObject({ code: 1 });
+  expect(bad.of('key')).toMatchObject({
+    state: 'wrong',
+    message: expect.stringContaining('RELAY_API_KEY'),
+  });
+  const made = await server.request('/v1/keys', { body: { name: 'small', scopes: ['runs'] } });
+  const { apiKey } = (await made.json()) as { apiKey: string };
+  const small = await examine({ RELAY_API_KEY: apiKey });
+  expect(small.of('key')).toMatchObject({
+    state: 'warning',
+    message: expect.stringMatching(/: runs$/),
+  });
+  expect(small.of('providers')).toBeUndefined();
+  const none = await examine({ RELAY_DATA_DIR: empty() });
+  expect(none.of('key')).toMatchObject({ state: 'warning' });
+});
+
+test('a folder that others can read, and a master key that is gone or wrong', async () => {
+  const own = new TestServer();
+  onTestFinished(() => own.dispose());
+  await own.start();
+  await own.stop();
+  const env = { RELAY_DATA_DIR: own.dataDir };
+  chmodSync(own.dataDir, 0o755);
+  const open = await examine(env);
+  expect(open.of('data folder')).toMatchObject({
+    state: 'wrong',
+    mend: expect.stringContaining('chmod'),
+  });
+  chmodSync(own.dataDir, 0o700);
+  const keyFile = join(own.dataDir, 'master-key');
+  writeFileSync(keyFile, 'ab'.repeat(32));
+  expect((await examine(env)).of('master key')?.message).toContain('is not the one');
+  writeFileSync(keyFile, 'damaged');
+  expect((await examine(env)).of('master key')?.message).toContain('must be 32 bytes');
+  rmSync(keyFile);
+  expect((await examine(env)).of('master key')?.message).toContain('There is no');
+  // What the log still holds could mend it.
+  rmSync(join(own.dataDir, 'relay.db-wal'), { force: true });
+  rmSync(join(own.dataDir, 'relay.db-shm'), { force: true });
+  writeFileSync(join(own.dataDir, 'relay.db'), 'not a database'.repeat(100));
+  const damaged = await examine(env);
+  expect(damaged.of('store')).toMatchObject({ state: 'wrong' });
+  expect(damaged.code).toBe(1);
+});
+
+test('settings with which no server would start', async () => {
+  const { code, of } = await examine({ RELAY_MAX_ACTIVE_RUNS: 'many' });
+  expect(code).toBe(1);
+  expect(of('settings')?.message).toContain('RELAY_MAX_ACTIVE_RUNS');
+});
+
+test('a database that answers, one that does not, and a master key that nodes lack', async () => {
+  const database = await createDatabase();
+  onTestFinished(() => database.drop());
+  const well = { RELAY_DATABASE_URL: database.url, RELAY_MASTER_KEY: 'ab'.repeat(32) };
+  const fresh = await examine(well);
+  expect(fresh.of('store')).toMatchObject({ state: 'ok' });
+  expect(fresh.of('master key')).toMatchObject({ state: 'ok' });
+  const tables = await database.sql(`SELECT tablename FROM pg_tables WHERE schemaname = 'public'`);
+  expect(tables).toEqual([]);
+  const keyless = await examine({ RELAY_DATABASE_URL: database.url });
+  expect(keyless.of('master key')?.message).toBe('RELAY_MASTER_KEY is not set');
+  const gone = { ...well, RELAY_DATABASE_URL: 'postgres://relay:hush-hush@127.0.0.1:1/relay' };
+  const dead = await examine(gone);
+  expect(dead.of('store')).toMatchObject({ state: 'wrong' });
+  expect(JSON.stringify(dead.findings)).not.toContain('hush-hush');
+}, 60_000);

@@ -1,0 +1,275 @@
+/** What an operator does on the machine of the server. */
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { createClient } from '@relay/sdk';
+import { relay, values } from '../support/cli.ts';
+import { createDatabase } from '../support/postgres.ts';
+import { TestServer } from '../support/server.ts';
+
+function folder(): string {
+  const dir = mkdtempSync(join(tmpdir(), 'relay-operator-'));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+async function serverWith(env: Record<string, string> = {}): Promise<TestServer> {
+  const server = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8', ...env });
+  onTestFinished(() => server.dispose());
+  return server.start();
+}
+
+/** A provider that refuses everybody, and remembers with which keys it was asked. */
+const heard: string[] = [];
+const provider = createServer((request, response) => {
+  heard.push(String(request.headers.authorization));
+  response.writeHead(401, { 'content-type': 'application/json' }).end('{}');
+});
+beforeAll(() => new Promise<void>((resolve) => provider.listen(0, '127.0.0.1', resolve)));
+afterAll(() => new Promise((resolve) => provider.close(resolve)));
+
+const secret = 'sk-canary-of-the-vault';
+
+async function withCredential(server: TestServer): Promise<void> {
+  const client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
+  const { port } = provider.address() as AddressInfo;
+  await client.credentials.put('mine', {
+    apiKey: secret,
+    baseUrl: `http://127.0.0.1:${port}/v1`,
+  });
+}
+
+/** Whether the server can open what is sealed: then the provider hears it. */
+async function opensCredential({ url, apiKey }: Pick<TestServer, 'url' | 'apiKey'>) {
+  heard.length = 0;
+  const client = createClient({ baseUrl: url, apiKey });
+  await client.runs.create({ model: 'mine:any', input: 'Hi' }).catch(() => undefined);
+  return heard.includes(`Bearer ${secret}`);
+}
+
+const keyOf = (dir: string) => readFileSync(join(dir, 'master-key'), 'utf8').trim();
+
+test('bootstrap makes a key beside a running server, and only the key goes to standard output', async () => {
+  const server = await serverWith();
+  const env = { RELAY_DATA_DIR: server.dataDir, RELAY_URL: server.url };
+  const made = await relay(['bootstrap', '--tenant', 'acme'], { env });
+  expect(made.code).toBe(0);
+  expect(made.out.trim()).toMatch(/^relay_live_[0-9a-f]+$/);
+  const used = await relay(['keys', 'list', '--json'], {
+    env: { ...env, RELAY_API_KEY: made.out.trim() },
+  });
+  expect(values(used)).toHaveLength(1);
+  const json = await relay(['bootstrap', '--tenant', 'acme', '--json'], { env });
+  expect(Object.keys(values(json)[0] ?? {}).toSorted()).toEqual(['apiKey', 'keyId', 'tenantId']);
+  const bad = await relay(['bootstrap', '--tenant', '../x'], { env });
+  expect(bad).toMatchObject({ code: 1, out: '' });
+});
+
+test('a backup of a server at work is one moment of it, and restores to a server that goes on', async () => {
+  const server = await serverWith();
+  await withCredential(server);
+  const env = { RELAY_DATA_DIR: server.dataDir };
+  const dir = folder();
+  const client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
+  const waiting = await client.runs.create({
+    model: 'demo',
+    input: 'notify after the restore',
+    tools: [{ name: 'send_note', kind: 'builtin' }],
+  });
+  let approvalId = '';
+  for await (const event of waiting) {
+    if (event.type !== 'relay') continue;
+    approvalId = event.id;
+    break;
+  }
+  // Writing goes on all the while.
+  const writing = new AbortController();
+  const busy = Promise.all(
+    Array.from({ length: 4 }, async () => {
+      while (!writing.signal.aborted)
+        await (await client.runs.create({ model: 'demo', input: 'say 200' })).result();
+    }),
+  );
+  const backup = await relay(['backup', join(dir, 'copy')], { env });
+  writing.abort();
+  await busy;
+  expect(backup.code).toBe(0);
+  expect(backup.out).toContain('The master key is NOT in it');
+  expect(backup.out).toContain(join(server.dataDir, 'master-key'));
+  expect(readdirSync(join(dir, 'copy')).toSorted()).toEqual(['backup.json', 'relay.db']);
+  expect(statSync(join(dir, 'copy')).mode & 0o777).toBe(0o700);
+  expect(statSync(join(dir, 'copy', 'relay.db')).mode & 0o777).toBe(0o600);
+
+  const restored = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+  onTestFinished(() => restored.dispose());
+  const args = ['restore', join(dir, 'copy'), '--to', restored.dataDir];
+  const keyless = await relay(args);
+  expect(keyless).toMatchObject({ code: 1 });
+  expect(keyless.err).toContain('--master-key-file');
+  const keyFile = join(server.dataDir, 'master-key');
+  expect((await relay([...args, '--master-key-file', keyFile])).code).toBe(0);
+  expect(keyOf(restored.dataDir)).toBe(keyOf(server.dataDir));
+  writeFileSync(join(restored.dataDir, 'first-key'), server.apiKey, { mode: 0o600 });
+  await server.stop();
+  await restored.start();
+  expect(await opensCredential(restored)).toBe(true);
+  const again = createClient({ baseUrl: restored.url, apiKey: server.apiKey });
+  await again.approvals.approve(approvalId);
+  expect(await again.runs.stream(waiting.id).text()).toBe('The note was sent.');
+  expect(restored.notes.map(({ text }) => text)).toEqual(['after the restore']);
+}, 60_000);
+
+test('neither a backup nor a restore overwrites anything', async () => {
+  const server = await serverWith();
+  const env = { RELAY_DATA_DIR: server.dataDir };
+  const dir = folder();
+  expect((await relay(['backup', join(dir, 'copy')], { env })).code).toBe(0);
+  const before = readFileSync(join(dir, 'copy', 'backup.json'), 'utf8');
+  const again = await relay(['backup', join(dir, 'copy')], { env });
+  expect(again.err).toContain('is not empty; nothing is overwritten');
+  expect(readFileSync(join(dir, 'copy', 'backup.json'), 'utf8')).toBe(before);
+  const live = await relay(['restore', join(dir, 'copy'), '--without-master-key'], { env });
+  expect(live).toMatchObject({ code: 1 });
+  expect(live.err).toContain('is in use; stop its server');
+  expect((await server.request('/ready')).status).toBe(200);
+});
+
+test('a backup may hold the master key, if one says so; a wrong key is refused', async () => {
+  const server = await serverWith();
+  const env = { RELAY_DATA_DIR: server.dataDir };
+  const dir = folder();
+  const whole = await relay(['backup', join(dir, 'whole'), '--with-master-key', '--json'], { env });
+  expect(values(whole)[0]).toMatchObject({ masterKey: { included: true } });
+  expect(keyOf(join(dir, 'whole'))).toBe(keyOf(server.dataDir));
+  const target = join(dir, 'data');
+  expect((await relay(['restore', join(dir, 'whole'), '--to', target])).code).toBe(0);
+  expect(keyOf(target)).toBe(keyOf(server.dataDir));
+  await relay(['backup', join(dir, 'bare')], { env });
+  const other = join(dir, 'other-key');
+  writeFileSync(other, 'ab'.repeat(32), { mode: 0o600 });
+  const to = ['--to', join(dir, 'data-2')];
+  const wrong = await relay(['restore', join(dir, 'bare'), ...to, '--master-key-file', other]);
+  expect(wrong.err).toContain('is not the master key that this backup was sealed with');
+  const inEnv = { RELAY_MASTER_KEY: 'ab'.repeat(32) };
+  expect((await relay(['restore', join(dir, 'bare'), ...to], { env: inEnv })).code).toBe(1);
+  expect(existsSync(join(dir, 'data-2'))).toBe(false);
+  const right = { RELAY_MASTER_KEY: keyOf(server.dataDir) };
+  const restored = await relay(['restore', join(dir, 'bare'), ...to, '--json'], { env: right });
+  expect(values(restored)[0]).toMatchObject({ key: 'environment' });
+});
+
+test('a damaged backup is noticed before anything is made of it', async () => {
+  const server = await serverWith();
+  const dir = folder();
+  await relay(['backup', join(dir, 'copy'), '--with-master-key'], {
+    env: { RELAY_DATA_DIR: server.dataDir },
+  });
+  const path = join(dir, 'copy', 'relay.db');
+  const bytes = readFileSync(path);
+  bytes.fill(0x5a, 8_192, 40_960);
+  writeFileSync(path, bytes);
+  const target = join(dir, 'data');
+  const damaged = await relay(['restore', join(dir, 'copy'), '--to', target]);
+  expect(damaged.code).toBe(1);
+  expect(existsSync(target)).toBe(false);
+  expect(readdirSync(dir)).toEqual(['copy']);
+  mkdirSync(join(dir, 'nothing'));
+  const none = await relay(['restore', join(dir, 'nothing'), '--to', target]);
+  expect(none.err).toContain('is no backup');
+});
+
+test('rotating refuses while the server runs, and afterwards the new key opens everything', async () => {
+  const server = await serverWith();
+  await withCredential(server);
+  const env = { RELAY_DATA_DIR: server.dataDir };
+  const old = keyOf(server.dataDir);
+  const busy = await relay(['rotate-master-key'], { env });
+  expect(busy).toMatchObject({ code: 1, out: '' });
+  expect(busy.err).toContain('Another Relay server is using');
+  expect(keyOf(server.dataDir)).toBe(old);
+  await server.stop();
+  const done = await relay(['rotate-master-key', '--json'], { env });
+  const [rotation] = values<{ kind: string; oldKeyFile: string }>(done);
+  expect(rotation?.kind).toBe('replaced');
+  expect(done.out + done.err).not.toContain(old);
+  expect(done.out).not.toContain(keyOf(server.dataDir));
+  expect(keyOf(server.dataDir)).not.toBe(old);
+  expect(readFileSync(rotation?.oldKeyFile ?? '', 'utf8').trim()).toBe(old);
+  expect(statSync(join(server.dataDir, 'master-key')).mode & 0o777).toBe(0o600);
+  expect(existsSync(join(server.dataDir, 'master-key.next'))).toBe(false);
+  await server.start();
+  expect(await opensCredential(server)).toBe(true);
+  // The old key opens nothing any more.
+  await server.stop();
+  await expect(server.start({ RELAY_MASTER_KEY: old })).rejects.toThrow('The master key is not');
+});
+
+test('a key from the environment is replaced there by hand, and the command says how', async () => {
+  const old = 'cd'.repeat(32);
+  const server = await serverWith({ RELAY_MASTER_KEY: old });
+  await withCredential(server);
+  await server.stop();
+  const keyFile = join(folder(), 'new-key');
+  const env = { RELAY_DATA_DIR: server.dataDir, RELAY_MASTER_KEY: old };
+  const done = await relay(['rotate-master-key', '--key-file', keyFile], { env });
+  expect(done.code).toBe(0);
+  expect(done.out).toContain('Set RELAY_MASTER_KEY to what is in that file');
+  await expect(server.start()).rejects.toThrow('The master key is not');
+  await server.start({ RELAY_MASTER_KEY: readFileSync(keyFile, 'utf8').trim() });
+  expect(await opensCredential(server)).toBe(true);
+});
+
+test('nodes of one database take a new key over one by one, and each can always open everything', async () => {
+  const database = await createDatabase();
+  onTestFinished(() => database.drop());
+  const old = 'ef'.repeat(32);
+  const shared = { RELAY_DATABASE_URL: database.url, RELAY_MASTER_KEY: old };
+  const node = await serverWith(shared);
+  await withCredential(node);
+  const keyFile = join(folder(), 'new-key');
+  const env = { ...shared, RELAY_DATA_DIR: node.dataDir };
+  const made = await relay(['rotate-master-key', '--key-file', keyFile], { env });
+  expect(made.code).toBe(0);
+  expect(made.out).toContain('Nothing is sealed with it yet');
+  const fresh = readFileSync(keyFile, 'utf8').trim();
+  expect(made.out).not.toContain(fresh);
+  await node.stop();
+  await node.start({ RELAY_MASTER_KEY_PREVIOUS: fresh });
+  const { apiKey } = node;
+  const first = await serverWith({
+    RELAY_DATABASE_URL: database.url,
+    RELAY_MASTER_KEY: fresh,
+    RELAY_MASTER_KEY_PREVIOUS: old,
+  });
+  // One has sealed everything with the new key; the other has yet to be restarted.
+  expect(await opensCredential({ url: first.url, apiKey })).toBe(true);
+  expect(await opensCredential(node)).toBe(true);
+  await node.stop();
+  await node.start({ RELAY_MASTER_KEY: fresh });
+  expect(await opensCredential(node)).toBe(true);
+  await node.stop();
+  await expect(node.start()).rejects.toThrow('The master key is not');
+}, 60_000);
+
+test('what is no installation is told so, and nothing is made there', async () => {
+  const dir = folder();
+  const env = { RELAY_DATA_DIR: join(dir, 'nothing') };
+  for (const args of [['rotate-master-key'], ['backup', join(dir, 'copy')]]) {
+    const outcome = await relay(args, { env });
+    expect(outcome).toMatchObject({ code: 1, out: '' });
+    expect(outcome.err).toContain('There is no store in');
+  }
+  expect(readdirSync(dir)).toEqual([]);
+});

@@ -1,0 +1,166 @@
+/** The command as a process: how fast it starts, how it ends, and what it does to pipes. */
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { relayBin } from '../support/cli.ts';
+import { TestServer } from '../support/server.ts';
+
+const server = new TestServer();
+beforeAll(() => server.start());
+afterAll(() => server.dispose());
+
+const environment = () => ({
+  ...process.env,
+  RELAY_URL: server.url,
+  RELAY_API_KEY: server.apiKey,
+});
+
+function relay(...args: string[]) {
+  return spawnSync(process.execPath, [relayBin, ...args], { env: environment(), encoding: 'utf8' });
+}
+
+function begin(args: readonly string[], env: NodeJS.ProcessEnv = environment()) {
+  const child = spawn(process.execPath, [relayBin, ...args], { env });
+  onTestFinished(() => void child.kill('SIGKILL'));
+  const running = {
+    child,
+    output: '',
+    ended: new Promise<number | null>((resolve) => child.once('close', resolve)),
+  };
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk: Buffer) => (running.output += chunk.toString()));
+  }
+  return running;
+}
+
+/** The quickest of a few: what else the machine does only ever adds. */
+function quickest(args: readonly string[]): number {
+  const times = Array.from({ length: 7 }, () => {
+    const began = performance.now();
+    spawnSync(process.execPath, [...args], { env: environment(), stdio: 'ignore' });
+    return performance.now() - began;
+  });
+  return Math.min(...times);
+}
+
+test('it starts without loading what a command does not need', () => {
+  const bare = quickest(['-e', '0']);
+  const help = quickest([relayBin, '--help']);
+  const list = quickest([relayBin, 'runs', 'list']);
+  const shown = (ms: number) => `${ms.toFixed(0)} ms, ${(ms / bare).toFixed(1)} × node`;
+  console.info(`node -e 0: ${bare.toFixed(0)} ms; help: ${shown(help)}; runs list: ${shown(list)}`);
+  // Loading the server alone would take more than this.
+  expect(help / bare).toBeLessThan(15);
+});
+
+test('help and commands of the SDK load neither the server nor prompts', () => {
+  const loaded = (...args: string[]) => {
+    const hook = `
+      import { registerHooks } from 'node:module';
+      import { writeSync } from 'node:fs';
+      registerHooks({ load: (url, context, next) => { writeSync(2, url + '\\n'); return next(url, context); } });`;
+    const flags = ['--import', `data:text/javascript,${encodeURIComponent(hook)}`];
+    const all = [...flags, relayBin, ...args];
+    return spawnSync(process.execPath, all, { env: environment(), encoding: 'utf8' }).stderr;
+  };
+  const help = loaded('--help');
+  expect(help).toContain('/commander/');
+  expect(help).not.toMatch(/packages\/(sdk|server)\/|fastify|clack/);
+  const list = loaded('runs', 'list');
+  expect(list).toContain('packages/sdk/');
+  expect(list).not.toMatch(/packages\/(server|core|store|models)\/|fastify|clack|\/zod\//);
+});
+
+test('serve listens, leaves in good order when told to, and says in one line why it cannot start', async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'relay-cli-serve-'));
+  onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
+  const env = { ...process.env, RELAY_LOG_LEVEL: 'off' };
+  const serving = begin(['serve', '--port', '0', '--data-dir', dataDir], env);
+  await expect.poll(() => serving.output, { timeout: 15_000 }).toContain('listening on');
+  const second = begin(['serve', '--port', '0', '--data-dir', dataDir], env);
+  expect(await second.ended).toBe(1);
+  expect(second.output).toMatch(
+    /^relay: Another Relay server is using .* \[start_failed\] – .*\n$/,
+  );
+  serving.child.kill('SIGTERM');
+  expect(await serving.ended).toBe(0);
+  const { port } = new URL(server.url);
+  const taken = begin(['serve', '--port', port, '--data-dir', dataDir], env);
+  expect(await taken.ended).toBe(1);
+  expect(taken.output).toContain(`Port ${port} is in use`);
+}, 60_000);
+
+test('a reader that has seen enough is no failure', () => {
+  const command = `set -o pipefail; '${process.execPath}' '${relayBin}' --help | head -n 1`;
+  const output = execFileSync('bash', ['-c', command], { env: environment(), encoding: 'utf8' });
+  expect(output).toBe('Usage: relay [options] [command]\n');
+});
+
+test('one message is said and answered on standard output alone', () => {
+  const { stdout, stderr, status } = relay('chat', 'calculate', '23*47');
+  expect([status, stdout]).toEqual([0, '23 * 47 is 1081.\n']);
+  expect(stderr).toContain('→ calculator');
+  expect(relay('chat', 'fail 400').status).toBe(7);
+  const events = relay('chat', '--json', 'say 2').stdout.trimEnd().split('\n');
+  expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ type: 'done', output: '1 2' });
+});
+
+test('a conversation goes on with whom it ended, and one that does not exist is not found', () => {
+  relay('chat', '--model', 'demo', 'say 1');
+  const { conversationId } = JSON.parse(relay('runs', 'list', '--limit', '1', '--json').stdout) as {
+    conversationId: string;
+  };
+  const next = relay('chat', '--conversation', conversationId, 'say 2');
+  expect([next.status, next.stdout]).toEqual([0, '1 2\n']);
+  expect(next.stderr).toContain('you › say 1');
+  const list = relay('runs', 'list', '--conversation', conversationId, '--json').stdout;
+  expect(list.trimEnd().split('\n')).toHaveLength(2);
+  const none = relay('chat', '--conversation', '01234567-89ab-7def-8123-456789abcdef', 'say 2');
+  expect([none.status, none.stdout]).toEqual([3, '']);
+});
+
+test('where nobody is, a request stays open for somebody else', async () => {
+  const chat = begin(['chat', 'notify somebody']);
+  chat.child.stdin.end();
+  await expect.poll(() => chat.output, { timeout: 15_000 }).toContain('relay approvals approve ');
+  const id = /relay approvals approve (\S+)/.exec(chat.output)?.[1] ?? '';
+  expect(relay('approvals', 'approve', id).status).toBe(0);
+  expect(await chat.ended).toBe(0);
+  expect(chat.output).toContain('The note was sent.');
+});
+
+test('without a key and without anybody there, a request is denied: nobody else could answer', async () => {
+  const env = { ...environment(), RELAY_API_KEY: '', RELAY_DATA_DIR: '/nowhere' };
+  const chat = begin(['chat', 'notify nobody'], env);
+  chat.child.stdin.end();
+  expect(await chat.ended).toBe(0);
+  expect(chat.output).toContain('Nobody was there to ask');
+  expect(server.notes.filter(({ text }) => text === 'nobody')).toEqual([]);
+});
+
+test('an interrupted run is canceled, and the exit code says so', async () => {
+  const chat = begin(['chat', 'slow 600000']);
+  await expect.poll(() => chat.output, { timeout: 15_000 }).toContain('I wait');
+  chat.child.kill('SIGINT');
+  expect(await chat.ended).toBe(130);
+  expect(chat.output).toContain('[interrupted]');
+  const [last] = JSON.parse(
+    `[${relay('runs', 'list', '--limit', '1', '--json').stdout.trim()}]`,
+  ) as { status: string }[];
+  expect(last?.status).toBe('canceled');
+});
+
+test('a chat outlives a server that is killed in the middle of an answer', async () => {
+  const chat = begin(['chat', 'notify through a kill']);
+  await expect.poll(() => chat.output, { timeout: 15_000 }).toContain('wants to run');
+  const { port } = new URL(server.url);
+  await server.kill();
+  await server.start({ RELAY_PORT: port });
+  chat.child.stdin.end('o\n');
+  expect(await chat.ended).toBe(0);
+  expect(chat.output).toContain('The note was sent.');
+  expect(server.notes.filter(({ text }) => text === 'through a kill')).toHaveLength(1);
+}, 60_000);

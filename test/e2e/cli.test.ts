@@ -1,0 +1,185 @@
+/** The command in a real terminal, as a person uses it. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { relayBin } from '../support/cli.ts';
+import { TestServer } from '../support/server.ts';
+import { TmuxTerminal } from '../support/tmux.ts';
+
+const server = new TestServer();
+const elsewhere = mkdtempSync(join(tmpdir(), 'relay-cli-'));
+
+beforeAll(() => server.start());
+afterAll(async () => {
+  await server.dispose();
+  rmSync(elsewhere, { recursive: true, force: true });
+});
+
+/** A shell in which somebody has typed `relay …`. */
+function terminal(args: string, key: 'key' | 'keyless' = 'key', before = '') {
+  const env = {
+    PATH: process.env['PATH'] ?? '',
+    RELAY_URL: server.url,
+    ...(key === 'key' ? { RELAY_API_KEY: server.apiKey } : {}),
+  };
+  const command = `${before}'${process.execPath}' '${relayBin}' ${args}; echo "ended with $?"`;
+  const shell = new TmuxTerminal({ command, cwd: elsewhere, env });
+  onTestFinished(() => shell.close());
+  return {
+    shell,
+    shows: (text: string) =>
+      expect.poll(() => shell.screen, { timeout: 15_000, interval: 50 }).toContain(text),
+  };
+}
+
+const notesOf = (word: string) => server.notes.filter(({ text }) => text.includes(word));
+
+test('a whole chat: an answer, a tool that is allowed once, one that is denied, and goodbye', async () => {
+  const { shell, shows } = terminal('chat');
+  await shows('you ›');
+  shell.line('calculate 23*47');
+  await shows('23 * 47 is 1081.');
+  expect(shell.screen).toContain('→ calculator {"a":23,"b":47,"op":"*"}');
+
+  shell.line('notify the build is green');
+  await shows('[o]nce  [a]lways  [e]dit  [d]eny >');
+  expect(shell.screen).toContain('"text": "the build is green"');
+  expect(notesOf('green')).toEqual([]);
+  // Whoever only presses Enter has not agreed to anything.
+  shell.press('Enter');
+  await expect
+    .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 15_000 })
+    .toBeGreaterThan(1);
+  expect(notesOf('green')).toEqual([]);
+  shell.line('o');
+  await shows('The note was sent.');
+  expect(notesOf('green')).toHaveLength(1);
+
+  shell.line('notify the build is red');
+  await shows('"text": "the build is red"');
+  await shows('[d]eny > ');
+  shell.line('d');
+  await shows('Why not?');
+  shell.line('not on a Friday');
+  await shows('it was denied (not on a Friday)');
+  expect(notesOf('red')).toEqual([]);
+
+  shell.press('C-d');
+  await shows('Go on later: relay chat --conversation ');
+  await shows('ended with 0');
+});
+
+test('arguments are edited in place, and "always" is not asked again', async () => {
+  const { shell, shows } = terminal('chat');
+  await shows('you ›');
+  shell.line('notify draft words');
+  await shows('[e]dit');
+  shell.line('e');
+  await shows('Arguments > {"to":"operator","text":"draft words"}');
+  // Back over `draft words"}`, as one does at a prompt.
+  shell.press(...Array.from({ length: 13 }, () => 'BSpace'));
+  shell.line('better words"}');
+  await shows('The note was sent');
+  expect(notesOf('draft')).toEqual([]);
+  expect(notesOf('better words')).toHaveLength(1);
+
+  shell.line('notify twice');
+  await shows('"text": "twice"');
+  shell.line('a');
+  await expect.poll(() => notesOf('twice').length, { timeout: 15_000 }).toBe(1);
+  await expect.poll(() => shell.screen.trimEnd().endsWith('you ›'), { timeout: 15_000 }).toBe(true);
+  shell.line('notify twice');
+  await expect.poll(() => notesOf('twice').length, { timeout: 15_000 }).toBe(2);
+  shell.line('/quit');
+  await shows('ended with 0');
+});
+
+test('without a key it works on the same machine, without what needs one', async () => {
+  const { shell, shows } = terminal('chat', 'keyless');
+  await shows('you ›');
+  shell.line('notify no key needed');
+  await shows('[o]nce  [a]lways  [d]eny >');
+  shell.line('o');
+  await shows('The note was sent.');
+  expect(notesOf('no key needed')).toHaveLength(1);
+  shell.press('C-c');
+  await shows('ended with 0');
+});
+
+test('Ctrl-C cancels what is going on, and leaves when nothing is', async () => {
+  const { shell, shows } = terminal('chat');
+  await shows('you ›');
+  shell.line('slow 600000');
+  await shows('I wait for 600000 ms');
+  shell.press('C-c');
+  await shows('(canceled)');
+  const { runs } = (await (await server.request('/v1/runs?status=canceled')).json()) as {
+    runs: { input: string }[];
+  };
+  expect(runs.map(({ input }) => input)).toContain('slow 600000');
+  shell.line('say 3');
+  await shows('1 2 3');
+  shell.press('C-c');
+  await shows('ended with 0');
+});
+
+test('what is typed while an answer streams waits, and never answers a request', async () => {
+  const { shell, shows } = terminal('chat');
+  await shows('you ›');
+  shell.line('slow 1500');
+  await shows('I wait for 1500 ms');
+  shell.line('notify typed ahead');
+  shell.line('a');
+  shell.type('o');
+  await shows('"text": "typed ahead"');
+  await shows('[o]nce');
+  shell.press('Enter');
+  await expect
+    .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 15_000 })
+    .toBeGreaterThan(1);
+  expect(notesOf('typed ahead')).toEqual([]);
+  shell.line('d');
+  await shows('Why not?');
+  shell.press('Enter');
+  await shows('it was denied');
+  expect(notesOf('typed ahead')).toEqual([]);
+});
+
+test('a conversation is taken up where it waits, after the server was killed', async () => {
+  const first = terminal('chat');
+  await first.shows('you ›');
+  first.shell.line('notify survived');
+  await first.shows('[o]nce');
+  const { runs } = (await (await server.request('/v1/runs?status=waiting')).json()) as {
+    runs: { conversationId: string }[];
+  };
+  first.shell.close();
+  await server.kill();
+  await server.start();
+  const again = terminal(`chat --conversation ${runs[0]?.conversationId}`);
+  await again.shows('you › notify survived');
+  await again.shows('[o]nce');
+  again.shell.line('o');
+  await again.shows('The note was sent.');
+  expect(notesOf('survived')).toHaveLength(1);
+}, 60_000);
+
+test('colour is for terminals that want it', async () => {
+  const coloured = terminal('chat "calculate 1+1"');
+  await coloured.shows('ended with 0');
+  expect(coloured.shell.colours).toContain('\u001B[36m→ calculator');
+  const plain = terminal('chat "calculate 1+1"', 'key', 'NO_COLOR=1 ');
+  await plain.shows('ended with 0');
+  expect(plain.shell.screen).toContain('→ calculator');
+  expect(plain.shell.colours).not.toContain('\u001B[36m→');
+});
+
+test('a secret is typed where nothing shows it', async () => {
+  const { shell, shows } = terminal('credentials set openai --label typed');
+  await shows('The key for openai');
+  shell.line('sk-never-on-the-screen');
+  await shows('openai has the key …reen.');
+  expect(shell.screen).not.toContain('sk-never');
+  await shows('ended with 0');
+});

@@ -1,0 +1,56 @@
+/** A real terminal: a program in tmux, its keys and its screen. */
+import { execFileSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+
+export interface TerminalOptions {
+  readonly command: string;
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export class TmuxTerminal {
+  /** A server of its own: whatever else runs in tmux here is somebody else's. */
+  readonly #socket = `relay-test-${randomUUID()}`;
+  #isOpen = true;
+
+  constructor({ command, cwd, env }: TerminalOptions) {
+    const set = Object.entries(env).flatMap(([name, value]) => ['-e', `${name}=${value}`]);
+    const size = ['-x', '120', '-y', '50'];
+    this.#tmux('-f', '/dev/null', 'new-session', '-d', ...size, '-c', cwd, ...set, 'bash --norc');
+    this.#tmux('set-option', '-g', 'history-limit', '5000');
+    this.type(`PS1='$ '; ${command}`);
+    this.press('Enter');
+  }
+
+  /** All that was on the screen so far. */
+  get screen(): string {
+    return this.#tmux('capture-pane', '-p', '-J', '-S', '-5000');
+  }
+
+  type(text: string): void {
+    this.#tmux('send-keys', '-l', '--', text);
+  }
+
+  press(...keys: readonly string[]): void {
+    this.#tmux('send-keys', ...keys);
+  }
+
+  line(text: string): void {
+    this.type(text);
+    this.press('Enter');
+  }
+
+  /** The same with its escape sequences. */
+  get colours(): string {
+    return this.#tmux('capture-pane', '-p', '-e', '-S', '-5000');
+  }
+
+  close(): void {
+    if (this.#isOpen) this.#tmux('kill-server');
+    this.#isOpen = false;
+  }
+
+  #tmux(...args: readonly string[]): string {
+    return execFileSync('tmux', ['-L', this.#socket, ...args], { encoding: 'utf8' });
+  }
+}
