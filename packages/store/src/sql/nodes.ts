@@ -28,7 +28,7 @@ export const deleteNodeSql = 'DELETE FROM nodes WHERE id = ?';
 export const deleteNodesSql = 'DELETE FROM nodes';
 
 /** More are found when these are gone. */
-export const orphansAtOnce = 500;
+const orphansAtOnce = 500;
 
 /** Chats whose node does not say any more that it is there. */
 export function selectOrphansSql(dialect: SqlDialect): string {
