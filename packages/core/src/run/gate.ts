@@ -18,6 +18,7 @@ import { GrantsAtHand } from './grants-at-hand.ts';
 import { callsLeft, limitText } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { findTool, pathOf } from './profile.ts';
+import { decidedAgain } from './refused-grants.ts';
 import { reachedLimit } from './spawn.ts';
 import { warningTime } from './warnings.ts';
 
@@ -50,7 +51,41 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
       starts.push({ call, tool: checked.tool, rule: once.named(verdict.rule) });
     }
   }
+  if (starts.some(({ rule }) => rule?.counted === true)) {
+    run.journal.stage([], { otherwise: (events) => decideAgain(run, agent, { starts, events }) });
+  }
   await start(run, agent, starts);
+}
+
+/** A grant was used up before its calls were stored: they are judged by what holds now. */
+async function decideAgain(
+  run: LiveRun,
+  agent: AgentState,
+  { starts, events }: { starts: readonly Start[]; events: readonly RunEvent[] },
+): Promise<readonly RunEvent[]> {
+  const grants = await GrantsAtHand.of(run);
+  const once = new OnceRules(run);
+  return decidedAgain(events, {
+    again: (started) => {
+      const call = starts.find((each) => each.call.toolCallId === started.toolCallId)?.call;
+      if (call === undefined) return started;
+      const verdict = verdictOn(run, { agent, call, grants: grants.list, once });
+      if (verdict.decision === 'ask') return raised(run, agent, { call, kind: 'permission' });
+      const rule = once.named(verdict.rule);
+      if (verdict.decision === 'deny') return denied(agent, call, { ...verdict, rule });
+      once.use(verdict.rule);
+      grants.use(verdict.rule);
+      return { ...started, rule };
+    },
+    word: ({ toolCallId, name }) => ({
+      type: 'tool.progressed',
+      ...agentFields(agent),
+      toolCallId,
+      name,
+      progressId: run.engine.ids.next(),
+      content: 'The grant that allowed this call was used up in the meantime',
+    }),
+  });
 }
 
 /** Of two calls that match one allow-once rule, the first uses it up (E7). */

@@ -4,6 +4,7 @@
  */
 import type {
   Append,
+  AppendOutcome,
   CreationOutcome,
   RelayDecision,
   RunCreation,
@@ -84,7 +85,7 @@ function sweepKeys(state: MemoryState, tenantId: string, now: number): void {
   }
 }
 
-export function append(state: MemoryState, tenantId: string, step: Append): 'committed' | 'fenced' {
+export function append(state: MemoryState, tenantId: string, step: Append): AppendOutcome {
   const run = state.runs.get(step.runId);
   if (run === undefined || !holds(run, tenantId, step)) return 'fenced';
   for (const { id } of step.raise ?? []) refuseTaken(state.relays, id);
@@ -101,7 +102,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   if (!canTimeOut(run, step)) return 'fenced';
   for (const { toolCallId } of step.awaited ?? []) refuseTaken(run.clientCalls, toolCallId);
   const grantIds = step.useGrants ?? [];
-  if (!canUse(state, tenantId, { grantIds, at: step.at })) return 'fenced';
+  if (!canUse(state, tenantId, { grantIds, at: step.at })) return 'refused';
   useGrants(state, grantIds);
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
