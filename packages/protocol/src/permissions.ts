@@ -30,9 +30,13 @@ export const permissionsSchema = z.strictObject({
 });
 export type Permissions = z.infer<typeof permissionsSchema>;
 
-/** A person's answer to a relay. */
+/** A person's answer to a relay. `input`: other arguments for the call, or the answer to a question. */
 export const permissionResponseSchema = z.discriminatedUnion('approved', [
-  z.strictObject({ approved: z.literal(true), always: z.boolean().optional() }),
+  z.strictObject({
+    approved: z.literal(true),
+    always: z.boolean().optional(),
+    input: z.json().optional(),
+  }),
   z.strictObject({ approved: z.literal(false), reason: z.string().optional() }),
 ]);
 export type PermissionResponse = z.infer<typeof permissionResponseSchema>;
