@@ -1,5 +1,5 @@
 /** Standing answers: where they hold, until when, for how many calls, and what they never do. */
-import type { NewGrant } from '@relay/core';
+import type { Append, NewGrant } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -8,10 +8,12 @@ import {
   text,
   toolCall,
 } from '@relay/core/testing';
+import { agentTool } from '@relay/tools';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { ask, type Kernel, person, until } from '../support/kernel.ts';
-import { decide, finished, ofType, openScene, untilAsked } from './scene.ts';
+import { ask, type Kernel, type KernelOptions, person, until } from '../support/kernel.ts';
+import { createCast, delegate, says } from './cast.ts';
+import { decide, finished, journal, ofType, openScene, untilAsked, untilStored } from './scene.ts';
 import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
 
 const pay = (n: number, amount = 1) => toolCall(`call_${n}`, 'pay', { amount });
@@ -100,40 +102,110 @@ describe.each(stores)('a grant on $name', (kind) => {
   });
 
   test('of one call lets one of ten runs have it that come at once', async () => {
-    const { kernel, tool, clock } = await scene(kind);
+    const { kernel, tool } = await scene(kind);
     await add(kernel, { uses: 1 });
     const runs = await Promise.all(Array.from({ length: 10 }, () => ask(kernel)));
     const tenant = kernel.store.tenant(kernel.tenantId);
     const still = await until(async () => {
-      // Those that came too late are given up, and found again by looking around.
-      await clock.advance(1_000);
       const now = await Promise.all(runs.map(({ id }) => tenant.readRun(id)));
       const statuses = now.map((run) => run?.status);
       return statuses.every((status) => status === 'waiting' || status === 'completed') && statuses;
     }, 'all runs to be still');
     expect(still.filter((status) => status === 'completed')).toHaveLength(1);
     expect(tool.executions).toHaveLength(1);
+    const journals = await Promise.all(runs.map(({ id }) => journal(kernel, id)));
+    expect(journals.flatMap((events) => ofType(events, 'turn.discarded'))).toEqual([]);
   });
 
-  test('that was used up while a call was being decided asks instead, and nothing runs', async () => {
+  /** The grant that a call is about to use is gone when it is stored. */
+  async function tooLate(options: Pick<KernelOptions, 'model' | 'tools'>) {
     const opened = await openScene(kind);
-    const tool = createRecordingTool({ name: 'pay' });
-    let stolen = 0;
+    const taken: string[] = [];
     const store = wrapStore(opened.store, async (call) => {
-      const uses = call.method === 'append' ? (call.args[0] as { useGrants?: string[] }) : {};
-      const [id] = uses.useGrants ?? [];
-      if (id !== undefined) {
-        stolen += 1;
+      const { useGrants = [] } = call.method === 'append' ? (call.args[0] as Append) : {};
+      taken.push(...useGrants);
+      for (const id of new Set(useGrants)) {
         await opened.store.tenant(kernel.tenantId).revokeGrant(id, 1);
       }
       return call.go();
     });
-    const kernel = await opened.boot({ store, model: script(), tools: [tool] });
+    const kernel = await opened.boot({ ...options, store });
+    return { kernel, taken };
+  }
+
+  test('that was used up while a call was being decided asks instead, and nothing runs', async () => {
+    const tool = createRecordingTool({ name: 'pay' });
+    const model = script();
+    const { kernel, taken } = await tooLate({ model, tools: [tool] });
     await add(kernel, { uses: 5 });
     const run = await ask(kernel);
-    await untilAsked(kernel, run.id);
-    expect(stolen).toBe(1);
+    const [relay] = await untilAsked(kernel, run.id);
+    expect(taken).toHaveLength(1);
     expect(tool.executions).toEqual([]);
+    await decide(kernel, relay?.relayId);
+    const events = await finished(kernel, run.id);
+    // The turn is paid for: it is neither taken back nor asked for again.
+    expect(ofType(events, 'turn.discarded')).toEqual([]);
+    expect(model.requests).toHaveLength(2);
+    expect(kernel.warnings).toEqual([]);
+  });
+
+  test('that was used up gives way to another rule that allows the call too', async () => {
+    const tool = createRecordingTool({ name: 'pay' });
+    const { kernel } = await tooLate({ model: script(), tools: [tool] });
+    const grant = await add(kernel, { uses: 1 });
+    const run = await ask(kernel, { permissions: { allowOnce: [{ tool: 'pay' }] } });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.started')).toMatchObject([{ rule: { list: 'allowOnce' } }]);
+    const store = kernel.store.tenant(kernel.tenantId);
+    expect(await store.readGrant(grant.id)).toMatchObject({ usesLeft: 1 });
+    expect(tool.executions).toHaveLength(1);
+  });
+
+  test('that was used up leaves alone what a sibling of the call and other agents do', async () => {
+    const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
+    slow.hold();
+    const payment = createRecordingTool({ name: 'pay' });
+    const model = createCast({
+      Begin: [[delegate('call_1', 'Work'), delegate('call_2', 'Pay'), finish()], says('Done.')],
+      Work: [[toolCall('call_3', 'slow', {}), finish()], says('Worked.')],
+      Pay: [
+        async () => {
+          await until(async () => slow.executions.length === 1, 'the other agent');
+          return [pay(4), toolCall('call_5', 'slow', {}), finish()];
+        },
+        says('Paid.'),
+      ],
+    });
+    const { kernel } = await tooLate({ model, tools: [agentTool, payment, slow] });
+    await add(kernel, { uses: 1 });
+    const run = await ask(kernel);
+    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await until(async () => slow.executions.length === 2, 'the sibling');
+    slow.release();
+    const [relay] = await untilAsked(kernel, run.id);
+    await decide(kernel, relay?.relayId);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.failed')).toEqual([]);
+    expect(ofType(events, 'turn.discarded')).toEqual([]);
+    expect([slow.executions.length, payment.executions.length]).toEqual([2, 1]);
+  });
+
+  test('that was used up does not start the sub-agent of a call that is delegated', async () => {
+    const model = createCast({
+      Begin: [[delegate('call_1', 'Work'), finish()], says('Done.')],
+      Work: [says('Worked.')],
+    });
+    const { kernel } = await tooLate({ model, tools: [{ ...agentTool, allowedByDefault: false }] });
+    const over = { tool: 'agent', exact: { prompt: 'Work' }, uses: 1 };
+    await add(kernel, over);
+    const run = await ask(kernel);
+    const [relay] = await untilAsked(kernel, run.id);
+    expect(ofType(await journal(kernel, run.id), 'agent.started')).toHaveLength(1);
+    await decide(kernel, relay?.relayId);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'agent.started')).toHaveLength(2);
+    expect(model.requestsFor('Work')).toHaveLength(1);
   });
 
   test('is used once by a call that a crash makes start again', async () => {

@@ -2,7 +2,7 @@ import type { RunEvent, StoredEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { JournalBroken, RunJournal } from './journal.ts';
-import type { Append, RunIdentity, TenantStore } from './ports.ts';
+import type { Append, AppendOutcome, RunIdentity, TenantStore } from './ports.ts';
 import { evolve, initialState, type RunState } from './run/state.ts';
 import { readSnapshot } from './run/snapshot.ts';
 
@@ -37,7 +37,7 @@ function say(text: string): RunEvent {
   return { type: 'text.appended', ...root, textId: 't', text };
 }
 
-type Outcome = 'committed' | 'fenced' | Error;
+type Outcome = AppendOutcome | Error;
 
 /** A store whose commits come to their end when the test says so. */
 class SlowStore {
@@ -45,7 +45,7 @@ class SlowStore {
   readonly #pending: ((outcome: Outcome) => void)[] = [];
   mostAtOnce = 0;
 
-  append(append: Append): Promise<'committed' | 'fenced'> {
+  append(append: Append): Promise<AppendOutcome> {
     this.appends.push(append);
     return new Promise((resolve, reject) => {
       this.#pending.push((outcome) =>
@@ -290,6 +290,59 @@ describe('write', () => {
     expect(store.appends).toMatchObject([{ events: [], release: true, afterSeq: 3 }]);
     await store.finish();
     expect(outcome).toEqual({ outcome: 'stored' });
+  });
+});
+
+describe('a step that is refused', () => {
+  const otherwise = async (events: readonly RunEvent[]) =>
+    events.map((event) => (texts([event])[0] === 'b' ? say('B') : event));
+
+  it('is stored with other events in the same places, and what came meanwhile follows', async () => {
+    const { journal, store, published, observed } = open();
+    const outcome = watch(journal.write([say('a'), say('b'), say('c')], { otherwise }));
+    journal.append([say('d')]);
+    await store.finish('refused');
+    journal.append([say('e')]);
+    expect(published).toEqual([]);
+    expect(outcome).toEqual({ outcome: 'pending' });
+    await store.finish();
+    await store.finish();
+    expect(outcome).toEqual({ outcome: 'stored' });
+    expect(store.appends.map(({ afterSeq, events }) => [afterSeq, ...texts(events)])).toEqual([
+      [3, 'a', 'b', 'c'],
+      [3, 'a', 'B', 'c'],
+      [6, 'd', 'e'],
+    ]);
+    expect(published.flat().map(({ seq }) => seq)).toEqual([4, 5, 6, 7, 8]);
+    expect(published.map(texts)).toEqual([
+      ['a', 'B', 'c'],
+      ['d', 'e'],
+    ]);
+    expect(journal.state.seq).toBe(8);
+    expect(journal.state.agents[root.agentId]?.turn?.text).toBe('aBcde');
+    expect(texts(observed)).toEqual(['a', 'b', 'c', 'd', 'B', 'e']);
+  });
+
+  it('is tried as often as it is refused', async () => {
+    const { journal, store } = open();
+    const outcome = watch(journal.write([say('b')], { otherwise }));
+    for (let n = 0; n < 3; n += 1) await store.finish('refused');
+    await store.finish();
+    expect(outcome).toEqual({ outcome: 'stored' });
+    expect(store.appends.map(({ events }) => texts(events))).toEqual([['b'], ['B'], ['B'], ['B']]);
+  });
+
+  it.each([
+    ['nothing is known to write instead', undefined],
+    ['events would lose their places', async () => []],
+    ['what holds now cannot be read', () => Promise.reject(new Error('The disk is gone'))],
+  ])('breaks the journal if %s', async (_why, instead) => {
+    const { journal, store, published } = open();
+    const along = instead === undefined ? {} : { otherwise: instead };
+    const outcome = watch(journal.write([say('b')], along));
+    await store.finish('refused');
+    expect(outcome.outcome).toBeInstanceOf(JournalBroken);
+    expect(published).toEqual([]);
   });
 });
 

@@ -2,6 +2,7 @@
  * A run's journal: the only writer. Append, then publish (E1).
  *
  * States: idle ─write─▶ committing ─commit─▶ idle (or committing again, if more came meanwhile)
+ *                            ├─refused─▶ committing, with other events in the same places
  *                            └─fenced or failed─▶ broken, for good
  *
  * - There is no timer. An idle journal commits at once; whatever arrives while it commits forms the
@@ -10,6 +11,8 @@
  *   it, and no side effect starts before the promise of its write has resolved.
  * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out
  *   or whose store failed is broken: all its promises reject, and the loop gives the run up.
+ * - A step that uses up a grant may come too late (E7): nothing of it is stored, and what was decided
+ *   by the grant is decided again. What came after it keeps its place, since others may know of it.
  */
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import type {
@@ -32,13 +35,20 @@ export interface Along {
   readonly release?: boolean;
   /** Memories that the run leaves behind. */
   readonly remember?: readonly MemoryRecord[];
+  /** What to write instead, event for event, if a grant that they use was used up meanwhile. */
+  readonly otherwise?: Otherwise;
 }
 
+export type Otherwise = (events: readonly RunEvent[]) => Promise<readonly RunEvent[]>;
+
 interface Batch {
+  /** The state that its events follow. */
+  before: RunState;
   /** One time for the whole batch, so that a live frame and a stored one are the same. */
   readonly at: number;
-  readonly events: RunEvent[];
-  readonly placed: StoredEvent[];
+  events: RunEvent[];
+  placed: StoredEvent[];
+  otherwise: Otherwise | undefined;
   readonly take: string[];
   readonly remember: MemoryRecord[];
   release: boolean;
@@ -106,8 +116,9 @@ export class RunJournal {
 
   /** Takes events in without starting a commit: the next `write` carries them. */
   stage(events: readonly RunEvent[], along: Along = {}): void {
-    if (events.length === 0 && along.take === undefined && along.release !== true) return;
-    const batch = (this.#next ??= emptyBatch(this.#options.clock.now()));
+    const { take, release, otherwise } = along;
+    if (events.length === 0 && (take ?? otherwise) === undefined && release !== true) return;
+    const batch = (this.#next ??= emptyBatch(this.#options.clock.now(), this.#state));
     const at = batch.placed[0]?.at ?? new Date(batch.at).toISOString();
     const { seq } = this.#state;
     const placed = events.map((event, n) => ({ ...event, seq: seq + 1 + n, at }));
@@ -115,9 +126,10 @@ export class RunJournal {
     batch.events.push(...events);
     batch.placed.push(...placed);
     this.#options.observe(placed);
-    if (along.take !== undefined) batch.take.push(...along.take);
+    if (take !== undefined) batch.take.push(...take);
+    if (otherwise !== undefined) batch.otherwise = otherwise;
     if (along.remember !== undefined) batch.remember.push(...along.remember);
-    if (along.release === true) this.#closed = batch.release = true;
+    if (release === true) this.#closed = batch.release = true;
   }
 
   /** Takes events in and sees to their commit; a failure shows at the next awaited write. */
@@ -155,8 +167,13 @@ export class RunJournal {
       }
       this.#committing = batch;
       try {
-        const outcome = await this.#options.store.append(this.#appendOf(batch));
-        if (outcome === 'fenced') {
+        const { store } = this.#options;
+        let outcome = await store.append(this.#appendOf(batch, this.#state));
+        while (outcome === 'refused' && batch.otherwise !== undefined) {
+          const state = this.#replace(batch, await batch.otherwise(batch.events));
+          outcome = await store.append(this.#appendOf(batch, state));
+        }
+        if (outcome !== 'committed') {
           this.#broken = new JournalBroken('fenced');
         } else {
           this.#storedSeq += batch.events.length;
@@ -171,13 +188,29 @@ export class RunJournal {
     }
   }
 
-  #appendOf(batch: Batch): Append {
+  /** Puts others in the place of events that were not stored; the state after them. */
+  #replace(batch: Batch, events: readonly RunEvent[]): RunState {
+    const { before, placed: refused } = batch;
+    if (events.length !== refused.length) throw new TypeError('Every event keeps its place');
+    const isNew = events.map((event, n) => event !== batch.events[n]);
+    const at = new Date(batch.at).toISOString();
+    batch.events = [...events];
+    batch.placed = events.map((event, n) => ({ ...event, seq: before.seq + 1 + n, at }));
+    const state = evolveAll(before, batch.placed);
+    this.#state = evolveAll(state, this.#next?.placed ?? []);
+    if (this.#next !== undefined) this.#next.before = state;
+    this.#options.observe(batch.placed.filter((_, n) => isNew[n]));
+    return state;
+  }
+
+  /** `state` is what it is after the batch, and no later. */
+  #appendOf(batch: Batch, state: RunState): Append {
     const { run, epoch, audit } = this.#options;
-    const { progress, ...rows } = project(batch.placed, this.#state, run);
+    const { progress, ...rows } = project(batch.placed, state, run);
     return {
       ...rows,
       // Whoever hears that a run is given away must be able to tell whether there is anything to do.
-      progress: batch.release ? { status: this.#state.status, ...progress } : progress,
+      progress: batch.release ? { status: state.status, ...progress } : progress,
       runId: run.id,
       epoch,
       afterSeq: this.#storedSeq,
@@ -191,7 +224,8 @@ export class RunJournal {
   }
 }
 
-function emptyBatch(at: number): Batch {
+function emptyBatch(at: number, before: RunState): Batch {
   const over = Promise.withResolvers<boolean>();
-  return { at, events: [], placed: [], take: [], remember: [], release: false, over };
+  const nothing = { events: [], placed: [], take: [], remember: [] };
+  return { at, before, ...nothing, otherwise: undefined, release: false, over };
 }

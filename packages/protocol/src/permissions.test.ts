@@ -73,6 +73,9 @@ describe('a person’s answer', () => {
     [{ approved: true }],
     [{ approved: true, always: true }],
     [{ approved: true, always: false }],
+    [{ approved: true, input: { path: '/tmp' } }],
+    [{ approved: true, input: 'red' }],
+    [{ approved: true, input: null }],
     [{ approved: false }],
     [{ approved: false, reason: 'This operation could delete important files' }],
   ])('may be %j', (response) => {
@@ -90,6 +93,7 @@ describe('a person’s answer', () => {
     [{ approved: true, always: 'true' }],
     [{ approved: true, reason: 'a reason belongs to a denial' }],
     [{ approved: false, always: true }],
+    [{ approved: false, input: 'red' }],
     [{ approved: false, reason: 7 }],
     [{ approved: true, scope: 'tenant' }],
     [null],

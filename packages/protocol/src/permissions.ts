@@ -40,9 +40,13 @@ export const policyRulesSchema = z.strictObject({
 });
 export type PolicyRules = z.infer<typeof policyRulesSchema>;
 
-/** A person's answer to a relay. */
+/** A person's answer to a relay. `input`: other arguments for the call, or the answer to a question. */
 export const permissionResponseSchema = z.discriminatedUnion('approved', [
-  z.strictObject({ approved: z.literal(true), always: z.boolean().optional() }),
+  z.strictObject({
+    approved: z.literal(true),
+    always: z.boolean().optional(),
+    input: z.json().optional(),
+  }),
   z.strictObject({ approved: z.literal(false), reason: z.string().optional() }),
 ]);
 export type PermissionResponse = z.infer<typeof permissionResponseSchema>;

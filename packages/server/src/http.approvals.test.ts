@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
-import { answerRelay, eventsOf, startChat, startRun, untilStatus } from './testing/talk.ts';
+import {
+  answerRelay,
+  decideCall,
+  eventsOf,
+  startChat,
+  startRun,
+  untilStatus,
+} from './testing/talk.ts';
 
 describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
   let server: TestRelay;
@@ -170,6 +177,32 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     await server.request(path, { body: { approved: false } });
     await talk.reader.rest();
     expect(server.notes().join()).not.toContain('mallory');
+  });
+
+  it('runs what a person wrote, and refuses what a deny rule does, by the other surfaces too', async () => {
+    const permissions = { denylist: [{ tool: 'send_note', params: { to: 'mallory' } }] };
+    const denied = { to: 'mallory', text: 'x' };
+    const edited = (text: string) => ({ to: 'operator', text });
+    const talk = await startRun(server, { input: 'notify first here', permissions });
+    await talk.reader.until('relay');
+    const approve = (input: unknown) =>
+      decideCall(server, { runId: talk.runId, toolCallId: 'call_1', action: 'approve', input });
+    expect(await approve(denied)).toMatchObject({ code: 403, body: { code: 'denied_by_rule' } });
+    expect(await approve(edited('edited here'))).toMatchObject({ code: 200 });
+    await talk.reader.rest();
+    const chat = await startChat(server, 'notify first there', { body: { permissions } });
+    const relay = await chat.reader.until('relay');
+    const answer = (input: unknown) =>
+      answerRelay(server, chat, {
+        relayId: relay.data['id'],
+        response: { approved: true, input },
+      });
+    expect((await answer(denied)).status).toBe(403);
+    expect((await answer(edited('edited there'))).status).toBe(200);
+    await chat.reader.rest();
+    const notes = server.notes().join();
+    expect(notes).toMatch(/edited here.*edited there/s);
+    expect(notes).not.toMatch(/first (t?here)|mallory/);
   });
 
   it.each([

@@ -99,6 +99,25 @@ describe.each(storeKinds)('a question on the %s store', (kind) => {
     await reader.rest();
   });
 
+  it('is answered by the other surfaces too, with what fits', async () => {
+    const { runId, reader } = await asking();
+    const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
+    expect((await decideCall(server, { ...wanted, input: { size: 'XL' } })).code).toBe(400);
+    const input = { size: 'M' };
+    expect((await decideCall(server, { ...wanted, action: 'reject', input })).code).toBe(400);
+    expect(await decideCall(server, { ...wanted, input })).toMatchObject({ code: 200 });
+    const outputIn = (frames: readonly { data: Record<string, unknown> }[]) =>
+      frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
+    expect(outputIn(await reader.rest())).toMatchObject({ answer: input });
+    const chat = await startChat(server, 'use order {"what":"shirt"}');
+    const relay = await chat.reader.until('relay');
+    const answer = (response: unknown) =>
+      answerRelay(server, chat, { relayId: relay.data['id'], response });
+    expect((await answer({ approved: true, input: { size: 'XL' } })).status).toBe(400);
+    expect((await answer({ approved: true, input })).status).toBe(200);
+    expect(JSON.stringify(await chat.reader.rest())).toContain('"size":"M"');
+  });
+
   it('cannot be approved without an answer by the other surfaces, but refused', async () => {
     const { runId, reader } = await asking();
     const wanted = { runId, toolCallId: 'call_1', kind: 'question' };

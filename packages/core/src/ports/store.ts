@@ -83,7 +83,7 @@ export interface Append {
   readonly givenUp?: readonly string[];
   /**
    * Counted grants that these events use up, once for each time they are named. One that has none
-   * left, has expired or was revoked undoes the whole step (E7), as if its writer had been fenced out.
+   * left, has expired or was revoked undoes the whole step (E7): it is `refused`.
    */
   readonly useGrants?: readonly string[];
   /** Mail that these events answer: it is removed in the same commit. */
@@ -94,6 +94,8 @@ export interface Append {
   readonly remember?: readonly MemoryRecord[];
   readonly audit?: readonly NewAudit[];
 }
+
+export type AppendOutcome = 'committed' | 'fenced' | 'refused';
 
 export interface TenantStore {
   readonly tenantId: string;
@@ -115,10 +117,10 @@ export interface TenantStore {
   /** By `createdAt`. */
   listRuns(filter: RunFilter, page: Page): Promise<RunListing[]>;
   /**
-   * `fenced`: another node holds the run or has written since; nothing was stored. An append that
-   * ends its run counts what it used in the same commit.
+   * `fenced`: another node holds the run or has written since. `refused`: a grant that it uses is used
+   * up. Nothing was stored then. An append that ends its run counts what it used in the same commit.
    */
-  append(append: Append): Promise<'committed' | 'fenced'>;
+  append(append: Append): Promise<AppendOutcome>;
   /**
    * What follows `after`, oldest first, at most `limit` events. Gaps and damage throw; so does a run
    * whose journal is no longer kept (`journal_pruned`).

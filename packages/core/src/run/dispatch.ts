@@ -52,7 +52,13 @@ export async function start(
   }
   if (events.length === 0) return;
   await run.journal.write(events);
-  for (const { tool, intent } of planned) execute(run, tool, intent);
+  for (const { tool, intent } of planned) if (hasStarted(run, intent)) execute(run, tool, intent);
+}
+
+/** What allowed it may have been used up by others in the last moment. */
+function hasStarted({ state }: LiveRun, { agentId, toolCallId }: EventOf<'tool.started'>): boolean {
+  const calls = state.agents[agentId]?.turn?.calls ?? [];
+  return calls.some((call) => call.toolCallId === toolCallId && call.phase === 'started');
 }
 
 /** The sub-agent that does the work of a tool which only delegates. */

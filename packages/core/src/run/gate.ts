@@ -12,7 +12,7 @@ import type { ProgramRules } from '../engine.ts';
 import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
 import type { Located, Tool } from '../ports.ts';
-import { readArguments } from './arguments.ts';
+import { type Arguments, readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import { start, type Start } from './dispatch.ts';
@@ -21,6 +21,7 @@ import { callsLeft, limitText } from './limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { locate } from './locate.ts';
 import { findTool, pathOf } from './profile.ts';
+import { decidedAgain } from './refused-grants.ts';
 import { reachedLimit } from './spawn.ts';
 import { warningTime } from './warnings.ts';
 
@@ -67,6 +68,9 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
       starts.push({ call, tool: checked.tool, rule: once.named(verdict.rule) });
     }
   }
+  if (starts.some(({ rule }) => rule?.counted === true)) {
+    run.journal.stage([], { otherwise: (events) => decideAgain(run, agent, { starts, events }) });
+  }
   await start(run, agent, starts);
 }
 
@@ -89,6 +93,53 @@ export async function gateAgain(
 
 function pathsOf(located: Located | undefined): Pick<CallState, 'located'> {
   return located === undefined ? {} : { located: located.paths };
+}
+
+/** A grant was used up before its calls were stored: they are judged by what holds now. */
+async function decideAgain(
+  run: LiveRun,
+  agent: AgentState,
+  { starts, events }: { starts: readonly Start[]; events: readonly RunEvent[] },
+): Promise<readonly RunEvent[]> {
+  const [grants, policies, places] = await Promise.all([
+    GrantsAtHand.of(run),
+    run.store.policies.inForce(agent.name).then(policiesOf),
+    placesOf(starts),
+  ]);
+  const once = new OnceRules(run);
+  return decidedAgain(events, {
+    again: (started) => {
+      const call = starts.find((each) => each.call.toolCallId === started.toolCallId)?.call;
+      if (call === undefined) return started;
+      const located = places.get(call.toolCallId);
+      const { list } = grants;
+      const verdict = verdictOn(run, { agent, call, located, grants: list, once, policies });
+      if (verdict.decision === 'ask') return raised(run, agent, { call, kind: 'permission' });
+      const rule = once.named(verdict.rule);
+      if (verdict.decision === 'deny') return denied(agent, call, { ...verdict, rule });
+      once.use(verdict.rule);
+      grants.use(verdict.rule);
+      return { ...started, rule };
+    },
+    word: ({ toolCallId, name }) => ({
+      type: 'tool.progressed',
+      ...agentFields(agent),
+      toolCallId,
+      name,
+      progressId: run.engine.ids.next(),
+      content: 'The grant that allowed this call was used up in the meantime',
+    }),
+  });
+}
+
+/** Where the paths of calls lead at this moment. */
+async function placesOf(starts: readonly Start[]): Promise<Map<string, Located | undefined>> {
+  const found = new Map<string, Located | undefined>();
+  for (const { tool, call } of starts) {
+    const looking = await locate(tool, call.input as Arguments);
+    found.set(call.toolCallId, looking.ok ? looking.located : undefined);
+  }
+  return found;
 }
 
 /** Of two calls that match one allow-once rule, the first uses it up (E7). */

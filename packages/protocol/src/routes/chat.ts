@@ -55,6 +55,9 @@ export const chatRoutes = {
       'rate_limited',
       'session_not_found',
       'relay_not_found',
+      'tool_input_invalid',
+      'denied_by_rule',
+      'tool_unavailable',
     ],
   },
 } as const satisfies Record<string, Route>;

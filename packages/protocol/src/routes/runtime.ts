@@ -28,10 +28,16 @@ export const toolApprovalBodySchema = z
     kind: z.enum(relayKinds).optional(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
+    /** Other arguments for the call, or the answer to a question. */
+    input: z.json().optional(),
   })
   .refine((body) => body.action === 'approve' || body.always !== true, {
     path: ['always'],
     message: 'Only an approval can hold for always',
+  })
+  .refine((body) => body.action === 'approve' || body.input === undefined, {
+    path: ['input'],
+    message: 'Only an approval comes with arguments or an answer',
   });
 
 export const resumeBodySchema = z.strictObject({ runId: idSchema });
@@ -78,7 +84,16 @@ export const runtimeRoutes = {
     },
     answer: 'json',
     output: z.object(outcome),
-    errors: [...needsKey, ...readsBody, 'not_found', 'relay_conflict', 'approval_state_missing'],
+    errors: [
+      ...needsKey,
+      ...readsBody,
+      'not_found',
+      'relay_conflict',
+      'approval_state_missing',
+      'tool_input_invalid',
+      'denied_by_rule',
+      'tool_unavailable',
+    ],
   },
   resumeChat: {
     method: 'POST',

@@ -70,8 +70,10 @@ export const answerChatRelay: Handler = async (call) => {
   if (relay === undefined || relay.runId !== session.runId || relay.status !== 'pending') {
     throw new RelayError('relay_not_found', 'Relay not found');
   }
+  const given = response.approved && response.input !== undefined ? { input: response.input } : {};
   const outcome = await core.answerRelay(control, tenantId, {
     relayId,
+    ...given,
     approved: response.approved,
     always: response.approved && response.always === true,
     reason: response.approved ? null : (response.reason ?? null),

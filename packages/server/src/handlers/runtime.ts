@@ -68,6 +68,7 @@ export const approveTool: Handler = async (call) => {
     approved,
     always: approved && body.always === true,
     reason: body.reason ?? null,
+    ...(body.input === undefined ? {} : { input: body.input }),
     by: call.caller.as,
   });
   if (outcome.kind === 'contradicted' || outcome.kind === 'missing') {

@@ -90,11 +90,11 @@ export function grantTests(open: Open): void {
       tenant.append(step(run, { afterSeq, useGrants: Array(times).fill(grant.id) }));
     expect(await use(1)).toBe('committed');
     expect(await active(tenant)).toMatchObject([{ id: grant.id, usesLeft: 2 }]);
-    expect(await use(2, 3)).toBe('fenced');
+    expect(await use(2, 3)).toBe('refused');
     expect(await active(tenant)).toMatchObject([{ usesLeft: 2 }]);
     expect(await use(2, 2)).toBe('committed');
     expect(await active(tenant)).toEqual([]);
-    expect(await use(3)).toBe('fenced');
+    expect(await use(3)).toBe('refused');
     expect(await tenant.readRun(run.id)).toMatchObject({ lastSeq: 3 });
     expect(await tenant.readGrant(grant.id)).toMatchObject({ uses: 3, usesLeft: 0 });
     expect(await tenant.append(step(run, { afterSeq: 3 }))).toBe('committed');
@@ -125,7 +125,7 @@ export function grantTests(open: Open): void {
     const foreign = newGrant(other, { uses: 9 });
     await other.addGrant(foreign);
     for (const { id } of [...grants, foreign]) {
-      expect(await tenant.append(step(run, { useGrants: [id] }))).toBe('fenced');
+      expect(await tenant.append(step(run, { useGrants: [id] }))).toBe('refused');
     }
     expect(await other.readGrant(foreign.id)).toMatchObject({ usesLeft: 9 });
   });
@@ -139,6 +139,7 @@ export function grantTests(open: Open): void {
       runs.map((run) => tenant.append(step(run, { events: [delta('x')], useGrants: [grant.id] }))),
     );
     expect(outcomes.filter((outcome) => outcome === 'committed')).toHaveLength(7);
+    expect(outcomes.filter((outcome) => outcome === 'refused')).toHaveLength(23);
     expect(await tenant.readGrant(grant.id)).toMatchObject({ usesLeft: 0 });
   });
 

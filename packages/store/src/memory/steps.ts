@@ -4,6 +4,7 @@
  */
 import type {
   Append,
+  AppendOutcome,
   CreationOutcome,
   RelayDecision,
   RunCreation,
@@ -88,7 +89,7 @@ function sweepKeys(state: MemoryState, tenantId: string, now: number): void {
   }
 }
 
-export function append(state: MemoryState, tenantId: string, step: Append): 'committed' | 'fenced' {
+export function append(state: MemoryState, tenantId: string, step: Append): AppendOutcome {
   const run = state.runs.get(step.runId);
   if (run === undefined || !holds(run, tenantId, step)) return 'fenced';
   for (const { id } of step.raise ?? []) refuseTaken(state.relays, id);
@@ -106,7 +107,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): 'com
   if (!canTimeOut(run, step)) return 'fenced';
   for (const { toolCallId } of step.awaited ?? []) refuseTaken(run.clientCalls, toolCallId);
   const grantIds = step.useGrants ?? [];
-  if (!canUse(state, tenantId, { grantIds, at: step.at })) return 'fenced';
+  if (!canUse(state, tenantId, { grantIds, at: step.at })) return 'refused';
   useGrants(state, grantIds);
   putAudit(state, tenantId, step.audit);
   run.record = progressed(run.record, step.progress ?? {});

@@ -1,5 +1,6 @@
 import type {
   Append,
+  AppendOutcome,
   AuditTrail,
   CallClaim,
   ClientCallRecord,
@@ -105,7 +106,7 @@ export class MemoryTenantStore implements TenantStore {
     return listRuns(this.#state, this.tenantId, { filter, page });
   }
 
-  async append(step: Append): Promise<'committed' | 'fenced'> {
+  async append(step: Append): Promise<AppendOutcome> {
     return append(this.#state, this.tenantId, step);
   }
 

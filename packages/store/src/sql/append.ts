@@ -3,15 +3,15 @@
  * if the journal ends where the writer believes, under the writer's epoch, and the lease is not given
  * back. If it does not, nothing of the unit is stored.
  */
-import type { Append } from '@relay/core';
+import type { Append, AppendOutcome } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { Statement, UnitOf } from '../drivers/driver.ts';
+import type { Statement, UnitOf, UnitResult } from '../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
 import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
-import { useGrant } from './grants.ts';
+import { useGrant, useGrantSql } from './grants.ts';
 import { deleteAllMail, deleteMail } from './mail.ts';
 import { insertMemory } from './memories.ts';
 import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
@@ -44,6 +44,12 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
 /** A run that ends is counted, in rows that it shares with others; so are the uses of a grant. */
 export function appendOf(append: Append): UnitOf {
   return { run: append.runId, alone: endsRun(append) || (append.useGrants ?? []).length > 0 };
+}
+
+/** Only a grant that is used up leaves the run to its writer. */
+export function appendOutcome(unit: readonly Statement[], result: UnitResult): AppendOutcome {
+  if (result.ok) return 'committed';
+  return unit[result.failedAt]?.sql === useGrantSql ? 'refused' : 'fenced';
 }
 
 const fenceSqls = new Map<string, string>();

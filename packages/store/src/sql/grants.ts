@@ -111,13 +111,13 @@ export function revokeGrant(tenantId: string, grantId: string, at: number): Stat
   return { sql: revokeSql, params: [at, tenantId, grantId], expect: 1 };
 }
 
-const useSql = `UPDATE grants SET uses_left = uses_left - 1
+export const useGrantSql = `UPDATE grants SET uses_left = uses_left - 1
   WHERE tenant_id = ? AND id = ? AND uses_left > 0 AND revoked_at IS NULL
     AND (expires_at IS NULL OR expires_at > ?)`;
 
 /** One call of those that it allows; without one left nothing of the step is stored. */
 export function useGrant(tenantId: string, grantId: string, at: number): Statement {
-  return { sql: useSql, params: [tenantId, grantId, at], expect: 1 };
+  return { sql: useGrantSql, params: [tenantId, grantId, at], expect: 1 };
 }
 
 export function decodeGrant(row: Row): Grant {

@@ -1,6 +1,7 @@
 /** A tenant's store that tells other nodes what it has stored: after the commit, and where to look. */
 import type {
   Append,
+  AppendOutcome,
   CreationOutcome,
   Hint,
   Mail,
@@ -33,9 +34,9 @@ export class TellingTenantStore extends SqlTenantStore {
     return outcome;
   }
 
-  override async append(append: Append): Promise<'committed' | 'fenced'> {
+  override async append(append: Append): Promise<AppendOutcome> {
     const outcome = await super.append(append);
-    if (outcome === 'fenced') return outcome;
+    if (outcome !== 'committed') return outcome;
     const { runId, events, progress, raise = [], close = [] } = append;
     const status = progress?.status;
     const hasChanged = events.some(({ type }) => type.startsWith('run.'));

@@ -1,5 +1,6 @@
 import type {
   Append,
+  AppendOutcome,
   AuditTrail,
   CallClaim,
   ClientCallRecord,
@@ -40,7 +41,7 @@ import type {
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
 import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
-import { appendOf, appendUnit } from './append.ts';
+import { appendOf, appendOutcome, appendUnit } from './append.ts';
 import { insertAudit, SqlAuditTrail } from './audit.ts';
 import {
   answerClientCall,
@@ -142,9 +143,9 @@ export class SqlTenantStore implements TenantStore {
     return (await this.#select(selectRuns(this.tenantId, filter, page))).map(decodeListing);
   }
 
-  async append(append: Append): Promise<'committed' | 'fenced'> {
-    const result = await this.#driver.transact(appendUnit(this.tenantId, append), appendOf(append));
-    return result.ok ? 'committed' : 'fenced';
+  async append(append: Append): Promise<AppendOutcome> {
+    const unit = appendUnit(this.tenantId, append);
+    return appendOutcome(unit, await this.#driver.transact(unit, appendOf(append)));
   }
 
   async readEvents(runId: string, range: EventRange): Promise<StoredEvent[]> {
