@@ -13,11 +13,13 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { createClient } from '@relay/sdk';
 import { relay, values } from '../support/cli.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { TestServer } from '../support/server.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
 
 function folder(): string {
   const dir = mkdtempSync(join(tmpdir(), 'relay-operator-'));
@@ -129,7 +131,7 @@ test('a backup of a server at work is one moment of it, and restores to a server
   await again.approvals.approve(approvalId);
   expect(await again.runs.stream(waiting.id).text()).toBe('The note was sent.');
   expect(restored.notes.map(({ text }) => text)).toEqual(['after the restore']);
-}, 60_000);
+});
 
 test('neither a backup nor a restore overwrites anything', async () => {
   const server = await serverWith();
@@ -261,7 +263,7 @@ test('nodes of one database take a new key over one by one, and each can always 
   expect(await opensCredential(node)).toBe(true);
   await node.stop();
   await expect(node.start()).rejects.toThrow('The master key is not');
-}, 60_000);
+});
 
 test('what is no installation is told so, and nothing is made there', async () => {
   const dir = folder();
