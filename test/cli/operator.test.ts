@@ -265,6 +265,26 @@ test('nodes of one database take a new key over one by one, and each can always 
   await expect(node.start()).rejects.toThrow('The master key is not');
 });
 
+test('a database is sealed at once only if no node is left that could not open it', async () => {
+  const database = await createDatabase();
+  onTestFinished(() => database.drop());
+  const shared = { RELAY_DATABASE_URL: database.url, RELAY_MASTER_KEY: 'ef'.repeat(32) };
+  const node = await serverWith(shared);
+  await withCredential(node);
+  const keyFile = join(folder(), 'new-key');
+  const env = { ...shared, RELAY_DATA_DIR: node.dataDir };
+  const args = ['rotate-master-key', '--nodes-stopped', '--key-file', keyFile];
+  const refused = await relay(args, { env });
+  expect(refused).toMatchObject({ code: 1, out: '' });
+  expect(refused.err).toContain('A node uses this database');
+  expect(existsSync(keyFile)).toBe(false);
+  expect(await opensCredential(node)).toBe(true);
+  await node.stop();
+  expect((await relay(args, { env })).out).toContain('are sealed with the new master key');
+  await node.start({ RELAY_MASTER_KEY: readFileSync(keyFile, 'utf8').trim() });
+  expect(await opensCredential(node)).toBe(true);
+});
+
 test('what is no installation is told so, and nothing is made there', async () => {
   const dir = folder();
   const env = { RELAY_DATA_DIR: join(dir, 'nothing') };
