@@ -3,10 +3,12 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { relay, values } from '../support/cli.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { TestServer } from '../support/server.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
 
 const server = new TestServer();
 beforeAll(() => server.start());
@@ -178,4 +180,4 @@ test('a database that answers, one that does not, and a master key that nodes la
   const dead = await examine(gone);
   expect(dead.of('store')).toMatchObject({ state: 'wrong' });
   expect(JSON.stringify(dead.findings)).not.toContain('hush-hush');
-}, 60_000);
+});

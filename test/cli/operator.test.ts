@@ -13,11 +13,13 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { createClient } from '@relay/sdk';
 import { relay, values } from '../support/cli.ts';
 import { createDatabase } from '../support/postgres.ts';
 import { TestServer } from '../support/server.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
 
 function folder(): string {
   const dir = mkdtempSync(join(tmpdir(), 'relay-operator-'));
@@ -129,7 +131,7 @@ test('a backup of a server at work is one moment of it, and restores to a server
   await again.approvals.approve(approvalId);
   expect(await again.runs.stream(waiting.id).text()).toBe('The note was sent.');
   expect(restored.notes.map(({ text }) => text)).toEqual(['after the restore']);
-}, 60_000);
+});
 
 test('neither a backup nor a restore overwrites anything', async () => {
   const server = await serverWith();
@@ -261,7 +263,27 @@ test('nodes of one database take a new key over one by one, and each can always 
   expect(await opensCredential(node)).toBe(true);
   await node.stop();
   await expect(node.start()).rejects.toThrow('The master key is not');
-}, 60_000);
+});
+
+test('a database is sealed at once only if no node is left that could not open it', async () => {
+  const database = await createDatabase();
+  onTestFinished(() => database.drop());
+  const shared = { RELAY_DATABASE_URL: database.url, RELAY_MASTER_KEY: 'ef'.repeat(32) };
+  const node = await serverWith(shared);
+  await withCredential(node);
+  const keyFile = join(folder(), 'new-key');
+  const env = { ...shared, RELAY_DATA_DIR: node.dataDir };
+  const args = ['rotate-master-key', '--nodes-stopped', '--key-file', keyFile];
+  const refused = await relay(args, { env });
+  expect(refused).toMatchObject({ code: 1, out: '' });
+  expect(refused.err).toContain('A node uses this database');
+  expect(existsSync(keyFile)).toBe(false);
+  expect(await opensCredential(node)).toBe(true);
+  await node.stop();
+  expect((await relay(args, { env })).out).toContain('are sealed with the new master key');
+  await node.start({ RELAY_MASTER_KEY: readFileSync(keyFile, 'utf8').trim() });
+  expect(await opensCredential(node)).toBe(true);
+});
 
 test('what is no installation is told so, and nothing is made there', async () => {
   const dir = folder();

@@ -4,9 +4,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { relayBin } from '../support/cli.ts';
 import { TestServer } from '../support/server.ts';
+
+// Each waits for what it expects to see; a busy machine may take its time.
+vi.setConfig({ testTimeout: 120_000 });
 
 const server = new TestServer();
 beforeAll(() => server.start());
@@ -79,7 +82,7 @@ test('serve listens, leaves in good order when told to, and says in one line why
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
   const env = { ...process.env, RELAY_LOG_LEVEL: 'off' };
   const serving = begin(['serve', '--port', '0', '--data-dir', dataDir], env);
-  await expect.poll(() => serving.output, { timeout: 15_000 }).toContain('listening on');
+  await expect.poll(() => serving.output, { timeout: 30_000 }).toContain('listening on');
   const second = begin(['serve', '--port', '0', '--data-dir', dataDir], env);
   expect(await second.ended).toBe(1);
   expect(second.output).toMatch(
@@ -91,7 +94,21 @@ test('serve listens, leaves in good order when told to, and says in one line why
   const taken = begin(['serve', '--port', port, '--data-dir', dataDir], env);
   expect(await taken.ended).toBe(1);
   expect(taken.output).toContain(`Port ${port} is in use`);
-}, 60_000);
+});
+
+test("it runs on whatever Node comes first: one that is too old hands over to the project's", () => {
+  const own = join(process.execPath, '..');
+  const folders = (process.env['PATH'] ?? '')
+    .split(':')
+    .filter((folder) => folder !== own && !folder.includes('node_modules'));
+  const env = { ...environment(), PATH: [...folders, own].join(':') };
+  const version = execFileSync('node', ['--version'], { env, encoding: 'utf8' }).trim();
+  console.info(`the first Node of this machine is ${version}`);
+  const run = spawnSync(relayBin, ['runs', 'list', '--json'], { env, encoding: 'utf8' });
+  expect([run.status, run.stderr]).toEqual([0, '']);
+  const failed = spawnSync(relayBin, ['bogus'], { env, encoding: 'utf8' });
+  expect(failed.status).toBe(2);
+});
 
 test('a reader that has seen enough is no failure', () => {
   const command = `set -o pipefail; '${process.execPath}' '${relayBin}' --help | head -n 1`;
@@ -125,11 +142,24 @@ test('a conversation goes on with whom it ended, and one that does not exist is 
 test('where nobody is, a request stays open for somebody else', async () => {
   const chat = begin(['chat', 'notify somebody']);
   chat.child.stdin.end();
-  await expect.poll(() => chat.output, { timeout: 15_000 }).toContain('relay approvals approve ');
+  await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('relay approvals approve ');
   const id = /relay approvals approve (\S+)/.exec(chat.output)?.[1] ?? '';
   expect(relay('approvals', 'approve', id).status).toBe(0);
   expect(await chat.ended).toBe(0);
   expect(chat.output).toContain('The note was sent.');
+});
+
+test('requests of one turn are asked about one by one, each answered on its own', async () => {
+  const note = (text: string) => `use send_note ${JSON.stringify({ to: 'operator', text })}`;
+  const chat = begin(['chat', [note('left'), note('right')].join('\n')]);
+  chat.child.stdin.end('d\nnot this one\no\n');
+  expect(await chat.ended).toBe(0);
+  const asked = [...chat.output.matchAll(/"text": "(\w+)"/g)].map(([, text]) => text);
+  expect(asked).toEqual(['left', 'right']);
+  const texts = server.notes.map(({ text }) => text);
+  expect(texts).toContain('right');
+  expect(texts).not.toContain('left');
+  expect(chat.output).toContain('not this one');
 });
 
 test('without a key and without anybody there, a request is denied: nobody else could answer', async () => {
@@ -143,7 +173,7 @@ test('without a key and without anybody there, a request is denied: nobody else 
 
 test('an interrupted run is canceled, and the exit code says so', async () => {
   const chat = begin(['chat', 'slow 600000']);
-  await expect.poll(() => chat.output, { timeout: 15_000 }).toContain('I wait');
+  await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('I wait');
   chat.child.kill('SIGINT');
   expect(await chat.ended).toBe(130);
   expect(chat.output).toContain('[interrupted]');
@@ -155,7 +185,7 @@ test('an interrupted run is canceled, and the exit code says so', async () => {
 
 test('a chat outlives a server that is killed in the middle of an answer', async () => {
   const chat = begin(['chat', 'notify through a kill']);
-  await expect.poll(() => chat.output, { timeout: 15_000 }).toContain('wants to run');
+  await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('wants to run');
   const { port } = new URL(server.url);
   await server.kill();
   await server.start({ RELAY_PORT: port });
@@ -163,4 +193,4 @@ test('a chat outlives a server that is killed in the middle of an answer', async
   expect(await chat.ended).toBe(0);
   expect(chat.output).toContain('The note was sent.');
   expect(server.notes.filter(({ text }) => text === 'through a kill')).toHaveLength(1);
-}, 60_000);
+});

@@ -2,10 +2,13 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { relayBin } from '../support/cli.ts';
 import { TestServer } from '../support/server.ts';
 import { TmuxTerminal } from '../support/tmux.ts';
+
+// Each waits for what it expects to see; a busy machine may take its time.
+vi.setConfig({ testTimeout: 120_000 });
 
 const server = new TestServer();
 const elsewhere = mkdtempSync(join(tmpdir(), 'relay-cli-'));
@@ -29,7 +32,7 @@ function terminal(args: string, key: 'key' | 'keyless' = 'key', before = '') {
   return {
     shell,
     shows: (text: string) =>
-      expect.poll(() => shell.screen, { timeout: 15_000, interval: 50 }).toContain(text),
+      expect.poll(() => shell.screen, { timeout: 30_000, interval: 50 }).toContain(text),
   };
 }
 
@@ -49,7 +52,7 @@ test('a whole chat: an answer, a tool that is allowed once, one that is denied, 
   // Whoever only presses Enter has not agreed to anything.
   shell.press('Enter');
   await expect
-    .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 15_000 })
+    .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
     .toBeGreaterThan(1);
   expect(notesOf('green')).toEqual([]);
   shell.line('o');
@@ -87,10 +90,10 @@ test('arguments are edited in place, and "always" is not asked again', async () 
   shell.line('notify twice');
   await shows('"text": "twice"');
   shell.line('a');
-  await expect.poll(() => notesOf('twice').length, { timeout: 15_000 }).toBe(1);
-  await expect.poll(() => shell.screen.trimEnd().endsWith('you ›'), { timeout: 15_000 }).toBe(true);
+  await expect.poll(() => notesOf('twice').length, { timeout: 30_000 }).toBe(1);
+  await expect.poll(() => shell.screen.trimEnd().endsWith('you ›'), { timeout: 30_000 }).toBe(true);
   shell.line('notify twice');
-  await expect.poll(() => notesOf('twice').length, { timeout: 15_000 }).toBe(2);
+  await expect.poll(() => notesOf('twice').length, { timeout: 30_000 }).toBe(2);
   shell.line('/quit');
   await shows('ended with 0');
 });
@@ -127,8 +130,8 @@ test('Ctrl-C cancels what is going on, and leaves when nothing is', async () => 
 test('what is typed while an answer streams waits, and never answers a request', async () => {
   const { shell, shows } = terminal('chat');
   await shows('you ›');
-  shell.line('slow 1500');
-  await shows('I wait for 1500 ms');
+  shell.line('slow 4000');
+  await shows('I wait for 4000 ms');
   shell.line('notify typed ahead');
   shell.line('a');
   shell.type('o');
@@ -136,7 +139,7 @@ test('what is typed while an answer streams waits, and never answers a request',
   await shows('[o]nce');
   shell.press('Enter');
   await expect
-    .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 15_000 })
+    .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
     .toBeGreaterThan(1);
   expect(notesOf('typed ahead')).toEqual([]);
   shell.line('d');
@@ -144,6 +147,23 @@ test('what is typed while an answer streams waits, and never answers a request',
   shell.press('Enter');
   await shows('it was denied');
   expect(notesOf('typed ahead')).toEqual([]);
+});
+
+test('a question goes away when somebody else answers it first', async () => {
+  const { shell, shows } = terminal('chat');
+  await shows('you ›');
+  shell.line('notify from elsewhere');
+  await shows('[o]nce');
+  const pending = await server.request('/v1/approvals?status=pending&limit=1');
+  const { approvals } = (await pending.json()) as { approvals: { id: string }[] };
+  shell.type('half an ans');
+  await server.request(`/v1/approvals/${approvals[0]?.id}`, { body: { approved: true } });
+  await shows('(it is no longer asked)');
+  await shows('The note was sent.');
+  // What stood at the question is not taken for a message.
+  shell.line('say 4');
+  await shows('1 2 3 4');
+  expect(notesOf('from elsewhere')).toHaveLength(1);
 });
 
 test('a conversation is taken up where it waits, after the server was killed', async () => {
@@ -163,7 +183,7 @@ test('a conversation is taken up where it waits, after the server was killed', a
   again.shell.line('o');
   await again.shows('The note was sent.');
   expect(notesOf('survived')).toHaveLength(1);
-}, 60_000);
+});
 
 test('colour is for terminals that want it', async () => {
   const coloured = terminal('chat "calculate 1+1"');

@@ -9,6 +9,7 @@ export class Transcript {
   readonly #print: Print;
   readonly #aside: (line: string) => void;
   #isInText = false;
+  #half = '';
 
   constructor(print: Print, options: { readonly aside?: (line: string) => void } = {}) {
     this.#print = print;
@@ -16,7 +17,11 @@ export class Transcript {
   }
 
   text(text: string): void {
-    this.#print.raw(visible(text));
+    const whole = this.#half + text;
+    // A character may come in two halves, and neither shows without the other.
+    const isCut = /[\uD800-\uDBFF]$/.test(whole);
+    this.#half = isCut ? whole.slice(-1) : '';
+    this.#print.raw(visible(isCut ? whole.slice(0, -1) : whole));
     this.#isInText = true;
   }
 
@@ -26,7 +31,8 @@ export class Transcript {
   }
 
   endText(): void {
-    if (this.#isInText) this.#print.raw('\n');
+    if (this.#isInText) this.#print.raw(`${visible(this.#half)}\n`);
+    this.#half = '';
     this.#isInText = false;
   }
 

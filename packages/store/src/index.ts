@@ -4,6 +4,7 @@ import { createPrivately, makeFolder } from './drivers/folder-lock.ts';
 import type { SqlDriver } from './drivers/driver.ts';
 import { openPostgresDriver } from './drivers/postgres.ts';
 import { openSqliteDriver } from './drivers/sqlite.ts';
+import { countNodes } from './sql/nodes.ts';
 import { decodeNote, selectNote } from './sql/notes.ts';
 import { migrate } from './sql/migrations.ts';
 import { createSqlStore } from './sql/store.ts';
@@ -44,6 +45,18 @@ export async function lookIntoPostgres(url: string, note: string): Promise<strin
     const { sql, params } = selectNote(note);
     const [row] = await driver.read(sql, params);
     return row === undefined ? undefined : decodeNote(row);
+  } finally {
+    await driver.close();
+  }
+}
+
+/** How many nodes say that they are alive, on a database that one of them has used. */
+export async function countPostgresNodes(url: string): Promise<number> {
+  const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
+  try {
+    const { sql, params } = countNodes('postgres', Date.now());
+    const [row] = await driver.read(sql, params);
+    return Number(row?.['alive'] ?? 0);
   } finally {
     await driver.close();
   }

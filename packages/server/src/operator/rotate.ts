@@ -9,6 +9,7 @@
  */
 import { existsSync, linkSync, renameSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { countPostgresNodes } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { type Config, ConfigError, readConfig } from '../config.ts';
 import { openStore } from '../open-store.ts';
@@ -51,6 +52,7 @@ export async function rotateMasterKey(
   }
   const opened = await openStore(config, 'server');
   try {
+    if (databaseUrl !== undefined) await refuseBesideNodes(databaseUrl);
     const current = masterKeys(config);
     const fresh = freshKey(keyFile, current);
     await takeOver(opened.store, [fresh, ...current]);
@@ -58,6 +60,16 @@ export async function rotateMasterKey(
   } finally {
     await opened.close();
   }
+}
+
+/** Nodes that do not know the new key could not open anything from one moment to the next. */
+async function refuseBesideNodes(databaseUrl: string): Promise<void> {
+  const alive = await countPostgresNodes(databaseUrl);
+  if (alive === 0) return;
+  throw new ConfigError(
+    `${alive === 1 ? 'A node uses' : `${alive} nodes use`} this database; stop them all (one that ` +
+      'was killed counts for RELAY_LEASE_TTL_MS), or leave --nodes-stopped out',
+  );
 }
 
 function freshKey(keyFile: string, [current]: MasterKeys): MasterKey {

@@ -23,6 +23,11 @@ export function keepAlive(dialect: SqlDialect, { owner, now, until }: Claim): St
   ];
 }
 
+export function countNodes(dialect: SqlDialect, now: number): Statement {
+  const sql = `SELECT count(*) AS alive FROM nodes WHERE alive_until > ${nowSql[dialect]}`;
+  return { sql, params: [now] };
+}
+
 export const deleteNodeSql = 'DELETE FROM nodes WHERE id = ?';
 
 export const deleteNodesSql = 'DELETE FROM nodes';
