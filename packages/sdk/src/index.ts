@@ -44,6 +44,7 @@ export type {
   Message,
   ModelList,
   PermissionResponse,
+  RelayResponse,
   Permissions,
   Run,
   RunsQuery,
