@@ -17,6 +17,8 @@ export * from './policy-preview.ts';
 export * from './ports.ts';
 export * from './resume.ts';
 export { parseCheckpoint } from './run/checkpoint.ts';
+export { isHeldUp } from './run/held-up.ts';
+export { loadState } from './run/recover.ts';
 export { handoffToolName } from './run/handoff-tool.ts';
 export { readSnapshot } from './run/snapshot.ts';
 export { TranscriptCache } from './run/transcript-cache.ts';

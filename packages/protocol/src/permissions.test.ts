@@ -1,9 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import {
-  permissionResponseSchema,
-  permissionsSchema,
-  toolPermissionSchema,
-} from './permissions.ts';
+import { relayResponseSchema, permissionsSchema, toolPermissionSchema } from './permissions.ts';
 
 function accepts(schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) {
   return schema.safeParse(value).success;
@@ -79,7 +75,7 @@ describe('a person’s answer', () => {
     [{ approved: false }],
     [{ approved: false, reason: 'This operation could delete important files' }],
   ])('may be %j', (response) => {
-    expect(permissionResponseSchema.parse(response)).toEqual(response);
+    expect(relayResponseSchema.parse(response)).toEqual(response);
   });
 
   it.each([
@@ -101,6 +97,6 @@ describe('a person’s answer', () => {
     ['approved'],
     [[{ approved: true }]],
   ])('may not be %j', (response) => {
-    expect(accepts(permissionResponseSchema, response)).toBe(false);
+    expect(accepts(relayResponseSchema, response)).toBe(false);
   });
 });

@@ -30,6 +30,7 @@ export const permissionsSchema = z.strictObject({
 });
 export type Permissions = z.infer<typeof permissionsSchema>;
 
+<<<<<<< HEAD
 const rules = z.array(toolPermissionSchema).max(500);
 
 /** Standing rules of a tenant. */
@@ -39,14 +40,17 @@ export const policyRulesSchema = z.strictObject({
   ask: rules.default([]),
 });
 export type PolicyRules = z.infer<typeof policyRulesSchema>;
+=======
+const consent = z.strictObject({ approved: z.literal(true), always: z.boolean().optional() });
+const refusal = z.strictObject({ approved: z.literal(false), reason: z.string().optional() });
+
+/** A person's answer to whether a call may run. */
+export type PermissionResponse = z.infer<typeof consent> | z.infer<typeof refusal>;
+>>>>>>> mend
 
 /** A person's answer to a relay. `input`: other arguments for the call, or the answer to a question. */
-export const permissionResponseSchema = z.discriminatedUnion('approved', [
-  z.strictObject({
-    approved: z.literal(true),
-    always: z.boolean().optional(),
-    input: z.json().optional(),
-  }),
-  z.strictObject({ approved: z.literal(false), reason: z.string().optional() }),
+export const relayResponseSchema = z.discriminatedUnion('approved', [
+  consent.extend({ input: z.json().optional() }),
+  refusal,
 ]);
-export type PermissionResponse = z.infer<typeof permissionResponseSchema>;
+export type RelayResponse = z.infer<typeof relayResponseSchema>;

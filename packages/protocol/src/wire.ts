@@ -11,7 +11,12 @@ export type {
   Trust,
 } from './events.ts';
 export type { ContentPart, Message, MessageContent, MessageToolCall } from './messages.ts';
-export type { PermissionResponse, Permissions, ToolPermission } from './permissions.ts';
+export type {
+  PermissionResponse,
+  Permissions,
+  RelayResponse,
+  ToolPermission,
+} from './permissions.ts';
 export type { ProviderData } from './provider-data.ts';
 export type { Decider, RelayKind, RelayStatus } from './relays.ts';
 export type { CheckpointEnvelope, EndedStatus, RunError, RunStatus, Usage } from './runs.ts';

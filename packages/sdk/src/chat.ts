@@ -2,12 +2,7 @@
  * `POST /chat`: a run that lives with its connection. There is no way back to one whose connection is
  * gone, so nothing is repeated and nothing is mended here.
  */
-import {
-  type ChatBody,
-  type ChatFrame,
-  type PermissionResponse,
-  readSse,
-} from '@relay/protocol/wire';
+import { type ChatBody, type ChatFrame, type RelayResponse, readSse } from '@relay/protocol/wire';
 import { networkError } from './errors.ts';
 import { at, type CallOptions, type Http, messageOf } from './http.ts';
 
@@ -38,7 +33,7 @@ export class Chat implements AsyncIterable<ChatEvent> {
   }
 
   /** Answers a relay of this chat. */
-  async answer(relayId: string, response: PermissionResponse): Promise<void> {
+  async answer(relayId: string, response: RelayResponse): Promise<void> {
     const body = { sessionId: this.sessionId, response };
     await this.#http.json('POST', at`/chat/relay/${relayId}`, { body });
   }

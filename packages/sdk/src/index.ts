@@ -45,6 +45,7 @@ export type {
   Message,
   ModelList,
   PermissionResponse,
+  RelayResponse,
   Permissions,
   Run,
   RunsQuery,

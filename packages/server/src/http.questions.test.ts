@@ -3,7 +3,14 @@ import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
-import { answerRelay, decideCall, startChat, startRun } from './testing/talk.ts';
+import {
+  answerRelay,
+  decideCall,
+  resumeRun,
+  startChat,
+  startRun,
+  untilStatus,
+} from './testing/talk.ts';
 
 const schema = {
   type: 'object',
@@ -23,11 +30,23 @@ const order = defineTool({
   },
 });
 
+/** It cannot be let go while it waits. */
+const fit = defineTool({
+  name: 'fit',
+  description: 'Fits a shirt once it is allowed to, and asks twice',
+  schema: z.object({ what: z.string() }),
+  execute: async (_input, context) => {
+    const sizes = [await context.ask({ prompt: 'Which size?', schema })];
+    sizes.push(await context.ask({ prompt: 'And now?', schema }));
+    return { result: sizes };
+  },
+});
+
 describe.each(storeKinds)('a question on the %s store', (kind) => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind, tools: createToolRegistry([order]) });
+    server = await bootRelay({ kind, tools: createToolRegistry([order, fit]) });
   });
 
   afterAll(async () => {
@@ -116,6 +135,27 @@ describe.each(storeKinds)('a question on the %s store', (kind) => {
     expect((await answer({ approved: true, input: { size: 'XL' } })).status).toBe(400);
     expect((await answer({ approved: true, input })).status).toBe(200);
     expect(JSON.stringify(await chat.reader.rest())).toContain('"size":"M"');
+  });
+
+  it('of a tool that waits for it in memory is told at once to whoever has brought the run there', async () => {
+    const { runId, reader } = await startRun(server, {
+      input: 'use fit {"what":"shirt"}',
+      tools: [{ name: 'fit', kind: 'builtin' }],
+    });
+    await reader.until('relay');
+    await untilStatus(server, runId, 'waiting');
+    const wanted = { runId, toolCallId: 'call_1', action: 'approve' };
+    const approved = await decideCall(server, wanted);
+    expect(approved).toMatchObject({ code: 200, body: { status: 'waiting' } });
+    // All that led there is told, up to the question.
+    expect(approved.events.at(-1)).toMatchObject({ type: 'tool_approval_requested' });
+    expect(await resumeRun(server, runId)).toMatchObject({ body: { status: 'waiting' } });
+    const answer = { ...wanted, kind: 'question', input: { size: 'S' } };
+    const first = await decideCall(server, answer);
+    expect(first).toMatchObject({ code: 200, body: { status: 'waiting' } });
+    const second = await decideCall(server, { ...answer, input: { size: 'M' } });
+    expect(second).toMatchObject({ code: 200, body: { status: 'succeeded' } });
+    await reader.rest();
   });
 
   it('cannot be approved without an answer by the other surfaces, but refused', async () => {

@@ -41,7 +41,8 @@ export async function load(
   return new LiveRun({ engine, identity: record, spec, epoch, state });
 }
 
-async function loadState(store: TenantStore, record: RunRecord): Promise<RunState> {
+/** What a run is now, as it is stored. */
+export async function loadState(store: TenantStore, record: RunRecord): Promise<RunState> {
   let state = readSnapshot(record.snapshot) ?? initialState;
   const span = { after: state.seq, to: record.lastSeq };
   for await (const page of pagesOf(store, record.id, span)) state = evolveAll(state, page);

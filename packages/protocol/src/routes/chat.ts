@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { idSchema } from '../ids.ts';
 import { limitsSchema } from '../limits.ts';
 import { messageSchema } from '../messages.ts';
-import { permissionResponseSchema, permissionsSchema } from '../permissions.ts';
+import { relayResponseSchema, permissionsSchema } from '../permissions.ts';
 import { attachmentsLimit, type Route } from './route.ts';
 import { startsRun } from './starts-run.ts';
 
@@ -20,7 +20,7 @@ export const chatBodySchema = z.strictObject({
 
 export const chatRelayBodySchema = z.strictObject({
   sessionId: z.string().min(1),
-  response: permissionResponseSchema,
+  response: relayResponseSchema,
 });
 
 export const chatRoutes = {
