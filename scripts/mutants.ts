@@ -6,7 +6,7 @@
  *   npm run mutants -- allow-once   those whose name holds this
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -19,6 +19,8 @@ const chosen = mutants.filter(({ safeguard }) => safeguard.includes(wanted));
 /** Its own files, so that nothing of this project changes, whatever happens to the copy. */
 function copyProject(): string {
   const copy = mkdtempSync(join(tmpdir(), 'relay-mutants-'));
+  // PostgreSQL, which is in it, runs as somebody else.
+  chmodSync(copy, 0o755);
   const tracked = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
     cwd: root,
     encoding: 'utf8',

@@ -121,6 +121,85 @@ async function play(store: SystemStore, scenario: Scenario, crash?: Crash): Prom
   return { ...ended, crashed: true, writes: faulty.writes };
 }
 
+/** What a run cannot come to twice: where it has come to more of them, it has come further. */
+const milestones =
+  /^(turn\.completed|tool\.(called|completed|failed|denied)|agent\.(ended|switched))$/;
+
+/**
+ * The process dies after its first write, and so does the next one, and so on: whatever goes on is
+ * read back from the journal again and again. One that has come no further may write once more.
+ */
+async function playDyingAlways(store: SystemStore, scenario: Scenario) {
+  const { model, delegates = [], request = {} } = scenario;
+  const made = { ...scenario.world, model, tools: [...scenario.tools, ...delegates] };
+  let reached = 0;
+  let writes = 1;
+  for (let deaths = 0; deaths < 1_000; deaths += 1) {
+    const faulty = createFaultyStore(store, { crashAt: writes, when: 'after' });
+    const life = async () => {
+      const ids = createCountingIds(1_000_000 * (deaths + 1));
+      const kernel = await bootKernel({ ...made, store: faulty, ids, restarted: true });
+      const run = await faulty.tenant(kernel.tenantId).readRun(runId);
+      if (run === undefined) {
+        const first = { ...kernel, control: withIds(kernel, createCountingIds()) };
+        await ask(first, { ...request, conversationId });
+      }
+      const ended = await drive(kernel, scenario);
+      await kernel.stop();
+      return { ...ended, deaths };
+    };
+    const outcome = await Promise.race([life(), faulty.crashed]);
+    if (outcome !== undefined) return outcome;
+    const events = await eventsSoFar(store);
+    const now = events.filter(({ type }) => milestones.test(type)).length;
+    writes = now > reached ? 1 : writes + 1;
+    reached = Math.max(now, reached);
+  }
+  throw new Error(`${scenario.name} does not come to an end`);
+}
+
+async function eventsSoFar(store: SystemStore): Promise<StoredEvent[]> {
+  const tenantId = await store.tenantOfRun(runId);
+  return tenantId === undefined ? [] : journalOf(store, { tenantId, runId });
+}
+
+/** Tests each scenario, on every store, with a new process after every step. */
+export function dieAlways(scenarios: Readonly<Record<string, () => Scenario>>): void {
+  afterAll(dropDatabases);
+
+  describe.each(allStores)('a process that lives for one step on $name', (kind) => {
+    test.each(Object.entries(scenarios))(
+      'brings the same about as one that lives: %s',
+      async (label, create) => {
+        const inStore = async <Played extends { events: readonly StoredEvent[]; row: RunRecord }>(
+          scenario: Scenario,
+          playIn: (store: SystemStore) => Promise<Played>,
+        ) => {
+          const opened = await kind.open();
+          await scenario.prepare?.(opened.store);
+          const played = await playIn(opened.store);
+          const left = await scenario.leaves?.(opened.store);
+          expectSoundJournal(played.events, played.row);
+          await opened.dispose();
+          return { ...played, left };
+        };
+        const calm = create();
+        const expected = await inStore(calm, (store) => play(store, calm));
+        const scenario = create();
+        const finished = await inStore(scenario, (store) => playDyingAlways(store, scenario));
+        console.info(`${kind.name}, ${label}: ${finished.deaths} deaths, 0 differences`);
+        expect(finished.deaths).toBeGreaterThanOrEqual(8);
+        expect(transcriptOf(finished.events)).toEqual(transcriptOf(expected.events));
+        expect(subTranscriptsOf(finished.events)).toEqual(subTranscriptsOf(expected.events));
+        expect(finished.events.at(-1)).toMatchObject(outcomeOf(expected.events));
+        expect(finished.left).toEqual(expected.left);
+        expectSaneExecutions(scenario, executionsOf(calm));
+      },
+      120_000,
+    );
+  });
+}
+
 function withIds(kernel: Kernel, ids: Ids): Control {
   const { engine, supervisor } = kernel.control;
   return { supervisor, engine: { ...engine, ids: { next: () => ids.next() } } };

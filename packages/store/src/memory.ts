@@ -148,7 +148,7 @@ class MemoryStore implements SystemStore {
       (this.#state.tenants.get(run.record.tenantId)?.pausedAt ?? null) !== null;
     const going = free.filter((run) => !isPaused(run));
     const due = [
-      going.filter(isLeftBehind),
+      inTurns(going.filter(isLeftBehind)).slice(0, limit),
       going.filter((run) => isOverdue(run, now)),
       // What a paused tenant was told counts all the same: it may be that a run shall stop.
       free.filter(isTold),
@@ -216,6 +216,19 @@ function isOverdue({ record: { status, wakeAt } }: MemoryRun, now: number): bool
 
 function isTold({ record: { status }, mail }: MemoryRun): boolean {
   return status === 'waiting' && mail.length > 0;
+}
+
+/** The first of each tenant, then the second of each, and so on. */
+function inTurns(runs: readonly MemoryRun[]): MemoryRun[] {
+  const turns = new Map<string, number>();
+  return oldestFirst(runs)
+    .map((run) => {
+      const turn = turns.get(run.record.tenantId) ?? 0;
+      turns.set(run.record.tenantId, turn + 1);
+      return { run, turn };
+    })
+    .toSorted((a, b) => a.turn - b.turn)
+    .map(({ run }) => run);
 }
 
 function oldestFirst(runs: readonly MemoryRun[]): MemoryRun[] {

@@ -240,7 +240,8 @@ export interface SystemStore {
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
    * Runs that nobody holds and that have something to do: left behind or queued, due, or told; at
-   * most `limit` for each of these reasons, the oldest first. Of a paused tenant only those that
+   * most `limit` for each of these reasons, the oldest first; of what is left behind or queued
+   * tenants take turns, so that a long queue of one does not hide the others. Of a paused tenant only those that
    * were told something, because it may be that they shall stop.
    */
   dueRuns(now: number, limit: number): Promise<RunRef[]>;

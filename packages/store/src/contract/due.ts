@@ -131,6 +131,19 @@ export function dueTests(open: Open): void {
       }
     }));
 
+  test('a long queue of one tenant does not hide the others, who take turns with it', () =>
+    withStore(open, async ({ store }) => {
+      const [busy, quiet] = [store.tenant(uuidv7()), store.tenant(uuidv7())];
+      const queue = (tenant: TenantStore, createdAt: number) =>
+        newRun(tenant, { lease: null, identity: { createdAt } });
+      const first: string[] = [];
+      for (let n = 0; n < 12; n += 1) first.push((await queue(busy, noon - 100 + n)).id);
+      const late = [await queue(quiet, noon - 2), await queue(quiet, noon - 1)];
+      const due = (await store.dueRuns(noon, 4)).map(({ runId }) => runId);
+      expect(due).toEqual([...first.slice(0, 2), ...late.map(({ id }) => id)]);
+      expect(await store.dueRuns(noon, 100)).toHaveLength(14);
+    }));
+
   test('a long queue hides neither what has expired nor what was told', () =>
     withStore(open, async ({ store }) => {
       for (let n = 0; n < 5; n += 1) {

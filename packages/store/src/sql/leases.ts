@@ -51,14 +51,19 @@ const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
 /**
  * Three reasons to look at a run, each found by an index of its own that holds open runs alone, and
  * each with its own limit: a long queue must not hide what has expired or was told.
+ * Of what was left behind or is queued tenants take turns, so that one with a long queue does not
+ * keep the others from being seen; as far as a bounded part of all queues reaches.
  * What a paused tenant was told counts all the same: it may be that a run shall stop.
  * The cross join makes SQLite begin with the mail, of which there is little.
  */
 export const dueSql = byDialect((dialect) => {
   const isFree = `(r.lease_owner IS NULL OR r.lease_until <= ${nowSql[dialect]})`;
   return `SELECT tenant_id, id FROM (
-    SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at FROM runs r
-      WHERE r.status IN ('queued', 'running') AND ${isFree} AND ${isNotPaused} ${oldest}) AS left_behind
+    SELECT tenant_id, id, created_at FROM (
+      SELECT q.*, ROW_NUMBER() OVER (PARTITION BY tenant_id ORDER BY created_at, id) AS turn FROM (
+        SELECT r.tenant_id, r.id, r.created_at FROM runs r
+        WHERE r.status IN ('queued', 'running') AND ${isFree} AND ${isNotPaused} ${oldest}) AS q
+      ORDER BY turn, created_at, id LIMIT ?) AS left_behind
     UNION
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at FROM runs r
       WHERE r.status = 'waiting' AND r.wake_at <= ? AND ${isFree} AND ${isNotPaused} ${oldest}) AS to_wake
@@ -69,8 +74,11 @@ export const dueSql = byDialect((dialect) => {
   ) AS due ORDER BY created_at, id`;
 });
 
+/** How much of a queue is looked through for tenants that have waited less long. */
+const depth = 20;
+
 export function dueParams(now: number, limit: number): readonly SqlValue[] {
-  return [now, limit, now, now, limit, now, limit];
+  return [now, limit * depth, limit, now, now, limit, now, limit];
 }
 
 function byDialect(write: (dialect: SqlDialect) => string): Readonly<Record<SqlDialect, string>> {
