@@ -30,7 +30,6 @@ export const permissionsSchema = z.strictObject({
 });
 export type Permissions = z.infer<typeof permissionsSchema>;
 
-<<<<<<< HEAD
 const rules = z.array(toolPermissionSchema).max(500);
 
 /** Standing rules of a tenant. */
@@ -40,13 +39,12 @@ export const policyRulesSchema = z.strictObject({
   ask: rules.default([]),
 });
 export type PolicyRules = z.infer<typeof policyRulesSchema>;
-=======
+
 const consent = z.strictObject({ approved: z.literal(true), always: z.boolean().optional() });
 const refusal = z.strictObject({ approved: z.literal(false), reason: z.string().optional() });
 
 /** A person's answer to whether a call may run. */
 export type PermissionResponse = z.infer<typeof consent> | z.infer<typeof refusal>;
->>>>>>> mend
 
 /** A person's answer to a relay. `input`: other arguments for the call, or the answer to a question. */
 export const relayResponseSchema = z.discriminatedUnion('approved', [
