@@ -43,7 +43,7 @@ export function summaryOf({ scale, seed, tallies }: Report): Summary {
   const text = [...table, '', total, ...violations.slice(0, 50)].join('\n');
   return {
     text,
-    page: pageOf(table, total),
+    page: pageOf(table, total, scale),
     sound: violations.length === 0 && complete && share >= 0.95,
   };
 }
@@ -52,12 +52,13 @@ function sum(entries: readonly [string, Tally][], of: (tally: Tally) => number):
   return entries.reduce((total, [, tally]) => total + of(tally), 0);
 }
 
-function pageOf(table: readonly string[], total: string): string {
+function pageOf(table: readonly string[], total: string, scale: number): string {
+  const size = scale === 1 ? '' : ` This one was short: ${scale} of the full size.`;
   return `# Faults
 
 <!-- Written by \`npm run faults -- --write\`. -->
 
-What the long run came to. Real servers run under an oracle in processes of its own: a tool server that writes each call down before it answers, a scripted model, and a client that keeps every frame and every acknowledgement. After every round each invariant of \`test/faults/regime/invariants.ts\` is checked against what they wrote down.
+What the last long run came to.${size} Real servers run under an oracle in processes of its own: a tool server that writes each call down before it answers, a scripted model, and a client that keeps every frame and every acknowledgement. After every round each invariant of \`test/faults/regime/invariants.ts\` is checked against what they wrote down.
 
 ${table.join('\n')}
 
