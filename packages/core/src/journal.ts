@@ -12,6 +12,7 @@
  *   or whose store failed is broken: all its promises reject, and the loop gives the run up.
  */
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
+import { noticesOfEvents } from './notices.ts';
 import type {
   Append,
   Clock,
@@ -183,6 +184,7 @@ export class RunJournal {
       take: batch.take,
       remember: batch.remember,
       release: batch.release,
+      notices: noticesOfEvents(run, batch.placed),
       ...(audit === undefined ? {} : { audit: audit(batch.placed) }),
     };
   }

@@ -36,6 +36,8 @@ import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
 import { derive, openRootKey } from './vault/root-key.ts';
 import { Vault } from './vault/vault.ts';
+import { Deliverer } from './webhooks/deliverer.ts';
+import { Signer } from './webhooks/signer.ts';
 import { version } from './version.ts';
 
 export const ids = { next: uuidv7 };
@@ -126,6 +128,9 @@ export async function compose(world: World): Promise<Relay> {
   const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
   const budgets = new BudgetKeeper(store);
   const audit = new AuditKeeper({ store, notary, clock: systemClock, log });
+  const signer = new Signer(rootKey);
+  const { publicUrl } = config;
+  const deliverer = new Deliverer({ store, signer, guard, clock: systemClock, log, publicUrl });
   const context: ServerContext = {
     store,
     config,
@@ -141,6 +146,7 @@ export async function compose(world: World): Promise<Relay> {
     vault,
     guard,
     audit,
+    signer,
     limits: file.limits ?? {},
     defaultTenantId: tenant.id,
     control,
@@ -168,12 +174,14 @@ export async function compose(world: World): Promise<Relay> {
       stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
       housekeeping.start();
       audit.start();
+      deliverer.start();
     },
     async stop() {
       stopping = true;
       stopHearing();
       await housekeeping.stop();
       await control.supervisor.stop();
+      await deliverer.stop();
       await audit.stop();
       await presence?.stop();
       await tracing.stop();

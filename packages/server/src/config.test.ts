@@ -41,6 +41,7 @@ const defaults: Config = {
   internalSecret: undefined,
   traces: undefined,
   logLevel: 'info',
+  publicUrl: undefined,
 };
 
 const variables = [

@@ -32,6 +32,12 @@ import {
 import { cancelRuns, getTenant, updateTenant } from './handlers/tenant.ts';
 import { awaitToolResult, claimToolCall, postToolResult } from './handlers/tool-results.ts';
 import { approveTool, resumeChat, startApiChat } from './handlers/runtime.ts';
+import {
+  createWebhook,
+  deleteWebhook,
+  listWebhookDeliveries,
+  listWebhooks,
+} from './handlers/webhooks.ts';
 
 const openApi: PublicHandler = async ({ version }) => openApiDocument(version);
 const docs: PublicHandler = async ({ version }) => docsPage(openApiDocument(version));
@@ -86,6 +92,10 @@ const controlPlane = {
   putPolicy,
   listPolicyVersions,
   previewPolicy,
+  createWebhook,
+  listWebhooks,
+  deleteWebhook,
+  listWebhookDeliveries,
   metrics,
 };
 

@@ -6,6 +6,7 @@
 import type {
   Census,
   Claim,
+  DeliveryQueue,
   KeyRecord,
   NewAudit,
   Resealing,
@@ -21,6 +22,7 @@ import { sweepMemories } from './memory/memories.ts';
 import { emptyState, stored } from './memory/state.ts';
 import type { MemoryRun, MemoryState } from './memory/state.ts';
 import { MemoryTenantStore } from './memory/tenant-store.ts';
+import { MemoryDeliveryQueue } from './memory/webhooks.ts';
 
 export function createMemoryStore(): SystemStore {
   return new MemoryStore();
@@ -29,6 +31,7 @@ export function createMemoryStore(): SystemStore {
 /** Nothing here waits; `async` makes every error a rejection. */
 class MemoryStore implements SystemStore {
   readonly #state: MemoryState = emptyState();
+  readonly deliveries: DeliveryQueue = new MemoryDeliveryQueue(this.#state);
 
   tenant(tenantId: string): TenantStore {
     return new MemoryTenantStore(this.#state, tenantId);

@@ -18,6 +18,7 @@ import { memoryTables } from './memory-tables.ts';
 import { createNodes } from './nodes.ts';
 import { policyTables } from './policies.ts';
 import { integerOrNull } from './stored.ts';
+import { webhookTables } from './webhooks.ts';
 
 export interface Migration {
   readonly id: number;
@@ -42,6 +43,7 @@ export const migrations: readonly Migration[] = [
   { id: 6, statements: approvalTables },
   { id: 7, statements: auditTables },
   { id: 8, statements: policyTables },
+  { id: 9, statements: webhookTables },
 ];
 
 const createTables = [
