@@ -52,7 +52,9 @@ export function eventsPage(): string {
 export function routesPage(): string {
   const rows = Object.values(routes as Record<string, Route>).map((route) => {
     const key =
-      route.auth === 'public' ? '–' : route.scopes.map((each) => `\`${each}\``).join(', ');
+      route.auth === 'public' || route.auth === 'link'
+        ? '–'
+        : route.scopes.map((each) => `\`${each}\``).join(', ');
     const errors = route.errors.map((code) => `\`${code}\``).join(', ');
     return `| \`${route.method} ${route.path}\` | ${cell(route.summary)} | ${key} | ${errors} |`;
   });

@@ -183,6 +183,7 @@ describe.each(table)('%s', (_name, route) => {
     const { security } = operationOf(route);
     const expected = {
       public: [],
+      link: [],
       key: [{ key: [...route.scopes] }],
       'local-or-key': [{ key: [...route.scopes] }, {}],
       'internal-or-key': [{ key: [...route.scopes] }, { internal: [] }],

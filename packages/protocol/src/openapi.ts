@@ -75,7 +75,7 @@ function tagOf(path: string): string {
 }
 
 function securityOf(route: Route): Schema {
-  if (route.auth === 'public') return { security: [] };
+  if (route.auth === 'public' || route.auth === 'link') return { security: [] };
   if (route.auth === 'internal') return { security: [{ internal: [] }] };
   const key = { key: [...route.scopes] };
   const others = { key: [], 'internal-or-key': [{ internal: [] }], 'local-or-key': [{}] };

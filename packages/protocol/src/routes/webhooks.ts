@@ -31,6 +31,8 @@ export const webhookSchema = z.object({
   createdAt: timeSchema,
 });
 
+const tokenParam = z.object({ token: z.string().min(1).max(256) });
+
 const deliverySchema = z.object({
   id: z.string(),
   event: z.enum(webhookEvents),
@@ -88,5 +90,33 @@ export const webhookRoutes = {
     answer: 'json',
     output: listOf('deliveries', deliverySchema),
     errors: [...aboutOne, 'invalid_request'],
+  },
+  showDecisionLink: {
+    method: 'GET',
+    path: '/decide/:token',
+    summary: 'What a decision link asks; opening it decides nothing',
+    auth: 'link',
+    scopes: [],
+    params: tokenParam,
+    answer: 'html',
+    errors: ['not_found', 'rate_limited', 'host_not_allowed'],
+  },
+  decideByLink: {
+    method: 'POST',
+    path: '/decide/:token',
+    summary: 'Decide what the link asks, by the form that its page shows',
+    auth: 'link',
+    scopes: [],
+    params: tokenParam,
+    answer: 'html',
+    errors: [
+      'not_found',
+      'rate_limited',
+      'host_not_allowed',
+      'origin_not_allowed',
+      'invalid_request',
+      'denied_by_rule',
+      'unsupported_media_type',
+    ],
   },
 } as const satisfies Record<string, Route>;
