@@ -51,6 +51,7 @@ export function eventsPage(): string {
 
 function scopesOf({ auth, scopes, anyScope }: Route): string {
   if (auth === 'public') return '–';
+  if (auth === 'link') return 'the link';
   if (auth === 'internal') return 'the internal secret';
   return scopes.map((each) => `\`${each}\``).join(anyScope === true ? ' or ' : ', ');
 }

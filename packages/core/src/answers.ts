@@ -6,6 +6,7 @@ import { editedCall, isUnchanged, refuseDeniedByPolicy } from './edits.ts';
 import type { Engine } from './engine.ts';
 import { grantFor, type GrantTerms } from './grants.ts';
 import type { RelayRecord, RunHead, TenantStore } from './ports.ts';
+import { noticeOfDecision } from './notices.ts';
 import { checkAnswer } from './question-schema.ts';
 
 export interface Answer {
@@ -137,11 +138,12 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
   const grants = approved && always && relay.kind === 'permission' && engine.rules === undefined;
   const grant = grants ? grantFor(engine, { relay, run, params, terms, by }) : undefined;
   const at = engine.clock.now();
+  const status = approved ? 'approved' : 'denied';
   const entry = auditOfDecision(relay, { at, by, approved, reason, edited: edited?.digest });
   return store.decideRelay({
     relayId,
     runId: relay.runId,
-    status: approved ? 'approved' : 'denied',
+    status,
     at,
     by,
     reason,
@@ -152,6 +154,7 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
       letter: { kind: 'decision', relayId, approved, always, reason, ...told, ...changed, by },
     },
     ...(grant === undefined ? {} : { grant }),
+    notices: [noticeOfDecision(run, relay, { status, at, by })],
     audit: audited(engine, store.tenantId, [
       entry,
       ...(grant === undefined ? [] : [auditOfGrant(grant, relay.runId)]),

@@ -15,6 +15,7 @@
  *   by the grant is decided again. What came after it keeps its place, since others may know of it.
  */
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
+import { noticesOfEvents } from './notices.ts';
 import type {
   Append,
   Clock,
@@ -219,6 +220,7 @@ export class RunJournal {
       take: batch.take,
       remember: batch.remember,
       release: batch.release,
+      notices: noticesOfEvents(run, batch.placed),
       ...(audit === undefined ? {} : { audit: audit(batch.placed) }),
     };
   }

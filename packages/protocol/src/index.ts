@@ -19,4 +19,5 @@ export * from './relays.ts';
 export * from './routes.ts';
 export * from './runs.ts';
 export * from './sse.ts';
+export * from './webhooks.ts';
 export * from './dialects/index.ts';

@@ -183,6 +183,7 @@ describe.each(table)('%s', (_name, route) => {
     const { security } = operationOf(route);
     const expected = {
       public: [],
+      link: [],
       key:
         route.anyScope === true
           ? route.scopes.map((scope) => ({ key: [scope] }))

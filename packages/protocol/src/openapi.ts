@@ -75,7 +75,7 @@ function tagOf(path: string): string {
 }
 
 function securityOf(route: Route): Schema {
-  if (route.auth === 'public') return { security: [] };
+  if (route.auth === 'public' || route.auth === 'link') return { security: [] };
   if (route.auth === 'internal') return { security: [{ internal: [] }] };
   const { scopes, anyScope } = route;
   const keys =

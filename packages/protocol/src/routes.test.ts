@@ -34,7 +34,7 @@ describe('the table of routes', () => {
 
   it.each(table)('%s needs a key and a scope if it lies under /v1', (_name, route) => {
     if (route.path.startsWith('/v1/')) expect(route.auth).toBe('key');
-    if (['public', 'internal'].includes(route.auth)) expect(route.scopes).toEqual([]);
+    if (['public', 'link', 'internal'].includes(route.auth)) expect(route.scopes).toEqual([]);
     else expect(route.scopes.length).toBeGreaterThan(0);
   });
 
@@ -65,7 +65,7 @@ describe('the table of routes', () => {
 
   it.each(table)('%s names the errors that its key and its body can bring', (_name, route) => {
     const due = [
-      ...(route.auth === 'public' ? [] : ['unauthorized']),
+      ...(route.auth === 'public' || route.auth === 'link' ? [] : ['unauthorized']),
       ...(route.scopes.length === 0 ? [] : ['scope_required']),
       ...(route.body === undefined ? [] : ['invalid_json', 'invalid_request']),
       ...(route.query === undefined ? [] : ['invalid_request']),

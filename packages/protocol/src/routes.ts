@@ -17,6 +17,7 @@ import { runtimeRoutes } from './routes/runtime.ts';
 import { systemRoutes } from './routes/system.ts';
 import { tenantRoutes } from './routes/tenant.ts';
 import { toolResultRoutes } from './routes/tool-results.ts';
+import { webhookRoutes } from './routes/webhooks.ts';
 
 export * from './routes/approvals.ts';
 export * from './routes/audit.ts';
@@ -33,6 +34,7 @@ export * from './routes/runs.ts';
 export * from './routes/runtime.ts';
 export * from './routes/tenant.ts';
 export * from './routes/tool-results.ts';
+export * from './routes/webhooks.ts';
 
 export const routes = {
   ...systemRoutes,
@@ -49,6 +51,7 @@ export const routes = {
   ...tenantRoutes,
   ...auditRoutes,
   ...policyRoutes,
+  ...webhookRoutes,
 } as const satisfies Record<string, Route>;
 
 export type RouteName = keyof typeof routes;

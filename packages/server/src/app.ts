@@ -9,10 +9,11 @@ import { authenticate, type Caller } from './auth.ts';
 import type { ServerContext } from './context.ts';
 import { preflight, welcomePage } from './cors.ts';
 import { nothingHere, toRelayError } from './failures.ts';
+import type { LinkHandler } from './handlers/decision-link.ts';
 import type { Call, Handler, PublicHandler } from './handlers/handler.ts';
 import { requestIdOf } from './request-id.ts';
 import { findAmbiguity } from './strict-json.ts';
-import { publicSurface, surfaces } from './surfaces.ts';
+import { linkSurface, publicSurface, surfaces } from './surfaces.ts';
 import { refuseUnreadable } from './unreadable.ts';
 import { validate } from './validate.ts';
 
@@ -69,6 +70,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   for (const [name, handler] of Object.entries(publicSurface) as [RouteName, PublicHandler][]) {
     addPublic(app, routes[name], () => handler(context));
   }
+  void app.register(async (plugin) => addLinks(plugin, context));
   for (const surface of surfaces) {
     void app.register(async (plugin) => {
       for (const [name, handler] of Object.entries(surface) as [RouteName, Handler][]) {
@@ -116,6 +118,24 @@ function addPublic(app: FastifyInstance, route: Route, answer: () => Promise<unk
       return answer();
     },
   });
+}
+
+/** The only place where a form of a page is taken. */
+function addLinks(app: FastifyInstance, context: ServerContext): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser(
+    'application/x-www-form-urlencoded',
+    { parseAs: 'string', bodyLimit: 1024 },
+    (_request, body, done) => done(null, new URLSearchParams(body as string)),
+  );
+  for (const [name, handler] of Object.entries(linkSurface) as [RouteName, LinkHandler][]) {
+    const { method, path } = routes[name];
+    app.route({
+      method,
+      url: path,
+      handler: (request, reply) => handler(context, request, reply),
+    });
+  }
 }
 
 /** Who is calling, if they may, and not too often. */

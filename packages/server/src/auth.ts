@@ -37,15 +37,20 @@ export async function authenticate(
  * to make a browser take us for them, and a page of another origin speaks for no person, whatever key
  * it holds.
  */
-function refuseStrangers({ headers }: FastifyRequest, config: Config): void {
-  const { origin, host } = headers;
+function refuseStrangers(request: FastifyRequest, config: Config): void {
+  refuseForeignHost(request, config);
+  const { origin, host } = request.headers;
+  if (origin === undefined || isOwnOrigin(origin, host ?? '')) return;
+  if (config.allowedOrigins.includes(origin)) return;
+  throw new RelayError('origin_not_allowed', 'Pages of this origin may not call this server');
+}
+
+export function refuseForeignHost({ headers }: FastifyRequest, config: Config): void {
+  const { host } = headers;
   // Only HTTP/1.0 knows requests without a Host, and no browser speaks it.
   if (host !== undefined && !isAllowedHost(hostName(host), config)) {
     throw new RelayError('host_not_allowed', 'This server is not called by that name');
   }
-  if (origin === undefined || isOwnOrigin(origin, host ?? '')) return;
-  if (config.allowedOrigins.includes(origin)) return;
-  throw new RelayError('origin_not_allowed', 'Pages of this origin may not call this server');
 }
 
 function isAllowedHost(name: string, { allowedHosts, host }: Config): boolean {

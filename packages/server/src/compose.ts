@@ -37,6 +37,8 @@ import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
 import { derive, openRootKey } from './vault/root-key.ts';
 import { Vault } from './vault/vault.ts';
+import { Deliverer } from './webhooks/deliverer.ts';
+import { Signer } from './webhooks/signer.ts';
 import { version } from './version.ts';
 import { Workspaces } from './workspaces.ts';
 
@@ -139,6 +141,9 @@ export async function compose(world: World): Promise<Relay> {
   const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
   const budgets = new BudgetKeeper(store);
   const audit = new AuditKeeper({ store, notary, clock: systemClock, log });
+  const signer = new Signer(rootKey);
+  const { publicUrl } = config;
+  const deliverer = new Deliverer({ store, signer, guard, clock: systemClock, log, publicUrl });
   const context: ServerContext = {
     store,
     config,
@@ -154,6 +159,7 @@ export async function compose(world: World): Promise<Relay> {
     vault,
     guard,
     audit,
+    signer,
     limits: file.limits ?? {},
     defaultTenantId: tenant.id,
     control,
@@ -183,6 +189,7 @@ export async function compose(world: World): Promise<Relay> {
       housekeeping.start();
       workspaces.start();
       audit.start();
+      deliverer.start();
     },
     async stop() {
       stopping = true;
@@ -190,6 +197,7 @@ export async function compose(world: World): Promise<Relay> {
       await housekeeping.stop();
       await workspaces.stop();
       await control.supervisor.stop();
+      await deliverer.stop();
       await audit.stop();
       await presence?.stop();
       await tracing.stop();

@@ -44,6 +44,7 @@ const defaults: Config = {
   internalSecret: undefined,
   traces: undefined,
   logLevel: 'info',
+  publicUrl: undefined,
 };
 
 const variables = [

@@ -38,6 +38,8 @@ export interface Config {
   /** Where traces of runs go; undefined: nowhere. */
   readonly traces: TraceSettings | undefined;
   readonly logLevel: LogLevel;
+  /** How people reach this server from outside; undefined: no links to it are sent. */
+  readonly publicUrl: string | undefined;
 }
 
 export { ConfigError };
@@ -77,12 +79,27 @@ export function readConfig(env: Environment, cwd: string): Config {
     internalSecret: internalSecretOf(env),
     traces: readTraceSettings(env),
     logLevel: choice(env, 'RELAY_LOG_LEVEL', logLevels) ?? 'info',
+    publicUrl: publicUrlOf(env),
   };
 }
 
 function folderOf(env: Environment, cwd: string): string | undefined {
   const folder = text(env, 'RELAY_WORKSPACE');
   return folder === undefined ? undefined : resolve(cwd, folder);
+}
+
+/** Without a slash at its end. */
+function publicUrlOf(env: Environment): string | undefined {
+  const given = text(env, 'RELAY_PUBLIC_URL');
+  if (given === undefined) return undefined;
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  const isPlain = url?.search === '' && url.hash === '' && url.username === '';
+  if (url === undefined || !/^https?:$/.test(url.protocol) || !isPlain) {
+    throw new ConfigError(
+      `RELAY_PUBLIC_URL must be a URL such as https://relay.example, not "${given}"`,
+    );
+  }
+  return url.href.replace(/\/+$/, '');
 }
 
 export function isLoopback(host: string): boolean {

@@ -11,6 +11,7 @@ import type { Metrics } from './metrics.ts';
 import type { OpenStreams } from './open-streams.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Vault } from './vault/vault.ts';
+import type { Signer } from './webhooks/signer.ts';
 
 /** How often a key may call, and an address may fail to show one. */
 export interface Rates {
@@ -31,6 +32,7 @@ export interface ServerContext extends AuthContext {
   readonly vault: Vault;
   readonly guard: OutboundGuard;
   readonly audit: AuditKeeper;
+  readonly signer: Signer;
   /** What every run may use at most. */
   readonly limits: Limits;
   readonly version: string;

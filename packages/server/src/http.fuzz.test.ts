@@ -74,6 +74,7 @@ const examples: Partial<Record<RouteName, object>> = {
     params: { to: 'a', text: 'b' },
     permissions: { allowlist: [rule], denylist: [rule] },
   },
+  createWebhook: { url: 'https://203.0.113.9/x', events: ['run.ended', 'relay.raised'] },
   putPolicy: { agent: 'a', allow: [rule], deny: [rule], ask: [], version: 0 },
   previewPolicy: { deny: [rule], since: '2020-01-01T00:00:00Z' },
   createKey: { name: 'k', scopes: ['runs'], owner: 'o', expiresAt: '2030-01-01T00:00:00Z' },

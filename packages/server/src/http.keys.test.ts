@@ -34,6 +34,7 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   forkRun: () => ({ input: 'say 1' }),
   createGrant: () => ({ tool: 'send_note', params: { to: 'nobody' }, scope: 'tenant' }),
   previewGrant: () => ({ tool: 'send_note' }),
+  createWebhook: () => ({ url: 'https://hooks.example/x', events: ['run.ended'] }),
   putPolicy: () => ({ version: 0 }),
   previewPolicy: () => ({}),
   explainPermission: () => ({ tool: 'send_note', params: {} }),
@@ -62,6 +63,7 @@ interface Ids {
   readonly memory: string;
   readonly grant: string;
   readonly workflow: string;
+  readonly webhook: string;
 }
 
 describe.each(storeKinds)('keys on the %s store', (kind) => {
@@ -82,6 +84,9 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     const { id: grant } = await server.json('/v1/grants', {
       body: { tool: 'nothing', scope: 'run', scopeId: chat.runId },
     });
+    const { id: webhook } = await server.json('/v1/webhooks', {
+      body: { url: 'https://hooks.example/x', events: ['relay.expired'] },
+    });
     ids = {
       run: chat.runId,
       relay: String(relay.data['id']),
@@ -89,6 +94,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
       memory: String(memory['id']),
       grant: String(grant),
       workflow: 'whose',
+      webhook: String(webhook),
     };
   });
 
@@ -107,7 +113,10 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
       if (name === 'id' && path.startsWith('/v1/memories')) return of.memory;
       if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
       if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
+      if (name === 'id' && path.startsWith('/v1/webhooks')) return of.webhook;
       if (name === 'provider') return 'openai';
+      // A link is nobody's but its holder's, whatever key comes with it.
+      if (name === 'token') return `${of.relay}.${of.webhook}.x`;
       if (name === 'toolUseId') return 'call_1';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
     });
@@ -214,14 +223,18 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
         memory: missing,
         grant: missing,
         workflow: 'none',
+        webhook: missing,
       };
       const nobodys = await whole(await ask(nobody, missing));
       // What is gone already is deleted: that holds of what was never there, too.
-      expect(theirs.status).toBe(name === 'deleteMemory' ? 204 : 404);
+      const isDeleted = name === 'deleteMemory' || name === 'deleteWebhook';
+      expect(theirs.status).toBe(isDeleted ? 204 : 404);
       expect(theirs).toEqual(nobodys);
       expect(await statusOf(server, chat.runId)).toBe('waiting');
       const { memories } = await server.json('/v1/memories?namespace=matrix');
       expect(memories).toMatchObject([{ id: ids.memory }]);
+      const { webhooks } = await server.json('/v1/webhooks');
+      expect(webhooks).toMatchObject([{ id: ids.webhook }]);
     },
   );
 

@@ -5,6 +5,7 @@ import { decideApproval, getApproval, listApprovals } from './handlers/approvals
 import { auditHead, listAudit, verifyAudit } from './handlers/audit.ts';
 import { answerChatRelay, startChat } from './handlers/chat.ts';
 import { deleteCredential, listCredentials, putCredential } from './handlers/credentials.ts';
+import { decideByLink, type LinkHandler, showDecisionLink } from './handlers/decision-link.ts';
 import { followFeed } from './handlers/feed.ts';
 import {
   createGrant,
@@ -32,6 +33,12 @@ import {
 import { cancelRuns, getTenant, updateTenant } from './handlers/tenant.ts';
 import { awaitToolResult, claimToolCall, postToolResult } from './handlers/tool-results.ts';
 import { approveTool, resumeChat, startApiChat } from './handlers/runtime.ts';
+import {
+  createWebhook,
+  deleteWebhook,
+  listWebhookDeliveries,
+  listWebhooks,
+} from './handlers/webhooks.ts';
 
 const openApi: PublicHandler = async ({ version }) => openApiDocument(version);
 const docs: PublicHandler = async ({ version }) => docsPage(openApiDocument(version));
@@ -41,7 +48,12 @@ export const publicSurface = { health, ready, openApi, docs } satisfies Partial<
   Record<RouteName, PublicHandler>
 >;
 
-type Keyed = Exclude<RouteName, keyof typeof publicSurface>;
+/** By a link that is its own right. */
+export const linkSurface = { showDecisionLink, decideByLink } satisfies Partial<
+  Record<RouteName, LinkHandler>
+>;
+
+type Keyed = Exclude<RouteName, keyof typeof publicSurface | keyof typeof linkSurface>;
 
 const chat = { startChat, answerChatRelay, listModels };
 const runtime = { startApiChat, approveTool, resumeChat };
@@ -86,6 +98,10 @@ const controlPlane = {
   putPolicy,
   listPolicyVersions,
   previewPolicy,
+  createWebhook,
+  listWebhooks,
+  deleteWebhook,
+  listWebhookDeliveries,
   metrics,
 };
 

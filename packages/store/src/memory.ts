@@ -6,6 +6,7 @@
 import type {
   Census,
   Claim,
+  DeliveryQueue,
   KeyRecord,
   NewAudit,
   Resealing,
@@ -23,6 +24,7 @@ import { pruneRuns } from './memory/retention.ts';
 import { emptyState, stored } from './memory/state.ts';
 import type { MemoryRun, MemoryState } from './memory/state.ts';
 import { MemoryTenantStore } from './memory/tenant-store.ts';
+import { MemoryDeliveryQueue } from './memory/webhooks.ts';
 import { workspaceOf } from './sql/tenants.ts';
 
 export function createMemoryStore(): SystemStore {
@@ -32,6 +34,7 @@ export function createMemoryStore(): SystemStore {
 /** Nothing here waits; `async` makes every error a rejection. */
 class MemoryStore implements SystemStore {
   readonly #state: MemoryState = emptyState();
+  readonly deliveries: DeliveryQueue = new MemoryDeliveryQueue(this.#state);
 
   tenant(tenantId: string): TenantStore {
     return new MemoryTenantStore(this.#state, tenantId);

@@ -40,6 +40,7 @@ import type {
   RelayFilter,
   RelayRecord,
 } from './stored-relays.ts';
+import type { DeliveryQueue, Notice, WebhookStore } from './stored-webhooks.ts';
 import type {
   CreationOutcome,
   EndedRun,
@@ -65,6 +66,7 @@ export type * from './stored-memories.ts';
 export type * from './stored-policies.ts';
 export type * from './stored-relays.ts';
 export type * from './stored-runs.ts';
+export type * from './stored-webhooks.ts';
 
 /** One atomic step of a run: events, the state they imply and the lease check (E1, E3, E7). */
 export interface Append {
@@ -93,6 +95,7 @@ export interface Append {
   /** Memories that the run leaves behind. */
   readonly remember?: readonly MemoryRecord[];
   readonly audit?: readonly NewAudit[];
+  readonly notices?: readonly Notice[];
 }
 
 export type AppendOutcome = 'committed' | 'fenced' | 'refused';
@@ -102,6 +105,7 @@ export interface TenantStore {
   /** Where a method takes `audit`, it is stored in the same commit, or not at all. */
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
+  readonly webhooks: WebhookStore;
 
   /** The run, its idempotency key and its first events are stored together or not at all. */
   createRun(creation: RunCreation): Promise<CreationOutcome>;
@@ -203,6 +207,7 @@ export interface TenantStore {
 
 export interface SystemStore {
   tenant(tenantId: string): TenantStore;
+  readonly deliveries: DeliveryQueue;
 
   /** Makes the tenant if it is not there yet. */
   ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }>;

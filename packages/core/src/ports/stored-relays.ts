@@ -2,6 +2,7 @@
 import type { Decider, GrantScope, RelayKind, RelayStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 import type { NewAudit } from './stored-audit.ts';
+import type { Notice } from './stored-webhooks.ts';
 import type { Question } from './tool.ts';
 
 export interface RelayRecord {
@@ -120,4 +121,5 @@ export interface RelayDecision {
   readonly mail: Mail;
   readonly grant?: NewGrant;
   readonly audit?: readonly NewAudit[];
+  readonly notices?: readonly Notice[];
 }

@@ -7,8 +7,9 @@ import { idSchema } from '../ids.ts';
  * `local-or-key`: also without a key from this very machine, as the tenant `default`.
  * `internal-or-key`: also by the internal secret, which belongs to no tenant.
  * `internal`: by that secret alone; without one configured the route is not there.
+ * `link`: the path itself holds a secret, which is all the right that there is.
  */
-export type RouteAuth = 'public' | 'key' | 'local-or-key' | 'internal-or-key' | 'internal';
+export type RouteAuth = 'public' | 'link' | 'key' | 'local-or-key' | 'internal-or-key' | 'internal';
 export type Scope = 'runs' | 'approve' | 'admin';
 export const scopes = ['runs', 'approve', 'admin'] as const satisfies readonly Scope[];
 

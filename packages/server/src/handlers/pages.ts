@@ -33,7 +33,9 @@ function writeCursor({ at, id }: Position): string {
 function readCursor(cursor: string): Position {
   const text = Buffer.from(cursor, 'base64url').toString('utf8');
   const [, at, id] = /^(\d{1,15}) (\S+)$/.exec(text) ?? [];
-  const isOurs = at !== undefined && idSchema.safeParse(id).success;
+  // An event is known by its name and by what it is about.
+  const isOurs =
+    at !== undefined && idSchema.safeParse(id?.replace(/^[a-z]+\.[a-z]+:/, '')).success;
   if (!isOurs || id === undefined || writeCursor({ at: Number(at), id }) !== cursor) {
     throw new RelayError('invalid_request', 'cursor: is not one that a list has given', {
       details: [{ path: 'cursor', message: 'Not one that a list has given' }],

@@ -29,6 +29,7 @@ import { tenancyTests } from './tenancy.ts';
 import { tenantTests } from './tenants.ts';
 import { textTests } from './text.ts';
 import { usageTests } from './usage.ts';
+import { webhookTests } from './webhooks.ts';
 import { workflowTests } from './workflows.ts';
 
 /** `open` gives an empty store each time. */
@@ -59,6 +60,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('memories', () => memoryTests(open));
     describe('search in memories', () => memorySearchTests(open));
     describe('audit', () => auditTests(open));
+    describe('webhooks', () => webhookTests(open));
     describe('policies', () => policyTests(open));
     describe('retention', () => retentionTests(open));
     describe('tenancy', () => tenancyTests(open));

@@ -4,6 +4,7 @@ import type {
   CallClaim,
   ClientCallRecord,
   CredentialRecord,
+  DeliveryRecord,
   GrantRecord,
   IdempotencyKey,
   KeyRecord,
@@ -18,6 +19,7 @@ import type {
   RunRecord,
   TenantRecord,
   UsageTotal,
+  WebhookRecord,
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 
@@ -79,6 +81,10 @@ export interface MemoryState {
   readonly auditSeals: Map<string, AuditSeal[]>;
   /** By tenant. */
   readonly policies: Map<string, PolicyRecord[]>;
+  /** By id. */
+  readonly webhooks: Map<string, WebhookRecord>;
+  /** By webhook and event. */
+  readonly deliveries: Map<string, DeliveryRecord>;
 }
 
 export interface MemoryAudit {
@@ -132,6 +138,8 @@ export function emptyState(): MemoryState {
     audit: new Map(),
     auditSeals: new Map(),
     policies: new Map(),
+    webhooks: new Map(),
+    deliveries: new Map(),
   };
 }
 

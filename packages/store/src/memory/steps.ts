@@ -23,6 +23,7 @@ import { addMemory } from './memories.ts';
 import { keyOf, refuseTaken, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { countUsage } from './usage.ts';
+import { putNotices } from './webhooks.ts';
 
 const newProgress: RunProgress = {
   status: 'queued',
@@ -110,6 +111,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): Appe
   if (!canUse(state, tenantId, { grantIds, at: step.at })) return 'refused';
   useGrants(state, grantIds);
   putAudit(state, tenantId, step.audit);
+  putNotices(state, tenantId, step.notices);
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
   for (const relay of step.raise ?? []) {
@@ -158,6 +160,7 @@ export function decideRelay(
   post(run, mail);
   if (grant !== undefined) putGrant(state, tenantId, grant);
   putAudit(state, tenantId, decision.audit);
+  putNotices(state, tenantId, decision.notices);
   return true;
 }
 

@@ -36,6 +36,7 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
+  WebhookStore,
   WorkflowTotal,
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
@@ -68,12 +69,14 @@ import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay } from './steps.ts';
 import { countOpenRuns, readUsage, readWorkflow } from './usage.ts';
+import { MemoryWebhookStore } from './webhooks.ts';
 
 /** Nothing here waits; `async` makes every error a rejection. */
 export class MemoryTenantStore implements TenantStore {
   readonly tenantId: string;
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
+  readonly webhooks: WebhookStore;
   readonly #state: MemoryState;
 
   constructor(state: MemoryState, tenantId: string) {
@@ -81,6 +84,7 @@ export class MemoryTenantStore implements TenantStore {
     this.tenantId = tenantId;
     this.audit = new MemoryAuditTrail(state, tenantId);
     this.policies = new MemoryPolicyStore(state, tenantId);
+    this.webhooks = new MemoryWebhookStore(state, tenantId);
   }
 
   async findIdempotencyKey(key: string, now: number) {

@@ -18,6 +18,7 @@ import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
 import { changesOf } from './runs.ts';
 import { putSnapshot } from './snapshots.ts';
 import { countUsage } from './usage.ts';
+import { insertNotices } from './webhooks.ts';
 
 export function appendUnit(tenantId: string, append: Append): readonly Statement[] {
   const { runId, afterSeq, at, events, progress = {} } = append;
@@ -37,7 +38,7 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
     unit.push(deleteAllMail(run), closeOpenRelays(run, at), closeClientCalls(run));
     unit.push(deleteConnectionsOf(run));
   }
-  unit.push(...insertAudit(tenantId, append.audit));
+  unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));
   return unit;
 }
 

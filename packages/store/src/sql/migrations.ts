@@ -19,6 +19,7 @@ import { retentionTables } from './retention.ts';
 import { createNodes } from './nodes.ts';
 import { policyTables } from './policies.ts';
 import { integerOrNull } from './stored.ts';
+import { webhookTables } from './webhooks.ts';
 
 export interface Migration {
   readonly id: number;
@@ -45,6 +46,7 @@ export const migrations: readonly Migration[] = [
   { id: 8, statements: auditTables },
   { id: 9, statements: policyTables },
   { id: 10, statements: retentionTables },
+  { id: 11, statements: webhookTables },
 ];
 
 const createTables = [

@@ -41,6 +41,7 @@ import { selectRunIds, selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
 import { selectTenantSql } from './tenants.ts';
 import { selectOpenRuns, selectUsage } from './usage.ts';
+import { insertNotices, selectDeliveries, selectWebhooks } from './webhooks.ts';
 import { selectWorkflow } from './workflows.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
 
@@ -98,6 +99,11 @@ describe('query plans', () => {
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
     'all leases': reclaimSql,
+    'who wants a notice': insertNotices('t', [
+      { id: 'n', event: 'run.ended', at: 0, payload: '{}' },
+    ]).map(({ sql }) => sql)[0]!,
+    'the webhooks of a tenant': selectWebhooks('t', page).sql,
+    'the deliveries of a webhook': selectDeliveries('t', 'w', page).sql,
     'the policies in force': selectInForceSql,
     'the versions of a policy': selectVersions('t', null, page).sql,
     'the audit of a tenant': selectAudit('t', {}, page).sql,

@@ -1,6 +1,7 @@
 import type {
   Census,
   Claim,
+  DeliveryQueue,
   Hint,
   KeyRecord,
   NewAudit,
@@ -49,6 +50,8 @@ import {
   workspaceOf,
 } from './tenants.ts';
 
+import { SqlDeliveryQueue } from './webhooks.ts';
+
 /** The one SQL store, over whichever driver; `migrate` must have run. */
 export function createSqlStore(driver: SqlDriver): SystemStore {
   return new SqlStore(driver);
@@ -61,9 +64,11 @@ const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
 
 class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
+  readonly deliveries: DeliveryQueue;
 
   constructor(driver: SqlDriver) {
     this.#driver = driver;
+    this.deliveries = new SqlDeliveryQueue(driver);
   }
 
   tenant(tenantId: string): TenantStore {

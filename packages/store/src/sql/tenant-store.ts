@@ -36,6 +36,7 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
+  WebhookStore,
   WorkflowTotal,
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
@@ -89,12 +90,14 @@ import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
 import { integer, text } from './stored.ts';
 import { decodeTenant, noTenant, selectTenantSql, updateTenant } from './tenants.ts';
 import { decodeOpenRuns, decodeUsageTotal, selectOpenRuns, selectUsage } from './usage.ts';
+import { insertNotices, SqlWebhookStore } from './webhooks.ts';
 import { decodeWorkflow, selectWorkflow } from './workflows.ts';
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
+  readonly webhooks: WebhookStore;
   readonly #driver: SqlDriver;
 
   constructor(driver: SqlDriver, tenantId: string) {
@@ -102,6 +105,7 @@ export class SqlTenantStore implements TenantStore {
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
     this.policies = new SqlPolicyStore(driver, tenantId);
+    this.webhooks = new SqlWebhookStore(driver, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {
@@ -185,6 +189,7 @@ export class SqlTenantStore implements TenantStore {
       decide(this.tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
       ...insertAudit(this.tenantId, decision.audit),
+      ...insertNotices(this.tenantId, decision.notices),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }

@@ -8,7 +8,14 @@
  * Lease renewals are not counted: they come by the clock, and the k-th write of a scenario must be
  * the same one every time.
  */
-import type { Append, AuditTrail, PolicyStore, SystemStore, TenantStore } from '@relay/core';
+import type {
+  Append,
+  AuditTrail,
+  PolicyStore,
+  SystemStore,
+  TenantStore,
+  WebhookStore,
+} from '@relay/core';
 
 export interface Fault {
   /** Which write to die at, counted from 1; left out, nothing ever happens. */
@@ -30,6 +37,12 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     writes: process.writes,
     crashed: process.crashed,
     tenant: (id) => faultyTenant(inner.tenant(id), process),
+    deliveries: {
+      claim: (by) => write('deliveries.claim', () => inner.deliveries.claim(by)),
+      finish: (delivery, result) =>
+        write('deliveries.finish', () => inner.deliveries.finish(delivery, result)),
+      find: (id) => read(() => inner.deliveries.find(id)),
+    },
     ensureTenant: (tenant) => write('ensureTenant', () => inner.ensureTenant(tenant)),
     tenantOfRun: (runId) => read(() => inner.tenantOfRun(runId)),
     findTenant: (name) => read(() => inner.findTenant(name)),
@@ -65,6 +78,7 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     tenantId: inner.tenantId,
     audit: faultyTrail(inner.audit, { read, write }),
     policies: faultyPolicies(inner.policies, { read, write }),
+    webhooks: faultyWebhooks(inner.webhooks, { read, write }),
     createRun: (creation) => write('createRun', () => inner.createRun(creation)),
     readRun: (runId) => read(() => inner.readRun(runId)),
     findIdempotencyKey: (key, now) => read(() => inner.findIdempotencyKey(key, now)),
@@ -136,6 +150,19 @@ function faultyPolicies(
     read: (agent) => read(() => inner.read(agent)),
     put: (policy, audit) => write('policies.put', () => inner.put(policy, audit)),
     versions: (agent, page) => read(() => inner.versions(agent, page)),
+  };
+}
+
+function faultyWebhooks(
+  inner: WebhookStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): WebhookStore {
+  return {
+    add: (webhook, audit) => write('webhooks.add', () => inner.add(webhook, audit)),
+    read: (id) => read(() => inner.read(id)),
+    list: (page) => read(() => inner.list(page)),
+    remove: (id, audit) => write('webhooks.remove', () => inner.remove(id, audit)),
+    deliveries: (id, page) => read(() => inner.deliveries(id, page)),
   };
 }
 

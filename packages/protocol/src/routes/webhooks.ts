@@ -1,0 +1,122 @@
+/** `/v1/webhooks`: who is told when people are asked, and when runs end. */
+import { z } from 'zod';
+import { idSchema } from '../ids.ts';
+import { webhookEvents } from '../webhooks.ts';
+import {
+  aboutOne,
+  aList,
+  idParam,
+  listOf,
+  needsKey,
+  pageQuery,
+  readsBody,
+  type Route,
+  timeSchema,
+} from './route.ts';
+
+export const webhookBodySchema = z.strictObject({
+  url: z.url({ protocol: /^https?$/ }).max(2_048),
+  events: z
+    .array(z.enum(webhookEvents))
+    .min(1)
+    .refine((given) => new Set(given).size === given.length, 'An event is named twice'),
+});
+
+export const webhooksQuerySchema = z.strictObject(pageQuery);
+
+export const webhookSchema = z.object({
+  id: idSchema,
+  url: z.string(),
+  events: z.array(z.enum(webhookEvents)),
+  createdAt: timeSchema,
+});
+
+const tokenParam = z.object({ token: z.string().min(1).max(256) });
+
+const deliverySchema = z.object({
+  id: z.string(),
+  event: z.enum(webhookEvents),
+  status: z.enum(['pending', 'delivered', 'failed']),
+  attempts: z.int(),
+  at: timeSchema,
+  nextAttemptAt: timeSchema.optional(),
+  lastStatus: z.int().optional(),
+  lastError: z.string().optional(),
+});
+
+export const webhookRoutes = {
+  createWebhook: {
+    method: 'POST',
+    path: '/v1/webhooks',
+    summary: 'Have a URL told of events; the secret that signs them is shown only here',
+    auth: 'key',
+    scopes: ['admin'],
+    body: webhookBodySchema,
+    requires: { fields: ['url', 'events'], message: 'url and events are required' },
+    answer: 'json',
+    status: 201,
+    output: webhookSchema.extend({ secret: z.string() }),
+    errors: [...needsKey, ...readsBody, 'base_url_refused'],
+  },
+  listWebhooks: {
+    method: 'GET',
+    path: '/v1/webhooks',
+    summary: 'The tenant’s webhooks, newest first',
+    auth: 'key',
+    scopes: ['admin'],
+    query: webhooksQuerySchema,
+    answer: 'json',
+    output: listOf('webhooks', webhookSchema),
+    errors: aList,
+  },
+  deleteWebhook: {
+    method: 'DELETE',
+    path: '/v1/webhooks/:id',
+    summary: 'Tell a URL no more, not even what it has not been told yet',
+    auth: 'key',
+    scopes: ['admin'],
+    params: idParam,
+    answer: 'none',
+    errors: needsKey,
+  },
+  listWebhookDeliveries: {
+    method: 'GET',
+    path: '/v1/webhooks/:id/deliveries',
+    summary: 'What a webhook was told, or could not be told, newest first',
+    auth: 'key',
+    scopes: ['admin'],
+    params: idParam,
+    query: webhooksQuerySchema,
+    answer: 'json',
+    output: listOf('deliveries', deliverySchema),
+    errors: [...aboutOne, 'invalid_request'],
+  },
+  showDecisionLink: {
+    method: 'GET',
+    path: '/decide/:token',
+    summary: 'What a decision link asks; opening it decides nothing',
+    auth: 'link',
+    scopes: [],
+    params: tokenParam,
+    answer: 'html',
+    errors: ['not_found', 'rate_limited', 'host_not_allowed'],
+  },
+  decideByLink: {
+    method: 'POST',
+    path: '/decide/:token',
+    summary: 'Decide what the link asks, by the form that its page shows',
+    auth: 'link',
+    scopes: [],
+    params: tokenParam,
+    answer: 'html',
+    errors: [
+      'not_found',
+      'rate_limited',
+      'host_not_allowed',
+      'origin_not_allowed',
+      'invalid_request',
+      'denied_by_rule',
+      'unsupported_media_type',
+    ],
+  },
+} as const satisfies Record<string, Route>;

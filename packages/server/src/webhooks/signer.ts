@@ -1,0 +1,61 @@
+/**
+ * Secrets of webhooks and links come from the root key: nothing of them is stored, and a change of the
+ * master key leaves them as they are.
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { RelayRecord, WebhookRecord } from '@relay/core';
+import { idSchema } from '@relay/protocol';
+import { derive } from '../vault/root-key.ts';
+
+export class Signer {
+  readonly #rootKey: Buffer;
+  readonly #linkKey: Buffer;
+
+  constructor(rootKey: Buffer) {
+    this.#rootKey = rootKey;
+    this.#linkKey = derive(rootKey, 'links');
+  }
+
+  secretOf({ tenantId, id }: Pick<WebhookRecord, 'tenantId' | 'id'>): string {
+    const key = derive(this.#rootKey, JSON.stringify(['webhook', tenantId, id]));
+    return `whsec_${key.toString('base64url')}`;
+  }
+
+  /** `relay-signature`: what the receiver computes too, over the time and the exact body. */
+  sign(webhook: WebhookRecord, body: string, at: number): string {
+    const seconds = Math.floor(at / 1000);
+    const mac = createHmac('sha256', this.secretOf(webhook)).update(`${seconds}.${body}`);
+    return `t=${seconds},v1=${mac.digest('hex')}`;
+  }
+
+  /** Stands for one request to a person, exactly as it was raised. */
+  tokenFor(webhook: WebhookRecord, relay: LinkedRelay): string {
+    return `${relay.id}.${webhook.id}.${this.#proof(webhook, relay).toString('base64url')}`;
+  }
+
+  isProof(proof: string, webhook: WebhookRecord, relay: LinkedRelay): boolean {
+    const wanted = this.#proof(webhook, relay);
+    const given = Buffer.from(proof, 'base64url');
+    return given.byteLength === wanted.byteLength && timingSafeEqual(given, wanted);
+  }
+
+  #proof({ tenantId, id }: WebhookRecord, relay: LinkedRelay): Buffer {
+    const parts = [tenantId, id, relay.id, relay.digest, relay.expiresAt];
+    return createHmac('sha256', this.#linkKey).update(JSON.stringify(parts)).digest();
+  }
+}
+
+export type LinkedRelay = Pick<RelayRecord, 'id' | 'digest' | 'expiresAt'>;
+
+export interface Token {
+  readonly relayId: string;
+  readonly webhookId: string;
+  readonly proof: string;
+}
+
+export function readToken(text: string): Token | undefined {
+  const [relayId, webhookId, proof, ...rest] = text.split('.');
+  if (proof === undefined || rest.length > 0) return undefined;
+  const areIds = [relayId, webhookId].every((id) => idSchema.safeParse(id).success);
+  return areIds ? { relayId: relayId ?? '', webhookId: webhookId ?? '', proof } : undefined;
+}

@@ -1,0 +1,228 @@
+/**
+ * Webhooks, and the outbox of what they shall be told. A notice becomes a row for each webhook that
+ * wants it in the commit of what it tells of: the database itself sees who that is.
+ */
+import type {
+  DeliveryQueue,
+  DeliveryRecord,
+  DeliveryResult,
+  NewAudit,
+  Notice,
+  Page,
+  WebhookRecord,
+  WebhookStore,
+} from '@relay/core';
+import type { Decider } from '@relay/protocol';
+import type { Row, SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
+import { insertAudit } from './audit.ts';
+import { newest, rowsOn } from './newest.ts';
+import {
+  freeText,
+  freeTextOrNull,
+  encode,
+  encodeOrNull,
+  integer,
+  integerOrNull,
+  json,
+  text,
+} from './stored.ts';
+
+export const webhookTables: readonly string[] = [
+  `CREATE TABLE webhooks (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    url TEXT NOT NULL,
+    events TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    created_by TEXT NOT NULL,
+    may_decide BIGINT NOT NULL
+  )`,
+  `CREATE INDEX webhooks_of_tenant ON webhooks (tenant_id, created_at, id)`,
+  `CREATE TABLE deliveries (
+    webhook_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    tenant_id TEXT NOT NULL,
+    event TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    status TEXT NOT NULL,
+    attempts BIGINT NOT NULL,
+    next_at BIGINT NOT NULL,
+    last_status BIGINT,
+    last_error TEXT,
+    PRIMARY KEY (webhook_id, id)
+  )`,
+  `CREATE INDEX deliveries_due ON deliveries (next_at) WHERE status = 'pending'`,
+  `CREATE INDEX deliveries_of_webhook ON deliveries (tenant_id, webhook_id, at, id)`,
+];
+
+const insertNoticeSql = `INSERT INTO deliveries
+    (webhook_id, tenant_id, id, event, payload, at, status, attempts, next_at)
+  SELECT w.id, w.tenant_id, ?, ?, ?, ?, 'pending', 0, ? FROM webhooks w
+  WHERE w.tenant_id = ? AND w.events LIKE ?`;
+
+export function insertNotices(tenantId: string, notices: readonly Notice[] = []): Statement[] {
+  return notices.map(({ id, event, at, payload }) => ({
+    sql: insertNoticeSql,
+    params: [id, event, payload, at, at, tenantId, `% ${event} %`],
+  }));
+}
+
+const columns = ['id', 'tenant_id', 'url', 'events', 'created_at', 'created_by', 'may_decide'];
+const insertSql = `INSERT INTO webhooks (${columns.join(', ')}) VALUES (?, ?, ?, ?, ?, ?, ?)`;
+const findSql = `SELECT ${columns.join(', ')} FROM webhooks WHERE id = ?`;
+const deleteSql = 'DELETE FROM webhooks WHERE tenant_id = ? AND id = ?';
+const deletePendingSql = `DELETE FROM deliveries
+  WHERE tenant_id = ? AND webhook_id = ? AND status = 'pending'`;
+
+export class SqlWebhookStore implements WebhookStore {
+  readonly #driver: SqlDriver;
+  readonly #tenantId: string;
+
+  constructor(driver: SqlDriver, tenantId: string) {
+    this.#driver = driver;
+    this.#tenantId = tenantId;
+  }
+
+  async add(webhook: WebhookRecord, audit?: readonly NewAudit[]): Promise<void> {
+    const { id, url, events, createdAt, createdBy, mayDecide } = webhook;
+    const listed = ` ${events.join(' ')} `;
+    const by = encode(createdBy);
+    const params = [id, this.#tenantId, encode(url), listed, createdAt, by, mayDecide ? 1 : 0];
+    const told = insertAudit(this.#tenantId, audit);
+    await this.#driver.transact([{ sql: insertSql, params }, ...told]);
+  }
+
+  async read(webhookId: string): Promise<WebhookRecord | undefined> {
+    const [row] = await this.#driver.read(`${findSql} AND tenant_id = ?`, [
+      webhookId,
+      this.#tenantId,
+    ]);
+    return row === undefined ? undefined : decodeWebhook(row);
+  }
+
+  async list(page: Page): Promise<WebhookRecord[]> {
+    const { sql, params } = selectWebhooks(this.#tenantId, page);
+    return (await this.#driver.read(sql, params)).map(decodeWebhook);
+  }
+
+  async remove(webhookId: string, audit?: readonly NewAudit[]): Promise<boolean> {
+    const params = [this.#tenantId, webhookId];
+    const unit = [
+      { sql: deleteSql, params, expect: 1 },
+      { sql: deletePendingSql, params },
+      ...insertAudit(this.#tenantId, audit),
+    ];
+    return (await this.#driver.transact(unit)).ok;
+  }
+
+  async deliveries(webhookId: string, page: Page): Promise<DeliveryRecord[]> {
+    const { sql, params } = selectDeliveries(this.#tenantId, webhookId, page);
+    return (await this.#driver.read(sql, params)).map(decodeDelivery);
+  }
+}
+
+export function selectWebhooks(tenantId: string, page: Page): Statement {
+  const list = { tenantId, table: 'webhooks', at: 'created_at', id: 'id', leading: [], others: [] };
+  const shown = columns.map((column) => `r.${column}`);
+  return rowsOn(newest(list, page), { tenantId, table: 'webhooks', columns: shown });
+}
+
+const deliveryColumns = [
+  'webhook_id',
+  'id',
+  'event',
+  'payload',
+  'at',
+  'status',
+  'attempts',
+  'next_at',
+  'last_status',
+  'last_error',
+];
+
+export function selectDeliveries(tenantId: string, webhookId: string, page: Page): Statement {
+  const { before = { at: Number.MAX_SAFE_INTEGER, id: '' }, limit } = page;
+  return {
+    sql: `SELECT ${deliveryColumns.join(', ')} FROM deliveries
+      WHERE tenant_id = ? AND webhook_id = ? AND (at, id) < (?, ?)
+      ORDER BY at DESC, id DESC LIMIT ?`,
+    params: [tenantId, webhookId, before.at, before.id, limit],
+  };
+}
+
+const dueSql = `SELECT d.webhook_id, d.id FROM deliveries d
+  WHERE d.status = 'pending' AND d.next_at <= ? ORDER BY d.next_at LIMIT ?`;
+
+const claimed = (due: string) => `UPDATE deliveries SET next_at = ?, attempts = attempts + 1
+  WHERE status = 'pending' AND (webhook_id, id) IN (${due})
+  RETURNING ${deliveryColumns.join(', ')}`;
+
+/**
+ * Where several nodes claim, they never wait for each other. What is due is looked up once: inside of
+ * the update it might be looked up for each row, and the limit would be none.
+ */
+const claimSql: Readonly<Record<SqlDialect, string>> = {
+  sqlite: claimed(dueSql),
+  postgres: `WITH due AS MATERIALIZED (${dueSql} FOR UPDATE SKIP LOCKED)
+    ${claimed('SELECT webhook_id, id FROM due')}`,
+};
+
+const finishSql = `UPDATE deliveries SET status = ?, next_at = ?, last_status = ?, last_error = ?
+  WHERE webhook_id = ? AND id = ? AND status = 'pending' AND attempts = ?`;
+
+export class SqlDeliveryQueue implements DeliveryQueue {
+  readonly #driver: SqlDriver;
+
+  constructor(driver: SqlDriver) {
+    this.#driver = driver;
+  }
+
+  async claim(by: { now: number; until: number; limit: number }): Promise<DeliveryRecord[]> {
+    const { dialect } = this.#driver;
+    const params =
+      dialect === 'sqlite' ? [by.until, by.now, by.limit] : [by.now, by.limit, by.until];
+    const result = await this.#driver.transact([{ sql: claimSql[dialect], params }]);
+    return result.ok ? (result.results[0]?.rows ?? []).map(decodeDelivery) : [];
+  }
+
+  async finish(delivery: DeliveryRecord, result: DeliveryResult): Promise<boolean> {
+    const { status, nextAt, lastStatus, lastError } = result;
+    const { webhookId, id, attempts } = delivery;
+    const error = encodeOrNull(lastError);
+    const params = [status, nextAt, lastStatus, error, webhookId, id, attempts];
+    return (await this.#driver.transact([{ sql: finishSql, params, expect: 1 }])).ok;
+  }
+
+  async find(webhookId: string): Promise<WebhookRecord | undefined> {
+    const [row] = await this.#driver.read(findSql, [webhookId]);
+    return row === undefined ? undefined : decodeWebhook(row);
+  }
+}
+
+function decodeWebhook(row: Row): WebhookRecord {
+  return {
+    id: text(row, 'id'),
+    tenantId: text(row, 'tenant_id'),
+    url: freeText(row, 'url'),
+    events: text(row, 'events').trim().split(' ') as WebhookRecord['events'][number][],
+    createdAt: integer(row, 'created_at'),
+    createdBy: json(row, 'created_by') as Decider,
+    mayDecide: integer(row, 'may_decide') === 1,
+  };
+}
+
+function decodeDelivery(row: Row): DeliveryRecord {
+  return {
+    webhookId: text(row, 'webhook_id'),
+    id: text(row, 'id'),
+    event: text(row, 'event') as DeliveryRecord['event'],
+    payload: text(row, 'payload'),
+    at: integer(row, 'at'),
+    status: text(row, 'status') as DeliveryRecord['status'],
+    attempts: integer(row, 'attempts'),
+    nextAt: integer(row, 'next_at'),
+    lastStatus: integerOrNull(row, 'last_status'),
+    lastError: freeTextOrNull(row, 'last_error'),
+  };
+}
