@@ -2,12 +2,14 @@
 import { parseArgs } from 'node:util';
 import { benchJournal } from './journal.ts';
 import { benchMemories } from './memories.ts';
+import { benchPermissions } from './permissions.ts';
 import { benchPostgres } from './postgres.ts';
 import { benchStream } from './stream.ts';
 
 const benches = {
   journal: benchJournal,
   memories: benchMemories,
+  permissions: benchPermissions,
   postgres: benchPostgres,
   stream: benchStream,
 } as const;

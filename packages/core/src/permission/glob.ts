@@ -34,6 +34,7 @@
 import { buildAutomaton } from './glob-nfa.ts';
 import { type Effect, parseGlob } from './glob-parse.ts';
 import { GlobRun } from './glob-run.ts';
+import { spelledLength } from './spelled.ts';
 
 export type { Effect } from './glob-parse.ts';
 
@@ -45,7 +46,8 @@ export interface Glob {
 }
 
 const MAX_PATTERN_BYTES = 1_024;
-const MAX_CACHED = 256;
+/** More than the rules of a large tenant: one that goes through all of them must find them here. */
+const MAX_CACHED = 4_096;
 
 const cached: Readonly<Record<Effect, Map<string, Glob>>> = { allow: new Map(), deny: new Map() };
 
@@ -80,10 +82,14 @@ function compile(pattern: string, effect: Effect): Glob {
   }
   const run = new GlobRun(automaton);
   const empty = effect === 'deny';
+  // Most rules are about something else, and show it at once. `a/**` is about `a` too.
+  const spelled = pattern.slice(0, spelledLength(pattern)).replace(/\/$/, '');
   return {
     pattern,
     fault: undefined,
-    matches: (value) => value === pattern || ((empty || value !== '') && run.matches(value)),
+    matches: (value) =>
+      value === pattern ||
+      ((empty || value !== '') && value.startsWith(spelled) && run.matches(value)),
   };
 }
 

@@ -54,7 +54,8 @@ const builtins =
 /** Each function writes its words, apart by US, and ends with RS. */
 const recorder = [
   `exec 9>>"$RECORD"`,
-  `relay_record() { builtin printf '%s\\x1f' "$@" >&9; builtin printf '\\x1e' >&9; }`,
+  // At once: the commands of a pipeline write beside each other.
+  `relay_record() { builtin local all; builtin printf -v all '%s\\x1f' "$@"; builtin printf '%s\\x1e' "$all" >&9; }`,
   `command_not_found_handle() { relay_record "$@"; }`,
   ...builtins.split(' ').map((name) => `function ${name} { relay_record '${name}' "$@"; }`),
   '',
