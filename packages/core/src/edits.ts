@@ -86,7 +86,7 @@ export async function refuseDeniedByPolicy(
   const { params } = relay;
   if (typeof params !== 'object' || params === null) return;
   const tool = await toolOf(engine, store, relay);
-  const looking = tool === undefined ? undefined : await locate(tool, params as Arguments);
+  const looking = tool === undefined ? undefined : await locate(tool, params);
   const located = looking?.ok === true ? looking.located : undefined;
   const judged = { tool, params: params as Arguments, located, permissions: {} };
   await refuseDenied({ store, relay, input: undefined }, judged);

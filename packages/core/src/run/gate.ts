@@ -136,7 +136,7 @@ async function decideAgain(
 async function placesOf(starts: readonly Start[]): Promise<Map<string, Located | undefined>> {
   const found = new Map<string, Located | undefined>();
   for (const { tool, call } of starts) {
-    const looking = await locate(tool, call.input as Arguments);
+    const looking = await locate(tool, call.input);
     found.set(call.toolCallId, looking.ok ? looking.located : undefined);
   }
   return found;
