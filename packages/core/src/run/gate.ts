@@ -12,7 +12,7 @@ import type { ProgramRules } from '../engine.ts';
 import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
 import type { Located, Tool } from '../ports.ts';
-import { type Arguments, readArguments } from './arguments.ts';
+import { readArguments } from './arguments.ts';
 import type { CallState } from './call.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import { start, type Start } from './dispatch.ts';
