@@ -88,7 +88,8 @@ function isCovered(words: readonly string[], allowed: readonly string[]): boolea
   );
   if (!meant) return false;
   if (words[0] === 'timeout') return words.length <= 2 || isCovered(words.slice(2), allowed);
-  return !words.some((word) => acting[words[0]!]?.includes(word) === true);
+  const acts = acting[words[0] ?? ''] ?? [];
+  return !words.some((word) => acts.includes(word));
 }
 
 const ruleSet = (allowed: readonly string[]): RuleSet => ({
@@ -102,12 +103,55 @@ const ruleSet = (allowed: readonly string[]): RuleSet => ({
 });
 
 const names = [
-  ...['ls', 'ls', 'cat', 'cat', 'echo', 'git log', 'git status', 'grep', 'find', 'sort'],
-  ...['timeout 5', 'npm run test', 'rm', 'lsof', 'eval', 'exec', 'cd', 'export', 'sh', 'git push'],
+  'ls',
+  'ls',
+  'cat',
+  'cat',
+  'echo',
+  'git log',
+  'git status',
+  'grep',
+  'find',
+  'sort',
+  'timeout 5',
+  'npm run test',
+  'rm',
+  'lsof',
+  'eval',
+  'exec',
+  'cd',
+  'export',
+  'sh',
+  'git push',
 ];
 const words = [
-  ...['a', '-l', 'b.txt', '"c d"', "'e;f'", 'g\\ h', '""', '*', '?', '[ab]', '#', '!', '=', '-'],
-  ...['"$x"', "'$x'", '\\;', '{a,b}', '~', '$?', '-exec', '-o', '-c', '--', 'A=b', '2>&1', '$x'],
+  'a',
+  '-l',
+  'b.txt',
+  '"c d"',
+  "'e;f'",
+  'g\\ h',
+  '""',
+  '*',
+  '?',
+  '[ab]',
+  '#',
+  '!',
+  '=',
+  '-',
+  '"$x"',
+  "'$x'",
+  '\\;',
+  '{a,b}',
+  '~',
+  '$?',
+  '-exec',
+  '-o',
+  '-c',
+  '--',
+  'A=b',
+  '2>&1',
+  '$x',
   ...[
     '>/dev/null',
     '2>/dev/null',
@@ -120,11 +164,43 @@ const words = [
     '`rm a`',
     '<(rm a)',
   ],
-  ...['"$(rm a)"', '"a`rm b`"', '${x:-$(rm a)}', '\\\n', '\u00a0', '\t', '%', '^', 'ls', 'rm', ')'],
+  '"$(rm a)"',
+  '"a`rm b`"',
+  '${x:-$(rm a)}',
+  '\\\n',
+  '\u00a0',
+  '\t',
+  '%',
+  '^',
+  'ls',
+  'rm',
+  ')',
 ];
 const joints = [
-  ...['; ', ' && ', ' || ', ' | ', '\n', ';', '|', '&&', ' & ', ' |& ', ' ; ; ', '\r\n', ' #\n'],
-  ...[' ) ; ', ' } ; ', ' $( ', ' ` ', '" ; ', "' ; ", '\\\n', ' <<E\n', '\nE\n', ' >(', ' \\; '],
+  '; ',
+  ' && ',
+  ' || ',
+  ' | ',
+  '\n',
+  ';',
+  '|',
+  '&&',
+  ' & ',
+  ' |& ',
+  ' ; ; ',
+  '\r\n',
+  ' #\n',
+  ' ) ; ',
+  ' } ; ',
+  ' $( ',
+  ' ` ',
+  '" ; ',
+  "' ; ",
+  '\\\n',
+  ' <<E\n',
+  '\nE\n',
+  ' >(',
+  ' \\; ',
 ];
 const fronts = [
   '',
@@ -145,7 +221,7 @@ const fronts = [
 ];
 const ends = ['', '', '', '', ' )', '; }', '; fi', ';', ' &', '"', "'", ')', '\n', ' # x', ' \\'];
 const noise = [
-  ...' \t\n;&|()<>{}[]$`"\'\\#!*?~=-arls',
+  ...' \t\n;&|()<>{}[]$`"\'\\#!*?~=-arls'.split(''),
   'rm a',
   '$(',
   '${',

@@ -155,8 +155,9 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   return withLocated({ ...next, input, relay }, event.located);
 }
 
-function withLocated({ located: _, ...call }: CallState, located: CallState['located']): CallState {
-  return located === undefined ? call : { ...call, located };
+function withLocated(call: CallState, located: CallState['located']): CallState {
+  const { located: _, ...rest } = call;
+  return located === undefined ? rest : { ...rest, located };
 }
 
 type RelayEvent = Extract<CallEvent, { relayId: string; type: `relay.${string}` }>;

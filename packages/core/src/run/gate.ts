@@ -28,7 +28,9 @@ import { warningTime } from './warnings.ts';
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
-  const readings = await Promise.all(waiting.map((call) => check(run, agent, call)));
+  const readings = await Promise.all(
+    waiting.map(async (raw) => ({ raw, checked: await check(run, agent, raw) })),
+  );
   const [grants, policies] = await Promise.all([
     GrantsAtHand.of(run),
     run.store.policies.inForce(agent.name).then(policiesOf),
@@ -36,8 +38,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const once = new OnceRules(run);
   const starts: Start[] = [];
   let left = callsLeft(run.state);
-  for (const [index, raw] of waiting.entries()) {
-    const checked = readings[index]!;
+  for (const { raw, checked } of readings) {
     const call = checked.ok ? checked.call : raw;
     const located = checked.ok ? checked.located : undefined;
     const verdict = verdictOn(run, {

@@ -36,11 +36,12 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
   const starts: Start[] = [];
   const answered = agent.turn?.calls.filter(({ phase }) => phase === 'answered') ?? [];
   const looked = await Promise.all(
-    answered.map((call) => locate(findTool(run, agent, call.name), call.input)),
+    answered.map(async (call) => {
+      const tool = findTool(run, agent, call.name);
+      return { call, tool, looking: await locate(tool, call.input) };
+    }),
   );
-  for (const [index, call] of answered.entries()) {
-    const tool = findTool(run, agent, call.name);
-    const looking = looked[index]!;
+  for (const { call, tool, looking } of looked) {
     if (tool === undefined) run.journal.stage([gone(agent, call)]);
     else if (!looking.ok) run.journal.stage([notThere(agent, call, looking.problem)]);
     else if (leadsThere(call.located, looking.located)) {

@@ -20,16 +20,25 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
     '--new-session',
     '--unshare-all',
     ...(network ? ['--share-net'] : []),
-    ...['--ro-bind', '/', '/'],
-    ...['--dev', '/dev'],
-    ...['--proc', '/proc'],
-    ...['--tmpfs', '/tmp'],
+    '--ro-bind',
+    '/',
+    '/',
+    '--dev',
+    '/dev',
+    '--proc',
+    '/proc',
+    '--tmpfs',
+    '/tmp',
     // Sockets of services (Docker's among them) can be used even where nothing can be written.
-    ...['--tmpfs', '/run'],
+    '--tmpfs',
+    '/run',
     ...(network ? ['--ro-bind-try', '/run/systemd/resolve', '/run/systemd/resolve'] : []),
     ...hidden().flatMap((folder) => ['--tmpfs', folder]),
-    ...['--bind', root, root],
-    ...['--chdir', line.cwd],
+    '--bind',
+    root,
+    root,
+    '--chdir',
+    line.cwd,
     '--',
   ];
   return { ...line, file: 'bwrap', args: [...args, line.file, ...line.args], cwd: root };
@@ -52,7 +61,7 @@ export function bubblewrapProblem(): string | undefined {
     encoding: 'utf8',
     timeout: 10_000,
   });
-  if ((error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') {
+  if (error !== undefined && 'code' in error && error.code === 'ENOENT') {
     return 'bubblewrap is not installed (no bwrap on the PATH)';
   }
   if (status === 0) return undefined;

@@ -2,7 +2,7 @@
  * A command as a process group of its own: whatever it starts ends with it. Those that left the group
  * (`setsid`) are known by a mark in their environment, where the system shows that.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
@@ -26,7 +26,7 @@ const politeMs = 2_000;
 const lastWordsMs = 1_000;
 
 export class ProcessGroup {
-  readonly #child: ChildProcess;
+  readonly #child: ChildProcessByStdio<null, Readable, Readable>;
   readonly #id = randomUUID();
   readonly #exited: Promise<Ended>;
   #ending: Promise<void> | undefined;
@@ -46,11 +46,11 @@ export class ProcessGroup {
   }
 
   get stdout(): Readable {
-    return this.#child.stdout!;
+    return this.#child.stdout;
   }
 
   get stderr(): Readable {
-    return this.#child.stderr!;
+    return this.#child.stderr;
   }
 
   /** When the command itself is over, what it left behind is ended too. Rejects if it never began. */

@@ -87,7 +87,7 @@ function parseDiff(diff: string): Hunk[] {
   if (starts.length === 0) {
     throw new EditRefused('The diff has no hunk: each begins with a line like "@@ -1,3 +1,4 @@"');
   }
-  if (lines.slice(0, starts[0]).some((line) => /^\+\+\+ \/dev\/null/.test(line))) {
+  if (lines.slice(0, starts[0]).some((line) => line.startsWith('+++ /dev/null'))) {
     throw new EditRefused('A diff cannot delete a file');
   }
   if (lines.slice(0, starts[0]).filter((line) => line.startsWith('+++ ')).length > 1) {

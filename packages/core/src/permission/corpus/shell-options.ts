@@ -8,8 +8,20 @@ export const shellOptions: readonly Group[] = [
     'an option by which a program that reads comes to write or to run',
     {
       allow: [
-        ...['find *', 'git *', 'sort *', 'tar *', 'rg *', 'man *', 'date *', 'tree *', 'printf *'],
-        ...['fd *', 'rsync *', 'split *', 'zip *', 'yq *'],
+        'find *',
+        'git *',
+        'sort *',
+        'tar *',
+        'rg *',
+        'man *',
+        'date *',
+        'tree *',
+        'printf *',
+        'fd *',
+        'rsync *',
+        'split *',
+        'zip *',
+        'yq *',
       ],
     },
     [
