@@ -130,7 +130,7 @@ describe('POST /api/chat/tool-approval', () => {
     ['always', { action: 'reject', always: true }],
     ['reason', { reason: 'x'.repeat(10_001) }],
     ['kind', { kind: 'wish' }],
-    ['input', { input: {} }],
+    ['input', { action: 'reject', input: {} }],
   ])('is 400 for a malformed %s', async (path, change) => {
     verifies('001:approval:body');
     const whole = { runId: randomUUID(), toolCallId: 'call_1', action: 'approve' };

@@ -65,7 +65,7 @@ export const mutants: readonly Mutant[] = [
     safeguard: 'intent before call: what starts is on record',
     file: 'packages/core/src/run/dispatch.ts',
     from: `  await run.journal.write(events);
-  for (const { tool, intent } of planned) execute(run, tool, intent);`,
+  for (const { tool, intent } of planned) if (hasStarted(run, intent)) execute(run, tool, intent);`,
     to: `  for (const { tool, intent } of planned) execute(run, tool, intent);
   await run.journal.write(events);`,
     noticedBy: ['test/faults/crash-matrix.test.ts'],
@@ -82,9 +82,9 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'publish after commit: nothing is shown before it is stored',
     file: 'packages/core/src/journal.ts',
-    from: `        const outcome = await this.#options.store.append(this.#appendOf(batch));`,
+    from: `        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
     to: `        this.#options.publisher.publish(this.#options.run.id, batch.placed, this.#options.run.tenantId);
-        const outcome = await this.#options.store.append(this.#appendOf(batch));`,
+        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
     noticedBy: ['packages/core/src/journal.test.ts'],
   },
   {

@@ -165,7 +165,10 @@ describe('a request', () => {
     expect(response.status).toBe(status);
   });
 
-  const posts = table.filter(({ method }) => method === 'POST').map(({ path }) => path);
+  // Whoever follows a link sends the form of a page.
+  const posts = table
+    .filter(({ method, auth }) => method === 'POST' && auth !== 'link')
+    .map(({ path }) => path);
 
   it.each(posts)('by POST %s must be JSON', async (path) => {
     for (const type of [

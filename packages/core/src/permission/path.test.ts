@@ -1,3 +1,4 @@
+import { posix } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decide, type RuleSet } from './decide.ts';
@@ -138,7 +139,7 @@ describe('whatever the path', () => {
     fc.assert(
       fc.property(path, (text) => {
         if (on('src/**', text) !== 'allow') return;
-        const resolved = new URL(text, 'file:///root/').pathname;
+        const resolved = posix.resolve('/root', text);
         expect(resolved === '/root/src' || resolved.startsWith('/root/src/')).toBe(true);
       }),
       { numRuns: 5_000 },

@@ -14,6 +14,7 @@ import { uuidv7 } from 'uuidv7';
 import { type Config, ConfigError, readConfig } from '../config.ts';
 import { openStore } from '../open-store.ts';
 import { type MasterKeys, masterKeys } from '../vault/master-key.ts';
+import { openRootKey } from '../vault/root-key.ts';
 import type { MasterKey } from '../vault/seal.ts';
 import { Vault } from '../vault/vault.ts';
 import { keyInFile, masterKeyFile, syncFolder } from './key-file.ts';
@@ -81,6 +82,7 @@ function freshKey(keyFile: string, [current]: MasterKeys): MasterKey {
 async function takeOver(store: VaultStore, masters: MasterKeys): Promise<void> {
   const vault = new Vault({ store, masters, ids: { next: uuidv7 }, log: { conceal: () => {} } });
   await vault.open();
+  await openRootKey(store, masters);
 }
 
 type VaultStore = Awaited<ReturnType<typeof openStore>>['store'];
