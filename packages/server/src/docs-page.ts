@@ -125,7 +125,7 @@ const style = `
 body { font: 15px/1.55 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 2rem 1.25rem 6rem; }
 h1 { font-size: 1.6rem; margin: 0; } h2 { margin: 3rem 0 .5rem; text-transform: capitalize; }
 h3 { font-size: 1rem; margin: 0; } h3 code { font-size: 1rem; }
-header p { margin: .25rem 0 1rem; opacity: .8; } nav a { margin-right: 1rem; }
+header p { margin: .25rem 0 1rem; opacity: .8; } nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
 article { border-top: 1px solid var(--line); padding: 1.1rem 0; }
 article p { margin: .4rem 0; } .answer { font-size: .9rem; opacity: .9; }
 code, pre { font: .86em/1.5 ui-monospace, monospace; } a { color: inherit; }
