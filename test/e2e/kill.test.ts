@@ -61,6 +61,36 @@ describe('kill -9 of the server', () => {
     await expectTrue(runId, [...reader.seen, ...rest]);
   });
 
+  test('between a request and its repetition: the same key means the same run, once', async () => {
+    const wish = {
+      headers: { 'idempotency-key': 'order-4711' },
+      body: {
+        model: 'demo',
+        input: 'notify only once',
+        tools: [{ name: 'send_note', kind: 'builtin' }],
+      },
+    };
+    const first = await server.request('/v1/runs', wish);
+    const runId = first.headers.get('x-run-id') ?? '';
+    const reader = new FrameReader(first);
+    const relay = await reader.until('relay');
+    await server.kill();
+    await reader.close().catch(() => undefined);
+
+    await server.start();
+    const again = await server.request('/v1/runs', wish);
+    expect(again.headers.get('x-run-id')).toBe(runId);
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+    const other = { ...wish, body: { ...wish.body, input: 'notify something else' } };
+    expect((await server.request('/v1/runs', other)).status).toBe(422);
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    await server.request(path, { body: { approved: true } });
+    expect((await allFrames(again)).at(-1)?.data).toMatchObject({ status: 'completed' });
+    const told = server.notes.map(({ text }) => text);
+    expect(told.filter((text) => text === 'only once')).toHaveLength(1);
+    expect(told).not.toContain('something else');
+  });
+
   test('with an approval pending: the run waits on, and can be canceled', async () => {
     const response = await start('notify the build is green');
     const runId = response.headers.get('x-run-id') ?? '';

@@ -149,6 +149,9 @@ function bodyFor(name: RouteName): fc.Arbitrary<unknown> {
   );
 }
 
+const secret = 'a-secret-of-16-or-more';
+const internal = { authorization: `Internal ${secret}` };
+
 const someId = fc.oneof(
   fc.uuid(),
   fc.constantFrom('x', '%2e%2e', '0', 'null', "'; DROP TABLE runs;--", 'a'.repeat(900)),
@@ -167,6 +170,7 @@ const query = fc.dictionary(
     'since',
     'namespace',
     'q',
+    'waitMs',
     'x',
   ),
   fc.oneof(fc.string({ maxLength: 20 }), fc.constantFrom('-1', '1e9', '0', 'false', 'NaN', 'MTIz')),
@@ -187,7 +191,7 @@ describe.each(storeKinds)('whatever is sent to a server on the %s store', (kind)
   let known: { run: string; relay: string };
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay({ kind, env: { RELAY_INTERNAL_SECRET: secret } });
     const asked = await startRun(server, { input: 'notify me' });
     const relay = await asked.reader.until('relay');
     await untilStatus(server, asked.runId, 'waiting');
@@ -218,7 +222,8 @@ describe.each(storeKinds)('whatever is sent to a server on the %s store', (kind)
           const gone = new AbortController();
           const response = await server.request(`${pathOf(route, id)}?${search}`, {
             method: route.method,
-            headers: sent,
+            headers: route.auth === 'internal' ? { ...sent, ...internal } : sent,
+            ...(route.auth === 'internal' ? { key: null } : {}),
             signal: AbortSignal.any([gone.signal, AbortSignal.timeout(10_000)]),
             ...(route.body === undefined ? {} : { body: JSON.stringify(body) ?? 'null' }),
           });
