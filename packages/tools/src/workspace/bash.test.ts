@@ -160,6 +160,20 @@ describe('bash', () => {
     },
   );
 
+  it.skipIf(process.platform !== 'linux')(
+    'finds what is forking or turning into another program just when it looks',
+    async () => {
+      const n = unique();
+      const chain = 'nohup env nice env nohup env nice env setsid env nice env';
+      await Promise.all(
+        Array.from({ length: 12 }, () =>
+          bash({ command: `(setsid ${chain} sleep ${n} >/dev/null 2>&1 &)` }),
+        ),
+      );
+      expect(running(n)).toEqual([]);
+    },
+  );
+
   it.each([
     [{ command: 'git log -5' }, { command: 'git log*' }],
     [

@@ -4,9 +4,9 @@
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type Bearers, bearersOf, beginOf } from './marked-processes.ts';
 
 export interface CommandLine {
   readonly file: string;
@@ -24,11 +24,14 @@ const mark = 'RELAY_COMMAND';
 const politeMs = 2_000;
 /** Pipes may be held by somebody who cannot be found. */
 const lastWordsMs = 1_000;
+/** Looks for those who left the group: one may be forking, or turning into another program. */
+const looks = { calm: 2, most: 100, pauseMs: 5 };
 
 export class ProcessGroup {
   readonly #child: ChildProcessByStdio<null, Readable, Readable>;
   readonly #id = randomUUID();
   readonly #exited: Promise<Ended>;
+  readonly #beganAt: number;
   #ending: Promise<void> | undefined;
 
   constructor({ file, args, cwd, env }: CommandLine) {
@@ -38,6 +41,7 @@ export class ProcessGroup {
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,
     });
+    this.#beganAt = beginOf(this.#child.pid);
     this.#exited = new Promise((resolve, reject) => {
       this.#child.once('error', reject);
       this.#child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
@@ -80,40 +84,29 @@ export class ProcessGroup {
 
   async #killAll(): Promise<void> {
     this.#signal('SIGKILL');
-    for (const pid of await marked(this.#id)) {
-      try {
-        process.kill(pid, 'SIGKILL');
-      } catch {
-        // It has ended by itself.
-      }
+    let calm = 0;
+    for (let look = 0; calm < looks.calm && look < looks.most; look += 1) {
+      const { pids, unclear } = await this.#bearers();
+      for (const pid of pids) kill(pid, 'SIGKILL');
+      calm = pids.length === 0 && !unclear ? calm + 1 : 0;
+      if (calm === 0) await sleep(looks.pauseMs);
     }
+  }
+
+  #bearers(): Promise<Bearers> {
+    return bearersOf(`${mark}=${this.#id}`, this.#beganAt);
   }
 
   #signal(signal: NodeJS.Signals): void {
     const { pid } = this.#child;
-    if (pid === undefined) return;
-    try {
-      process.kill(-pid, signal);
-    } catch {
-      // Nobody is left in the group.
-    }
+    if (pid !== undefined) kill(-pid, signal);
   }
 }
 
-/** Processes whose environment bears the mark. Elsewhere than on Linux nobody can say. */
-async function marked(id: string): Promise<number[]> {
-  if (process.platform !== 'linux') return [];
-  const names = await readdir('/proc').catch(() => []);
-  const pids = names.filter((name) => /^\d+$/.test(name)).map(Number);
-  const found = await Promise.all(pids.map(async (pid) => ((await bears(pid, id)) ? [pid] : [])));
-  return found.flat();
-}
-
-async function bears(pid: number, id: string): Promise<boolean> {
-  if (pid === process.pid) return false;
+function kill(pid: number, signal: NodeJS.Signals): void {
   try {
-    return (await readFile(`/proc/${pid}/environ`)).includes(`${mark}=${id}`);
+    process.kill(pid, signal);
   } catch {
-    return false;
+    // Nobody is left.
   }
 }
