@@ -33,29 +33,31 @@ function entriesOn(
   run: RunIdentity,
   event: StoredEvent,
 ): AuditEntry[] {
-  const at = Date.parse(event.at);
+  const at = () => Date.parse(event.at);
   switch (event.type) {
     case 'tool.started': {
       // What a tool is allowed by itself, nobody has decided.
       if (event.rule === undefined || event.rule.source === 'builtin') return [];
       const digest = digestOfCall(engine, event);
       const what = { ...callOf(run, event), digest, ...ruleOf(event.rule) };
-      return [{ at, who: byRule(event.rule), action: 'call.allowed', what, why: null }];
+      return [{ at: at(), who: byRule(event.rule), action: 'call.allowed', what, why: null }];
     }
     case 'tool.denied': {
       if (event.rule === undefined) return [];
       const what = { ...callOf(run, event), ...ruleOf(event.rule) };
       const why = event.reason ?? null;
-      return [{ at, who: byRule(event.rule), action: 'call.denied', what, why }];
+      return [{ at: at(), who: byRule(event.rule), action: 'call.denied', what, why }];
     }
     case 'relay.expired': {
       const who = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
       const why = 'Nobody answered in time';
-      return [{ at, who, action: 'relay.expired', what: relayOf(run, event), why }];
+      return [{ at: at(), who, action: 'relay.expired', what: relayOf(run, event), why }];
     }
     case 'relay.closed': {
       const who = { type: 'system', id: 'relay', name: 'relay' } as const;
-      return [{ at, who, action: 'relay.closed', what: relayOf(run, event), why: event.reason }];
+      return [
+        { at: at(), who, action: 'relay.closed', what: relayOf(run, event), why: event.reason },
+      ];
     }
     default:
       return [];

@@ -7,27 +7,37 @@ export function noticesOfEvents(run: RunIdentity, events: readonly StoredEvent[]
 }
 
 function noticeOf(run: RunIdentity, event: StoredEvent): Notice[] {
-  const of = { at: Date.parse(event.at), run };
   switch (event.type) {
     case 'relay.raised': {
       const { relayId: id, kind, tool, toolCallId, agentId, agentPath, digest, expiresAt } = event;
       const relay = { id, kind, tool, toolCallId, agentId, agentPath, digest, expiresAt };
-      return [notice('relay.raised', id, { ...of, relay })];
+      return [notice('relay.raised', id, of(run, event, { relay }))];
     }
     case 'relay.expiring': {
       const { relayId: id, toolCallId, agentId, expiresAt } = event;
       const relay = { id, toolCallId, agentId, expiresAt };
-      return [notice('relay.expiring', id, { ...of, relay })];
+      return [notice('relay.expiring', id, of(run, event, { relay }))];
     }
     case 'relay.expired': {
       const { relayId: id, toolCallId, agentId } = event;
-      return [notice('relay.expired', id, { ...of, relay: { id, toolCallId, agentId } })];
+      return [notice('relay.expired', id, of(run, event, { relay: { id, toolCallId, agentId } }))];
     }
     case 'run.ended':
-      return [notice('run.ended', run.id, { ...of, more: { status: event.status } })];
+      return [notice('run.ended', run.id, of(run, event, { more: { status: event.status } }))];
     default:
       return [];
   }
+}
+
+interface Said {
+  readonly at: number;
+  readonly run: RunIdentity;
+  readonly relay?: object;
+  readonly more?: object;
+}
+
+function of(run: RunIdentity, { at }: StoredEvent, said: Pick<Said, 'relay' | 'more'>): Said {
+  return { at: Date.parse(at), run, ...said };
 }
 
 export function noticeOfDecision(
@@ -40,11 +50,7 @@ export function noticeOfDecision(
   return notice('relay.decided', id, { at, run, relay: told });
 }
 
-function notice(
-  event: WebhookEvent,
-  about: string,
-  said: { at: number; run: RunIdentity; relay?: object; more?: object },
-): Notice {
+function notice(event: WebhookEvent, about: string, said: Said): Notice {
   const id = `${event}:${about}`;
   const { at, run, relay, more } = said;
   const payload = JSON.stringify({
