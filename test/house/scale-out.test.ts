@@ -37,6 +37,9 @@ describe('the files of the scale-out guide', () => {
     const balanced = matches(example('nginx.conf'), /^ {4}server ([^:]+):4000/gm);
     expect(balanced).toEqual(nodes);
     expect(example('compose.yaml')).toContain(`depends_on: [${nodes.join(', ')}]`);
+    // With all but one of them dead, a request still finds the one.
+    const [tries] = matches(example('nginx.conf'), /proxy_next_upstream_tries (\d+)/g);
+    expect(Number(tries)).toBe(nodes.length);
   });
 
   test('start what is there, and let it end in good order', () => {
