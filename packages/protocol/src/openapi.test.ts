@@ -56,11 +56,18 @@ function at(pointer: string): Json | undefined {
     );
 }
 
+/** A schema, or the one that it refers to. */
+function resolved(schema: Fields | undefined): Json | undefined {
+  const ref = schema?.['$ref'];
+  return typeof ref === 'string' ? at(ref.slice(1)) : schema;
+}
+
 describe('the OpenAPI document', () => {
   it('is one of version 3.1, with a title and the version that it was made for', () => {
     expect(document.openapi).toBe('3.1.0');
     expect(document.info).toMatchObject({ title: 'Relay', version: '1.2.3' });
-    expect(Object.keys(document).toSorted()).toEqual(['components', 'info', 'openapi', 'paths']);
+    const parts = ['components', 'info', 'openapi', 'paths', 'servers'];
+    expect(Object.keys(document).toSorted()).toEqual(parts);
   });
 
   it('is plain JSON: it reads back as it was written, and nothing in it is undefined', () => {
@@ -94,6 +101,18 @@ describe('the OpenAPI document', () => {
     expect(described.toSorted()).toEqual(served.toSorted());
     const ids = table.map(([, route]) => operationOf(route).operationId);
     expect(ids).toEqual(table.map(([name]) => name));
+  });
+
+  it('has a place for each thing that has a name, and no name for two of them', () => {
+    const answers = { Run: 'getRun', Approval: 'getApproval', Tenant: 'getTenant' };
+    for (const [name, route] of Object.entries(answers)) {
+      const answer = operationOf(routes[route as keyof typeof routes]).responses['200'];
+      expect(answer?.content?.['application/json']?.schema).toEqual({
+        $ref: `#/components/schemas/${name}`,
+      });
+      expect(at(`/components/schemas/${name}/properties`)).toBeDefined();
+    }
+    expect(document.servers).toEqual([{ url: '/' }]);
   });
 
   it('names every error once, in the one table', () => {
@@ -157,7 +176,7 @@ describe.each(table)('%s', (_name, route) => {
     expect(Object.keys(content ?? {})).toEqual(kind === undefined ? [] : [kind]);
     expect(status).toBe(String(route.status ?? (route.answer === 'none' ? 204 : 200)));
     if (route.answer === 'json') {
-      expect(content?.['application/json']?.schema).toMatchObject({ type: 'object' });
+      expect(resolved(content?.['application/json']?.schema)).toMatchObject({ type: 'object' });
     }
   });
 
@@ -211,7 +230,8 @@ describe.each(table)('%s', (_name, route) => {
     for (const schema of [route.params, route.query, route.body, route.output]) {
       if (schema === undefined) continue;
       const { $defs = {} } = z.toJSONSchema(schema, { unrepresentable: 'any' });
-      for (const inner of Object.values($defs)) {
+      for (const [name, inner] of Object.entries($defs)) {
+        if (at(`/components/schemas/${name}`) !== undefined) continue;
         const named = JSON.stringify(inner).replaceAll(
           /"#\/\$defs\/[^"]+"/g,
           '"#/components/schemas/Json"',

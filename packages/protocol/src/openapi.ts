@@ -1,22 +1,23 @@
 /** The OpenAPI document, made from the table of routes: nothing is described twice. */
-import { z } from 'zod';
+import type { z } from 'zod';
 import { errorTable, type ErrorCode } from './errors.ts';
+import { OpenApiSchemas, type Schema } from './openapi-schemas.ts';
 import { type Route, routes } from './routes.ts';
-
-type Schema = Record<string, unknown>;
 
 export interface OpenApiDocument {
   readonly openapi: '3.1.0';
   readonly info: Schema;
+  readonly servers: readonly Schema[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Schema>>>>;
   readonly components: Schema;
 }
 
 export function openApiDocument(version: string): OpenApiDocument {
+  const schemas = new OpenApiSchemas();
   const paths: Record<string, Record<string, Schema>> = {};
   for (const [name, route] of Object.entries(routes) as [string, Route][]) {
     const path = route.path.replaceAll(/:(\w+)/g, '{$1}');
-    (paths[path] ??= {})[route.method.toLowerCase()] = operationOf(name, route);
+    (paths[path] ??= {})[route.method.toLowerCase()] = operationOf(name, route, schemas);
   }
   return {
     openapi: '3.1.0',
@@ -26,6 +27,8 @@ export function openApiDocument(version: string): OpenApiDocument {
       description: 'A self-hosted runtime and control plane for AI agents.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
+    // Wherever this document comes from.
+    servers: [{ url: '/' }],
     paths,
     components: {
       securitySchemes: {
@@ -37,15 +40,15 @@ export function openApiDocument(version: string): OpenApiDocument {
           description: 'Internal, a space, and RELAY_INTERNAL_SECRET',
         },
       },
-      schemas: { Error: errorSchema(), Json: jsonOfAnyShape() },
+      schemas: { Error: errorSchema(), ...schemas.components },
     },
   };
 }
 
-function operationOf(name: string, route: Route): Schema {
+function operationOf(name: string, route: Route, schemas: OpenApiSchemas): Schema {
   const parameters = [
-    ...parametersOf(route.params, 'path'),
-    ...parametersOf(route.query, 'query'),
+    ...parametersOf(schemas, 'path', route.params),
+    ...parametersOf(schemas, 'query', route.query),
     ...headersOf(name),
   ];
   return {
@@ -58,10 +61,10 @@ function operationOf(name: string, route: Route): Schema {
       : {
           requestBody: {
             required: !route.body.safeParse(undefined).success,
-            content: { 'application/json': { schema: jsonSchema(route.body, 'input') } },
+            content: { 'application/json': { schema: schemas.of(route.body, 'input') } },
           },
         }),
-    responses: { ...answerOf(route), ...failuresOf(route.errors) },
+    responses: { ...answerOf(route, schemas), ...failuresOf(route.errors) },
     ...securityOf(route),
   };
 }
@@ -84,9 +87,13 @@ function securityOf(route: Route): Schema {
   return { security: [...keys, ...others[route.auth]] };
 }
 
-function parametersOf(schema: z.ZodType | undefined, place: 'path' | 'query'): Schema[] {
+function parametersOf(
+  schemas: OpenApiSchemas,
+  place: 'path' | 'query',
+  schema: z.ZodType | undefined,
+): Schema[] {
   if (schema === undefined) return [];
-  const { properties = {}, required = [] } = jsonSchema(schema, 'input') as {
+  const { properties = {}, required = [] } = schemas.of(schema, 'input') as {
     properties?: Record<string, Schema>;
     required?: readonly string[];
   };
@@ -125,7 +132,7 @@ function headersOf(name: string): Schema[] {
   }));
 }
 
-function answerOf(route: Route): Schema {
+function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
   const { output } = route;
   if (route.answer === 'none') return { '204': { description: 'Done; also when it was before' } };
   if (route.answer === 'sse') {
@@ -144,7 +151,7 @@ function answerOf(route: Route): Schema {
   const content =
     output === undefined
       ? {}
-      : { content: { 'application/json': { schema: jsonSchema(output, 'output') } } };
+      : { content: { 'application/json': { schema: schemas.of(output, 'output') } } };
   return {
     [String(route.status ?? 200)]: { description: route.summary, ...content },
     ...(route.mayBeNothing === true ? { '204': { description: 'Nothing yet' } } : {}),
@@ -195,28 +202,4 @@ function errorSchema(): Schema {
       },
     },
   };
-}
-
-/** JSON of any shape refers to itself; in this document it has one place. */
-const anyJson = z.json();
-
-function jsonSchema(schema: z.ZodType, io: 'input' | 'output'): Schema {
-  const {
-    $schema: _,
-    $defs: _defs,
-    ...rest
-  } = z.toJSONSchema(schema, {
-    io,
-    unrepresentable: 'any',
-  });
-  return JSON.parse(
-    JSON.stringify(rest).replaceAll(/"#\/\$defs\/[^"]+"/g, '"#/components/schemas/Json"'),
-  ) as Schema;
-}
-
-function jsonOfAnyShape(): Schema {
-  const { $schema: _, ...rest } = z.toJSONSchema(anyJson);
-  return JSON.parse(
-    JSON.stringify(rest).replaceAll(/"#[^"]*"/g, '"#/components/schemas/Json"'),
-  ) as Schema;
 }

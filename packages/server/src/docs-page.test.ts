@@ -47,7 +47,8 @@ describe('the page of the API', () => {
   it('shows bodies, parameters and answers', () => {
     const start = articleOf('startRun');
     expect(start).toContain('<summary>Body</summary>');
-    expect(start).toContain('&quot;labels&quot;');
+    expect(start).toContain('labels?: { [name]: string (0–256 characters) }');
+    expect(start).toContain('permissions?: <a href="#type-Permissions">Permissions</a>');
     expect(start).toContain('<code>Idempotency-Key</code> <i>optional</i>');
     const list = articleOf('listRuns');
     expect(list).toContain('<code>limit</code> <i>optional</i>');
@@ -58,12 +59,15 @@ describe('the page of the API', () => {
   });
 
   it('links to a section for each subject, and each section is there once', () => {
-    const linked = [...page.matchAll(/<a href="#([^"]+)">/g)].map(([, id]) => id);
+    const [, nav = ''] = /<nav>(.*)<\/nav>/.exec(page) ?? [];
+    const linked = [...nav.matchAll(/<a href="#([^"]+)">/g)].map(([, id]) => id);
     const sections = [...page.matchAll(/<section id="([^"]+)">/g)].map(([, id]) => id);
     expect(linked).toEqual(sections);
     expect(new Set(sections).size).toBe(sections.length);
     expect(sections).toContain('api/chat');
     const ids = [...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);
+    const targets = [...page.matchAll(/ href="#([^"]+)"/g)].map(([, id]) => id);
+    expect(targets.filter((target) => !ids.includes(target))).toEqual([]);
     expect(new Set(ids).size).toBe(ids.length);
   });
 

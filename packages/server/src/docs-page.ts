@@ -1,5 +1,6 @@
 /** `/docs`: the OpenAPI document as a page, without a script and without anything from elsewhere. */
 import type { OpenApiDocument } from '@relay/protocol';
+import { escapeHtml as escape, shapeOf } from './docs-shapes.ts';
 
 interface Operation {
   readonly operationId: string;
@@ -43,14 +44,25 @@ export function docsPage(document: OpenApiDocument): string {
     const own = entries.filter(({ operation }) => operation.tags.includes(tag));
     return `<section id="${escape(tag)}"><h2>${escape(tag)}</h2>${own.map(article).join('')}</section>`;
   });
+  const types = Object.entries(document.components['schemas'] as Record<string, unknown>)
+    .filter(([name]) => name !== 'Json')
+    .map(([name, schema]) => type(name, schema));
+  sections.push(`<section id="types"><h2>Types</h2>${types.join('')}</section>`);
   const version = String(document.info['version']);
-  const links = tags.map((tag) => `<a href="#${escape(tag)}">${escape(tag)}</a>`).join('');
+  const links = [...tags, 'types']
+    .map((tag) => `<a href="#${escape(tag)}">${escape(tag)}</a>`)
+    .join('');
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Relay API</title><style>${style}</style></head>
 <body><header><h1>Relay API</h1><p>Version ${escape(version)} · <a href="/openapi.json">openapi.json</a></p>
 <nav>${links}</nav></header><main>${sections.join('')}</main></body></html>
 `;
+}
+
+function type(name: string, schema: unknown): string {
+  const id = `type-${escape(name)}`;
+  return `<article id="${id}"><h3>${escape(name)}</h3><pre>${shapeOf(schema)}</pre></article>`;
 }
 
 function article({ method, path, operation }: Entry): string {
@@ -79,7 +91,7 @@ function access({ security = [] }: Operation): string {
 function parameterTable(parameters: readonly Parameter[]): string {
   const rows = parameters.map(({ name, in: place, required, description = '', schema }) => {
     return `<tr><td><code>${escape(name)}</code>${required ? '' : ' <i>optional</i>'}</td>
-<td>${escape(place)}</td><td>${escape(description)} <code>${escape(JSON.stringify(schema))}</code></td></tr>`;
+<td>${escape(place)}</td><td>${escape(description)} <code>${shapeOf(schema)}</code></td></tr>`;
   });
   return `<table><tr><th>Parameter</th><th>In</th><th></th></tr>${rows.join('')}</table>`;
 }
@@ -98,7 +110,7 @@ function answers(responses: Operation['responses']): string {
 }
 
 function details(title: string, schema: unknown): string {
-  return `<details><summary>${title}</summary><pre>${escape(JSON.stringify(schema, null, 2))}</pre></details>`;
+  return `<details><summary>${title}</summary><pre>${shapeOf(schema)}</pre></details>`;
 }
 
 /** Words between backticks are code; an empty line parts two of them. */
@@ -106,18 +118,6 @@ function code(text: string): string {
   return escape(text)
     .replaceAll(/`([^`]*)`/g, '<code>$1</code>')
     .replaceAll('\n\n', '<br>');
-}
-
-const entities: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
-
-function escape(text: string): string {
-  return text.replaceAll(/[&<>"']/g, (char) => entities[char] ?? char);
 }
 
 const style = `
@@ -134,5 +134,6 @@ h3 span { border-radius: 4px; color: #fff; display: inline-block; font: 600 .72r
 table { border-collapse: collapse; font-size: .9rem; margin: .5rem 0; width: 100%; }
 td, th { border-bottom: 1px solid var(--line); padding: .3rem .6rem .3rem 0; text-align: left; vertical-align: top; }
 details { margin: .3rem 0; } summary { cursor: pointer; font-size: .9rem; }
+pre i { font-family: system-ui, sans-serif; opacity: .7; }
 pre { background: color-mix(in srgb, currentColor 6%, transparent); border-radius: 6px; max-height: 24rem; overflow: auto; padding: .8rem; }
 `;

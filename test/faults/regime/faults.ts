@@ -23,9 +23,16 @@ export interface Doses {
   readonly done?: (count: number) => void;
 }
 
+const patienceMs = 60_000;
+
+/** A server that nobody has killed may have ended all the same. */
 async function untilBusy(during: During): Promise<void> {
   const seen = during.noted().length;
-  while (during.noted().length < seen + 20) await pause(25);
+  const deadline = Date.now() + patienceMs;
+  while (during.noted().length < seen + 20) {
+    if (Date.now() > deadline) throw new Error('Nothing goes on any more');
+    await pause(25);
+  }
 }
 
 /** `kill -9` at a random moment, and up again. */
