@@ -64,8 +64,9 @@ export class OpenApiSchemas {
 }
 
 /** References lead to the document's own places; what has no name there is JSON of any shape. */
-function pointingHere({ $schema: _, id: _id, ...schema }: Schema): Schema {
-  return JSON.parse(JSON.stringify(schema), (key, value: unknown) => {
+function pointingHere(schema: Schema): Schema {
+  const own = { ...schema, $schema: undefined, id: undefined };
+  return JSON.parse(JSON.stringify(own), (key, value: unknown) => {
     if (key !== '$ref' || typeof value !== 'string') return value;
     const [name = ''] = value.match(/\w+$/) ?? [];
     return `#/components/schemas/${name in named ? name : 'Json'}`;

@@ -1,13 +1,13 @@
 /** `/docs`: the OpenAPI document as a page, without a script and without anything from elsewhere. */
 import type { OpenApiDocument } from '@relay/protocol';
-import { escapeHtml as escape, shapeOf } from './docs-shapes.ts';
+import { escapeHtml as escape, type Schema, shapeOf } from './docs-shapes.ts';
 
 interface Operation {
   readonly operationId: string;
   readonly summary: string;
   readonly tags: readonly string[];
   readonly parameters?: readonly Parameter[];
-  readonly requestBody?: { readonly content: Readonly<Record<string, { schema: unknown }>> };
+  readonly requestBody?: { readonly content: Readonly<Record<string, { schema: Schema }>> };
   readonly responses: Readonly<Record<string, Answer>>;
   readonly security?: readonly Readonly<Record<string, readonly string[]>>[];
 }
@@ -17,12 +17,12 @@ interface Parameter {
   readonly in: string;
   readonly required: boolean;
   readonly description?: string;
-  readonly schema: unknown;
+  readonly schema: Schema;
 }
 
 interface Answer {
   readonly description: string;
-  readonly content?: Readonly<Record<string, { schema?: unknown }>>;
+  readonly content?: Readonly<Record<string, { schema?: Schema }>>;
 }
 
 interface Entry {
@@ -44,7 +44,7 @@ export function docsPage(document: OpenApiDocument): string {
     const own = entries.filter(({ operation }) => operation.tags.includes(tag));
     return `<section id="${escape(tag)}"><h2>${escape(tag)}</h2>${own.map(article).join('')}</section>`;
   });
-  const types = Object.entries(document.components['schemas'] as Record<string, unknown>)
+  const types = Object.entries(document.components['schemas'] as Record<string, Schema>)
     .filter(([name]) => name !== 'Json')
     .map(([name, schema]) => type(name, schema));
   sections.push(`<section id="types"><h2>Types</h2>${types.join('')}</section>`);
@@ -60,7 +60,7 @@ export function docsPage(document: OpenApiDocument): string {
 `;
 }
 
-function type(name: string, schema: unknown): string {
+function type(name: string, schema: Schema): string {
   const id = `type-${escape(name)}`;
   return `<article id="${id}"><h3>${escape(name)}</h3><pre>${shapeOf(schema)}</pre></article>`;
 }
@@ -109,7 +109,7 @@ function answers(responses: Operation['responses']): string {
     .join('');
 }
 
-function details(title: string, schema: unknown): string {
+function details(title: string, schema: Schema): string {
   return `<details><summary>${title}</summary><pre>${shapeOf(schema)}</pre></details>`;
 }
 

@@ -1,64 +1,86 @@
 /** A JSON Schema as people read types: fields, one a line, with what they may hold. */
 
-type Schema = Readonly<Record<string, unknown>>;
+export interface Schema {
+  readonly $ref?: string;
+  readonly const?: unknown;
+  readonly enum?: readonly unknown[];
+  readonly anyOf?: readonly Schema[];
+  readonly oneOf?: readonly Schema[];
+  readonly allOf?: readonly Schema[];
+  readonly type?: string | readonly string[];
+  readonly format?: string;
+  readonly description?: string;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: Schema | boolean;
+  readonly items?: Schema;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+}
 
 /** As HTML; a reference is a link to the type of its name. */
-export function shapeOf(schema: unknown, indent = ''): string {
-  if (typeof schema !== 'object' || schema === null) return 'JSON';
-  const of = schema as Schema;
-  if (typeof of['$ref'] === 'string') return linkTo(of['$ref'].replace(/^.*\//, ''));
-  if ('const' in of) return literal(of['const']);
-  if (Array.isArray(of['enum'])) return of['enum'].map(literal).join(' | ');
-  const choices = of['anyOf'] ?? of['oneOf'];
-  if (Array.isArray(choices)) {
+export function shapeOf(schema: Schema | boolean | undefined, indent = ''): string {
+  if (typeof schema !== 'object') return 'JSON';
+  const { type = 'JSON', format = 'string' } = schema;
+  if (schema.$ref !== undefined) return linkTo(schema.$ref.replace(/^.*\//, ''));
+  if ('const' in schema) return literal(schema.const);
+  if (schema.enum !== undefined) return schema.enum.map(literal).join(' | ');
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (choices !== undefined) {
     return [...new Set(choices.map((each) => shapeOf(each, indent)))].join(' | ');
   }
-  if (Array.isArray(of['allOf'])) {
-    return of['allOf'].map((each) => shapeOf(each, indent)).join(' & ');
+  if (schema.allOf !== undefined) {
+    return schema.allOf.map((each) => shapeOf(each, indent)).join(' & ');
   }
-  switch (of['type']) {
+  switch (type) {
     case 'object':
-      return objectShape(of, indent);
+      return objectShape(schema, indent);
     case 'array':
-      return listShape(of, indent);
+      return listShape(schema, indent);
     case 'string':
-      return escapeHtml(String(of['format'] ?? 'string') + bounds(of, 'Length', ' characters'));
+      return escapeHtml(format + bounds(schema.minLength, schema.maxLength, ' characters'));
     case 'integer':
     case 'number':
-      return escapeHtml(of['type'] + bounds(of, 'imum', ''));
+      return escapeHtml(type + bounds(schema.minimum, schema.maximum));
     default:
-      return of['type'] === undefined ? 'JSON' : escapeHtml([of['type']].flat().join(' | '));
+      return escapeHtml([type].flat().join(' | '));
   }
 }
 
 function objectShape(schema: Schema, indent: string): string {
-  const { properties, required = [], additionalProperties: others } = schema;
-  const fields = Object.entries((properties ?? {}) as Readonly<Record<string, Schema>>);
+  const { properties = {}, required = [], additionalProperties: others } = schema;
+  const fields = Object.entries(properties);
   const more = typeof others === 'object' ? shapeOf(others, `${indent}  `) : undefined;
   if (fields.length === 0) return more === undefined ? '{}' : `{ [name]: ${more} }`;
   const lines = fields.map(([name, field]) => {
-    const mark = (required as readonly string[]).includes(name) ? '' : '?';
-    const said = field['description'];
-    const note = typeof said === 'string' ? ` <i>${escapeHtml(said)}</i>` : '';
+    const mark = required.includes(name) ? '' : '?';
+    const { description: said } = field;
+    const note = said === undefined ? '' : ` <i>${escapeHtml(said)}</i>`;
     return `${indent}  ${escapeHtml(name)}${mark}: ${shapeOf(field, `${indent}  `)}${note}`;
   });
   if (more !== undefined) lines.push(`${indent}  [name]: ${more}`);
   return `{\n${lines.join('\n')}\n${indent}}`;
 }
 
-function listShape(schema: Schema, indent: string): string {
-  const item = shapeOf(schema['items'], indent);
-  const size = escapeHtml(bounds(schema, 'Items', ''));
+function listShape({ items, minItems, maxItems }: Schema, indent: string): string {
+  const item = shapeOf(items, indent);
+  const size = escapeHtml(bounds(minItems, maxItems));
   return `${item.includes(' | ') && !item.startsWith('{') ? `(${item})` : item}[]${size}`;
 }
 
-/** Whatever JSON can hold as a number is no bound. */
-function bounds(schema: Schema, of: string, unit: string): string {
-  const [least, most] = [schema[`min${of}`], schema[`max${of}`]].map((bound) =>
-    typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound : undefined,
-  );
+function bounds(min: number | undefined, max: number | undefined, unit = ''): string {
+  const [least, most] = [min, max].map(asBound);
   if (most !== undefined) return ` (${least ?? 0}–${most}${unit})`;
   return least === undefined || least === 0 ? '' : ` (at least ${least}${unit})`;
+}
+
+/** Whatever JSON can hold as a number is no bound. */
+function asBound(number: number | undefined): number | undefined {
+  return number !== undefined && Math.abs(number) < Number.MAX_SAFE_INTEGER ? number : undefined;
 }
 
 function linkTo(name: string): string {
