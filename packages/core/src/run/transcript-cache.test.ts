@@ -20,6 +20,7 @@ class Journals {
   readonly reads: { runId: string; after: number }[] = [];
   readonly #runs = new Map<string, StoredEvent[]>();
   readonly #ended: string[] = [];
+  readonly #pruned = new Set<string>();
 
   constructor(tenantId = 'tenant') {
     this.tenantId = tenantId;
@@ -55,7 +56,14 @@ class Journals {
   }
 
   async endedRuns(_conversationId: string, { after, upTo }: { after: number; upTo: number }) {
-    return this.#ended.slice(after, upTo).map((runId, n) => ({ runId, position: after + n + 1 }));
+    return this.#ended
+      .slice(after, upTo)
+      .map((runId, n) => ({ runId, position: after + n + 1 }))
+      .filter(({ runId }) => !this.#pruned.has(runId));
+  }
+
+  prune(...ids: string[]): void {
+    for (const id of ids) this.#pruned.add(id);
   }
 
   /** Whose journals were read since this was last asked. */
@@ -181,6 +189,17 @@ describe('the conversation before a run', () => {
     expect(journals.readRunIds()).toEqual(['r3', 'r4']);
   });
 
+  it('is forgotten with the journals that it was folded from', async () => {
+    const journals = conversation();
+    const cache = new TranscriptCache();
+    const third = journals.add('r3', 2, 'three');
+    await cache.ofRun(journals.store, third, third.seq);
+    journals.prune('r1', 'r2');
+    const fourth = journals.add('r4', 2, 'four');
+    const all = await cache.ofRun(journals.store, fourth, fourth.seq);
+    expect(said(all)).toEqual(['ask r4', 'four']);
+  });
+
   it('is not taken from one that is longer', async () => {
     const journals = conversation();
     const cache = new TranscriptCache();
@@ -212,7 +231,7 @@ describe('the conversation before a run', () => {
 describe('the bound of the cache', () => {
   it('drops what was kept longest ago', async () => {
     const journals = new Journals();
-    const cache = new TranscriptCache(2);
+    const cache = new TranscriptCache({ entries: 2 });
     const runs = ['a', 'b', 'c'].map((id) => journals.add(id, null, id));
     for (const { id, seq } of runs) {
       cache.keepRun({ tenantId: 'tenant', runId: id }, noTranscripts, seq);
@@ -223,6 +242,28 @@ describe('the bound of the cache', () => {
     expect(known).toEqual([['ask a', 'a'], [], []]);
   });
 
+  it.each([
+    ['what is small beside it', 40_000, [false, true]],
+    ['itself', 200_000, [false, false]],
+  ])('drops for a large one %s', async (_, length, kept) => {
+    const journals = new Journals();
+    const cache = new TranscriptCache({ chars: 41_000 });
+    const runs = [journals.add('a', null, 'x'.repeat(2_000)), journals.add('b', null, 'b')];
+    const large = journals.add('c', null, 'x'.repeat(length));
+    const keep = async (run: typeof large) => {
+      const transcripts = await cache.ofRun(journals.store, run, run.seq);
+      cache.keepRun({ tenantId: 'tenant', runId: run.id }, transcripts, run.seq);
+    };
+    for (const run of [...runs, large]) await keep(run);
+    journals.reads.splice(0);
+    const isKept = [];
+    for (const run of [...runs.slice(0, 1), large]) {
+      await cache.ofRun(journals.store, run, run.seq);
+      isKept.push(!journals.reads.some(({ runId, after }) => runId === run.id && after === 1));
+    }
+    expect(isKept).toEqual(kept);
+  });
+
   it('never changes what is read, only what it costs (E4)', async () => {
     const step = fc.record({ run: fc.nat(5), keep: fc.boolean(), at: fc.nat(9) });
     await fc.assert(
@@ -231,7 +272,7 @@ describe('the bound of the cache', () => {
 
     async function check(steps: { run: number; keep: boolean; at: number }[], size: number) {
       const journals = new Journals();
-      const cache = new TranscriptCache(size);
+      const cache = new TranscriptCache({ entries: size });
       const runs = Array.from({ length: 6 }, (_, n) => {
         const run = journals.add(`r${n}`, n, `answer ${n}`);
         journals.end(run.id);

@@ -3,7 +3,7 @@
  * folds that were used last, within a bound: a hit costs what was added since, a miss costs one
  * read. What it holds is always a prefix of what the journals say, never more (E4).
  */
-import { type EventOf, RelayError } from '@relay/protocol';
+import { type EventOf, type Message, RelayError } from '@relay/protocol';
 import type { RunRef, TenantStore } from '../ports.ts';
 import { pagesOf } from './pages.ts';
 import { emptyTranscript } from './transcript.ts';
@@ -13,6 +13,8 @@ interface Entry {
   readonly transcripts: Transcripts;
   /** Up to where: ended runs of a conversation, or the `seq` of a run. */
   readonly upTo: number;
+  /** Of a conversation: its last run. Once that is pruned, none of this may be read any more. */
+  readonly lastRunId?: string;
 }
 
 export interface TranscribedRun {
@@ -24,12 +26,20 @@ function runKey(tenantId: string, runId: string): string {
   return `${tenantId}/run/${runId}`;
 }
 
-export class TranscriptCache {
-  readonly #entries = new Map<string, Entry>();
-  readonly #maxEntries: number;
+export interface CacheBounds {
+  readonly entries: number;
+  /** Of text, images and files in all of them together. */
+  readonly chars: number;
+}
 
-  constructor(maxEntries = 64) {
-    this.#maxEntries = maxEntries;
+export class TranscriptCache {
+  readonly #entries = new Map<string, Entry & { readonly size: number }>();
+  readonly #bounds: CacheBounds;
+  readonly #sizes = new WeakMap<Message, number>();
+  #size = 0;
+
+  constructor(bounds: Partial<CacheBounds> = {}) {
+    this.#bounds = { entries: 64, chars: 32 * 1024 * 1024, ...bounds };
   }
 
   /** The transcripts of a run up to `seq`, with the part of the conversation that came before it. */
@@ -49,26 +59,35 @@ export class TranscriptCache {
   }
 
   forgetRun(ref: RunRef): void {
-    this.#entries.delete(runKey(ref.tenantId, ref.runId));
+    this.#drop(runKey(ref.tenantId, ref.runId));
   }
 
   async #before(store: TenantStore, spec: EventOf<'run.created'>): Promise<Transcripts> {
     const { conversationId, history: count } = spec;
     if (count === null || count === 0) return noTranscripts;
     const key = `${store.tenantId}/conversation/${conversationId}`;
-    const known = this.#entries.get(key);
-    const usable = known !== undefined && known.upTo <= count ? known : undefined;
-    let { transcripts } = usable ?? { transcripts: noTranscripts };
-    const runs = await store.endedRuns(conversationId, {
-      after: usable?.upTo ?? 0,
-      upTo: count,
-    });
-    for (const { runId } of runs) {
-      const { first } = await this.#foldEnded(store, runId, transcripts);
-      transcripts = { ...noTranscripts, first };
+    let entry = await this.#kept(store, { key, conversationId, count });
+    const span = { after: entry.upTo, upTo: count };
+    for (const { runId, position } of await store.endedRuns(conversationId, span)) {
+      const { first } = await this.#foldEnded(store, runId, entry.transcripts);
+      const transcripts = { ...noTranscripts, first };
+      entry = { transcripts, upTo: position, lastRunId: runId };
     }
-    this.#keep(key, { transcripts, upTo: count });
-    return transcripts;
+    this.#keep(key, entry);
+    return entry.transcripts;
+  }
+
+  /** What is kept of the first `count` runs of a conversation, if its last one is still there. */
+  async #kept(
+    store: TenantStore,
+    { key, conversationId, count }: { key: string; conversationId: string; count: number },
+  ): Promise<Entry> {
+    const none = { transcripts: noTranscripts, upTo: 0 };
+    const known = this.#entries.get(key);
+    if (known === undefined || known.upTo > count || known.upTo === 0) return none;
+    const { upTo } = known;
+    const [last] = await store.endedRuns(conversationId, { after: upTo - 1, upTo });
+    return last?.runId === known.lastRunId ? known : none;
   }
 
   async #foldEnded(store: TenantStore, runId: string, before: Transcripts): Promise<Transcripts> {
@@ -105,13 +124,38 @@ export class TranscriptCache {
   }
 
   #keep(key: string, entry: Entry): void {
-    this.#entries.delete(key);
-    this.#entries.set(key, entry);
+    this.#drop(key);
+    const size = this.#sizeOf(entry.transcripts);
+    this.#entries.set(key, { ...entry, size });
+    this.#size += size;
     for (const oldest of this.#entries.keys()) {
-      if (this.#entries.size <= this.#maxEntries) break;
-      this.#entries.delete(oldest);
+      if (this.#entries.size <= this.#bounds.entries && this.#size <= this.#bounds.chars) break;
+      this.#drop(oldest);
     }
   }
+
+  #drop(key: string): void {
+    this.#size -= this.#entries.get(key)?.size ?? 0;
+    this.#entries.delete(key);
+  }
+
+  #sizeOf({ first, subs }: Transcripts): number {
+    let size = 0;
+    for (const { messages } of [first, ...Object.values(subs)]) {
+      for (const message of messages) {
+        let known = this.#sizes.get(message);
+        if (known === undefined) this.#sizes.set(message, (known = charsIn(message)));
+        size += known;
+      }
+    }
+    return size;
+  }
+}
+
+function charsIn(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 8;
+  return Object.values(value).reduce<number>((sum, inner) => sum + charsIn(inner), 16);
 }
 
 async function foldRun(
