@@ -77,6 +77,17 @@ describe.skipIf(bubblewrapProblem() !== undefined)('a command inside bubblewrap'
     expect(stdout).toBe('');
   });
 
+  it('cannot undo what hides and protects, whoever runs the server', async () => {
+    const data = join(folder.outside, 'data');
+    const undo = `umount ${data}; umount -l ${data}; mount -o remount,rw,bind /`;
+    const { stdout } = await bash(
+      `{ ${undo}; unshare -Urm bash -c '${undo}'; } >/dev/null 2>&1; ls -A ${data}; ` +
+        `(echo x > ${folder.outside}/escaped) 2>/dev/null; grep CapEff /proc/self/status`,
+    );
+    expect(stdout).toBe('CapEff:\t0000000000000000\n');
+    expect(existsSync(join(folder.outside, 'escaped'))).toBe(false);
+  });
+
   it('sees no process of others', async () => {
     const { stdout } = await bash(`ls /proc | grep -c '^[0-9]'; cat /proc/${process.pid}/environ`);
     expect(Number(stdout.split('\n')[0])).toBeLessThan(10);

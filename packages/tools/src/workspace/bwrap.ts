@@ -19,6 +19,9 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
     '--die-with-parent',
     '--new-session',
     '--unshare-all',
+    // A server that runs as root would hand its rights on: to mount the disk anew, and write to it.
+    '--cap-drop',
+    'ALL',
     ...(network ? ['--share-net'] : []),
     '--ro-bind',
     '/',
@@ -48,6 +51,8 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
 export function bubblewrapProblem(): string | undefined {
   const trial = [
     '--unshare-all',
+    '--cap-drop',
+    'ALL',
     '--ro-bind',
     '/',
     '/',
