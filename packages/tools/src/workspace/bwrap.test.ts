@@ -88,6 +88,14 @@ describe.skipIf(bubblewrapProblem() !== undefined)('a command inside bubblewrap'
     expect(existsSync(join(folder.outside, 'escaped'))).toBe(false);
   });
 
+  it('cannot change the settings of the kernel', async () => {
+    const settings = '/proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sysrq-trigger';
+    const { stdout } = await bash(
+      `for f in ${settings}; do [ -w $f ] && echo $f; done; grep -c . /proc/sys/kernel/osrelease`,
+    );
+    expect(stdout).toBe('1\n');
+  });
+
   it('sees no process of others', async () => {
     const { stdout } = await bash(`ls /proc | grep -c '^[0-9]'; cat /proc/${process.pid}/environ`);
     expect(Number(stdout.split('\n')[0])).toBeLessThan(10);

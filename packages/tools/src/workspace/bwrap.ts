@@ -13,6 +13,8 @@ export interface Sandbox {
   readonly hidden: () => readonly string[];
 }
 
+const kernelSettings = ['/proc/sys', '/proc/sysrq-trigger', '/proc/mtrr'];
+
 export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox): CommandLine {
   const { network, hidden } = sandbox;
   const args = [
@@ -30,6 +32,8 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
     '/dev',
     '--proc',
     '/proc',
+    // To root, the settings of the kernel are files like others, capabilities or not.
+    ...kernelSettings.flatMap((path) => ['--ro-bind-try', path, path]),
     '--tmpfs',
     '/tmp',
     // Sockets of services (Docker's among them) can be used even where nothing can be written.
