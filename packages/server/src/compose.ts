@@ -176,6 +176,7 @@ export async function compose(world: World): Promise<Relay> {
     hub,
     feed,
     async start() {
+      await workspaces.endOrphans();
       if (presence === undefined) {
         await store.reclaimEverything();
         await hangUpOrphans({ control, config });
