@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeFolder, type TestFolder } from '../testing/folder.ts';
@@ -64,6 +64,23 @@ describe('bash', () => {
     await expect(bash({ command: 'ls', cwd: 'src' }, { located })).rejects.toThrow(
       'leads elsewhere',
     );
+  });
+
+  it('begins in the folder that was allowed, though its path is swapped in the last moment', async () => {
+    folder.write('src/x', '');
+    const swap = () => {
+      renameSync(join(folder.root, 'src'), join(folder.root, 'moved'));
+      folder.link('src', '../outside');
+    };
+    const signal = Object.assign(new AbortController().signal, { throwIfAborted: swap });
+    const { result } = await bash({ command: 'pwd -P', cwd: 'src' }, { signal });
+    expect(result['stdout']).toBe(`${folder.root}/moved\n`);
+  });
+
+  it('says what is wrong with a folder', async () => {
+    folder.write('file', '');
+    await expect(bash({ command: 'ls', cwd: 'none' })).rejects.toThrow('There is no folder none');
+    await expect(bash({ command: 'ls', cwd: 'file' })).rejects.toThrow('file is not a folder');
   });
 
   it('has no secrets around it, and no input', async () => {
