@@ -108,7 +108,19 @@ describe('bash', () => {
 
   it('writes no file by the name of a call that climbs out', async () => {
     await bash({ command: 'seq 1 20000' }, { toolCallId: '../../x/../y' });
-    expect(readdirSync(join(folder.outside, 'outputs/run'))).toEqual(['______x____y.stdout']);
+    const [file, ...others] = readdirSync(join(folder.outside, 'outputs/run'));
+    expect(file).toMatch(/^______x____y\.[\da-f]{16}\.stdout$/);
+    expect(others).toEqual([]);
+  });
+
+  it('keeps the outputs of calls apart, however alike their ids are', async () => {
+    const long = 'c'.repeat(100);
+    const ids = ['a.b', 'a_b', 'a/b', `${long}1`, `${long}2`];
+    const files = new Set<unknown>();
+    for (const toolCallId of ids) {
+      files.add((await bash({ command: 'seq 1 20000' }, { toolCallId })).result['stdoutFile']);
+    }
+    expect(files.size).toBe(ids.length);
   });
 
   it('ends a command that says too much', { timeout: 60_000 }, async () => {

@@ -1,4 +1,5 @@
 /** `bash`: a command in the tenant's folder, with nothing of the server's own around it. */
+import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -160,9 +161,11 @@ async function hear(
   return output.end();
 }
 
-/** A provider's id may hold anything. */
+/** A provider's id may hold anything, and two of them must not become one. */
 function fileName(toolCallId: string): string {
-  return toolCallId.replaceAll(/[^\w-]/g, '_').slice(0, 100);
+  if (/^[\w-]{1,100}$/.test(toolCallId)) return toolCallId;
+  const digest = createHash('sha256').update(toolCallId).digest('hex').slice(0, 16);
+  return `${toolCallId.replaceAll(/[^\w-]/g, '_').slice(0, 80)}.${digest}`;
 }
 
 interface Report {
