@@ -50,7 +50,7 @@ describe.skipIf(!linux)('kill -9 of the server while bash runs', () => {
     const { runId, reader } = await startBash(
       `echo begun >> log; setsid sleep ${n} & sleep ${n}; echo done >> log`,
     );
-    await until(() => processesOf(asleep).length >= 2, 'the command to run');
+    await until(async () => processesOf(asleep).length >= 2, 'the command to run');
     await server.kill();
     await reader.close().catch(() => undefined);
     expect(processesOf(asleep).length).toBeGreaterThanOrEqual(2);
@@ -82,7 +82,7 @@ describe.skipIf(!linux)('kill -9 of the server while bash runs', () => {
   test('leaves the commands of a server that lives alone', { timeout: 60_000 }, async () => {
     const n = unique();
     const { runId, reader } = await startBash(`sleep ${n}`);
-    await until(() => processesOf(`sleep\0${n}`).length > 0, 'the command to run');
+    await until(async () => processesOf(`sleep\0${n}`).length > 0, 'the command to run');
     mkdirSync(join(base, 'other'));
     const other = await new TestServer({ RELAY_WORKSPACE: join(base, 'other') }).start();
     try {
@@ -91,7 +91,7 @@ describe.skipIf(!linux)('kill -9 of the server while bash runs', () => {
       await other.dispose();
     }
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
-    await until(() => processesOf(`sleep\0${n}`).length === 0, 'the command to end');
+    await until(async () => processesOf(`sleep\0${n}`).length === 0, 'the command to end');
     await reader.close().catch(() => undefined);
   });
 });

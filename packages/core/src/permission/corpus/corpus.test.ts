@@ -28,6 +28,20 @@ describe.each(groups)('$trick', ({ rules, parameter, cases }) => {
   );
 });
 
+describe('where nobody is there', () => {
+  it('what would be asked is denied, and everything else stays as it is', () => {
+    const wrong = groups.flatMap(({ rules, parameter, cases }) => {
+      const headless = { ...rules, permissions: { ...rules.permissions, headless: true } };
+      return cases.filter(([expected, value]) => {
+        const call = { toolCallId: 'c', name: 'tool', arguments: { [parameter]: value } };
+        const { decision } = decide(call, headless);
+        return decision !== (expected === 'ask' ? 'deny' : expected);
+      });
+    });
+    expect(wrong).toEqual([]);
+  });
+});
+
 describe('the corpus', () => {
   it('has at least 250 cases, none of them twice', () => {
     const keys = groups.flatMap(({ trick, cases }) =>
