@@ -258,7 +258,8 @@ function wrappedPlaces(words: readonly ShellWord[], at: number, wrapper?: Wrappe
   let operand = 0;
   for (let index = at + 1; index < words.length && operand <= last; index += 1) {
     const word = words[index]!;
-    if (word.text.startsWith('-') || word.expands) last += 1;
+    // To env, a variable may have any name.
+    if (word.text.startsWith('-') || word.expands || word.text.includes('=')) last += 1;
     if (word.text.startsWith('-') || ASSIGNMENT.test(word.text)) continue;
     if (!word.expands) operand += 1;
     places.push(index);

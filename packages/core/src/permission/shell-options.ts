@@ -19,24 +19,31 @@ ack --pager
 ag --pager
 bat --pager --config-file
 cargo --config -C -Z
-cmake =-P =-E
 clang -fplugin -load --config -specs
+cmake =-P =-E
 curl -o -O -J -K -T -D -c --output --output-dir --remote-name --remote-name-all --remote-header-name --config --upload-file --dump-header --cookie-jar --trace --trace-ascii --stderr --libcurl --engine --hsts --alt-svc --etag-save
 date -s --set
 fd -x -X --exec --exec-batch
 fdfind -x -X --exec --exec-batch
 file -C --compile
 find -exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls
-gcc -wrapper -fplugin -specs --specs
 g++ -wrapper -fplugin -specs --specs
+gcc -wrapper -fplugin -specs --specs
 git -c -C -O -o -x --config --config-env --exec --exec-path --export-marks --ext-diff --extcmd --filters --git-dir --open-files-in-pager --output --output-directory --receive-pack --super-prefix --template --textconv --unsafe-paths --upload-archive --upload-pack --work-tree
 git clone -u
 go =-C -exec -toolexec -vettool -modfile -overlay =-o =-w -outputdir -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace
+gpg -o --output --agent-program --dirmngr-program --exec-path --photo-viewer --options --homedir
+helm --post-renderer --kubeconfig
 iconv -o --output
+iptables --modprobe
+kubectl --kubeconfig
 less -o -O -k --log-file --lesskey-file --lesskey-src --lesskey-content +
 man -C -E -H -P -X --config-file --gxditview --html --pager
 more +
+nmap -o --script --script-args-file --datadir --stylesheet
 npm -C -c --browser --call --editor --git --globalconfig --init-module --node-options --prefix --script-shell --shell --userconfig --viewer
+openssl -out -engine -provider -provider-path -config
+pandoc -F -L -o -d --filter --lua-filter --output --defaults --pdf-engine --extract-media
 pnpm -C -c --dir --node-options --prefix --script-shell --shell-mode --config.
 printf -v
 rg --pre --hostname-bin
@@ -47,10 +54,16 @@ sftp -D -F -S -b -o
 shuf -o --output
 sort -o -T --output --compress-program --temporary-directory
 split --filter
+ssh-add -s
+ssh-keygen -D -w
 tar -I -F --checkpoint-action --index-file --info-script --new-volume-script --rmt-command --rsh-command --to-command --use-compress-program
 tcpdump -w -z
+terraform -chdir
 tree -o -R
+tshark -w -X
 wget -a -e -o -O -P --append-output --config --directory-prefix --execute --output-document --output-file --post-file --body-file --use-askpass
+xmllint -o --output --shell
+xsltproc -o --output
 yarn --cwd --node-options --script-shell --use-yarnrc
 yq -i -s --inplace --split-exp --split-exp-file --security-enable-system-operator
 zip -T -TT --unzip-command

@@ -76,9 +76,9 @@ export const SHELLS: ReadonlySet<string> = new Set(
 /** Commands that take code, or change what later commands mean, in any of their arguments. */
 export const EVALUATORS: ReadonlySet<string> = new Set(
   (
-    '. alias at awk batch bind bun compgen complete crontab dc declare deno ed elixir emacs enable erl ' +
+    '. alias at awk batch bind bun compgen complete crontab dc declare deno duckdb ed elixir emacs enable erl ' +
     'eval ex expect export fc gawk gdb getopts ghci gmake gnuplot gsed gvim hash history iex irb ' +
-    'jrunscript jshell just let lldb local m4 make mapfile mariadb mawk mysql nawk nvim psql rake read ' +
+    'jrunscript jshell just let lldb local m4 make mapfile mariadb mawk mongo mongosh mysql nawk nvim psql rake read ' +
     'readarray readonly rview rvim scala screen sed set shopt source sqlite swift tmux trap typeset ' +
     'unalias unset vi view vim vimdiff'
   ).split(' '),

@@ -48,6 +48,13 @@ export const shellActing: readonly Group[] = [
         'dc *',
         'lldb *',
         'view *',
+        'kubectl *',
+        'openssl *',
+        'pandoc *',
+        'ssh-keygen *',
+        'terraform *',
+        'xmllint *',
+        'duckdb *',
       ],
     },
     [
@@ -130,7 +137,16 @@ cmake -E env x
 tcpdump -z x
 dc -e 1
 lldb x
-view x`),
+view x
+kubectl get pods --kubeconfig=./x
+openssl enc -out x
+openssl x509 -engine ./x
+pandoc -o x y
+pandoc --lua-filter=x y
+ssh-keygen -D ./x.so
+terraform -chdir=../x plan
+xmllint --shell x
+duckdb x.db`),
       ...allowed(`
 uniq -c input
 uniq
@@ -153,7 +169,11 @@ shuf -n 1 x
 curl -s https://example.com
 curl -X POST https://example.com
 cmake -DCMAKE_BUILD_TYPE=Release -S a -B b
-gcc -Wall -c x.c`),
+gcc -Wall -c x.c
+kubectl get pods -o wide
+openssl x509 -in x -noout
+terraform plan
+xmllint --noout x`),
     ],
   ),
   shell('an acting subcommand that a rule spells', { allow: ['git config *', 'npm init*'] }, [
@@ -244,6 +264,9 @@ jq .a x`),
 /lib64/ld-linux-x86-64.so.2 /bin/rm x
 ld.so /bin/rm x
 linux64 rm x
+env A-B=c rm x
+env a.b= 'c d=e' rm x
+env =b rm x
 i386 rm x
 setarch x86_64 rm x
 git submodule foreach rm x
