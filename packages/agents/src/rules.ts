@@ -35,7 +35,7 @@ export interface PermissionsUpdate {
 
 /** All four lists, whether or not there is anything in them. */
 export type CompletePermissions = {
-  [List in keyof Permissions]-?: NonNullable<Permissions[List]>;
+  [List in keyof Omit<Permissions, 'headless'>]-?: NonNullable<Permissions[List]>;
 };
 
 const lists = ['allowlist', 'allowOnce', 'denylist'] as const;

@@ -101,6 +101,7 @@ function ruleAt(
     case 'deny':
       return policy?.deny[index];
     case 'builtin':
+    case 'headless':
       return undefined;
   }
 }
@@ -111,6 +112,9 @@ function sentenceOn(verdict: Verdict): string {
   const { rule } = verdict;
   if (rule === undefined) return 'No rule allows this call: a person is asked.';
   const { list, index, source } = rule;
+  if (list === 'headless') {
+    return 'No rule allows this call without a person, and nobody is there to be asked.';
+  }
   if (source === 'policy') return `${list}[${index}] of the policy ${sayings[verdict.decision]}.`;
   if (verdict.decision === 'deny') return `${list}[${index}] of the request denies it.`;
   if (source === 'builtin') return 'The tool is allowed unless a rule denies it.';

@@ -67,7 +67,17 @@ export type Trust = z.infer<typeof trustSchema>;
 
 /** Which rule let a call through without asking anyone. */
 export const ruleRefSchema = z.object({
-  list: z.enum(['deny', 'denylist', 'allowlist', 'allowOnce', 'grants', 'builtin', 'allow', 'ask']),
+  list: z.enum([
+    'deny',
+    'denylist',
+    'allowlist',
+    'allowOnce',
+    'grants',
+    'builtin',
+    'allow',
+    'ask',
+    'headless',
+  ]),
   index: z.int(),
   source: z.enum(['request', 'grant', 'builtin', 'program', 'policy']),
   id: z.string().optional(),

@@ -27,6 +27,8 @@ export const permissionsSchema = z.strictObject({
   allowOnce: z.array(toolPermissionSchema).optional(),
   deny: z.array(denialSchema).optional(),
   denylist: z.array(toolPermissionSchema).optional(),
+  /** Nobody is there: whatever a person would be asked about is denied. */
+  headless: z.boolean().optional(),
 });
 export type Permissions = z.infer<typeof permissionsSchema>;
 

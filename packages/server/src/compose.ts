@@ -1,5 +1,6 @@
 /** The composition root: the world is wired to core here, and nowhere else. */
 import { createHash } from 'node:crypto';
+import { join } from 'node:path';
 import {
   type Control,
   defaultSettings,
@@ -25,6 +26,7 @@ import type { ServerContext } from './context.ts';
 import { assembleDefinitions, type Replacements } from './definitions.ts';
 import { Feed } from './feed.ts';
 import { Housekeeping } from './housekeeping.ts';
+import { KeptOutputs } from './kept-outputs.ts';
 import { Hub } from './hub.ts';
 import { asServerLog, type ServerLog } from './log.ts';
 import { Metrics } from './metrics.ts';
@@ -168,7 +170,13 @@ export async function compose(world: World): Promise<Relay> {
     isStopping: () => stopping,
   };
   const { retentionMs } = config;
-  const housekeeping = new Housekeeping({ store, clock: systemClock, log, retentionMs });
+  const kept = {
+    retentionMs,
+    maxBytes: config.outputBytes,
+    folder: join(config.dataDir, 'outputs'),
+  };
+  const outputs = new KeptOutputs({ ...kept, store, clock: systemClock });
+  const housekeeping = new Housekeeping({ store, clock: systemClock, log, retentionMs, outputs });
   const app = createApp(context);
   return {
     app,
@@ -176,6 +184,7 @@ export async function compose(world: World): Promise<Relay> {
     hub,
     feed,
     async start() {
+      await workspaces.endOrphans();
       if (presence === undefined) {
         await store.reclaimEverything();
         await hangUpOrphans({ control, config });

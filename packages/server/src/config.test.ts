@@ -36,6 +36,7 @@ const defaults: Config = {
   maxActiveRuns: 256,
   disconnect: 'cancel',
   retentionMs: undefined,
+  outputBytes: 10_240 * 1024 * 1024,
   allowedHosts: [],
   allowedOrigins: [],
   masterKey: undefined,
@@ -111,6 +112,7 @@ describe('the configuration', () => {
     ['RELAY_TOOL_RESULT_TIMEOUT_MS', '5000', { toolResultTimeoutMs: 5000 }],
     ['RELAY_MAX_ACTIVE_RUNS', '1', { maxActiveRuns: 1 }],
     ['RELAY_RETENTION_DAYS', '30', { retentionMs: 30 * day }],
+    ['RELAY_OUTPUT_MB', '2', { outputBytes: 2 * 1024 * 1024 }],
     ['RELAY_DISCONNECT', 'detach', { disconnect: 'detach' }],
     ['RELAY_DISCONNECT', 'cancel', { disconnect: 'cancel' }],
   ])('reads %s=%j and leaves all else as it was', (name, value, expected) => {

@@ -25,6 +25,8 @@ export interface Config {
   readonly disconnect: 'cancel' | 'detach';
   /** How long what was said is kept after a conversation's last run. Undefined: for ever. */
   readonly retentionMs: number | undefined;
+  /** How many bytes long outputs of commands may have, all together. */
+  readonly outputBytes: number;
   /** Its names. Empty: whatever it is called, or this machine's names if it listens there alone. */
   readonly allowedHosts: readonly string[];
   /** Pages of these origins may call, besides the server's own. */
@@ -71,6 +73,8 @@ export function readConfig(env: Environment, cwd: string): Config {
     maxActiveRuns: integer(env, 'RELAY_MAX_ACTIVE_RUNS', { fallback: 256, min: 1, max: 100_000 }),
     disconnect: choice(env, 'RELAY_DISCONNECT', ['cancel', 'detach']) ?? 'cancel',
     retentionMs: retentionOf(env),
+    outputBytes:
+      megabyte * integer(env, 'RELAY_OUTPUT_MB', { fallback: 10_240, min: 1, max: 100_000_000 }),
     allowedHosts: listed(env, 'RELAY_ALLOWED_HOSTS', hostNameOf),
     allowedOrigins: listed(env, 'RELAY_ALLOWED_ORIGINS', originOf),
     masterKey: text(env, 'RELAY_MASTER_KEY'),
@@ -108,6 +112,7 @@ export function isLoopback(host: string): boolean {
   return isIP(name) === 4 && name.startsWith('127.');
 }
 
+const megabyte = 1024 * 1024;
 const dayMs = 24 * 60 * 60 * 1000;
 
 function retentionOf(env: Environment): number | undefined {

@@ -7,6 +7,8 @@ export interface HousekeepingOptions {
   readonly store: Pick<SystemStore, 'sweepMemories' | 'pruneRuns'>;
   /** How long a conversation is kept after its last run has ended. Left out: for ever. */
   readonly retentionMs?: number | undefined;
+  /** What lies beside the store. */
+  readonly outputs?: { sweep(): Promise<void> };
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -36,6 +38,7 @@ export class Housekeeping {
       try {
         await this.#sweep();
         await this.#prune();
+        await this.#options.outputs?.sweep();
       } catch (error) {
         // What has expired is as good as gone: nobody is shown it. The rest waits for the next time.
         log.warn('What has expired could not be cleared away', { error: String(error) });

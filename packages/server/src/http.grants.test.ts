@@ -213,6 +213,17 @@ describe.each(storeKinds)('/v1/permissions/explain on the %s store', (kind) => {
     expect(answer).toEqual({ decision: 'ask', reason: expect.stringContaining('a person') });
   });
 
+  it('denies where nobody is there whom it could ask', async () => {
+    expect(await explain({ permissions: { headless: true } })).toMatchObject({
+      decision: 'deny',
+      rule: { list: 'headless', source: 'request' },
+      reason: expect.stringContaining('nobody is there'),
+    });
+    expect(await explain({ permissions: { headless: true, allowlist: [toAda] } })).toMatchObject({
+      decision: 'allow',
+    });
+  });
+
   it('names the rule of the request that allows or denies', async () => {
     const other = { tool: 'send_note', params: { to: 'eve' } };
     expect(await explain({ permissions: { allowlist: [other, toAda] } })).toEqual({

@@ -61,9 +61,19 @@ export type Verdict =
  * Which rule speaks about a call. Denials beat everything. What the policy wants a person asked about,
  * nothing allows. Of what allows, that which can be used up comes last, so that it is spared where a
  * standing rule allows too. What a parameter is (`kinds`) can only narrow an
- * allow. Pure: using one up is the caller's append (E7).
+ * allow. What is left to ask is denied where nobody is there. Pure: using one up is the caller's
+ * append (E7).
  */
 export function decide(call: CallToDecide, rules: RuleSet): Verdict {
+  const verdict = judged(call, rules);
+  if (verdict.decision !== 'ask' || rules.permissions.headless !== true) return verdict;
+  const rule: RuleRef = { list: 'headless', index: 0, source: 'request' };
+  return { decision: 'deny', rule, reason: nobodyToAsk };
+}
+
+export const nobodyToAsk = 'Nobody is there to be asked';
+
+function judged(call: CallToDecide, rules: RuleSet): Verdict {
   const { permissions, grants, policies = [], kinds, sensitive, located } = rules;
   const unlimited = grants.filter(({ usesLeft }) => usesLeft === undefined);
   const standing: readonly ToolRule[] = [

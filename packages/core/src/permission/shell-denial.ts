@@ -12,14 +12,17 @@
  */
 import { compileGlob } from './glob.ts';
 import { scanBlind } from './shell-blind.ts';
+import { actsByOption } from './shell-options.ts';
 import {
   COMMAND_OPTIONS,
   isWrapping,
+  operandsOf,
   programName,
   SHELL_EVALUATORS,
   SHELLS,
   type Wrapper,
-  WRAPPERS,
+  WRAPPER_OPTION,
+  wrapperFor,
 } from './shell-programs.ts';
 import { scanShell } from './shell-scan.ts';
 import { EXPANSION, type ShellWord } from './shell-words.ts';
@@ -44,7 +47,19 @@ const KEYWORDS: ReadonlySet<string> = new Set(
 );
 const TESTS: ReadonlySet<string> = new Set(['[', '[[']);
 const ASSIGNMENT = /^[A-Za-z_]\w*(?:\+?=|\[)/;
+/** Shell variables that say which program a name stands for. */
+const NAMING = /^BASH_(?:CMDS|ALIASES)\b/;
+const PROGRAM_OPTION = /^--[a-z-]*(?:command|entrypoint|exec|program|rsh|run|cmd)=/;
 const MORE_THAN_A_WORD = /[\s;&|<>()`$'"\\{}]/;
+
+/** Builtins that evaluate the subscript in a variable's name, always or by an option. */
+const NAME_TAKERS = new Map<string, { option?: string; always?: true }>([
+  ...['test', '[', 'printf'].map((name) => [name, { option: '-v' }] as const),
+  ['wait', { option: '-p' }],
+  ...['read', 'unset', 'export', 'readonly', 'local', 'getopts'].map(
+    (name) => [name, { always: true }] as const,
+  ),
+]);
 
 export function readCommands(source: string): CommandReading {
   return new Reader(source).run();
@@ -81,7 +96,7 @@ class Reader {
     for (let at = 0; at < this.#pending.length && !this.#excessive; at += 1) {
       const { text, depth } = this.#pending[at]!;
       const { commands, doubt, deep } = scanShell(text);
-      this.#opaque ||= deep;
+      this.#opaque ||= deep || evaluatesValues(text);
       for (const { words, end } of commands) {
         const own = end === undefined ? undefined : text.slice(words[0]!.start, end);
         if (own !== undefined) {
@@ -103,6 +118,7 @@ class Reader {
   }
 
   #command(words: readonly ShellWord[], depth: number): void {
+    if (words.some(({ text }) => NAMING.test(text))) this.#opaque = true;
     const places = [0];
     const seen = new Set<number>();
     const read = new Set<boolean>();
@@ -111,15 +127,19 @@ class Reader {
       if (at >= words.length || seen.has(at) || this.#excessive) continue;
       seen.add(at);
       this.#emit(words, at);
-      const program = programName(words[at]!.text.replaceAll(EXPANSION, ''));
-      const wrapper = WRAPPERS.get(program);
+      const name = words[at]!.text.replaceAll(EXPANSION, '');
+      const program = programName(name);
+      const rest = words.slice(at + 1);
+      const known = wrapperFor(name);
+      const wrapper = known !== undefined && isWrapping(known, rest) ? known : undefined;
+      const acts = actsByOption(program, rest);
       const evaluates = SHELLS.has(program) || SHELL_EVALUATORS.has(program);
       for (const place of wrappedPlaces(words, at, wrapper)) places.push(place);
       for (const place of placesWithin(words, at, program)) places.push(place);
-      if (evaluates) this.#opaque = true;
-      if (read.has(evaluates) || !(evaluates || wrapper !== undefined)) continue;
+      if (evaluates || evaluatesNames(program, rest)) this.#opaque = true;
+      if (read.has(evaluates) || !(evaluates || acts || wrapper !== undefined)) continue;
       read.add(evaluates);
-      this.#readArguments(words.slice(at + 1), { depth, evaluates });
+      this.#readArguments(rest, { depth, evaluates });
     }
   }
 
@@ -148,12 +168,18 @@ class Reader {
   ): void {
     const texts = new Set<string>();
     for (const { text } of words) {
+      const program = PROGRAM_OPTION.exec(text)?.[0];
+      if (program !== undefined) texts.add(text.slice(program.length));
       if (!evaluates && !MORE_THAN_A_WORD.test(text)) continue;
       texts.add(text);
+      // A setting of a program is not one of the shell: ProxyCommand=rm x, alias.x=!rm x.
+      for (const at of [text.indexOf('='), text.lastIndexOf('=')]) {
+        if (at >= 0) texts.add(text.slice(at + 1).replace(/^!/, ''));
+      }
       if (!text.startsWith('-')) continue;
-      // An option with its text attached: env -S'rm x', --split-string='rm x'.
+      // An option with its text attached: env -S'rm x'.
       this.#opaque = true;
-      texts.add(text.slice(2)).add(text.slice(text.indexOf('=') + 1));
+      texts.add(text.slice(2));
     }
     if (evaluates || texts.size > 0) texts.add(words.map((word) => word.text).join(' '));
     for (const text of texts) {
@@ -176,6 +202,23 @@ class Reader {
 
 function normalise(text: string): string {
   return text.trim().replace(/\s+/g, ' ');
+}
+
+/**
+ * Whether a variable's value is read as code: as a prompt, or as arithmetic over what came from
+ * elsewhere, where `a[$(…)]` runs a command.
+ */
+function evaluatesValues(text: string): boolean {
+  const joined = text.replaceAll('\\\n', '');
+  if (joined.includes('@P}')) return true;
+  return /\bread\b/.test(joined) && /\(\(|\$\[|\s-(?:eq|ne|lt|le|gt|ge|v)\s/.test(joined);
+}
+
+/** Whether a builtin is given the name of a variable that is only known when it runs: `a[$(…)]`. */
+function evaluatesNames(program: string, rest: readonly ShellWord[]): boolean {
+  const { option, always } = NAME_TAKERS.get(program) ?? {};
+  if (always !== true && !rest.some(({ text }) => text === option)) return false;
+  return rest.some(({ text }) => text.split('=', 1)[0]!.includes(EXPANSION));
 }
 
 /** The first word from `at` on that names a command. */
@@ -206,13 +249,17 @@ function subscriptEnd(words: readonly ShellWord[], at: number): number {
  * each one moves that end by a word.
  */
 function wrappedPlaces(words: readonly ShellWord[], at: number, wrapper?: Wrapper): number[] {
-  if (wrapper === undefined || !isWrapping(wrapper, words.slice(at + 1))) return [];
+  if (wrapper === undefined) return [];
   const places: number[] = [];
-  let last = wrapper.operands;
+  for (let index = at + 1; index < words.length - 1; index += 1) {
+    if (WRAPPER_OPTION.test(words[index]!.text)) places.push(index + 1);
+  }
+  let last = operandsOf(wrapper, words.slice(at + 1));
   let operand = 0;
   for (let index = at + 1; index < words.length && operand <= last; index += 1) {
     const word = words[index]!;
-    if (word.text.startsWith('-') || word.expands) last += 1;
+    // To env, a variable may have any name.
+    if (word.text.startsWith('-') || word.expands || word.text.includes('=')) last += 1;
     if (word.text.startsWith('-') || ASSIGNMENT.test(word.text)) continue;
     if (!word.expands) operand += 1;
     places.push(index);

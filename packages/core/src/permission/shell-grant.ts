@@ -13,29 +13,38 @@
  *    wrapper by one that spells the wrapped command (`sudo apt *`), or if it has no options and the
  *    wrapped command is covered on its own (`timeout *` with `ls *`); and what evaluates its
  *    arguments (`eval`, `awk`, `sed`, `export`) only by a pattern without any wildcard.
+ *  - A subcommand by which a program acts (`git config`, `npm init`) must be spelled.
+ *  - After a `cd` that a wildcard stands for, patterns that speak of files or of what a folder holds
+ *    (`node build.js*`, `git log*`) grant nothing: they were written about another folder.
  *  - `$x` is asked even as an argument: the pattern would be matched against a text that is not the
  *    one that runs, and `echo $AWS_SECRET_ACCESS_KEY` is no `echo *`. So are braces and tildes.
  */
 import { compileGlob } from './glob.ts';
 import { type CommandReading } from './shell-denial.ts';
+import { actingSubcommand, actsByOption } from './shell-options.ts';
 import { commandNames, plainCommands } from './shell-parse.ts';
 import {
-  actsByOption,
   COMMANDS_OF_COMMANDS,
   EVALUATORS,
   INTERPRETERS,
   isWrapping,
+  operandsOf,
   programName,
   type Wrapper,
-  WRAPPERS,
+  wrapperFor,
 } from './shell-programs.ts';
 import { scanShell } from './shell-scan.ts';
 import { type ShellWord } from './shell-words.ts';
-import { spelledLength } from './spelled.ts';
+import { alternativesOf, spelledLength } from './spelled.ts';
 
 const MAX_WRAPPERS = 4;
 const MAX_PLACES = 8;
 const NAME = /^[\w./+-]+$/;
+/** A name that is not spelled, and goes on for as long as it likes. */
+const GROWS = /^\S*(?:\*|\+\()/;
+const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
+/** After these, files are looked for elsewhere. */
+const MOVERS: ReadonlySet<string> = new Set(['cd', 'pushd', 'popd']);
 
 /** Whether every command of the text is covered by one of the patterns. */
 export function grantsCommand(source: string, patterns: readonly string[]): boolean {
@@ -44,6 +53,7 @@ export function grantsCommand(source: string, patterns: readonly string[]): bool
   const { commands, doubt } = scanShell(source);
   if (doubt || commands.length !== parsed.length) return false;
   const scanned = commands.toSorted((a, b) => a.words[0]!.start - b.words[0]!.start);
+  let moved = false;
   return parsed.every((command, index) => {
     const { words } = scanned[index]!;
     const agree =
@@ -51,8 +61,22 @@ export function grantsCommand(source: string, patterns: readonly string[]): bool
       words.length === command.words.length &&
       words.every((word, at) => word.text === command.words[at]);
     if (!agree || words.some((word) => word.expands || word.shifts)) return false;
-    return new Cover(source.slice(0, command.end), patterns).covers(words, 0);
+    const speaking = moved ? patterns.filter((pattern) => !isAboutPlace(pattern, words)) : patterns;
+    moved ||=
+      MOVERS.has(words[0]!.text) && !patterns.includes(source.slice(command.start, command.end));
+    return new Cover(source.slice(0, command.end), speaking).covers(words, 0);
   });
+}
+
+/**
+ * Whether what a pattern means depends on the folder: `node build.js*` and `./check*` speak of files
+ * where they were meant to run, and what `git` and `npm` do is written in the folder they run in.
+ */
+function isAboutPlace(pattern: string, [head]: readonly ShellWord[]): boolean {
+  if (EVERYTHING.has(pattern)) return false;
+  const name = head!.text;
+  if (name.includes('/') && !name.startsWith('/')) return true;
+  return COMMANDS_OF_COMMANDS.has(programName(name)) || /\S\s+[^\s*]/.test(pattern);
 }
 
 /**
@@ -98,7 +122,7 @@ class Cover {
     const covered = this.#patterns.some(
       (pattern) =>
         compileGlob(pattern).matches(text) &&
-        keepsWord(pattern, words) &&
+        keepsWord(pattern, text, words) &&
         this.#suffices(words, start + spelledLength(pattern), depth),
     );
     this.#known.set(start, covered);
@@ -114,7 +138,9 @@ class Cover {
     if (name.includes('/') && spelled < head.start + name.lastIndexOf('/') + 1) return false;
     const program = programName(name);
     if (!whole && (EVALUATORS.has(program) || actsByOption(program, rest))) return false;
-    const wrapper = WRAPPERS.get(program);
+    const acting = actingSubcommand(program, rest);
+    if (acting !== undefined && spelled < acting.end) return false;
+    const wrapper = wrapperFor(name);
     if (wrapper !== undefined && isWrapping(wrapper, rest)) {
       return this.#wraps(rest, { wrapper, spelled, depth });
     }
@@ -137,10 +163,34 @@ class Cover {
   }
 }
 
-/** Whether the first star, if it stands behind a word, leaves the name of the command whole. */
-function keepsWord(pattern: string, words: readonly ShellWord[]): boolean {
-  const length = spelledLength(pattern);
-  if (pattern[length] !== '*' || !/\w$/.test(pattern.slice(0, length))) return true;
+/**
+ * Whether no wildcard behind a word takes more of the command's name. A pattern with alternatives is
+ * judged by those that match; one whose name is not spelled must show where the name ends.
+ */
+function keepsWord(pattern: string, text: string, words: readonly ShellWord[]): boolean {
+  const readings = alternativesOf(pattern);
+  if (readings === undefined) return false;
+  return readings.some(
+    (reading) => (reading === pattern || matchesWithin(reading, text)) && endsWords(reading, words),
+  );
+}
+
+/** As one alternative among others, where a star also runs over hidden names. */
+function matchesWithin(reading: string, text: string): boolean {
+  const alone = compileGlob(reading).matches(text);
+  return alone || (!/[|()]/.test(reading) && compileGlob(`@(${reading})`).matches(text));
+}
+
+function endsWords(pattern: string, words: readonly ShellWord[]): boolean {
+  let end = spelledLength(pattern);
+  let length = end;
+  while (pattern[end] === '\\') {
+    const more = spelledLength(pattern.slice(end + 2));
+    end += 2 + more;
+    length += 1 + more;
+  }
+  const rest = pattern.slice(end);
+  if (rest.startsWith('*') ? !/\w$/.test(pattern.slice(0, end)) : !GROWS.test(rest)) return true;
   const [head, second] = words;
   const at = head!.start + length;
   if (at < head!.end) return false;
@@ -152,7 +202,8 @@ function keepsWord(pattern: string, words: readonly ShellWord[]): boolean {
  * Where the wrapped command may begin: an option may take the word after it, so each one moves the
  * last place by a word. `bare`: neither options nor settings stand before it.
  */
-function placesOf(rest: readonly ShellWord[], { operands }: Wrapper) {
+function placesOf(rest: readonly ShellWord[], wrapper: Wrapper) {
+  const operands = operandsOf(wrapper, rest);
   const places: number[] = [];
   let seen = 0;
   let options = 0;

@@ -31,12 +31,22 @@ export function deniesUrl(pattern: string, text: string): boolean {
   url.username = '';
   url.password = '';
   readings.push(textOf(url));
-  if (url.hostname.endsWith('.')) {
-    url.hostname = url.hostname.slice(0, -1);
-    readings.push(textOf(url));
-  }
+  if (url.hostname.endsWith('.')) url.hostname = url.hostname.slice(0, -1);
+  url.hostname = mappedAddress(url.hostname) ?? url.hostname;
+  readings.push(textOf(url));
+  // A rule that names no port is about the host, whatever port its service is at.
+  url.port = '';
+  readings.push(textOf(url));
   const globs = [compileGlob(pattern, 'deny'), compileGlob(normalisePattern(pattern), 'deny')];
   return globs.some((glob) => readings.some((reading) => glob.matches(reading)));
+}
+
+/** `[::ffff:7f00:1]` is 127.0.0.1 by another name. */
+function mappedAddress(host: string): string | undefined {
+  const [, high, low] = /^\[::ffff:([\da-f]{1,4}):([\da-f]{1,4})\]$/.exec(host) ?? [];
+  if (high === undefined || low === undefined) return undefined;
+  const parts = [high, low].map((part) => Number.parseInt(part, 16));
+  return parts.flatMap((part) => [part >> 8, part & 0xff]).join('.');
 }
 
 export function isReadableUrl(text: string): boolean {

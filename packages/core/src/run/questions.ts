@@ -10,11 +10,13 @@
  * - A call is settled only when nothing that it asked is open any more (E6).
  */
 import { catalogue, type EventOf, RelayError } from '@relay/protocol';
+import { nobodyToAsk } from '../permission/decide.ts';
 import { checkSchema, digestOfQuestion } from '../question-schema.ts';
 import type { Question, Tool } from '../ports.ts';
 import type { Activity } from './activity.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import type { CallState, QuestionState } from './call.ts';
+import { isHeadless } from './headless.ts';
 import type { LiveRun } from './live-run.ts';
 import { openIn } from './open-questions.ts';
 import { pathOf } from './profile.ts';
@@ -33,6 +35,7 @@ export interface Asking {
 export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
   const { intent, tool, activity, nth } = asking;
   const { toolCallId } = intent;
+  if (isHeadless(run)) throw new RelayError('question_declined', nobodyToAsk);
   raiseOnce(run, asking);
   // Whoever answers must have been shown it.
   await run.journal.settled();

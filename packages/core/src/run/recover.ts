@@ -14,6 +14,7 @@ import { agentFields, type AgentState } from './agent.ts';
 import type { CallState } from './call.ts';
 import { start, type Start } from './dispatch.ts';
 import { raised } from './gate.ts';
+import { isHeadless } from './headless.ts';
 import { isTimeOver } from './limits.ts';
 import { LiveRun } from './live-run.ts';
 import { decide } from './machine.ts';
@@ -96,7 +97,7 @@ export async function takeUpCalls(
       if (openIn(call).length === 0) again.push({ call, tool });
       continue;
     }
-    const ask = tool?.onUnknown === 'ask' && !late;
+    const ask = tool?.onUnknown === 'ask' && !late && !isHeadless(run);
     const why = { code: 'outcome_unknown', message: 'The call that it worked for was interrupted' };
     stopSpawned(run, { agent, toolCallId: call.toolCallId }, why);
     run.journal.stage(closeQuestions(agent, call, 'The tool that asked was interrupted'));

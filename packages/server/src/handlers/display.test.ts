@@ -19,6 +19,16 @@ describe('what a person is shown', () => {
     ['a\u2066b\u2069', 'bidi', 'a\\u{2066}b\\u{2069}'],
     ['tag\u{e0041}', 'invisible', 'tag\\u{e0041}'],
     ['x\u009b31m', 'control', 'x\\u{9b}31m'],
+    ['a\u3164b', 'invisible', 'a\\u{3164}b'],
+    ['a\uffa0b', 'invisible', 'a\\u{ffa0}b'],
+    ['a\u115fb', 'invisible', 'a\\u{115f}b'],
+    ['a\u2800b', 'invisible', 'a\\u{2800}b'],
+    ['a\u206ab', 'invisible', 'a\\u{206a}b'],
+    ['a\ufff9b', 'invisible', 'a\\u{fff9}b'],
+    ['a\u180bb', 'invisible', 'a\\u{180b}b'],
+    ['a\u{1d173}b', 'invisible', 'a\\u{1d173}b'],
+    ['a\u1680b', 'confusable-space', 'a\\u{1680}b'],
+    ['a\u{f0000}b', 'invisible', 'a\\u{f0000}b'],
   ])('writes out what does not show: %j', (value, flag, shown) => {
     const { text, flags } = displayOf('say', { value });
     expect(flags).toEqual([flag]);
@@ -29,6 +39,11 @@ describe('what a person is shown', () => {
     expect(displayOf('say', { value: 'a\u0000b' })).toMatchObject({ flags: ['control'] });
     expect(displayOf('say', { value: 'a\u001b[2Kb' }).text).toContain('\\u001b[2K');
     expect(displayOf('say', { value: 'a\ud800b' }).flags).toEqual(['lone-surrogate']);
+    // A carriage return ends no line in bash; whoever reads must not take it for one.
+    expect(displayOf('say', { value: 'ls\rrm x' })).toMatchObject({ flags: ['control'] });
+    expect(displayOf('say', { value: 'a\b' }).flags).toEqual(['control']);
+    expect(displayOf('say', { value: 'a\tb\nc' }).flags).toEqual([]);
+    expect(displayOf('say', { value: 'a\\u200bb \\\\r' }).flags).toEqual([]);
   });
 
   it('leaves the scripts of the world alone', () => {

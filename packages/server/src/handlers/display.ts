@@ -10,45 +10,41 @@ export interface Display {
 
 export type Flag = 'control' | 'bidi' | 'invisible' | 'confusable-space' | 'lone-surrogate';
 
+const bidi = /\p{Bidi_Control}/u;
+/** Line and paragraph separators end lines in some places and not in others. */
+const control = /[\p{Cc}\p{Zl}\p{Zp}]/u;
+const space = /[^\P{Zs} ]/u;
+/** What no font shows, and the blanks that are letters to Unicode: of Hangul, and of Braille. */
+const invisible =
+  /[\p{Cf}\p{Default_Ignorable_Code_Point}\p{Cn}\p{Co}\u115f\u1160\u2800\u3164\uffa0]/u;
+
 /** Line breaks and tabs are what they look like; they are left to the JSON around them. */
-function flagOf(code: number): Flag | undefined {
-  if (code < 0x20 || (code >= 0x7f && code <= 0x9f)) return 'control';
-  if (code === 0x61_c || (code >= 0x20_0e && code <= 0x20_0f)) return 'bidi';
-  if ((code >= 0x20_2a && code <= 0x20_2e) || (code >= 0x20_66 && code <= 0x20_69)) return 'bidi';
-  if (code === 0xad || code === 0x34_f || code === 0x18_0e || code === 0xfe_ff) return 'invisible';
-  if ((code >= 0x20_0b && code <= 0x20_0d) || (code >= 0x20_60 && code <= 0x20_65)) {
-    return 'invisible';
-  }
-  if ((code >= 0xfe_00 && code <= 0xfe_0f) || (code >= 0xe_00_00 && code <= 0xe_0f_ff)) {
-    return 'invisible';
-  }
-  if (code === 0xa0 || code === 0x30_00 || code === 0x20_2f || code === 0x20_5f) {
-    return 'confusable-space';
-  }
-  if (code >= 0x20_00 && code <= 0x20_0a) return 'confusable-space';
-  if (code === 0x20_28 || code === 0x20_29) return 'control';
-  return code >= 0xd8_00 && code <= 0xdf_ff ? 'lone-surrogate' : undefined;
+function flagOf(char: string): Flag | undefined {
+  if (bidi.test(char)) return 'bidi';
+  if (control.test(char)) return 'control';
+  if (space.test(char)) return 'confusable-space';
+  if (/\p{Cs}/u.test(char)) return 'lone-surrogate';
+  return invisible.test(char) ? 'invisible' : undefined;
 }
+
+/** Inside a string of JSON: what is written out already, if a backslash does not stand for itself. */
+const written = /\\(?:\\|u([\da-f]{4})|([bfr])|.)/g;
 
 /** As JSON, indented, so that every value has its line and its quotes. */
 export function displayOf(tool: string, params: unknown): Display {
   const flags = new Set<Flag>();
-  const written = JSON.stringify(params, null, 2) ?? 'null';
+  const json = JSON.stringify(params, null, 2) ?? 'null';
   let text = '';
-  for (const char of `${tool} ${written}`) {
-    const code = char.codePointAt(0) ?? 0;
-    const flag = code === 0x0a ? undefined : flagOf(code);
-    if (flag === undefined) {
-      text += char;
-      continue;
-    }
-    flags.add(flag);
-    text += `\\u{${code.toString(16)}}`;
-  }
-  // JSON has written some of them out already.
-  for (const [, hex = ''] of written.matchAll(/\\u([0-9a-f]{4})/g)) {
-    const flag = flagOf(Number.parseInt(hex, 16));
+  for (const char of `${tool} ${json}`) {
+    const plain = (char >= ' ' && char <= '~') || char === '\n';
+    const flag = plain ? undefined : flagOf(char);
     if (flag !== undefined) flags.add(flag);
+    text += flag === undefined ? char : `\\u{${char.codePointAt(0)?.toString(16)}}`;
+  }
+  for (const [, hex, letter] of json.matchAll(written)) {
+    const flag = hex === undefined ? undefined : flagOf(String.fromCharCode(parseInt(hex, 16)));
+    if (flag !== undefined) flags.add(flag);
+    if (letter !== undefined) flags.add('control');
   }
   return { text, flags: [...flags].toSorted() };
 }

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeFolder, type TestFolder } from '../testing/folder.ts';
@@ -66,6 +66,23 @@ describe('bash', () => {
     );
   });
 
+  it('begins in the folder that was allowed, though its path is swapped in the last moment', async () => {
+    folder.write('src/x', '');
+    const swap = () => {
+      renameSync(join(folder.root, 'src'), join(folder.root, 'moved'));
+      folder.link('src', '../outside');
+    };
+    const signal = Object.assign(new AbortController().signal, { throwIfAborted: swap });
+    const { result } = await bash({ command: 'pwd -P', cwd: 'src' }, { signal });
+    expect(result['stdout']).toBe(`${folder.root}/moved\n`);
+  });
+
+  it('says what is wrong with a folder', async () => {
+    folder.write('file', '');
+    await expect(bash({ command: 'ls', cwd: 'none' })).rejects.toThrow('There is no folder none');
+    await expect(bash({ command: 'ls', cwd: 'file' })).rejects.toThrow('file is not a folder');
+  });
+
   it('has no secrets around it, and no input', async () => {
     const { result } = await bash({ command: 'env; cat; echo end' });
     expect(result['stdout']).not.toContain('very-secret');
@@ -91,7 +108,19 @@ describe('bash', () => {
 
   it('writes no file by the name of a call that climbs out', async () => {
     await bash({ command: 'seq 1 20000' }, { toolCallId: '../../x/../y' });
-    expect(readdirSync(join(folder.outside, 'outputs/run'))).toEqual(['______x____y.stdout']);
+    const [file, ...others] = readdirSync(join(folder.outside, 'outputs/run'));
+    expect(file).toMatch(/^______x____y\.[\da-f]{16}\.stdout$/);
+    expect(others).toEqual([]);
+  });
+
+  it('keeps the outputs of calls apart, however alike their ids are', async () => {
+    const long = 'c'.repeat(100);
+    const ids = ['a.b', 'a_b', 'a/b', `${long}1`, `${long}2`];
+    const files = new Set<unknown>();
+    for (const toolCallId of ids) {
+      files.add((await bash({ command: 'seq 1 20000' }, { toolCallId })).result['stdoutFile']);
+    }
+    expect(files.size).toBe(ids.length);
   });
 
   it('ends a command that says too much', { timeout: 60_000 }, async () => {

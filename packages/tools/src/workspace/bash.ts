@@ -1,4 +1,6 @@
 /** `bash`: a command in the tenant's folder, with nothing of the server's own around it. */
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { suggestedPattern, type Tool, type ToolContext } from '@relay/core';
@@ -8,9 +10,11 @@ import { inBubblewrap, type Sandbox } from './bwrap.ts';
 import { CommandOutput, type Said } from './command-output.ts';
 import { cleanEnvironment } from './environment.ts';
 import { locateIn, placeOf } from './located.ts';
+import { openPlace, PlaceRefused, within } from './place.ts';
 import { type CommandLine, type Ended, ProcessGroup } from './process-group.ts';
 import { Progress } from './progress.ts';
 
+const { O_DIRECTORY } = constants;
 const defaultTimeoutMs = 120_000;
 const maxTimeoutMs = 600_000;
 const bounds = { shownChars: 12_000, keptBytes: 64 * 1024 * 1024 };
@@ -63,18 +67,35 @@ export function createBash(options: BashOptions): Tool {
     },
     async execute({ command, timeoutMs = defaultTimeoutMs, cwd = '.' }, context) {
       const place = await placeOf(root, { name: 'cwd', path: cwd }, context);
-      context.signal.throwIfAborted();
-      const line: CommandLine = {
-        file: 'bash',
-        args: ['--noprofile', '--norc', '-c', '--', command],
-        cwd: place,
-        env: cleanEnvironment({ env: options.env, pass: options.pass ?? [], home: root }),
-      };
-      const { sandbox } = options;
-      const sealed = sandbox === undefined ? line : inBubblewrap(root, line, sandbox);
-      return run(sealed, { timeoutMs, outputs: options.outputs, context });
+      // Held open, so that it begins in this very folder, whatever becomes of the path meanwhile.
+      const folder = await openPlace(place, O_DIRECTORY).catch((error: unknown) => {
+        throw explained(error, cwd);
+      });
+      try {
+        context.signal.throwIfAborted();
+        const line: CommandLine = {
+          file: 'bash',
+          args: ['--noprofile', '--norc', '-c', '--', command],
+          cwd: place,
+          env: cleanEnvironment({ env: options.env, pass: options.pass ?? [], home: root }),
+        };
+        const { sandbox } = options;
+        const begun =
+          sandbox === undefined
+            ? { ...line, cwd: within(folder, place, '.') }
+            : inBubblewrap(root, line, sandbox);
+        return await run(begun, { timeoutMs, outputs: options.outputs, context });
+      } finally {
+        await folder.close();
+      }
     },
   });
+}
+
+function explained(error: unknown, said: string): unknown {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'ENOENT') return new PlaceRefused(`There is no folder ${said}`);
+  return code === 'ENOTDIR' ? new PlaceRefused(`${said} is not a folder`) : error;
 }
 
 interface Running {
@@ -140,9 +161,11 @@ async function hear(
   return output.end();
 }
 
-/** A provider's id may hold anything. */
+/** A provider's id may hold anything, and two of them must not become one. */
 function fileName(toolCallId: string): string {
-  return toolCallId.replaceAll(/[^\w-]/g, '_').slice(0, 100);
+  if (/^[\w-]{1,100}$/.test(toolCallId)) return toolCallId;
+  const digest = createHash('sha256').update(toolCallId).digest('hex').slice(0, 16);
+  return `${toolCallId.replaceAll(/[^\w-]/g, '_').slice(0, 80)}.${digest}`;
 }
 
 interface Report {

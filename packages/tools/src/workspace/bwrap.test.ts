@@ -77,6 +77,25 @@ describe.skipIf(bubblewrapProblem() !== undefined)('a command inside bubblewrap'
     expect(stdout).toBe('');
   });
 
+  it('cannot undo what hides and protects, whoever runs the server', async () => {
+    const data = join(folder.outside, 'data');
+    const undo = `umount ${data}; umount -l ${data}; mount -o remount,rw,bind /`;
+    const { stdout } = await bash(
+      `{ ${undo}; unshare -Urm bash -c '${undo}'; } >/dev/null 2>&1; ls -A ${data}; ` +
+        `(echo x > ${folder.outside}/escaped) 2>/dev/null; grep CapEff /proc/self/status`,
+    );
+    expect(stdout).toBe('CapEff:\t0000000000000000\n');
+    expect(existsSync(join(folder.outside, 'escaped'))).toBe(false);
+  });
+
+  it('cannot change the settings of the kernel', async () => {
+    const settings = '/proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sysrq-trigger';
+    const { stdout } = await bash(
+      `for f in ${settings}; do [ -w $f ] && echo $f; done; grep -c . /proc/sys/kernel/osrelease`,
+    );
+    expect(stdout).toBe('1\n');
+  });
+
   it('sees no process of others', async () => {
     const { stdout } = await bash(`ls /proc | grep -c '^[0-9]'; cat /proc/${process.pid}/environ`);
     expect(Number(stdout.split('\n')[0])).toBeLessThan(10);

@@ -13,12 +13,17 @@ export interface Sandbox {
   readonly hidden: () => readonly string[];
 }
 
+const kernelSettings = ['/proc/sys', '/proc/sysrq-trigger', '/proc/mtrr'];
+
 export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox): CommandLine {
   const { network, hidden } = sandbox;
   const args = [
     '--die-with-parent',
     '--new-session',
     '--unshare-all',
+    // A server that runs as root would hand its rights on: to mount the disk anew, and write to it.
+    '--cap-drop',
+    'ALL',
     ...(network ? ['--share-net'] : []),
     '--ro-bind',
     '/',
@@ -27,6 +32,8 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
     '/dev',
     '--proc',
     '/proc',
+    // To root, the settings of the kernel are files like others, capabilities or not.
+    ...kernelSettings.flatMap((path) => ['--ro-bind-try', path, path]),
     '--tmpfs',
     '/tmp',
     // Sockets of services (Docker's among them) can be used even where nothing can be written.
@@ -48,6 +55,8 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
 export function bubblewrapProblem(): string | undefined {
   const trial = [
     '--unshare-all',
+    '--cap-drop',
+    'ALL',
     '--ro-bind',
     '/',
     '/',

@@ -34,6 +34,16 @@ describe('the environment of a command', () => {
     expect(cleanEnvironment({ env: {}, pass: [], home: '/ws' })['PATH']).toContain('/usr/bin');
   });
 
+  it('finds no program in the workspace, or wherever it happens to be', () => {
+    const pathOf = (PATH: string) => cleanEnvironment({ env: { PATH }, pass: [], home: '/ws' });
+    expect(
+      pathOf('.:/bin::bin:/ws:/ws/node_modules/.bin:/wsx:/usr/../ws/a:/usr/bin'),
+    ).toMatchObject({
+      PATH: '/bin:/wsx:/usr/bin',
+    });
+    expect(pathOf(':.')['PATH']).toContain('/usr/bin');
+  });
+
   it.each(['RELAY_MASTER_KEY', 'relay_x', 'BASH_ENV', 'LD_PRELOAD', 'PS4', 'a-b', '', 'A=B'])(
     'is never given %j',
     (name) => {

@@ -2,6 +2,9 @@
  * What a command finds in its environment: a few variables that say where it is, and those that the
  * operator named. Whatever else this process was started with, keys among it, stays here.
  */
+import { delimiter, isAbsolute, resolve } from 'node:path';
+import { isWithin } from './place.ts';
+
 const passed = ['PATH', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'USER', 'LOGNAME'];
 const passedForms = [/^LC_[A-Z]+$/];
 const fallbackPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
@@ -21,7 +24,18 @@ export function cleanEnvironment({ env, pass, home }: EnvironmentWish): Record<s
     const isPassed = passed.includes(name) || passedForms.some((form) => form.test(name));
     if (value !== undefined && (isPassed || pass.includes(name))) clean[name] = value;
   }
-  return clean;
+  return { ...clean, PATH: safePath(clean['PATH'] ?? '', home) };
+}
+
+/**
+ * Without folders that are relative or lie in the workspace: a rule that allows `ls` means the
+ * system's, not a file of that name that somebody has put there.
+ */
+function safePath(path: string, workspace: string): string {
+  const safe = path
+    .split(delimiter)
+    .filter((folder) => isAbsolute(folder) && !isWithin(workspace, resolve(folder)));
+  return safe.length === 0 ? fallbackPath : safe.join(delimiter);
 }
 
 /** Why a name cannot be passed on; undefined if it can. */

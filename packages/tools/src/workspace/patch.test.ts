@@ -49,6 +49,38 @@ describe('patch', () => {
     expect(readdirSync(folder.root)).toEqual(['a.ts']);
   });
 
+  it('keeps line ends and the mark at the beginning, which read does not show', async () => {
+    folder.write('dos.txt', '\ufeffone\r\ntwo\r\nthree\r\n');
+    await patch({ path: 'dos.txt', edits: [{ old: 'one\ntwo\n', new: '1\n2\n2½\n' }] });
+    expect(text('dos.txt')).toBe('\ufeff1\r\n2\r\n2½\r\nthree\r\n');
+    await patch({ path: 'dos.txt', diff: '@@ -1,2 +1,1 @@\n-1\n-2\n+12\n' });
+    expect(text('dos.txt')).toBe('\ufeff12\r\n2½\r\nthree\r\n');
+    await patch({ path: 'dos.txt', edits: [{ old: 'three\r\n', new: 'three\n' }] });
+    expect(text('dos.txt')).toBe('\ufeff12\r\n2½\r\nthree\n');
+    await expect(patch({ path: 'dos.txt', edits: [{ old: '12\n2½', new: 'x' }] })).rejects.toThrow(
+      'does not hold',
+    );
+  });
+
+  it.each(['.git/config', '.git/hooks/pre-commit', 'sub/.git/config', '.GIT/config', '.gitconfig'])(
+    'does not change what git runs: %s',
+    async (path) => {
+      folder.write('sub/x', '');
+      const input = { path, edits: [{ old: '', new: '[core]\n' }] };
+      await expect(patch(input)).rejects.toThrow("git's own");
+      expect(await createPatch(folder).locate?.(input)).toMatchObject({ ok: false });
+      expect(readdirSync(folder.root)).toEqual(['sub']);
+    },
+  );
+
+  it('changes files whose names only begin like those of git', async () => {
+    for (const path of ['.gitignore', '.github/x.yml', 'a.git', 'sub/.gitconfig']) {
+      expect((await patch({ path, edits: [{ old: '', new: 'x\n' }] })).result).toMatchObject({
+        created: true,
+      });
+    }
+  });
+
   it('keeps the rights of a file', async () => {
     folder.write('run.sh', 'a\n');
     chmodSync(join(folder.root, 'run.sh'), 0o750);

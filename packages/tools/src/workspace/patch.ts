@@ -1,12 +1,14 @@
 /** `patch`: changes a text file of the workspace, or makes it; as a whole or not at all. */
 import { isUtf8 } from 'node:buffer';
 import { lstat } from 'node:fs/promises';
+import { relative, sep } from 'node:path';
 import type { Tool } from '@relay/core';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
 import { applyEdits, EditRefused } from './edits.ts';
 import { locateIn, placeOf } from './located.ts';
 import { openPlace, PlaceRefused } from './place.ts';
+import { dressOf } from './text-dress.ts';
 import { applyDiff } from './unified-diff.ts';
 import { writeWhole } from './write-file.ts';
 
@@ -42,14 +44,20 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     kinds: { path: 'path' },
     sensitive: ['path'],
     inWorkspace: true,
-    locate: (input) => locateIn(root, { path: input.path }),
+    async locate(input) {
+      const locating = await locateIn(root, { path: input.path });
+      const place = locating.ok ? locating.located?.paths['path'] : undefined;
+      const problem = place === undefined ? undefined : guarded(root, place);
+      return problem === undefined ? locating : { ok: false, problem };
+    },
     derivePermission: ({ path }) =>
       /^(?:[\w-][\w.-]*\/)*[\w-][\w.-]*$/.test(path)
         ? { tool: 'patch', params: { path } }
         : undefined,
     async execute(input, context) {
       const place = await placeOf(root, { name: 'path', path: input.path }, context);
-      if (place === root) throw new PlaceRefused('The workspace itself is a folder, not a file');
+      const problem = guarded(root, place);
+      if (problem !== undefined) throw new PlaceRefused(problem);
       const before = turns.get(place) ?? Promise.resolve();
       const mine = before.then(() => change(place, input, context.signal));
       const settled = mine.catch(() => undefined);
@@ -68,13 +76,28 @@ export function createPatch({ root }: { readonly root: string }): Tool {
   });
 }
 
+/**
+ * What git is configured to run is written in these files. Whoever may patch files, and run `git log`,
+ * may not therefore run anything.
+ */
+const gitsOwn = /(?:^|\/)\.git(?:\/|$)|^\.gitconfig$/i;
+
+function guarded(root: string, place: string): string | undefined {
+  if (place === root) return 'The workspace itself is a folder, not a file';
+  const path = relative(root, place).replaceAll(sep, '/');
+  return gitsOwn.test(path) ? `${path} is git's own: it says which programs git runs` : undefined;
+}
+
 type Input = z.output<typeof schema>;
 
 async function change(place: string, { edits, diff, path }: Input, signal: AbortSignal) {
   signal.throwIfAborted();
   const found = await current(place, path);
-  const after =
-    diff === undefined ? applyEdits(found?.text, edits ?? []) : applyDiff(found?.text, diff);
+  const dress = dressOf(found?.text, diff ?? '', edits ?? []);
+  const plain = found === undefined ? undefined : dress.off(found.text);
+  const after = dress.on(
+    diff === undefined ? applyEdits(plain, edits ?? []) : applyDiff(plain, diff),
+  );
   if (after === found?.text) throw new EditRefused('The file would stay as it is');
   if (Buffer.byteLength(after) > maxFileBytes) throw new EditRefused('The file would be too large');
   await writeWhole(place, {
@@ -94,8 +117,9 @@ async function current(place: string, path: string) {
   if (stamp === undefined) return undefined;
   const file = await openPlace(place);
   try {
-    const { size, mode } = await file.stat();
-    if (!(await file.stat()).isFile()) throw new PlaceRefused(`${path} is not a file`);
+    const status = await file.stat();
+    const { size, mode } = status;
+    if (!status.isFile()) throw new PlaceRefused(`${path} is not a file`);
     if (size > maxFileBytes) throw new EditRefused(`${path} is too large to be changed`);
     const bytes = await file.readFile();
     if (!isUtf8(bytes) || bytes.includes(0)) throw new EditRefused(`${path} is not text`);

@@ -6,7 +6,7 @@ import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Bearers, bearersOf, beginOf } from './marked-processes.ts';
+import { beginOf, endBearers, kill, markName, markOf } from './marked-processes.ts';
 
 export interface CommandLine {
   readonly file: string;
@@ -20,16 +20,13 @@ export interface Ended {
   readonly signal: NodeJS.Signals | null;
 }
 
-const mark = 'RELAY_COMMAND';
 const politeMs = 2_000;
 /** Pipes may be held by somebody who cannot be found. */
 const lastWordsMs = 1_000;
-/** Looks for those who left the group: one may be forking, or turning into another program. */
-const looks = { calm: 2, most: 100, pauseMs: 5 };
 
 export class ProcessGroup {
   readonly #child: ChildProcessByStdio<null, Readable, Readable>;
-  readonly #id = randomUUID();
+  readonly #mark = markOf(randomUUID());
   readonly #exited: Promise<Ended>;
   readonly #beganAt: number;
   #ending: Promise<void> | undefined;
@@ -37,7 +34,7 @@ export class ProcessGroup {
   constructor({ file, args, cwd, env }: CommandLine) {
     this.#child = spawn(file, args, {
       cwd,
-      env: { ...env, [mark]: this.#id },
+      env: { ...env, [markName]: this.#mark },
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: true,
     });
@@ -84,29 +81,11 @@ export class ProcessGroup {
 
   async #killAll(): Promise<void> {
     this.#signal('SIGKILL');
-    let calm = 0;
-    for (let look = 0; calm < looks.calm && look < looks.most; look += 1) {
-      const { pids, unclear } = await this.#bearers();
-      for (const pid of pids) kill(pid, 'SIGKILL');
-      calm = pids.length === 0 && !unclear ? calm + 1 : 0;
-      if (calm === 0) await sleep(looks.pauseMs);
-    }
-  }
-
-  #bearers(): Promise<Bearers> {
-    return bearersOf(`${mark}=${this.#id}`, this.#beganAt);
+    await endBearers((mark) => mark === this.#mark, this.#beganAt);
   }
 
   #signal(signal: NodeJS.Signals): void {
     const { pid } = this.#child;
     if (pid !== undefined) kill(-pid, signal);
-  }
-}
-
-function kill(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal);
-  } catch {
-    // Nobody is left.
   }
 }

@@ -2,12 +2,20 @@
 import { describe, expect, it } from 'vitest';
 import { decide } from '../decide.ts';
 import { pathsAndUrls } from './paths-urls.ts';
+import { shellActing } from './shell-acting.ts';
 import { shellLists } from './shell-lists.ts';
 import { shellNames } from './shell-names.ts';
 import { shellOptions } from './shell-options.ts';
 import { shellText } from './shell-text.ts';
 
-const groups = [...shellLists, ...shellNames, ...shellOptions, ...shellText, ...pathsAndUrls];
+const groups = [
+  ...shellLists,
+  ...shellActing,
+  ...shellNames,
+  ...shellOptions,
+  ...shellText,
+  ...pathsAndUrls,
+];
 const short = (value: string) => (value.length > 60 ? `${value.slice(0, 60)}…` : value);
 
 describe.each(groups)('$trick', ({ rules, parameter, cases }) => {
@@ -18,6 +26,20 @@ describe.each(groups)('$trick', ({ rules, parameter, cases }) => {
       expect(decide(call, rules).decision).toBe(expected);
     },
   );
+});
+
+describe('where nobody is there', () => {
+  it('what would be asked is denied, and everything else stays as it is', () => {
+    const wrong = groups.flatMap(({ rules, parameter, cases }) => {
+      const headless = { ...rules, permissions: { ...rules.permissions, headless: true } };
+      return cases.filter(([expected, value]) => {
+        const call = { toolCallId: 'c', name: 'tool', arguments: { [parameter]: value } };
+        const { decision } = decide(call, headless);
+        return decision !== (expected === 'ask' ? 'deny' : expected);
+      });
+    });
+    expect(wrong).toEqual([]);
+  });
 });
 
 describe('the corpus', () => {

@@ -1,0 +1,158 @@
+/*
+ * What programs do by their options and subcommands beyond what their name says: run another program,
+ * or write a file although they are there to read. A wildcard grants none of it, and denying looks for
+ * commands in the values. What is missing here is taken at its word.
+ */
+
+/** As far as it concerns us, a word of a command. */
+interface Word {
+  readonly text: string;
+  readonly globs: boolean;
+}
+
+/*
+ * A line is a program, or a program with a subcommand, and its options. `=` in front: only in this
+ * very spelling, never in a bundle of short options. `+`: any word that begins with it.
+ */
+const TABLE = `
+ack --pager
+ag --pager
+bat --pager --config-file
+cargo --config -C -Z
+clang -fplugin -load --config -specs
+cmake =-P =-E
+curl -o -O -J -K -T -D -c --output --output-dir --remote-name --remote-name-all --remote-header-name --config --upload-file --dump-header --cookie-jar --trace --trace-ascii --stderr --libcurl --engine --hsts --alt-svc --etag-save
+date -s --set
+fd -x -X --exec --exec-batch
+fdfind -x -X --exec --exec-batch
+file -C --compile
+find -exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls
+g++ -wrapper -fplugin -specs --specs
+gcc -wrapper -fplugin -specs --specs
+git -c -C -O -o -x --config --config-env --exec --exec-path --export-marks --ext-diff --extcmd --filters --git-dir --open-files-in-pager --output --output-directory --receive-pack --super-prefix --template --textconv --unsafe-paths --upload-archive --upload-pack --work-tree
+git clone -u
+go =-C -exec -toolexec -vettool -modfile -overlay =-o =-w -outputdir -coverprofile -cpuprofile -memprofile -blockprofile -mutexprofile -trace
+gpg -o --output --agent-program --dirmngr-program --exec-path --photo-viewer --options --homedir
+helm --post-renderer --kubeconfig
+iconv -o --output
+iptables --modprobe
+kubectl --kubeconfig
+less -o -O -k --log-file --lesskey-file --lesskey-src --lesskey-content +
+man -C -E -H -P -X --config-file --gxditview --html --pager
+more +
+nmap -o --script --script-args-file --datadir --stylesheet
+npm -C -c --browser --call --editor --git --globalconfig --init-module --node-options --prefix --script-shell --shell --userconfig --viewer
+openssl -out -engine -provider -provider-path -config
+pandoc -F -L -o -d --filter --lua-filter --output --defaults --pdf-engine --extract-media
+pnpm -C -c --dir --node-options --prefix --script-shell --shell-mode --config.
+printf -v
+rg --pre --hostname-bin
+rsync -e -M --config --daemon --log-file --only-write-batch --remote-option --rsh --rsync-path --write-batch
+scp -D -F -S -o
+sdiff -o --output
+sftp -D -F -S -b -o
+shuf -o --output
+sort -o -T --output --compress-program --temporary-directory
+split --filter
+ssh-add -s
+ssh-keygen -D -w
+tar -I -F --checkpoint-action --index-file --info-script --new-volume-script --rmt-command --rsh-command --to-command --use-compress-program
+tcpdump -w -z
+terraform -chdir
+tree -o -R
+tshark -w -X
+wget -a -e -o -O -P --append-output --config --directory-prefix --execute --output-document --output-file --post-file --body-file --use-askpass
+xmllint -o --output --shell
+xsltproc -o --output
+yarn --cwd --node-options --script-shell --use-yarnrc
+yq -i -s --inplace --split-exp --split-exp-file --security-enable-system-operator
+zip -T -TT --unzip-command
+`;
+
+const ACTING_OPTIONS: ReadonlyMap<string, readonly string[]> = new Map(
+  TABLE.trim()
+    .split('\n')
+    .map((line) => {
+      const [, program = '', options = ''] = /^(\S+(?: [a-z]+)?) ([-=+].*)$/.exec(line) ?? [];
+      return [program, options.split(' ')] as const;
+    }),
+);
+
+/** Subcommands that run what they are told, or change what later commands do. */
+const ACTING_SUBCOMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  [
+    'cargo install run',
+    'gh alias extension',
+    'git bisect config credential daemon difftool fast-import filter-branch for-each-repo hook ' +
+      'instaweb maintenance mergetool p4 send-email shell submodule svn upload-archive upload-pack ' +
+      'receive-pack remote-ext remote-fd http-backend',
+    'go env generate get install run tool',
+    'npm c config create edit explore init innit pkg set',
+    'pnpm c config create env init set',
+    'yarn config create init plugin set node',
+  ].map((line) => {
+    const [program = '', ...subcommands] = line.split(' ');
+    return [program, new Set(subcommands)] as const;
+  }),
+);
+
+/** How many files a reader takes before the next one is written to. */
+const OPERANDS_READ: ReadonlyMap<string, number> = new Map([
+  ['uniq', 1],
+  ['xxd', 1],
+]);
+/** What follows `--` goes to a script, which is not of this program. */
+const HANDS_ON: ReadonlySet<string> = new Set(['npm', 'pnpm', 'yarn']);
+
+/** Whether some word may be one by which the program acts; abbreviations count. */
+export function actsByOption(program: string, words: readonly Word[]): boolean {
+  const read = OPERANDS_READ.get(program);
+  if (read !== undefined && countOperands(words) > read) return true;
+  if (program === 'date' && words.some(({ text }) => /^\d{8}/.test(text))) return true;
+  const subcommand = subcommandOf(words)?.text ?? '';
+  const options = [
+    ...(ACTING_OPTIONS.get(program) ?? []),
+    ...(ACTING_OPTIONS.get(`${program} ${subcommand}`) ?? []),
+  ];
+  if (options.length === 0) return false;
+  const end = HANDS_ON.has(program) ? words.findIndex(({ text }) => text === '--') : -1;
+  const own = end < 0 ? words : words.slice(0, end);
+  return own.some(({ text, globs }, at) => {
+    // A name that a glob finds may begin with a dash, too.
+    if (globs && /^[-*?[]/.test(text)) return true;
+    // tar takes its first word for options even without the dash.
+    const word = program === 'tar' && at === 0 && /^\w/.test(text) ? `-${text}` : text;
+    return options.some((option) => mayBeOption(option, word));
+  });
+}
+
+/** The subcommand, if it is one by which the program acts. */
+export function actingSubcommand<W extends Word>(
+  program: string,
+  words: readonly W[],
+): W | undefined {
+  const subcommand = subcommandOf(words);
+  if (subcommand === undefined) return undefined;
+  return ACTING_SUBCOMMANDS.get(program)?.has(subcommand.text) === true ? subcommand : undefined;
+}
+
+function subcommandOf<W extends Word>(words: readonly W[]): W | undefined {
+  return words.find(({ text }) => !text.startsWith('-'));
+}
+
+function countOperands(words: readonly Word[]): number {
+  const operands = words.filter(({ text }) => !text.startsWith('-') || text === '-');
+  return operands.some(({ globs }) => globs) ? Infinity : operands.length;
+}
+
+function mayBeOption(option: string, word: string): boolean {
+  if (option === '+') return word.startsWith('+');
+  if (!word.startsWith('-') || word === '-' || word === '--') return false;
+  const name = word.split('=', 1)[0]!;
+  if (option.startsWith('=')) return name === option.slice(1);
+  if (option.endsWith('.')) return word.startsWith(option);
+  if (option.startsWith('--')) return word.startsWith('--') && option.startsWith(name);
+  // Short options come in bundles; long names with one dash, as find has them, stand alone.
+  if (option.length > 2) return name === option || name === `-${option}`;
+  return !word.startsWith('--') && word.includes(option.slice(1));
+}
