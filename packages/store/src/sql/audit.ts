@@ -69,6 +69,10 @@ export const sealsSql = `SELECT ${sealColumns} FROM audit_seals
 export const inOrderSql = `SELECT ${columns.join(', ')}, seq, hash FROM audit_entries
   WHERE tenant_id = ? AND seq IS NOT NULL AND seq > ? ORDER BY seq LIMIT ?`;
 
+/** They choose the index: see `auditIndexes`. */
+const byTimeAlone = { sql: 't.seq > 0', params: [] };
+const placed = { sql: 't.seq IS NOT NULL', params: [] };
+
 /** A run has few entries, and most people have; the action says least. */
 export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
   const { runId, actor, action, since, until } = filter;
@@ -86,7 +90,7 @@ export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): 
     at: 'at',
     id: 'id',
     leading: first === undefined ? [] : leadingBy(first),
-    others: [...rest.map((other) => besides(other)), { sql: 't.seq IS NOT NULL', params: [] }],
+    others: [...rest.map((other) => besides(other)), first === undefined ? byTimeAlone : placed],
     ...(since === undefined ? {} : { since }),
   };
   const before = until === undefined ? page.before : earlier(page.before, { at: until, id: '' });

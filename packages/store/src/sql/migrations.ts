@@ -4,13 +4,14 @@
  * one applies it and the others find it done.
  *
  * During a rolling upgrade, nodes of two versions work on the same tables. So a step adds (a table, an
- * index, a column that may be left out), and an older Relay that meets it goes on, and may start. A
- * step that takes something away says from which step on a Relay must know the tables: its `floor`.
+ * index, a column that may be left out) or takes an index away, and an older Relay that meets it goes
+ * on, and may start. A step that takes more away says from which step on a Relay must know the tables:
+ * its `floor`.
  */
 import { RelayError } from '@relay/protocol';
 import type { SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
 import { approvalTables } from './approval-tables.ts';
-import { auditTables } from './audit-tables.ts';
+import { auditIndexes, auditTables } from './audit-tables.ts';
 import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
 import { firstTables } from './first-tables.ts';
@@ -47,6 +48,7 @@ export const migrations: readonly Migration[] = [
   { id: 9, statements: policyTables },
   { id: 10, statements: retentionTables },
   { id: 11, statements: webhookTables },
+  { id: 12, statements: auditIndexes },
 ];
 
 const createTables = [

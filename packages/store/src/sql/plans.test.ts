@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { RelayFilter, RunFilter } from '@relay/core';
+import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../drivers/driver.ts';
 import { openSqliteDriver } from '../drivers/sqlite.ts';
@@ -156,6 +156,29 @@ describe('query plans', () => {
       const whole = await plan(selectRuns('t', filter, page).sql);
       expect(scansIn(whole)).toEqual([]);
       expect(whole).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
+    });
+  }
+
+  test('what is to be sealed is found without what has been sealed', async () => {
+    const [search, ...rest] = await plan(unsealedSql);
+    expect(search).toBe('SEARCH audit_entries USING INDEX audit_to_seal (tenant_id=?)');
+    expect(rest).toEqual([]);
+  });
+
+  const auditLists: [AuditFilter, string][] = [
+    [{}, 'audit_placed_by_time (tenant_id=?'],
+    [{ since: 1, until: 2 }, 'audit_placed_by_time (tenant_id=?'],
+    [{ action: 'a', since: 1 }, 'audit_placed_by_action (tenant_id=? AND action=?'],
+    [{ actor: 'k' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
+    [{ actor: 'k', action: 'a' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
+    [{ runId: 'r' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
+    [{ runId: 'r', actor: 'k' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
+  ];
+  for (const [filter, index] of auditLists) {
+    test(`a page of the audit by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const lines = await plan(selectAudit('t', filter, page).sql);
+      const [search] = lines.filter((line) => line.startsWith('SEARCH t '));
+      expect(search).toContain(` INDEX ${index} AND at>? AND (at,id)<(?,?))`);
     });
   }
 
