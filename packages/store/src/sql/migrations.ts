@@ -14,6 +14,7 @@ import { approvalTables } from './approval-tables.ts';
 import { auditIndexes, auditTables } from './audit-tables.ts';
 import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
+import { deliveryIndexes } from './delivery-queue.ts';
 import { firstTables } from './first-tables.ts';
 import { memoryTables } from './memory-tables.ts';
 import { retentionTables } from './retention.ts';
@@ -49,6 +50,7 @@ export const migrations: readonly Migration[] = [
   { id: 10, statements: retentionTables },
   { id: 11, statements: webhookTables },
   { id: 12, statements: auditIndexes },
+  { id: 13, statements: deliveryIndexes },
 ];
 
 const createTables = [

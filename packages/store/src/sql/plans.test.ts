@@ -41,6 +41,7 @@ import { selectRunIds, selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
 import { selectTenantSql } from './tenants.ts';
 import { selectOpenRuns, selectUsage } from './usage.ts';
+import { claimSql, sweepUnit } from './delivery-queue.ts';
 import { insertNotices, selectDeliveries, selectWebhooks } from './webhooks.ts';
 import { selectWorkflow } from './workflows.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
@@ -104,6 +105,12 @@ describe('query plans', () => {
     ]).map(({ sql }) => sql)[0]!,
     'the webhooks of a tenant': selectWebhooks('t', page).sql,
     'the deliveries of a webhook': selectDeliveries('t', 'w', page).sql,
+    ...Object.fromEntries(
+      sweepUnit({ giveUpBefore: 0, forgetBefore: 0, limit: 9 }).map(({ sql }, n) => [
+        `step ${n} of sweeping deliveries`,
+        sql,
+      ]),
+    ),
     'the policies in force': selectInForceSql,
     'the versions of a policy': selectVersions('t', null, page).sql,
     'the audit of a tenant': selectAudit('t', {}, page).sql,
@@ -158,6 +165,16 @@ describe('query plans', () => {
       expect(whole).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
     });
   }
+
+  test('what is to be told is found from webhook to webhook', async () => {
+    const lines = await plan(claimSql.sqlite);
+    const scans = scansIn(lines).filter((line) => line !== 'SCAN hook');
+    expect(scans).toEqual([]);
+    expect(lines).toContain(
+      'SEARCH x USING COVERING INDEX deliveries_to_tell (webhook_id=? AND next_at<?)',
+    );
+    expect(lines).toContain('SEARCH n USING COVERING INDEX deliveries_to_tell (webhook_id>?)');
+  });
 
   test('what is to be sealed is found without what has been sealed', async () => {
     const [search, ...rest] = await plan(unsealedSql);
