@@ -22,7 +22,15 @@ const relay = await compose({
   log: { warn: console.warn, error: console.error },
   models: createModelRegistry([{ id: 'bench', provider: 'bench', model }]),
 });
-const { apiKey } = await issueBootstrapKey(store, { next: uuidv7 }, 'bench');
+const { apiKey } = await issueBootstrapKey(
+  store,
+  { next: uuidv7 },
+  {
+    tenant: 'bench',
+    by: 'bootstrap',
+    audit: undefined,
+  },
+);
 await relay.start();
 await relay.app.listen({ host: '127.0.0.1', port: 0 });
 process.send?.({ apiKey });

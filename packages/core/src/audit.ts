@@ -9,7 +9,7 @@ import type { AuditEntry, NewAudit, NewGrant, RelayRecord, RunIdentity } from '.
 
 /** Nothing where nobody keeps a trail. */
 export function audited(
-  engine: Pick<Engine, 'audit'>,
+  engine: { readonly audit?: Engine['audit'] | undefined },
   tenantId: string,
   entries: readonly AuditEntry[],
 ): NewAudit[] {

@@ -17,7 +17,10 @@ export const auditActions = [
   'tenant.paused',
   'tenant.resumed',
   'tenant.budgets-changed',
+  'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'store.key-rotated',
+  'store.restored',
 ] as const;
 export type AuditAction = (typeof auditActions)[number];

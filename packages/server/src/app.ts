@@ -16,6 +16,7 @@ import { findAmbiguity } from './strict-json.ts';
 import { linkSurface, publicSurface, surfaces } from './surfaces.ts';
 import { refuseUnreadable } from './unreadable.ts';
 import { validate } from './validate.ts';
+import { failedPage, pageHeaders } from './webhooks/page.ts';
 
 const bodyLimit = 1024 * 1024;
 const requestTimeoutMs = 30_000;
@@ -42,7 +43,10 @@ export function createApp(context: ServerContext): FastifyInstance {
     if (error.retryAfterMs !== undefined) {
       reply.header('retry-after', String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))));
     }
-    void reply.code(error.status).send(error.toBody());
+    const isPage = request.routeOptions.url === linkPath && wantsPage(request);
+    void reply.code(error.status);
+    if (isPage) void reply.headers(pageHeaders).send(failedPage(error));
+    else void reply.send(error.toBody());
   };
   const app = fastify({
     bodyLimit,
@@ -118,6 +122,12 @@ function addPublic(app: FastifyInstance, route: Route, answer: () => Promise<unk
       return answer();
     },
   });
+}
+
+const linkPath = routes.showDecisionLink.path;
+
+function wantsPage({ headers }: FastifyRequest): boolean {
+  return headers.accept?.includes('text/html') === true;
 }
 
 /** The only place where a form of a page is taken. */

@@ -17,6 +17,7 @@ import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
 import { AuditKeeper } from './audit/keeper.ts';
 import { Notary } from './audit/notary.ts';
+import { tellOfRotation, writerOf } from './audit/operator.ts';
 import { bashSettings } from './bash-settings.ts';
 import { BudgetKeeper } from './budgets.ts';
 import { hangUpOrphans } from './chat-sessions.ts';
@@ -85,7 +86,9 @@ export async function compose(world: World): Promise<Relay> {
   const masters = masterKeys(config);
   const vault = new Vault({ store, masters, ids, log });
   await vault.open();
-  const rootKey = await openRootKey(store, masters);
+  const rootKey = await openRootKey(store, masters, (key) =>
+    tellOfRotation(store, writerOf(key), masters),
+  );
   const notary = new Notary(derive(rootKey, 'audit'), ids);
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });

@@ -1,4 +1,6 @@
 /** Relay inside another program: the whole server, its journal and its API, without a port. */
+import { audited } from '@relay/core';
+import { operatorsDeed } from './audit/operator.ts';
 import { ids } from './compose.ts';
 import { fetchInto, type InProcessFetch } from './in-process-fetch.ts';
 import { issueBootstrapKey } from './keys.ts';
@@ -31,14 +33,18 @@ export async function embed(options: EmbedOptions): Promise<Embedded> {
   });
   try {
     await showFirstKey();
-    const { apiKey, keyId, tenantId } = await issueBootstrapKey(store, ids, 'default');
+    const { audit } = relay.control.engine;
+    const issue = { tenant: 'default', by: 'embed', audit } as const;
+    const { apiKey, keyId, tenantId } = await issueBootstrapKey(store, ids, issue);
     await relay.app.ready();
     return {
       baseUrl: 'http://localhost',
       apiKey,
       fetch: fetchInto(relay.app),
       async stop() {
-        await store.tenant(tenantId).revokeKey(keyId, Date.now());
+        const deed = operatorsDeed('embed', 'key.revoked', { keyId, name: 'bootstrap' });
+        const told = audited({ audit }, tenantId, [deed]);
+        await store.tenant(tenantId).revokeKey(keyId, Date.now(), told);
         await stop();
       },
     };

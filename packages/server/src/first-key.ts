@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { SystemStore } from '@relay/core';
+import type { Engine, SystemStore } from '@relay/core';
 import { ids } from './compose.ts';
 import { issueBootstrapKey } from './keys.ts';
 
@@ -10,14 +10,18 @@ import { issueBootstrapKey } from './keys.ts';
  */
 export async function showFirstKey(
   store: SystemStore,
-  options: { dataDir: string; terminal: boolean },
+  options: { dataDir: string; terminal: boolean; audit: Engine['audit'] },
 ): Promise<string[]> {
   const tenant = await store.findTenant('default');
   const keys = tenant === undefined ? [] : await store.tenant(tenant.id).listKeys({ limit: 1 });
   if (keys.length > 0) return [];
   // Of several nodes that start together on a new store, one shows it.
   if (!(await store.writeNote('first-key', ids.next(), { ifAbsent: true }))) return [];
-  const { apiKey } = await issueBootstrapKey(store, ids, 'default');
+  const { apiKey } = await issueBootstrapKey(store, ids, {
+    tenant: 'default',
+    by: 'first start',
+    audit: options.audit,
+  });
   if (options.terminal) {
     return ['Your API key, shown only this once:', '', `  ${apiKey}`, ''];
   }

@@ -1,3 +1,4 @@
+import type { DeliveryQueue, DeliverySweep } from '@relay/core';
 import { ManualClock } from '@relay/core/testing';
 import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
@@ -45,6 +46,7 @@ describe('housekeeping', () => {
     const { clock, log } = setUp();
     const asked: [number, number][] = [];
     const store = {
+      deliveries: createMemoryStore().deliveries,
       sweepMemories: async () => 0,
       pruneRuns: async (before: number, limit: number) => {
         asked.push([before, limit]);
@@ -63,10 +65,27 @@ describe('housekeeping', () => {
     expect(asked).toEqual(Array.from({ length: 3 }, () => [clock.now() - 5_000, 100]));
   });
 
+  it('gives up what nobody could be told for a day, and forgets deliveries after a week', async () => {
+    const { clock, log } = setUp();
+    const asked: DeliverySweep[] = [];
+    const sweep = async (by: DeliverySweep) => (asked.push(by) < 3 ? 1 : 0);
+    const deliveries = { sweep } as DeliveryQueue;
+    const store = { deliveries, sweepMemories: async () => 0, pruneRuns: async () => 0 };
+    const housekeeping = new Housekeeping({ store, clock, log });
+    housekeeping.start();
+    await until(() => asked.length === 3, 'all that there is to sweep');
+    await housekeeping.stop();
+    const hour = 60 * 60_000;
+    const now = clock.now();
+    const by = { giveUpBefore: now - 25 * hour, forgetBefore: now - 7 * 24 * hour, limit: 100 };
+    expect(asked).toEqual([by, by, by]);
+  });
+
   it('goes on after a failure, and stops when it is told', async () => {
     const { store, clock, log, warnings, left, add } = setUp();
     let broken = true;
     const flaky = {
+      deliveries: store.deliveries,
       pruneRuns: async () => 0,
       sweepMemories: async (now: number, limit: number) => {
         if (broken) throw new RelayError('storage_failed', 'No');

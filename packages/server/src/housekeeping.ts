@@ -1,10 +1,12 @@
 import type { Clock, Log, SystemStore } from '@relay/core';
+import { patienceMs } from './webhooks/deliverer.ts';
 
 const everyMs = 60_000;
 const piece = 100;
+const deliveriesKeptMs = 7 * 24 * 60 * 60_000;
 
 export interface HousekeepingOptions {
-  readonly store: Pick<SystemStore, 'sweepMemories' | 'pruneRuns'>;
+  readonly store: Pick<SystemStore, 'sweepMemories' | 'pruneRuns' | 'deliveries'>;
   /** How long a conversation is kept after its last run has ended. Left out: for ever. */
   readonly retentionMs?: number | undefined;
   /** What lies beside the store. */
@@ -39,6 +41,7 @@ export class Housekeeping {
         await this.#sweep();
         await this.#prune();
         await this.#options.outputs?.sweep();
+        await this.#sweepDeliveries();
       } catch (error) {
         // What has expired is as good as gone: nobody is shown it. The rest waits for the next time.
         log.warn('What has expired could not be cleared away', { error: String(error) });
@@ -56,6 +59,19 @@ export class Housekeeping {
     while (pruned > 0 && !this.#stopped.signal.aborted) {
       pruned = await store.pruneRuns(before, piece);
     }
+  }
+
+  /** An attempt that is late by a claim may still end; what is over is shown for a week. */
+  async #sweepDeliveries(): Promise<void> {
+    const { store, clock } = this.#options;
+    const now = clock.now();
+    const by = {
+      giveUpBefore: now - patienceMs - 60 * 60_000,
+      forgetBefore: now - deliveriesKeptMs,
+      limit: piece,
+    };
+    let swept = 1;
+    while (swept > 0 && !this.#stopped.signal.aborted) swept = await store.deliveries.sweep(by);
   }
 
   async #sweep(): Promise<void> {

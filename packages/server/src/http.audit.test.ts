@@ -112,7 +112,8 @@ describe.each(storeKinds)('the audit trail on the %s store', (kind) => {
     const keyId = String(made['id']);
     await server.request(`/v1/keys/${keyId}`, { method: 'DELETE' });
     await server.request(`/v1/keys/${keyId}`, { method: 'DELETE' });
-    await server.request('/v1/credentials/openai', { method: 'PUT', body: { apiKey: canary } });
+    const put = { apiKey: canary, baseUrl: 'https://models.example/secret-path' };
+    await server.request('/v1/credentials/openai', { method: 'PUT', body: put });
     for (const _ of [1, 2]) await server.request('/v1/credentials/openai', { method: 'DELETE' });
     await server.request('/v1/tenant', { method: 'PUT', body: { paused: true } });
     const budgets = { tenant: { tokens: 1_000_000 } };
@@ -134,7 +135,11 @@ describe.each(storeKinds)('the audit trail on the %s store', (kind) => {
       name: 'ci',
       scopes: ['runs'],
     });
+    const factsOf = (wanted: string) => entries.find(({ action }) => action === wanted)?.what;
+    expect(factsOf('credential.put')).toMatchObject({ origin: 'https://models.example' });
+    expect(factsOf('tenant.budgets-changed')).toMatchObject({ 'tenant.tokens': 1_000_000 });
     const shown = JSON.stringify(await list('?limit=200'));
+    expect(shown).not.toContain('secret-path');
     expect(shown).not.toContain(canary);
     expect(shown).not.toContain(String(made['apiKey']));
   });

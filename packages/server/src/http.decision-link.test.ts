@@ -169,6 +169,50 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     expect(elsewhere.status).toBe(415);
   });
 
+  it('tells a person in words what went wrong, and a program as ever', async () => {
+    const { run, relayId, path } = await asked('notify refused by policy');
+    const accept = { accept: 'text/html,application/xhtml+xml' };
+    const nowhere = await server.request('/decide/x', { key: null, headers: accept });
+    expect(nowhere.status).toBe(404);
+    expect(nowhere.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    expect(nowhere.headers.get('content-security-policy')).toContain("default-src 'none'");
+    expect(await nowhere.text()).toContain('This link leads nowhere');
+    const { version } = await server.json('/v1/policy');
+    const policy = { version, deny: [{ tool: 'send_note' }] };
+    const changed = await server.request('/v1/policy', { method: 'PUT', body: policy });
+    expect(changed.status).toBe(200);
+    const refused = await post(path, 'approved=true', { headers: accept });
+    expect(refused.status).toBe(403);
+    expect(await refused.text()).toMatch(/Nothing was decided.*deny rule of the policy/s);
+    const plain = await post(path, 'approved=true');
+    expect(await plain.json()).toMatchObject({ code: 'denied_by_rule' });
+    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({ status: 'pending' });
+    const { version: now } = await server.json('/v1/policy');
+    await server.request('/v1/policy', { method: 'PUT', body: { version: now } });
+    expect((await post(path, 'approved=false')).status).toBe(200);
+    await run.reader.rest();
+  });
+
+  it('of fifty that decide at once, in both ways, hears one', async () => {
+    const { run, relayId, path } = await asked('notify fifty');
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, n) => post(path, `approved=${n % 2 === 0}`)),
+    );
+    const { status } = await server.json(`/v1/approvals/${relayId}`);
+    const lost = answers.filter((answer) => answer.status === 409);
+    expect(lost).toHaveLength(25);
+    for (const answer of answers) {
+      expect(await answer.text()).toContain(`This request is ${String(status)}`);
+    }
+    await run.reader.rest();
+    const notes = server.notes().filter((line) => line.includes('fifty'));
+    expect(notes).toHaveLength(status === 'approved' ? 1 : 0);
+    const { entries } = (await server.json(`/v1/audit?runId=${run.runId}`)) as {
+      entries: { action: string }[];
+    };
+    expect(entries.filter(({ action }) => action === 'relay.decided')).toHaveLength(1);
+  });
+
   it('ends with the key that made the webhook', async () => {
     const { run, path } = await asked('notify revoked');
     expect((await server.request(path, { key: null })).status).toBe(200);

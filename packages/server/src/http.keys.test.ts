@@ -1,5 +1,4 @@
 /** Who may call what, and what one tenant learns about another: nothing. */
-import { request as httpRequest } from 'node:http';
 import { type Route, type RouteName, routes } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -8,7 +7,8 @@ import { addKey, bootRelay, storeKinds, type TestRelay, type Wish } from './test
 import { type Chat, startChat, startRun, statusOf } from './testing/talk.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
-const closed = table.filter(([, { auth }]) => auth === 'key' || auth === 'internal-or-key');
+/** All but those that anyone may call, and links, which are their own right. */
+const closed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
 const guarded = table.filter(([, { auth }]) => auth !== 'public');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
@@ -70,9 +70,16 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
   let server: TestRelay;
   let chat: Chat;
   let ids: Ids;
+  /** A run that is over. */
+  let over: string;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay({
+      kind,
+      env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' },
+      // Here one address fails more often than a minute allows.
+      file: { rateLimit: { failuresPerMinute: 100_000 } },
+    });
     chat = await startChat(server, 'notify whose is it');
     const relay = await chat.reader.until('relay');
     const { keyId } = await addKey(server.store, { scopes: ['runs'] });
@@ -81,6 +88,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     });
     const flow = await startRun(server, { input: 'say 1', workflowId: 'whose' });
     await flow.reader.rest();
+    over = flow.runId;
     const { id: grant } = await server.json('/v1/grants', {
       body: { tool: 'nothing', scope: 'run', scopeId: chat.runId },
     });
@@ -138,14 +146,19 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
         { authorization: `Bearer ${makeApiKey()}` },
         { authorization: `Bearer ${revoked.apiKey}` },
         { authorization: `Bearer ${expired.apiKey}` },
+        { authorization: 'Internal a-secret-of-16-or-less' },
         { 'x-api-key': server.apiKey },
+        ...(route.auth === 'internal' ? [{ authorization: `Bearer ${server.apiKey}` }] : []),
       ];
+      // Somebody on this machine may chat without a key; whoever comes through a proxy may not.
+      const from: Record<string, string> =
+        route.auth === 'local-or-key' ? { 'x-forwarded-for': '203.0.113.9' } : {};
       const answers = [];
       for (const each of headers) {
         const response = await server.request(path, {
           ...wishFor(name, chat),
           key: null,
-          headers: each,
+          headers: { ...each, ...from },
         });
         answers.push(await whole(response));
       }
@@ -154,6 +167,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
           await server.request(`${path}?api_key=${server.apiKey}`, {
             ...wishFor(name, chat),
             key: null,
+            headers: from,
           }),
         ),
       );
@@ -200,8 +214,8 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
 
   /** Routes that name something, in their path or in their body. */
   const about = table.filter(
-    ([name, { path }]) =>
-      (path.includes(':') && !path.includes(':provider')) ||
+    ([name, { path, auth }]) =>
+      (path.includes(':') && !path.includes(':provider') && auth !== 'internal') ||
       name === 'approveTool' ||
       name === 'resumeChat',
   );
@@ -276,6 +290,38 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
 
   describe('without the scope approve', () => {
     const rule = { tool: 'send_note', params: { to: '*' } };
+    const taking = (more: object) =>
+      table.filter(([name, { body }]) => {
+        const given = bodies[name]?.({ sessionId: missing, runId: missing });
+        return body?.safeParse({ ...(given as object), ...more }).success === true;
+      });
+
+    it('no route that takes rules takes one that widens', async () => {
+      const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
+      const permissions = { allowlist: [rule] };
+      const found = taking({ permissions });
+      expect(found.map(([name]) => name).toSorted()).toEqual(
+        ['startChat', 'startApiChat', 'startRun', 'forkRun', 'explainPermission'].toSorted(),
+      );
+      for (const [name, { path, method }] of found) {
+        // It only says what would be.
+        if (name === 'explainPermission') continue;
+        const body = { ...(bodies[name]?.(chat) as object), permissions };
+        const of = name === 'forkRun' ? { ...ids, run: over } : ids;
+        const response = await server.request(pathWith(path, of), { method, key, body });
+        expect([name, response.status]).toEqual([name, 403]);
+        expect(await response.json()).toMatchObject({ code: 'approve_scope_required' });
+      }
+    });
+
+    it('no route decides for always', () => {
+      const words = [{ always: true }, { response: { approved: true, always: true } }];
+      const found = words.flatMap((more) => taking(more));
+      expect(found.map(([name]) => name).toSorted()).toEqual(
+        ['answerChatRelay', 'approveTool', 'decideApproval'].toSorted(),
+      );
+      for (const [, { scopes }] of found) expect(scopes).toEqual(['approve']);
+    });
 
     it.each([
       ['/chat', { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] }],
@@ -294,108 +340,5 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
       expect(narrowed.status).toBe(200);
       await narrowed.text();
     });
-  });
-});
-
-describe('chatting without a key', () => {
-  it('answers for chats that were begun without one, and for no other', async () => {
-    const server = await bootRelay();
-    const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
-    const keyed = await startChat(server, 'notify mine', { wish: { key } });
-    const { data } = await keyed.reader.until('relay');
-    const approve = (sessionId: string, relayId: unknown, wish: Wish) =>
-      server.request(`/chat/relay/${String(relayId)}`, {
-        ...wish,
-        body: { sessionId, response: { approved: true, always: true } },
-      });
-    const refused = await approve(keyed.sessionId, data['id'], { key: null });
-    expect([refused.status, await refused.json()]).toMatchObject([
-      404,
-      { error: 'Session not found' },
-    ]);
-    expect(server.notes()).toEqual([]);
-    await keyed.reader.leave();
-    const keyless = await startChat(server, 'notify ours', { wish: { key: null } });
-    const relay = await keyless.reader.until('relay');
-    const approved = await approve(keyless.sessionId, relay.data['id'], { key: null });
-    expect(approved.status).toBe(200);
-    await keyless.reader.rest();
-    await server.stop();
-  });
-
-  const body = { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] };
-
-  /** A request whose Host is what we say it is. */
-  function send(server: TestRelay, headers: Record<string, string>): Promise<number | undefined> {
-    return new Promise((resolve, reject) => {
-      const sending = httpRequest(`${server.url}/chat`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', ...headers },
-      });
-      sending.on('response', (response) => {
-        response.resume().on('end', () => resolve(response.statusCode));
-      });
-      sending.on('error', reject);
-      sending.end(JSON.stringify(body));
-    });
-  }
-
-  it('works on this very machine, for the curl lines of the seed', async () => {
-    const server = await bootRelay();
-    expect(await send(server, {})).toBe(200);
-    expect(await send(server, { host: 'localhost:4000' })).toBe(200);
-    expect((await server.request('/models', { key: null })).status).toBe(200);
-    await server.stop();
-  });
-
-  it.each<[string, Record<string, string>]>([
-    ['a foreign Host', { host: 'relay.example' }],
-    ['a foreign Origin', { origin: 'https://evil.example' }],
-    ['the Origin null', { origin: 'null' }],
-    ['Forwarded', { forwarded: 'for=1.2.3.4' }],
-    ['X-Forwarded-For', { 'x-forwarded-for': '127.0.0.1' }],
-    ['Via', { via: '1.1 proxy' }],
-    ['a wrong key', { authorization: 'Bearer relay_live_x' }],
-  ])(
-    'is turned away by %s, and no stranger is told that it may read the answer',
-    async (_what, headers) => {
-      const server = await bootRelay();
-      expect([401, 403]).toContain(await send(server, headers));
-      const { host: _host, ...rest } = headers;
-      const answer = await server.request('/models', { key: null, headers: rest });
-      expect(
-        [...answer.headers.keys()].filter((name) => name.startsWith('access-control')),
-      ).toEqual([]);
-      await server.stop();
-    },
-  );
-
-  it('is turned away by RELAY_LOCAL_CHAT=off, where a key still works', async () => {
-    const server = await bootRelay({ env: { RELAY_LOCAL_CHAT: 'off' } });
-    for (const path of ['/chat', `/chat/relay/${missing}`]) {
-      const response = await server.request(path, { body, key: null });
-      expect(response.status).toBe(401);
-    }
-    expect((await server.request('/models', { key: null })).status).toBe(401);
-    expect((await server.request('/models')).status).toBe(200);
-    await server.stop();
-  });
-
-  it('is turned away where the server is bound to more than this machine', async () => {
-    const server = await bootRelay({ env: { RELAY_HOST: '0.0.0.0' } });
-    expect(await send(server, {})).toBe(401);
-    await server.stop();
-  });
-});
-
-describe('a key from a page of another origin', () => {
-  it.each([
-    ['a foreign Origin', { origin: 'https://evil.example' }],
-    ['the Origin null', { origin: 'null' }],
-  ])('is refused with 403 for %s', async (_what, headers) => {
-    const server = await bootRelay();
-    const response = await server.request('/models', { headers });
-    await server.stop();
-    expect(response.status).toBe(403);
   });
 });

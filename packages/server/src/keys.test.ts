@@ -92,9 +92,11 @@ describe('the hash of a key', () => {
 });
 
 describe('issuing the bootstrap key', () => {
+  const issue = { tenant: 'acme', by: 'bootstrap', audit: undefined } as const;
+
   it('makes the tenant and a key with all scopes that never expires', async () => {
     const store = createMemoryStore();
-    const issued = await issueBootstrapKey(store, createCountingIds(), 'acme');
+    const issued = await issueBootstrapKey(store, createCountingIds(), issue);
     expect(await store.findTenant('acme')).toEqual({ id: issued.tenantId, name: 'acme' });
     const found = await store.findKey(hashApiKey(issued.apiKey));
     expect(found).toMatchObject<Partial<KeyRecord>>({
@@ -110,8 +112,8 @@ describe('issuing the bootstrap key', () => {
   it('adds a key to a tenant that exists, and both keys are good', async () => {
     const store = createMemoryStore();
     const ids = createCountingIds();
-    const first = await issueBootstrapKey(store, ids, 'acme');
-    const second = await issueBootstrapKey(store, ids, 'acme');
+    const first = await issueBootstrapKey(store, ids, issue);
+    const second = await issueBootstrapKey(store, ids, issue);
     expect(second.tenantId).toBe(first.tenantId);
     expect(second.apiKey).not.toBe(first.apiKey);
     for (const { apiKey, keyId } of [first, second]) {
@@ -131,7 +133,7 @@ describe('issuing the bootstrap key', () => {
       handed.push(...args);
       return addKey.call(store, ...args);
     };
-    const issued = await issueBootstrapKey(store, createCountingIds(), 'acme');
+    const issued = await issueBootstrapKey(store, createCountingIds(), issue);
     expect(JSON.stringify(handed)).toContain(hashApiKey(issued.apiKey));
     expect(JSON.stringify(handed)).not.toContain(issued.apiKey.slice('relay_live_'.length));
   });

@@ -4,7 +4,8 @@
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { Ids, KeyRecord, SystemStore } from '@relay/core';
+import { audited, type Engine, type Ids, type KeyRecord, type SystemStore } from '@relay/core';
+import { operatorsDeed } from './audit/operator.ts';
 
 const prefix = 'relay_live_';
 const form = /^relay_live_([0-9a-f]{64})([0-9a-f]{8})$/;
@@ -35,14 +36,21 @@ export interface IssuedKey {
   readonly apiKey: string;
 }
 
+export interface Issue {
+  readonly tenant: string;
+  /** On which occasion. */
+  readonly by: 'bootstrap' | 'first start' | 'embed';
+  readonly audit: Engine['audit'];
+}
+
 /** Makes the tenant if need be, and a key with all scopes. The key itself is shown only here. */
 export async function issueBootstrapKey(
   store: SystemStore,
   ids: Ids,
-  tenantName: string,
+  issue: Issue,
 ): Promise<IssuedKey> {
   const now = Date.now();
-  const tenant = await store.ensureTenant({ id: ids.next(), name: tenantName, at: now });
+  const tenant = await store.ensureTenant({ id: ids.next(), name: issue.tenant, at: now });
   const key: KeyRecord = {
     id: ids.next(),
     tenantId: tenant.id,
@@ -54,6 +62,8 @@ export async function issueBootstrapKey(
     revokedAt: null,
   };
   const apiKey = makeApiKey();
-  await store.addKey(key, hashApiKey(apiKey));
+  const { id: keyId, name, scopes, expiresAt } = key;
+  const deed = operatorsDeed(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
+  await store.addKey(key, hashApiKey(apiKey), audited(issue, tenant.id, [deed]));
   return { tenantId: tenant.id, keyId: key.id, apiKey };
 }

@@ -1,6 +1,7 @@
 /** The server as a process: lock, store, listen, and leave in good order. */
 import type { AddressInfo } from 'node:net';
 import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
+import { tellOfRestore } from './audit/operator.ts';
 import { loadConfigFile } from './config-file.ts';
 import { compose, type Relay } from './compose.ts';
 import { type Config, readConfig } from './config.ts';
@@ -59,13 +60,15 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
     await relay.start();
     const { dataDir } = config;
     const { terminal, say } = options;
+    const { audit } = relay.control.engine;
+    await tellOfRestore(store, audit, dataDir);
     return {
       config,
       store,
       relay,
       log,
       async showFirstKey() {
-        for (const line of await showFirstKey(store, { dataDir, terminal })) say(line);
+        for (const line of await showFirstKey(store, { dataDir, terminal, audit })) say(line);
       },
       stop,
     };

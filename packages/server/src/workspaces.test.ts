@@ -35,7 +35,14 @@ const configOf = (workspace?: string) =>
     base,
   );
 const give = (tenant: string, folder: string, workspace?: string) =>
-  giveWorkspace(store, { config: configOf(workspace), ids, tenant, folder, cwd: base });
+  giveWorkspace(store, {
+    config: configOf(workspace),
+    ids,
+    tenant,
+    folder,
+    cwd: base,
+    audit: undefined,
+  });
 
 async function opened(workspace?: string, tools = createToolRegistry([calculator])) {
   const { id } = await store.ensureTenant({ id: ids.next(), name: 'default', at: 0 });

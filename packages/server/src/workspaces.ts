@@ -6,11 +6,22 @@
  */
 import { mkdirSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { Clock, Ids, Log, SystemStore, Tool, ToolRegistry } from '@relay/core';
+import {
+  audited,
+  type Clock,
+  type Engine,
+  type Ids,
+  type Log,
+  type SystemStore,
+  type Tool,
+  type ToolRegistry,
+} from '@relay/core';
 import { createToolRegistry, createWorkspaceTools, endOrphans, isWithin } from '@relay/tools';
+import { operatorsDeed } from './audit/operator.ts';
 import type { BashSettings } from './bash-settings.ts';
 import type { Config } from './config.ts';
 import { ConfigError } from './config-error.ts';
+import { changeSettings } from './tenant-settings.ts';
 
 const noteName = 'workspaces';
 const everyMs = 1_000;
@@ -190,6 +201,7 @@ export interface Gift {
   /** As somebody wrote it down in `cwd`. */
   readonly folder: string;
   readonly cwd: string;
+  readonly audit: Engine['audit'];
 }
 
 /** Gives a tenant its folder; whoever has one gets this in its place. */
@@ -208,9 +220,9 @@ export async function giveWorkspace(store: SystemStore, gift: Gift): Promise<voi
   }
   refuseNested([...others, { what: '--workspace', place }]);
   const { id } = await store.ensureTenant({ id: ids.next(), name: tenant, at: Date.now() });
-  const own = store.tenant(id);
-  const { settings } = await own.readTenant();
-  await own.updateTenant({ settings: { ...(settings as object), workspace: place } });
+  const deed = operatorsDeed('bootstrap', 'tenant.workspace-changed', {});
+  const audit = audited(gift, id, [deed]);
+  await changeSettings(store.tenant(id), { workspace: place }, { audit });
   await store.writeNote(noteName, ids.next());
 }
 

@@ -177,7 +177,8 @@ export interface TenantStore {
 
   /** Throws if the tenant was never made (`ensureTenant`). */
   readTenant(): Promise<TenantRecord>;
-  updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void>;
+  /** False, and nothing stored, if the settings are not what the change says that they were. */
+  updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean>;
 
   /** By `createdAt`, the revoked ones among them. */
   listKeys(page: Page): Promise<KeyRecord[]>;

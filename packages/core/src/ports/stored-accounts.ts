@@ -14,6 +14,8 @@ export interface TenantRecord {
 export interface TenantChange {
   readonly pausedAt?: number | null;
   readonly settings?: unknown;
+  /** Compare-and-set: nothing is changed if the settings are others by now. */
+  readonly settingsWere?: unknown;
 }
 
 /** The folder that a tenant's tools work in. */

@@ -52,10 +52,31 @@ export interface DeliveryResult {
   readonly lastError: string | null;
 }
 
+export interface DeliveryClaim {
+  readonly now: number;
+  readonly until: number;
+  readonly limit: number;
+  /** Of one webhook at most; left out: as many as there are. */
+  readonly perWebhook?: number;
+  /** Webhooks that are left alone. */
+  readonly except?: readonly string[];
+}
+
+export interface DeliverySweep {
+  /** What happened before this, and could not be told yet, has failed. */
+  readonly giveUpBefore: number;
+  /** What happened before this is forgotten, if it was told or has failed. */
+  readonly forgetBefore: number;
+  /** How many of each at most. */
+  readonly limit: number;
+}
+
 /** Of all tenants. */
 export interface DeliveryQueue {
   /** Due ones, the longest due first; nobody else gets them before `until`. Each claim is an attempt. */
-  claim(by: { now: number; until: number; limit: number }): Promise<DeliveryRecord[]>;
+  claim(by: DeliveryClaim): Promise<DeliveryRecord[]>;
+  /** How many it has changed; 0 means that nothing is left to sweep. */
+  sweep(by: DeliverySweep): Promise<number>;
   /** False if somebody else has claimed it since. */
   finish(delivery: DeliveryRecord, result: DeliveryResult): Promise<boolean>;
   find(webhookId: string): Promise<WebhookRecord | undefined>;

@@ -5,10 +5,13 @@
  */
 import type { AuditRecord, Clock, Log, NewAudit, SystemStore } from '@relay/core';
 import { genesis, type Notary } from './notary.ts';
-import { verifyTrail, type Verdict } from './verify.ts';
+import { type Place, verifyTrail, type Verdict } from './verify.ts';
 
 const everyMs = 1_000;
 const batchSize = 200;
+/** How many entries that Relay did not write are looked past at most. */
+const mostForeign = 12_800;
+const mostRemembered = 10_000;
 const tenantsAtOnce = 100;
 /** Others are at it: they come on as fast. */
 const attempts = 20;
@@ -29,6 +32,9 @@ export interface AuditHead {
 export class AuditKeeper {
   readonly #options: KeeperOptions;
   readonly #stopped = new AbortController();
+  /** How far this process has sealed: the trail of a tenant never ends before that. */
+  readonly #sealed = new Map<string, Place>();
+  readonly #warned = new Set<string>();
   #work: Promise<void> = Promise.resolve();
 
   constructor(options: KeeperOptions) {
@@ -59,15 +65,17 @@ export class AuditKeeper {
     return { seq: seal.lastSeq, hash: seal.hash, sealedAt: seal.at };
   }
 
-  verify(tenantId: string, known?: { seq: number; hash: string }): Promise<Verdict> {
+  /** Against a head that was put aside elsewhere, and what this process remembers itself. */
+  verify(tenantId: string, known?: Place): Promise<Verdict> {
     const { notary } = this.#options;
-    return verifyTrail({ tenantId, notary, trail: this.#trail(tenantId) }, known);
+    const heads = [known, this.#sealed.get(tenantId)].filter((head) => head !== undefined);
+    return verifyTrail({ tenantId, notary, trail: this.#trail(tenantId) }, heads);
   }
 
   async #sealBatch(tenantId: string): Promise<'sealed' | 'lost' | 'nothing'> {
     const { notary, clock } = this.#options;
     const trail = this.#trail(tenantId);
-    const waiting = this.#own(tenantId, await trail.unsealed(batchSize));
+    const waiting = await this.#waiting(tenantId);
     if (waiting.length === 0) return 'nothing';
     const head = await this.head(tenantId);
     const entries: AuditRecord[] = [];
@@ -77,14 +85,36 @@ export class AuditKeeper {
     const last = entries.at(-1) ?? head;
     const place = { firstSeq: head.seq + 1, lastSeq: last.seq, hash: last.hash };
     const seal = notary.seal(tenantId, { ...place, at: clock.now() });
-    return (await trail.seal({ seal, entries })) ? 'sealed' : 'lost';
+    if (!(await trail.seal({ seal, entries }))) return 'lost';
+    this.#remember(tenantId, { seq: last.seq, hash: last.hash });
+    return 'sealed';
+  }
+
+  #remember(tenantId: string, head: Place): void {
+    this.#sealed.delete(tenantId);
+    this.#sealed.set(tenantId, head);
+    const [oldest] = this.#sealed.keys();
+    if (this.#sealed.size > mostRemembered && oldest !== undefined) this.#sealed.delete(oldest);
+  }
+
+  /** What somebody else wrote in front of them keeps no entries from their places. */
+  async #waiting(tenantId: string): Promise<NewAudit[]> {
+    const trail = this.#trail(tenantId);
+    for (let limit = batchSize; ; limit *= 4) {
+      const found = await trail.unsealed(limit);
+      const own = this.#own(tenantId, found);
+      if (own.length > 0 || found.length < limit || limit >= mostForeign) {
+        return own.slice(0, batchSize);
+      }
+    }
   }
 
   /** What somebody else wrote never becomes part of the trail; `verify` tells of it. */
   #own(tenantId: string, entries: readonly NewAudit[]): NewAudit[] {
     const { notary, log } = this.#options;
     const own = entries.filter((entry) => notary.isOwn(tenantId, entry));
-    if (own.length < entries.length) {
+    if (own.length < entries.length && !this.#warned.has(tenantId)) {
+      this.#warned.add(tenantId);
       log.error('The audit trail holds entries that Relay did not write', { tenantId });
     }
     return own;

@@ -4,12 +4,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type AuditEntry, systemClock, type SystemStore } from '@relay/core';
+import { type AuditEntry, type AuditTrail, systemClock, type SystemStore } from '@relay/core';
 import { createMemoryStore, openSqliteStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { AuditKeeper } from './keeper.ts';
 import { genesis, Notary } from './notary.ts';
+import { verifyTrail } from './verify.ts';
 
 const key = randomBytes(32);
 const ids = { next: uuidv7 };
@@ -140,6 +141,14 @@ describe('verifying finds', () => {
     ['a changed seal', `UPDATE audit_seals SET at = at + 1 WHERE first_seq = 5`, 5],
     ['a seal of less', `UPDATE audit_seals SET last_seq = 6 WHERE first_seq = 5`, 5],
     ['an entry at the end', `${copy}, 11, hash FROM audit_entries WHERE seq = 10`, 11],
+    ['an entry in front of the first', `${copy}, 0, hash FROM audit_entries WHERE seq = 10`, 1],
+    ['an entry before all places', `${copy}, -7, hash FROM audit_entries WHERE seq = 10`, 1],
+    ['a place that is none', `UPDATE audit_entries SET seq = 6.5 WHERE seq = 7`, 7],
+    ['a text that is none', `UPDATE audit_entries SET entry = x'00ff' WHERE seq = 2`, 2],
+    ['an unreadable time', `UPDATE audit_entries SET at = 'noon' WHERE seq = 8`, 8],
+    ['an unreadable seal', `UPDATE audit_seals SET hash = x'00' WHERE first_seq = 5`, 5],
+    ['a seal before all others', `UPDATE audit_seals SET first_seq = -3 WHERE first_seq = 1`, 1],
+    ['an entry of another tenant', `UPDATE audit_entries SET tenant_id = 'x' WHERE seq = 9`, 9],
     ['an entry that waits', `${copy}, NULL, NULL FROM audit_entries WHERE seq = 10`, 11],
   ])('%s', async (_what, sql, seq) => {
     expect(await keeperOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 10 });
@@ -147,6 +156,13 @@ describe('verifying finds', () => {
     const verdict = await keeperOn(store).verify(tenantId);
     expect(verdict).toMatchObject({ ok: false, firstBad: { seq } });
     expect(verdict.entries).toBe(seq - 1);
+  });
+
+  it('an unreadable entry that waits, and seals what can be read', async () => {
+    database.exec(`${copy}, NULL, NULL FROM audit_entries WHERE seq = 10;
+      UPDATE audit_entries SET entry = x'00', at = 'noon', run_id = x'01' WHERE id = 'copy'`);
+    await write(store, 50, 1);
+    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 12 } });
   });
 
   it('two entries that changed places', async () => {
@@ -191,6 +207,48 @@ describe('verifying finds', () => {
     expect(await keeperOn(store).verify(tenantId, { seq, hash })).toMatchObject({
       firstBad: { seq: 10, problem: expect.stringContaining('another one') },
     });
+  });
+
+  it('an end that was cut off under a process that has sealed it', async () => {
+    const keeper = keeperOn(store);
+    await store.tenant(tenantId).audit.add([notary.write(tenantId, entry(30))]);
+    await keeper.seal(tenantId);
+    database.exec(
+      'DELETE FROM audit_entries WHERE seq > 7; DELETE FROM audit_seals WHERE first_seq > 7',
+    );
+    expect(await keeper.verify(tenantId)).toMatchObject({
+      ok: false,
+      firstBad: { seq: 8, problem: expect.stringContaining('ends before') },
+    });
+  });
+
+  it('what somebody wrote in front of entries that wait, which get their places all the same', async () => {
+    database.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+      INSERT INTO audit_entries (id, tenant_id, at, action, actor, entry, proof)
+      SELECT 'foreign-' || i, '${tenantId}', 0, 'key.created', 'x', '{}', 'x' FROM n`);
+    const errors: string[] = [];
+    const log = { warn: () => undefined, error: (message: string) => void errors.push(message) };
+    const keeper = new AuditKeeper({ store, notary, clock: systemClock, log });
+    await store.tenant(tenantId).audit.add([notary.write(tenantId, entry(40))]);
+    await keeper.seal(tenantId);
+    await keeper.seal(tenantId);
+    expect(await keeper.head(tenantId)).toMatchObject({ seq: 11 });
+    expect(await keeper.verify(tenantId)).toMatchObject({ ok: false, firstBad: { seq: 12 } });
+    expect(errors).toHaveLength(1);
+  });
+
+  it('nothing, in as many questions as there are pages, however small the batches are', async () => {
+    for (let n = 0; n < 60; n += 1) await write(store, 200 + n, 1);
+    const { audit } = store.tenant(tenantId);
+    let reads = 0;
+    const counted = {
+      read: (range: { after: number; limit: number }) => ((reads += 1), audit.read(range)),
+      seals: (range: { after: number; limit: number }) => ((reads += 1), audit.seals(range)),
+      unsealed: (limit: number) => audit.unsealed(limit),
+    } as AuditTrail;
+    const verdict = await verifyTrail({ tenantId, notary, trail: counted });
+    expect(verdict).toMatchObject({ ok: true, entries: 70 });
+    expect(reads).toBeLessThanOrEqual(4);
   });
 
   it('nothing where entries are written and sealed meanwhile', async () => {

@@ -1,4 +1,4 @@
-import type { AuditTrail } from '@relay/core';
+import type { AuditRecord, AuditTrail } from '@relay/core';
 import { genesis, type Notary } from './notary.ts';
 
 export interface Verdict {
@@ -9,7 +9,7 @@ export interface Verdict {
   readonly firstBad?: Fault;
 }
 
-interface Place {
+export interface Place {
   readonly seq: number;
   readonly hash: string;
 }
@@ -26,12 +26,17 @@ export interface Examined {
 }
 
 const pageSize = 500;
+/** Before every place, also before those that there cannot be. */
+const nowhere = Number.MIN_SAFE_INTEGER;
 
 /**
  * Walks the whole trail, seal by seal, and stops at the first place that is not what it was. `known`
- * is a head that was put aside: without it nobody can tell a trail that was cut off from a short one.
+ * are heads that were put aside: without one nobody can tell a trail that was cut off from a short one.
  */
-export async function verifyTrail(examined: Examined, known?: Place): Promise<Verdict> {
+export async function verifyTrail(
+  examined: Examined,
+  known: readonly Place[] = [],
+): Promise<Verdict> {
   const walk = new Walk(examined, known);
   const fault = (await walk.walk()) ?? (await walk.foreign()) ?? walk.cutOff();
   const { head } = walk;
@@ -41,10 +46,13 @@ export async function verifyTrail(examined: Examined, known?: Place): Promise<Ve
 
 class Walk {
   readonly #examined: Examined;
-  readonly #known: Place | undefined;
+  readonly #known: readonly Place[];
   #head: Place;
+  /** Entries that were read, and not looked at yet: a page at most, however small the batches are. */
+  #ahead: readonly AuditRecord[] = [];
+  #next = 0;
 
-  constructor(examined: Examined, known?: Place) {
+  constructor(examined: Examined, known: readonly Place[]) {
     this.#examined = examined;
     this.#known = known;
     this.#head = { seq: 0, hash: genesis(examined.tenantId) };
@@ -56,10 +64,10 @@ class Walk {
 
   /** An entry and its seal are stored together: where one is seen, the other is there by now. */
   async walk(): Promise<Fault | undefined> {
-    const { trail } = this.#examined;
+    const { tenantId, trail, notary } = this.#examined;
     for (;;) {
-      const [beyond] = await trail.read({ after: this.#head.seq, limit: 1 });
-      const seals = await trail.seals({ after: this.#head.seq, limit: pageSize });
+      const beyond = await this.#entry();
+      const seals = await trail.seals({ after: this.#after, limit: pageSize });
       if (seals.length === 0) {
         return beyond === undefined ? undefined : this.#bad('The entry is not part of any batch');
       }
@@ -68,7 +76,6 @@ class Walk {
           return this.#bad('The seal of its batch is missing');
         const fault = await this.#walkTo(seal.lastSeq);
         if (fault !== undefined) return fault;
-        const { tenantId, notary } = this.#examined;
         if (seal.hash !== this.#head.hash || !notary.isSealed(tenantId, seal)) {
           return { seq: seal.firstSeq, problem: 'The seal of its batch was changed' };
         }
@@ -77,21 +84,32 @@ class Walk {
   }
 
   async #walkTo(lastSeq: number): Promise<Fault | undefined> {
-    const { tenantId, trail, notary } = this.#examined;
+    const { tenantId, notary } = this.#examined;
     while (this.#head.seq < lastSeq) {
-      const limit = Math.min(pageSize, lastSeq - this.#head.seq);
-      const page = await trail.read({ after: this.#head.seq, limit });
-      if (page.length === 0) return this.#bad('The entry is missing');
-      for (const entry of page) {
-        const problem = notary.faultOf(tenantId, entry, this.#head);
-        if (problem !== undefined) return this.#bad(problem);
-        if (entry.seq === this.#known?.seq && entry.hash !== this.#known.hash) {
-          return this.#bad('The entry is another one than when the head was put aside');
-        }
-        this.#head = { seq: entry.seq, hash: entry.hash };
+      const entry = await this.#entry();
+      if (entry === undefined) return this.#bad('The entry is missing');
+      const problem = notary.faultOf(tenantId, entry, this.#head);
+      if (problem !== undefined) return this.#bad(problem);
+      if (this.#known.some(({ seq, hash }) => seq === entry.seq && hash !== entry.hash)) {
+        return this.#bad('The entry is another one than when the head was put aside');
       }
+      this.#head = { seq: entry.seq, hash: entry.hash };
+      this.#next += 1;
     }
     return undefined;
+  }
+
+  /** The one after the head, as it lies there. */
+  async #entry(): Promise<AuditRecord | undefined> {
+    const here = this.#ahead[this.#next];
+    if (here !== undefined) return here;
+    this.#ahead = await this.#examined.trail.read({ after: this.#after, limit: pageSize });
+    this.#next = 0;
+    return this.#ahead[0];
+  }
+
+  get #after(): number {
+    return this.#head.seq === 0 ? nowhere : this.#head.seq;
   }
 
   /** What waits for its place, and was not written by Relay. */
@@ -104,7 +122,7 @@ class Walk {
   }
 
   cutOff(): Fault | undefined {
-    if (this.#known === undefined || this.#known.seq <= this.#head.seq) return undefined;
+    if (this.#known.every(({ seq }) => seq <= this.#head.seq)) return undefined;
     return this.#bad('The trail ends before the head that was put aside');
   }
 

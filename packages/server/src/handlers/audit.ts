@@ -1,6 +1,6 @@
 /** `/v1/audit`: the trail, its end, and whether it is still whole. */
 import type { AuditEntry, AuditFilter, AuditRecord } from '@relay/core';
-import type { auditQuerySchema, auditVerifyQuerySchema } from '@relay/protocol';
+import { type auditQuerySchema, type auditVerifyQuerySchema, RelayError } from '@relay/protocol';
 import type { z } from 'zod';
 import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
@@ -45,6 +45,15 @@ function filterOf(query: z.infer<typeof auditQuerySchema>): AuditFilter {
 }
 
 function presentEntry({ id, seq, hash, text }: AuditRecord) {
-  const { at, who, action, what, why } = JSON.parse(text) as AuditEntry;
+  const { at, who, action, what, why } = entryIn(text, seq);
   return { id, seq, at: iso(at), who, action, what, ...(why === null ? {} : { why }), hash };
+}
+
+function entryIn(text: string, seq: number): AuditEntry {
+  try {
+    return JSON.parse(text) as AuditEntry;
+  } catch {
+    const message = `Entry ${seq} of the audit trail is not what was written; verify it`;
+    throw new RelayError('journal_corrupt', message);
+  }
 }

@@ -18,7 +18,9 @@ export const putCredential: Handler = async (call) => {
   if (baseUrl !== undefined) checkBaseUrl(call, baseUrl);
   const place = { tenantId: call.caller.tenantId, provider };
   const given = { apiKey, label: label ?? null, baseUrl: baseUrl ?? null };
-  const told = deedOf(call, 'credential.put', { provider, label: given.label });
+  // Where the key is sent from now on matters as much as the key.
+  const origin = baseUrl === undefined ? {} : { origin: new URL(baseUrl).origin };
+  const told = deedOf(call, 'credential.put', { provider, label: given.label, ...origin });
   const record = await call.context.vault.put(place, given, told);
   return presentCredential(record);
 };

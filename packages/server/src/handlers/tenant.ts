@@ -1,9 +1,10 @@
 /** `/v1/tenant` and the kill switch. */
 import * as core from '@relay/core';
-import type { RunFilter } from '@relay/core';
-import { type cancelRunsBodySchema, type RunStatus, type tenantBodySchema } from '@relay/protocol';
+import type { AuditFact, RunFilter } from '@relay/core';
+import type { Budgets, cancelRunsBodySchema, RunStatus, tenantBodySchema } from '@relay/protocol';
 import type { z } from 'zod';
 import { startOf, type TenantSettings } from '../budgets.ts';
+import { changeSettings } from '../tenant-settings.ts';
 import { deedOf } from './deed.ts';
 import type { Call, Handler } from './handler.ts';
 
@@ -31,22 +32,30 @@ export const updateTenant: Handler = async (call) => {
   const { context, caller } = call;
   const { tenantId } = caller;
   const store = context.store.tenant(tenantId);
-  const { settings } = await store.readTenant();
-  const told = [
+  const audit = [
     ...(paused === undefined ? [] : deedOf(call, paused ? 'tenant.paused' : 'tenant.resumed', {})),
-    ...(budgets === undefined ? [] : deedOf(call, 'tenant.budgets-changed', {})),
+    ...(budgets === undefined ? [] : deedOf(call, 'tenant.budgets-changed', factsOf(budgets))),
   ];
-  await store.updateTenant(
-    {
-      ...(paused === undefined ? {} : { pausedAt: paused ? Date.now() : null }),
-      ...(budgets === undefined ? {} : { settings: { ...(settings as TenantSettings), budgets } }),
-    },
-    told,
-  );
+  const pause = paused === undefined ? {} : { pausedAt: paused ? Date.now() : null };
+  if (budgets === undefined) await store.updateTenant(pause, audit);
+  else await changeSettings(store, { budgets }, { ...pause, audit });
   context.budgets.forget(tenantId);
   if (paused !== undefined) context.control.supervisor.setPaused(tenantId, paused);
   return getTenant(call);
 };
+
+/** What was set, as one fact a number: `tenant.tokens`, `keys.<id>.costUsd`. */
+function factsOf({ tenant, keys = {} }: Budgets): Record<string, AuditFact> {
+  const owners = [
+    ...(tenant === undefined ? [] : [['tenant', tenant] as const]),
+    ...Object.entries(keys).map(([id, budget]) => [`keys.${id}`, budget] as const),
+  ];
+  return Object.fromEntries(
+    owners.flatMap(([owner, budget]) =>
+      Object.entries(budget).map(([name, value]) => [`${owner}.${name}`, value ?? null]),
+    ),
+  );
+}
 
 const open: readonly RunStatus[] = ['queued', 'running', 'waiting'];
 const pageSize = 200;

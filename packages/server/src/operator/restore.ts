@@ -10,6 +10,7 @@ import {
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { checkSqlite, copySqlite } from '@relay/store';
+import { noteRestore } from '../audit/operator.ts';
 import { type Config, ConfigError, readConfig } from '../config.ts';
 import { type BackupManifest, manifestFile, otherFiles } from './backup.ts';
 import { masterKeyFile, presentKey, readKeyFile, syncFolder } from './key-file.ts';
@@ -51,6 +52,7 @@ export function restoreBackup({ env, cwd }: Place, options: RestoreOptions): Res
       if (existsSync(join(backup, name))) copyFileSync(join(backup, name), join(draft, name));
     }
     if (from !== undefined) copyFileSync(from, join(draft, masterKeyFile));
+    noteRestore(draft, manifest.createdAt);
     syncFolder(draft);
     // Only an empty folder gives way to it.
     renameSync(draft, folder);

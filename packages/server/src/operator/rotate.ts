@@ -11,6 +11,7 @@ import { existsSync, linkSync, renameSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { countPostgresNodes } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
+import { tellOfRotation, writerOf } from '../audit/operator.ts';
 import { type Config, ConfigError, readConfig } from '../config.ts';
 import { openStore } from '../open-store.ts';
 import { type MasterKeys, masterKeys } from '../vault/master-key.ts';
@@ -80,9 +81,10 @@ function freshKey(keyFile: string, [current]: MasterKeys): MasterKey {
 }
 
 async function takeOver(store: VaultStore, masters: MasterKeys): Promise<void> {
-  const vault = new Vault({ store, masters, ids: { next: uuidv7 }, log: { conceal: () => {} } });
+  const ids = { next: uuidv7 };
+  const vault = new Vault({ store, masters, ids, log: { conceal: () => {} } });
   await vault.open();
-  await openRootKey(store, masters);
+  await openRootKey(store, masters, (key) => tellOfRotation(store, writerOf(key), masters));
 }
 
 type VaultStore = Awaited<ReturnType<typeof openStore>>['store'];

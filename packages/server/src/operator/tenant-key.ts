@@ -1,7 +1,10 @@
 import { uuidv7 } from 'uuidv7';
+import { writerOf } from '../audit/operator.ts';
 import { ConfigError, readConfig } from '../config.ts';
 import { type IssuedKey, issueBootstrapKey } from '../keys.ts';
 import { openStore } from '../open-store.ts';
+import { masterKeys } from '../vault/master-key.ts';
+import { openRootKey } from '../vault/root-key.ts';
 import { giveWorkspace } from '../workspaces.ts';
 import type { Place } from './place.ts';
 
@@ -23,10 +26,12 @@ export async function makeTenantKey(
   const opened = await openStore(config, 'beside');
   const ids = { next: uuidv7 };
   try {
+    const { store } = opened;
+    const audit = writerOf(await openRootKey(store, masterKeys(config)));
     if (workspace !== undefined) {
-      await giveWorkspace(opened.store, { config, ids, tenant, folder: workspace, cwd });
+      await giveWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });
     }
-    return await issueBootstrapKey(opened.store, ids, tenant);
+    return await issueBootstrapKey(store, ids, { tenant, by: 'bootstrap', audit });
   } finally {
     await opened.close();
   }

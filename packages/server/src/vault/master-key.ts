@@ -1,6 +1,6 @@
 /** Where the master key comes from: the environment, or a file of an embedded store's own. */
-import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Config, ConfigError } from '../config.ts';
 import { type MasterKey, masterKeyOf } from './seal.ts';
@@ -49,9 +49,20 @@ export function ownMasterKey(dataDir: string): MasterKey {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const path = join(dataDir, fileName);
   if (!existsSync(path)) {
-    const fresh = `${path}.new`;
+    const fresh = `${path}.new-${randomUUID()}`;
     writeFileSync(fresh, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600, flush: true });
-    renameSync(fresh, path);
+    keepFirst(fresh, path);
   }
   return parseMasterKey(path, readFileSync(path, 'utf8').trim());
+}
+
+/** Of two that start together, both take the key of whoever was first: nothing is overwritten. */
+function keepFirst(fresh: string, path: string): void {
+  try {
+    linkSync(fresh, path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    rmSync(fresh, { force: true });
+  }
 }

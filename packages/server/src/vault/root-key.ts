@@ -13,7 +13,12 @@ import { type Place, rewrap, seal, SealBroken, unseal } from './seal.ts';
 const note = 'root-key';
 const place: Place = { tenantId: '', provider: '', recordId: note };
 
-export async function openRootKey(store: SystemStore, masters: MasterKeys): Promise<Buffer> {
+/** `onRotation` is told before the key is kept under another master key: twice rather than never. */
+export async function openRootKey(
+  store: SystemStore,
+  masters: MasterKeys,
+  onRotation?: (key: Buffer) => Promise<void>,
+): Promise<Buffer> {
   const [current] = masters;
   const fresh = derive(current.bytes, 'relay root key');
   const sealed = seal(fresh.toString('hex'), place, current);
@@ -22,7 +27,10 @@ export async function openRootKey(store: SystemStore, masters: MasterKeys): Prom
   try {
     const key = Buffer.from(unseal(kept, place, masters), 'hex');
     const again = rewrap(kept, place, masters);
-    if (again !== undefined) await store.writeNote(note, again);
+    if (again !== undefined) {
+      await onRotation?.(key);
+      await store.writeNote(note, again);
+    }
     return key;
   } catch (error) {
     if (!(error instanceof SealBroken)) throw error;

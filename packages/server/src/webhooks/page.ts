@@ -1,11 +1,13 @@
 /** The small page behind a decision link: what would run, and two buttons. No script, no frame. */
 import { createHash } from 'node:crypto';
 import type { RelayRecord } from '@relay/core';
+import type { RelayError } from '@relay/protocol';
 import { displayOf } from '../handlers/display.ts';
 
-const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem}
-pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid;padding:1rem}
-form{display:inline-block;margin-right:1rem}button{font:inherit;padding:.5rem 1.5rem}
+const style = `:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
+pre{white-space:pre-wrap;border:1px solid;padding:1rem}
+form{display:inline-block;margin:0 1rem 1rem 0}button{font:inherit;padding:.75rem 1.5rem}
 .warning{border-left:.3rem solid;padding-left:1rem;font-weight:bold}`;
 
 const styleHash = createHash('sha256').update(style).digest('base64');
@@ -47,9 +49,19 @@ export function answeredPage(status: string): string {
   return page(`This request is ${status}`, '<p>Nothing more can be decided here.</p>');
 }
 
+/** For people: programs are told the same as JSON. */
+export function failedPage({ code, message }: RelayError): string {
+  return code === 'not_found'
+    ? page(
+        'This link leads nowhere',
+        '<p>It may have been withdrawn, or never have been whole.</p>',
+      )
+    : page('Nothing was decided', `<p>${escaped(message)}</p>`);
+}
+
 function page(title: string, body: string): string {
   return `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
 <title>${escaped(title)}</title><style>${style}</style></head>
 <body><h1>${escaped(title)}</h1>
 ${body}

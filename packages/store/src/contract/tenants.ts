@@ -122,6 +122,22 @@ export function tenantTests(open: Open): void {
     expect((await tenant.readTenant()).settings).toEqual({ list: [1] });
   });
 
+  test('settings that somebody else has changed meanwhile stay as they are', async () => {
+    const tenant = await makeTenant(system());
+    const settings = { budgets: { tenant: { period: 'day', tokens: 5 } } };
+    expect(await tenant.updateTenant({ settings, settingsWere: {} })).toBe(true);
+    const late = { settings: { workspace: '/srv' }, settingsWere: {}, pausedAt: noon };
+    expect(await tenant.updateTenant(late)).toBe(false);
+    expect(await tenant.readTenant()).toMatchObject({ settings, pausedAt: null });
+    const both = { ...settings, workspace: '/srv' };
+    expect(await tenant.updateTenant({ settings: both, settingsWere: settings })).toBe(true);
+    expect((await tenant.readTenant()).settings).toEqual(both);
+    const nobody = system().tenant('nobody');
+    await expect(nobody.updateTenant({ settings, settingsWere: {} })).rejects.toMatchObject({
+      code: 'internal',
+    });
+  });
+
   test('a tenant that was never made can be neither read nor changed', async () => {
     const tenant = system().tenant(uuidv7());
     await expect(tenant.readTenant()).rejects.toMatchObject({ code: 'internal' });

@@ -100,6 +100,71 @@ export function webhookTests(open: Open): void {
     expect((await tenant.audit.unsealed(9)).map(({ id }) => id)).toEqual([made.id, gone.id]);
   });
 
+  test('what one webhook is to be told, however much it is, hides nothing of the others', async () => {
+    await withStore(open, async ({ store }) => {
+      const tenant = store.tenant(uuidv7());
+      const dead = newWebhook(tenant, { events: ['relay.raised'] });
+      const [one, two] = [newWebhook(tenant), newWebhook(tenant)].map((each) => ({
+        ...each,
+        events: ['run.ended'] as const,
+      }));
+      for (const webhook of [dead, one!, two!]) await tenant.webhooks.add(webhook);
+      const raised = (n: number) =>
+        newNotice({ id: `relay.raised:${n}`, event: 'relay.raised', at: noon + n });
+      const notices = [...Array.from({ length: 30 }, (_, n) => raised(n)), newNotice()];
+      await tenant.append(step(await newRun(tenant), { notices }));
+      const claim = (by: { perWebhook: number; except?: string[]; limit?: number }) =>
+        store.deliveries.claim({ now: noon + 99, until: noon + 999, limit: 10, ...by });
+      const first = await claim({ perWebhook: 2 });
+      expect(first.map(({ id, webhookId }) => [webhookId, id]).toSorted()).toEqual(
+        [
+          [dead.id, 'relay.raised:0'],
+          [dead.id, 'relay.raised:1'],
+          [one!.id, notices[30]!.id],
+          [two!.id, notices[30]!.id],
+        ].toSorted(),
+      );
+      expect(await claim({ perWebhook: 3, except: [one!.id, dead.id] })).toEqual([]);
+      expect(await claim({ perWebhook: 3, limit: 2 })).toHaveLength(2);
+      expect(await claim({ perWebhook: 50, limit: 50 })).toHaveLength(26);
+    });
+  });
+
+  test('what could not be told in time has failed, and what is long over is forgotten', async () => {
+    await withStore(open, async ({ store }) => {
+      const tenant = store.tenant(uuidv7());
+      const webhook = newWebhook(tenant);
+      await tenant.webhooks.add(webhook);
+      const notices = [0, 1, 2, 3].map((n) => newNotice({ id: `run.ended:${n}`, at: noon + n }));
+      await tenant.append(step(await newRun(tenant), { notices }));
+      const { deliveries } = store;
+      const [told, tried] = await deliveries.claim({ now: noon + 1, until: noon, limit: 2 });
+      const result = { nextAt: noon, lastStatus: null, lastError: 'refused' };
+      await deliveries.finish(told!, { ...result, status: 'delivered', lastError: null });
+      await deliveries.finish(tried!, { ...result, status: 'pending' });
+      const sweep = (giveUp: number, forget: number, limit = 9) =>
+        deliveries.sweep({ giveUpBefore: noon + giveUp, forgetBefore: noon + forget, limit });
+      const shown = async () => {
+        const found = await tenant.webhooks.deliveries(webhook.id, page);
+        return found.map(({ id, status, lastError }) => [id, status, lastError]).toReversed();
+      };
+      expect(await sweep(1, 0)).toBe(0);
+      expect(await sweep(3, 0, 1)).toBe(1);
+      expect(await sweep(3, 0)).toBe(1);
+      expect(await sweep(3, 0)).toBe(0);
+      expect(await shown()).toEqual([
+        ['run.ended:0', 'delivered', null],
+        ['run.ended:1', 'failed', 'refused'],
+        ['run.ended:2', 'failed', 'Nobody could be told in time'],
+        ['run.ended:3', 'pending', null],
+      ]);
+      expect(await sweep(3, 2)).toBe(2);
+      expect((await shown()).map(([id]) => id)).toEqual(['run.ended:2', 'run.ended:3']);
+      expect(await sweep(3, 99)).toBe(1);
+      expect((await shown()).map(([id]) => id)).toEqual(['run.ended:3']);
+    });
+  });
+
   test('what is due is claimed once, and again when nobody has finished it in time', async () => {
     await withStore(open, async ({ store }) => {
       const tenant = store.tenant(uuidv7());

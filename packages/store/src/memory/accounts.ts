@@ -30,14 +30,18 @@ export function readTenant(state: MemoryState, tenantId: string): TenantRecord {
   return stored(tenant);
 }
 
-export function updateTenant(state: MemoryState, tenantId: string, change: TenantChange): void {
-  const { pausedAt, settings } = change;
-  if (pausedAt === undefined && settings === undefined) return;
+export function updateTenant(state: MemoryState, tenantId: string, change: TenantChange): boolean {
+  const { pausedAt, settings, settingsWere } = change;
+  if (pausedAt === undefined && settings === undefined) return true;
+  const present = readTenant(state, tenantId);
+  const isSame = JSON.stringify(settingsWere) === JSON.stringify(present.settings);
+  if (settingsWere !== undefined && !isSame) return false;
   state.tenants.set(tenantId, {
-    ...readTenant(state, tenantId),
+    ...present,
     ...(pausedAt === undefined ? {} : { pausedAt }),
     ...(settings === undefined ? {} : { settings: stored(settings) }),
   });
+  return true;
 }
 
 export function addKey(state: MemoryState, key: KeyRecord, hash: string): void {

@@ -231,8 +231,8 @@ export class MemoryTenantStore implements TenantStore {
     return readTenant(this.#state, this.tenantId);
   }
 
-  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void> {
-    this.#told(audit, () => updateTenant(this.#state, this.tenantId, change));
+  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
+    return this.#told(audit, () => updateTenant(this.#state, this.tenantId, change));
   }
 
   async listKeys(page: Page): Promise<KeyRecord[]> {

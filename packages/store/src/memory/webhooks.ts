@@ -1,7 +1,9 @@
 import type {
+  DeliveryClaim,
   DeliveryQueue,
   DeliveryRecord,
   DeliveryResult,
+  DeliverySweep,
   NewAudit,
   Notice,
   Page,
@@ -92,10 +94,18 @@ export class MemoryDeliveryQueue implements DeliveryQueue {
     this.#state = state;
   }
 
-  async claim(by: { now: number; until: number; limit: number }): Promise<DeliveryRecord[]> {
+  async claim(by: DeliveryClaim): Promise<DeliveryRecord[]> {
+    const { perWebhook = by.limit, except = [] } = by;
+    const counts = new Map<string, number>();
     const due = [...this.#state.deliveries.entries()]
       .filter(([, { status, nextAt }]) => status === 'pending' && nextAt <= by.now)
+      .filter(([, { webhookId }]) => !except.includes(webhookId))
       .toSorted(([, a], [, b]) => a.nextAt - b.nextAt)
+      .filter(([, { webhookId }]) => {
+        const count = (counts.get(webhookId) ?? 0) + 1;
+        counts.set(webhookId, count);
+        return count <= perWebhook;
+      })
       .slice(0, by.limit);
     return due.map(([place, delivery]) => {
       const claimed = { ...delivery, attempts: delivery.attempts + 1, nextAt: by.until };
@@ -110,6 +120,21 @@ export class MemoryDeliveryQueue implements DeliveryQueue {
     if (now?.status !== 'pending' || now.attempts !== delivery.attempts) return false;
     this.#state.deliveries.set(place, { ...now, ...stored(result) });
     return true;
+  }
+
+  async sweep({ giveUpBefore, forgetBefore, limit }: DeliverySweep): Promise<number> {
+    const all = [...this.#state.deliveries.entries()].toSorted(([, a], [, b]) => a.at - b.at);
+    const late = all.filter(([, { status, at }]) => status === 'pending' && at < giveUpBefore);
+    for (const [place, delivery] of late.slice(0, limit)) {
+      const lastError = delivery.lastError ?? 'Nobody could be told in time';
+      this.#state.deliveries.set(place, { ...delivery, status: 'failed', lastError });
+    }
+    const isOver = (place: string) => this.#state.deliveries.get(place)?.status !== 'pending';
+    const over = all
+      .filter(([place, { at }]) => isOver(place) && at < forgetBefore)
+      .slice(0, limit);
+    for (const [place] of over) this.#state.deliveries.delete(place);
+    return Math.min(late.length, limit) + over.length;
   }
 
   async find(webhookId: string): Promise<WebhookRecord | undefined> {

@@ -12,7 +12,6 @@ import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
 import { besides, leadingBy, newest, rowsOn } from './newest.ts';
 import type { ColumnFilter } from './newest.ts';
 import { earlier } from './run-lists.ts';
-import { integer, text, textOrNull } from './stored.ts';
 
 const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as const;
 
@@ -69,6 +68,10 @@ export const sealsSql = `SELECT ${sealColumns} FROM audit_seals
 export const inOrderSql = `SELECT ${columns.join(', ')}, seq, hash FROM audit_entries
   WHERE tenant_id = ? AND seq IS NOT NULL AND seq > ? ORDER BY seq LIMIT ?`;
 
+/** They choose the index: see `auditIndexes`. */
+const byTimeAlone = { sql: 't.seq > 0', params: [] };
+const placed = { sql: 't.seq IS NOT NULL', params: [] };
+
 /** A run has few entries, and most people have; the action says least. */
 export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
   const { runId, actor, action, since, until } = filter;
@@ -86,7 +89,7 @@ export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): 
     at: 'at',
     id: 'id',
     leading: first === undefined ? [] : leadingBy(first),
-    others: [...rest.map((other) => besides(other)), { sql: 't.seq IS NOT NULL', params: [] }],
+    others: [...rest.map((other) => besides(other)), first === undefined ? byTimeAlone : placed],
     ...(since === undefined ? {} : { since }),
   };
   const before = until === undefined ? page.before : earlier(page.before, { at: until, id: '' });
@@ -136,29 +139,42 @@ export class SqlAuditTrail implements AuditTrail {
   }
 }
 
+/**
+ * As it lies there, also if it is none: what somebody put in the place of a text or a number differs
+ * from what was signed, and whoever verifies the trail says where.
+ */
+function asText(row: Row, column: string): string {
+  const value = row[column];
+  return typeof value === 'string' ? value : '';
+}
+
+function asNumber(row: Row, column: string): number {
+  const value = row[column];
+  return typeof value === 'number' ? value : Number.NaN;
+}
+
 function decodeNew(row: Row): NewAudit {
   return {
-    id: text(row, 'id'),
-    at: integer(row, 'at'),
-    action: text(row, 'action'),
-    actor: text(row, 'actor'),
-    runId: textOrNull(row, 'run_id'),
-    text: text(row, 'entry'),
-    proof: text(row, 'proof'),
+    id: asText(row, 'id'),
+    at: asNumber(row, 'at'),
+    action: asText(row, 'action'),
+    actor: asText(row, 'actor'),
+    runId: row['run_id'] === null ? null : asText(row, 'run_id'),
+    text: asText(row, 'entry'),
+    proof: asText(row, 'proof'),
   };
 }
 
 function decodeRecord(row: Row): AuditRecord {
-  // A hash that was taken away is a wrong one.
-  return { ...decodeNew(row), seq: integer(row, 'seq'), hash: textOrNull(row, 'hash') ?? '' };
+  return { ...decodeNew(row), seq: asNumber(row, 'seq'), hash: asText(row, 'hash') };
 }
 
 function decodeSeal(row: Row): AuditSeal {
   return {
-    firstSeq: integer(row, 'first_seq'),
-    lastSeq: integer(row, 'last_seq'),
-    hash: text(row, 'hash'),
-    at: integer(row, 'at'),
-    proof: text(row, 'proof'),
+    firstSeq: asNumber(row, 'first_seq'),
+    lastSeq: asNumber(row, 'last_seq'),
+    hash: asText(row, 'hash'),
+    at: asNumber(row, 'at'),
+    proof: asText(row, 'proof'),
   };
 }

@@ -4,15 +4,17 @@
  * one applies it and the others find it done.
  *
  * During a rolling upgrade, nodes of two versions work on the same tables. So a step adds (a table, an
- * index, a column that may be left out), and an older Relay that meets it goes on, and may start. A
- * step that takes something away says from which step on a Relay must know the tables: its `floor`.
+ * index, a column that may be left out) or takes an index away, and an older Relay that meets it goes
+ * on, and may start. A step that takes more away says from which step on a Relay must know the tables:
+ * its `floor`.
  */
 import { RelayError } from '@relay/protocol';
 import type { SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
 import { approvalTables } from './approval-tables.ts';
-import { auditTables } from './audit-tables.ts';
+import { auditIndexes, auditTables } from './audit-tables.ts';
 import { clientCallTables } from './client-calls.ts';
 import { createClock } from './clock.ts';
+import { deliveryIndexes } from './delivery-queue.ts';
 import { firstTables } from './first-tables.ts';
 import { memoryTables } from './memory-tables.ts';
 import { retentionTables } from './retention.ts';
@@ -47,6 +49,8 @@ export const migrations: readonly Migration[] = [
   { id: 9, statements: policyTables },
   { id: 10, statements: retentionTables },
   { id: 11, statements: webhookTables },
+  { id: 12, statements: auditIndexes },
+  { id: 13, statements: deliveryIndexes },
 ];
 
 const createTables = [

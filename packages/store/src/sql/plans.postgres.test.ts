@@ -1,11 +1,12 @@
 /** That PostgreSQL finds what is asked often by an index, in tables that are large. */
-import type { RelayFilter, RunFilter } from '@relay/core';
+import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
 import { postgresText } from '../drivers/postgres-text.ts';
 import { openPostgresStore } from '../index.ts';
 import { appendUnit } from './append.ts';
+import { selectAudit, unsealedSql } from './audit.ts';
 import { selectEndedSql } from './conversations.ts';
 import { selectEventsSql } from './events.ts';
 import { selectGrantsSql } from './grants.ts';
@@ -35,6 +36,11 @@ describe('query plans of PostgreSQL', () => {
       SELECT 'relay-' || n, 'tenant-' || n % 20, 'run-' || n,
         CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
         '""', '{}', '', 0 FROM generate_series(1, 10000) n`);
+    await database.sql(`INSERT INTO audit_entries
+        (id, tenant_id, at, action, actor, run_id, entry, proof, seq, hash)
+      SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action-' || n % 10, 'key-' || n % 100,
+        'run-' || n, '{}', '', CASE WHEN n % 1000 = 0 THEN NULL ELSE n END, ''
+      FROM generate_series(1, 10000) n`);
     await database.sql('ANALYZE');
   });
   afterAll(() => database.drop());
@@ -59,7 +65,20 @@ describe('query plans of PostgreSQL', () => {
     { label: { name: 'a', value: 'b' } },
   ];
   const relayFilters: RelayFilter[] = [{}, { status: 'pending' }, { runId: 'r' }];
+  const auditFilters: AuditFilter[] = [
+    {},
+    { action: 'a' },
+    { actor: 'k', action: 'a' },
+    { runId: 'r' },
+  ];
   const queries: Record<string, string> = {
+    'what of the audit is to be sealed': unsealedSql,
+    ...Object.fromEntries(
+      auditFilters.map((filter) => [
+        `audit by ${JSON.stringify(filter)}`,
+        selectAudit('t', filter, page).sql,
+      ]),
+    ),
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
     'a relay': selectRelaySql,

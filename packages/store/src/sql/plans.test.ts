@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { RelayFilter, RunFilter } from '@relay/core';
+import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../drivers/driver.ts';
 import { openSqliteDriver } from '../drivers/sqlite.ts';
@@ -41,6 +41,7 @@ import { selectRunIds, selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
 import { selectTenantSql } from './tenants.ts';
 import { selectOpenRuns, selectUsage } from './usage.ts';
+import { claimSql, sweepUnit } from './delivery-queue.ts';
 import { insertNotices, selectDeliveries, selectWebhooks } from './webhooks.ts';
 import { selectWorkflow } from './workflows.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
@@ -104,6 +105,12 @@ describe('query plans', () => {
     ]).map(({ sql }) => sql)[0]!,
     'the webhooks of a tenant': selectWebhooks('t', page).sql,
     'the deliveries of a webhook': selectDeliveries('t', 'w', page).sql,
+    ...Object.fromEntries(
+      sweepUnit({ giveUpBefore: 0, forgetBefore: 0, limit: 9 }).map(({ sql }, n) => [
+        `step ${n} of sweeping deliveries`,
+        sql,
+      ]),
+    ),
     'the policies in force': selectInForceSql,
     'the versions of a policy': selectVersions('t', null, page).sql,
     'the audit of a tenant': selectAudit('t', {}, page).sql,
@@ -156,6 +163,39 @@ describe('query plans', () => {
       const whole = await plan(selectRuns('t', filter, page).sql);
       expect(scansIn(whole)).toEqual([]);
       expect(whole).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
+    });
+  }
+
+  test('what is to be told is found from webhook to webhook', async () => {
+    const lines = await plan(claimSql.sqlite);
+    const scans = scansIn(lines).filter((line) => line !== 'SCAN hook');
+    expect(scans).toEqual([]);
+    expect(lines).toContain(
+      'SEARCH x USING COVERING INDEX deliveries_to_tell (webhook_id=? AND next_at<?)',
+    );
+    expect(lines).toContain('SEARCH n USING COVERING INDEX deliveries_to_tell (webhook_id>?)');
+  });
+
+  test('what is to be sealed is found without what has been sealed', async () => {
+    const [search, ...rest] = await plan(unsealedSql);
+    expect(search).toBe('SEARCH audit_entries USING INDEX audit_to_seal (tenant_id=?)');
+    expect(rest).toEqual([]);
+  });
+
+  const auditLists: [AuditFilter, string][] = [
+    [{}, 'audit_placed_by_time (tenant_id=?'],
+    [{ since: 1, until: 2 }, 'audit_placed_by_time (tenant_id=?'],
+    [{ action: 'a', since: 1 }, 'audit_placed_by_action (tenant_id=? AND action=?'],
+    [{ actor: 'k' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
+    [{ actor: 'k', action: 'a' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
+    [{ runId: 'r' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
+    [{ runId: 'r', actor: 'k' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
+  ];
+  for (const [filter, index] of auditLists) {
+    test(`a page of the audit by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const lines = await plan(selectAudit('t', filter, page).sql);
+      const [search] = lines.filter((line) => line.startsWith('SEARCH t '));
+      expect(search).toContain(` INDEX ${index} AND at>? AND (at,id)<(?,?))`);
     });
   }
 

@@ -50,7 +50,7 @@ import {
   workspaceOf,
 } from './tenants.ts';
 
-import { SqlDeliveryQueue } from './webhooks.ts';
+import { SqlDeliveryQueue } from './delivery-queue.ts';
 
 /** The one SQL store, over whichever driver; `migrate` must have run. */
 export function createSqlStore(driver: SqlDriver): SystemStore {

@@ -78,9 +78,10 @@ export class TellingTenantStore extends SqlTenantStore {
     return posted;
   }
 
-  override async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void> {
-    await super.updateTenant(change, audit);
-    this.#tell({ kind: 'tenant', tenantId: this.tenantId });
+  override async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
+    const updated = await super.updateTenant(change, audit);
+    if (updated) this.#tell({ kind: 'tenant', tenantId: this.tenantId });
+    return updated;
   }
 
   override async revokeKey(

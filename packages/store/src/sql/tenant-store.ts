@@ -287,10 +287,12 @@ export class SqlTenantStore implements TenantStore {
     return decodeTenant(row);
   }
 
-  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<void> {
+  async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
     const unit = [...updateTenant(this.tenantId, change), ...insertAudit(this.tenantId, audit)];
-    const result = await this.#driver.transact(unit);
-    if (!result.ok) throw noTenant(this.tenantId);
+    const { ok } = await this.#driver.transact(unit);
+    if (!ok) await this.readTenant();
+    if (!ok && change.settingsWere === undefined) throw noTenant(this.tenantId);
+    return ok;
   }
 
   async listKeys(page: Page): Promise<KeyRecord[]> {

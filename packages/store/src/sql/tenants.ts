@@ -61,6 +61,7 @@ export function noTenant(id: string): RelayError {
 export function updateTenant(tenantId: string, change: TenantChange): Statement[] {
   const columns: string[] = [];
   const params: SqlValue[] = [];
+  const before: SqlValue[] = [];
   if (change.pausedAt !== undefined) {
     columns.push('paused_at');
     params.push(change.pausedAt);
@@ -72,8 +73,11 @@ export function updateTenant(tenantId: string, change: TenantChange): Statement[
   }
   if (columns.length === 0) return [];
   const assignments = columns.map((column) => `${column} = ?`).join(', ');
-  const sql = `UPDATE tenants SET ${assignments} WHERE id = ?`;
-  return [{ sql, params: [...params, tenantId], expect: 1 }];
+  const { settingsWere } = change;
+  const unchanged = settingsWere === undefined ? '' : ' AND settings = ?';
+  if (settingsWere !== undefined) before.push(encode(settingsWere));
+  const sql = `UPDATE tenants SET ${assignments} WHERE id = ?${unchanged}`;
+  return [{ sql, params: [...params, tenantId, ...before], expect: 1 }];
 }
 
 /** Damaged settings may say so wrongly either way: `decodeTenant` notices. */

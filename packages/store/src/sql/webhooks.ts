@@ -3,9 +3,7 @@
  * wants it in the commit of what it tells of: the database itself sees who that is.
  */
 import type {
-  DeliveryQueue,
   DeliveryRecord,
-  DeliveryResult,
   NewAudit,
   Notice,
   Page,
@@ -13,19 +11,10 @@ import type {
   WebhookStore,
 } from '@relay/core';
 import type { Decider } from '@relay/protocol';
-import type { Row, SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
+import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
 import { newest, rowsOn } from './newest.ts';
-import {
-  freeText,
-  freeTextOrNull,
-  encode,
-  encodeOrNull,
-  integer,
-  integerOrNull,
-  json,
-  text,
-} from './stored.ts';
+import { freeText, freeTextOrNull, encode, integer, integerOrNull, json, text } from './stored.ts';
 
 export const webhookTables: readonly string[] = [
   `CREATE TABLE webhooks (
@@ -70,7 +59,7 @@ export function insertNotices(tenantId: string, notices: readonly Notice[] = [])
 
 const columns = ['id', 'tenant_id', 'url', 'events', 'created_at', 'created_by', 'may_decide'];
 const insertSql = `INSERT INTO webhooks (${columns.join(', ')}) VALUES (?, ?, ?, ?, ?, ?, ?)`;
-const findSql = `SELECT ${columns.join(', ')} FROM webhooks WHERE id = ?`;
+export const findSql = `SELECT ${columns.join(', ')} FROM webhooks WHERE id = ?`;
 const deleteSql = 'DELETE FROM webhooks WHERE tenant_id = ? AND id = ?';
 const deletePendingSql = `DELETE FROM deliveries
   WHERE tenant_id = ? AND webhook_id = ? AND status = 'pending'`;
@@ -128,7 +117,7 @@ export function selectWebhooks(tenantId: string, page: Page): Statement {
   return rowsOn(newest(list, page), { tenantId, table: 'webhooks', columns: shown });
 }
 
-const deliveryColumns = [
+export const deliveryColumns = [
   'webhook_id',
   'id',
   'event',
@@ -151,56 +140,7 @@ export function selectDeliveries(tenantId: string, webhookId: string, page: Page
   };
 }
 
-const dueSql = `SELECT d.webhook_id, d.id FROM deliveries d
-  WHERE d.status = 'pending' AND d.next_at <= ? ORDER BY d.next_at LIMIT ?`;
-
-const claimed = (due: string) => `UPDATE deliveries SET next_at = ?, attempts = attempts + 1
-  WHERE status = 'pending' AND (webhook_id, id) IN (${due})
-  RETURNING ${deliveryColumns.join(', ')}`;
-
-/**
- * Where several nodes claim, they never wait for each other. What is due is looked up once: inside of
- * the update it might be looked up for each row, and the limit would be none.
- */
-const claimSql: Readonly<Record<SqlDialect, string>> = {
-  sqlite: claimed(dueSql),
-  postgres: `WITH due AS MATERIALIZED (${dueSql} FOR UPDATE SKIP LOCKED)
-    ${claimed('SELECT webhook_id, id FROM due')}`,
-};
-
-const finishSql = `UPDATE deliveries SET status = ?, next_at = ?, last_status = ?, last_error = ?
-  WHERE webhook_id = ? AND id = ? AND status = 'pending' AND attempts = ?`;
-
-export class SqlDeliveryQueue implements DeliveryQueue {
-  readonly #driver: SqlDriver;
-
-  constructor(driver: SqlDriver) {
-    this.#driver = driver;
-  }
-
-  async claim(by: { now: number; until: number; limit: number }): Promise<DeliveryRecord[]> {
-    const { dialect } = this.#driver;
-    const params =
-      dialect === 'sqlite' ? [by.until, by.now, by.limit] : [by.now, by.limit, by.until];
-    const result = await this.#driver.transact([{ sql: claimSql[dialect], params }]);
-    return result.ok ? (result.results[0]?.rows ?? []).map(decodeDelivery) : [];
-  }
-
-  async finish(delivery: DeliveryRecord, result: DeliveryResult): Promise<boolean> {
-    const { status, nextAt, lastStatus, lastError } = result;
-    const { webhookId, id, attempts } = delivery;
-    const error = encodeOrNull(lastError);
-    const params = [status, nextAt, lastStatus, error, webhookId, id, attempts];
-    return (await this.#driver.transact([{ sql: finishSql, params, expect: 1 }])).ok;
-  }
-
-  async find(webhookId: string): Promise<WebhookRecord | undefined> {
-    const [row] = await this.#driver.read(findSql, [webhookId]);
-    return row === undefined ? undefined : decodeWebhook(row);
-  }
-}
-
-function decodeWebhook(row: Row): WebhookRecord {
+export function decodeWebhook(row: Row): WebhookRecord {
   return {
     id: text(row, 'id'),
     tenantId: text(row, 'tenant_id'),
@@ -212,7 +152,7 @@ function decodeWebhook(row: Row): WebhookRecord {
   };
 }
 
-function decodeDelivery(row: Row): DeliveryRecord {
+export function decodeDelivery(row: Row): DeliveryRecord {
   return {
     webhookId: text(row, 'webhook_id'),
     id: text(row, 'id'),

@@ -41,6 +41,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
       claim: (by) => write('deliveries.claim', () => inner.deliveries.claim(by)),
       finish: (delivery, result) =>
         write('deliveries.finish', () => inner.deliveries.finish(delivery, result)),
+      sweep: (by) => write('deliveries.sweep', () => inner.deliveries.sweep(by)),
       find: (id) => read(() => inner.deliveries.find(id)),
     },
     ensureTenant: (tenant) => write('ensureTenant', () => inner.ensureTenant(tenant)),
