@@ -1,4 +1,4 @@
-import type { Grant, GrantBody } from '@relay/sdk';
+import type { GrantBody } from '@relay/sdk';
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import { acting, type Call } from '../call.ts';
@@ -7,6 +7,7 @@ import { collect, count, examples, jsonObject, moment } from '../help.ts';
 import { pageSize, take } from '../lists.ts';
 import { when } from '../print.ts';
 import { patternsOf } from '../patterns.ts';
+import { ruleText } from '../rules.ts';
 import type { World } from '../world.ts';
 
 const scopes = ['run', 'conversation', 'tenant'] as const;
@@ -110,11 +111,6 @@ async function listGrants(call: Call<ListOptions>): Promise<void> {
     ],
     'Nothing runs without asking.',
   );
-}
-
-function ruleText({ tool, params, exact }: Pick<Grant, 'tool' | 'params' | 'exact'>): string {
-  if (exact !== undefined) return `${tool} exactly ${JSON.stringify(exact)}`;
-  return params === undefined ? `${tool} (every call)` : `${tool} ${JSON.stringify(params)}`;
 }
 
 async function addGrant(call: Call<RuleOptions>, [tool = '']: readonly string[]): Promise<void> {
