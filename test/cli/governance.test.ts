@@ -96,7 +96,7 @@ describe('policy', () => {
     ['another word', '{"denied": []}', /A policy has no "denied" .* it has deny, ask, allow/],
     ['no rules', '{}', /The document has no rules/],
     ['a list', '[]', /must hold a JSON object/],
-    ['another agent', '{"agent": "b", "deny": []}', /is for the agent b, not for a/],
+    ['another agent', '{"agent": "b", "deny": []}', /is for the agent "b", not for a/],
     ['a bad pattern', '{"deny": [{"tool": "bash", "params": {"command": "!x"}}]}', /command/],
     ['a bad rule', '{"deny": [{"tol": "bash"}]}', /deny\[0\]/],
   ])('refuses a document with %s, in one line', async (_, stdin, message) => {

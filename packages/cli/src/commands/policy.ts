@@ -143,13 +143,15 @@ async function draftOf(call: Call<AgentOption>, file: string | undefined): Promi
   if (!lists.some((list) => given[list] !== undefined)) {
     throw usageError('The document has no rules', 'say {"deny": []} to have none');
   }
-  const { agent = given['agent'] } = call.options;
-  if (given['agent'] !== undefined && given['agent'] !== agent) {
-    throw usageError(`The document is for the agent ${String(given['agent'])}, not for ${agent}`);
+  const { agent: named } = call.options;
+  const { agent: own = named } = given;
+  if (own !== undefined && (typeof own !== 'string' || own !== (named ?? own))) {
+    const other = `The document is for the agent ${JSON.stringify(own)}`;
+    throw usageError(named === undefined ? other : `${other}, not for ${named}`);
   }
   const rules = Object.entries(given).filter(([name]) => !ignored.includes(name));
   // Whether the rules are rules is the server's to say: it knows all about them.
-  return { ...Object.fromEntries(rules), ...ofAgent(agent as string | undefined) } as Draft;
+  return { ...Object.fromEntries(rules), ...ofAgent(own) };
 }
 
 function sameRules(draft: Draft, policy: Policy): boolean {
