@@ -281,7 +281,7 @@ describe('arguments that do not fit', () => {
 
   it('say what is wrong', () => {
     expect(issuesFor({ title: 3 })).toEqual([
-      { path: 'title', message: 'Invalid input: expected string, received number' },
+      { path: 'title', message: 'Must be text' },
     ]);
   });
 
