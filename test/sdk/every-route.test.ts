@@ -12,6 +12,7 @@ import { builtin } from './scene.ts';
 
 /** What no program needs a client for. */
 const elsewhere = {
+  welcome: 'for whoever only has the address',
   ready: 'a load balancer asks, and wants the status alone',
   openApi: 'read by generators of other clients',
   docs: 'a page for people',
