@@ -80,7 +80,9 @@ test('a whole chat: an answer, a tool that is allowed once, one that is denied, 
   await shows('ended with 0');
   // Whoever reads it from top to bottom sees each thing once, in order and on a line of its own.
   const lines = shell.screen.split('\n').map((line) => line.trimEnd());
-  const told = lines.filter((line) => /^(you ›|[→←?·]|  \[|  Why|[A-Z0-9])/.test(line));
+  const told = lines
+    .slice(lines.findIndex((line) => line.startsWith('you ›')))
+    .filter((line) => /^(you ›|[→←?·]|  \[|  Why|[A-Z0-9])/.test(line));
   expect(told.map((line) => line.replace(/(--conversation) \S+/, '$1 ID'))).toEqual([
     'you › calculate 23*47',
     '→ calculator {"a":23,"b":47,"op":"*"}',
