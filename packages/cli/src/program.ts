@@ -63,8 +63,8 @@ export function createProgram(world: World): Command {
   return examples(program, ['relay serve', 'relay chat', 'relay approvals list', 'relay doctor'], {
     after:
       'The key comes from $RELAY_API_KEY, a profile, or the data folder of a server on this ' +
-      'machine;\nit is never an argument. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not ' +
-      'found, 4 not\nallowed, 5 conflict, 6 server unreachable, 7 the run failed, 130 interrupted.',
+      'machine; it is never an argument. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not ' +
+      'found, 4 not allowed, 5 conflict, 6 server unreachable, 7 the run failed, 130 interrupted.',
   });
 }
 

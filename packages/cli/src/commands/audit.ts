@@ -6,7 +6,7 @@ import { readDocument } from '../documents.ts';
 import { CliError, usageError } from '../failures.ts';
 import { count, examples, past } from '../help.ts';
 import { pageSize, take } from '../lists.ts';
-import { when } from '../print.ts';
+import { when } from '../table.ts';
 import type { World } from '../world.ts';
 
 type Action = NonNullable<AuditQuery['action']>;

@@ -5,7 +5,7 @@ import { readDocument } from '../documents.ts';
 import { CliError, exitCodes, usageError } from '../failures.ts';
 import { count, examples, past } from '../help.ts';
 import { pageSize, take } from '../lists.ts';
-import { when } from '../print.ts';
+import { when } from '../table.ts';
 import { ruleText } from '../rules.ts';
 import type { World } from '../world.ts';
 
@@ -57,7 +57,7 @@ export function registerPolicy(program: Command, world: World): void {
 }
 
 const document = `A document has what "relay policy show --json" prints, or just rules:
-  {"deny": [{"tool": "bash", "params": {"command": "rm *"}}], "ask": [], "allow": []}`;
+  {"deny": [{"tool": "bash", "params": {"command": "rm *"}}], "ask": []}`;
 
 function whole(text: string): number {
   return text === '0' ? 0 : count(text);
@@ -177,7 +177,7 @@ async function previewPolicy(
     preview.changes,
     [
       { title: 'run', of: ({ runId }) => runId },
-      { title: 'at', of: ({ at }) => when(at) },
+      { title: 'at', of: ({ at }) => at, time: true, minor: true },
       { title: 'was', of: ({ was }) => was, status: true },
       { title: 'now', of: ({ now }) => now, status: true },
       { title: 'call', of: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
@@ -200,7 +200,7 @@ async function showHistory(call: Call<AgentOption & { limit: number }>): Promise
     await take(versions, limit),
     [
       { title: 'version', of: ({ version }) => version },
-      { title: 'since', of: ({ updatedAt }) => when(updatedAt) },
+      { title: 'since', of: ({ updatedAt }) => updatedAt, time: true },
       ...lists.map((list) => ({ title: list, of: (each: Policy) => each[list].length })),
       { title: 'by', of: ({ updatedBy }) => updatedBy?.name },
     ],

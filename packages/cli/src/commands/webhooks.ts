@@ -4,7 +4,6 @@ import { Option } from 'commander';
 import { acting, type Call } from '../call.ts';
 import { count, examples } from '../help.ts';
 import { pageSize, take } from '../lists.ts';
-import { when } from '../print.ts';
 import type { World } from '../world.ts';
 
 type Event = WebhookBody['events'][number];
@@ -56,7 +55,7 @@ async function listWebhooks(call: Call<{ limit: number }>): Promise<void> {
     await take(webhooks.list({ limit: pageSize(limit) }), limit),
     [
       { title: 'webhook', of: ({ id }) => id },
-      { title: 'created', of: ({ createdAt }) => when(createdAt) },
+      { title: 'created', of: ({ createdAt }) => createdAt, time: true, minor: true },
       { title: 'events', of: ({ events }) => events.join(' ') },
       { title: 'url', of: ({ url }) => url },
     ],
@@ -93,9 +92,9 @@ async function listDeliveries(call: Call<{ limit: number }>, [id = '']: readonly
       { title: 'delivery', of: (each) => each.id },
       { title: 'event', of: ({ event }) => event },
       { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'attempts', of: ({ attempts }) => attempts },
-      { title: 'at', of: ({ at }) => when(at) },
-      { title: 'next', of: ({ nextAttemptAt }) => when(nextAttemptAt) },
+      { title: 'attempts', of: ({ attempts }) => attempts, minor: true },
+      { title: 'at', of: ({ at }) => at, time: true, minor: true },
+      { title: 'next', of: ({ nextAttemptAt }) => nextAttemptAt, time: true },
       { title: 'last answer', of: ({ lastStatus, lastError }) => lastError ?? lastStatus },
     ],
     'It has not been told anything yet.',
