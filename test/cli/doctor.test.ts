@@ -165,6 +165,18 @@ test('settings with which no server would start', async () => {
   expect(of('settings')?.message).toContain('RELAY_MAX_ACTIVE_RUNS');
 });
 
+test('a setting that is mistyped, which is otherwise silently not there', async () => {
+  const { code, findings } = await examine({ RELAY_RETENTION_DAY: '30' });
+  expect(code).toBe(0);
+  expect(findings).toContainEqual(
+    expect.objectContaining({
+      check: 'settings',
+      state: 'warning',
+      message: expect.stringContaining('did you mean RELAY_RETENTION_DAYS?'),
+    }),
+  );
+});
+
 test('a database that answers, one that does not, and a master key that nodes lack', async () => {
   const database = await createDatabase();
   onTestFinished(() => database.drop());

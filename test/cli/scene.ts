@@ -12,8 +12,8 @@ export interface Scene {
   runIn(world: CliWorld, ...args: readonly string[]): Promise<CliOutcome>;
 }
 
-export function cliScene(): Scene {
-  const server = new TestServer();
+export function cliScene(env: Readonly<Record<string, string>> = {}): Scene {
+  const server = new TestServer(env);
   beforeAll(() => server.start());
   afterAll(() => server.dispose());
   const runIn = (world: CliWorld, ...args: readonly string[]) =>

@@ -19,15 +19,22 @@ afterAll(async () => {
   rmSync(elsewhere, { recursive: true, force: true });
 });
 
+interface Screen {
+  /** What is typed before the command, such as a variable. */
+  readonly before?: string;
+  readonly columns?: number;
+}
+
 /** A shell in which somebody has typed `relay …`. */
-function terminal(args: string, key: 'key' | 'keyless' = 'key', before = '') {
+function terminal(args: string, key: 'key' | 'keyless' = 'key', options: Screen = {}) {
+  const { before = '', columns = 120 } = options;
   const env = {
     PATH: process.env['PATH'] ?? '',
     RELAY_URL: server.url,
     ...(key === 'key' ? { RELAY_API_KEY: server.apiKey } : {}),
   };
   const command = `${before}'${process.execPath}' '${relayBin}' ${args}; echo "ended with $?"`;
-  const shell = new TmuxTerminal({ command, cwd: elsewhere, env });
+  const shell = new TmuxTerminal({ command, cwd: elsewhere, env, columns });
   onTestFinished(() => shell.close());
   return {
     shell,
@@ -70,6 +77,56 @@ test('a whole chat: an answer, a tool that is allowed once, one that is denied, 
 
   shell.press('C-d');
   await shows('Go on later: relay chat --conversation ');
+  await shows('ended with 0');
+  // Whoever reads it from top to bottom sees each thing once, in order and on a line of its own.
+  const lines = shell.screen.split('\n').map((line) => line.trimEnd());
+  const told = lines
+    .slice(lines.findIndex((line) => line.startsWith('you ›')))
+    .filter((line) => /^(you ›|[→←?·]|  \[|  Why|[A-Z0-9])/.test(line));
+  expect(told.map((line) => line.replace(/(--conversation) \S+/, '$1 ID'))).toEqual([
+    'you › calculate 23*47',
+    '→ calculator {"a":23,"b":47,"op":"*"}',
+    '← 1081',
+    '23 * 47 is 1081.',
+    'you › notify the build is green',
+    '→ send_note {"to":"operator","text":"the build is green"}',
+    '? send_note wants to run:',
+    '  [o]nce  [a]lways  [e]dit  [d]eny >',
+    '  [o]nce  [a]lways  [e]dit  [d]eny > o',
+    '· approved',
+    '← {"sent":true}',
+    'The note was sent.',
+    'you › notify the build is red',
+    '→ send_note {"to":"operator","text":"the build is red"}',
+    '? send_note wants to run:',
+    '  [o]nce  [a]lways  [e]dit  [d]eny > d',
+    '  Why not? (the agent reads it) > not on a Friday',
+    '· denied',
+    '← {"status":"denied","reason":"not on a Friday"}',
+    'The note was not sent: it was denied (not on a Friday).',
+    'you ›',
+    'Go on later: relay chat --conversation ID',
+  ]);
+});
+
+test('a narrow screen that becomes narrower loses no line, wide letters or not', async () => {
+  const { shell, shows } = terminal('chat', 'key', { columns: 34 });
+  await shows('you ›');
+  shell.line('notify 你好，世界 is what one says here');
+  await shows('[d]eny >');
+  shell.line('yes');
+  await shows('That is no answer here: type o, a, e or d.');
+  shell.resize(26);
+  shell.line('e');
+  await shows('Arguments > {"to":"operator","text":"你好，世界 is what one says here"}');
+  shell.press(...Array.from({ length: 6 }, () => 'BSpace'));
+  shell.line('世"}');
+  await shows('The note was sent.');
+  expect(notesOf('世')).toMatchObject([{ text: '你好，世界 is what one says 世' }]);
+  const { screen } = shell;
+  expect(screen).toContain('[o]nce  [a]lways  [e]dit  [d]eny > yes\n');
+  expect(screen).toContain('type o, a, e or d.\n  [o]nce  [a]lways  [e]dit  [d]eny > e\n');
+  shell.press('C-d');
   await shows('ended with 0');
 });
 
@@ -117,6 +174,8 @@ test('Ctrl-C cancels what is going on, and leaves when nothing is', async () => 
   await shows('I wait for 600000 ms');
   shell.press('C-c');
   await shows('(canceled)');
+  // Each on a line of its own, however far the answer has come.
+  expect(shell.screen).toMatch(/^I wait for 600000 ms\n\(canceling; .*\)\n\(canceled\)$/m);
   const { runs } = (await (await server.request('/v1/runs?status=canceled')).json()) as {
     runs: { input: string }[];
   };
@@ -189,7 +248,7 @@ test('colour is for terminals that want it', async () => {
   const coloured = terminal('chat "calculate 1+1"');
   await coloured.shows('ended with 0');
   expect(coloured.shell.colours).toContain('\u001B[36m→ calculator');
-  const plain = terminal('chat "calculate 1+1"', 'key', 'NO_COLOR=1 ');
+  const plain = terminal('chat "calculate 1+1"', 'key', { before: 'NO_COLOR=1 ' });
   await plain.shows('ended with 0');
   expect(plain.shell.screen).toContain('→ calculator');
   expect(plain.shell.colours).not.toContain('\u001B[36m→');

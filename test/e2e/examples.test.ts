@@ -20,6 +20,11 @@ const shows: Readonly<Record<string, readonly RegExp[]>> = {
     /^… and it is back\.$/m,
     /The note was sent\.$/,
   ],
+  memory: [
+    /^a later run knows: \[\s+'The dog of Ada is called Turing'/m,
+    /^another namespace knows nothing of it$/m,
+    /^forgotten$/m,
+  ],
   'embed-in-process': [/^send_note has been waiting$/m, /The note was sent\.$/],
 };
 

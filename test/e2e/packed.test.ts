@@ -1,5 +1,5 @@
 /** The packages as they are published: packed, unpacked under node_modules, and used from there. */
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import {
   cpSync,
   mkdirSync,
@@ -13,6 +13,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { publint } from 'publint';
+import { formatMessage } from 'publint/utils';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -144,3 +146,69 @@ test('a tarball holds the build and neither source nor tests', () => {
     expect(files.filter((name) => name.startsWith('src') || name.includes('.test.'))).toEqual([]);
   }
 });
+
+test.each(rooms)('publint has nothing to say about the tarball of %s', async (room) => {
+  const { buffer } = new Uint8Array(readFileSync(join(dir, `relay-${room}-${version}.tgz`)));
+  const { messages, pkg } = await publint({ pack: { tarball: buffer }, strict: true });
+  expect(messages.map((message) => formatMessage(message, pkg))).toEqual([]);
+});
+
+test.each([
+  ['bundler', 'ESNext'],
+  ['nodenext', 'NodeNext'],
+])(
+  'a strict TypeScript program finds the types of every entry: %s',
+  (resolution, module) => {
+    const program = join(dir, `consumer-${resolution}`);
+    mkdirSync(program);
+    const entries = rooms.flatMap((room) => {
+      const manifest = readFileSync(join(modules, '@relay', room, 'package.json'), 'utf8');
+      const { exports } = JSON.parse(manifest) as { exports: Record<string, unknown> };
+      return Object.keys(exports).map((path) => `@relay/${room}${path.slice(1)}`);
+    });
+    writeFileSync(
+      join(program, 'entries.ts'),
+      entries.map((entry, nth) => `export * as e${nth} from '${entry}';\n`).join(''),
+    );
+    writeFileSync(
+      join(program, 'program.ts'),
+      `import { createClient, RelayApiError, tool, type Policy, type Run } from '@relay/sdk';
+     const client = createClient({ baseUrl: 'http://relay.test' });
+     export async function use(id: string): Promise<Run['status']> {
+       const policy: Policy = await client.policy.get();
+       const get = tool({ name: 'get', schema: { type: 'object' }, run: () => policy.version });
+       for await (const event of client.runs.stream(id, { tools: [get] })) {
+         if (event.type === 'token') event.text.toUpperCase();
+         // @ts-expect-error: a token has no name, so the types are there and are no any.
+         if (event.type === 'token') event.name;
+       }
+       return (await client.runs.get(id)).status;
+     }
+     export const isGone = (error: unknown) =>
+       error instanceof RelayApiError && error.code === 'not_found';
+     // @ts-expect-error: there is no such code.
+     export const isOdd = (error: RelayApiError) => error.code === 'no_such_code';
+    `,
+    );
+    const compilerOptions = {
+      target: 'es2023',
+      module,
+      moduleResolution: resolution,
+      strict: true,
+      noEmit: true,
+      // The declarations themselves are checked too, not only how they are used.
+      skipLibCheck: false,
+      lib: ['es2024', 'esnext', 'dom', 'dom.iterable', 'dom.asynciterable'],
+      types: ['node'],
+    };
+    writeFileSync(join(program, 'package.json'), '{"type": "module"}');
+    writeFileSync(join(program, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
+    const tsc = join(root, 'node_modules/.bin/tsc');
+    const { stdout } = spawnSync(tsc, ['-p', program], { cwd: program, encoding: 'utf8' });
+    // Declarations of others may be as they are.
+    const ours = (line: string) => !/node_modules\/(?!@relay\/)/.test(line);
+    const errors = stdout.split('\n').filter((line) => line.includes('error TS') && ours(line));
+    expect(errors).toEqual([]);
+  },
+  120_000,
+);

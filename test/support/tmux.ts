@@ -6,6 +6,7 @@ export interface TerminalOptions {
   readonly command: string;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
+  readonly columns?: number;
 }
 
 export class TmuxTerminal {
@@ -13,9 +14,9 @@ export class TmuxTerminal {
   readonly #socket = `relay-test-${randomUUID()}`;
   #isOpen = true;
 
-  constructor({ command, cwd, env }: TerminalOptions) {
+  constructor({ command, cwd, env, columns = 120 }: TerminalOptions) {
     const set = Object.entries(env).flatMap(([name, value]) => ['-e', `${name}=${value}`]);
-    const size = ['-x', '120', '-y', '50'];
+    const size = ['-x', String(columns), '-y', '50'];
     this.#tmux('-f', '/dev/null', 'new-session', '-d', ...size, '-c', cwd, ...set, 'bash --norc');
     this.#tmux('set-option', '-g', 'history-limit', '5000');
     this.type(`PS1='$ '; ${command}`);
@@ -43,6 +44,10 @@ export class TmuxTerminal {
   /** The same with its escape sequences. */
   get colours(): string {
     return this.#tmux('capture-pane', '-p', '-e', '-S', '-5000');
+  }
+
+  resize(columns: number): void {
+    this.#tmux('resize-window', '-x', String(columns), '-y', '50');
   }
 
   close(): void {

@@ -35,9 +35,10 @@ test('fields that are wrong are named, once', () => {
 
 test('a server that is not there is said with its reason and what to do', () => {
   const cause = new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } });
-  const error = new RelayApiError('network_error', 'GET http://x failed: fetch failed', { cause });
+  const message = 'GET http://x:4000/v1/runs?limit=20 failed: fetch failed';
+  const error = new RelayApiError('network_error', message, { cause });
   expect(failureOf(error)).toMatchObject({
-    error: 'GET http://x failed: ECONNREFUSED',
+    error: 'No answer from http://x:4000: ECONNREFUSED',
     exit: 6,
     hint: expect.stringContaining('relay serve'),
   });

@@ -75,7 +75,9 @@ export function failureOf(error: unknown): Failure {
 
 function apiFailure({ message, code, status, cause, details = [] }: ApiError): Failure {
   if (code === 'network_error') {
-    const error = message.replace('fetch failed', reasonOf(cause));
+    const error = message
+      .replace('fetch failed', reasonOf(cause))
+      .replace(/^[A-Z]+ (https?:\/\/[^/\s]+)\S* failed: /, 'No answer from $1: ');
     return { error, code, exit: exitCodes.unreachable, hint: hints['network_error'] ?? '' };
   }
   const fields = details
@@ -102,12 +104,15 @@ function exitFor(status: number): ExitCode {
 
 const hints: Readonly<Record<string, string>> = {
   network_error: 'is the server running? "relay serve" starts one, "relay doctor" looks closer',
-  unauthorized: 'set RELAY_API_KEY; "relay bootstrap" makes a key beside the data folder',
+  unauthorized:
+    'it is missing, mistyped, expired or revoked: set RELAY_API_KEY; "relay bootstrap" makes one ' +
+    'beside the data folder',
   scope_required: 'use a key with that scope; "relay keys create" makes one',
   approve_scope_required: 'use a key with the scope approve',
   credential_missing: 'store the key of the provider: "relay credentials set PROVIDER"',
   unknown_model: 'the model "demo" needs no provider; "relay credentials list" shows the others',
   relay_conflict: 'somebody answered before; "relay approvals show ID" says who',
+  policy_conflict: 'somebody changed the rules meanwhile; "relay policy show" has them',
   run_ended: '"relay runs fork ID" goes on from it',
   tenant_paused: 'an administrator has paused this tenant',
 };

@@ -8,8 +8,32 @@ export function examples<Of extends Command>(
   { after = '' }: { after?: string } = {},
 ): Of {
   const shown = lines.map((line) => `  ${line}`).join('\n');
-  command.addHelpText('after', `\nExamples:\n${shown}${after === '' ? '' : `\n\n${after}`}`);
+  command.addHelpText(
+    'after',
+    `\nExamples:\n${shown}${after === '' ? '' : `\n\n${wrapped(after)}`}`,
+  );
   return command;
+}
+
+const readable = 80;
+
+/** Sentences as lines that every terminal has room for; an indented line stays as it is. */
+function wrapped(text: string): string {
+  return text
+    .split('\n')
+    .flatMap((line) => (line.startsWith(' ') ? [line] : linesOf(line)))
+    .join('\n');
+}
+
+function linesOf(text: string): string[] {
+  const lines: string[] = [''];
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1) ?? '';
+    if (line === '') lines[lines.length - 1] = word;
+    else if (line.length + 1 + word.length <= readable) lines[lines.length - 1] = `${line} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
 }
 
 export function count(text: string): number {

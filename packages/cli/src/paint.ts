@@ -29,6 +29,7 @@ const statusStyles: Readonly<Record<string, Style>> = {
   completed: 'green',
   approved: 'green',
   active: 'green',
+  delivered: 'green',
   allow: 'green',
   failed: 'red',
   denied: 'red',

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { Print, when } from './print.ts';
+import { Print } from './print.ts';
 import { fakeWorld } from './testing/fake-world.ts';
 
 const items = [
@@ -82,9 +82,4 @@ test('sentences are for people alone', () => {
   const world = fakeWorld();
   new Print(world, true).say('done');
   expect(world.out()).toBe('');
-});
-
-test('times have whole seconds', () => {
-  expect(when('2026-11-15T11:58:25.123Z')).toBe('2026-11-15 11:58:25Z');
-  expect(when(undefined)).toBeUndefined();
 });

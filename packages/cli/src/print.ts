@@ -3,15 +3,9 @@
  * Results go to standard output, everything about them to standard error.
  */
 import { type Paint, paintFor, paintStatus } from './paint.ts';
-import { cutTo, visible, visibleLine, widthOf } from './visible.ts';
+import { type Column, tableOf } from './table.ts';
+import { visible } from './visible.ts';
 import type { Output, World } from './world.ts';
-
-export interface Column<Item> {
-  readonly title: string;
-  readonly of: (item: Item) => string | number | undefined;
-  /** A word that has a colour. */
-  readonly status?: boolean;
-}
 
 export type Fields = Readonly<Record<string, string | number | undefined>>;
 
@@ -51,7 +45,11 @@ export class Print {
   list<Item>(items: readonly Item[], columns: readonly Column<Item>[], nothing: string): void {
     if (this.json) for (const item of items) this.value(item);
     else if (items.length === 0) this.note(nothing);
-    else for (const line of this.#table(items, columns)) this.#out.write(`${line}\n`);
+    else {
+      const width = this.#out.isTTY === true ? (this.#out.columns ?? 80) : undefined;
+      const lines = tableOf(items, columns, { paint: this.paint, width });
+      this.#out.write(`${lines.join('\n')}\n`);
+    }
   }
 
   one(item: unknown, fields: Fields): void {
@@ -68,45 +66,4 @@ export class Print {
       for (const line of rest) this.#out.write(`${' '.repeat(width)}  ${line}\n`);
     }
   }
-
-  *#table<Item>(items: readonly Item[], columns: readonly Column<Item>[]): Generator<string> {
-    const cells = items.map((item) => columns.map(({ of }) => visibleLine(String(of(item) ?? ''))));
-    const widths = columns.map(({ title }, at) =>
-      Math.max(widthOf(title), ...cells.map((row) => widthOf(row[at] ?? ''))),
-    );
-    yield this.paint(
-      'dim',
-      this.#row(
-        columns.map(({ title }) => title.toUpperCase()),
-        widths,
-      ),
-    );
-    for (const row of cells) {
-      yield this.#row(row, widths, (cell, at) =>
-        columns[at]?.status === true ? paintStatus(this.paint, cell) : cell,
-      );
-    }
-  }
-
-  /** The last column takes what is left of the terminal; in a pipe nothing is cut. */
-  #row(
-    cells: readonly string[],
-    widths: readonly number[],
-    painted: (cell: string, at: number) => string = (cell) => cell,
-  ): string {
-    const room = this.#out.isTTY === true ? (this.#out.columns ?? 80) : Infinity;
-    const before = widths.slice(0, -1).reduce((sum, width) => sum + width + 2, 0);
-    return cells
-      .map((cell, at) => {
-        if (at === cells.length - 1) return painted(cutTo(cell, Math.max(12, room - before)), at);
-        return painted(cell, at) + ' '.repeat((widths[at] ?? 0) - widthOf(cell));
-      })
-      .join('  ')
-      .trimEnd();
-  }
-}
-
-/** Without fractions of a second, and in the same zone everywhere. */
-export function when(time: string | undefined): string | undefined {
-  return time?.replace('T', ' ').replace(/\.\d+Z$/, 'Z');
 }

@@ -52,6 +52,18 @@ describe('the help', () => {
     },
   );
 
+  test.each([...paths.map((path) => [path.join(' '), path] as const)])(
+    'of "%s" fits a terminal of 80 columns',
+    async (_, path) => {
+      const world = fakeWorld({ isTTY: true, columns: 80 });
+      expect(await runCli([...path, '--help'], world)).toBe(0);
+      // What is to be copied stands on one line, however long.
+      const lines = world.out().split('\n');
+      const long = lines.filter((line) => line.length > 80 && !/^ {2}.*relay/.test(line));
+      expect(long).toEqual([]);
+    },
+  );
+
   test('has no example with a command or an option that does not exist', () => {
     for (const command of all(program)) {
       let text = '';

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { registerApprovals } from './commands/approvals.ts';
+import { registerAudit } from './commands/audit.ts';
 import { registerBackup } from './commands/backup.ts';
 import { registerBootstrap } from './commands/bootstrap.ts';
 import { registerChat } from './commands/chat.ts';
@@ -13,8 +14,10 @@ import { registerGrants } from './commands/grants.ts';
 import { registerKeys } from './commands/keys.ts';
 import { registerMasterKey } from './commands/master-key.ts';
 import { registerMemories } from './commands/memories.ts';
+import { registerPolicy } from './commands/policy.ts';
 import { registerRuns } from './commands/runs.ts';
 import { registerServe } from './commands/serve.ts';
+import { registerWebhooks } from './commands/webhooks.ts';
 import { examples } from './help.ts';
 import type { World } from './world.ts';
 
@@ -48,6 +51,9 @@ export function createProgram(world: World): Command {
   registerBootstrap(program, world);
   registerKeys(program, world);
   registerCredentials(program, world);
+  registerPolicy(program, world);
+  registerAudit(program, world);
+  registerWebhooks(program, world);
   registerMasterKey(program, world);
   registerBackup(program, world);
   registerDoctor(program, world);
@@ -57,8 +63,8 @@ export function createProgram(world: World): Command {
   return examples(program, ['relay serve', 'relay chat', 'relay approvals list', 'relay doctor'], {
     after:
       'The key comes from $RELAY_API_KEY, a profile, or the data folder of a server on this ' +
-      'machine;\nit is never an argument. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not ' +
-      'found, 4 not\nallowed, 5 conflict, 6 server unreachable, 7 the run failed, 130 interrupted.',
+      'machine; it is never an argument. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not ' +
+      'found, 4 not allowed, 5 conflict, 6 server unreachable, 7 the run failed, 130 interrupted.',
   });
 }
 

@@ -6,14 +6,22 @@ const ownParameters = z.unknown().superRefine((value, context) => {
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, '__proto__')) return;
   context.addIssue({ code: 'custom', path: ['__proto__'], message: 'Not a parameter' });
 });
-const paramsSchema = ownParameters.pipe(z.record(z.string(), z.string()));
+
+/** A record, also to whoever writes one. */
+function recordOf<Value extends z.ZodType>(value: Value) {
+  type Given = Record<string, z.input<Value>>;
+  const schema: z.ZodType<Record<string, z.output<Value>>> = ownParameters.pipe(
+    z.record(z.string(), value),
+  );
+  return schema as z.ZodType<Record<string, z.output<Value>>, Given>;
+}
 
 /** A tool's exact name, and a glob for each parameter that it constrains or one call to the letter. */
 export const toolPermissionSchema = z.strictObject({
   tool: z.string().min(1),
-  params: paramsSchema.optional(),
+  params: recordOf(z.string()).optional(),
   /** These arguments, nothing more and nothing less; no pattern is one here. */
-  exact: ownParameters.pipe(z.record(z.string(), z.json())).optional(),
+  exact: recordOf(z.json()).optional(),
 });
 export type ToolPermission = z.infer<typeof toolPermissionSchema>;
 

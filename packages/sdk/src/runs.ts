@@ -1,15 +1,17 @@
 import type {
   CancelRunsBody,
+  ForkBody,
   Run,
   RunBody,
   RunsQuery,
   RunTool,
   StoredEvent,
+  Utterance,
 } from '@relay/protocol/wire';
 import { RelayApiError } from './errors.ts';
 import type { FollowOptions } from './frames.ts';
 import { at, type CallOptions, type Http } from './http.ts';
-import { type ForkBody, type ForkOptions, forkRun, resumeRun } from './lineage.ts';
+import { type ForkOptions, forkRun, resumeRun } from './lineage.ts';
 import { Listing, listOf, type Page } from './listing.ts';
 import { type OnRelay, RelayWatcher } from './relay-watcher.ts';
 import { RunHandle, type Watcher } from './run-handle.ts';
@@ -20,14 +22,6 @@ import { uuid } from './uuid.ts';
 /** The body of `POST /v1/runs`, in which functions stand among the tools. */
 export interface NewRun extends Omit<RunBody, 'tools'> {
   readonly tools?: readonly (RunTool | ClientTool)[];
-}
-
-/** The body of `POST /api/chat`. */
-export interface Utterance extends Pick<
-  RunBody,
-  'agent' | 'conversationId' | 'limits' | 'model' | 'permissions'
-> {
-  readonly message: string;
 }
 
 export interface FollowRunOptions extends FollowOptions {

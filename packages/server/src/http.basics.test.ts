@@ -34,6 +34,17 @@ describe.each(storeKinds)('a server on the %s store', (kind) => {
     }
   });
 
+  it('tells whoever only has its address where to read on', async () => {
+    const server = await boot({ kind });
+    const welcome = await server.request('/', { key: null });
+    expect(welcome.status).toBe(200);
+    const { name, docs, openapi, health } = (await welcome.json()) as Record<string, string>;
+    expect(name).toBe('Relay');
+    for (const path of [docs, openapi, health]) {
+      expect((await server.request(path ?? '', { key: null })).status).toBe(200);
+    }
+  });
+
   it('answers health checks that want no body', async () => {
     const server = await boot({ kind });
     for (const path of ['/health', '/ready']) {

@@ -130,13 +130,27 @@ describe('a credential', () => {
     expect(text).not.toContain(canary);
   });
 
-  it.each(['OpenAI', 'a'.repeat(33), 'a_b', '%2e%2e', 'a.b'])(
-    'for a provider that cannot be named %s is not there',
+  it.each(['OpenAI', 'a'.repeat(33), 'a_b', 'a.b'])(
+    'for a provider that cannot be named %s is refused, and says so',
     async (name) => {
       server = await bootRelay();
-      expect((await put(name, { apiKey: canary })).status).toBe(404);
+      const response = await put(name, { apiKey: canary });
+      expect(response.status).toBe(400);
+      const message = 'Must have 1 to 32 small letters, digits or hyphens';
+      expect(await response.json()).toEqual({
+        error: `provider: ${message}`,
+        code: 'invalid_request',
+        details: [{ path: 'provider', message }],
+      });
+      const none = await server.request(`/v1/credentials/${name}`, { method: 'DELETE' });
+      expect(none.status).toBe(404);
     },
   );
+
+  it('for a provider that leads elsewhere is not there', async () => {
+    server = await bootRelay();
+    expect((await put('%2e%2e', { apiKey: canary })).status).toBe(404);
+  });
 
   it.each([
     'http://127.0.0.1:9/v1',

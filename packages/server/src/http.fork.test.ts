@@ -114,6 +114,22 @@ describe.each(storeKinds)('runs that go on, on the %s store', (kind) => {
       expect(events.map(({ seq }) => seq)).toEqual(events.map((_, n) => n + 1));
     });
 
+    it('needs no body: whatever is left out is as it was', async () => {
+      const failed = await server.request('/v1/runs', {
+        body: { model: 'demo', input: 'fail 400' },
+      });
+      const runId = failed.headers.get('x-run-id') ?? '';
+      const path = `/v1/runs/${runId}/fork`;
+      const headers = { 'idempotency-key': 'without a body' };
+      const forked = await server.request(path, { method: 'POST', headers });
+      expect(forked.status).toBe(201);
+      const { id, parentRunId } = (await forked.json()) as Record<string, string>;
+      expect(parentRunId).toBe(runId);
+      // An empty one says the same.
+      const again = await server.request(path, { headers, body: {} });
+      expect(((await again.json()) as { id: string }).id).toBe(id);
+    });
+
     it('takes up a failed run without a new word', async () => {
       const response = await server.request('/v1/runs', {
         body: { model: 'demo', input: 'fail 400' },

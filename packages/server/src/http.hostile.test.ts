@@ -86,7 +86,7 @@ const odd: [what: string, bytes: () => string, status: number][] = [
   ['an absolute URL to nowhere', () => head('GET http://127.0.0.1/v1/nope HTTP/1.1'), 404],
   ['a path that climbs', () => head('GET /v1/../../etc/passwd HTTP/1.1'), 404],
   ['two slashes', () => head('GET //v1/runs HTTP/1.1'), 404],
-  ['an asterisk', () => head('OPTIONS * HTTP/1.1'), 404],
+  ['an asterisk', () => head('OPTIONS * HTTP/1.1'), 405],
   [
     'an upgrade that we do not know',
     () => head('GET /v1/runs HTTP/1.1', 'upgrade: websocket'),

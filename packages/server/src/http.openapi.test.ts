@@ -109,11 +109,12 @@ describe.each(storeKinds)('the answers on the %s store', (kind) => {
 
   it('about runs are as promised, whatever became of them', async () => {
     const labels = { team: 'red' };
+    const parent = await finishedRun(own, { input: 'say 1' });
     const { runId } = await finishedRun(own, {
       input: 'calculate 1+2',
       labels,
       workflowId: 'flow',
-      parentRunId: missing,
+      parentRunId: parent.runId,
     });
     await own.request('/v1/runs', { body: { model: 'demo', input: 'fail 400' } });
     const messages = [
@@ -126,7 +127,7 @@ describe.each(storeKinds)('the answers on the %s store', (kind) => {
     const { runs } = (await expectAsPromised('listRuns', await own.request('/v1/runs'))) as {
       runs: { id: string }[];
     };
-    expect(runs).toHaveLength(4);
+    expect(runs).toHaveLength(5);
     for (const { id } of runs) {
       await expectAsPromised('getRun', await own.request(`/v1/runs/${id}`));
       await expectAsPromised('listRunEvents', await own.request(`/v1/runs/${id}/events`));

@@ -1,6 +1,6 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { addKey, bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
 import { eventsOf, finishedRun, startRun, statusOf, untilStatus } from './testing/talk.ts';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -70,7 +70,8 @@ describe.each(storeKinds)('/v1/runs on the %s store', (kind) => {
     });
 
     it('takes messages as input, a system text, labels and the places it belongs to', async () => {
-      const [conversationId, parentRunId] = [uuidv7(), uuidv7()];
+      const conversationId = uuidv7();
+      const { runId: parentRunId } = await finishedRun(server, { input: 'say 1' });
       const input = [
         { role: 'user', content: 'hello' },
         { role: 'assistant', content: 'hi' },
@@ -97,6 +98,27 @@ describe.each(storeKinds)('/v1/runs on the %s store', (kind) => {
       });
       const [created] = (await eventsOf(server, runId, '?limit=1')).events;
       expect(created).toMatchObject({ type: 'run.created', system: 'Be brief', maxIterations: 3 });
+    });
+
+    it('has no parent that its tenant has not', async () => {
+      const other = await addKey(server.store, { tenant: 'neighbour' });
+      const theirs = await server.request('/v1/runs', {
+        key: other.apiKey,
+        body: { model: 'demo', input: 'say 1' },
+      });
+      await theirs.text();
+      for (const parentRunId of [uuidv7(), theirs.headers.get('x-run-id')]) {
+        const response = await server.request('/v1/runs', {
+          body: { model: 'demo', input: 'say 1', parentRunId },
+        });
+        expect(response.status).toBe(400);
+        expect(response.headers.has('x-run-id')).toBe(false);
+        expect(await response.json()).toEqual({
+          error: 'parentRunId: There is no such run',
+          code: 'invalid_request',
+          details: [{ path: 'parentRunId', message: 'There is no such run' }],
+        });
+      }
     });
 
     it('goes on with a conversation: the next run knows what was said', async () => {

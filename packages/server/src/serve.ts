@@ -8,6 +8,7 @@ import { type Config, readConfig } from './config.ts';
 import { showFirstKey } from './first-key.ts';
 import { createLog, type ServerLog } from './log.ts';
 import { openStore } from './open-store.ts';
+import { unknownSettings } from './unknown-settings.ts';
 
 export interface ServeOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -40,6 +41,7 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
   const config = readConfig(options.env, options.cwd);
   const file = await loadConfigFile(options.env, options.cwd);
   const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
+  for (const sentence of unknownSettings(options.env)) log.warn(sentence);
   const closing: (() => Promise<void> | void)[] = [];
   const stop = async () => {
     for (const close of closing.splice(0).toReversed()) await close();

@@ -15,7 +15,7 @@ import {
   revokeGrant,
 } from './handlers/grants.ts';
 import type { Handler, PublicHandler } from './handlers/handler.ts';
-import { health, ready } from './handlers/health.ts';
+import { health, ready, welcome } from './handlers/health.ts';
 import { createKey, listKeys, revokeKey } from './handlers/keys.ts';
 import { addMemory, clearMemories, deleteMemory, listMemories } from './handlers/memories.ts';
 import { metrics } from './handlers/metrics.ts';
@@ -44,7 +44,7 @@ const openApi: PublicHandler = async ({ version }) => openApiDocument(version);
 const docs: PublicHandler = async ({ version }) => docsPage(openApiDocument(version));
 
 /** Without a caller. */
-export const publicSurface = { health, ready, openApi, docs } satisfies Partial<
+export const publicSurface = { welcome, health, ready, openApi, docs } satisfies Partial<
   Record<RouteName, PublicHandler>
 >;
 

@@ -9,20 +9,28 @@ export interface Input {
   readonly body: unknown;
 }
 
-/** Checks a request against its route. A wrong id cannot exist, so it is answered like one. */
+/**
+ * Checks a request against its route. An id of a wrong form cannot exist, so it is answered like one
+ * that does not; a name that something is to be stored under is an input like any other.
+ */
 export function validate(route: Route, request: FastifyRequest): Input {
   const mayBeEmpty = () => route.body?.safeParse(undefined).success;
   if (route.body !== undefined && request.body === undefined && !mayBeEmpty()) {
     throw new RelayError('invalid_json', 'Invalid JSON body');
   }
   if (route.requires !== undefined) requireFields(route.requires, request.body);
-  const params = route.params?.safeParse(request.params);
-  if (params?.success === false) throw nothingHere(thingAt(route.path));
   return {
-    params: params?.data,
+    params: route.params === undefined ? undefined : paramsOf(route, route.params, request.params),
     query: route.query === undefined ? undefined : check(route.query, request.query),
     body: route.body === undefined ? undefined : check(route.body, request.body),
   };
+}
+
+function paramsOf(route: Route, schema: z.ZodType, given: unknown): unknown {
+  if (route.method === 'PUT') return check(schema, given);
+  const params = schema.safeParse(given);
+  if (!params.success) throw nothingHere(thingAt(route.path));
+  return params.data;
 }
 
 function requireFields(requires: NonNullable<Route['requires']>, body: unknown): void {

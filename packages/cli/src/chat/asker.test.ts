@@ -45,8 +45,10 @@ describe('a permission', () => {
   });
 
   test('is asked again as long as nothing that is an answer is said', async () => {
-    const { ask, asked } = person('', 'yes', 'y', 'ok', '\u001B[A', 'o');
+    const { ask, asked, said } = person('', 'yes', 'y', 'ok', '\u001B[A', 'o');
     expect(await ask(permission)).toEqual({ approved: true });
+    const told = said.filter((line) => line === '  That is no answer here: type o, a, e or d.');
+    expect(told).toHaveLength(4);
     expect(asked).toHaveLength(6);
     expect(asked.every(({ fresh }) => fresh === true)).toBe(true);
   });

@@ -54,7 +54,7 @@ export class Asker {
       if (request.canEdit && (choice === 'e' || choice === 'edit')) {
         const input = await this.#edited(request.params, signal);
         if (input !== undefined) return { approved: true, input };
-      }
+      } else if (choice !== '') this.#options.say(`  ${keysOf(prompt)}`);
     }
   }
 
@@ -68,7 +68,7 @@ export class Asker {
       if (choice === 'i') {
         const line = await this.#line('  Its result, as JSON or text > ', signal);
         if (line !== undefined) return { approved: true, output: jsonOrText(line) };
-      }
+      } else if (choice !== '') this.#options.say(`  ${keysOf(prompt)}`);
     }
   }
 
@@ -81,10 +81,14 @@ export class Asker {
       return { approved: false, reason: 'Nobody could answer' };
     }
     for (;;) {
-      const choice = await this.#choose('  [a]nswer  [d]ecline > ', signal);
+      const prompt = '  [a]nswer  [d]ecline > ';
+      const choice = await this.#choose(prompt, signal);
       if (choice === undefined) return undefined;
       if (choice === 'd') return this.#denial(signal);
-      if (choice !== 'a') continue;
+      if (choice !== 'a') {
+        if (choice !== '') this.#options.say(`  ${keysOf(prompt)}`);
+        continue;
+      }
       const input = await answerTo(schema, (prompt) => this.#line(`  ${prompt} > `, signal));
       if (input !== undefined) return { approved: true, input: input as Input };
     }
@@ -121,6 +125,12 @@ export class Asker {
 }
 
 type Input = NonNullable<Decision['input']>;
+
+/** Whoever says something else, such as `yes`, is told what is an answer here. */
+function keysOf(prompt: string): string {
+  const keys = [...prompt.matchAll(/\[(\w)\]/g)].map(([, key]) => key);
+  return `That is no answer here: type ${keys.slice(0, -1).join(', ')} or ${keys.at(-1)}.`;
+}
 
 function jsonOrText(line: string): NonNullable<Decision['output']> {
   try {

@@ -70,12 +70,14 @@ export class Conversation {
   /** A turn on the screen, from its first event to its last. */
   async take(begin: () => Promise<Turn>): Promise<Done | undefined> {
     const { print, terminal, aside } = this.#options;
+    const transcript = new Transcript(print, { aside });
     let interrupted = 0;
     let turn: Turn | undefined;
     const interrupt = () => {
       interrupted += 1;
       this.#wasInterrupted = true;
       if (interrupted > 1) process.exit(130);
+      transcript.endText();
       aside('(canceling; Ctrl-C again leaves at once)');
       turn
         ?.cancel()
@@ -85,7 +87,7 @@ export class Conversation {
     try {
       turn = await begin();
       if (interrupted > 0) await turn.cancel();
-      return await this.#watch(turn, interrupt, new Transcript(print, { aside }));
+      return await this.#watch(turn, interrupt, transcript);
     } finally {
       terminal.onInterrupt = () => {};
     }

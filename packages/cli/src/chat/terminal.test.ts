@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { fakeWorld, settled } from '../testing/fake-world.ts';
 import { Interrupted, Terminal } from './terminal.ts';
 
-function scene(isTTY: boolean) {
-  const world = fakeWorld({ isTTY, columns: 80 });
+function scene(isTTY: boolean, columns = 80) {
+  const world = fakeWorld({ isTTY, columns });
   const terminal = new Terminal(world, world.stdout);
   return { world, terminal, types: (text: string) => void world.stdin.write(text) };
 }
@@ -46,6 +46,47 @@ describe('a terminal', () => {
     expect(await asked).toBe('d');
     // The line from before is still a message.
     expect(await terminal.ask({ prompt: '› ' })).toBe('a');
+    terminal.close();
+  });
+
+  test('leaves alone what stands above a question that is wider than the screen', async () => {
+    const { terminal, types, world } = scene(true, 20);
+    const goesUp = /\u001B\[\d+A/;
+    types('begun before, and long enough for several rows of the screen');
+    for (const line of ['yes', 'o']) {
+      const before = world.out().length;
+      const asked = terminal.ask({ prompt: '[o]nce  [a]lways  [e]dit  [d]eny > ', fresh: true });
+      await settled();
+      expect(world.out().slice(before)).not.toMatch(goesUp);
+      types(`${line}\r`);
+      expect(await asked).toBe(line);
+    }
+    const asked = terminal.ask({ prompt: 'you › ' });
+    await settled();
+    types('a line of more than twenty letters');
+    await settled();
+    const before = world.out().length;
+    types(ctrlC);
+    await settled();
+    expect(world.out().slice(before)).toMatch(/^\^C\n/);
+    expect(world.out().slice(before)).not.toMatch(goesUp);
+    types('next\r');
+    expect(await asked).toBe('next');
+    terminal.close();
+  });
+
+  test('draws a line anew from where it begins when the screen has become narrower', async () => {
+    const { terminal, types, world } = scene(true, 40);
+    const asked = terminal.ask({ prompt: '> ' });
+    types('a line of about thirty letters');
+    await settled();
+    const before = world.out().length;
+    Object.assign(world.stdout, { columns: 20 });
+    world.stdout.emit('resize');
+    await settled();
+    expect(world.out().slice(before)).toMatch(/^\u001B\[1A/);
+    types('\r');
+    expect(await asked).toBe('a line of about thirty letters');
     terminal.close();
   });
 

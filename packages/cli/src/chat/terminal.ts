@@ -55,6 +55,8 @@ export class Terminal {
     this.#reader.on('SIGINT', () => this.interrupt());
     this.#reader.on('close', () => {
       this.#isEnded = true;
+      // Ctrl-D leaves the cursor behind the prompt.
+      if (this.#waiting !== undefined && this.isInteractive) this.#output.write('\n');
       this.#waiting?.answer(undefined);
     });
   }
@@ -72,6 +74,7 @@ export class Terminal {
     if (this.#isEnded) return undefined;
     return this.#show(asking, () => {
       this.#reader.setPrompt(prompt);
+      this.#beginsAbove(0);
       this.#reader.prompt(true);
       if (prefill !== '' && this.isInteractive) this.#reader.write(prefill);
     });
@@ -107,6 +110,7 @@ export class Terminal {
             // As in a shell: the line is given up, the question stays.
             this.#output.write('^C\n');
             this.#clearLine();
+            this.#beginsAbove(0);
             this.#reader.prompt();
             return;
           }
@@ -121,6 +125,14 @@ export class Terminal {
   #take(line: string): void {
     if (this.#waiting === undefined) this.#waitingLines.push(line);
     else this.#waiting.answer(line);
+  }
+
+  /**
+   * How many rows above the cursor the line begins that the reader is about to draw again. It counts
+   * also what it has drawn where nobody saw it, and would wipe out what stands there now.
+   */
+  #beginsAbove(rows: number): void {
+    (this.#reader as Interface & { prevRows?: number }).prevRows = rows;
   }
 
   #clearLine(): void {
@@ -141,7 +153,11 @@ export class Terminal {
       },
     });
     Object.defineProperty(screen, 'columns', { get: () => output.columns });
-    output.on('resize', () => screen.emit('resize'));
+    output.on('resize', () => {
+      // The terminal has wrapped the line anew.
+      if (this.#waiting !== undefined) this.#beginsAbove(this.#reader.getCursorPos().rows);
+      screen.emit('resize');
+    });
     return screen;
   }
 }

@@ -5,7 +5,7 @@ import { acting, type Call } from '../call.ts';
 import { usageError } from '../failures.ts';
 import { count, examples, json, moment } from '../help.ts';
 import { pageSize, take } from '../lists.ts';
-import { when } from '../print.ts';
+import { when } from '../table.ts';
 import type { World } from '../world.ts';
 
 const statuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
@@ -81,8 +81,8 @@ async function listApprovals(call: Call<ListOptions>): Promise<void> {
     [
       { title: 'approval', of: ({ id }) => id },
       { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'kind', of: ({ kind }) => kind },
-      { title: 'raised', of: ({ raisedAt }) => when(raisedAt) },
+      { title: 'kind', of: ({ kind }) => kind, minor: true },
+      { title: 'raised', of: ({ raisedAt }) => raisedAt, time: true },
       { title: 'request', of: ({ prompt, display }) => prompt ?? display.text },
     ],
     wanted === 'pending' ? 'Nobody is asked for anything.' : 'There are no such requests.',

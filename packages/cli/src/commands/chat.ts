@@ -30,8 +30,8 @@ export function registerChat(program: Command, world: World): void {
     ],
     {
       after:
-        'At a request: o = once, a = always in this conversation, e = edit its arguments, d = deny.\n' +
-        'Ctrl-C cancels what is going on, or leaves; Ctrl-D leaves. With a message it says that\n' +
+        'At a request: o = once, a = always in this conversation, e = edit its arguments, d = deny. ' +
+        'Ctrl-C cancels what is going on, or leaves; Ctrl-D leaves. With a message it says that ' +
         'and exits, with 7 if the run fails. Lines of a pipe are messages and answers in turn.',
     },
   );

@@ -2,7 +2,6 @@ import type { Command } from 'commander';
 import { acting, type Call } from '../call.ts';
 import { examples } from '../help.ts';
 import { take } from '../lists.ts';
-import { when } from '../print.ts';
 import { readSecret } from '../secret.ts';
 import type { World } from '../world.ts';
 
@@ -39,7 +38,7 @@ async function listCredentials(call: Call): Promise<void> {
     [
       { title: 'provider', of: ({ provider }) => provider },
       { title: 'key', of: ({ last4 }) => `…${last4}` },
-      { title: 'updated', of: ({ updatedAt }) => when(updatedAt) },
+      { title: 'updated', of: ({ updatedAt }) => updatedAt, time: true },
       { title: 'label', of: ({ label }) => label ?? '' },
       { title: 'url', of: ({ baseUrl }) => baseUrl },
     ],

@@ -7,10 +7,11 @@ import { visible } from '../visible.ts';
 import type { World } from '../world.ts';
 
 interface Options {
-  readonly params: Record<string, unknown>;
+  readonly params: ExplainBody['params'];
   readonly permissions?: Permissions;
   readonly run?: string;
   readonly conversation?: string;
+  readonly agent?: string;
 }
 
 export function registerExplain(program: Command, world: World): void {
@@ -21,6 +22,7 @@ export function registerExplain(program: Command, world: World): void {
     .option('--permissions <json>', 'rules that a request would bring', jsonObject)
     .option('--run <id>', 'also with the grants of this run')
     .option('--conversation <id>', 'also with the grants of this conversation')
+    .option('--agent <name>', 'with the policy of this agent (default: assistant)')
     .action(acting(world, explainCall));
   examples(explain, [
     `relay explain send_note --params '{"to": "operator", "text": "hi"}'`,
@@ -29,7 +31,7 @@ export function registerExplain(program: Command, world: World): void {
 }
 
 async function explainCall(call: Call<Options>, [tool = '']: readonly string[]): Promise<void> {
-  const { params, permissions, run, conversation } = call.options;
+  const { params, permissions, run, conversation, agent } = call.options;
   const client = await call.client();
   const body: ExplainBody = {
     tool,
@@ -37,6 +39,7 @@ async function explainCall(call: Call<Options>, [tool = '']: readonly string[]):
     ...(permissions === undefined ? {} : { permissions }),
     ...(run === undefined ? {} : { runId: run }),
     ...(conversation === undefined ? {} : { conversationId: conversation }),
+    ...(agent === undefined ? {} : { agent }),
   };
   const explanation = await client.permissions.explain(body);
   const { print } = call;

@@ -1,12 +1,12 @@
-import type { Grant, GrantBody } from '@relay/sdk';
+import type { GrantBody } from '@relay/sdk';
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import { acting, type Call } from '../call.ts';
 import { usageError } from '../failures.ts';
 import { collect, count, examples, jsonObject, moment } from '../help.ts';
 import { pageSize, take } from '../lists.ts';
-import { when } from '../print.ts';
 import { patternsOf } from '../patterns.ts';
+import { ruleText } from '../rules.ts';
 import type { World } from '../world.ts';
 
 const scopes = ['run', 'conversation', 'tenant'] as const;
@@ -103,18 +103,13 @@ async function listGrants(call: Call<ListOptions>): Promise<void> {
       { title: 'grant', of: ({ id }) => id },
       { title: 'status', of: ({ status }) => status, status: true },
       { title: 'scope', of: ({ scope }) => scope },
-      { title: 'uses left', of: ({ usesLeft }) => usesLeft },
-      { title: 'expires', of: ({ expiresAt }) => when(expiresAt) },
-      { title: 'by', of: ({ createdBy }) => createdBy.name },
+      { title: 'uses left', of: ({ usesLeft }) => usesLeft, minor: true },
+      { title: 'expires', of: ({ expiresAt }) => expiresAt, time: true },
+      { title: 'by', of: ({ createdBy }) => createdBy.name, minor: true },
       { title: 'rule', of: ruleText },
     ],
     'Nothing runs without asking.',
   );
-}
-
-function ruleText({ tool, params, exact }: Pick<Grant, 'tool' | 'params' | 'exact'>): string {
-  if (exact !== undefined) return `${tool} exactly ${JSON.stringify(exact)}`;
-  return params === undefined ? `${tool} (every call)` : `${tool} ${JSON.stringify(params)}`;
 }
 
 async function addGrant(call: Call<RuleOptions>, [tool = '']: readonly string[]): Promise<void> {
@@ -140,7 +135,7 @@ async function previewGrant(call: Call<RuleOptions>, [tool = '']: readonly strin
     [
       { title: 'approval', of: ({ approvalId }) => approvalId },
       { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'raised', of: ({ raisedAt }) => when(raisedAt) },
+      { title: 'raised', of: ({ raisedAt }) => raisedAt, time: true },
       { title: 'request', of: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
     ],
     '',

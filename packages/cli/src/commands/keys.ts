@@ -3,7 +3,6 @@ import { Option } from 'commander';
 import { acting, type Call } from '../call.ts';
 import { count, examples, moment } from '../help.ts';
 import { take } from '../lists.ts';
-import { when } from '../print.ts';
 import type { World } from '../world.ts';
 
 type Scope = 'runs' | 'approve' | 'admin';
@@ -51,9 +50,9 @@ async function listKeys(call: Call<{ limit: number }>): Promise<void> {
         status: true,
       },
       { title: 'scopes', of: ({ scopes }) => scopes.join(' ') },
-      { title: 'created', of: ({ createdAt }) => when(createdAt) },
-      { title: 'expires', of: ({ expiresAt }) => when(expiresAt) },
-      { title: 'owner', of: ({ owner }) => owner },
+      { title: 'expires', of: ({ expiresAt }) => expiresAt, time: true, minor: true },
+      { title: 'created', of: ({ createdAt }) => createdAt, time: true, minor: true },
+      { title: 'owner', of: ({ owner }) => owner, minor: true },
       { title: 'name', of: ({ name }) => name },
     ],
     'There are no keys.',

@@ -18,7 +18,7 @@ export function registerMasterKey(program: Command, world: World): void {
     .action(acting(world, rotate));
   examples(command, ['relay rotate-master-key', 'relay rotate-master-key --key-file ./new-key'], {
     after:
-      'The server of a data folder must be stopped. Interrupted, it is simply run again.\n' +
+      'The server of a data folder must be stopped. Interrupted, it is simply run again. ' +
       'For servers on one database it makes the key and says how they take it over, one by one.',
   });
 }

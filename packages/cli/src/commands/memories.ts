@@ -4,7 +4,7 @@ import { acting, type Call } from '../call.ts';
 import { CliError, exitCodes, usageError } from '../failures.ts';
 import { count, duration, examples } from '../help.ts';
 import { pageSize, take } from '../lists.ts';
-import { type Column, when } from '../print.ts';
+import type { Column } from '../table.ts';
 import { confirmed } from '../secret.ts';
 import type { World } from '../world.ts';
 
@@ -48,8 +48,8 @@ export function registerMemories(program: Command, world: World): void {
 const columns: readonly Column<Memory>[] = [
   { title: 'memory', of: ({ id }) => id },
   { title: 'namespace', of: ({ namespace }) => namespace },
-  { title: 'source', of: ({ source }) => source },
-  { title: 'created', of: ({ createdAt }) => when(createdAt) },
+  { title: 'source', of: ({ source }) => source, minor: true },
+  { title: 'created', of: ({ createdAt }) => createdAt, time: true },
   { title: 'text', of: ({ text }) => text },
 ];
 

@@ -4,7 +4,8 @@ import { Option } from 'commander';
 import { acting, type Call } from '../call.ts';
 import { count, examples, past } from '../help.ts';
 import { pageSize, take } from '../lists.ts';
-import { type Fields, when } from '../print.ts';
+import { type Fields } from '../print.ts';
+import { when } from '../table.ts';
 import { visibleLine } from '../visible.ts';
 import type { World } from '../world.ts';
 
@@ -92,9 +93,9 @@ async function listRuns(call: Call<ListOptions>): Promise<void> {
     [
       { title: 'run', of: ({ id }) => id },
       { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'agent', of: ({ agent }) => agent },
-      { title: 'model', of: ({ model }) => model },
-      { title: 'created', of: ({ createdAt }) => when(createdAt) },
+      { title: 'agent', of: ({ agent }) => agent, minor: true },
+      { title: 'model', of: ({ model }) => model, minor: true },
+      { title: 'created', of: ({ createdAt }) => createdAt, time: true },
       { title: 'input', of: inputOf },
     ],
     'There are no such runs.',

@@ -18,6 +18,9 @@ export async function* examineData({ env, cwd }: World): AsyncGenerator<Finding>
     return;
   }
   yield ok('settings', `The server would listen on ${inspection.host}, port ${inspection.port}`);
+  for (const sentence of inspection.unknownSettings) {
+    yield warning('settings', sentence, 'correct its name, or unset it');
+  }
   const { dataDir, store } = inspection;
   if (inspection.kind === 'sqlite' && !existsSync(dataDir)) {
     yield warning(

@@ -2,7 +2,11 @@
 import { z } from 'zod';
 import { listOf, needsKey, readsBody, type Route, timeSchema } from './route.ts';
 
-export const providerParam = z.object({ provider: z.string().regex(/^[a-z0-9-]{1,32}$/) });
+export const providerParam = z.object({
+  provider: z
+    .string()
+    .regex(/^[a-z0-9-]{1,32}$/, 'Must have 1 to 32 small letters, digits or hyphens'),
+});
 
 export const credentialBodySchema = z.strictObject({
   apiKey: z

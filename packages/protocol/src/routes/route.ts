@@ -70,8 +70,10 @@ export const pageQuery = {
 };
 
 /** A list has one name for its items and a cursor for the next page. */
-export function listOf(name: string, item: z.ZodType) {
-  return z.object({ [name]: z.array(item), nextCursor: z.string().nullable() });
+export function listOf<Name extends string, Item extends z.ZodType>(name: Name, item: Item) {
+  type Items = { [Key in Name]: z.ZodArray<Item> };
+  const items = { [name]: z.array(item) } as Items;
+  return z.object({ ...items, nextCursor: z.string().nullable() });
 }
 
 export const needsKey: readonly ErrorCode[] = ['unauthorized', 'scope_required', 'rate_limited'];

@@ -56,7 +56,7 @@ export const runBranchRoutes = {
     auth: 'key',
     scopes: ['runs'],
     params: idParam,
-    body: forkBodySchema,
+    body: forkBodySchema.default({}),
     answer: 'json',
     status: 201,
     output: runSchema,

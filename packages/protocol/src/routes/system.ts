@@ -3,7 +3,26 @@ import { needsKey, type Route } from './route.ts';
 
 const healthSchema = z.object({ status: z.literal('ok'), version: z.string() });
 
+const welcomeSchema = z.object({
+  name: z.literal('Relay'),
+  version: z.string(),
+  /** Where to go from here. */
+  docs: z.string(),
+  openapi: z.string(),
+  health: z.string(),
+});
+
 export const systemRoutes = {
+  welcome: {
+    method: 'GET',
+    path: '/',
+    summary: 'What answers here, and where to read on',
+    auth: 'public',
+    scopes: [],
+    answer: 'json',
+    output: welcomeSchema,
+    errors: [],
+  },
   health: {
     method: 'GET',
     path: '/health',

@@ -37,6 +37,7 @@ export const startRun: Handler = async (call) => {
   const body = call.body as z.infer<typeof runBodySchema>;
   const { conversationId, parentRunId, workflowId, labels } = body;
   const agent = chooseAgent(call, body.agent);
+  if (parentRunId !== undefined) await refuseUnknownParent(call, parentRunId);
   const model = await chooseModel(call, body.model ?? agent.model, 'model and input are required');
   const { input } = body;
   const opening = openingFor(call, agent, body);
@@ -58,6 +59,14 @@ export const startRun: Handler = async (call) => {
   });
   return answerWith(call, started);
 };
+
+/** Another tenant's run is no parent either, and looks like none. */
+async function refuseUnknownParent(call: Call, parentRunId: string): Promise<void> {
+  if ((await storeOf(call).readRun(parentRunId)) !== undefined) return;
+  throw new RelayError('invalid_request', 'parentRunId: There is no such run', {
+    details: [{ path: 'parentRunId', message: 'There is no such run' }],
+  });
+}
 
 /** Such a tool would not be there, and whoever names it should hear why. */
 function refuseToolsOfMemory(call: Call, tools: readonly { readonly name: string }[]): void {

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { checkSqlite, lookIntoPostgres, readSqliteNote } from '@relay/store';
 import { type Config, readConfig } from '../config.ts';
+import { unknownSettings } from '../unknown-settings.ts';
 import { opensWith } from '../vault/vault.ts';
 import { masterKeyFile, presentKey } from './key-file.ts';
 import type { Place } from './place.ts';
@@ -17,6 +18,8 @@ export interface Inspection {
   /** `unused`: nothing is sealed yet. */
   readonly masterKey: 'fits' | 'wrong' | 'missing' | 'unused' | { readonly problem: string };
   readonly keyFile: string | undefined;
+  /** Variables that look like settings and are none, a sentence for each. */
+  readonly unknownSettings: readonly string[];
   /** A rotation that was not finished left its key here. */
   readonly unfinishedRotation: string | undefined;
 }
@@ -38,6 +41,7 @@ export async function inspectStore({ env, cwd }: Place): Promise<Inspection> {
       databaseUrl === undefined && config.masterKey === undefined
         ? join(dataDir, masterKeyFile)
         : undefined,
+    unknownSettings: unknownSettings(env),
     unfinishedRotation: existsSync(next) ? next : undefined,
   };
 }

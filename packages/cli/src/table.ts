@@ -1,0 +1,138 @@
+/**
+ * A table for people. In a pipe it has all its columns, times to the second, and is never cut. On a
+ * terminal it fits: times are told as ages, columns that are empty or minor give way to a narrow
+ * screen, the last one takes what is left, and where even that is too little, items are stacked.
+ */
+import { type Paint, paintStatus } from './paint.ts';
+import { cutTo, visibleLine, widthOf } from './visible.ts';
+
+export interface Column<Item> {
+  readonly title: string;
+  readonly of: (item: Item) => string | number | undefined;
+  /** A word that has a colour. */
+  readonly status?: boolean;
+  /** A time in ISO 8601. */
+  readonly time?: boolean;
+  /** Left out where there is little room. */
+  readonly minor?: boolean;
+}
+
+export interface TableOptions {
+  readonly paint: Paint;
+  /** How many columns the terminal has; undefined: it is none. */
+  readonly width: number | undefined;
+  readonly now?: number;
+}
+
+interface Rendered {
+  readonly title: string;
+  readonly cells: readonly string[];
+  readonly width: number;
+  readonly status: boolean;
+  readonly minor: boolean;
+}
+
+/** What the last column must have at least, or it says nothing. */
+const leastRoom = 16;
+const gap = 2;
+
+export function tableOf<Item>(
+  items: readonly Item[],
+  columns: readonly Column<Item>[],
+  options: TableOptions,
+): string[] {
+  const { paint, width = Infinity } = options;
+  const all = columns.map((column) => rendered(items, column, options));
+  const shown = options.width === undefined ? all : fitting(all, width);
+  if (spaceBefore(shown) + room(shown.at(-1)) > width) return stacked(shown, paint, width);
+  const line = (cells: readonly string[], painted: (cell: string, at: number) => string) =>
+    cells
+      .map((cell, at) => {
+        if (at === cells.length - 1) return painted(cutTo(cell, width - spaceBefore(shown)), at);
+        return painted(cell, at) + ' '.repeat((shown[at]?.width ?? 0) - widthOf(cell));
+      })
+      .join(' '.repeat(gap))
+      .trimEnd();
+  const titles = shown.map(({ title }) => title.toUpperCase());
+  return [
+    paint(
+      'dim',
+      line(titles, (cell) => cell),
+    ),
+    ...items.map((_, row) =>
+      line(
+        shown.map(({ cells }) => cells[row] ?? ''),
+        (cell, at) => (shown[at]?.status === true ? paintStatus(paint, cell) : cell),
+      ),
+    ),
+  ];
+}
+
+function rendered<Item>(
+  items: readonly Item[],
+  { title, of, status = false, time = false, minor = false }: Column<Item>,
+  { width, now = Date.now() }: TableOptions,
+): Rendered {
+  const cells = items.map((item) => {
+    const text = String(of(item) ?? '');
+    if (!time || text === '') return visibleLine(text);
+    return width === undefined ? (when(text) ?? '') : age(text, now);
+  });
+  const widest = Math.max(widthOf(title), ...cells.map(widthOf));
+  return { title, cells, width: widest, status, minor };
+}
+
+function fitting(all: readonly Rendered[], width: number): readonly Rendered[] {
+  const isEmpty = ({ cells }: Rendered) => cells.every((cell) => cell === '');
+  const shown = all.filter((column, at) => at === 0 || !isEmpty(column));
+  while (spaceBefore(shown) + room(shown.at(-1)) > width) {
+    const least = shown.findLastIndex(({ minor }) => minor);
+    if (least === -1) break;
+    shown.splice(least, 1);
+  }
+  return shown;
+}
+
+function spaceBefore(columns: readonly Rendered[]): number {
+  return columns.slice(0, -1).reduce((sum, { width }) => sum + width + gap, 0);
+}
+
+function room(last: Rendered | undefined): number {
+  return Math.min(last?.width ?? 0, leastRoom);
+}
+
+/** The first cell, the others below it, and the last one, which is the longest, on its own. */
+function stacked(columns: readonly Rendered[], paint: Paint, width: number): string[] {
+  const [first, ...rest] = columns;
+  const last = rest.pop();
+  return (first?.cells ?? []).flatMap((head, row) => {
+    const between = rest
+      .map(({ cells, status }) => ({ cell: cells[row] ?? '', status }))
+      .filter(({ cell }) => cell !== '')
+      .map(({ cell, status }) => (status ? paintStatus(paint, cell) : cell))
+      .join(' '.repeat(gap));
+    const end = cutTo(last?.cells[row] ?? '', width - gap);
+    return [head, ...[between, end].filter((line) => line !== '').map((line) => `  ${line}`)];
+  });
+}
+
+/** Without fractions of a second, and in the same zone everywhere. */
+export function when(time: string | undefined): string | undefined {
+  return time?.replace('T', ' ').replace(/\.\d+Z$/, 'Z');
+}
+
+const units = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['m', 60],
+  ['s', 1],
+] as const;
+
+/** `4m ago`, `in 30d`. */
+export function age(time: string, now: number): string {
+  const seconds = Math.round((Date.parse(time) - now) / 1_000);
+  const [unit, length] = units.find(([, each]) => Math.abs(seconds) >= each) ?? ['s', 1];
+  const count = Math.round(Math.abs(seconds) / length);
+  if (count === 0) return 'now';
+  return seconds > 0 ? `in ${count}${unit}` : `${count}${unit} ago`;
+}

@@ -1,0 +1,191 @@
+/** Standing rules, the audit trail and webhooks, as their operator handles them. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { auditActions, webhookEvents } from '@relay/protocol';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { values } from '../support/cli.ts';
+import { cliScene, waitingNote } from './scene.ts';
+
+const scene = cliScene({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+const { run, runIn } = scene;
+const dir = mkdtempSync(join(tmpdir(), 'relay-governance-'));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+function file(name: string, content: unknown): string {
+  const path = join(dir, name);
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+}
+
+/** What a shell completes after these words. */
+async function offered(...words: readonly string[]): Promise<string[]> {
+  const { out } = await run('__complete', '--', ...words, '');
+  return out
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.split('\t')[0] ?? '');
+}
+
+const nobody = { tool: 'send_note', params: { to: 'nobody*' } };
+
+describe('policy', () => {
+  test('is set from a file, shown, sent back as it was shown, and has a history', async () => {
+    expect((await run('policy', 'show')).err).toContain('Version 0 for all agents');
+    const set = await run('policy', 'set', file('rules.json', { deny: [nobody] }));
+    expect(set).toMatchObject({ code: 0, err: '' });
+    expect(set.out).toBe('Version 1 holds for all agents: 1 deny, 0 ask, 0 allow.\n');
+
+    const shown = await run('policy', 'show');
+    expect(shown.err).toMatch(/^Version 1 for all agents, since .*Z by bootstrap\n$/);
+    expect(shown.out).toBe('LIST  RULE\ndeny  send_note {"to":"nobody*"}\n');
+
+    const json = await run('policy', 'show', '--json');
+    const again = await runIn({ stdin: json.out }, 'policy', 'set');
+    expect(again.out).toBe('Version 1 for all agents says the same already.\n');
+    const [policy] = values(json);
+    const stdin = JSON.stringify({ ...policy, ask: [{ tool: 'bash' }] });
+    expect((await runIn({ stdin }, 'policy', 'set', '-')).out).toContain('Version 2 holds');
+
+    const history = await run('policy', 'history');
+    expect(history.out.split('\n')[0]).toMatch(/^VERSION +SINCE +DENY +ASK +ALLOW +BY$/);
+    expect(values<{ version: number }>(await run('policy', 'history', '--json'))).toMatchObject([
+      { version: 2 },
+      { version: 1 },
+    ]);
+    const first = values(await run('policy', 'show', '--at-version', '1', '--json'));
+    expect(first).toMatchObject([{ version: 1, ask: [] }]);
+    expect((await run('policy', 'show', '--at-version', '9')).code).toBe(3);
+  });
+
+  test('is not overwritten by whoever has read an older one', async () => {
+    const set = (...args: string[]) =>
+      runIn({ stdin: '{"deny": []}' }, 'policy', 'set', '--agent', 'clerk', ...args);
+    expect(await set('--if-version', '0')).toMatchObject({ code: 0 });
+    const late = await runIn(
+      { stdin: '{"ask": [{"tool": "bash"}], "version": 0}' },
+      'policy',
+      'set',
+      '--agent',
+      'clerk',
+    );
+    expect(late.code).toBe(5);
+    expect(late.err).toContain('The policy is at version 1 by now [policy_conflict]');
+    const [clerk] = values(await run('policy', 'show', '--agent', 'clerk', '--json'));
+    expect(clerk).toMatchObject({ version: 1, agent: 'clerk' });
+  });
+
+  test('is previewed without being changed', async () => {
+    const { runId } = await waitingNote(scene, 'previewed');
+    const before = (await run('policy', 'show', '--json')).out;
+    const rules = file('preview.json', { deny: [{ tool: 'send_note' }] });
+    const preview = await run('policy', 'preview', rules);
+    expect(preview.code).toBe(0);
+    expect(preview.err).toMatch(/^1 of \d+ calls since .* would have been decided otherwise\.\n$/);
+    expect(preview.out).toMatch(new RegExp(`^${runId} +.*Z +ask +deny +send_note \\{`, 'm'));
+    const [json] = values(await run('policy', 'preview', rules, '--json'));
+    expect(json).toMatchObject({ changed: 1, changes: [{ runId, was: 'ask', now: 'deny' }] });
+    expect((await run('policy', 'show', '--json')).out).toBe(before);
+  });
+
+  test.each([
+    ['no JSON', 'deny: all', /is not JSON/],
+    ['another word', '{"denied": []}', /A policy has no "denied" .* it has deny, ask, allow/],
+    ['no rules', '{}', /The document has no rules/],
+    ['a list', '[]', /must hold a JSON object/],
+    ['another agent', '{"agent": "b", "deny": []}', /is for the agent "b", not for a/],
+    ['a bad pattern', '{"deny": [{"tool": "bash", "params": {"command": "!x"}}]}', /command/],
+    ['a bad rule', '{"deny": [{"tol": "bash"}]}', /deny\[0\]/],
+  ])('refuses a document with %s, in one line', async (_, stdin, message) => {
+    const refused = await runIn({ stdin }, 'policy', 'set', '--agent', 'a');
+    expect(refused).toMatchObject({ code: 2, out: '' });
+    expect(refused.err).toMatch(message);
+    expect(refused.err.trimEnd()).not.toContain('\n');
+  });
+
+  test('names a file that is not there', async () => {
+    const missing = await run('policy', 'set', '/nowhere/rules.json');
+    expect(missing).toMatchObject({ code: 2 });
+    expect(missing.err).toContain('There is no file /nowhere/rules.json');
+  });
+});
+
+describe('audit', () => {
+  test('lists who did what, filtered', async () => {
+    await run('keys', 'create', 'audited');
+    const list = await run('audit', 'list', '--action', 'key.created');
+    const [head, row] = list.out.split('\n');
+    expect(head).toMatch(/^SEQ +AT +ACTION +WHO +WHAT$/);
+    expect(row).toMatch(/^\d+ +\S+ \S+Z +key\.created +key bootstrap +.*name=audited/);
+    const { runId } = await waitingNote(scene, 'audited');
+    const entries = values<{ what: { runId: string } }>(
+      await run('audit', 'list', '--run', runId, '--json'),
+    );
+    expect(entries.length).toBeGreaterThan(0);
+    expect(new Set(entries.map(({ what }) => what.runId))).toEqual(new Set([runId]));
+    expect((await run('audit', 'list', '--action', 'tea.made')).code).toBe(2);
+    const none = await run('audit', 'list', '--until', '2020-01-01');
+    expect(none).toMatchObject({ code: 0, out: '', err: 'There are no such entries.\n' });
+  });
+
+  test('verifies, also against a head that was put aside, and says where it is broken', async () => {
+    const head = file('head.json', (await run('audit', 'head', '--json')).out);
+    const { seq } = values<{ seq: number }>(await run('audit', 'head', '--json'))[0] ?? { seq: 0 };
+    await run('keys', 'create', 'later');
+    const whole = await run('audit', 'verify', '--against', head);
+    expect(whole.code).toBe(0);
+    expect(whole.out).toMatch(/^The trail is whole: \d+ entries, up to [0-9a-f]{64}, and holds /);
+
+    const bad = await run('audit', 'verify', '--against', file('odd.json', { sequence: 1 }));
+    expect(bad).toMatchObject({ code: 2 });
+    expect(bad.err).toContain('The file holds no head');
+
+    const db = new DatabaseSync(join(scene.server.dataDir, 'relay.db'));
+    const { changes } = db.prepare('delete from audit_entries where seq = ?').run(seq);
+    db.close();
+    expect(changes).toBe(1);
+    const broken = await run('audit', 'verify');
+    expect(broken).toMatchObject({ code: 1, out: '' });
+    expect(broken.err).toContain(`The trail is not what it was at ${seq}: `);
+    expect(broken.err).toContain('[audit_broken]');
+    const json = await run('audit', 'verify', '--json');
+    expect(json.code).toBe(1);
+    expect(values(json)).toMatchObject([{ ok: false, firstBad: { seq } }]);
+  });
+
+  test('knows every action that there is', async () => {
+    expect(await offered('audit', 'list', '--action')).toEqual([...auditActions]);
+  });
+});
+
+describe('webhooks', () => {
+  let hook: Server;
+  let url: string;
+  beforeAll(async () => {
+    hook = createServer((_, answer) => void answer.end());
+    await new Promise<void>((resolve) => hook.listen(0, '127.0.0.1', resolve));
+    url = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/hook`;
+  });
+  afterAll(() => void hook.close());
+
+  test('are added, told, listed and deleted; the secret is all that is on standard output', async () => {
+    const added = await run('webhooks', 'add', url, '--events', 'run.ended');
+    expect(added).toMatchObject({ code: 0 });
+    expect(added.out).toMatch(/^\S{20,}\n$/);
+    const [webhook] = values<{ id: string }>(await run('webhooks', 'list', '--json'));
+    const id = webhook?.id ?? '';
+    expect((await run('webhooks', 'list')).out).toContain(`run.ended  ${url}`);
+    await (await scene.client.runs.create({ model: 'demo', input: 'say 1' })).result();
+    const told = async () => (await run('webhooks', 'deliveries', id)).out;
+    await expect.poll(told, { timeout: 10_000 }).toMatch(/ run\.ended +delivered +1 /);
+    expect((await run('webhooks', 'delete', id)).out).toBe(`${id} is told no more.\n`);
+    expect(await run('webhooks', 'deliveries', id)).toMatchObject({ code: 3 });
+  });
+
+  test('know every event that there is', async () => {
+    expect(await offered('webhooks', 'add', 'URL', '--events')).toEqual([...webhookEvents]);
+  });
+});

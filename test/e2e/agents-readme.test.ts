@@ -1,0 +1,23 @@
+/** The README of the library: its examples are short, compile as they stand, and say what it shows. */
+import { describe, expect, test } from 'vitest';
+import { ReadmeExamples, runExample } from '../support/readme-examples.ts';
+
+const readme = new ReadmeExamples('packages/agents/README.md');
+const { OPENAI_API_KEY: _, ...env } = process.env;
+
+describe('the README', () => {
+  test('has five short examples, and shows what each of them prints', () => {
+    expect(readme.faults).toEqual([]);
+    expect(readme.all).toHaveLength(5);
+    for (const { code } of readme.all) expect(code).toContain("from '@relay/agents'");
+  });
+
+  test.each(readme.all)('$title', async ({ code, output }) => {
+    const ran = await runExample(code, env);
+    expect(ran).toEqual({ exit: 0, output: output.trimEnd(), errors: '' });
+  });
+
+  test('has examples that compile in a strict program', () => {
+    expect(readme.compile()).toBe('');
+  }, 60_000);
+});

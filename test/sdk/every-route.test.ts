@@ -1,0 +1,286 @@
+/**
+ * Every route of the table is a call of the SDK, or is said here to be somebody else's. Each call
+ * goes to a real server, which must answer as the table says.
+ */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type Route, type RouteName, routes } from '@relay/protocol';
+import { createClient, type Fetch, type RelayClient, tool } from '@relay/sdk';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { TestServer } from '../support/server.ts';
+import { builtin } from './scene.ts';
+
+/** What no program needs a client for. */
+const elsewhere = {
+  welcome: 'for whoever only has the address',
+  ready: 'a load balancer asks, and wants the status alone',
+  openApi: 'read by generators of other clients',
+  docs: 'a page for people',
+  metrics: 'Prometheus asks, and not in JSON',
+  approveTool: 'approvals.decide answers the same by the id of the approval',
+  resumeChat: 'runs.stream joins a run from wherever it is',
+  awaitToolResult: 'between nodes, by the internal secret',
+  showDecisionLink: 'a page for people, who have the link',
+  decideByLink: 'the form of that page',
+} as const satisfies Partial<Record<RouteName, string>>;
+
+type Covered = Exclude<RouteName, keyof typeof elsewhere>;
+
+const server = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+const sent: RouteName[] = [];
+let client: RelayClient;
+let hook: Server;
+let hookUrl: string;
+
+const table = Object.entries(routes) as [RouteName, Route][];
+
+function routeOf(method: string, path: string): [RouteName, Route] {
+  const fits = (pattern: string) =>
+    new RegExp(`^${pattern.replaceAll(/:\w+/g, '[^/]+')}$`).test(path);
+  const found = table
+    .filter(([, route]) => route.method === method && fits(route.path))
+    // A path without parameters is meant before one that has some.
+    .toSorted(([, a], [, b]) => a.path.split(':').length - b.path.split(':').length);
+  if (found[0] === undefined) throw new Error(`No route is ${method} ${path}`);
+  return found[0];
+}
+
+/** Notes each request, and holds its answer against the table. */
+const watched: Fetch = async (url, init) => {
+  const [name, route] = routeOf(init.method ?? 'GET', new URL(url).pathname);
+  sent.push(name);
+  const response = await fetch(url, init);
+  if (route.answer === 'json' && route.output !== undefined && response.ok) {
+    const answer: unknown = await response.clone().json();
+    expect(route.output.safeParse(answer).error, name).toBeUndefined();
+  }
+  const status = route.status ?? (route.answer === 'none' ? 204 : 200);
+  if (response.ok) expect(response.status, name).toBe(status);
+  return response;
+};
+
+beforeAll(async () => {
+  await server.start();
+  client = createClient({ baseUrl: server.url, apiKey: server.apiKey, fetch: watched });
+  hook = createServer((_, answer) => void answer.end());
+  await new Promise<void>((resolve) => hook.listen(0, '127.0.0.1', resolve));
+  hookUrl = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/hook`;
+});
+afterAll(async () => {
+  hook.closeAllConnections();
+  hook.close();
+  await server.dispose();
+});
+
+async function ended(input = 'say 2', more: { workflowId?: string } = {}): Promise<string> {
+  const run = await client.runs.create({ model: 'demo', input, ...more });
+  await run.result();
+  return run.id;
+}
+
+/** A run that waits for a person, and what it waits for. */
+async function asking(): Promise<{ runId: string; id: string }> {
+  const input = 'notify somebody';
+  const run = await client.runs.create({ model: 'demo', input, tools: [builtin('send_note')] });
+  for await (const event of run) if (event.type === 'relay') return { runId: run.id, id: event.id };
+  throw new Error('Nobody was asked');
+}
+
+async function lookUp(): Promise<void> {
+  const schema = { type: 'object' };
+  const mine = tool({ name: 'mine', schema, run: () => 'found' });
+  const run = await client.runs.create({ model: 'demo', input: 'use mine {}', tools: [mine] });
+  expect(await run.text()).toContain('found');
+}
+
+const rule = { tool: 'send_note', params: { to: 'nobody*' } };
+const said = [{ role: 'user' as const, content: 'say 2' }];
+const messages = [{ role: 'user' as const, content: 'notify me' }];
+
+const calls: Record<Covered, () => Promise<unknown>> = {
+  health: () => client.health(),
+  listModels: () => client.models(),
+  startChat: async () =>
+    expect(await (await client.chat({ model: 'demo', messages: said })).text()).not.toBe(''),
+  answerChatRelay: async () => {
+    const chat = await client.chat({ model: 'demo', messages });
+    const types: string[] = [];
+    for await (const event of chat) {
+      types.push(event.type);
+      if (event.type === 'relay') await chat.answer(event.id, { approved: true });
+    }
+    expect(types).toContain('tool_result');
+  },
+  startApiChat: async () =>
+    (await client.runs.converse({ message: 'say 3', model: 'demo' })).text(),
+  startRun: () => ended(),
+  listRuns: async () => expect((await client.runs.list({ limit: 1 }).page()).items).toHaveLength(1),
+  getRun: async () => client.runs.get(await ended()),
+  listRunEvents: async () => {
+    const { run, items } = await client.runs.events(await ended()).page();
+    expect(items.at(-1)).toMatchObject({ type: 'run.ended', seq: run.lastSeq });
+  },
+  followRun: async () => expect(await client.runs.stream(await ended()).text()).toBe('1 2'),
+  followFeed: async () => {
+    for await (const { kind } of client.feed()) {
+      expect(kind).toBe('connected');
+      return;
+    }
+  },
+  cancelRun: async () => {
+    const { runId } = await asking();
+    await client.runs.cancel(runId);
+    const status = async () => (await client.runs.get(runId)).status;
+    await expect.poll(status, { timeout: 10_000 }).toBe('canceled');
+  },
+  cancelRuns: async () => {
+    await client.runs.create({ model: 'demo', input: 'slow 60000', labels: { of: 'cancelRuns' } });
+    const { canceled } = await client.runs.cancelAll({ labels: { of: 'cancelRuns' } });
+    expect(canceled).toBe(1);
+  },
+  resumeRun: async () => client.runs.resume((await asking()).runId),
+  forkRun: async () => {
+    const id = await ended();
+    expect((await client.runs.fork(id, { input: 'say 3' })).forkedFrom?.runId).toBe(id);
+  },
+  getWorkflow: async () => {
+    const id = await ended('say 1', { workflowId: 'nightly' });
+    const workflow = await client.workflows.get('nightly');
+    expect(workflow.runs.map((run) => run.id)).toEqual([id]);
+  },
+  postToolResult: lookUp,
+  claimToolCall: lookUp,
+  listApprovals: async () => {
+    const { id } = await asking();
+    const { items } = await client.approvals.list({ status: 'pending' }).page();
+    expect(items.map((each) => each.id)).toContain(id);
+  },
+  getApproval: async () => client.approvals.get((await asking()).id),
+  decideApproval: async () => {
+    const { id } = await asking();
+    expect(await client.approvals.deny(id, 'no')).toMatchObject({ status: 'denied', reason: 'no' });
+  },
+  createGrant: () => client.grants.create({ ...rule, scope: 'tenant' }),
+  listGrants: async () => {
+    const { id } = await client.grants.create({ ...rule, scope: 'tenant' });
+    expect((await client.grants.list({ tool: 'send_note' }).page()).items[0]?.id).toBe(id);
+  },
+  revokeGrant: async () =>
+    client.grants.revoke((await client.grants.create({ ...rule, scope: 'tenant' })).id),
+  previewGrant: async () => {
+    await asking();
+    expect((await client.grants.preview({ tool: 'send_note' })).matched).toBeGreaterThan(0);
+  },
+  explainPermission: async () => {
+    const params = { to: 'a', text: 'b' };
+    expect((await client.permissions.explain({ tool: 'send_note', params })).decision).toBe('ask');
+  },
+  createKey: async () =>
+    expect((await client.keys.create({ name: 'ci', scopes: ['runs'] })).apiKey).toMatch(/^relay_/),
+  listKeys: async () => expect((await client.keys.list().page()).items.length).toBeGreaterThan(0),
+  revokeKey: async () =>
+    client.keys.revoke((await client.keys.create({ name: 'old', scopes: ['runs'] })).id),
+  putCredential: () => client.credentials.put('openai', { apiKey: 'sk-test' }),
+  listCredentials: async () => {
+    await client.credentials.put('google', { apiKey: 'sk-test' });
+    const { items } = await client.credentials.list().page();
+    expect(items.map(({ provider }) => provider)).toContain('google');
+  },
+  deleteCredential: () => client.credentials.delete('openai'),
+  addMemory: () => client.memories.add({ namespace: 'n', text: 'Tea, not coffee' }),
+  listMemories: async () => {
+    const { id } = await client.memories.add({ namespace: 'tea', text: 'Likes green tea' });
+    const { items } = await client.memories.list({ namespace: 'tea', q: 'tea' }).page();
+    expect(items.map((each) => each.id)).toEqual([id]);
+  },
+  deleteMemory: async () =>
+    client.memories.delete((await client.memories.add({ namespace: 'n', text: 'No' })).id),
+  clearMemories: () => client.memories.clear('n'),
+  getTenant: async () => expect((await client.tenant.get()).name).toBe('default'),
+  updateTenant: async () => {
+    const budgets = { tenant: { period: 'day' as const, tokens: 1_000_000 } };
+    expect((await client.tenant.update({ budgets })).budgets).toEqual(budgets);
+  },
+  listAudit: async () => {
+    const { id: keyId } = await client.keys.create({ name: 'audited', scopes: ['runs'] });
+    const { items } = await client.audit.list({ action: 'key.created', limit: 1 }).page();
+    expect(items[0]?.what).toMatchObject({ keyId });
+  },
+  auditHead: async () => {
+    await ended();
+    expect((await client.audit.head()).seq).toBeGreaterThan(0);
+  },
+  verifyAudit: async () => {
+    await ended();
+    const head = await client.audit.head();
+    await ended();
+    expect(await client.audit.verify()).toMatchObject({ ok: true });
+    expect(await client.audit.verify(head)).toMatchObject({ ok: true });
+    const other = {
+      ...head,
+      hash: head.hash.replace(/^./, (first) => (first === '0' ? '1' : '0')),
+    };
+    expect(await client.audit.verify(other)).toMatchObject({ ok: false });
+  },
+  getPolicy: async () => expect((await client.policy.get({ agent: 'none' })).version).toBe(0),
+  putPolicy: async () => {
+    const { version } = await client.policy.get();
+    const made = await client.policy.put({ version, deny: [rule] });
+    expect(made).toMatchObject({ version: version + 1, deny: [rule], allow: [], ask: [] });
+    const params = { to: 'nobody at all', text: 'hi' };
+    const { decision } = await client.permissions.explain({ tool: 'send_note', params });
+    expect(decision).toBe('deny');
+  },
+  listPolicyVersions: async () => {
+    const first = await client.policy.put({ agent: 'clerk', version: 0, ask: [rule] });
+    await client.policy.put({ agent: 'clerk', version: first.version });
+    const versions: number[] = [];
+    for await (const each of client.policy.versions({ agent: 'clerk', limit: 1 })) {
+      versions.push(each.version);
+    }
+    expect(versions).toEqual([2, 1]);
+  },
+  previewPolicy: async () => {
+    const { runId } = await asking();
+    const { changes } = await client.policy.preview({ deny: [{ tool: 'send_note' }] });
+    const change = changes.find((each) => each.runId === runId);
+    expect(change).toMatchObject({ was: 'ask', now: 'deny' });
+  },
+  createWebhook: async () => {
+    const made = await client.webhooks.create({ url: hookUrl, events: ['run.ended'] });
+    expect(made.secret).not.toBe('');
+  },
+  listWebhooks: async () => {
+    const { id } = await client.webhooks.create({ url: hookUrl, events: ['relay.raised'] });
+    expect((await client.webhooks.list({ limit: 1 }).page()).items[0]?.id).toBe(id);
+  },
+  deleteWebhook: async () => {
+    const { id } = await client.webhooks.create({ url: hookUrl, events: ['relay.raised'] });
+    await client.webhooks.delete(id);
+    await client.webhooks.delete(id);
+  },
+  listWebhookDeliveries: async () => {
+    const { id } = await client.webhooks.create({ url: hookUrl, events: ['run.ended'] });
+    await ended();
+    const told = async () => (await client.webhooks.deliveries(id).page()).items[0]?.status;
+    await expect.poll(told, { timeout: 10_000 }).toBe('delivered');
+  },
+};
+
+describe('a client', () => {
+  test.each(table)('%s', async (name) => {
+    if (name in elsewhere) return;
+    const call = calls[name as Covered] as (() => Promise<unknown>) | undefined;
+    expect(call, `The SDK has no call for ${name}: add one, or say whose it is`).toBeDefined();
+    const before = sent.length;
+    await call?.();
+    expect(sent.slice(before)).toContain(name);
+  });
+
+  test('sends nothing that was said to be elsewhere, and only what is there', () => {
+    expect(sent.filter((name) => name in elsewhere)).toEqual([]);
+    const known = new Set<string>(table.map(([name]) => name));
+    const listed = [...Object.keys(elsewhere), ...Object.keys(calls)];
+    expect(listed.filter((name) => !known.has(name))).toEqual([]);
+  });
+});
