@@ -30,6 +30,7 @@ const fixedColumns = [
 ] as const;
 
 const columns = [...fixedColumns, 'checksum'] as const;
+export const memoryColumns: readonly string[] = columns;
 
 const insertSql = `INSERT INTO memories (${[...columns, 'once', 'scope', 'words'].join(', ')})
   VALUES (${columns.map(() => '?').join(', ')}, ?, ?, ?)
@@ -232,7 +233,7 @@ export function decodeCandidates(rows: readonly Row[]): Candidate[] {
   return rows.filter(isSound).map((row) => ({ memory: decodeMemory(row), words: wordsIn(row) }));
 }
 
-function isSound(row: Row): boolean {
+export function isSound(row: Row): boolean {
   const fixed = fixedColumns.map((column) => row[column] as string | number | null);
   return memoryChecksum(fixed) === row['checksum'];
 }

@@ -19,6 +19,7 @@ import { retentionTables } from './retention.ts';
 import { createNodes } from './nodes.ts';
 import { policyTables } from './policies.ts';
 import { integerOrNull } from './stored.ts';
+import { vectorTables } from './vector-tables.ts';
 import { webhookTables } from './webhooks.ts';
 
 export interface Migration {
@@ -47,6 +48,7 @@ export const migrations: readonly Migration[] = [
   { id: 9, statements: policyTables },
   { id: 10, statements: retentionTables },
   { id: 11, statements: webhookTables },
+  { id: 12, statements: vectorTables },
 ];
 
 const createTables = [
