@@ -18,6 +18,8 @@ export interface EmbeddingOf {
 
 /** The embedders of tenants. Where there is none, nothing that is remembered leaves the machine. */
 export interface Embedders {
+  /** Of all of them. */
+  readonly model: string;
   /** Undefined for a tenant without a credential for it. */
   of(tenantId: string): Promise<Embedder | undefined>;
   /** Says that the tenant has a new memory, which wants a vector soon. */

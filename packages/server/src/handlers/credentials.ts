@@ -20,6 +20,8 @@ export const putCredential: Handler = async (call) => {
   const given = { apiKey, label: label ?? null, baseUrl: baseUrl ?? null };
   const told = deedOf(call, 'credential.put', { provider, label: given.label });
   const record = await call.context.vault.put(place, given, told);
+  // What is remembered already may have waited for it.
+  call.context.control.engine.embedders?.remembered(call.caller.tenantId);
   return presentCredential(record);
 };
 

@@ -57,7 +57,8 @@ export class MemoryVectorStore implements VectorStore {
       }))
       .filter(({ similarity }) => similarity >= search.floor)
       .toSorted(
-        (a, b) => b.similarity - a.similarity || b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1),
+        (a, b) =>
+          b.similarity - a.similarity || b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1),
       )
       .slice(0, search.limit);
   }

@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { comparedOf, cosine, leastDifferent, normalized, signsOf, type SignTable } from './signs.ts';
+import {
+  comparedOf,
+  cosine,
+  leastDifferent,
+  normalized,
+  signsOf,
+  type SignTable,
+} from './signs.ts';
 
 function tableOf(vectors: readonly Float32Array[]): SignTable {
   const all = vectors.map(signsOf);

@@ -125,7 +125,8 @@ export class SqlVectorStore implements VectorStore {
     const near = (await this.#compared({ search, asked, ids: padded(ids, compared) }))
       .filter(({ similarity }) => similarity >= search.floor)
       .toSorted(
-        (a, b) => b.similarity - a.similarity || b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1),
+        (a, b) =>
+          b.similarity - a.similarity || b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1),
       )
       .slice(0, search.limit);
     return this.#whole(near, search.limit);
