@@ -30,15 +30,6 @@ export const revisionModulus = 1_000_003;
 const overlap = 60_000 * 1_000;
 const maxBytes = 64 * 1024 * 1024;
 
-interface Space {
-  readonly rows: ReadonlyMap<string, SignRow>;
-  readonly lastRevision: number;
-  readonly fingerprint: Fingerprint;
-  /** By their words of signs. */
-  readonly tables: ReadonlyMap<number, SignTable>;
-  readonly bytes: number;
-}
-
 export class SignCache {
   readonly #spaces = new Map<string, Space>();
   readonly #maxBytes: number;
@@ -55,18 +46,31 @@ export class SignCache {
   /** The vectors of a space with this many words of signs. */
   async table(name: string, words: number, source: SignSource): Promise<SignTable | undefined> {
     const fingerprint = await source.fingerprint();
-    const known = this.#spaces.get(name);
-    const isCurrent = known !== undefined && isSame(known.fingerprint, fingerprint);
-    const space = isCurrent ? known : await read(source, fingerprint, known);
+    const space = await this.#current(this.#spaces.get(name), fingerprint, source);
     this.#keep(name, space);
     return space.tables.get(words);
   }
 
+  async #current(
+    known: Space | undefined,
+    fingerprint: Fingerprint,
+    source: SignSource,
+  ): Promise<Space> {
+    if (known?.is(fingerprint) === true) return known;
+    if (known !== undefined && known.size > 0 && known.size < fingerprint.count) {
+      known.add(await source.since(known.lastRevision - overlap));
+      if (known.is(fingerprint)) return known;
+    }
+    const space = new Space();
+    space.add(await source.since(0));
+    return space;
+  }
+
   #keep(name: string, space: Space): void {
-    this.#bytes += space.bytes - (this.#spaces.get(name)?.bytes ?? 0);
     // What was used last is the last to go.
     this.#spaces.delete(name);
     this.#spaces.set(name, space);
+    this.#bytes = [...this.#spaces.values()].reduce((sum, { bytes }) => sum + bytes, 0);
     for (const [oldest, { bytes }] of this.#spaces) {
       if (this.#bytes <= this.#maxBytes) return;
       this.#spaces.delete(oldest);
@@ -75,48 +79,61 @@ export class SignCache {
   }
 }
 
-async function read(
-  source: SignSource,
-  fingerprint: Fingerprint,
-  known: Space | undefined,
-): Promise<Space> {
-  if (known !== undefined && known.rows.size > 0) {
-    const grown = spaceOf([
-      ...known.rows.values(),
-      ...(await source.since(known.lastRevision - overlap)),
-    ]);
-    if (isSame(grown.fingerprint, fingerprint)) return grown;
+/** It only ever grows: whoever reads from it meanwhile sees what was there. */
+class Space {
+  readonly #known = new Set<string>();
+  /** By their words of signs. */
+  readonly tables = new Map<number, GrowingTable>();
+  lastRevision = 0;
+  #sum = 0;
+  bytes = 0;
+
+  get size(): number {
+    return this.#known.size;
   }
-  return spaceOf(await source.since(0));
-}
 
-function spaceOf(all: readonly SignRow[]): Space {
-  const rows = new Map(all.map((row) => [row.memoryId, row]));
-  let [sum, bytes, lastRevision] = [0, 0, 0];
-  const byWords = new Map<number, SignRow[]>();
-  for (const row of rows.values()) {
-    sum += row.revision % revisionModulus;
-    lastRevision = Math.max(lastRevision, row.revision);
-    bytes += 2 * row.signs.byteLength + 200;
-    const words = row.signs.byteLength / 4;
-    // Damaged: it is not found, and nothing else is lost.
-    if (!Number.isInteger(words)) continue;
-    const group = byWords.get(words);
-    if (group === undefined) byWords.set(words, [row]);
-    else group.push(row);
+  is({ count, sum }: Fingerprint): boolean {
+    return this.#known.size === count && this.#sum === sum;
   }
-  const tables = new Map(
-    [...byWords].map(([words, group]) => [words, tableOf(words, group)] as const),
-  );
-  return { rows, lastRevision, fingerprint: { count: rows.size, sum }, tables, bytes };
+
+  add(rows: readonly SignRow[]): void {
+    for (const { memoryId, revision, signs } of rows) {
+      if (this.#known.has(memoryId)) continue;
+      this.#known.add(memoryId);
+      this.#sum += revision % revisionModulus;
+      this.lastRevision = Math.max(this.lastRevision, revision);
+      this.bytes += signs.byteLength + bytesOfId;
+      const words = signs.byteLength / 4;
+      // Damaged: it is not found, and nothing else is lost.
+      if (!Number.isInteger(words)) continue;
+      const table = this.tables.get(words) ?? new GrowingTable(words);
+      this.tables.set(words, table);
+      table.add(memoryId, signs);
+    }
+  }
 }
 
-function tableOf(words: number, rows: readonly SignRow[]): SignTable {
-  const bytes = new Uint8Array(rows.length * words * 4);
-  for (const [place, { signs }] of rows.entries()) bytes.set(signs, place * words * 4);
-  return { ids: rows.map(({ memoryId }) => memoryId), words, signs: new Uint32Array(bytes.buffer) };
-}
+/** What an id costs in a list and in a set, about. */
+const bytesOfId = 160;
 
-function isSame(one: Fingerprint, other: Fingerprint): boolean {
-  return one.count === other.count && one.sum === other.sum;
+class GrowingTable implements SignTable {
+  readonly ids: string[] = [];
+  readonly words: number;
+  signs: Uint32Array;
+
+  constructor(words: number) {
+    this.words = words;
+    this.signs = new Uint32Array(words * 16);
+  }
+
+  add(id: string, signs: Uint8Array): void {
+    const at = this.ids.length * this.words;
+    if (at + this.words > this.signs.length) {
+      const larger = new Uint32Array(this.signs.length * 2);
+      larger.set(this.signs);
+      this.signs = larger;
+    }
+    new Uint8Array(this.signs.buffer).set(signs, at * 4);
+    this.ids.push(id);
+  }
 }

@@ -66,7 +66,7 @@ function bitsIn(word: number): number {
 /** Of length 1, so that the product of two is the cosine between them. */
 export function normalized(vector: Float32Array): Float32Array {
   let sum = 0;
-  for (const value of vector) sum += value * value;
+  for (let place = 0; place < vector.length; place += 1) sum += (vector[place] as number) ** 2;
   const length = Math.sqrt(sum);
   return length === 0 ? vector : vector.map((value) => value / length);
 }

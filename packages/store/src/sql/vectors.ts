@@ -198,9 +198,11 @@ function decodeSigns(row: Row): SignRow {
   };
 }
 
-/** Copied: numbers of four bytes may not begin just anywhere. */
+/** Numbers of four bytes may not begin just anywhere: those that do are copied. */
 function vectorIn(row: Row): Float32Array | undefined {
   const bytes = row['vector'];
   if (!(bytes instanceof Uint8Array) || bytes.byteLength % 4 !== 0) return undefined;
-  return new Float32Array(Uint8Array.from(bytes).buffer);
+  const { buffer, byteOffset, byteLength } =
+    bytes.byteOffset % 4 === 0 ? bytes : new Uint8Array(bytes);
+  return new Float32Array(buffer, byteOffset, byteLength / 4);
 }
