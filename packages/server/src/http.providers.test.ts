@@ -1,6 +1,7 @@
 /** Runs on real providers' APIs, from the key in the vault to the frames of the stream. */
 import { LLMock } from '@copilotkit/aimock';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ids } from './compose.ts';
 import { type BootOptions, bootRelay, type TestRelay } from './testing/relay.ts';
 import { eventsOf, finishedRun, startChat } from './testing/talk.ts';
 
@@ -109,6 +110,26 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(asked).toBe(2);
     stalled.resolve();
   });
+});
+
+it('a server that thinks between its calls sees its thoughts again, until it has answered', async () => {
+  mock.onMessage('again', { content: 'Still 1081.', finishReason: 'stop' });
+  mock.on({ hasToolResult: true }, { content: 'It is 1081.', finishReason: 'stop' });
+  mock.onMessage('23*47', {
+    reasoning: 'I should calculate.',
+    toolCalls: [{ name: 'calculator', arguments: '{"a":23,"b":47,"op":"*"}', id: 'call_1' }],
+  });
+  await boot();
+  await put('deepseek', '/v1');
+  const conversationId = ids.next();
+  const model = 'deepseek:deepseek-chat';
+  await finishedRun(server, { model, input: 'What is 23*47?', conversationId });
+  await finishedRun(server, { model, input: 'And again?', conversationId });
+  const thoughts = mock.getRequests().map(({ body }) => {
+    const { messages } = body as { messages: { reasoning_content?: string }[] };
+    return messages.flatMap(({ reasoning_content: thought }) => thought ?? []);
+  });
+  expect(thoughts).toEqual([[], ['I should calculate.'], []]);
 });
 
 describe('an answer of a given shape', () => {
