@@ -87,6 +87,46 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(body).not.toContain(apiKey);
   });
 
+  const outputSchema = {
+    type: 'object',
+    properties: { city: { type: 'string' } },
+    required: ['city'],
+    additionalProperties: false,
+  };
+
+  it('that answers in words where a shape was asked for is told once, and then fits', async () => {
+    mock.onMessage(/Answer again/, { content: '{"city":"Rome"}', finishReason: 'stop' });
+    mock.onMessage('Where?', { content: 'I would rather not say.', finishReason: 'stop' });
+    await start();
+    const { frames } = await finishedRun(server, {
+      model,
+      input: 'Where?',
+      tools: [],
+      outputSchema,
+    });
+    expect(frames.at(-1)?.data).toMatchObject({ status: 'completed' });
+    expect(JSON.parse(String(frames.at(-1)?.data['output']))).toEqual({ city: 'Rome' });
+    expect(mock.getRequests()).toHaveLength(2);
+  });
+
+  it.each([
+    ['refuses', 'I will not say.'],
+    ['breaks its JSON off', '{"city":"Ro'],
+  ])('that %s where a shape was asked for fails the run, and says so', async (_, content) => {
+    mock.onMessage(/./, { content, finishReason: 'stop' });
+    await start();
+    const { runId } = await finishedRun(server, {
+      model,
+      input: 'Where?',
+      tools: [],
+      outputSchema,
+    });
+    expect(await server.json(`/v1/runs/${runId}`)).toMatchObject({
+      status: 'failed',
+      error: { code: 'output_invalid', retryable: false },
+    });
+  });
+
   it('that is busy is asked again', async () => {
     mock.onMessage('Hi', { content: 'Hello', finishReason: 'stop' });
     mock.nextRequestError(429, { message: 'Slow down' });
