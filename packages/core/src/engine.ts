@@ -4,6 +4,7 @@ import type {
   AuditEntry,
   Clock,
   Digest,
+  Embedders,
   Ids,
   Log,
   ModelRegistry,
@@ -79,6 +80,8 @@ export interface Engine {
   agents(tenantId: string): AgentRegistry;
   /** Writes an entry of the audit trail down; left out: there is none. */
   readonly audit?: (tenantId: string, entry: AuditEntry) => NewAudit;
+  /** Left out: memories are found by their words alone. */
+  readonly embedders?: Embedders;
   /** Left out: a run's rules are those that it was started with. */
   readonly rules?: (run: RunRef) => ProgramRules;
 }

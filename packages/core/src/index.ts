@@ -8,6 +8,7 @@ export * from './fair-queue.ts';
 export * from './fork.ts';
 export { faultsOf, type GrantTerms, previewGrant, proposedRule, refusePast } from './grants.ts';
 export * from './journal.ts';
+export { findMemories } from './memory-search.ts';
 export * from './permission/decide.ts';
 export type { ParameterKind } from './permission/kinds.ts';
 export * from './permission/match.ts';

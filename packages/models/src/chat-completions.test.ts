@@ -1,4 +1,5 @@
 import { Agent } from 'node:http';
+import type { Message } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createChatCompletionsModel } from './chat-completions.ts';
 import {
@@ -73,6 +74,39 @@ describe('a model behind the Chat Completions API', () => {
     provider.script((response) => response.writeHead(400).end('No such model'));
     await expect(eventsOf(createModel(), request)).rejects.toThrow('No such model');
     expect(provider.requests).toHaveLength(3);
+  });
+
+  it('that does not know thoughts, nor shapes, is asked again without them', async () => {
+    provider.script((response, { body }) => {
+      const written = JSON.stringify(body);
+      const refused = ['response_format', 'reasoning_content'].find((each) =>
+        written.includes(each),
+      );
+      if (refused === undefined) return streaming(textStream(['{}']))(response, {} as never);
+      response.writeHead(400, { 'content-type': 'application/json' });
+      return response.end(JSON.stringify({ error: { message: `Unknown field ${refused}` } }));
+    });
+    const parts = [{ type: 'reasoning' as const, text: 'Hm.' }];
+    const messages: Message[] = [
+      { role: 'user', content: 'Hi' },
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [{ id: 'c', type: 'function', function: { name: 'add', arguments: '{}' } }],
+        providerData: { provider: 'chat-completions', model: 'scripted', parts },
+      },
+      { role: 'tool', tool_call_id: 'c', content: '4' },
+    ];
+    const request = asking('', { messages, outputSchema: { type: 'object' } });
+    expect(textIn(await eventsOf(createModel(), request))).toBe('{}');
+    expect(provider.requests).toHaveLength(3);
+  });
+
+  it('that misses thoughts which nobody has is asked once', async () => {
+    const error = { message: 'Missing reasoning_content in messages[1]' };
+    provider.script((response) => response.writeHead(400).end(JSON.stringify({ error })));
+    await expect(eventsOf(createModel(), asking('Hi'))).rejects.toThrow('Missing');
+    expect(provider.requests).toHaveLength(1);
   });
 
   it('is asked by POST with the key, the messages and the tools', async () => {

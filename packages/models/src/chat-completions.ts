@@ -5,7 +5,7 @@
 import type { Agent } from 'node:http';
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { ChatDecoder } from './chat-decoder.ts';
-import { chatRequestBody } from './chat-request.ts';
+import { chatRequestBody, type RequestOptions } from './chat-request.ts';
 import { openAnswer } from './http-answer.ts';
 import { defaultTimeouts, HttpExchange, type Target, type Timeouts } from './http-exchange.ts';
 import { checkApiKey, failureToConnect } from './provider-failure.ts';
@@ -41,9 +41,7 @@ export function createChatCompletionsModel(options: ChatCompletionsOptions): Mod
     ...(options.contextTokens === undefined ? {} : { contextTokens: options.contextTokens }),
     stream(request, signal) {
       const call = { target, apiKey, request, model: model ?? request.model };
-      return request.outputSchema === undefined
-        ? streamAnswer(call, signal)
-        : streamShaped(call, signal);
+      return streamAccepted(call, signal);
     },
   };
 }
@@ -62,31 +60,41 @@ interface Call {
   readonly apiKey: string | undefined;
   readonly request: ModelRequest;
   readonly model: string;
-  /** The shape of the answer is asked for in words, not by a field of the API. */
-  readonly toldOnly?: boolean;
+  readonly leftOut?: Omit<RequestOptions, 'names'>;
 }
-
-const unknownFormat = /answered 4(?:00|22)\b.*response_format/is;
 
 type Answer = AsyncGenerator<readonly ModelEvent[], void, undefined>;
 
-/** A server that does not know `response_format` is asked again, by the instruction alone. */
-async function* streamShaped(call: Call, signal: AbortSignal): Answer {
+/** What a server may not know, as it says so, and what is left out then. */
+const unknown: readonly (readonly [words: RegExp, leftOut: Omit<RequestOptions, 'names'>])[] = [
+  [/answered 4(?:00|22)\b.*response_format/is, { toldOnly: true }],
+  [/answered 4(?:00|22)\b.*reasoning_content/is, { thoughtless: true }],
+];
+
+/** A server that refuses a field that others need is asked again without it. */
+async function* streamAccepted(call: Call, signal: AbortSignal): Answer {
   try {
     yield* streamAnswer(call, signal);
   } catch (cause) {
-    if (!(cause instanceof ProviderFailure && unknownFormat.test(cause.message))) throw cause;
-    yield* streamAnswer({ ...call, toldOnly: true }, signal);
+    const message = cause instanceof ProviderFailure ? cause.message : '';
+    const refused = unknown.find(([words]) => words.test(message))?.[1];
+    const less = { ...call, leftOut: { ...call.leftOut, ...refused } };
+    if (refused === undefined || bodyOf(call) === bodyOf(less)) throw cause;
+    yield* streamAccepted(less, signal);
   }
+}
+
+function bodyOf({ request, model, leftOut = {} }: Call, names?: SafeNames): string {
+  return chatRequestBody(request, model, names === undefined ? leftOut : { ...leftOut, names });
 }
 
 async function* streamAnswer(call: Call, signal: AbortSignal): Answer {
   const { target, apiKey, request, model } = call;
   const exchange = new HttpExchange(target, signal);
   const names = new SafeNames(request.tools.map(({ name }) => name));
-  const decoder = new ChatDecoder(apiKey, names);
+  const decoder = new ChatDecoder(apiKey, names, model);
   try {
-    const body = Buffer.from(chatRequestBody(request, model, { names, toldOnly: call.toldOnly }));
+    const body = Buffer.from(bodyOf(call, names));
     await openAnswer(exchange, { body, secret: apiKey, signal });
     while (!decoder.done) {
       const text = await nextPiece(exchange, decoder, signal);

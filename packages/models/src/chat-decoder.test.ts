@@ -108,6 +108,43 @@ describe('a Chat Completions stream', () => {
     ]);
   });
 
+  it('counts what was cached by the name that DeepSeek has for it', () => {
+    const decoder = new ChatDecoder(undefined);
+    const usage = { prompt_tokens: 9, completion_tokens: 8, prompt_cache_hit_tokens: 5 };
+    decoder.feed(finishFrame());
+    expect(decoder.feed(frame({ choices: [], usage }) + doneFrame)).toMatchObject([
+      { usage: { inputTokens: 9, outputTokens: 8, cachedInputTokens: 5 } },
+    ]);
+  });
+
+  it('keeps what was thought before a call of a tool, for the same model to see again', () => {
+    const call = { index: 0, id: 'a', function: { name: 'look', arguments: '{}' } };
+    const finishes = (model: string | undefined, ...frames: string[]) => {
+      const decoder = new ChatDecoder(undefined, new SafeNames([]), model);
+      for (const each of frames) decoder.feed(each);
+      return decoder.end().at(-1);
+    };
+    const calls = [deltaFrame({ tool_calls: [call] }), finishFrame('tool_calls')];
+    const thinks = [
+      deltaFrame({ reasoning_content: 'Let me ' }),
+      deltaFrame({ reasoning_content: 'look.' }),
+    ];
+    expect(finishes('deepseek-chat', ...thinks, ...calls)).toMatchObject({
+      providerData: {
+        provider: 'chat-completions',
+        model: 'deepseek-chat',
+        parts: [{ type: 'reasoning', text: 'Let me look.' }],
+      },
+    });
+    const without = [
+      finishes('m', ...thinks, deltaFrame({ content: 'Yes' }), finishFrame()),
+      finishes('m', ...calls),
+      finishes('m', deltaFrame({ reasoning: 'Hm' }), ...calls),
+      finishes(undefined, ...thinks, ...calls),
+    ];
+    for (const each of without) expect(each).not.toHaveProperty('providerData');
+  });
+
   it('gives tools back the names that we know them by', () => {
     const names = new SafeNames(['acme.look']);
     const decoder = new ChatDecoder(undefined, names);

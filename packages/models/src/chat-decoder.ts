@@ -7,6 +7,7 @@
 import { type FinishReason, type ModelEvent, ProviderFailure } from '@relay/core';
 import { noUsage, SseParser, type Usage } from '@relay/protocol';
 import { failureInStream } from './provider-failure.ts';
+import { thoughtOf } from './chat-thoughts.ts';
 import { SafeNames } from './safe-names.ts';
 import { TextFrame } from './text-frame.ts';
 import { ToolCallPieces } from './tool-call-pieces.ts';
@@ -23,6 +24,8 @@ interface ChunkUsage {
   readonly prompt_tokens?: unknown;
   readonly completion_tokens?: unknown;
   readonly prompt_tokens_details?: { readonly cached_tokens?: unknown } | null;
+  /** DeepSeek's name for what was cached. */
+  readonly prompt_cache_hit_tokens?: unknown;
   readonly completion_tokens_details?: { readonly reasoning_tokens?: unknown } | null;
 }
 
@@ -50,17 +53,26 @@ const finishReasons = new Map<string, FinishReason>([
 export class ChatDecoder {
   readonly #secret: string | undefined;
   readonly #names: SafeNames;
+  readonly #model: string | undefined;
   readonly #parser: SseParser;
   readonly #textFrame = new TextFrame();
   readonly #calls = new ToolCallPieces();
   #events: ModelEvent[] = [];
   #reason: FinishReason | undefined;
   #usage: Usage = noUsage;
+  /** What came as `reasoning_content`: servers that say it so want to see it again. */
+  #thought = '';
   #done = false;
 
-  constructor(secret: string | undefined, names: SafeNames = new SafeNames([])) {
+  /** `model`: whose thoughts they are; left out, nothing is kept of them. */
+  constructor(
+    secret: string | undefined,
+    names: SafeNames = new SafeNames([]),
+    model: string | undefined = undefined,
+  ) {
     this.#secret = secret;
     this.#names = names;
+    this.#model = model;
     this.#parser = new SseParser((frame) => this.#frame(frame.data));
   }
 
@@ -128,6 +140,7 @@ export class ChatDecoder {
   #delta(delta: Delta): void {
     const reasoning = delta.reasoning_content ?? delta.reasoning;
     if (isText(reasoning)) this.#events.push({ type: 'reasoning', text: reasoning });
+    if (isText(delta.reasoning_content)) this.#thought += delta.reasoning_content;
     if (isText(delta.content)) this.#events.push({ type: 'text', text: delta.content });
     if (isText(delta.refusal)) this.#events.push({ type: 'text', text: delta.refusal });
     if (Array.isArray(delta.tool_calls)) this.#calls.add(delta.tool_calls);
@@ -141,12 +154,15 @@ export class ChatDecoder {
     }
     this.#done = true;
     const calls = this.#calls.whole();
+    const model = this.#model;
+    const isWanted = calls.length > 0 && this.#thought !== '' && model !== undefined;
     this.#events.push(
       ...calls.map((call) => ({ ...call, name: this.#names.original(call.name) })),
       {
         type: 'finish',
         reason: this.#reason,
         usage: this.#usage,
+        ...(isWanted ? { providerData: thoughtOf(model, this.#thought) } : {}),
       },
     );
   }
@@ -174,7 +190,8 @@ function onlyText({ choices, usage }: Chunk): string | undefined {
 }
 
 function usageOf(usage: ChunkUsage): Usage {
-  const cached = count(usage.prompt_tokens_details?.cached_tokens);
+  const told = count(usage.prompt_tokens_details?.cached_tokens);
+  const cached = told === 0 ? count(usage.prompt_cache_hit_tokens) : told;
   const reasoning = count(usage.completion_tokens_details?.reasoning_tokens);
   return {
     inputTokens: count(usage.prompt_tokens),

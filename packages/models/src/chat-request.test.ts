@@ -75,6 +75,37 @@ describe('the request', () => {
     expect(bodyFor(messages)['messages']).toEqual(messages);
   });
 
+  describe('with what the model thought before it called a tool', () => {
+    const thoughtBy = (model: string, provider = 'chat-completions'): Message => ({
+      role: 'assistant',
+      content: null,
+      tool_calls: [{ id: 'c', type: 'function', function: { name: 'add', arguments: '{}' } }],
+      providerData: { provider, model, parts: [{ type: 'reasoning', text: 'Hm.' }] },
+    });
+    const result: Message = { role: 'tool', tool_call_id: 'c', content: '4' };
+    const hi: Message = { role: 'user', content: 'Hi' };
+    const asking = (messages: Message[], thoughtless = false) => {
+      const body = chatRequestBody({ model: 'm', messages, tools: [] }, 'm', { thoughtless });
+      const sent = (JSON.parse(body) as { messages: Record<string, unknown>[] }).messages;
+      expect(body).not.toContain('providerData');
+      return sent.map((message) => message['reasoning_content']);
+    };
+
+    it('hands it back while the tools are at work', () => {
+      const loop = [hi, thoughtBy('m'), result, thoughtBy('m'), result];
+      expect(asking(loop)).toEqual([undefined, 'Hm.', undefined, 'Hm.', undefined]);
+    });
+
+    it('does not once the user has spoken again, nor to another model, nor where it is refused', () => {
+      const nothing = (messages: Message[], thoughtless = false) =>
+        expect(asking(messages, thoughtless).filter((each) => each !== undefined)).toEqual([]);
+      nothing([hi, thoughtBy('m'), result, hi]);
+      nothing([hi, thoughtBy('other'), result]);
+      nothing([hi, thoughtBy('m', 'anthropic'), result]);
+      nothing([hi, thoughtBy('m'), result], true);
+    });
+  });
+
   it('sends text alone where the API takes no images', () => {
     const parts = [
       { type: 'text' as const, text: 'seen' },

@@ -1,22 +1,32 @@
 import type { ModelRequest, ToolSpec } from '@relay/core';
 import { type ContentPart, type JsonSchema, type Message, textOf } from '@relay/protocol';
 import { givenBy } from './attachments.ts';
+import { thoughtIn } from './chat-thoughts.ts';
 import { SafeNames } from './safe-names.ts';
 import { isStrictSchema } from './strict-schema.ts';
+
+export interface RequestOptions {
+  readonly names?: SafeNames;
+  /** The shape of the answer is asked for in words, not by a field of the API. */
+  readonly toldOnly?: boolean | undefined;
+  /** What the model thought is not handed back. */
+  readonly thoughtless?: boolean | undefined;
+}
 
 /** The body of a streaming Chat Completions request. */
 export function chatRequestBody(
   request: ModelRequest,
   model: string,
-  options: { names?: SafeNames; toldOnly?: boolean | undefined } = {},
+  options: RequestOptions = {},
 ): string {
-  const { names = new SafeNames([]), toldOnly = false } = options;
+  const { names = new SafeNames([]), toldOnly = false, thoughtless = false } = options;
   const { messages, tools, outputSchema, reasoning } = request;
+  const thoughtAt = thoughtIn(thoughtless ? [] : messages, model);
   return JSON.stringify({
     model,
     messages: [
       ...(outputSchema === undefined ? [] : [shapeInstruction(outputSchema)]),
-      ...messages.flatMap((message) => apiMessage(message, names)),
+      ...messages.flatMap((message, at) => apiMessage(message, names, thoughtAt(at))),
     ],
     stream: true,
     stream_options: { include_usage: true },
@@ -48,7 +58,7 @@ function apiTool({ name, description, inputSchema }: ToolSpec, names: SafeNames)
 }
 
 /** Our messages are the API's, but for images, files, and what some servers refuse. */
-function apiMessage(message: Message, names: SafeNames): readonly object[] {
+function apiMessage(message: Message, names: SafeNames, thought: string): readonly object[] {
   switch (message.role) {
     case 'user':
       return [{ role: 'user', content: apiContent(message.content) }];
@@ -68,7 +78,8 @@ function apiMessage(message: Message, names: SafeNames): readonly object[] {
         type,
         function: { name: names.safe(name), arguments: input },
       }));
-      return [{ role: 'assistant', content: text === '' ? null : text, tool_calls: called }];
+      const spoken = { role: 'assistant', content: text === '' ? null : text, tool_calls: called };
+      return [thought === '' ? spoken : { ...spoken, reasoning_content: thought }];
     }
   }
 }

@@ -1,5 +1,6 @@
 export { createAnthropicModel } from './anthropic.ts';
 export { type ChatCompletionsOptions, createChatCompletionsModel } from './chat-completions.ts';
+export { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from './embedder.ts';
 export { createDemoModel, type DemoModelOptions } from './demo.ts';
 export { createGoogleModel } from './google.ts';
 export { type Timeouts } from './http-exchange.ts';

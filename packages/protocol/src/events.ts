@@ -8,6 +8,7 @@
 import { z } from 'zod';
 import { functionSchema } from './functions.ts';
 import { idSchema, toolCallIdSchema } from './ids.ts';
+import { foundBy } from './memories.ts';
 import { messageSchema } from './messages.ts';
 import { permissionsSchema } from './permissions.ts';
 import { providerDataSchema } from './provider-data.ts';
@@ -182,7 +183,17 @@ export const catalogue = {
   'memory.recalled': event(1, {
     ...agent,
     namespace: z.string(),
-    memories: z.array(z.object({ id: idSchema, text: z.string(), score: z.number() })),
+    memories: z.array(
+      z.object({
+        id: idSchema,
+        text: z.string(),
+        score: z.number(),
+        similarity: z.number().optional(),
+        foundBy: z.enum(foundBy).optional(),
+      }),
+    ),
+    /** There if meaning was asked: which model compared, and if it did not, why. */
+    meaning: z.object({ model: z.string(), failed: z.string().optional() }).optional(),
   }),
   /** What a completed run leaves behind is stored with its end. */
   'memory.stored': event(1, { ...agent, namespace: z.string(), memoryId: idSchema }),

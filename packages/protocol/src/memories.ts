@@ -24,3 +24,7 @@ export type MemorySource = (typeof memorySources)[number];
 /** A memory is a note, not a document. */
 export const maxMemoryChars = 8_000;
 export const memoryTextSchema = z.string().min(1).max(maxMemoryChars);
+
+/** What a search found it by. */
+export const foundBy = ['words', 'meaning', 'both'] as const;
+export type FoundBy = (typeof foundBy)[number];

@@ -25,6 +25,7 @@ import { type Config, ConfigError } from './config.ts';
 import type { RelayConfig } from './config-file.ts';
 import type { ServerContext } from './context.ts';
 import { assembleDefinitions, type Replacements } from './definitions.ts';
+import { openEmbeddings } from './embeddings/embeddings.ts';
 import { Feed } from './feed.ts';
 import { Housekeeping } from './housekeeping.ts';
 import { KeptOutputs } from './kept-outputs.ts';
@@ -92,6 +93,7 @@ export async function compose(world: World): Promise<Relay> {
   const notary = new Notary(derive(rootKey, 'audit'), ids);
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
+  const embeddings = openEmbeddings({ config, file, providers, store, clock: systemClock, log });
   const { defaultModel } = config;
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
@@ -123,6 +125,7 @@ export async function compose(world: World): Promise<Relay> {
         feed.publish(tenantId, runId, events);
         metrics.publish(runId, events);
         tracing.publish(runId, events, tenantId);
+        embeddings?.heard(events, tenantId);
       },
     },
     log,
@@ -138,6 +141,7 @@ export async function compose(world: World): Promise<Relay> {
     models: (tenantId) => providers.of(tenantId),
     tools: (tenantId) => workspaces.tools(tenantId),
     agents: () => agents,
+    ...(embeddings === undefined ? {} : { embedders: embeddings.embedders }),
     audit: (tenantId, entry) => notary.write(tenantId, entry),
   };
   const control: Control = { engine, supervisor: new Supervisor(engine) };
@@ -199,6 +203,7 @@ export async function compose(world: World): Promise<Relay> {
       const { supervisor } = control;
       stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
       housekeeping.start();
+      embeddings?.start();
       workspaces.start();
       audit.start();
       deliverer.start();
@@ -207,6 +212,7 @@ export async function compose(world: World): Promise<Relay> {
       stopping = true;
       stopHearing();
       await housekeeping.stop();
+      await embeddings?.stop();
       await workspaces.stop();
       await control.supervisor.stop();
       await deliverer.stop();

@@ -12,6 +12,7 @@ import { z } from 'zod';
 import type { Timeouts } from '@relay/models';
 import type { BashConfig } from './bash-settings.ts';
 import { ConfigError } from './config.ts';
+import { type EmbeddingConfig, embeddingSchema } from './embeddings/settings.ts';
 import type { KnownProvider } from './providers.ts';
 
 export interface RelayConfig {
@@ -35,6 +36,8 @@ export interface RelayConfig {
   };
   /** How the commands of the tool `bash` run. */
   readonly bash?: BashConfig;
+  /** Finds memories by their meaning too: their texts and questions go to this provider. */
+  readonly embeddings?: EmbeddingConfig;
   /** When and how a conversation that outgrows a model's window is summarized. */
   readonly compaction?: Partial<CompactionSettings>;
 }
@@ -127,6 +130,7 @@ const schema = z.strictObject({
       environment: z.array(z.string()).optional(),
     })
     .optional(),
+  embeddings: embeddingSchema.optional(),
   compaction: z
     .strictObject({
       threshold: z.number().gt(0).max(1).optional(),

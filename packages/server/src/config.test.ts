@@ -30,6 +30,7 @@ const defaults: Config = {
   sandbox: undefined,
   localChat: undefined,
   defaultModel: undefined,
+  embeddings: undefined,
   leaseTtlMs: 15_000,
   relayTtlMs: day,
   toolResultTimeoutMs: 600_000,

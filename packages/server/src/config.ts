@@ -18,6 +18,8 @@ export interface Config {
   readonly sandbox: 'bwrap' | undefined;
   readonly localChat: 'on' | 'off' | undefined;
   readonly defaultModel: string | undefined;
+  /** Whose vectors tell what memories mean; undefined: what `relay.config.ts` says, or nobody's. */
+  readonly embeddings: string | undefined;
   readonly leaseTtlMs: number;
   readonly relayTtlMs: number;
   readonly toolResultTimeoutMs: number;
@@ -59,6 +61,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     sandbox: choice(env, 'RELAY_SANDBOX', ['bwrap']),
     localChat: choice(env, 'RELAY_LOCAL_CHAT', ['on', 'off']),
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
+    embeddings: text(env, 'RELAY_EMBEDDINGS'),
     leaseTtlMs: integer(env, 'RELAY_LEASE_TTL_MS', { fallback: 15_000, min: 100, max: 3_600_000 }),
     relayTtlMs: integer(env, 'RELAY_RELAY_TTL_MS', {
       fallback: 24 * 60 * 60 * 1000,

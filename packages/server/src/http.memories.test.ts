@@ -75,7 +75,7 @@ describe.each(storeKinds)('memories on the %s store', (kind) => {
     const { memories, nextCursor } = await list('namespace=n&q=green+tea');
     expect(nextCursor).toBeNull();
     expect(memories.map(({ id }) => id)).toEqual([tea.id, milk.id]);
-    expect(memories[0]).toEqual({ ...tea, score: expect.any(Number) });
+    expect(memories[0]).toEqual({ ...tea, score: expect.any(Number), foundBy: 'words' });
     expect((await list('namespace=n&q=green+tea&limit=1')).memories).toHaveLength(1);
     expect((await list('namespace=n&q=%22%27%3B--')).memories).toEqual([]);
   });

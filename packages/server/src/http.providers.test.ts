@@ -1,6 +1,7 @@
 /** Runs on real providers' APIs, from the key in the vault to the frames of the stream. */
 import { LLMock } from '@copilotkit/aimock';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ids } from './compose.ts';
 import { type BootOptions, bootRelay, type TestRelay } from './testing/relay.ts';
 import { eventsOf, finishedRun, startChat } from './testing/talk.ts';
 
@@ -86,6 +87,46 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(body).not.toContain(apiKey);
   });
 
+  const outputSchema = {
+    type: 'object',
+    properties: { city: { type: 'string' } },
+    required: ['city'],
+    additionalProperties: false,
+  };
+
+  it('that answers in words where a shape was asked for is told once, and then fits', async () => {
+    mock.onMessage(/Answer again/, { content: '{"city":"Rome"}', finishReason: 'stop' });
+    mock.onMessage('Where?', { content: 'I would rather not say.', finishReason: 'stop' });
+    await start();
+    const { frames } = await finishedRun(server, {
+      model,
+      input: 'Where?',
+      tools: [],
+      outputSchema,
+    });
+    expect(frames.at(-1)?.data).toMatchObject({ status: 'completed' });
+    expect(JSON.parse(String(frames.at(-1)?.data['output']))).toEqual({ city: 'Rome' });
+    expect(mock.getRequests()).toHaveLength(2);
+  });
+
+  it.each([
+    ['refuses', 'I will not say.'],
+    ['breaks its JSON off', '{"city":"Ro'],
+  ])('that %s where a shape was asked for fails the run, and says so', async (_, content) => {
+    mock.onMessage(/./, { content, finishReason: 'stop' });
+    await start();
+    const { runId } = await finishedRun(server, {
+      model,
+      input: 'Where?',
+      tools: [],
+      outputSchema,
+    });
+    expect(await server.json(`/v1/runs/${runId}`)).toMatchObject({
+      status: 'failed',
+      error: { code: 'output_invalid', retryable: false },
+    });
+  });
+
   it('that is busy is asked again', async () => {
     mock.onMessage('Hi', { content: 'Hello', finishReason: 'stop' });
     mock.nextRequestError(429, { message: 'Slow down' });
@@ -109,6 +150,26 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(asked).toBe(2);
     stalled.resolve();
   });
+});
+
+it('a server that thinks between its calls sees its thoughts again, until it has answered', async () => {
+  mock.onMessage('again', { content: 'Still 1081.', finishReason: 'stop' });
+  mock.on({ hasToolResult: true }, { content: 'It is 1081.', finishReason: 'stop' });
+  mock.onMessage('23*47', {
+    reasoning: 'I should calculate.',
+    toolCalls: [{ name: 'calculator', arguments: '{"a":23,"b":47,"op":"*"}', id: 'call_1' }],
+  });
+  await boot();
+  await put('deepseek', '/v1');
+  const conversationId = ids.next();
+  const model = 'deepseek:deepseek-chat';
+  await finishedRun(server, { model, input: 'What is 23*47?', conversationId });
+  await finishedRun(server, { model, input: 'And again?', conversationId });
+  const thoughts = mock.getRequests().map(({ body }) => {
+    const { messages } = body as { messages: { reasoning_content?: string }[] };
+    return messages.flatMap(({ reasoning_content: thought }) => thought ?? []);
+  });
+  expect(thoughts).toEqual([[], ['I should calculate.'], []]);
 });
 
 describe('an answer of a given shape', () => {

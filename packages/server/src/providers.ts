@@ -54,6 +54,8 @@ function priceOf(builtIn: ModelRegistry, name: string): Price | undefined {
   return qualified ?? short ?? knownModel(name)?.price;
 }
 
+type Connection = ModelOptions & { readonly baseUrl: string };
+
 export class Providers {
   readonly #options: ProviderOptions;
   readonly #models = new Map<string, { sealed: string; model: Model }>();
@@ -96,30 +98,35 @@ export class Providers {
 
   /** Made once for each key. */
   async #modelFor(tenantId: string, provider: string): Promise<Model> {
-    const { store, vault } = this.#options;
-    const record = await store.tenant(tenantId).readCredential(provider);
+    const record = await this.#options.store.tenant(tenantId).readCredential(provider);
     if (record === undefined) throw noCredential(provider);
     const place = `${tenantId}/${provider}`;
     const known = this.#models.get(place);
     if (known?.sealed === record.sealed) return known.model;
-    const model = this.#make(provider, record, vault.secretOf(tenantId, record));
+    const model = this.#make(provider, record, this.connection(tenantId, record));
     this.#models.set(place, { sealed: record.sealed, model });
     return model;
   }
 
   /** `openai` is spoken to by its own API, unless it is said to be somewhere else. */
-  #make(provider: string, record: CredentialRecord, apiKey: string): Model {
-    const { guard, timeouts = {}, endpoints = {} } = this.#options;
+  #make(provider: string, record: CredentialRecord, options: Connection): Model {
+    if (provider === 'anthropic') return createAnthropicModel(options);
+    if (provider === 'google') return createGoogleModel(options);
+    if (provider === 'openai' && record.baseUrl === null) return createResponsesModel(options);
+    return createChatCompletionsModel(options);
+  }
+
+  /** Where a tenant's provider is, and with which key; throws if it may not be connected to. */
+  connection(tenantId: string, record: CredentialRecord): Connection {
+    const { guard, vault, timeouts = {}, endpoints = {} } = this.#options;
+    const { provider } = record;
     const own = isKnownProvider(provider) ? (endpoints[provider] ?? knownBaseUrls[provider]) : null;
     const baseUrl = record.baseUrl ?? own;
     if (baseUrl === null) throw noCredential(provider);
     const url = new URL(baseUrl);
     guard.checkUrl(url);
-    const options: ModelOptions = { apiKey, baseUrl, agent: guard.agentFor(url), timeouts };
-    if (provider === 'anthropic') return createAnthropicModel(options);
-    if (provider === 'google') return createGoogleModel(options);
-    if (provider === 'openai' && record.baseUrl === null) return createResponsesModel(options);
-    return createChatCompletionsModel({ ...options, baseUrl });
+    const apiKey = vault.secretOf(tenantId, record);
+    return { apiKey, baseUrl, agent: guard.agentFor(url), timeouts };
   }
 
   /** Whether a provider can be used without saying where it is. */

@@ -1,9 +1,9 @@
-import type { FoundMemory, RunMemory } from '@relay/core';
+import type { RankedMemory, RunMemory } from '@relay/core';
 import { describe, expect, it } from 'vitest';
 import { memoryTool } from './memory.ts';
 import { createToolContext } from './testing/tool-context.ts';
 
-const note: FoundMemory = {
+const note: RankedMemory = {
   id: '01963a5c-7890-7abc-8ef0-000000000001',
   namespace: 'user:42',
   text: 'Ada likes tea',
@@ -12,9 +12,10 @@ const note: FoundMemory = {
   createdAt: 0,
   expiresAt: null,
   score: 0.5,
+  foundBy: 'words',
 };
 
-function createMemory(found: readonly FoundMemory[] = [note]) {
+function createMemory(found: readonly RankedMemory[] = [note]) {
   const calls: unknown[][] = [];
   const memory: RunMemory = {
     search: async (...given) => (calls.push(['search', ...given]), [...found]),
@@ -43,15 +44,25 @@ describe('memory', () => {
       text: note.text,
       createdAt: '1970-01-01T00:00:00.000Z',
       score: 0.5,
+      foundBy: 'words',
     };
     expect(output.result).toEqual({ memories: [shown] });
     expect(JSON.parse(output.context ?? '')).toEqual([shown]);
   });
 
+  it('shows how alike a note is that was found by its meaning', async () => {
+    const found = { ...note, score: 0, similarity: 0.61, foundBy: 'meaning' as const };
+    const { context } = createMemory([found]);
+    const output = await memoryTool.execute({ action: 'search', query: 'drink' }, context);
+    expect(output.result).toMatchObject({
+      memories: [{ id: note.id, score: 0, similarity: 0.61, foundBy: 'meaning' }],
+    });
+  });
+
   it('says so when nothing is found', async () => {
     const { context } = createMemory([]);
     expect(await memoryTool.execute({ action: 'search', query: 'x' }, context)).toEqual({
-      context: 'No note has these words.',
+      context: 'No note fits these words.',
       result: { memories: [] },
     });
   });

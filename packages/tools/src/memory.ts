@@ -59,12 +59,14 @@ export const memoryTool: Tool = defineTool({
 
 async function search(memory: RunMemory, query: string): Promise<ToolOutput> {
   const found = await memory.search(query, foundAtMost);
-  const memories = found.map(({ id, text, createdAt, score }) => ({
+  const memories = found.map(({ id, text, createdAt, score, similarity, foundBy }) => ({
     id,
     text,
     createdAt: new Date(createdAt).toISOString(),
     score,
+    ...(similarity === undefined ? {} : { similarity }),
+    foundBy,
   }));
-  if (memories.length === 0) return { context: 'No note has these words.', result: { memories } };
+  if (memories.length === 0) return { context: 'No note fits these words.', result: { memories } };
   return { context: JSON.stringify(memories), result: { memories } };
 }

@@ -40,6 +40,7 @@ import type {
   RelayFilter,
   RelayRecord,
 } from './stored-relays.ts';
+import type { VectorStore } from './stored-vectors.ts';
 import type { DeliveryQueue, Notice, WebhookStore } from './stored-webhooks.ts';
 import type {
   CreationOutcome,
@@ -66,6 +67,7 @@ export type * from './stored-memories.ts';
 export type * from './stored-policies.ts';
 export type * from './stored-relays.ts';
 export type * from './stored-runs.ts';
+export * from './stored-vectors.ts';
 export type * from './stored-webhooks.ts';
 
 /** One atomic step of a run: events, the state they imply and the lease check (E1, E3, E7). */
@@ -106,6 +108,7 @@ export interface TenantStore {
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
+  readonly vectors: VectorStore;
 
   /** The run, its idempotency key and its first events are stored together or not at all. */
   createRun(creation: RunCreation): Promise<CreationOutcome>;

@@ -1,5 +1,5 @@
 /** Memories as a store keeps, lists and finds them. */
-import type { MemorySource } from '@relay/protocol';
+import type { FoundBy, MemorySource } from '@relay/protocol';
 
 /** It never changes: whoever knows better writes another, and deletes this. */
 export interface MemoryRecord {
@@ -32,4 +32,13 @@ export interface MemorySearch {
 export interface FoundMemory extends MemoryRecord {
   /** How much of what the query asks it speaks of, from 0 to 1; see `store/search/relevance.ts`. */
   readonly score: number;
+}
+
+/** Found by words, by meaning, or by both; see `memory-search.ts`. */
+export interface RankedMemory extends MemoryRecord {
+  /** As in `FoundMemory`; 0 if it was found by its meaning alone. */
+  readonly score: number;
+  /** How alike it and the question are, where it was found by its meaning. */
+  readonly similarity?: number;
+  readonly foundBy: FoundBy;
 }

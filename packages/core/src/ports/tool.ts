@@ -2,7 +2,7 @@ import type { FieldIssue, ToolPermission } from '@relay/protocol';
 import type { ParameterKind } from '../permission/kinds.ts';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
-import type { FoundMemory, MemoryRecord } from './stored-memories.ts';
+import type { MemoryRecord, RankedMemory } from './stored-memories.ts';
 
 export interface ToolContext {
   readonly signal: AbortSignal;
@@ -34,7 +34,7 @@ export interface ToolContext {
 
 /** The memories of the run's namespace. */
 export interface RunMemory {
-  search(query: string, limit: number): Promise<FoundMemory[]>;
+  search(query: string, limit: number): Promise<RankedMemory[]>;
   /** Once a call, however often it is attempted. */
   remember(text: string): Promise<MemoryRecord>;
   /** False if there is none of this id in the namespace. */

@@ -9,6 +9,7 @@
  *   guardrail of the agent refuses is not shown.
  */
 import { maxMemoryChars, type Message, type RunEvent, textOf } from '@relay/protocol';
+import { findMemories } from '../memory-search.ts';
 import type { MemoryRecord, RunMemory } from '../ports.ts';
 import type { Activity } from './activity.ts';
 import { agentFields, type AgentState } from './agent.ts';
@@ -36,15 +37,19 @@ export async function recall({ run, agent, activity }: Recalling): Promise<void>
   const { memory } = run.spec;
   if (memory === undefined || agent.parentId !== null || run.state.recalled) return;
   const query = await questionOf(run, agent);
-  const found = await run.store.searchMemories({
+  const found = await findMemories(run.engine, run.identity.tenantId, {
     namespace: memory.namespace,
     query,
     limit: recalledAtMost,
-    now: run.engine.clock.now(),
+    wordFloor: recallFloor,
   });
-  const memories = found
-    .filter(({ score }) => score >= recallFloor)
-    .map(({ id, text, score }) => ({ id, text: shortened(text, recalledChars), score }));
+  const memories = found.memories.map(({ id, text, score, similarity, foundBy }) => ({
+    id,
+    text: shortened(text, recalledChars),
+    score,
+    ...(similarity === undefined ? {} : { similarity }),
+    foundBy,
+  }));
   const shown = await checkRecalled({ run, agent, activity }, memories);
   if (activity.stopped) return;
   run.journal.append([
@@ -53,6 +58,7 @@ export async function recall({ run, agent, activity }: Recalling): Promise<void>
       ...agentFields(agent),
       namespace: memory.namespace,
       memories: [...shown],
+      ...(found.meaning === undefined ? {} : { meaning: found.meaning }),
     },
   ]);
 }
@@ -110,10 +116,12 @@ export function memoryFor(run: LiveRun, idempotencyKey: string): RunMemory | und
   if (spec.memory === undefined) return undefined;
   const { namespace } = spec.memory;
   return {
-    search: (query, limit) =>
-      store.searchMemories({ namespace, query, limit, now: engine.clock.now() }),
-    remember: (text) =>
-      store.addMemory(
+    async search(query, limit) {
+      const question = { namespace, query, limit, wordFloor: 0 };
+      return (await findMemories(engine, run.identity.tenantId, question)).memories;
+    },
+    async remember(text) {
+      const memory = await store.addMemory(
         {
           id: engine.ids.next(),
           namespace,
@@ -124,7 +132,10 @@ export function memoryFor(run: LiveRun, idempotencyKey: string): RunMemory | und
           expiresAt: null,
         },
         idempotencyKey,
-      ),
+      );
+      engine.embedders?.remembered(run.identity.tenantId);
+      return memory;
+    },
     forget: (memoryId) => store.deleteMemory(memoryId, { namespace }),
   };
 }

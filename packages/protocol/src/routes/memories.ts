@@ -1,7 +1,7 @@
 /** `/v1/memories`: what runs and callers have left to be recalled. */
 import { z } from 'zod';
 import { idSchema } from '../ids.ts';
-import { memorySources, memoryTextSchema, namespaceSchema } from '../memories.ts';
+import { foundBy, memorySources, memoryTextSchema, namespaceSchema } from '../memories.ts';
 import {
   aList,
   idParam,
@@ -46,6 +46,9 @@ export const memorySchema = z.object({
   expiresAt: timeSchema.optional(),
   /** How much of what was looked for it speaks of, from 0 to 1; there only in a search. */
   score: z.number().optional(),
+  /** How alike its meaning is, up to 1, where it was found by that. */
+  similarity: z.number().optional(),
+  foundBy: z.enum(foundBy).optional(),
 });
 
 export const memoryRoutes = {

@@ -22,6 +22,8 @@ export const putCredential: Handler = async (call) => {
   const origin = baseUrl === undefined ? {} : { origin: new URL(baseUrl).origin };
   const told = deedOf(call, 'credential.put', { provider, label: given.label, ...origin });
   const record = await call.context.vault.put(place, given, told);
+  // What is remembered already may have waited for it.
+  call.context.control.engine.embedders?.remembered(call.caller.tenantId);
   return presentCredential(record);
 };
 

@@ -1,5 +1,5 @@
 /** `/v1/memories`: list, search, add, delete and clear. */
-import type { FoundMemory, MemoryRecord } from '@relay/core';
+import { findMemories, type MemoryRecord, type RankedMemory } from '@relay/core';
 import {
   type clearMemoriesQuerySchema,
   type memoriesQuerySchema,
@@ -28,9 +28,10 @@ export const listMemories: Handler = async (call) => {
 async function search(call: Call, { namespace, cursor, limit }: Query, query: string) {
   if (namespace === undefined) throw wrong('namespace', 'Is needed to search');
   if (cursor !== undefined) throw wrong('cursor', 'A search has one page');
-  const now = nowOf(call);
-  const found = await storeOf(call).searchMemories({ namespace, query, limit, now });
-  return { memories: found.map(presentFound), nextCursor: null };
+  const { engine } = call.context.control;
+  const question = { namespace, query, limit, wordFloor: 0 };
+  const { memories } = await findMemories(engine, call.caller.tenantId, question);
+  return { memories: memories.map(presentFound), nextCursor: null };
 }
 
 export const addMemory: Handler = async (call) => {
@@ -45,6 +46,7 @@ export const addMemory: Handler = async (call) => {
     createdAt: now,
     expiresAt: ttlSeconds === undefined ? null : now + ttlSeconds * 1_000,
   });
+  call.context.control.engine.embedders?.remembered(call.caller.tenantId);
   call.reply.code(201);
   return presentMemory(memory);
 };
@@ -75,8 +77,10 @@ function wrong(path: string, message: string): RelayError {
   return new RelayError('invalid_request', `${path}: ${message}`, { details: [{ path, message }] });
 }
 
-function presentFound(memory: FoundMemory) {
-  return { ...presentMemory(memory), score: memory.score };
+function presentFound(memory: RankedMemory) {
+  const { score, similarity, foundBy } = memory;
+  const likeness = similarity === undefined ? {} : { similarity };
+  return { ...presentMemory(memory), score, ...likeness, foundBy };
 }
 
 function presentMemory(memory: MemoryRecord) {

@@ -29,6 +29,7 @@ import { tenancyTests } from './tenancy.ts';
 import { tenantTests } from './tenants.ts';
 import { textTests } from './text.ts';
 import { usageTests } from './usage.ts';
+import { vectorTests } from './vectors.ts';
 import { webhookTests } from './webhooks.ts';
 import { workflowTests } from './workflows.ts';
 
@@ -59,6 +60,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('notes', () => noteTests(open));
     describe('memories', () => memoryTests(open));
     describe('search in memories', () => memorySearchTests(open));
+    describe('vectors of memories', () => vectorTests(open));
     describe('audit', () => auditTests(open));
     describe('webhooks', () => webhookTests(open));
     describe('policies', () => policyTests(open));

@@ -11,6 +11,7 @@ import type {
   Lease,
   Mail,
   MemoryRecord,
+  MemoryVector,
   NewAudit,
   Page,
   PolicyRecord,
@@ -98,6 +99,9 @@ export interface RememberedText {
   readonly memory: MemoryRecord;
   readonly words: readonly string[];
   readonly once: string | null;
+  vector?: MemoryVector;
+  /** How often it was claimed for want of a vector, and until when. */
+  claim?: { readonly attempts: number; readonly until: number };
 }
 
 export interface MemoryCredential {

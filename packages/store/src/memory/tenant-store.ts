@@ -36,6 +36,7 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
+  VectorStore,
   WebhookStore,
   WorkflowTotal,
 } from '@relay/core';
@@ -69,6 +70,7 @@ import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
 import { append, createRun, decideRelay } from './steps.ts';
 import { countOpenRuns, readUsage, readWorkflow } from './usage.ts';
+import { MemoryVectorStore } from './vectors.ts';
 import { MemoryWebhookStore } from './webhooks.ts';
 
 /** Nothing here waits; `async` makes every error a rejection. */
@@ -77,6 +79,7 @@ export class MemoryTenantStore implements TenantStore {
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
+  readonly vectors: VectorStore;
   readonly #state: MemoryState;
 
   constructor(state: MemoryState, tenantId: string) {
@@ -85,6 +88,7 @@ export class MemoryTenantStore implements TenantStore {
     this.audit = new MemoryAuditTrail(state, tenantId);
     this.policies = new MemoryPolicyStore(state, tenantId);
     this.webhooks = new MemoryWebhookStore(state, tenantId);
+    this.vectors = new MemoryVectorStore(state, tenantId);
   }
 
   async findIdempotencyKey(key: string, now: number) {

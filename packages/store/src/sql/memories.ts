@@ -30,6 +30,7 @@ const fixedColumns = [
 ] as const;
 
 const columns = [...fixedColumns, 'checksum'] as const;
+export const memoryColumns: readonly string[] = columns;
 
 const insertSql = `INSERT INTO memories (${[...columns, 'once', 'scope', 'words'].join(', ')})
   VALUES (${columns.map(() => '?').join(', ')}, ?, ?, ?)
@@ -114,8 +115,9 @@ const read = [...columns, 'words'].map((column) => `m.${column}`).join(', ');
 const isAlive = '(m.expires_at IS NULL OR m.expires_at > ?)';
 
 /**
- * `rare`: the best by the index's own measure, of the newest five hundred that have a word. `common`:
- * the newest that have one; in PostgreSQL of the newest five hundred, read in their order.
+ * `rare`: the best by the index's own measure, of the newest five hundred that have a word; in
+ * PostgreSQL those with the most of the words, since ranking would read the words of all of them.
+ * `common`: the newest that have one; in PostgreSQL of the newest five hundred, read in their order.
  *
  * The functions around columns leave the intended index as the only way to begin.
  */
@@ -136,12 +138,16 @@ const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'],
   },
   postgres: {
     rare: `SELECT ${read} FROM (
-        SELECT * FROM memories m
-        WHERE m.lexemes @@ ?::tsquery AND COALESCE(m.tenant_id, '') = ?
-          AND COALESCE(m.namespace, '') = ? AND ${isAlive}
-        ORDER BY m.created_at DESC, m.id DESC LIMIT 500
-      ) AS m
-      ORDER BY ts_rank(m.lexemes, ?::tsquery) DESC, m.created_at DESC, m.id DESC LIMIT ?`,
+        SELECT having_it.id AS id FROM unnest(string_to_array(?, ' ')) AS asked (word)
+        CROSS JOIN LATERAL (
+          SELECT m.id, m.created_at FROM memories m
+          WHERE m.lexemes @@ quote_literal(asked.word)::tsquery AND COALESCE(m.tenant_id, '') = ?
+            AND COALESCE(m.namespace, '') = ? AND ${isAlive}
+          ORDER BY m.created_at DESC, m.id DESC LIMIT 500
+        ) AS having_it
+        GROUP BY having_it.id, having_it.created_at
+        ORDER BY COUNT(*) DESC, having_it.created_at DESC, having_it.id DESC LIMIT ?
+      ) AS best JOIN memories m ON m.id = best.id`,
     common: `SELECT ${read} FROM (
         SELECT * FROM memories WHERE tenant_id = ? AND namespace = ?
         ORDER BY created_at DESC, id DESC LIMIT 500
@@ -171,12 +177,12 @@ export function selectCandidates(
     const query = words.map((word) => `"${scope}${word}"`).join(' OR ');
     return { sql, params: [query, tenantId, namespace, now, most] };
   }
+  if (kind === 'rare') {
+    const asked = words.map((word) => `${scope}${word}`).join(' ');
+    return { sql, params: [asked, tenantId, namespace, now, most] };
+  }
   const query = words.map((word) => `'${scope}${word}'`).join(' | ');
-  const params =
-    kind === 'rare'
-      ? [query, tenantId, namespace, now, query, most]
-      : [tenantId, namespace, now, query, most];
-  return { sql, params };
+  return { sql, params: [tenantId, namespace, now, query, most] };
 }
 
 const deleteSql = 'DELETE FROM memories WHERE tenant_id = ? AND id = ?';
@@ -232,7 +238,7 @@ export function decodeCandidates(rows: readonly Row[]): Candidate[] {
   return rows.filter(isSound).map((row) => ({ memory: decodeMemory(row), words: wordsIn(row) }));
 }
 
-function isSound(row: Row): boolean {
+export function isSound(row: Row): boolean {
   const fixed = fixedColumns.map((column) => row[column] as string | number | null);
   return memoryChecksum(fixed) === row['checksum'];
 }

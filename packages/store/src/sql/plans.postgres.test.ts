@@ -12,10 +12,12 @@ import { selectEventsSql } from './events.ts';
 import { selectGrantsSql } from './grants.ts';
 import { claim, dueSql } from './leases.ts';
 import { insertMail, selectMailSql } from './mail.ts';
+import { selectCandidates } from './memories.ts';
 import { decide, selectRelays, selectRelaySql } from './relays.ts';
 import { selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
 import { selectOpenRuns, selectUsage } from './usage.ts';
+import { claimVectors, fingerprintSql, hasVectorSql, selectVectors, signsSql } from './vectors.ts';
 
 describe('query plans of PostgreSQL', () => {
   let database: TestDatabase;
@@ -41,6 +43,11 @@ describe('query plans of PostgreSQL', () => {
       SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action-' || n % 10, 'key-' || n % 100,
         'run-' || n, '{}', '', CASE WHEN n % 1000 = 0 THEN NULL ELSE n END, ''
       FROM generate_series(1, 10000) n`);
+    await database.sql(`INSERT INTO memories (id, tenant_id, namespace, created_at, source, checksum,
+        scope, words, text)
+      SELECT 'm-' || n, 'tenant-' || n % 20, 'n-' || n % 40, n, 'api', 0, 's' || n % 40,
+        'word w' || n % 500 || ' v' || n % 70, '""' FROM generate_series(1, 10000) n`);
+    await database.sql(`UPDATE memory_vectors SET model = 'm' WHERE length(memory_id) > 3`);
     await database.sql('ANALYZE');
   });
   afterAll(() => database.drop());
@@ -55,6 +62,10 @@ describe('query plans of PostgreSQL', () => {
     usage: { inputTokens: 1, outputTokens: 1 },
   } as const;
   const ending = appendUnit('t', { ...run, epoch: 1, afterSeq: 1, at: 1, events: [], progress });
+  const candidates = (kind: 'rare' | 'common') => {
+    const search = { tenantId: 't', namespace: 'n', query: '', limit: 5, now: 0 };
+    return selectCandidates('postgres', search, { kind, words: ['w1', 'w2'], most: 60 }).sql;
+  };
   const runFilters: RunFilter[] = [
     {},
     { status: 'failed' },
@@ -91,6 +102,18 @@ describe('query plans of PostgreSQL', () => {
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the ended runs of a conversation': selectEndedSql,
+    'whether there are vectors': hasVectorSql,
+    'the fingerprint of vectors': fingerprintSql,
+    'the signs of vectors': signsSql,
+    'the vectors to compare': selectVectors(100),
+    'memories with rare words': candidates('rare'),
+    'memories with common words': candidates('common'),
+    ...Object.fromEntries(
+      claimVectors('postgres', 't', { model: 'm', now: 0, limit: 9 }).map(({ sql }, n) => [
+        `claim ${n} of memories without a vector`,
+        sql,
+      ]),
+    ),
     ...Object.fromEntries(ending.map(({ sql }, n) => [`step ${n} of an ending`, sql])),
     ...Object.fromEntries(
       runFilters.map((filter) => [
@@ -109,7 +132,7 @@ describe('query plans of PostgreSQL', () => {
   test.each(Object.entries(queries))('%s is found without reading a table', async (_name, sql) => {
     const rows = await database.sql(`EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`);
     const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n');
-    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays)/);
+    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
   });
 
   test('an append of text changes no index', async () => {

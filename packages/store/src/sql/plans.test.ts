@@ -42,6 +42,7 @@ import { selectRunSql } from './runs.ts';
 import { selectTenantSql } from './tenants.ts';
 import { selectOpenRuns, selectUsage } from './usage.ts';
 import { claimSql, sweepUnit } from './delivery-queue.ts';
+import { claimVectors, fingerprintSql, hasVectorSql, selectVectors, signsSql } from './vectors.ts';
 import { insertNotices, selectDeliveries, selectWebhooks } from './webhooks.ts';
 import { selectWorkflow } from './workflows.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
@@ -126,6 +127,14 @@ describe('query plans', () => {
     'a memory to delete': deleteMemory('t', 'm').sql,
     'a piece of a namespace to clear': clearMemories('t', 'n', 9).sql,
     'memories that have expired': sweepMemories(0, 9).sql,
+    'whether there are vectors': hasVectorSql,
+    'the vectors to compare': selectVectors(3),
+    ...Object.fromEntries(
+      claimVectors('sqlite', 't', { model: 'm', now: 0, limit: 9 }).map(({ sql }, n) => [
+        `claim ${n} of memories without a vector`,
+        sql,
+      ]),
+    ),
     ...Object.fromEntries(pruneUnit(0, 9).map(({ sql }, n) => [`step ${n} of forgetting`, sql])),
   };
 
@@ -137,6 +146,16 @@ describe('query plans', () => {
 
   const scansIn = (lines: readonly string[]) =>
     lines.filter((line) => line.startsWith('SCAN') && !/^SCAN (page|way\d|merged)$/.test(line));
+
+  test.each([
+    ['the fingerprint', fingerprintSql],
+    ['the signs', signsSql],
+  ])('%s of a space is read off an index, without the vectors', async (_, sql) => {
+    const inSpace = 'memory_vectors_in_space (tenant_id=? AND namespace=? AND model=?';
+    expect(await plan(sql)).toEqual([
+      expect.stringContaining(`SEARCH v USING COVERING INDEX ${inSpace}`),
+    ]);
+  });
 
   /** By which index each part of a page is found, and nothing else is looked at. */
   const runLists: [RunFilter, string][] = [

@@ -36,6 +36,7 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
+  VectorStore,
   WebhookStore,
   WorkflowTotal,
 } from '@relay/core';
@@ -90,6 +91,7 @@ import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
 import { integer, text } from './stored.ts';
 import { decodeTenant, noTenant, selectTenantSql, updateTenant } from './tenants.ts';
 import { decodeOpenRuns, decodeUsageTotal, selectOpenRuns, selectUsage } from './usage.ts';
+import { SqlVectorStore } from './vectors.ts';
 import { insertNotices, SqlWebhookStore } from './webhooks.ts';
 import { decodeWorkflow, selectWorkflow } from './workflows.ts';
 
@@ -98,6 +100,7 @@ export class SqlTenantStore implements TenantStore {
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
+  readonly vectors: VectorStore;
   readonly #driver: SqlDriver;
 
   constructor(driver: SqlDriver, tenantId: string) {
@@ -106,6 +109,7 @@ export class SqlTenantStore implements TenantStore {
     this.audit = new SqlAuditTrail(driver, tenantId);
     this.policies = new SqlPolicyStore(driver, tenantId);
     this.webhooks = new SqlWebhookStore(driver, tenantId);
+    this.vectors = new SqlVectorStore(driver, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {

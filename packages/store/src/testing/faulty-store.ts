@@ -14,6 +14,7 @@ import type {
   PolicyStore,
   SystemStore,
   TenantStore,
+  VectorStore,
   WebhookStore,
 } from '@relay/core';
 
@@ -80,6 +81,7 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     audit: faultyTrail(inner.audit, { read, write }),
     policies: faultyPolicies(inner.policies, { read, write }),
     webhooks: faultyWebhooks(inner.webhooks, { read, write }),
+    vectors: faultyVectors(inner.vectors, { read, write }),
     createRun: (creation) => write('createRun', () => inner.createRun(creation)),
     readRun: (runId) => read(() => inner.readRun(runId)),
     findIdempotencyKey: (key, now) => read(() => inner.findIdempotencyKey(key, now)),
@@ -164,6 +166,18 @@ function faultyWebhooks(
     list: (page) => read(() => inner.list(page)),
     remove: (id, audit) => write('webhooks.remove', () => inner.remove(id, audit)),
     deliveries: (id, page) => read(() => inner.deliveries(id, page)),
+  };
+}
+
+function faultyVectors(
+  inner: VectorStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): VectorStore {
+  return {
+    claim: (by) => write('vectors.claim', () => inner.claim(by)),
+    put: (vector) => write('vectors.put', () => inner.put(vector)),
+    has: (space) => read(() => inner.has(space)),
+    nearest: (search) => read(() => inner.nearest(search)),
   };
 }
 

@@ -1,0 +1,82 @@
+/**
+ * A first look at many vectors. Of each number only its sign is kept, one bit: 192 bytes instead of
+ * 6,144 for a vector of 1,536 numbers. Vectors that point the same way share most of their signs, so
+ * those that differ least hold the nearest ones, and only of these the whole vectors are compared.
+ */
+export type Signs = Uint32Array;
+
+export function signsOf(vector: Float32Array): Signs {
+  const signs = new Uint32Array(Math.ceil(vector.length / 32));
+  for (let place = 0; place < vector.length; place += 1) {
+    if ((vector[place] as number) > 0) signs[place >> 5]! |= 1 << (place & 31);
+  }
+  return signs;
+}
+
+/**
+ * How many whole vectors are compared: about 600 kB of them. Short vectors have fewer signs, which
+ * tell less, so more of them are looked at.
+ */
+export function comparedOf(dimensions: number): number {
+  const most = 153_600 / Math.max(1, dimensions);
+  return most <= 100 ? 100 : most <= 200 ? 200 : 400;
+}
+
+/** Vectors of one length, whose signs lie side by side. */
+export interface SignTable {
+  readonly ids: readonly string[];
+  /** Of each vector. */
+  readonly words: number;
+  readonly signs: Uint32Array;
+}
+
+/** Those whose signs differ least from the question's; of equals, the ones that come last. */
+export function leastDifferent(table: SignTable, asked: Signs, count: number): string[] {
+  const { ids, words, signs } = table;
+  if (words !== asked.length) return [];
+  if (ids.length <= count) return [...ids];
+  const differences = new Uint16Array(ids.length);
+  const having = new Uint32Array(words * 32 + 1);
+  for (let row = 0, at = 0; row < ids.length; row += 1) {
+    let difference = 0;
+    for (let word = 0; word < words; word += 1, at += 1) {
+      difference += bitsIn((signs[at] as number) ^ (asked[word] as number));
+    }
+    differences[row] = difference;
+    having[difference]! += 1;
+  }
+  let limit = 0;
+  for (let sum = 0; sum < count; limit += 1) sum += having[limit] as number;
+  const found: string[] = [];
+  const edge: string[] = [];
+  for (let row = ids.length - 1; row >= 0; row -= 1) {
+    const difference = differences[row] as number;
+    if (difference < limit - 1) found.push(ids[row] as string);
+    else if (difference === limit - 1) edge.push(ids[row] as string);
+  }
+  return [...found, ...edge.slice(0, count - found.length)];
+}
+
+function bitsIn(word: number): number {
+  const pairs = word - ((word >>> 1) & 0x55555555);
+  const fours = (pairs & 0x33333333) + ((pairs >>> 2) & 0x33333333);
+  return Math.imul((fours + (fours >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
+}
+
+/** Of length 1, so that the product of two is the cosine between them. */
+export function normalized(vector: Float32Array): Float32Array {
+  let sum = 0;
+  for (let place = 0; place < vector.length; place += 1) sum += (vector[place] as number) ** 2;
+  const length = Math.sqrt(sum);
+  return length === 0 ? vector : vector.map((value) => value / length);
+}
+
+/** Rounded: digits beyond these mean nothing. 0 for vectors of different lengths. */
+export function cosine(one: Float32Array, other: Float32Array): number {
+  if (one.length !== other.length) return 0;
+  let sum = 0;
+  for (let place = 0; place < one.length; place += 1) {
+    sum += (one[place] as number) * (other[place] as number);
+  }
+  return Math.round(sum * 10_000) / 10_000;
+}

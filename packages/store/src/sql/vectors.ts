@@ -1,0 +1,208 @@
+/** Vectors of memories: who has none yet, and which are nearest to a question. */
+import {
+  claimMs,
+  type MemoryText,
+  type MemoryVector,
+  type NearestSearch,
+  type NearMemory,
+  type VectorClaim,
+  type VectorSpace,
+  type VectorStore,
+} from '@relay/core';
+import type { Row, SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
+import { revisionModulus, SignCache, type SignRow, type SignSource } from '../search/sign-cache.ts';
+import { comparedOf, cosine, leastDifferent, normalized, signsOf } from '../search/signs.ts';
+import { decodeMemory, isSound, memoryColumns } from './memories.ts';
+import { encode, freeText, integer, text } from './stored.ts';
+
+/** One for each database of the process. */
+const caches = new WeakMap<SqlDriver, SignCache>();
+
+function cacheOf(driver: SqlDriver): SignCache {
+  const cache = caches.get(driver) ?? new SignCache();
+  caches.set(driver, cache);
+  return cache;
+}
+
+type Side = '<' | '>';
+
+const dueSql = (side: Side) => `SELECT memory_id FROM memory_vectors
+  WHERE tenant_id = ? AND model ${side} ? AND due_at <= ? LIMIT ?`;
+
+const waitSql = `${claimMs(0)} + attempts * attempts * ${claimMs(1) - claimMs(0)}`;
+
+const claimed = (due: string) => `UPDATE memory_vectors
+  SET attempts = attempts + 1, due_at = CAST(? AS BIGINT) + ${waitSql} WHERE memory_id IN (${due})
+  RETURNING memory_id, (SELECT m.text FROM memories m WHERE m.id = memory_id) AS text`;
+
+/** Where several nodes claim, they never wait for each other. */
+const claimSql: Readonly<Record<SqlDialect, (side: Side) => string>> = {
+  sqlite: (side) => claimed(dueSql(side)),
+  postgres: (side) => `WITH due AS MATERIALIZED (${dueSql(side)} FOR UPDATE SKIP LOCKED)
+    ${claimed('SELECT memory_id FROM due')}`,
+};
+
+export function claimVectors(
+  dialect: SqlDialect,
+  tenantId: string,
+  { model, now, limit }: VectorClaim,
+): Statement[] {
+  const due = [tenantId, encode(model), now, limit];
+  const params = dialect === 'sqlite' ? [now, ...due] : [...due, now];
+  return (['<', '>'] as const).map((side) => ({ sql: claimSql[dialect](side), params }));
+}
+
+const putSql = `UPDATE memory_vectors
+  SET model = ?, revision = ?, signs = ?, vector = ?, attempts = 0, due_at = 0
+  WHERE tenant_id = ? AND memory_id = ?`;
+
+const inSpace = 'v.tenant_id = ? AND v.namespace = ? AND v.model = ?';
+
+export const fingerprintSql = `SELECT COUNT(*) AS count,
+  COALESCE(SUM(v.revision % ${revisionModulus}), 0) AS sum FROM memory_vectors v WHERE ${inSpace}`;
+
+export const signsSql = `SELECT v.memory_id, v.revision, v.signs FROM memory_vectors v
+  WHERE ${inSpace} AND v.revision >= ? ORDER BY v.revision`;
+
+export const hasVectorSql = `SELECT v.memory_id FROM memory_vectors v WHERE ${inSpace} LIMIT 1`;
+
+const some = (count: number) => Array<string>(count).fill('?').join(', ');
+
+/** The functions around columns leave the memory's id as the only way to find it. */
+export function selectVectors(count: number): string {
+  return `SELECT v.memory_id, v.vector, m.created_at FROM memory_vectors v
+    JOIN memories m ON m.id = v.memory_id
+    WHERE COALESCE(v.tenant_id, '') = ? AND COALESCE(v.namespace, '') = ?
+      AND COALESCE(v.model, '') = ? AND v.memory_id IN (${some(count)})
+      AND (m.expires_at IS NULL OR m.expires_at > ?)`;
+}
+
+function selectFound(count: number): string {
+  const read = memoryColumns.map((column) => `m.${column}`).join(', ');
+  return `SELECT ${read} FROM memories m WHERE m.tenant_id = ? AND m.id IN (${some(count)})`;
+}
+
+export class SqlVectorStore implements VectorStore {
+  readonly #driver: SqlDriver;
+  readonly #tenantId: string;
+
+  constructor(driver: SqlDriver, tenantId: string) {
+    this.#driver = driver;
+    this.#tenantId = tenantId;
+  }
+
+  async claim(by: VectorClaim): Promise<MemoryText[]> {
+    const { dialect } = this.#driver;
+    const result = await this.#driver.transact(claimVectors(dialect, this.#tenantId, by));
+    const rows = result.ok ? result.results.flatMap((each) => each.rows) : [];
+    // One may have been deleted in the meantime.
+    return rows
+      .filter((row) => row['text'] !== null)
+      .map((row) => ({ id: text(row, 'memory_id'), text: freeText(row, 'text') }));
+  }
+
+  async put({ memoryId, model, vector, at }: MemoryVector): Promise<boolean> {
+    const unit = normalized(vector);
+    const revision = at * 1_000 + Math.floor(Math.random() * 1_000);
+    const stored = [encode(model), revision, bytesOf(signsOf(unit)), bytesOf(unit)];
+    const params = [...stored, this.#tenantId, memoryId];
+    return (await this.#driver.transact([{ sql: putSql, params, expect: 1 }])).ok;
+  }
+
+  async has(space: VectorSpace): Promise<boolean> {
+    return (await this.#driver.read(hasVectorSql, this.#in(space))).length > 0;
+  }
+
+  async nearest(search: NearestSearch): Promise<NearMemory[]> {
+    const asked = normalized(search.vector);
+    const signs = signsOf(asked);
+    const name = JSON.stringify(this.#in(search));
+    const source = this.#source(search);
+    const table = await cacheOf(this.#driver).table(name, signs.length, source);
+    if (table === undefined) return [];
+    const compared = comparedOf(asked.length);
+    const ids = leastDifferent(table, signs, compared);
+    const near = (await this.#compared({ search, asked, ids: padded(ids, compared) }))
+      .filter(({ similarity }) => similarity >= search.floor)
+      .toSorted(
+        (a, b) =>
+          b.similarity - a.similarity || b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1),
+      )
+      .slice(0, search.limit);
+    return this.#whole(near, search.limit);
+  }
+
+  async #compared(of: { search: NearestSearch; asked: Float32Array; ids: readonly string[] }) {
+    const { search, asked, ids } = of;
+    const params = [...this.#in(search), ...ids, search.now];
+    const rows = await this.#driver.read(selectVectors(ids.length), params);
+    return rows.flatMap((row) => {
+      const vector = vectorIn(row);
+      const [id, createdAt] = [text(row, 'memory_id'), integer(row, 'created_at')];
+      if (vector?.length !== asked.length) return [];
+      return [{ id, createdAt, similarity: cosine(asked, vector) }];
+    });
+  }
+
+  /** One that is damaged or was deleted meanwhile is not found. */
+  async #whole(
+    near: readonly { readonly id: string; readonly similarity: number }[],
+    limit: number,
+  ): Promise<NearMemory[]> {
+    if (near.length === 0) return [];
+    const ids = padded(
+      near.map(({ id }) => id),
+      limit,
+    );
+    const params = [this.#tenantId, ...ids];
+    const rows = (await this.#driver.read(selectFound(ids.length), params)).filter(isSound);
+    const byId = new Map(rows.map((row) => [text(row, 'id'), decodeMemory(row)]));
+    return near.flatMap(({ id, similarity }) => {
+      const memory = byId.get(id);
+      return memory === undefined ? [] : [{ ...memory, similarity }];
+    });
+  }
+
+  #in({ namespace, model }: VectorSpace): string[] {
+    return [this.#tenantId, encode(namespace), encode(model)];
+  }
+
+  #source(space: VectorSpace): SignSource {
+    const read = (sql: string, ...more: number[]) =>
+      this.#driver.read(sql, [...this.#in(space), ...more]);
+    return {
+      fingerprint: async () => {
+        const [row = {}] = await read(fingerprintSql);
+        return { count: integer(row, 'count'), sum: integer(row, 'sum') };
+      },
+      since: async (revision) => (await read(signsSql, revision)).map(decodeSigns),
+    };
+  }
+}
+
+/** So many that the statement is the same one each time. No memory has an empty id. */
+function padded(ids: readonly string[], count: number): string[] {
+  return [...ids, ...Array<string>(Math.max(0, count - ids.length)).fill('')];
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Float32Array | Uint32Array): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
+function decodeSigns(row: Row): SignRow {
+  const signs = row['signs'];
+  return {
+    memoryId: text(row, 'memory_id'),
+    revision: integer(row, 'revision'),
+    signs: signs instanceof Uint8Array ? signs : new Uint8Array(),
+  };
+}
+
+/** Numbers of four bytes may not begin just anywhere: those that do are copied. */
+function vectorIn(row: Row): Float32Array | undefined {
+  const bytes = row['vector'];
+  if (!(bytes instanceof Uint8Array) || bytes.byteLength % 4 !== 0) return undefined;
+  const { buffer, byteOffset, byteLength } =
+    bytes.byteOffset % 4 === 0 ? bytes : new Uint8Array(bytes);
+  return new Float32Array(buffer, byteOffset, byteLength / 4);
+}
