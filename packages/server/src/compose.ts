@@ -27,6 +27,7 @@ import { Feed } from './feed.ts';
 import { Housekeeping } from './housekeeping.ts';
 import { Hub } from './hub.ts';
 import { asServerLog, type ServerLog } from './log.ts';
+import { openMcp } from './mcp.ts';
 import { Metrics } from './metrics.ts';
 import { hearNeighbours } from './neighbours.ts';
 import { OpenStreams } from './open-streams.ts';
@@ -103,6 +104,15 @@ export async function compose(world: World): Promise<Relay> {
     log,
   });
   await workspaces.open();
+  const mcp = await openMcp({
+    servers: file.mcpServers,
+    store,
+    guard,
+    dataDir: config.dataDir,
+    tools,
+    clock: systemClock,
+    log,
+  });
   const node = ids.next();
   const settings = config.traces;
   const tracing = await openTracing({ settings, store, log, node, version });
@@ -131,7 +141,7 @@ export async function compose(world: World): Promise<Relay> {
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
     models: (tenantId) => providers.of(tenantId),
-    tools: (tenantId) => workspaces.tools(tenantId),
+    tools: (tenantId) => mcp.over(workspaces.tools(tenantId), tenantId),
     agents: () => agents,
     audit: (tenantId, entry) => notary.write(tenantId, entry),
   };
@@ -182,6 +192,8 @@ export async function compose(world: World): Promise<Relay> {
       } else {
         await presence.start();
       }
+      // Runs that are taken up find their tools.
+      await mcp.start();
       await control.supervisor.lookForPauses();
       control.supervisor.start();
       const { supervisor } = control;
@@ -197,6 +209,7 @@ export async function compose(world: World): Promise<Relay> {
       await housekeeping.stop();
       await workspaces.stop();
       await control.supervisor.stop();
+      await mcp.stop();
       await deliverer.stop();
       await audit.stop();
       await presence?.stop();
