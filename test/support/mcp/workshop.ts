@@ -91,6 +91,15 @@ export function createWorkshop({ asks, trace, askingMs = 60_000 }: Workshop): Mc
       return say(`${what}: ${told.action} ${JSON.stringify(content)}`);
     },
   );
+  server.registerTool(
+    'measure',
+    { description: 'Asks in the stream of its call', inputSchema: z.object({ what: z.string() }) },
+    async ({ what }, { mcpReq }) => {
+      const params = { message: `How long is ${what}?`, requestedSchema: sizes };
+      const answer = await mcpReq.send({ method: 'elicitation/create', params });
+      return say(`${what}: ${answer.action} ${JSON.stringify(answer.content ?? null)}`);
+    },
+  );
   const grow = server.registerTool('grow', { description: 'Learns something new' }, () => {
     server.registerTool('learned', { description: 'New' }, () => say('new'));
     grow.disable();

@@ -1,14 +1,23 @@
 /**
  * Whose call a question of an MCP server belongs to. All runs of a node share one connection, and a
- * question that went to the wrong one would show a tenant what is another's.
+ * question that went to the wrong one would show a tenant what is another's. The answer finds its way
+ * back in any case.
  *
- * - Over HTTP a server asks in the answer to the call: what reads that answer runs in the call's own
+ * - A server of the present protocol asks in its answer to the call: nothing is in doubt.
+ * - One of before may ask in the stream of that answer. What reads it runs in the call's own
  *   asynchronous context.
- * - Over pipes nothing says so. The calls that were under way when the question came are its
- *   candidates, and a call that has asked does not end before it is answered: once the server has
- *   answered all others, the last one has asked. If one is given up meanwhile, nobody can tell.
+ * - Else nothing says so. The calls that were under way when the question came are its candidates.
+ *   If all are of one run, it is shown there. If not, it waits: a call that has asked does not end
+ *   before it is answered, so that once the server has answered all others, the last one has asked.
+ *   If one is given up meanwhile, or it takes too long, nobody is asked.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+
+export interface Asker {
+  readonly runId: string;
+  /** How many of its questions nobody has answered yet. */
+  readonly open: number;
+}
 
 interface Doubt<Call> {
   readonly candidates: Set<Call>;
@@ -17,7 +26,7 @@ interface Doubt<Call> {
 
 const patienceMs = 30_000;
 
-export class CallsInFlight<Call extends object> {
+export class CallsInFlight<Call extends Asker> {
   readonly #current = new AsyncLocalStorage<Call | undefined>();
   readonly #calls = new Set<Call>();
   readonly #doubts = new Set<Doubt<Call>>();
@@ -51,7 +60,10 @@ export class CallsInFlight<Call extends object> {
     const { current } = this;
     if (current !== undefined) return current;
     const candidates = new Set(this.#calls);
-    if (candidates.size <= 1) return [...candidates][0];
+    const [first, ...others] = candidates;
+    if (others.every(({ runId }) => runId === first?.runId)) {
+      return [...candidates].find(({ open }) => open === 0) ?? first;
+    }
     const { promise, resolve } = Promise.withResolvers<Call | undefined>();
     const doubt = { candidates, settle: resolve };
     const giveUp = () => resolve(undefined);

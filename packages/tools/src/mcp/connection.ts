@@ -50,7 +50,9 @@ interface CallUnderWay extends Sender {
   readonly context: ToolContext;
   readonly patience: Patience;
   readonly signal: AbortSignal;
+  readonly runId: string;
   questions: number;
+  open: number;
 }
 
 export class McpConnection {
@@ -167,7 +169,9 @@ export class McpConnection {
     );
     const lost = () =>
       stop.abort(new Error(`The MCP server ${name} hung up before it answered the call`));
-    const call = { context, patience, signal, over: over.signal, lost, questions: 0 };
+    const { runId } = context;
+    const counts = { questions: 0, open: 0 };
+    const call = { context, runId, patience, signal, over: over.signal, lost, ...counts };
     const progress = new Progress(context.progress, progressBounds);
     try {
       return await this.#calls.run(call, () => this.#exchange(asked, call, progress));
@@ -232,7 +236,12 @@ export class McpConnection {
     if (call.questions > maxQuestions) throw new Error(`It asks more than ${maxQuestions} times`);
     const signal = AbortSignal.any([asked.signal, call.signal]);
     const { context } = call;
-    return call.patience.whileAsking(() => elicit({ ...asked, context, signal }));
+    call.open += 1;
+    try {
+      return await call.patience.whileAsking(() => elicit({ ...asked, context, signal }));
+    } finally {
+      call.open -= 1;
+    }
   }
 
   #explained(error: unknown): Error {

@@ -55,7 +55,7 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
     const servers = await start({ shop: scene.program(asks) });
     const names = servers.list(everyone).map(({ name }) => name);
     expect(names).toEqual(
-      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'grow'].map((n) => `shop_${n}`),
+      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'grow'].map((n) => `shop_${n}`),
     );
     const echo = await find(servers, 'shop_echo');
     expect(echo).toMatchObject({
@@ -187,24 +187,25 @@ describe.each(['during', 'instead'] as const)('an endpoint that asks %s a call',
     );
   });
 
-  it('asks for several calls at once, each of whoever made it', async () => {
+  it('asks for several calls at once, each in the run that made it', async () => {
     const servers = await start({ shop: { url: endpoint.url } });
-    const fit = await find(servers, 'shop_fit');
+    // What the one does is of the earlier protocol, what the other does of the present one.
+    const tool = await find(servers, asks === 'during' ? 'shop_measure' : 'shop_fit');
     const both = Promise.withResolvers<void>();
     let asked = 0;
     const call = async (what: string) => {
-      const ask = async ({ prompt }: { prompt: string }) => {
+      const ask = async () => {
         asked += 1;
         if (asked === 2) both.resolve();
         await both.promise;
-        return { size: prompt.includes('coat') ? 'M' : 'S', by: what };
+        return { size: 'M', by: what };
       };
-      const { context } = await fit.execute({ what }, createToolContext({ ask }));
+      const { context } = await tool.execute({ what }, createToolContext({ ask, runId: what }));
       return context;
     };
     expect(await Promise.all([call('coat'), call('hat')])).toEqual([
       'coat: accept {"size":"M","by":"coat"}',
-      'hat: accept {"size":"S","by":"hat"}',
+      'hat: accept {"size":"M","by":"hat"}',
     ]);
   });
 
