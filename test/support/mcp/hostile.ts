@@ -9,7 +9,7 @@ const leave = (line: string) => appendFileSync(trace, `${line}\n`);
 const send = (message: object) => write(JSON.stringify({ jsonrpc: '2.0', ...message }));
 const schema = { type: 'object' };
 let deep: object = { type: 'string' };
-for (let depth = 0; depth < 3_000; depth += 1) deep = { not: deep };
+for (let depth = 0; depth < (how === 'abyss' ? 20_000 : 200); depth += 1) deep = { not: deep };
 
 const weird = [
   { name: 'a.b', inputSchema: schema },
@@ -24,7 +24,7 @@ const weird = [
 ];
 
 function toolsOf(): object[] {
-  if (how === 'weird') return weird;
+  if (how === 'weird' || how === 'abyss') return weird;
   if (how === 'many') {
     return Array.from({ length: 2_000 }, (_, n) => ({ name: `t${n}`, inputSchema: schema }));
   }

@@ -35,10 +35,12 @@ export class McpScene {
   }
 }
 
+/** Whoever has ended and is still listed does not count. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
-    return true;
+    const stat = process.platform === 'linux' ? readFileSync(`/proc/${pid}/stat`, 'utf8') : '';
+    return !stat.slice(stat.lastIndexOf(')')).startsWith(') Z');
   } catch {
     return false;
   }

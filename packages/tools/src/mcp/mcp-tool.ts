@@ -1,6 +1,12 @@
 /** A tool of an MCP server as one of ours. What the server says about it is text, never trust. */
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
-import type { Tool, ToolContext, ToolOutput, Validation } from '@relay/core';
+import {
+  isNestedTooDeep,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type Validation,
+} from '@relay/core';
 import { checkToolSchema, issuesOfValue } from '@relay/protocol';
 import { type McpConnection, SessionLost } from './connection.ts';
 import { cut, outputOf } from './output.ts';
@@ -19,12 +25,9 @@ export interface Offer {
 
 /** Why its schema is of no use here; undefined if it is. */
 export function problemOf({ inputSchema }: ListedTool): string | undefined {
-  try {
-    const [issue] = checkToolSchema(inputSchema);
-    return issue === undefined ? undefined : `${issue.path}: ${issue.message}`;
-  } catch {
-    return 'It is nested too deep';
-  }
+  if (isNestedTooDeep(JSON.stringify(inputSchema))) return 'It is nested too deep';
+  const [issue] = checkToolSchema(inputSchema);
+  return issue === undefined ? undefined : `${issue.path}: ${issue.message}`;
 }
 
 export function createMcpTool({ name, listed, config, ready }: Offer): Tool {
