@@ -188,6 +188,49 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
   });
 });
 
+describe('a program that is killed, or does not wait', () => {
+  const scene = new McpScene();
+  let server: TestRelay;
+  beforeAll(async () => {
+    const shop = { ...scene.program('during', 300), readOnly: ['look'] };
+    server = await bootRelay({ file: { mcpServers: { shop } } });
+  });
+  afterAll(async () => {
+    await server.stop();
+    scene.dispose();
+  });
+
+  const run = (tool: string, input: object) =>
+    startRun(server, {
+      input: `use ${tool} ${JSON.stringify(input)}`,
+      ...tools(tool),
+      ...allowed(tool),
+    });
+
+  it('is a tool error when it is killed during a call, and is started again', async () => {
+    const look = async () => {
+      const { reader } = await run('shop_look', {});
+      return (resultIn(await reader.rest()) as { pid: number }).pid;
+    };
+    const pid = await look();
+    const { reader, runId } = await run('shop_work', { ms: 60_000 });
+    await until(() => scene.traces().includes('work'), 'the call');
+    process.kill(pid, 'SIGKILL');
+    expect(resultIn(await reader.rest())).toMatchObject({ status: 'error' });
+    expect(await server.json(`/v1/runs/${runId}`)).toMatchObject({ status: 'completed' });
+    expect(await look()).not.toBe(pid);
+    expect(scene.traces().filter((line) => line === 'work')).toHaveLength(1);
+  });
+
+  it('closes the question of a server that gives up waiting', async () => {
+    const { reader } = await run('shop_fit', { what: 'coat' });
+    const { data } = await reader.until('relay');
+    expect(resultIn(await reader.rest())).toContain('timed out');
+    const path = `/v1/approvals/${String(data['id'])}`;
+    expect(await server.json(path)).toMatchObject({ kind: 'question', status: 'closed' });
+  });
+});
+
 describe('a server behind HTTP', () => {
   const scene = new McpScene();
   let endpoint: Endpoint;

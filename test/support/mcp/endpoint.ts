@@ -29,9 +29,9 @@ export class Endpoint {
     });
   }
 
-  static async listen(workshop: Workshop): Promise<Endpoint> {
+  static async listen(workshop: Workshop, port = 0): Promise<Endpoint> {
     const endpoint = new Endpoint(workshop);
-    await new Promise<void>((resolve) => endpoint.#server.listen(0, '127.0.0.1', resolve));
+    await new Promise<void>((resolve) => endpoint.#server.listen(port, '127.0.0.1', resolve));
     return endpoint;
   }
 

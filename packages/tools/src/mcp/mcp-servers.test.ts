@@ -246,3 +246,62 @@ it('makes a call again for a server that has forgotten its session, and so never
     await endpoint.close();
   }
 });
+
+it('waits for a server that is down: its tools appear when it comes', async () => {
+  const before = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  const { url } = before;
+  await before.close();
+  const servers = await start({ shop: { url } });
+  expect(servers.list(everyone)).toEqual([]);
+  // A run may name it already; the call waits for it for a moment.
+  const awaited = servers.find('shop_echo', everyone);
+  expect(awaited).toMatchObject({ allowedByDefault: false, idempotent: false, onUnknown: 'ask' });
+  const calling = awaited?.execute({ text: 'late' }, createToolContext());
+  const wrong = awaited?.execute({ text: 5 }, createToolContext());
+  const unknown = servers.find('shop_nothing', everyone)?.execute({}, createToolContext());
+  const failed = expect(Promise.all([wrong, unknown])).rejects.toThrow();
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace }, Number(new URL(url).port));
+  try {
+    expect(await calling).toEqual({ context: 'late' });
+    await failed;
+    await expect(wrong).rejects.toThrow('Invalid arguments: text');
+    await expect(unknown).rejects.toThrow('The MCP server shop has no such tool');
+    expect(servers.find('shop_nothing', everyone)).toBeUndefined();
+  } finally {
+    await endpoint.close();
+  }
+});
+
+it('follows no redirect', async () => {
+  const asked: string[] = [];
+  const elsewhere: typeof fetch = async (url) => {
+    asked.push(String(url));
+    return new Response(null, { status: 307, headers: { location: 'http://10.0.0.1/mcp' } });
+  };
+  await start({ shop: { url: 'http://127.0.0.1:9/mcp' } }, { fetch: elsewhere as McpOptions['fetch'] });
+  await expect.poll(() => logged.length).toBeGreaterThan(0);
+  expect(new Set(asked)).toEqual(new Set(['http://127.0.0.1:9/mcp']));
+});
+
+it('trusts annotations only as far as the operator says', async () => {
+  const program = scene.program('during');
+  const servers = await start({
+    none: { ...program, tools: ['look', 'echo'] },
+    said: { ...program, tools: ['look', 'echo'], readOnly: 'annotated', idempotent: ['echo'] },
+    all: { ...program, tools: ['look', 'echo'], idempotent: true },
+  });
+  await find(servers, 'all_echo');
+  const trust = (name: string) => {
+    const tool = servers.find(name, everyone);
+    return [tool?.allowedByDefault, tool?.idempotent];
+  };
+  expect(trust('none_look')).toEqual([false, false]);
+  expect(trust('said_look')).toEqual([true, true]);
+  expect(trust('said_echo')).toEqual([false, true]);
+  expect(trust('all_look')).toEqual([false, true]);
+  expect(servers.find('said_look', (server) => server !== 'said')).toBeUndefined();
+  expect(servers.list((server) => server === 'none').map(({ name }) => name)).toEqual([
+    'none_echo',
+    'none_look',
+  ]);
+});
