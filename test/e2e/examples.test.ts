@@ -20,6 +20,11 @@ const shows: Readonly<Record<string, readonly RegExp[]>> = {
     /^… and it is back\.$/m,
     /The note was sent\.$/,
   ],
+  'mcp-tools': [
+    /^May it\? wardrobe_order/m,
+    /^It asks: Which size of coat\?$/m,
+    /^Ordered: coat M$/m,
+  ],
   'embed-in-process': [/^send_note has been waiting$/m, /The note was sent\.$/],
 };
 
