@@ -25,6 +25,11 @@ const shows: Readonly<Record<string, readonly RegExp[]>> = {
     /^another namespace knows nothing of it$/m,
     /^forgotten$/m,
   ],
+  'mcp-tools': [
+    /^May it\? wardrobe_order/m,
+    /^It asks: Which size of coat\?$/m,
+    /^Ordered: coat M$/m,
+  ],
   'embed-in-process': [/^send_note has been waiting$/m, /The note was sent\.$/],
 };
 

@@ -19,6 +19,7 @@ export * from './ports.ts';
 export * from './resume.ts';
 export { parseCheckpoint } from './run/checkpoint.ts';
 export { isHeldUp } from './run/held-up.ts';
+export { isNestedTooDeep } from './run/json-depth.ts';
 export { loadState } from './run/recover.ts';
 export { handoffToolName } from './run/handoff-tool.ts';
 export { readSnapshot } from './run/snapshot.ts';

@@ -31,6 +31,7 @@ import { Housekeeping } from './housekeeping.ts';
 import { KeptOutputs } from './kept-outputs.ts';
 import { Hub } from './hub.ts';
 import { asServerLog, type ServerLog } from './log.ts';
+import { openMcp } from './mcp.ts';
 import { Metrics } from './metrics.ts';
 import { hearNeighbours } from './neighbours.ts';
 import { OpenStreams } from './open-streams.ts';
@@ -110,6 +111,15 @@ export async function compose(world: World): Promise<Relay> {
     log,
   });
   await workspaces.open();
+  const mcp = await openMcp({
+    servers: file.mcpServers,
+    store,
+    guard,
+    dataDir: config.dataDir,
+    tools,
+    clock: systemClock,
+    log,
+  });
   const node = ids.next();
   const settings = config.traces;
   const tracing = await openTracing({ settings, store, log, node, version });
@@ -139,7 +149,7 @@ export async function compose(world: World): Promise<Relay> {
       compaction: { ...defaultSettings.compaction, ...file.compaction },
     },
     models: (tenantId) => providers.of(tenantId),
-    tools: (tenantId) => workspaces.tools(tenantId),
+    tools: (tenantId) => mcp.over(workspaces.tools(tenantId), tenantId),
     agents: () => agents,
     ...(embeddings === undefined ? {} : { embedders: embeddings.embedders }),
     audit: (tenantId, entry) => notary.write(tenantId, entry),
@@ -198,6 +208,8 @@ export async function compose(world: World): Promise<Relay> {
       } else {
         await presence.start();
       }
+      // Runs that are taken up find their tools.
+      await mcp.start();
       await control.supervisor.lookForPauses();
       control.supervisor.start();
       const { supervisor } = control;
@@ -215,6 +227,7 @@ export async function compose(world: World): Promise<Relay> {
       await embeddings?.stop();
       await workspaces.stop();
       await control.supervisor.stop();
+      await mcp.stop();
       await deliverer.stop();
       await audit.stop();
       await presence?.stop();

@@ -7,7 +7,12 @@ import { isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { CompactionSettings, Price, Tool } from '@relay/core';
 import { fieldIssues, type Limits, limitsSchema } from '@relay/protocol';
-import type { AgentConfig, ToolDefinition } from '@relay/tools';
+import {
+  type AgentConfig,
+  type McpServerConfig,
+  mcpServersSchema,
+  type ToolDefinition,
+} from '@relay/tools';
 import { z } from 'zod';
 import type { Timeouts } from '@relay/models';
 import type { BashConfig } from './bash-settings.ts';
@@ -20,6 +25,8 @@ export interface RelayConfig {
   readonly agents?: readonly AgentConfig[];
   /** Tools besides the built-in ones. */
   readonly tools?: readonly (Tool | ToolDefinition)[];
+  /** MCP servers whose tools agents may use, by what they are called here. */
+  readonly mcpServers?: Readonly<Record<string, McpServerConfig>>;
   /** Where the known providers are, if not where they say, and how long one may be silent. */
   readonly providers?: {
     readonly endpoints?: Readonly<Partial<Record<KnownProvider, string>>>;
@@ -101,6 +108,7 @@ const definitions = z.array(z.looseObject({ name: z.string() }));
 const schema = z.strictObject({
   agents: definitions.optional(),
   tools: definitions.optional(),
+  mcpServers: mcpServersSchema.optional(),
   providers: z
     .strictObject({
       endpoints: z

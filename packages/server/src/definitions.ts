@@ -12,6 +12,7 @@ import {
   calculator,
   createSendNote,
   createToolRegistry,
+  mayOffer,
   memoryTool,
   ToolCollection,
   workspaceToolNames,
@@ -68,7 +69,8 @@ function checkReferences({ models, tools, agents }: Definitions, file: RelayConf
     }
     for (const tool of own) {
       // A tenant may have these or not: that shows when the agent is asked for.
-      if (tools.find(tool) === undefined && !workspaceToolNames.includes(tool)) {
+      const mayCome = workspaceToolNames.includes(tool) || mayOffer(file.mcpServers ?? {}, tool);
+      if (tools.find(tool) === undefined && !mayCome) {
         throw new TypeError(`the agent ${name} uses the tool ${tool}, which does not exist`);
       }
     }

@@ -15,6 +15,15 @@ export {
   type ToolDefinition,
 } from './define-tool.ts';
 export { promptInjection, secretsInOutput } from './guardrails.ts';
+export { secretsOf } from './mcp/secrets.ts';
+export {
+  isProgram,
+  type McpEndpoint,
+  type McpProgram,
+  type McpServerConfig,
+  mcpServersSchema,
+} from './mcp/settings.ts';
+export { mayOffer } from './mcp/tool-names.ts';
 export { memoryTool } from './memory.ts';
 export { createToolRegistry } from './registry.ts';
 export { type SecretForm, secretForms } from './secret-forms.ts';

@@ -49,9 +49,11 @@ export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
     if (activity.stopped) throw stopError(run);
     await run.journal.settled();
   }
-  const { state, answer, reason } = questionIn(run, intent, nth);
+  const { state, answer, reason, approved } = questionIn(run, intent, nth);
   if (state === 'answered') return answer;
-  throw new RelayError('question_declined', reason ?? 'Nobody answers this question');
+  // Whether somebody said no, or nobody said anything.
+  const cause = approved === false ? 'declined' : 'unanswered';
+  throw new RelayError('question_declined', reason ?? 'Nobody answers this question', { cause });
 }
 
 /** Nobody waits for what the tool would do with an answer. */

@@ -4,7 +4,7 @@
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import type { Readable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beginOf, endBearers, kill, markName, markOf } from './marked-processes.ts';
 
@@ -13,6 +13,8 @@ export interface CommandLine {
   readonly args: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
+  /** It is spoken to while it runs. Left out: it finds no input. */
+  readonly hasInput?: boolean;
 }
 
 export interface Ended {
@@ -25,25 +27,33 @@ const politeMs = 2_000;
 const lastWordsMs = 1_000;
 
 export class ProcessGroup {
-  readonly #child: ChildProcessByStdio<null, Readable, Readable>;
+  readonly #child: ChildProcessByStdio<Writable | null, Readable, Readable>;
   readonly #mark = markOf(randomUUID());
   readonly #exited: Promise<Ended>;
   readonly #beganAt: number;
   #ending: Promise<void> | undefined;
 
-  constructor({ file, args, cwd, env }: CommandLine) {
+  constructor({ file, args, cwd, env, hasInput = false }: CommandLine) {
     this.#child = spawn(file, args, {
       cwd,
       env: { ...env, [markName]: this.#mark },
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: [hasInput ? 'pipe' : 'ignore', 'pipe', 'pipe'],
       detached: true,
-    });
+    }) as ChildProcessByStdio<Writable | null, Readable, Readable>;
     this.#beganAt = beginOf(this.#child.pid);
     this.#exited = new Promise((resolve, reject) => {
       this.#child.once('error', reject);
       this.#child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
     });
     this.#exited.catch(() => undefined);
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  get stdin(): Writable | null {
+    return this.#child.stdin;
   }
 
   get stdout(): Readable {

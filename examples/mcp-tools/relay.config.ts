@@ -1,0 +1,11 @@
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from '@relay/server';
+
+export default defineConfig({
+  mcpServers: {
+    wardrobe: {
+      command: process.execPath,
+      args: ['--no-warnings', fileURLToPath(new URL('wardrobe.ts', import.meta.url))],
+    },
+  },
+});

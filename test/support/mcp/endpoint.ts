@@ -1,0 +1,72 @@
+/** The workshop behind Streamable HTTP, of either protocol, on a free port. */
+import { randomUUID } from 'node:crypto';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
+import { createMcpHandler } from '@modelcontextprotocol/server';
+import { createWorkshop, type Workshop } from './workshop.ts';
+
+type Handle = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+
+export class Endpoint {
+  readonly #server: Server;
+  readonly #handlers = new Map<string, Handle>();
+  readonly #workshop: Workshop;
+  /** Not all of them are known to the server as connections that it could close. */
+  readonly #sockets = new Set<Socket>();
+  /** The headers of every request. */
+  readonly requests: IncomingMessage['headers'][] = [];
+
+  private constructor(workshop: Workshop) {
+    this.#workshop = workshop;
+    this.#server = createServer((request, response) => {
+      this.requests.push(request.headers);
+      void this.#handle(request, response);
+    });
+    this.#server.on('connection', (socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
+  }
+
+  static async listen(workshop: Workshop, port = 0): Promise<Endpoint> {
+    const endpoint = new Endpoint(workshop);
+    await new Promise<void>((resolve) => endpoint.#server.listen(port, '127.0.0.1', resolve));
+    return endpoint;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/mcp`;
+  }
+
+  /** As a server that was started again. */
+  forgetSessions(): void {
+    this.#handlers.clear();
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (this.#workshop.asks === 'instead') return this.#modern(request, response);
+    const session = request.headers['mcp-session-id'];
+    const known = typeof session === 'string' ? this.#handlers.get(session) : undefined;
+    if (known !== undefined) return known(request, response);
+    if (session !== undefined) return void response.writeHead(404).end();
+    const transport = new NodeStreamableHTTPServerTransport({
+      sessionIdGenerator: randomUUID,
+      onsessioninitialized: (id) =>
+        void this.#handlers.set(id, (...args) => transport.handleRequest(...args)),
+    });
+    await createWorkshop(this.#workshop).connect(transport);
+    await transport.handleRequest(request, response);
+  }
+
+  async #modern(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const handle = toNodeHandler(createMcpHandler(() => createWorkshop(this.#workshop)));
+    await handle(request as Parameters<typeof handle>[0], response);
+  }
+}

@@ -1,0 +1,50 @@
+/** What tests need to let Relay speak with the workshop. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = (name: string) => fileURLToPath(new URL(name, import.meta.url));
+
+export class McpScene {
+  readonly dir = mkdtempSync(join(tmpdir(), 'relay-mcp-'));
+  readonly trace = join(this.dir, 'trace');
+
+  /** The workshop as a program. */
+  program(asks: 'during' | 'instead', askingMs = 60_000) {
+    const args = ['--no-warnings', here('program.ts'), asks, this.trace, String(askingMs)];
+    return { command: process.execPath, args };
+  }
+
+  /** A program that says something wrong; see `hostile.ts`. */
+  hostile(how: string) {
+    return {
+      command: process.execPath,
+      args: ['--no-warnings', here('hostile.ts'), how, this.trace],
+    };
+  }
+
+  /** What the servers have done. */
+  traces(): string[] {
+    try {
+      return readFileSync(this.trace, 'utf8').trimEnd().split('\n');
+    } catch {
+      return [];
+    }
+  }
+
+  dispose(): void {
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+}
+
+/** Whoever has ended and is still listed does not count. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    const stat = process.platform === 'linux' ? readFileSync(`/proc/${pid}/stat`, 'utf8') : '';
+    return !stat.slice(stat.lastIndexOf(')')).startsWith(') Z');
+  } catch {
+    return false;
+  }
+}
