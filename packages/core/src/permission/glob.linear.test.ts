@@ -44,8 +44,12 @@ describe('the time to match grows with the value and no faster', () => {
       (unit === 'coins' ? coins(size) : unit.repeat(size / unit.length)) + end;
     const [small, large] = [build(SMALL), build(LARGE)];
     cost(pattern, large);
-    // Four times the value: a factor of 4 if linear, of 16 if quadratic.
-    expect(cost(pattern, large) / Math.max(cost(pattern, small), 0.02)).toBeLessThan(10);
+    // Four times the value: a factor of 4 if linear, of 16 if quadratic. On a machine that is busy
+    // with something else one measurement says little; of a few, the best one counts.
+    const ratio = () => cost(pattern, large) / Math.max(cost(pattern, small), 0.02);
+    let best = ratio();
+    for (let more = 0; best >= 10 && more < 5; more += 1) best = Math.min(best, ratio());
+    expect(best).toBeLessThan(10);
   });
 
   it('and the answer is right past the point where the table of states is full', () => {

@@ -209,7 +209,7 @@ function normalise(text: string): string {
  * elsewhere, where `a[$(…)]` runs a command.
  */
 function evaluatesValues(text: string): boolean {
-  const joined = text.replaceAll('\\\n', '');
+  const joined = text.includes('\\\n') ? text.replaceAll('\\\n', '') : text;
   if (joined.includes('@P}')) return true;
   return /\bread\b/.test(joined) && /\(\(|\$\[|\s-(?:eq|ne|lt|le|gt|ge|v)\s/.test(joined);
 }

@@ -109,12 +109,10 @@ export function actsByOption(program: string, words: readonly Word[]): boolean {
   const read = OPERANDS_READ.get(program);
   if (read !== undefined && countOperands(words) > read) return true;
   if (program === 'date' && words.some(({ text }) => /^\d{8}/.test(text))) return true;
+  const always = ACTING_OPTIONS.get(program);
+  if (always === undefined) return false;
   const subcommand = subcommandOf(words)?.text ?? '';
-  const options = [
-    ...(ACTING_OPTIONS.get(program) ?? []),
-    ...(ACTING_OPTIONS.get(`${program} ${subcommand}`) ?? []),
-  ];
-  if (options.length === 0) return false;
+  const options = [...always, ...(ACTING_OPTIONS.get(`${program} ${subcommand}`) ?? [])];
   const end = HANDS_ON.has(program) ? words.findIndex(({ text }) => text === '--') : -1;
   const own = end < 0 ? words : words.slice(0, end);
   return own.some(({ text, globs }, at) => {
@@ -131,9 +129,9 @@ export function actingSubcommand<W extends Word>(
   program: string,
   words: readonly W[],
 ): W | undefined {
-  const subcommand = subcommandOf(words);
-  if (subcommand === undefined) return undefined;
-  return ACTING_SUBCOMMANDS.get(program)?.has(subcommand.text) === true ? subcommand : undefined;
+  const acting = ACTING_SUBCOMMANDS.get(program);
+  const subcommand = acting === undefined ? undefined : subcommandOf(words);
+  return subcommand !== undefined && acting?.has(subcommand.text) === true ? subcommand : undefined;
 }
 
 function subcommandOf<W extends Word>(words: readonly W[]): W | undefined {

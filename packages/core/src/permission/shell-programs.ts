@@ -53,7 +53,9 @@ const LOADER = /^ld(?:-[\w.-]+)?\.so(?:\.\d+)?$/;
 export function wrapperFor(word: string): Wrapper | undefined {
   const name = baseName(word);
   return (
-    WRAPPERS.get(name) ?? WRAPPERS.get(programName(word)) ?? (LOADER.test(name) ? plain : undefined)
+    WRAPPERS.get(name) ??
+    WRAPPERS.get(programName(word)) ??
+    (name.startsWith('ld') && LOADER.test(name) ? plain : undefined)
   );
 }
 

@@ -18,6 +18,7 @@ const MAX_ALTERNATIVES = 256;
  * are too many.
  */
 export function alternativesOf(pattern: string): readonly string[] | undefined {
+  if (!/[{(]/.test(pattern)) return [pattern];
   const done: string[] = [];
   const pending = [pattern];
   for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
