@@ -47,6 +47,8 @@ export interface PolicyPreview {
 const mostRuns = 500;
 const mostCalls = 5_000;
 const mostEvents = 5_000;
+/** Of all runs together: what is decoded for one answer. */
+const mostEventsInAll = 200_000;
 const pageSize = 100;
 
 export async function previewPolicy(
@@ -56,14 +58,15 @@ export async function previewPolicy(
 ): Promise<PolicyPreview> {
   const policies = new Policies(store, draft);
   const changed: ChangedCall[] = [];
-  let [runs, calls, complete] = [0, 0, true];
+  let [runs, calls, read, complete] = [0, 0, 0, true];
   for await (const run of recentRuns(store, draft.since)) {
-    if (runs === mostRuns || calls >= mostCalls) {
+    if (runs === mostRuns || calls >= mostCalls || read >= mostEventsInAll) {
       complete = false;
       break;
     }
     runs += 1;
     const events = await eventsOf(store, run.id);
+    read += events.length;
     if (events.length === 0 || events.length === mostEvents) complete = false;
     for (const call of callsIn(events)) {
       calls += 1;

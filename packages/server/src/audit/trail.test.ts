@@ -5,9 +5,10 @@ import { DatabaseSync } from 'node:sqlite';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type AuditEntry, type AuditTrail, systemClock, type SystemStore } from '@relay/core';
-import { createMemoryStore, openSqliteStore } from '@relay/store';
+import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { createDatabase } from '../../../../test/support/postgres.ts';
 import { AuditKeeper } from './keeper.ts';
 import { genesis, Notary } from './notary.ts';
 import { verifyTrail } from './verify.ts';
@@ -70,6 +71,28 @@ describe('a trail', () => {
     await store.tenant(tenantId).audit.add(written);
     await Promise.all([1, 2, 3, 4].map(() => keeperOn(store).seal(tenantId)));
     expect(await keeperOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 700 });
+  });
+
+  it('stays one line when nodes on one database write and seal at once', async () => {
+    const database = await createDatabase();
+    onTestFinished(() => database.drop());
+    const nodes = await Promise.all([1, 2, 3].map(() => openPostgresStore({ url: database.url })));
+    await Promise.all(
+      nodes.map(async (store, node) => {
+        for (let n = 0; n < 20; n += 1) await write(store, node * 100 + n, 2);
+      }),
+    );
+    const [store] = nodes;
+    await keeperOn(store!).seal(tenantId);
+    expect(await keeperOn(store!).verify(tenantId)).toMatchObject({ ok: true, entries: 120 });
+    const forged = `INSERT INTO audit_entries (id, tenant_id, at, action, actor, entry, proof, seq, hash)
+      VALUES ('forged', $1, 0, 'key.created', 'x', '{}', '', $2, '')`;
+    for (const seq of [-1, 121, null]) {
+      await database.sql(forged, [tenantId, seq]);
+      expect(await keeperOn(store!).verify(tenantId)).toMatchObject({ ok: false });
+      await database.sql(`DELETE FROM audit_entries WHERE id = 'forged'`);
+    }
+    await Promise.all(nodes.map((each) => each.close()));
   });
 
   it('is sealed by itself, whoever is there', async () => {

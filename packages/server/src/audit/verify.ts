@@ -25,7 +25,8 @@ export interface Examined {
   readonly notary: Notary;
 }
 
-const pageSize = 500;
+/** Little enough to be looked at between two requests of others. */
+const pageSize = 200;
 /** Before every place, also before those that there cannot be. */
 const nowhere = Number.MIN_SAFE_INTEGER;
 

@@ -163,7 +163,8 @@ export class Deliverer {
     const { signer, guard, clock } = this.#options;
     const body = this.#bodyOf(webhook, delivery);
     return new Promise((resolve) => {
-      const fail = (error: Error) => resolve({ error: error.message });
+      const fail = ({ message }: Error) =>
+        resolve({ error: message.replace('The provider’s URL', 'The URL') });
       try {
         const url = new URL(webhook.url);
         guard.checkUrl(url);

@@ -116,12 +116,12 @@ export function webhookTests(open: Open): void {
       const claim = (by: { perWebhook: number; except?: string[]; limit?: number }) =>
         store.deliveries.claim({ now: noon + 99, until: noon + 999, limit: 10, ...by });
       const first = await claim({ perWebhook: 2 });
-      expect(first.map(({ id, webhookId }) => [webhookId, id]).toSorted()).toEqual(
+      expect(first.map(({ id, webhookId }) => `${webhookId} ${id}`).toSorted()).toEqual(
         [
-          [dead.id, 'relay.raised:0'],
-          [dead.id, 'relay.raised:1'],
-          [one!.id, notices[30]!.id],
-          [two!.id, notices[30]!.id],
+          `${dead.id} relay.raised:0`,
+          `${dead.id} relay.raised:1`,
+          `${one!.id} ${notices[30]!.id}`,
+          `${two!.id} ${notices[30]!.id}`,
         ].toSorted(),
       );
       expect(await claim({ perWebhook: 3, except: [one!.id, dead.id] })).toEqual([]);
