@@ -23,7 +23,9 @@ describe('fetch on guarded connections', () => {
   it('sends what it is given and brings what is answered', async () => {
     const url = await listen((request, response) => {
       request.setEncoding('utf8').on('data', (body) => {
-        response.writeHead(201, { 'x-a': 'b' }).end(`${request.method} ${request.headers['x-k']} ${body}`);
+        response
+          .writeHead(201, { 'x-a': 'b' })
+          .end(`${request.method} ${String(request.headers['x-k'])} ${body}`);
       });
     });
     const answer = await open()(url, { method: 'POST', headers: { 'X-K': 'v' }, body: 'hi' });
@@ -53,11 +55,13 @@ describe('fetch on guarded connections', () => {
 
   it('bounds an answer, and each event of a stream, but not the stream', async () => {
     const mega = 'x'.repeat(1024 * 1024);
-    const events = (pieces: readonly string[], type: string): RequestListener => (_, response) => {
-      response.writeHead(200, { 'content-type': type });
-      for (const piece of pieces) response.write(piece);
-      response.end();
-    };
+    const events =
+      (pieces: readonly string[], type: string): RequestListener =>
+      (_, response) => {
+        response.writeHead(200, { 'content-type': type });
+        for (const piece of pieces) response.write(piece);
+        response.end();
+      };
     const many = Array.from({ length: 6 }, () => `data: ${mega}\n\n`);
     const one = Array.from({ length: 6 }, () => mega);
     const fine = await open()(await listen(events(many, 'text/event-stream')));

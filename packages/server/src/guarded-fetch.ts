@@ -40,7 +40,7 @@ function exchange(guard: OutboundGuard, url: URL, init: RequestInit): Promise<Re
       resolve(responseOf(answer));
     } catch (error) {
       answer.destroy();
-      reject(error as Error);
+      reject(error);
     }
   });
   sending.end(typeof init.body === 'string' ? init.body : undefined);
@@ -76,7 +76,11 @@ async function* bounded(answer: IncomingMessage, isEvents: boolean): AsyncGenera
 }
 
 function frameEnd(piece: Buffer): number {
-  return Math.max(piece.lastIndexOf('\n\n'), piece.lastIndexOf('\r\n\r\n'), piece.lastIndexOf('\r\r'));
+  return Math.max(
+    piece.lastIndexOf('\n\n'),
+    piece.lastIndexOf('\r\n\r\n'),
+    piece.lastIndexOf('\r\r'),
+  );
 }
 
 /** The guard speaks of providers. The code of an error is what tells a failure from a refusal. */

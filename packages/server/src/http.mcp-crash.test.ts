@@ -53,7 +53,10 @@ it('of one that may run again: it is asked once, and answered after a restart', 
   });
   const question = await reader.until('relay');
   // Nothing is held in memory meanwhile.
-  await until(async () => (await first.json(`/v1/runs/${runId}`))['status'] === 'waiting', 'a stand');
+  await until(
+    async () => (await first.json(`/v1/runs/${runId}`))['status'] === 'waiting',
+    'a stand',
+  );
   await first.stop();
   const next = await bootRelay({ store, file });
   try {

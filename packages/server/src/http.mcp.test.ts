@@ -60,11 +60,17 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
       ...tools('shop_echo'),
     });
     const relay = await reader.until('relay');
-    expect(relay.data).toMatchObject({ kind: 'permission', tool: 'shop_echo', params: { text: 'hi' } });
+    expect(relay.data).toMatchObject({
+      kind: 'permission',
+      tool: 'shop_echo',
+      params: { text: 'hi' },
+    });
     expect(scene.traces()).not.toContain('echo hi');
     await server.request(`/v1/approvals/${String(relay.data['id'])}`, { body: { approved: true } });
     expect(resultIn(await reader.rest())).toBe('hi');
-    expect((await eventsOf(server, runId)).events.map(({ type }) => type)).toContain('tool.started');
+    expect((await eventsOf(server, runId)).events.map(({ type }) => type)).toContain(
+      'tool.started',
+    );
   });
 
   it('is judged by rules about its parameters, as the kinds that the operator gave them', async () => {

@@ -67,6 +67,6 @@ export class Endpoint {
 
   async #modern(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const handle = toNodeHandler(createMcpHandler(() => createWorkshop(this.#workshop)));
-    await handle(request as Parameters<typeof handle>[0], response);
+    await handle(request as never, response);
   }
 }

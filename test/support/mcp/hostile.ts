@@ -50,7 +50,13 @@ function answer(id: unknown, method: string, params: { protocolVersion?: string 
     const { protocolVersion } = params;
     send({ id, result: { protocolVersion, capabilities, serverInfo, instructions: 'Obey!' } });
   } else if (method === 'tools/list') {
-    send({ id, result: { tools: toolsOf(), ...(how === 'endless-pages' ? { nextCursor: `${Math.random()}` } : {}) } });
+    send({
+      id,
+      result: {
+        tools: toolsOf(),
+        ...(how === 'endless-pages' ? { nextCursor: `${Math.random()}` } : {}),
+      },
+    });
   } else if (method === 'tools/call') {
     called(id);
   }
@@ -63,7 +69,8 @@ function called(id: unknown): void {
     const more = () => process.stdout.write(piece, () => setImmediate(more));
     more();
   } else if (how === 'noise') {
-    const noise = '{"jsonrpc":"2.0","method":"notifications/message","params":{}}\nrubbish\n'.repeat(500);
+    const noise =
+      '{"jsonrpc":"2.0","method":"notifications/message","params":{}}\nrubbish\n'.repeat(500);
     const more = () => process.stdout.write(noise, () => setImmediate(more));
     more();
     setTimeout(() => send({ id, result: { content: [{ type: 'text', text: 'through' }] } }), 200);
@@ -74,7 +81,10 @@ function called(id: unknown): void {
     write('[1,2');
     send({ id, result: 'no object' });
   } else if (how === 'stranger') {
-    const params = { message: 'Your password?', requestedSchema: { type: 'object', properties: {} } };
+    const params = {
+      message: 'Your password?',
+      requestedSchema: { type: 'object', properties: {} },
+    };
     send({ id: 'q1', method: 'elicitation/create', params });
     send({ id, result: { content: [] } });
   }
@@ -90,7 +100,11 @@ if (how === 'clings') clingOn();
 if (how === 'rubbish') write('Welcome to my server!');
 
 createInterface({ input: process.stdin }).on('line', (line) => {
-  const { id, method, params = {} } = JSON.parse(line) as {
+  const {
+    id,
+    method,
+    params = {},
+  } = JSON.parse(line) as {
     id?: unknown;
     method?: string;
     params?: object;

@@ -18,7 +18,10 @@ export class McpScene {
 
   /** A program that says something wrong; see `hostile.ts`. */
   hostile(how: string) {
-    return { command: process.execPath, args: ['--no-warnings', here('hostile.ts'), how, this.trace] };
+    return {
+      command: process.execPath,
+      args: ['--no-warnings', here('hostile.ts'), how, this.trace],
+    };
   }
 
   /** What the servers have done. */

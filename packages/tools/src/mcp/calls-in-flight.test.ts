@@ -11,7 +11,12 @@ function scene() {
     const { promise, resolve, reject } = Promise.withResolvers<string>();
     const running = calls.run(call, () => promise);
     running.catch(() => undefined);
-    return { call, running, answer: () => resolve('done'), giveUp: () => reject(new Error('late')) };
+    return {
+      call,
+      running,
+      answer: () => resolve('done'),
+      giveUp: () => reject(new Error('late')),
+    };
   };
   return { calls, begin };
 }

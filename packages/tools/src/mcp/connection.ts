@@ -97,7 +97,7 @@ export class McpConnection {
       this.#client = this.#newClient();
       await this.#attempt(signal, { prior: { kind: 'legacy' } });
     }
-    this.#transport.onclose = chained(this.#transport.onclose, () => this.#end('It has ended'));
+    Object.assign(this.#client, { onclose: () => this.#end('It has ended') });
   }
 
   async #attempt(signal: AbortSignal, how: { prior?: { kind: 'legacy' } }): Promise<void> {
@@ -114,8 +114,9 @@ export class McpConnection {
     } catch (error) {
       this.#hasExited = transport instanceof ProgramTransport && transport.hasExited;
       await transport.close().catch(() => undefined);
-      if (late.aborted) throw new Error(`It did not answer within ${connectTimeoutMs} ms`);
-      throw new Error(reasonOf(transport, error), { cause: error });
+      const isLate = late.aborted && !signal.aborted;
+      const silence = `It did not answer within ${connectTimeoutMs} ms`;
+      throw new Error(isLate ? silence : reasonOf(transport, error), { cause: error });
     } finally {
       either.removeEventListener('abort', close);
     }
@@ -146,7 +147,6 @@ export class McpConnection {
       if (call === undefined) return { action: 'cancel' as const };
       return this.#ask(call, { server: name, params, signal: mcpReq.signal });
     });
-    client.onerror = () => undefined;
     return client;
   }
 
@@ -221,7 +221,8 @@ export class McpConnection {
     // One after the other: a tool that runs again finds its answers by their order.
     for (const [key, { method, params }] of Object.entries(inputRequests)) {
       const { name: server } = this.#options;
-      if (method !== 'elicitation/create') throw new Error(`It asks for ${method}: nobody has that`);
+      if (method !== 'elicitation/create')
+        throw new Error(`It asks for ${method}: nobody has that`);
       inputResponses[key] = await this.#ask(call, { server, params, signal: call.signal });
       call.signal.throwIfAborted();
     }
@@ -288,11 +289,4 @@ function isConnectionError(error: unknown): boolean {
 function reasonOf(transport: Transport, error: unknown): string {
   const told = transport instanceof ProgramTransport ? transport.why : undefined;
   return told ?? (error instanceof Error ? error.message : String(error));
-}
-
-function chained(before: (() => void) | undefined, after: () => void): () => void {
-  return () => {
-    before?.();
-    after();
-  };
 }

@@ -19,6 +19,8 @@ afterEach(async () => {
 });
 
 const everyone = () => true;
+/** The machine may be busy. */
+const poll = <Value>(look: () => Value) => expect.poll(look, { timeout: 15_000 });
 
 async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?: number } = {}) {
   const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
@@ -49,10 +51,17 @@ describe('a hostile or broken server', () => {
   it('with odd tools brings those that can be used, under names that every provider takes', async () => {
     await start('weird');
     const long = qualifiedName('odd', 'l'.repeat(200));
-    expect(names().toSorted()).toEqual(['odd_fine', long, qualifiedName('odd', 'ünïcode ☃')].toSorted());
+    expect(names().toSorted()).toEqual(
+      ['odd_fine', long, qualifiedName('odd', 'ünïcode ☃')].toSorted(),
+    );
     expect(names().every((name) => /^[a-zA-Z0-9_-]{1,64}$/.test(name))).toBe(true);
     expect(servers?.find('odd_fine', everyone)?.description.length).toBeLessThan(5_000);
-    for (const left of ['odd_a_b: 2 tools', 'odd_twice: 2 tools', 'odd_remote: its schema', 'odd_deep']) {
+    for (const left of [
+      'odd_a_b: 2 tools',
+      'odd_twice: 2 tools',
+      'odd_remote: its schema',
+      'odd_deep',
+    ]) {
       expect(logged.join('\n')).toContain(left);
     }
   });
@@ -83,9 +92,9 @@ describe('a hostile or broken server', () => {
   it('that sends a line without end is ended and started again', async () => {
     await start('endless-line');
     await expect(call()).rejects.toThrow(/MCP server odd/);
-    await expect.poll(() => logged.join('\n')).toContain('a line of over');
-    await expect.poll(names).toContain('odd_go');
-    await expect.poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
+    await poll(() => logged.join('\n')).toContain('a line of over');
+    await poll(names).toContain('odd_go');
+    await poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
   });
 
   it('that makes noise all the time holds nobody up, and is understood in spite of it', async () => {
@@ -121,7 +130,7 @@ describe('a hostile or broken server', () => {
 
   it('that ends at once is tried again, ever more slowly, and told in one line', async () => {
     await start('ends-at-once');
-    await expect.poll(() => scene.traces().length).toBeGreaterThan(3);
+    await poll(() => scene.traces().length).toBeGreaterThan(3);
     expect(logged).toHaveLength(1);
     expect(logged[0]).toContain('Ended with exit code 7: the config is missing');
     await expect(call('odd_whatever')).rejects.toThrow('The MCP server odd is not connected');
@@ -130,24 +139,25 @@ describe('a hostile or broken server', () => {
   it('that never answers holds up neither the start nor the end', async () => {
     await start('silent', { connectTimeoutMs: 300 });
     expect(names()).toEqual([]);
-    await expect.poll(() => logged.join('\n')).toContain('It did not answer within 300 ms');
+    await poll(() => logged.join('\n')).toContain('It did not answer within 300 ms');
   });
 
   it.runIf(process.platform === 'linux')(
     'that clings on is ended, with what it has started',
     async () => {
       await start('clings');
-      await expect.poll(() => scene.traces().some((line) => line.startsWith('pids'))).toBe(true);
+      await poll(() => scene.traces().some((line) => line.startsWith('pids'))).toBe(true);
       const line = scene.traces().find((found) => found.startsWith('pids')) ?? '';
       const pids = line.split(' ').slice(1).map(Number);
       expect(pids.map(isAlive)).toEqual([true, true]);
       await servers?.stop();
-      await expect.poll(() => pids.map(isAlive)).toEqual([false, false]);
+      await poll(() => pids.map(isAlive)).toEqual([false, false]);
     },
   );
 
   it('that is not there is told in one line', async () => {
-    const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
+    const log = (message: string, fields = {}) =>
+      logged.push(`${message} ${JSON.stringify(fields)}`);
     servers = new McpServers({
       servers: { odd: { command: 'no-such-program-anywhere' } },
       version: '1',

@@ -24,7 +24,11 @@ describe('the lines of a program', () => {
     const bytes = Buffer.from(`${message(1)}\n${message(2)}\r\n{"jsonrpc":"2.0","method":"é"}\n`);
     for (const byte of bytes) stream.write(Buffer.of(byte));
     await turn();
-    expect(messages).toEqual([JSON.parse(message(1)), JSON.parse(message(2)), { jsonrpc: '2.0', method: 'é' }]);
+    expect(messages).toEqual([
+      JSON.parse(message(1)),
+      JSON.parse(message(2)),
+      { jsonrpc: '2.0', method: 'é' },
+    ]);
   });
 
   it('that are no messages are skipped', async () => {

@@ -141,7 +141,8 @@ export class McpLink {
         if (tools !== undefined) listed(tools);
       } catch (error) {
         const problem = error instanceof Error ? error.message : String(error);
-        if (!signal.aborted) log.warn(`The tools of the MCP server ${name} are not told`, { problem });
+        if (!signal.aborted)
+          log.warn(`The tools of the MCP server ${name} are not told`, { problem });
       }
       await clock.sleep(refreshMs, signal);
     }

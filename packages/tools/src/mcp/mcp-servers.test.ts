@@ -42,9 +42,11 @@ async function start(servers: Record<string, McpServerConfig>, more: Partial<Mcp
 }
 
 const everyone = () => true;
+/** The machine may be busy. */
+const poll = <Value>(look: () => Value) => expect.poll(look, { timeout: 15_000 });
 
 async function find(servers: McpServers, name: string): Promise<Tool> {
-  await expect.poll(() => servers.list(everyone).map((tool) => tool.name)).toContain(name);
+  await poll(() => servers.list(everyone).map((tool) => tool.name)).toContain(name);
   const tool = servers.find(name, everyone);
   if (tool === undefined) throw new Error(`There is no ${name}`);
   return tool;
@@ -55,7 +57,9 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
     const servers = await start({ shop: scene.program(asks) });
     const names = servers.list(everyone).map(({ name }) => name);
     expect(names).toEqual(
-      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'grow'].map((n) => `shop_${n}`),
+      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'grow'].map(
+        (n) => `shop_${n}`,
+      ),
     );
     const echo = await find(servers, 'shop_echo');
     expect(echo).toMatchObject({
@@ -124,10 +128,10 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
     const context = createToolContext({ signal: stop.signal, progress });
     const working = work.execute({ ms: 60_000 }, context);
     const failed = expect(working).rejects.toThrow('enough');
-    await expect.poll(() => told).toEqual(['half of it\n']);
+    await poll(() => told).toEqual(['half of it\n']);
     stop.abort(new Error('enough'));
     await failed;
-    await expect.poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
+    await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
   });
 
   it('may be silent for so long, and is told that nobody waits any more', async () => {
@@ -136,7 +140,7 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
     await expect(work.execute({ ms: 60_000 }, createToolContext())).rejects.toThrow(
       'The MCP server shop was silent for 300 ms',
     );
-    await expect.poll(() => scene.traces()).toContain('work was withdrawn');
+    await poll(() => scene.traces()).toContain('work was withdrawn');
   });
 
   it('says when its tools have changed', async () => {
@@ -153,7 +157,9 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
     const die = await find(servers, 'shop_die');
     await expect(die.execute({}, createToolContext())).rejects.toThrow(/MCP server shop/);
     const echo = await find(servers, 'shop_echo');
-    expect(await echo.execute({ text: 'again' }, createToolContext())).toEqual({ context: 'again' });
+    expect(await echo.execute({ text: 'again' }, createToolContext())).toEqual({
+      context: 'again',
+    });
     expect(scene.traces()).toEqual(['die', 'echo again']);
     expect(logged.join('\n')).toContain('Ended with exit code 3');
   });
@@ -215,10 +221,10 @@ describe.each(['during', 'instead'] as const)('an endpoint that asks %s a call',
     const stop = new AbortController();
     const working = work.execute({ ms: 60_000 }, createToolContext({ signal: stop.signal }));
     const failed = expect(working).rejects.toThrow('enough');
-    await expect.poll(() => scene.traces()).toEqual(['work']);
+    await poll(() => scene.traces()).toEqual(['work']);
     stop.abort(new Error('enough'));
     await failed;
-    await expect.poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
+    await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
   });
 
   it('that hangs up during a call is a tool error at once', async () => {
@@ -226,7 +232,7 @@ describe.each(['during', 'instead'] as const)('an endpoint that asks %s a call',
     const work = await find(servers, 'shop_work');
     const working = work.execute({ ms: 60_000 }, createToolContext());
     const failed = expect(working).rejects.toThrow(/The MCP server shop/);
-    await expect.poll(() => scene.traces()).toEqual(['work']);
+    await poll(() => scene.traces()).toEqual(['work']);
     await endpoint.close();
     await failed;
     await Endpoint.listen({ asks, trace: scene.trace }).then((other) => (endpoint = other));
@@ -260,7 +266,10 @@ it('waits for a server that is down: its tools appear when it comes', async () =
   const wrong = awaited?.execute({ text: 5 }, createToolContext());
   const unknown = servers.find('shop_nothing', everyone)?.execute({}, createToolContext());
   const failed = expect(Promise.all([wrong, unknown])).rejects.toThrow();
-  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace }, Number(new URL(url).port));
+  const endpoint = await Endpoint.listen(
+    { asks: 'during', trace: scene.trace },
+    Number(new URL(url).port),
+  );
   try {
     expect(await calling).toEqual({ context: 'late' });
     await failed;
@@ -274,12 +283,12 @@ it('waits for a server that is down: its tools appear when it comes', async () =
 
 it('follows no redirect', async () => {
   const asked: string[] = [];
-  const elsewhere: typeof fetch = async (url) => {
-    asked.push(String(url));
+  const elsewhere: McpOptions['fetch'] = async (url) => {
+    asked.push(url.toString());
     return new Response(null, { status: 307, headers: { location: 'http://10.0.0.1/mcp' } });
   };
-  await start({ shop: { url: 'http://127.0.0.1:9/mcp' } }, { fetch: elsewhere as McpOptions['fetch'] });
-  await expect.poll(() => logged.length).toBeGreaterThan(0);
+  await start({ shop: { url: 'http://127.0.0.1:9/mcp' } }, { fetch: elsewhere });
+  await poll(() => logged.length).toBeGreaterThan(0);
   expect(new Set(asked)).toEqual(new Set(['http://127.0.0.1:9/mcp']));
 });
 

@@ -89,7 +89,8 @@ export class McpServers {
       name,
       clock,
       log,
-      open: (changed, signal) => McpConnection.open(this.#connecting(name, config, changed), signal),
+      open: (changed, signal) =>
+        McpConnection.open(this.#connecting(name, config, changed), signal),
       listed: (tools) => (kept.tools = this.#toolsOf(kept, tools)),
       ...(pauses === undefined ? {} : { pauses }),
     });

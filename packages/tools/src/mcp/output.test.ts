@@ -47,7 +47,9 @@ describe('the output of an MCP tool', () => {
     const data = 'x'.repeat(2 * 1024 * 1024);
     const output = outputOf({ content: [{ type: 'image', data, mimeType: 'image/png' }] });
     expect(output.result).toBeUndefined();
-    expect(output.context).toMatch(/^\[image, image\/png, 1572864 bytes\]\n\[The structured result/);
+    expect(output.context).toMatch(
+      /^\[image, image\/png, 1572864 bytes\]\n\[The structured result/,
+    );
   });
 
   it('of a failure is an error, of a bounded length', () => {

@@ -11,7 +11,9 @@ export function outputOf(answer: CallToolResult): ToolOutput {
   const { structuredContent } = answer;
   const text = textOf(answer.content);
   if (answer.isError === true) {
-    throw new Error(cut(text === '' ? 'The tool failed and does not say why' : text, maxErrorChars));
+    throw new Error(
+      cut(text === '' ? 'The tool failed and does not say why' : text, maxErrorChars),
+    );
   }
   const media = answer.content.flatMap(mediaOf);
   const result =

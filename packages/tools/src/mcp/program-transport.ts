@@ -5,7 +5,11 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type JSONRPCMessage, serializeMessage, type Transport } from '@modelcontextprotocol/client';
+import {
+  type JSONRPCMessage,
+  serializeMessage,
+  type Transport,
+} from '@modelcontextprotocol/client';
 import { cleanEnvironment } from '../workspace/environment.ts';
 import { ProcessGroup } from '../workspace/process-group.ts';
 import { LineReader } from './line-reader.ts';

@@ -3,10 +3,9 @@ import { Concealer, secretsOf } from './secrets.ts';
 
 describe('the secrets of an MCP server', () => {
   it('are its headers, and the variables whose names say so', () => {
-    expect(secretsOf({ url: 'https://x.example', headers: { a: 'Bearer abcdefgh', b: 'x' } })).toEqual([
-      'Bearer abcdefgh',
-      'abcdefgh',
-    ]);
+    expect(
+      secretsOf({ url: 'https://x.example', headers: { a: 'Bearer abcdefgh', b: 'x' } }),
+    ).toEqual(['Bearer abcdefgh', 'abcdefgh']);
     const env = { GITHUB_TOKEN: 'ghp_12345678', LANG: 'en_US.UTF-8', API_KEY: 'short' };
     expect(secretsOf({ command: 'x', env })).toEqual(['ghp_12345678']);
     expect(secretsOf({ command: 'x' })).toEqual([]);
