@@ -153,8 +153,12 @@ export class McpConnection {
   list(signal: AbortSignal): Promise<readonly ListedTool[]> {
     return this.#calls.outside(async () => {
       const timeout = this.#options.connectTimeoutMs;
-      const { tools } = await this.#client.listTools({}, { signal, timeout, cacheMode: 'bypass' });
-      return tools;
+      const how = { signal, timeout, cacheMode: 'bypass' } as const;
+      try {
+        return (await this.#client.listTools({}, how)).tools;
+      } catch (error) {
+        throw this.#explained(error);
+      }
     });
   }
 
@@ -280,10 +284,13 @@ function accepted(data: unknown) {
   return { valid: true as const, data: data as never, errorMessage: undefined };
 }
 
+const gone = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTFOUND', 'ETIMEDOUT', 'UND_ERR_SOCKET'];
+
 /** Nobody is there any more. Refusals by the server itself are something else. */
 function isConnectionError(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTFOUND', 'ETIMEDOUT'].includes(String(code));
+  const { code, cause } = error as NodeJS.ErrnoException;
+  const inner = (cause as NodeJS.ErrnoException | undefined)?.code;
+  return [code, inner].some((found) => gone.includes(String(found)));
 }
 
 function reasonOf(transport: Transport, error: unknown): string {

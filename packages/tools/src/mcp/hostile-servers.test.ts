@@ -3,6 +3,7 @@ import { systemClock } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
 import { createToolContext } from '../testing/tool-context.ts';
+import { usualPauses } from './link.ts';
 import { McpServers } from './mcp-servers.ts';
 import { qualifiedName } from './tool-names.ts';
 
@@ -34,7 +35,7 @@ async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?:
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: (name) => name === 'odd_taken',
-    pauses: { firstMs: 5, mostMs: 50, calmMs: 60_000, patienceMs: 1_000 },
+    pauses: { ...usualPauses, firstMs: 5, mostMs: 50, patienceMs: 1_000 },
   });
   await servers.start();
   return servers;

@@ -3,7 +3,8 @@ import { systemClock, type Tool } from '@relay/core';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
 import { createToolContext } from '../testing/tool-context.ts';
-import { McpServers, type McpOptions } from './mcp-servers.ts';
+import { usualPauses } from './link.ts';
+import { type McpOptions, McpServers } from './mcp-servers.ts';
 import type { McpServerConfig } from './settings.ts';
 
 let scene: McpScene;
@@ -19,7 +20,7 @@ afterEach(async () => {
   scene.dispose();
 });
 
-const pauses = { firstMs: 5, mostMs: 50, calmMs: 60_000, patienceMs: 5_000 };
+const pauses = { ...usualPauses, firstMs: 5, mostMs: 50 };
 
 async function start(servers: Record<string, McpServerConfig>, more: Partial<McpOptions> = {}) {
   const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
@@ -257,11 +258,17 @@ it('waits for a server that is down: its tools appear when it comes', async () =
   const before = await Endpoint.listen({ asks: 'during', trace: scene.trace });
   const { url } = before;
   await before.close();
-  const servers = await start({ shop: { url } });
+  const kinds = { echo: { text: 'path' as const } };
+  const servers = await start({ shop: { url, kinds } });
   expect(servers.list(everyone)).toEqual([]);
   // A run may name it already; the call waits for it for a moment.
   const awaited = servers.find('shop_echo', everyone);
-  expect(awaited).toMatchObject({ allowedByDefault: false, idempotent: false, onUnknown: 'ask' });
+  expect(awaited).toMatchObject({
+    allowedByDefault: false,
+    idempotent: false,
+    onUnknown: 'ask',
+    kinds: { text: 'path' },
+  });
   const calling = awaited?.execute({ text: 'late' }, createToolContext());
   const wrong = awaited?.execute({ text: 5 }, createToolContext());
   const unknown = servers.find('shop_nothing', everyone)?.execute({}, createToolContext());
@@ -313,4 +320,18 @@ it('trusts annotations only as far as the operator says', async () => {
     'none_echo',
     'none_look',
   ]);
+});
+
+it('is asked for its tools now and then, and given up if it is not there any more', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  const servers = await start(
+    { shop: { url: endpoint.url } },
+    { pauses: { ...pauses, lookMs: 50 } },
+  );
+  await find(servers, 'shop_echo');
+  const count = endpoint.requests.length;
+  await poll(() => endpoint.requests.length).toBeGreaterThan(count + 1);
+  expect(logged).toEqual([]);
+  await endpoint.close();
+  await poll(() => logged.join('\n')).toContain('The MCP server shop is not connected');
 });
