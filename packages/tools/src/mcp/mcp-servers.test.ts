@@ -53,7 +53,7 @@ async function find(servers: McpServers, name: string): Promise<Tool> {
   return tool;
 }
 
-describe.each(['during', 'instead'] as const)('a program that asks %s a call', (asks) => {
+describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
   it('brings its tools, each with its description and schema', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const names = servers.list(everyone).map(({ name }) => name);
@@ -176,7 +176,7 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
   });
 });
 
-describe.each(['during', 'instead'] as const)('an endpoint that asks %s a call', (asks) => {
+describe.each(['during', 'instead'] as const)('an endpoint whose questions come %s', (asks) => {
   let endpoint: Endpoint;
   beforeEach(async () => {
     endpoint = await Endpoint.listen({ asks, trace: scene.trace });
