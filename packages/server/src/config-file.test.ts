@@ -64,6 +64,15 @@ describe('the configuration file', () => {
     ['export default { providers: { endpoints: { acme: "https://a.b" } } };', /endpoints\.acme: /],
     ['export default { providers: { endpoints: { openai: "here" } } };', /endpoints\.openai: /],
     ['export default { providers: { timeouts: { idleMs: 0 } } };', /timeouts\.idleMs: /],
+    ['export default { mcpServers: { a: {} } };', /mcpServers\.a: Must have a command or a url/],
+    [
+      'export default { mcpServers: { a_b: { command: "x" } } };',
+      /mcpServers\.a_b: A server is named by/,
+    ],
+    [
+      'export default { mcpServers: { a: { command: "x", env: { T: process.env.NO } } } };',
+      /\.T: /,
+    ],
     ['export default 7;', /must export its configuration as default/],
     ['export const config = {};', /must export its configuration as default/],
     ['throw new Error("Not today");', /cannot be read: Not today$/],
@@ -136,6 +145,16 @@ describe('what is defined', () => {
     ],
   ])('stops the start with one line: %s', (_, file, line) => {
     expect(() => assemble(file)).toThrow(new ConfigError(line));
+  });
+
+  it('may name tools that an MCP server can bring, and no others', () => {
+    const mcpServers = { files: { command: 'x', tools: ['read'] }, web: { command: 'y' } };
+    const agent = (tool: string) => ({ mcpServers, agents: [{ name: 'a', tools: [tool] }] });
+    for (const tool of ['files_read', 'web_find'])
+      expect(() => assemble(agent(tool))).not.toThrow();
+    for (const tool of ['files_write', 'mail_send']) {
+      expect(() => assemble(agent(tool))).toThrow(`the tool ${tool}, which does not exist`);
+    }
   });
 
   it('cannot shadow a built-in tool', async () => {

@@ -25,7 +25,7 @@ describe('fetch on guarded connections', () => {
       request.setEncoding('utf8').on('data', (body) => {
         response
           .writeHead(201, { 'x-a': 'b' })
-          .end(`${request.method} ${request.headers['x-k']} ${body}`);
+          .end(`${request.method} ${String(request.headers['x-k'])} ${body}`);
       });
     });
     const answer = await open()(url, { method: 'POST', headers: { 'X-K': 'v' }, body: 'hi' });

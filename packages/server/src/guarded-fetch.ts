@@ -40,7 +40,7 @@ function exchange(guard: OutboundGuard, url: URL, init: RequestInit): Promise<Re
       resolve(responseOf(answer));
     } catch (error) {
       answer.destroy();
-      reject(error as Error);
+      reject(error);
     }
   });
   sending.end(typeof init.body === 'string' ? init.body : undefined);

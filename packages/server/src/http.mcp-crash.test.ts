@@ -6,7 +6,7 @@ import { bootRelay, until } from './testing/relay.ts';
 import { startRun } from './testing/talk.ts';
 
 it.each(['during', 'instead'] as const)(
-  'of a server that asks %s a call: nobody knows the outcome, and a person is asked',
+  'of a server whose questions come %s: nobody knows the outcome, and a person is asked',
   async (asks) => {
     const scene = new McpScene();
     const store = createMemoryStore();

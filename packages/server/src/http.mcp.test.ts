@@ -21,7 +21,7 @@ const tools = (...names: string[]) => ({
 const resultIn = (frames: readonly { data: Record<string, unknown> }[]) =>
   frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
 
-describe.each(['during', 'instead'] as const)('a program that asks %s a call', (asks) => {
+describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
   const scene = new McpScene();
   let server: TestRelay;
 

@@ -66,7 +66,8 @@ export class Endpoint {
   }
 
   async #modern(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const handle = toNodeHandler(createMcpHandler(() => createWorkshop(this.#workshop)));
-    await handle(request as Parameters<typeof handle>[0], response);
+    const handler = createMcpHandler(() => createWorkshop(this.#workshop));
+    const handle = toNodeHandler(handler) as unknown as Handle;
+    await handle(request, response);
   }
 }

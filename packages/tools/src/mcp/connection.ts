@@ -97,7 +97,7 @@ export class McpConnection {
       this.#client = this.#newClient();
       await this.#attempt(signal, { prior: { kind: 'legacy' } });
     }
-    this.#transport.onclose = chained(this.#transport.onclose, () => this.#end('It has ended'));
+    Object.assign(this.#client, { onclose: () => this.#end('It has ended') });
   }
 
   async #attempt(signal: AbortSignal, how: { prior?: { kind: 'legacy' } }): Promise<void> {
@@ -114,8 +114,9 @@ export class McpConnection {
     } catch (error) {
       this.#hasExited = transport instanceof ProgramTransport && transport.hasExited;
       await transport.close().catch(() => undefined);
-      if (late.aborted) throw new Error(`It did not answer within ${connectTimeoutMs} ms`);
-      throw new Error(reasonOf(transport, error), { cause: error });
+      const isLate = late.aborted && !signal.aborted;
+      const silence = `It did not answer within ${connectTimeoutMs} ms`;
+      throw new Error(isLate ? silence : reasonOf(transport, error), { cause: error });
     } finally {
       either.removeEventListener('abort', close);
     }
@@ -146,15 +147,18 @@ export class McpConnection {
       if (call === undefined) return { action: 'cancel' as const };
       return this.#ask(call, { server: name, params, signal: mcpReq.signal });
     });
-    client.onerror = () => undefined;
     return client;
   }
 
   list(signal: AbortSignal): Promise<readonly ListedTool[]> {
     return this.#calls.outside(async () => {
       const timeout = this.#options.connectTimeoutMs;
-      const { tools } = await this.#client.listTools({}, { signal, timeout, cacheMode: 'bypass' });
-      return tools;
+      const how = { signal, timeout, cacheMode: 'bypass' } as const;
+      try {
+        return (await this.#client.listTools({}, how)).tools;
+      } catch (error) {
+        throw this.#explained(error);
+      }
     });
   }
 
@@ -280,20 +284,16 @@ function accepted(data: unknown) {
   return { valid: true as const, data: data as never, errorMessage: undefined };
 }
 
+const gone = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTFOUND', 'ETIMEDOUT', 'UND_ERR_SOCKET'];
+
 /** Nobody is there any more. Refusals by the server itself are something else. */
 function isConnectionError(error: unknown): boolean {
-  const { code } = error as NodeJS.ErrnoException;
-  return ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTFOUND', 'ETIMEDOUT'].includes(String(code));
+  const { code, cause } = error as NodeJS.ErrnoException;
+  const inner = (cause as NodeJS.ErrnoException | undefined)?.code;
+  return [code, inner].some((found) => gone.includes(String(found)));
 }
 
 function reasonOf(transport: Transport, error: unknown): string {
   const told = transport instanceof ProgramTransport ? transport.why : undefined;
   return told ?? (error instanceof Error ? error.message : String(error));
-}
-
-function chained(before: (() => void) | undefined, after: () => void): () => void {
-  return () => {
-    before?.();
-    after();
-  };
 }

@@ -3,6 +3,7 @@ import { systemClock } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
 import { createToolContext } from '../testing/tool-context.ts';
+import { usualPauses } from './link.ts';
 import { McpServers } from './mcp-servers.ts';
 import { qualifiedName } from './tool-names.ts';
 
@@ -19,6 +20,8 @@ afterEach(async () => {
 });
 
 const everyone = () => true;
+/** The machine may be busy. */
+const poll = <Value>(look: () => Value) => expect.poll(look, { timeout: 15_000 });
 
 async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?: number } = {}) {
   const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
@@ -32,7 +35,7 @@ async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?:
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: (name) => name === 'odd_taken',
-    pauses: { firstMs: 5, mostMs: 50, calmMs: 60_000, patienceMs: 1_000 },
+    pauses: { ...usualPauses, firstMs: 5, mostMs: 50, patienceMs: 1_000 },
   });
   await servers.start();
   return servers;
@@ -90,9 +93,9 @@ describe('a hostile or broken server', () => {
   it('that sends a line without end is ended and started again', async () => {
     await start('endless-line');
     await expect(call()).rejects.toThrow(/MCP server odd/);
-    await expect.poll(() => logged.join('\n')).toContain('a line of over');
-    await expect.poll(names).toContain('odd_go');
-    await expect.poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
+    await poll(() => logged.join('\n')).toContain('a line of over');
+    await poll(names).toContain('odd_go');
+    await poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
   });
 
   it('that makes noise all the time holds nobody up, and is understood in spite of it', async () => {
@@ -128,7 +131,7 @@ describe('a hostile or broken server', () => {
 
   it('that ends at once is tried again, ever more slowly, and told in one line', async () => {
     await start('ends-at-once');
-    await expect.poll(() => scene.traces().length).toBeGreaterThan(3);
+    await poll(() => scene.traces().length).toBeGreaterThan(3);
     expect(logged).toHaveLength(1);
     expect(logged[0]).toContain('Ended with exit code 7: the config is missing');
     await expect(call('odd_whatever')).rejects.toThrow('The MCP server odd is not connected');
@@ -137,19 +140,19 @@ describe('a hostile or broken server', () => {
   it('that never answers holds up neither the start nor the end', async () => {
     await start('silent', { connectTimeoutMs: 300 });
     expect(names()).toEqual([]);
-    await expect.poll(() => logged.join('\n')).toContain('It did not answer within 300 ms');
+    await poll(() => logged.join('\n')).toContain('It did not answer within 300 ms');
   });
 
   it.runIf(process.platform === 'linux')(
     'that clings on is ended, with what it has started',
     async () => {
       await start('clings');
-      await expect.poll(() => scene.traces().some((line) => line.startsWith('pids'))).toBe(true);
+      await poll(() => scene.traces().some((line) => line.startsWith('pids'))).toBe(true);
       const line = scene.traces().find((found) => found.startsWith('pids')) ?? '';
       const pids = line.split(' ').slice(1).map(Number);
       expect(pids.map(isAlive)).toEqual([true, true]);
       await servers?.stop();
-      await expect.poll(() => pids.map(isAlive)).toEqual([false, false]);
+      await poll(() => pids.map(isAlive)).toEqual([false, false]);
     },
   );
 

@@ -29,9 +29,17 @@ export interface Pauses {
   readonly calmMs: number;
   /** How long a call waits for a server that is down. */
   readonly patienceMs: number;
+  /** How often a server is asked for its tools that does not say that they have changed. */
+  readonly lookMs: number;
 }
 
-const usual: Pauses = { firstMs: 500, mostMs: 60_000, calmMs: 60_000, patienceMs: 5_000 };
+export const usualPauses: Pauses = {
+  firstMs: 500,
+  mostMs: 60_000,
+  calmMs: 60_000,
+  patienceMs: 5_000,
+  lookMs: 5 * 60_000,
+};
 /** A server that says every moment that its tools have changed is asked once in so long. */
 const refreshMs = 1_000;
 
@@ -42,14 +50,14 @@ export class McpLink {
   readonly #tried = Promise.withResolvers<void>();
   #connection: McpConnection | undefined;
   #problem = 'It has not answered yet';
-  #waiting: (() => void)[] = [];
+  readonly #waiting = new Set<() => void>();
   #refreshing: Promise<void> | undefined;
   #isStale = false;
   #work: Promise<void> = Promise.resolve();
 
   constructor(options: LinkOptions) {
     this.#options = options;
-    this.#pauses = options.pauses ?? usual;
+    this.#pauses = options.pauses ?? usualPauses;
   }
 
   /** Resolves when it has been tried once, whatever came of it. */
@@ -65,11 +73,6 @@ export class McpLink {
     await this.#refreshing;
   }
 
-  /** Undefined while it is connected. */
-  get problem(): string | undefined {
-    return this.#connection === undefined ? this.#problem : undefined;
-  }
-
   /** The connection that there is, or will be in a moment. */
   async ready(signal: AbortSignal): Promise<McpConnection> {
     const { clock, name } = this.#options;
@@ -83,8 +86,9 @@ export class McpLink {
         throw new Error(`The MCP server ${name} is not connected`);
       }
       const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiting.push(resolve);
+      this.#waiting.add(resolve);
       await Promise.race([promise, clock.sleep(left, signal)]);
+      this.#waiting.delete(resolve);
     }
   }
 
@@ -116,12 +120,25 @@ export class McpLink {
       this.#connection = connection;
       this.#problem = '';
       this.#tried.resolve();
-      for (const wake of this.#waiting.splice(0)) wake();
-      return await connection.ended;
+      for (const wake of this.#waiting) wake();
+      return await this.#watch(connection);
     } catch (error) {
       return error instanceof Error ? error.message : String(error);
     } finally {
       await connection?.close();
+    }
+  }
+
+  /** Why it ended. A server may have forgotten whom to tell that its tools have changed. */
+  async #watch({ ended }: McpConnection): Promise<string> {
+    const { clock } = this.#options;
+    for (;;) {
+      const over = new AbortController();
+      const pause = clock.sleep(this.#pauses.lookMs, over.signal).then(() => undefined);
+      const why = await Promise.race([ended, pause]);
+      over.abort();
+      if (why !== undefined) return why;
+      this.#refresh();
     }
   }
 

@@ -3,7 +3,8 @@ import { systemClock, type Tool } from '@relay/core';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
 import { createToolContext } from '../testing/tool-context.ts';
-import { McpServers, type McpOptions } from './mcp-servers.ts';
+import { usualPauses } from './link.ts';
+import { type McpOptions, McpServers } from './mcp-servers.ts';
 import type { McpServerConfig } from './settings.ts';
 
 let scene: McpScene;
@@ -19,7 +20,7 @@ afterEach(async () => {
   scene.dispose();
 });
 
-const pauses = { firstMs: 5, mostMs: 50, calmMs: 60_000, patienceMs: 5_000 };
+const pauses = { ...usualPauses, firstMs: 5, mostMs: 50 };
 
 async function start(servers: Record<string, McpServerConfig>, more: Partial<McpOptions> = {}) {
   const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
@@ -42,15 +43,17 @@ async function start(servers: Record<string, McpServerConfig>, more: Partial<Mcp
 }
 
 const everyone = () => true;
+/** The machine may be busy. */
+const poll = <Value>(look: () => Value) => expect.poll(look, { timeout: 15_000 });
 
 async function find(servers: McpServers, name: string): Promise<Tool> {
-  await expect.poll(() => servers.list(everyone).map((tool) => tool.name)).toContain(name);
+  await poll(() => servers.list(everyone).map((tool) => tool.name)).toContain(name);
   const tool = servers.find(name, everyone);
   if (tool === undefined) throw new Error(`There is no ${name}`);
   return tool;
 }
 
-describe.each(['during', 'instead'] as const)('a program that asks %s a call', (asks) => {
+describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
   it('brings its tools, each with its description and schema', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const names = servers.list(everyone).map(({ name }) => name);
@@ -126,10 +129,10 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
     const context = createToolContext({ signal: stop.signal, progress });
     const working = work.execute({ ms: 60_000 }, context);
     const failed = expect(working).rejects.toThrow('enough');
-    await expect.poll(() => told).toEqual(['half of it\n']);
+    await poll(() => told).toEqual(['half of it\n']);
     stop.abort(new Error('enough'));
     await failed;
-    await expect.poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
+    await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
   });
 
   it('may be silent for so long, and is told that nobody waits any more', async () => {
@@ -138,7 +141,7 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
     await expect(work.execute({ ms: 60_000 }, createToolContext())).rejects.toThrow(
       'The MCP server shop was silent for 300 ms',
     );
-    await expect.poll(() => scene.traces()).toContain('work was withdrawn');
+    await poll(() => scene.traces()).toContain('work was withdrawn');
   });
 
   it('says when its tools have changed', async () => {
@@ -173,7 +176,7 @@ describe.each(['during', 'instead'] as const)('a program that asks %s a call', (
   });
 });
 
-describe.each(['during', 'instead'] as const)('an endpoint that asks %s a call', (asks) => {
+describe.each(['during', 'instead'] as const)('an endpoint whose questions come %s', (asks) => {
   let endpoint: Endpoint;
   beforeEach(async () => {
     endpoint = await Endpoint.listen({ asks, trace: scene.trace });
@@ -219,10 +222,10 @@ describe.each(['during', 'instead'] as const)('an endpoint that asks %s a call',
     const stop = new AbortController();
     const working = work.execute({ ms: 60_000 }, createToolContext({ signal: stop.signal }));
     const failed = expect(working).rejects.toThrow('enough');
-    await expect.poll(() => scene.traces()).toEqual(['work']);
+    await poll(() => scene.traces()).toEqual(['work']);
     stop.abort(new Error('enough'));
     await failed;
-    await expect.poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
+    await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
   });
 
   it('that hangs up during a call is a tool error at once', async () => {
@@ -230,7 +233,7 @@ describe.each(['during', 'instead'] as const)('an endpoint that asks %s a call',
     const work = await find(servers, 'shop_work');
     const working = work.execute({ ms: 60_000 }, createToolContext());
     const failed = expect(working).rejects.toThrow(/The MCP server shop/);
-    await expect.poll(() => scene.traces()).toEqual(['work']);
+    await poll(() => scene.traces()).toEqual(['work']);
     await endpoint.close();
     await failed;
     await Endpoint.listen({ asks, trace: scene.trace }).then((other) => (endpoint = other));
@@ -255,11 +258,17 @@ it('waits for a server that is down: its tools appear when it comes', async () =
   const before = await Endpoint.listen({ asks: 'during', trace: scene.trace });
   const { url } = before;
   await before.close();
-  const servers = await start({ shop: { url } });
+  const kinds = { echo: { text: 'path' as const } };
+  const servers = await start({ shop: { url, kinds } });
   expect(servers.list(everyone)).toEqual([]);
   // A run may name it already; the call waits for it for a moment.
   const awaited = servers.find('shop_echo', everyone);
-  expect(awaited).toMatchObject({ allowedByDefault: false, idempotent: false, onUnknown: 'ask' });
+  expect(awaited).toMatchObject({
+    allowedByDefault: false,
+    idempotent: false,
+    onUnknown: 'ask',
+    kinds: { text: 'path' },
+  });
   const calling = awaited?.execute({ text: 'late' }, createToolContext());
   const wrong = awaited?.execute({ text: 5 }, createToolContext());
   const unknown = servers.find('shop_nothing', everyone)?.execute({}, createToolContext());
@@ -281,15 +290,12 @@ it('waits for a server that is down: its tools appear when it comes', async () =
 
 it('follows no redirect', async () => {
   const asked: string[] = [];
-  const elsewhere: typeof fetch = async (url) => {
-    asked.push(String(url));
+  const elsewhere: McpOptions['fetch'] = async (url) => {
+    asked.push(url.toString());
     return new Response(null, { status: 307, headers: { location: 'http://10.0.0.1/mcp' } });
   };
-  await start(
-    { shop: { url: 'http://127.0.0.1:9/mcp' } },
-    { fetch: elsewhere as McpOptions['fetch'] },
-  );
-  await expect.poll(() => logged.length).toBeGreaterThan(0);
+  await start({ shop: { url: 'http://127.0.0.1:9/mcp' } }, { fetch: elsewhere });
+  await poll(() => logged.length).toBeGreaterThan(0);
   expect(new Set(asked)).toEqual(new Set(['http://127.0.0.1:9/mcp']));
 });
 
@@ -314,4 +320,18 @@ it('trusts annotations only as far as the operator says', async () => {
     'none_echo',
     'none_look',
   ]);
+});
+
+it('is asked for its tools now and then, and given up if it is not there any more', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  const servers = await start(
+    { shop: { url: endpoint.url } },
+    { pauses: { ...pauses, lookMs: 50 } },
+  );
+  await find(servers, 'shop_echo');
+  const count = endpoint.requests.length;
+  await poll(() => endpoint.requests.length).toBeGreaterThan(count + 1);
+  expect(logged).toEqual([]);
+  await endpoint.close();
+  await poll(() => logged.join('\n')).toContain('The MCP server shop is not connected');
 });

@@ -32,9 +32,6 @@ export function problemOf({ inputSchema }: ListedTool): string | undefined {
 
 export function createMcpTool({ name, listed, config, ready }: Offer): Tool {
   const { $schema: _, ...inputSchema } = listed.inputSchema as Record<string, unknown>;
-  const kinds = Object.hasOwn(config.kinds ?? {}, listed.name)
-    ? config.kinds?.[listed.name]
-    : undefined;
   const { readOnlyHint, idempotentHint } = listed.annotations ?? {};
   const isListed = (tools: readonly string[]) => tools.includes(listed.name);
   const isReadOnly = isMeant(config.readOnly, { isListed, hint: readOnlyHint });
@@ -46,7 +43,7 @@ export function createMcpTool({ name, listed, config, ready }: Offer): Tool {
     allowedByDefault: isReadOnly,
     idempotent: isReadOnly || isMeant(config.idempotent, { isListed, hint: idempotentHint }),
     onUnknown: 'ask',
-    ...(kinds === undefined ? {} : { kinds }),
+    ...kindsIn(config, (tool) => tool === listed.name),
     validate(input) {
       const issues = issuesOfValue(inputSchema, input);
       return issues.length === 0 ? { ok: true, value: input } : { ok: false, issues };
@@ -82,6 +79,8 @@ export function createAwaitedTool(offer: {
     allowedByDefault: false,
     idempotent: isMeant(config.readOnly, { isListed }) || isMeant(config.idempotent, { isListed }),
     onUnknown: 'ask',
+    // Rules may be asked before the server is there, and must not be more lenient for it.
+    ...kindsIn(config, (tool) => qualifiedName(server, tool) === offer.name),
     validate: (input): Validation => ({ ok: true, value: input }),
     async execute(input, context) {
       const tool = await offer.find(context.signal);
@@ -91,6 +90,14 @@ export function createAwaitedTool(offer: {
       throw new TypeError(`Invalid arguments: ${issue?.path ?? ''}: ${issue?.message ?? ''}`);
     },
   };
+}
+
+function kindsIn(
+  { kinds = {} }: McpServerConfig,
+  isMeant: (tool: string) => boolean,
+): Pick<Tool, 'kinds'> {
+  const found = Object.entries(kinds).find(([tool]) => isMeant(tool))?.[1];
+  return found === undefined ? {} : { kinds: found };
 }
 
 /** Without the operator's word a tool is asked about, and never run twice. */

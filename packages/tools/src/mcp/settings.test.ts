@@ -24,7 +24,7 @@ describe('the settings of MCP servers', () => {
   });
 
   it.each([
-    [{ a_b: { command: 'x' } }, 'a_b: '],
+    [{ a_b: { command: 'x' } }, 'a_b: A server is named by'],
     [{ a: {} }, 'a: Must have a command or a url, and not both'],
     [{ a: { command: 'x', url: 'https://x.example' } }, 'a: Must have a command or a url'],
     [{ a: { url: 'https://x.example', env: {} } }, 'a.env: Goes with a command alone'],

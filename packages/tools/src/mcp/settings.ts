@@ -45,9 +45,7 @@ export function isProgram(config: McpServerConfig): config is McpProgram {
 }
 
 /** No "_": it ends the server's name in the names of its tools. */
-const serverName = z
-  .string()
-  .regex(/^[a-zA-Z0-9][a-zA-Z0-9-]{0,31}$/, 'Must be 1 to 32 letters, digits or "-"');
+const serverName = /^[a-zA-Z0-9][a-zA-Z0-9-]{0,31}$/;
 const list = z.array(z.string().min(1).max(256));
 const choice = z.union([z.literal(true), z.literal('annotated'), list], {
   error: 'Must be true, "annotated" or a list of tools',
@@ -58,19 +56,27 @@ const time = z
   .min(1)
   .max(2 ** 31 - 1);
 const kind = z.enum(['command', 'path', 'url', 'text']);
-const variable = z.string().regex(/^[A-Za-z_]\w*$/, 'Must be the name of a variable');
 const noNul = z.string().regex(/^[^\0]*$/, 'May not hold NUL');
-const header = z.string().regex(/^[!#$%&'*+.^_`|~\w-]+$/, 'Must be the name of a header');
 const headerValue = z.string().regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'Must be the value of a header');
+
+/** The library says nothing of a name but that it is wrong. */
+function named<Value extends z.ZodType>(form: RegExp, value: Value) {
+  return z.record(z.string(), value).superRefine((given, context) => {
+    for (const name of Object.keys(given)) {
+      if (form.test(name)) continue;
+      context.addIssue({ code: 'custom', path: [name], message: 'It cannot be named so' });
+    }
+  });
+}
 
 const server = z
   .strictObject({
     command: noNul.min(1).optional(),
     args: z.array(noNul).optional(),
-    env: z.record(variable, noNul).optional(),
+    env: named(/^[A-Za-z_]\w*$/, noNul).optional(),
     cwd: noNul.min(1).optional(),
     url: z.url({ protocol: /^https?$/ }).optional(),
-    headers: z.record(header, headerValue).optional(),
+    headers: named(/^[!#$%&'*+.^_`|~\w-]+$/, headerValue).optional(),
     tools: list.optional(),
     readOnly: choice.optional(),
     idempotent: choice.optional(),
@@ -93,4 +99,10 @@ const server = z
     }
   });
 
-export const mcpServersSchema = z.record(serverName, server);
+export const mcpServersSchema = z.record(z.string(), server).superRefine((servers, context) => {
+  for (const name of Object.keys(servers)) {
+    if (serverName.test(name)) continue;
+    const message = 'A server is named by 1 to 32 letters, digits or "-"';
+    context.addIssue({ code: 'custom', path: [name], message });
+  }
+});
