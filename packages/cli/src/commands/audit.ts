@@ -11,7 +11,7 @@ import type { World } from '../world.ts';
 
 type Action = NonNullable<AuditQuery['action']>;
 
-export const auditActions = [
+const auditActions = [
   'run.started',
   'run.canceled',
   'call.allowed',
