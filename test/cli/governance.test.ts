@@ -92,6 +92,7 @@ describe('policy', () => {
   });
 
   test.each([
+    ['nothing in it', ' \n', /Nothing was given .* name a file, or pipe it in/],
     ['no JSON', 'deny: all', /is not JSON/],
     ['another word', '{"denied": []}', /A policy has no "denied" .* it has deny, ask, allow/],
     ['no rules', '{}', /The document has no rules/],

@@ -13,6 +13,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { createClient } from '@relay/sdk';
 import { relay, values } from '../support/cli.ts';
@@ -170,6 +171,40 @@ test('a backup may hold the master key, if one says so; a wrong key is refused',
   const right = { RELAY_MASTER_KEY: keyOf(server.dataDir) };
   const restored = await relay(['restore', join(dir, 'bare'), ...to, '--json'], { env: right });
   expect(values(restored)[0]).toMatchObject({ key: 'environment' });
+});
+
+test('the audit trail in a backup is verified without a server, also against a head put aside', async () => {
+  const dir = folder();
+  const server = await serverWith();
+  const env = { RELAY_DATA_DIR: server.dataDir };
+  const online = { RELAY_URL: server.url, RELAY_API_KEY: server.apiKey };
+  await relay(['keys', 'create', 'first'], { env: online });
+  const head = join(dir, 'head.json');
+  writeFileSync(head, (await relay(['audit', 'head', '--json'], { env: online })).out);
+  await relay(['keys', 'create', 'second'], { env: online });
+  // Gives the last entry its place.
+  const { out: now } = await relay(['audit', 'verify', '--json'], { env: online });
+  expect((await relay(['backup', join(dir, 'copy')], { env })).code).toBe(0);
+  await server.stop();
+
+  const keyFile = join(server.dataDir, 'master-key');
+  const verify = (...args: string[]) =>
+    relay(['audit', 'verify', '--backup', join(dir, 'copy'), ...args], { env: {} });
+  const keyed = ['--master-key-file', keyFile];
+  const whole = await verify(...keyed, '--against', head, '--json');
+  expect(whole).toMatchObject({ code: 0, err: '' });
+  expect(JSON.parse(whole.out)).toEqual(JSON.parse(now));
+  expect((await verify(...keyed, '--tenant', 'nobody')).err).toContain('no tenant nobody');
+  expect((await verify()).err).toContain('The master key is not in this backup');
+  expect((await relay(['audit', 'verify', '--tenant', 'x'], { env: {} })).code).toBe(2);
+
+  const db = new DatabaseSync(join(dir, 'copy', 'relay.db'));
+  db.exec(`UPDATE audit_entries SET entry = replace(entry, 'first', 'forged')`);
+  db.close();
+  const forged = await verify(...keyed);
+  expect(forged).toMatchObject({ code: 1, out: '' });
+  expect(forged.err).toContain('[audit_broken]');
+  expect(readdirSync(tmpdir()).filter((name) => name.startsWith('relay-verify-'))).toEqual([]);
 });
 
 test('a damaged backup is noticed before anything is made of it', async () => {

@@ -120,7 +120,9 @@ test('one message is said and answered on standard output alone', () => {
   const { stdout, stderr, status } = relay('chat', 'calculate', '23*47');
   expect([status, stdout]).toEqual([0, '23 * 47 is 1081.\n']);
   expect(stderr).toContain('→ calculator');
-  expect(relay('chat', 'fail 400').status).toBe(7);
+  const failed = relay('chat', 'fail 400');
+  expect([failed.status, failed.stdout]).toEqual([7, '']);
+  expect(failed.stderr).toMatch(/^relay: .*400.* \[provider_rejected\]$/m);
   const events = relay('chat', '--json', 'say 2').stdout.trimEnd().split('\n');
   expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ type: 'done', output: '1 2' });
 });

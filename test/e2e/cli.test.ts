@@ -244,6 +244,21 @@ test('a conversation is taken up where it waits, after the server was killed', a
   expect(notesOf('survived')).toHaveLength(1);
 });
 
+test('a connection that breaks in the middle of an answer is told of on a line of its own', async () => {
+  const { shell, shows } = terminal('chat');
+  await shows('you ›');
+  shell.line('slow 6000');
+  await shows('I wait for 6000 ms');
+  const { port } = new URL(server.url);
+  await server.kill();
+  await shows('(the connection broke; trying again)');
+  await server.start({ RELAY_PORT: port });
+  await shows('I wait for 6000 ms and go on.');
+  expect(shell.screen).toMatch(
+    /^I wait for 6000 ms\n\(the connection broke; trying again\)\n· that answer was broken off/m,
+  );
+});
+
 test('colour is for terminals that want it', async () => {
   const coloured = terminal('chat "calculate 1+1"');
   await coloured.shows('ended with 0');

@@ -12,12 +12,11 @@ export async function readDocument(
   world: World,
   path: string | undefined,
 ): Promise<Record<string, unknown>> {
-  if (path === undefined && world.stdin.isTTY === true) {
-    throw usageError('Nothing was given', 'name a file, or pipe it in');
-  }
+  if (path === undefined && world.stdin.isTTY === true) throw nothingGiven();
   const from = path === undefined || path === '-' ? undefined : path;
   const where = from ?? 'Standard input';
   const text = from === undefined ? await piped(world) : read(resolve(world.cwd, from));
+  if (text.trim() === '') throw nothingGiven();
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -28,6 +27,10 @@ export async function readDocument(
     return value as Record<string, unknown>;
   }
   throw usageError(`${where} must hold a JSON object`);
+}
+
+function nothingGiven(): Error {
+  return usageError('Nothing was given', 'name a file, or pipe it in');
 }
 
 function read(path: string): string {

@@ -34,6 +34,15 @@ describe('a run on the screen', () => {
     expect(text).toBe('I look it up.\n→ calculator {"a":1}\n← 2\nIt is 2.\n');
   });
 
+  test('does not speak of an answer that was broken off before its first word', () => {
+    const call = { type: 'tool_call', id: 'c', name: 'calculator', input: {} } as const;
+    const again = { type: 'reset', after: 1 } as const;
+    expect(shown(again, again, say('Hi'), done)).toBe('Hi\n');
+    expect(shown(say('I look'), call, again, say('Hi'), done)).toBe(
+      'I look\n→ calculator {}\nHi\n',
+    );
+  });
+
   test('says so when words are taken back, a person is asked, or it fails', () => {
     const text = shown(
       say('Half an'),

@@ -10,6 +10,8 @@ export class Transcript {
   readonly #aside: (line: string) => void;
   #isInText = false;
   #half = '';
+  /** Whether this turn has said anything that could be taken back. */
+  #hasSpoken = false;
 
   constructor(print: Print, options: { readonly aside?: (line: string) => void } = {}) {
     this.#print = print;
@@ -23,6 +25,7 @@ export class Transcript {
     this.#half = isCut ? whole.slice(-1) : '';
     this.#print.raw(visible(isCut ? whole.slice(0, -1) : whole));
     this.#isInText = true;
+    this.#hasSpoken = true;
   }
 
   line(text: string): void {
@@ -43,9 +46,13 @@ export class Transcript {
         this.text(event.text);
         break;
       case 'reset':
-        this.line(paint('dim', '· that answer was broken off and is said again:'));
+        if (this.#hasSpoken) {
+          this.line(paint('dim', '· that answer was broken off and is said again:'));
+        }
+        this.#hasSpoken = false;
         break;
       case 'tool_call':
+        this.#hasSpoken = false;
         this.line(paint('cyan', `→ ${visibleLine(event.name)} ${shortJson(event.input)}`));
         break;
       case 'tool_result':

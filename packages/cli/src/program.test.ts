@@ -52,7 +52,7 @@ describe('the help', () => {
     },
   );
 
-  test.each([...paths.map((path) => [path.join(' '), path] as const)])(
+  test.each(paths.map((path) => [path.join(' '), path] as const))(
     'of "%s" fits a terminal of 80 columns',
     async (_, path) => {
       const world = fakeWorld({ isTTY: true, columns: 80 });

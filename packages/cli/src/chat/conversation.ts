@@ -1,5 +1,5 @@
 /** The chat itself: a message, a turn, the next message, until somebody leaves. */
-import type { Run, RunStreamEvent } from '@relay/sdk';
+import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../failures.ts';
 import { endedBadly, Transcript } from '../follow.ts';
 import type { Print } from '../print.ts';
@@ -22,6 +22,8 @@ type Done = Extract<RunStreamEvent, { type: 'done' }>;
 export class Conversation {
   readonly #options: ConversationOptions;
   #wasInterrupted = false;
+  #transcript: Transcript | undefined;
+  #error: RunResult['error'];
 
   constructor(options: ConversationOptions) {
     this.#options = options;
@@ -53,7 +55,17 @@ export class Conversation {
     if (done.status === 'canceled' && this.#wasInterrupted) {
       throw new CliError('interrupted', 'The run was canceled', { exit: exitCodes.interrupted });
     }
-    throw endedBadly({ ...done, id: '' });
+    throw endedBadly({
+      ...done,
+      id: '',
+      ...(this.#error === undefined ? {} : { error: this.#error }),
+    });
+  }
+
+  /** What one should know in the middle of a turn, on a line of its own. */
+  note(line: string): void {
+    this.#transcript?.endText();
+    this.#options.aside(line);
   }
 
   /** What was said before, shortly. */
@@ -71,17 +83,17 @@ export class Conversation {
   async take(begin: () => Promise<Turn>): Promise<Done | undefined> {
     const { print, terminal, aside } = this.#options;
     const transcript = new Transcript(print, { aside });
+    this.#transcript = transcript;
     let interrupted = 0;
     let turn: Turn | undefined;
     const interrupt = () => {
       interrupted += 1;
       this.#wasInterrupted = true;
       if (interrupted > 1) process.exit(130);
-      transcript.endText();
-      aside('(canceling; Ctrl-C again leaves at once)');
+      this.note('(canceling; Ctrl-C again leaves at once)');
       turn
         ?.cancel()
-        .catch((error: unknown) => aside(`(it could not be canceled: ${String(error)})`));
+        .catch((error: unknown) => this.note(`(it could not be canceled: ${String(error)})`));
     };
     terminal.onInterrupt = interrupt;
     try {
@@ -117,6 +129,7 @@ export class Conversation {
         stage.raise(event.id, () => turn.request(event));
         continue;
       }
+      if (event.type === 'error') this.#error = { ...event, message: event.error };
       if (event.type === 'relay_resolved') stage.close(event.id);
       if (event.type === 'done') {
         done = event;

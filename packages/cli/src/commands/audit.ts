@@ -11,7 +11,7 @@ import type { World } from '../world.ts';
 
 type Action = NonNullable<AuditQuery['action']>;
 
-export const auditActions = [
+const auditActions = [
   'run.started',
   'run.canceled',
   'call.allowed',
@@ -59,8 +59,16 @@ export function registerAudit(program: Command, world: World): void {
     .command('verify')
     .description('whether any entry was changed, removed, moved or added')
     .option('--against <file>', 'a head that was put aside: the trail must still hold it')
+    .option('--backup <folder>', 'the trail in a backup, without any server')
+    .option('--master-key-file <file>', 'with --backup: the master key, if it is not in it')
+    .option('--tenant <name>', 'with --backup: whose trail (default: default)')
     .action(acting(world, verifyAudit));
-  examples(verify, ['relay audit verify', 'relay audit verify --against head.json'], {
+  const shown = [
+    'relay audit verify',
+    'relay audit verify --against head.json',
+    'relay audit verify --backup /backups/relay-monday --master-key-file ./master-key',
+  ];
+  examples(verify, shown, {
     after: 'Without a head from before, nobody can tell a trail that was cut off from a short one.',
   });
 }
@@ -110,11 +118,17 @@ async function showHead(call: Call): Promise<void> {
   call.print.one(head, { seq, hash, sealed: when(sealedAt) });
 }
 
-async function verifyAudit(call: Call<{ against?: string }>): Promise<void> {
+interface VerifyOptions {
+  readonly against?: string;
+  readonly backup?: string;
+  readonly masterKeyFile?: string;
+  readonly tenant?: string;
+}
+
+async function verifyAudit(call: Call<VerifyOptions>): Promise<void> {
   const { against } = call.options;
   const known = against === undefined ? undefined : headIn(await readDocument(call.world, against));
-  const { audit } = await call.client();
-  const verdict = await audit.verify(known);
+  const verdict = await verdictOn(call, known);
   const { ok, entries, head, firstBad } = verdict;
   if (call.print.json) call.print.value(verdict);
   if (!ok) {
@@ -128,7 +142,22 @@ async function verifyAudit(call: Call<{ against?: string }>): Promise<void> {
   call.print.say(`The trail is whole: ${entries} entries${upTo}${also}.`);
 }
 
-function headIn(given: Record<string, unknown>): Pick<AuditHead, 'seq' | 'hash'> {
+async function verdictOn(call: Call<VerifyOptions>, known: Head | undefined) {
+  const { backup, masterKeyFile: keyFile, tenant } = call.options;
+  if (backup === undefined) {
+    if (keyFile !== undefined || tenant !== undefined) {
+      throw usageError('--master-key-file and --tenant are about a --backup');
+    }
+    return (await call.client()).audit.verify(known);
+  }
+  const { verifyBackup } = await import('@relay/server/operator');
+  const { env, cwd } = call.world;
+  return verifyBackup({ env, cwd }, { backup, keyFile, tenant: tenant ?? 'default', known });
+}
+
+type Head = Pick<AuditHead, 'seq' | 'hash'>;
+
+function headIn(given: Record<string, unknown>): Head {
   const { seq, hash } = given;
   if (typeof seq === 'number' && typeof hash === 'string') return { seq, hash };
   throw usageError('The file holds no head', '"relay audit head --json" writes one');

@@ -48,12 +48,14 @@ async function chatWith(call: Call<Options>, words: readonly string[]): Promise<
   const model = await chooseModel(client, options);
   const beside = print.json || world.stdout.isTTY !== true ? world.stderr : world.stdout;
   const aside = (line: string) => void beside.write(`${line}\n`);
-  const partner = await partnerOf(call, { client, model, note: aside });
+  let note: (line: string) => void = aside;
+  const partner = await partnerOf(call, { client, model, note: (line) => note(line) });
   const terminal = new Terminal(world, beside);
   const interrupt = () => terminal.interrupt();
   process.on('SIGINT', interrupt);
   try {
     const conversation = new Conversation({ print, terminal, partner, aside });
+    note = (line) => conversation.note(line);
     if (terminal.isInteractive && words.length === 0) {
       const whom = model ?? options.agent ?? 'Your conversation';
       aside(print.paint('dim', `${whom} at ${connection.url}. ${keys}`));

@@ -8,7 +8,7 @@ import type { World } from '../world.ts';
 
 type Event = WebhookBody['events'][number];
 
-export const webhookEvents = [
+const webhookEvents = [
   'relay.raised',
   'relay.expiring',
   'relay.expired',

@@ -5,3 +5,4 @@ export type { Place } from './place.ts';
 export { restoreBackup, type Restored } from './restore.ts';
 export { type Rotation, rotateMasterKey } from './rotate.ts';
 export { makeTenantKey } from './tenant-key.ts';
+export { verifyBackup } from './verify-backup.ts';
