@@ -10,8 +10,12 @@ export interface Memory {
   readonly runId?: string;
   readonly createdAt: string;
   readonly expiresAt?: string;
-  /** How well it fits what was looked for, from 0 to 1; there only in a search. */
+  /** How much of what was looked for it speaks of, from 0 to 1; there only in a search. */
   readonly score?: number;
+  /** How alike its meaning is, where it was found by that. */
+  readonly similarity?: number;
+  /** There only in a search. */
+  readonly foundBy?: 'words' | 'meaning' | 'both';
 }
 
 export type MemoriesQuery = {
