@@ -16,12 +16,12 @@ export function signsOf(vector: Float32Array): Signs {
 }
 
 /**
- * How many whole vectors are compared: about 600 kB of them. Short vectors have fewer signs, which
- * tell less, so more of them are looked at.
+ * How many whole vectors are compared: about 400 kB of them, because reading them is what a search
+ * costs. Short vectors have fewer signs, which tell less, so more of them are looked at.
  */
 export function comparedOf(dimensions: number): number {
-  const most = 153_600 / Math.max(1, dimensions);
-  return most <= 100 ? 100 : most <= 200 ? 200 : 400;
+  const most = 98_304 / Math.max(1, dimensions);
+  return most <= 64 ? 64 : most <= 128 ? 128 : 256;
 }
 
 /** Vectors of one length, whose signs lie side by side. */

@@ -181,7 +181,7 @@ export class SqlVectorStore implements VectorStore {
 }
 
 /** Of which there are statements: one for every number would be too many to keep prepared. */
-const sizes = [10, 50, 400];
+const sizes = [10, 50, 256];
 
 /** So many that the statement is the same one each time. No memory has an empty id. */
 function padded(ids: readonly string[], count: number): string[] {
