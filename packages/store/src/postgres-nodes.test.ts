@@ -86,7 +86,7 @@ describe('vectors of memories', () => {
 
   test('are made once, whichever node claims the memory, while others clear the namespace', async () => {
     const stores = await Promise.all([openStore(), openStore(), openStore()]);
-    const [one] = stores as [SystemStore];
+    const [one] = stores;
     for (let n = 0; n < 60; n += 1) await one.tenant('t').addMemory(newMemory());
     const claims = stores.map(async (store) => {
       const { vectors } = store.tenant('t');
