@@ -72,7 +72,7 @@ test('memories are added, found, listed, deleted and cleared', async () => {
   expect(memory).toMatchObject({ namespace: 'default', text: 'Releases go out on Tuesdays' });
   await run('memories', 'add', 'Lunch is at noon', '--namespace', 'team', '--ttl', '1d');
   const found = await run('memories', 'search', 'release', 'tuesdays');
-  expect(found.out).toMatch(new RegExp(`0\\.\\d\\d +${memory?.id}.*Tuesdays`));
+  expect(found.out).toMatch(new RegExp(`0\\.\\d\\d +words +${memory?.id}.*Tuesdays`));
   expect(found.out).not.toContain('Lunch');
   expect(values(await run('memories', 'list', '--json'))).toHaveLength(2);
   expect(values(await run('memories', 'list', '--namespace', 'team', '--json'))).toEqual([

@@ -65,11 +65,7 @@ export class ChatDecoder {
   #done = false;
 
   /** `model`: whose thoughts they are; left out, nothing is kept of them. */
-  constructor(
-    secret: string | undefined,
-    names: SafeNames = new SafeNames([]),
-    model: string | undefined = undefined,
-  ) {
+  constructor(secret: string | undefined, names: SafeNames = new SafeNames([]), model?: string) {
     this.#secret = secret;
     this.#names = names;
     this.#model = model;

@@ -61,6 +61,8 @@ describe('the configuration file', () => {
     ['export default { prices: { demo: { inputPerMillion: "1" } } };', /prices\.demo\./],
     ['export default { agents: [{}] };', /agents\[0\]\.name: /],
     ['export default { compaction: { threshold: 2 } };', /compaction\.threshold: /],
+    ['export default { embeddings: { model: "a:b", floor: 2 } };', /embeddings\.floor: /],
+    ['export default { embeddings: {} };', /embeddings\.model: /],
     ['export default { providers: { endpoints: { acme: "https://a.b" } } };', /endpoints\.acme: /],
     ['export default { providers: { endpoints: { openai: "here" } } };', /endpoints\.openai: /],
     ['export default { providers: { timeouts: { idleMs: 0 } } };', /timeouts\.idleMs: /],

@@ -3,7 +3,8 @@ import type { SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../test/support/postgres.ts';
-import { approval, cancelMail, ending, newRelay, newRun, step } from './contract/fixtures.ts';
+import { approval, cancelMail, ending, newRelay, newRun, noon, step } from './contract/fixtures.ts';
+import { newMemory } from './contract/memories.ts';
 import { openPostgresDriver } from './drivers/postgres.ts';
 import { openPostgresStore } from './index.ts';
 import { migrate, migrations } from './sql/migrations.ts';
@@ -50,6 +51,60 @@ describe('nodes that start together', () => {
         WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'`,
     );
     expect(loose).toEqual([]);
+  });
+});
+
+describe('vectors of memories', () => {
+  const model = 'test:a';
+  const space = { namespace: 'user:42', model };
+  const near = async (store: SystemStore) => {
+    const search = { ...space, limit: 10, floor: 0.1, now: noon };
+    const vector = Float32Array.of(1, 0);
+    const found = await store.tenant('t').vectors.nearest({ ...search, vector });
+    return found.map(({ id }) => id);
+  };
+  const mean = async (store: SystemStore, at: number) => {
+    const memory = await store.tenant('t').addMemory(newMemory());
+    const vector = Float32Array.of(1, at / noon / 10);
+    await store.tenant('t').vectors.put({ memoryId: memory.id, model, vector, at });
+    return memory.id;
+  };
+
+  test('that one node adds, replaces or deletes count at once on another that has them cached', async () => {
+    const [one, other] = await Promise.all([openStore(), openStore()]);
+    const first = await mean(one, noon);
+    expect(await near(other)).toEqual([first]);
+    // Also those of a node whose clock is far behind.
+    const late = await mean(one, noon - 3_600_000);
+    expect((await near(other)).toSorted()).toEqual([first, late].toSorted());
+    await one.tenant('t').deleteMemory(first);
+    const third = await mean(one, noon + 1);
+    expect((await near(other)).toSorted()).toEqual([late, third].toSorted());
+    await one.tenant('t').clearMemories('user:42', 100);
+    expect(await near(other)).toEqual([]);
+  });
+
+  test('are made once, whichever node claims the memory, while others clear the namespace', async () => {
+    const stores = await Promise.all([openStore(), openStore(), openStore()]);
+    const [one] = stores;
+    for (let n = 0; n < 60; n += 1) await one.tenant('t').addMemory(newMemory());
+    const claims = stores.map(async (store) => {
+      const { vectors } = store.tenant('t');
+      const claimed = [];
+      for (let round = 0; round < 4; round += 1) {
+        const some = await vectors.claim({ model, now: noon, limit: 5 });
+        claimed.push(...some.map(({ id }) => id));
+        const vector = Float32Array.of(1, 0);
+        await Promise.all(
+          some.map(({ id }) => vectors.put({ memoryId: id, model, vector, at: noon })),
+        );
+      }
+      return claimed;
+    });
+    const clears = stores.map((store) => store.tenant('t').clearMemories('user:42', 7));
+    const ids = (await Promise.all(claims)).flat();
+    expect(new Set(ids).size).toBe(ids.length);
+    await Promise.all(clears);
   });
 });
 

@@ -71,9 +71,13 @@ async function searchMemories(call: Call<ListOptions>, words: readonly string[])
   const query = { namespace, q: words.join(' '), limit: pageSize(limit) };
   call.print.list(
     await take(memories.list(query), limit),
-    [{ title: 'fit', of: ({ score }) => score?.toFixed(2) }, ...columns],
+    [{ title: 'fit', of: fitOf }, { title: 'by', of: ({ foundBy }) => foundBy }, ...columns],
     'Nothing fits.',
   );
+}
+
+function fitOf({ score, similarity, foundBy }: Memory): string | undefined {
+  return (foundBy === 'meaning' ? similarity : score)?.toFixed(2);
 }
 
 async function addMemory(

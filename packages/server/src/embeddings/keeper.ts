@@ -46,7 +46,7 @@ export class VectorKeeper {
   readonly #options: KeeperOptions;
   readonly #stopped = new AbortController();
   /** Tenants that may have something to do. */
-  readonly #waiting = new Set<string>();
+  #waiting = new Set<string>();
   readonly #resting = new Map<string, Rest>();
   #nap = new AbortController();
   #work: Promise<void> = Promise.resolve();
@@ -103,9 +103,10 @@ export class VectorKeeper {
 
   /** One batch for each tenant that waits. */
   async #round(): Promise<void> {
-    for (const tenantId of [...this.#waiting]) {
+    const waiting = this.#waiting;
+    this.#waiting = new Set();
+    for (const tenantId of waiting) {
       if (this.#stopped.signal.aborted) return;
-      this.#waiting.delete(tenantId);
       if (await this.#embedSome(tenantId)) this.#waiting.add(tenantId);
     }
   }

@@ -8,18 +8,20 @@ export type Signs = Uint32Array;
 export function signsOf(vector: Float32Array): Signs {
   const signs = new Uint32Array(Math.ceil(vector.length / 32));
   for (let place = 0; place < vector.length; place += 1) {
-    if ((vector[place] as number) > 0) signs[place >> 5]! |= 1 << (place & 31);
+    const word = place >> 5;
+    const sign = (vector[place] as number) > 0 ? 1 << (place & 31) : 0;
+    signs[word] = (signs[word] as number) | sign;
   }
   return signs;
 }
 
 /**
- * How many whole vectors are compared: about 600 kB of them. Short vectors have fewer signs, which
- * tell less, so more of them are looked at.
+ * How many whole vectors are compared: about 400 kB of them, because reading them is what a search
+ * costs. Short vectors have fewer signs, which tell less, so more of them are looked at.
  */
 export function comparedOf(dimensions: number): number {
-  const most = 153_600 / Math.max(1, dimensions);
-  return most <= 100 ? 100 : most <= 200 ? 200 : 400;
+  const most = 98_304 / Math.max(1, dimensions);
+  return most <= 64 ? 64 : most <= 128 ? 128 : 256;
 }
 
 /** Vectors of one length, whose signs lie side by side. */
@@ -43,7 +45,7 @@ export function leastDifferent(table: SignTable, asked: Signs, count: number): s
       difference += bitsIn((signs[at] as number) ^ (asked[word] as number));
     }
     differences[row] = difference;
-    having[difference]! += 1;
+    having[difference] = (having[difference] as number) + 1;
   }
   let limit = 0;
   for (let sum = 0; sum < count; limit += 1) sum += having[limit] as number;

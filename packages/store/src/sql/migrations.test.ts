@@ -4,8 +4,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openSqliteDriver } from '../drivers/sqlite.ts';
 import { decodeGrant, selectGrantSql } from './grants.ts';
+import { insertMemory } from './memories.ts';
 import { migrate, migrations } from './migrations.ts';
 import type { Migration } from './migrations.ts';
+import { createSqlStore } from './store.ts';
 import { checksumOf } from './stored.ts';
 
 describe('migrations', () => {
@@ -71,6 +73,26 @@ describe('migrations', () => {
       return driver.read(selectGrantSql, ['t', 'g']);
     });
     expect(decodeGrant(row ?? {})).toEqual({ id: 'g', tool: 'bash', exact: { a: 1 } });
+  });
+
+  test('a memory from before there were vectors waits for one too', async () => {
+    const memory = {
+      id: 'm',
+      namespace: 'n',
+      text: 'Ada likes tea',
+      runId: null,
+      source: 'api',
+      createdAt: 1,
+      expiresAt: null,
+    } as const;
+    const claimed = await withDriver(async (driver) => {
+      await migrate(driver, migrations.slice(0, 11));
+      await driver.transact([insertMemory('t', memory)]);
+      await migrate(driver);
+      const store = createSqlStore(driver);
+      return store.tenant('t').vectors.claim({ model: 'a', now: 1, limit: 9 });
+    });
+    expect(claimed).toEqual([{ id: 'm', text: 'Ada likes tea' }]);
   });
 
   test('a database that only has more in it is not refused', async () => {

@@ -105,7 +105,7 @@ describe('query plans of PostgreSQL', () => {
     'whether there are vectors': hasVectorSql,
     'the fingerprint of vectors': fingerprintSql,
     'the signs of vectors': signsSql,
-    'the vectors to compare': selectVectors(100),
+    'the vectors to compare': selectVectors(64),
     'memories with rare words': candidates('rare'),
     'memories with common words': candidates('common'),
     ...Object.fromEntries(

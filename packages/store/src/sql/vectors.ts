@@ -129,7 +129,7 @@ export class SqlVectorStore implements VectorStore {
           b.similarity - a.similarity || b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1),
       )
       .slice(0, search.limit);
-    return this.#whole(near, search.limit);
+    return this.#whole(near);
   }
 
   async #compared(of: { search: NearestSearch; asked: Float32Array; ids: readonly string[] }) {
@@ -147,12 +147,12 @@ export class SqlVectorStore implements VectorStore {
   /** One that is damaged or was deleted meanwhile is not found. */
   async #whole(
     near: readonly { readonly id: string; readonly similarity: number }[],
-    limit: number,
   ): Promise<NearMemory[]> {
     if (near.length === 0) return [];
+    const size = sizes.find((each) => each >= near.length) ?? near.length;
     const ids = padded(
       near.map(({ id }) => id),
-      limit,
+      size,
     );
     const params = [this.#tenantId, ...ids];
     const rows = (await this.#driver.read(selectFound(ids.length), params)).filter(isSound);
@@ -179,6 +179,9 @@ export class SqlVectorStore implements VectorStore {
     };
   }
 }
+
+/** Of which there are statements: one for every number would be too many to keep prepared. */
+const sizes = [10, 50, 256];
 
 /** So many that the statement is the same one each time. No memory has an empty id. */
 function padded(ids: readonly string[], count: number): string[] {
