@@ -37,7 +37,8 @@ export async function verifyBackup(place: Place, options: VerifyBackupOptions): 
       const rootKey = await openRootKey(store, masterKeys(config));
       const notary = new Notary(derive(rootKey, 'audit'), { next: uuidv7 });
       const { audit: trail } = store.tenant(tenant.id);
-      return await verifyTrail({ tenantId: tenant.id, trail, notary }, known);
+      const heads = known === undefined ? [] : [known];
+      return await verifyTrail({ tenantId: tenant.id, trail, notary }, heads);
     } finally {
       await opened.close();
     }
