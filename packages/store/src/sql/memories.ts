@@ -117,7 +117,7 @@ const isAlive = '(m.expires_at IS NULL OR m.expires_at > ?)';
  * `rare`: the best by the index's own measure, of the newest five hundred that have a word. `common`:
  * the newest that have one; in PostgreSQL of the newest five hundred, read in their order.
  *
- * The functions around columns leave the intended index as the only way to begin.
+ * PostgreSQL looks words up in a function (`row-security-tables.ts`).
  */
 const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'], string>>>> = {
   sqlite: {
@@ -136,10 +136,8 @@ const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'],
   },
   postgres: {
     rare: `SELECT ${read} FROM (
-        SELECT * FROM memories m
-        WHERE m.lexemes @@ ?::tsquery AND COALESCE(m.tenant_id, '') = ?
-          AND COALESCE(m.namespace, '') = ? AND ${isAlive}
-        ORDER BY m.created_at DESC, m.id DESC LIMIT 500
+        SELECT m.* FROM relay_memories_with(?::tsquery, ?, ?) AS found (id)
+        JOIN memories m ON m.id = found.id WHERE m.tenant_id = ?
       ) AS m
       ORDER BY ts_rank(m.lexemes, ?::tsquery) DESC, m.created_at DESC, m.id DESC LIMIT ?`,
     common: `SELECT ${read} FROM (
@@ -174,7 +172,7 @@ export function selectCandidates(
   const query = words.map((word) => `'${scope}${word}'`).join(' | ');
   const params =
     kind === 'rare'
-      ? [query, tenantId, namespace, now, query, most]
+      ? [query, namespace, now, tenantId, query, most]
       : [tenantId, namespace, now, query, most];
   return { sql, params };
 }

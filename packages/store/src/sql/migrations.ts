@@ -18,6 +18,8 @@ import { memoryTables } from './memory-tables.ts';
 import { retentionTables } from './retention.ts';
 import { createNodes } from './nodes.ts';
 import { policyTables } from './policies.ts';
+import { protectRows } from './row-security.ts';
+import { findMemories } from './row-security-tables.ts';
 import { integerOrNull } from './stored.ts';
 import { webhookTables } from './webhooks.ts';
 
@@ -47,6 +49,7 @@ export const migrations: readonly Migration[] = [
   { id: 9, statements: policyTables },
   { id: 10, statements: retentionTables },
   { id: 11, statements: webhookTables },
+  { id: 12, statements: { sqlite: [], postgres: [findMemories] } },
 ];
 
 const createTables = [
@@ -72,6 +75,7 @@ export async function migrate(
   for (const step of steps) {
     if (step.id > present) await driver.transact(unitOf(step, dialect));
   }
+  if (dialect === 'postgres') await protectRows(driver);
 }
 
 /** Whoever comes second waits. PostgreSQL lets two make the same table, and fails one of them. */

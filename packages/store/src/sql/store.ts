@@ -72,10 +72,10 @@ class SqlStore implements SystemStore {
   }
 
   tenant(tenantId: string): TenantStore {
-    const { hints } = this.#driver;
-    return hints === undefined
-      ? new SqlTenantStore(this.#driver, tenantId)
-      : new TellingTenantStore(this.#driver, hints, tenantId);
+    const driver = this.#driver.tenant?.(tenantId) ?? this.#driver;
+    return driver.hints === undefined
+      ? new SqlTenantStore(driver, tenantId)
+      : new TellingTenantStore(driver, driver.hints, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {

@@ -12,14 +12,14 @@ import type {
   TenantChange,
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { HintChannel, SqlDriver } from '../drivers/driver.ts';
+import type { HintChannel, SqlAccess } from '../drivers/driver.ts';
 import { encodeHint } from './hints.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 
 export class TellingTenantStore extends SqlTenantStore {
   readonly #hints: HintChannel;
 
-  constructor(driver: SqlDriver, hints: HintChannel, tenantId: string) {
+  constructor(driver: SqlAccess, hints: HintChannel, tenantId: string) {
     super(driver, tenantId);
     this.#hints = hints;
   }

@@ -41,7 +41,7 @@ import type {
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
-import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
+import type { Row, SqlAccess, Statement } from '../drivers/driver.ts';
 import { appendOf, appendOutcome, appendUnit } from './append.ts';
 import { insertAudit, SqlAuditTrail } from './audit.ts';
 import {
@@ -98,9 +98,9 @@ export class SqlTenantStore implements TenantStore {
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
-  readonly #driver: SqlDriver;
+  readonly #driver: SqlAccess;
 
-  constructor(driver: SqlDriver, tenantId: string) {
+  constructor(driver: SqlAccess, tenantId: string) {
     this.#driver = driver;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);

@@ -13,7 +13,7 @@ import type {
   WebhookStore,
 } from '@relay/core';
 import type { Decider } from '@relay/protocol';
-import type { Row, SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
+import type { Row, SqlDialect, SqlAccess, Statement } from '../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
 import { newest, rowsOn } from './newest.ts';
 import {
@@ -76,10 +76,10 @@ const deletePendingSql = `DELETE FROM deliveries
   WHERE tenant_id = ? AND webhook_id = ? AND status = 'pending'`;
 
 export class SqlWebhookStore implements WebhookStore {
-  readonly #driver: SqlDriver;
+  readonly #driver: SqlAccess;
   readonly #tenantId: string;
 
-  constructor(driver: SqlDriver, tenantId: string) {
+  constructor(driver: SqlAccess, tenantId: string) {
     this.#driver = driver;
     this.#tenantId = tenantId;
   }
@@ -172,9 +172,9 @@ const finishSql = `UPDATE deliveries SET status = ?, next_at = ?, last_status = 
   WHERE webhook_id = ? AND id = ? AND status = 'pending' AND attempts = ?`;
 
 export class SqlDeliveryQueue implements DeliveryQueue {
-  readonly #driver: SqlDriver;
+  readonly #driver: SqlAccess;
 
-  constructor(driver: SqlDriver) {
+  constructor(driver: SqlAccess) {
     this.#driver = driver;
   }
 
