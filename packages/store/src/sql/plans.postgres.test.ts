@@ -11,7 +11,7 @@ import { selectEndedSql } from './conversations.ts';
 import { selectEventsSql } from './events.ts';
 import { selectGrantsSql } from './grants.ts';
 import { claim, dueSql } from './leases.ts';
-import { insertMail, selectMailSql } from './mail.ts';
+import { heldWithMailSql, insertMail, selectMailSql } from './mail.ts';
 import { decide, selectRelays, selectRelaySql } from './relays.ts';
 import { selectRuns } from './run-lists.ts';
 import { selectRunSql } from './runs.ts';
@@ -96,6 +96,7 @@ describe('query plans of PostgreSQL', () => {
   const ofSystem: Record<string, string> = {
     'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'what is due': dueSql.postgres,
+    'the mail of what a node holds': heldWithMailSql,
   };
   const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;
   const planOf = (rows: readonly Record<string, unknown>[]) =>

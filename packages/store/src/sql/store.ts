@@ -26,6 +26,7 @@ import {
 } from './credentials.ts';
 import { decodeKey, insertKey, selectKeyByHashSql } from './keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
+import { heldWithMailSql } from './mail.ts';
 import { sweepMemories } from './memories.ts';
 import {
   deleteNodeSql,
@@ -173,6 +174,11 @@ class SqlStore implements SystemStore {
     if (!result.ok) return [];
     const held = new Set(runIds.filter((_, place) => result.results[place]?.changes === 1));
     return renewal.runIds.filter((id) => held.has(id));
+  }
+
+  async heldWithMail(owner: string): Promise<string[]> {
+    const rows = await this.#driver.read(heldWithMailSql, [owner]);
+    return rows.map((row) => text(row, 'run_id'));
   }
 
   async releaseRun(runId: string, epoch: number): Promise<void> {
