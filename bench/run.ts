@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { benchJournal } from './journal.ts';
 import { benchMemories } from './memories.ts';
 import { benchPermissions } from './permissions.ts';
+import { benchPostgresTenants } from './postgres-tenants.ts';
 import { benchPostgres } from './postgres.ts';
 import { benchStream } from './stream.ts';
 
@@ -11,6 +12,7 @@ const benches = {
   memories: benchMemories,
   permissions: benchPermissions,
   postgres: benchPostgres,
+  'postgres-tenants': benchPostgresTenants,
   stream: benchStream,
 } as const;
 

@@ -62,6 +62,14 @@ export const mutants: readonly Mutant[] = [
     noticedBy: sqliteStore,
   },
   {
+    safeguard: 'row-level security: the database shows a tenant its own rows alone',
+    file: 'packages/store/src/sql/row-security-tables.ts',
+    from: 'return `${column} = ${current} OR',
+    to: 'return `true OR ${column} = ${current} OR',
+    noticedBy: ['packages/store/src/sql/row-security.postgres.test.ts'],
+    only: 'where Relay is a superuser',
+  },
+  {
     safeguard: 'intent before call: what starts is on record',
     file: 'packages/core/src/run/dispatch.ts',
     from: `  await run.journal.write(events);

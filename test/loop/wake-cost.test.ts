@@ -4,12 +4,21 @@ import {
   createRecordingTool,
   createScriptedModel,
   finish,
+  ManualClock,
   text,
   toolCall,
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
-import { ask, until } from '../support/kernel.ts';
-import { decide, finished, openScene, untilAsked } from './scene.ts';
+import { ask, person, until } from '../support/kernel.ts';
+import {
+  createStreamingModel,
+  decide,
+  endOf,
+  finished,
+  openScene,
+  stopRun,
+  untilAsked,
+} from './scene.ts';
 import { stores, wrapStore } from './stores.ts';
 
 describe.each(stores)('waking a run on $name', (kind) => {
@@ -54,5 +63,47 @@ describe.each(stores)('waking a run on $name', (kind) => {
     const afterMany = await eventsReadToWake(60);
     expect(afterFew).toBeGreaterThan(0);
     expect(afterMany).toBe(afterFew);
+  });
+});
+
+describe.each(stores)('looking around on $name', (kind) => {
+  test('asks one question for the mail of all runs that are at work, however many', async () => {
+    const { store: inner, boot } = await openScene(kind);
+    const asked: string[] = [];
+    const store = wrapStore(inner, (call) => {
+      if (call.method === 'readMail' || call.method === 'heldWithMail') asked.push(call.method);
+      return call.go();
+    });
+    const tool = createRecordingTool({ name: 'slow', allowedByDefault: true });
+    tool.hold();
+    const model = createStreamingModel(() => [[toolCall('call', 'slow', {}), finish()]]);
+    const clock = new ManualClock();
+    const kernel = await boot({ store, model, tools: [tool], clock });
+    const runs = await Promise.all(Array.from({ length: 20 }, () => ask(kernel)));
+    await until(async () => tool.executions.length === runs.length, 'the tools');
+    asked.length = 0;
+    const lookAround = async (times: number) => {
+      const before = asked.length;
+      await until(async () => {
+        await clock.advance(1_000);
+        return asked.length >= before + times;
+      }, 'a look around');
+    };
+    await lookAround(3);
+    expect(new Set(asked)).toEqual(new Set(['heldWithMail']));
+
+    // What another node has taken in, and did not tell of.
+    const [run] = runs;
+    const letter = {
+      kind: 'cancel',
+      reason: 'enough',
+      by: person,
+    } as const;
+    await inner.tenant(kernel.tenantId).postMail(run?.id ?? '', { id: 'mail', letter });
+    await lookAround(1);
+    const events = await finished(kernel, run?.id ?? '');
+    expect(endOf(events).status).toBe('canceled');
+    await Promise.all(runs.slice(1).map(({ id }) => stopRun(kernel, id)));
+    for (const { id } of runs) await finished(kernel, id);
   });
 });

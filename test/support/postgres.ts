@@ -14,8 +14,9 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-export async function createDatabase(): Promise<TestDatabase> {
-  const server = await serverUrl();
+/** On the server that all share, or on another one. */
+export async function createDatabase(on?: string): Promise<TestDatabase> {
+  const server = on ?? (await serverUrl());
   const name = `relay_${randomUUID().replaceAll('-', '')}`;
   await run(server, `CREATE DATABASE ${name} TEMPLATE template0 ENCODING 'UTF8'`);
   const url = new URL(server);

@@ -237,11 +237,15 @@ export class Supervisor {
 
   /** Mail for runs that are driven here but that another node took in, or whose wake-up was lost. */
   async #collectMail(): Promise<void> {
-    for (const { live, ref } of this.#drains.values()) {
-      await live?.lookForMail().catch((error: unknown) => {
-        const { runId } = ref;
-        this.#engine.log.warn('Looking for mail failed', { runId, error: describe(error) });
-      });
+    if (this.#drains.size === 0) return;
+    const { store, settings, log } = this.#engine;
+    for (const runId of await store.heldWithMail(settings.node)) {
+      await this.#drains
+        .get(runId)
+        ?.live?.mailArrived()
+        .catch((error: unknown) => {
+          log.warn('Looking for mail failed', { runId, error: describe(error) });
+        });
     }
   }
 

@@ -8,12 +8,19 @@ export interface OpenedStore {
   close(): Promise<void>;
 }
 
-/** Beside a running server, or as the server itself, which has its folder alone. */
-export async function openStore(config: Config, as: 'server' | 'beside'): Promise<OpenedStore> {
+/**
+ * Beside a running server, or as the server itself, which has its folder alone. `advise` is told in one
+ * line what an operator could make safer.
+ */
+export async function openStore(
+  config: Config,
+  as: 'server' | 'beside',
+  advise: (line: string) => void = () => undefined,
+): Promise<OpenedStore> {
   const { dataDir, databaseUrl } = config;
   if (databaseUrl !== undefined) {
     makeFolder(dataDir);
-    const store = await openPostgresStore({ url: databaseUrl });
+    const store = await openPostgresStore({ url: databaseUrl, advise });
     return { store, close: () => store.close() };
   }
   const lock = as === 'server' ? lockFolder(dataDir) : undefined;

@@ -47,7 +47,7 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
     for (const close of closing.splice(0).toReversed()) await close();
   };
   try {
-    const opened = await openStore(config, 'server');
+    const opened = await openStore(config, 'server', (line) => log.warn(line));
     const { store } = opened;
     closing.push(() => opened.close());
     const relay = await compose({

@@ -7,6 +7,7 @@ import { openSqliteDriver } from './drivers/sqlite.ts';
 import { countNodes } from './sql/nodes.ts';
 import { decodeNote, selectNote } from './sql/notes.ts';
 import { migrate } from './sql/migrations.ts';
+import { adviceOnRows } from './sql/row-security.ts';
 import { createSqlStore } from './sql/store.ts';
 
 export { lockFolder, makeFolder } from './drivers/folder-lock.ts';
@@ -25,11 +26,20 @@ export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemS
 /** An index of a large table takes its time, and whoever starts meanwhile waits for it. */
 const migrating = { readers: 1, patienceMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
 
+export interface PostgresStoreOptions {
+  readonly url: string;
+  /** Told in one line what an operator could make safer. */
+  readonly advise?: (line: string) => void;
+}
+
 /** The store of several nodes. */
-export async function openPostgresStore({ url }: { url: string }): Promise<SystemStore> {
+export async function openPostgresStore(options: PostgresStoreOptions): Promise<SystemStore> {
+  const { url, advise } = options;
   const patient = await openPostgresDriver({ url, ...migrating });
   try {
     await migrate(patient);
+    const advice = advise === undefined ? undefined : await adviceOnRows(patient);
+    if (advice !== undefined) advise?.(advice);
   } finally {
     await patient.close();
   }

@@ -138,6 +138,13 @@ class MemoryStore implements SystemStore {
     });
   }
 
+  async heldWithMail(owner: string): Promise<string[]> {
+    return [...this.#state.open].filter((runId) => {
+      const run = this.#state.runs.get(runId);
+      return run?.lease?.owner === owner && run.mail.length > 0;
+    });
+  }
+
   async releaseRun(runId: string, epoch: number): Promise<void> {
     const run = this.#state.runs.get(runId);
     if (run?.record.epoch === epoch) run.lease = null;

@@ -8,12 +8,12 @@ const statements = [
   `CREATE TABLE regime_claims (run_id TEXT, epoch BIGINT, node TEXT)`,
   `CREATE TABLE regime_writes (run_id TEXT, seq BIGINT, epoch BIGINT, node TEXT)`,
   `CREATE INDEX regime_claims_of ON regime_claims (run_id, epoch)`,
-  `CREATE FUNCTION regime_claim() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  `CREATE FUNCTION regime_claim() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
     IF TG_OP = 'INSERT' OR NEW.epoch <> OLD.epoch THEN
       INSERT INTO regime_claims VALUES (NEW.id, NEW.epoch, current_setting('application_name'));
     END IF;
     RETURN NULL; END $$`,
-  `CREATE FUNCTION regime_write() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  `CREATE FUNCTION regime_write() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
     INSERT INTO regime_writes SELECT NEW.run_id, NEW.last_seq, r.epoch,
       current_setting('application_name') FROM runs r WHERE r.id = NEW.run_id;
     RETURN NULL; END $$`,

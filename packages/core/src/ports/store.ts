@@ -245,6 +245,8 @@ export interface SystemStore {
     owner: string,
     renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]>;
+  /** Of all runs that this owner holds, those that have mail. */
+  heldWithMail(owner: string): Promise<string[]>;
   /** Gives back a lease without writing anything else. */
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**

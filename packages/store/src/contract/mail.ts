@@ -1,10 +1,10 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { cancelMail, ending, newRun, step, useStore } from './fixtures.ts';
+import { cancelMail, ending, newRun, noon, step, useStore } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
 export function mailTests(open: Open): void {
-  const { tenant: newTenant } = useStore(open);
+  const { tenant: newTenant, system } = useStore(open);
 
   test('mail is read in the order in which it was posted', async () => {
     const tenant = newTenant();
@@ -70,6 +70,31 @@ export function mailTests(open: Open): void {
       const run = await newRun(tenant, { progress: { status } });
       expect(await tenant.postMail(run.id, cancelMail('stop'))).toBe(true);
     }
+  });
+
+  test('of the runs that somebody holds those with mail are named, each once, and no others', async () => {
+    const owner = uuidv7();
+    const lease = { owner, until: noon + 15_000 };
+    const held = await Promise.all(Array.from({ length: 3 }, () => newRun(newTenant(), { lease })));
+    const [first, second, silent] = held;
+    const elsewhere = await newRun(newTenant(), { lease: { ...lease, owner: uuidv7() } });
+    const free = await newRun(newTenant(), { lease: null });
+    if (first === undefined || second === undefined) throw new Error('no runs');
+    const posted = cancelMail('1');
+    await first.tenant.postMail(first.id, posted);
+    for (const run of [first, second, elsewhere, free]) {
+      await run.tenant.postMail(run.id, cancelMail('2'));
+    }
+    const named = async () => (await system().heldWithMail(owner)).toSorted();
+    expect(await named()).toEqual([first.id, second.id].toSorted());
+    expect(await named()).not.toContain(silent?.id);
+    await first.tenant.append(step(first, { take: [posted.id] }));
+    expect(await named()).toEqual([first.id, second.id].toSorted());
+    await second.tenant.append(ending(second));
+    expect(await named()).toEqual([first.id]);
+    await system().releaseRun(first.id, 1);
+    expect(await named()).toEqual([]);
+    expect(await system().heldWithMail(uuidv7())).toEqual([]);
   });
 
   test('the end of a run takes all its mail', async () => {

@@ -46,7 +46,8 @@ export interface HintChannel {
   listen(heard: (word: string | undefined) => void): () => void;
 }
 
-export interface SqlDriver {
+/** What statements need of a database. */
+export interface SqlAccess {
   readonly dialect: SqlDialect;
   /** Left out where nobody else is. */
   readonly hints?: HintChannel;
@@ -56,5 +57,13 @@ export interface SqlDriver {
    * in the order of their submission, and so are those of none.
    */
   transact(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult>;
+}
+
+export interface SqlDriver extends SqlAccess {
+  /**
+   * Access to the rows of one tenant, whatever a statement says. Left out where the database cannot
+   * keep tenants apart by itself.
+   */
+  tenant?(tenantId: string): SqlAccess;
   close(): Promise<void>;
 }

@@ -4,13 +4,23 @@
  * it as well, and what came behind is sent again: one at a time at first, then ever more. So a batch
  * in which all holds costs two round trips, and one in which nothing does costs one for each unit.
  *
+ * Units may be for different tenants. The bounds of each are set in front of its savepoint, so that going
+ * back to it leaves them as they were.
+ *
  * Nothing is stored before COMMIT is sent. Whatever is thrown by `apply` is therefore safe to repeat.
  */
 import type { Statement, StatementResult, UnitResult } from './driver.ts';
+import { type Binding, crossing } from './postgres-bounds.ts';
 import { isFaultOfStatement } from './postgres-errors.ts';
 import type { PostgresSession } from './postgres-session.ts';
 
 type Unit = readonly Statement[];
+
+/** A unit, and whom it is for. */
+export interface BoundUnit {
+  readonly unit: Unit;
+  readonly binding: Binding | undefined;
+}
 
 /** What has become of a unit: its answer, or the error that is its own fault. */
 export type UnitOutcome = UnitResult | { readonly error: unknown };
@@ -18,15 +28,18 @@ export type UnitOutcome = UnitResult | { readonly error: unknown };
 /** Throws what is not the fault of a single unit. The transaction is open afterwards. */
 export async function apply(
   session: PostgresSession,
-  units: readonly Unit[],
+  units: readonly BoundUnit[],
 ): Promise<UnitOutcome[]> {
   const outcomes: UnitOutcome[] = [];
-  const begun = session.command('BEGIN');
+  let bound = units[0]?.binding;
+  const begun = session.command(`BEGIN;${crossing(undefined, bound, 'LOCAL')}`);
   begun.catch(() => undefined);
   for (let width = units.length; outcomes.length < units.length; width *= 2) {
     const from = outcomes.length;
-    const sent = units.slice(from, from + width).map((unit, n) => {
-      if (units.length > 1) void save(session, from + n);
+    const sent = units.slice(from, from + width).map(({ unit, binding }, n) => {
+      const bounds = crossing(bound, binding, 'LOCAL');
+      bound = binding;
+      if (units.length > 1) void save(session, `${bounds}SAVEPOINT unit_${from + n}`);
       return send(session, unit);
     });
     const answers = await Promise.all(sent);
@@ -37,7 +50,9 @@ export async function apply(
       if (isStored(outcome)) continue;
       // One that is alone goes with its transaction.
       if (units.length === 1) break;
-      await session.command(`ROLLBACK TO SAVEPOINT unit_${outcomes.length - 1}`);
+      const failed = outcomes.length - 1;
+      await session.command(`ROLLBACK TO SAVEPOINT unit_${failed}`);
+      bound = units[failed]?.binding;
       width = 0.5;
       break;
     }
@@ -55,8 +70,8 @@ interface Answer {
 }
 
 /** Never rejects: if there is no savepoint, nothing that follows is answered well either. */
-function save(session: PostgresSession, place: number): Promise<unknown> {
-  return session.command(`SAVEPOINT unit_${place}`).catch(() => undefined);
+function save(session: PostgresSession, text: string): Promise<unknown> {
+  return session.command(text).catch(() => undefined);
 }
 
 /** Never rejects. */

@@ -20,7 +20,7 @@ export function postgresText(sql: string): PostgresText {
   return known;
 }
 
-const isDefinition = /^\s*(?:CREATE|ALTER|DROP)\b/i;
+const isDefinition = /^\s*(?:CREATE|ALTER|DROP|GRANT|REVOKE)\b/i;
 
 /** What is copied as it is: strings, names in quotes, comments; or else a single mark. */
 const pieces = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|\?/g;

@@ -19,7 +19,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RelayError } from '@relay/protocol';
 import type { Statement, UnitOf, UnitResult } from './driver.ts';
-import { apply, isStored, type UnitOutcome } from './postgres-batch.ts';
+import { apply, type BoundUnit, isStored, type UnitOutcome } from './postgres-batch.ts';
+import type { Binding } from './postgres-bounds.ts';
 import { isCollision, isLostConnection, toRelayError, unknownOutcome } from './postgres-errors.ts';
 import type { PostgresSession } from './postgres-session.ts';
 
@@ -35,8 +36,7 @@ const maxSize = 8 * 1024 * 1024;
 const firstPauseMs = 5;
 const longestPauseMs = 250;
 
-interface Waiting {
-  readonly unit: readonly Statement[];
+interface Waiting extends BoundUnit {
   readonly run: string;
   readonly alone: boolean;
   readonly since: number;
@@ -63,13 +63,14 @@ export class PostgresWriter {
     this.#options = options;
   }
 
-  submit(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult> {
+  submit(unit: readonly Statement[], of?: UnitOf, binding?: Binding): Promise<UnitResult> {
     if (this.#closed) {
       return Promise.reject(new RelayError('storage_failed', 'The store is closed'));
     }
     return new Promise((resolve, reject) => {
       const { run = '', alone = of === undefined } = of ?? {};
-      this.#waiting.push({ unit, run, alone, since: performance.now(), resolve, reject });
+      const since = performance.now();
+      this.#waiting.push({ unit, binding, run, alone, since, resolve, reject });
       this.#work ??= this.#commitAll();
     });
   }
@@ -152,10 +153,7 @@ export class PostgresWriter {
       return { kind: 'undone', error };
     }
     try {
-      outcomes = await apply(
-        session,
-        batch.map(({ unit }) => unit),
-      );
+      outcomes = await apply(session, batch);
       if (!outcomes.some(isStored)) {
         await session.command('ROLLBACK');
         return { kind: 'over', outcomes };

@@ -1,17 +1,28 @@
 /**
  * PostgreSQL behind the driver port. A few connections write, in groups (`postgres-writer.ts`), and a
- * few others read. A read that starts after a commit was answered sees it.
+ * few others read. A read that starts after a commit was answered sees it. Statements of a tenant see
+ * the rows of that tenant alone (`postgres-bounds.ts`).
  */
 import { crc32 } from 'node:zlib';
 import { RelayError } from '@relay/protocol';
-import type { Row, SqlDriver, SqlValue, Statement, UnitOf, UnitResult } from './driver.ts';
-import { messageOf } from './postgres-errors.ts';
+import type {
+  Row,
+  SqlAccess,
+  SqlDriver,
+  SqlValue,
+  Statement,
+  UnitOf,
+  UnitResult,
+} from './driver.ts';
+import { type Binding, findBounds, type TenantBounds } from './postgres-bounds.ts';
+import { messageOf, toRelayError } from './postgres-errors.ts';
 import { PostgresHints } from './postgres-hints.ts';
 import { PostgresReaders } from './postgres-readers.ts';
 import { PostgresSession } from './postgres-session.ts';
 import { PostgresWriter } from './postgres-writer.ts';
 
 export interface PostgresDriver extends SqlDriver {
+  tenant(tenantId: string): SqlAccess;
   /** How many units were stored so far, and in how many commits. */
   readonly stats: { readonly units: number; readonly commits: number };
 }
@@ -52,6 +63,14 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Post
     count: readers,
     patienceMs,
   });
+  const asSystem = async () => {
+    const session = await PostgresSession.open(reading);
+    try {
+      return await findBounds(session);
+    } finally {
+      await session.end();
+    }
+  };
   try {
     const session = await PostgresSession.open(reading);
     await session.end();
@@ -61,26 +80,32 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Post
     });
   }
   const hints = new PostgresHints(() => PostgresSession.open({ ...reading, name: 'relay hints' }));
-  return new Postgres(lanes, pool, hints);
+  return new Postgres({ lanes, readers: pool, hints, findBounds: asSystem });
+}
+
+interface Parts {
+  readonly lanes: readonly PostgresWriter[];
+  readonly readers: PostgresReaders;
+  readonly hints: PostgresHints;
+  readonly findBounds: () => Promise<TenantBounds>;
 }
 
 class Postgres implements PostgresDriver {
   readonly dialect = 'postgres';
-  readonly #lanes: readonly PostgresWriter[];
-  readonly #readers: PostgresReaders;
-
+  readonly #parts: Parts;
   readonly hints: PostgresHints;
+  #bounds: TenantBounds | undefined;
+  #finding: Promise<TenantBounds> | undefined;
 
-  constructor(lanes: readonly PostgresWriter[], readers: PostgresReaders, hints: PostgresHints) {
-    this.#lanes = lanes;
-    this.hints = hints;
-    this.#readers = readers;
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.hints = parts.hints;
   }
 
   get stats() {
     let units = 0;
     let commits = 0;
-    for (const { stats } of this.#lanes) {
+    for (const { stats } of this.#parts.lanes) {
       units += stats.units;
       commits += stats.commits;
     }
@@ -88,19 +113,51 @@ class Postgres implements PostgresDriver {
   }
 
   read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]> {
-    return this.#readers.read(sql, params);
+    return this.#parts.readers.read(sql, params);
   }
 
   transact(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult> {
-    const place = of === undefined ? 0 : crc32(of.run) % this.#lanes.length;
-    const lane = this.#lanes[place];
-    if (lane === undefined) throw new RelayError('internal', 'There is no connection to write by');
-    return lane.submit(unit, of);
+    return this.#laneOf(of).submit(unit, of);
+  }
+
+  tenant(tenantId: string): SqlAccess {
+    const { dialect, hints } = this;
+    // Without a detour when the bounds are known: units of a run go in the order of their submission.
+    const within = <Value>(use: (binding: Binding) => Promise<Value>): Promise<Value> =>
+      this.#bounds === undefined
+        ? this.#findBounds().then((bounds) => use({ tenantId, bounds }))
+        : use({ tenantId, bounds: this.#bounds });
+    return {
+      dialect,
+      hints,
+      read: (sql, params) => within((binding) => this.#parts.readers.read(sql, params, binding)),
+      transact: (unit, of) => within((binding) => this.#laneOf(of).submit(unit, of, binding)),
+    };
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#lanes.map((lane) => lane.close()), this.#readers.close()]);
+    const { lanes, readers } = this.#parts;
+    await Promise.all([...lanes.map((lane) => lane.close()), readers.close()]);
     await this.hints.close();
+  }
+
+  #laneOf(of: UnitOf | undefined): PostgresWriter {
+    const { lanes } = this.#parts;
+    const lane = lanes[of === undefined ? 0 : crc32(of.run) % lanes.length];
+    if (lane === undefined) throw new RelayError('internal', 'There is no connection to write by');
+    return lane;
+  }
+
+  /** Found when they are first needed: the role may be made after the driver was opened. */
+  #findBounds(): Promise<TenantBounds> {
+    this.#finding ??= this.#parts
+      .findBounds()
+      .then((bounds) => (this.#bounds = bounds))
+      .catch((error: unknown) => {
+        throw toRelayError(error);
+      })
+      .finally(() => (this.#finding = undefined));
+    return this.#finding;
   }
 }
 

@@ -8,7 +8,7 @@ import type {
   NewAudit,
   Page,
 } from '@relay/core';
-import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
+import type { Row, SqlAccess, Statement } from '../drivers/driver.ts';
 import { besides, leadingBy, newest, rowsOn } from './newest.ts';
 import type { ColumnFilter } from './newest.ts';
 import { earlier } from './run-lists.ts';
@@ -99,10 +99,10 @@ export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): 
 }
 
 export class SqlAuditTrail implements AuditTrail {
-  readonly #driver: SqlDriver;
+  readonly #driver: SqlAccess;
   readonly #tenantId: string;
 
-  constructor(driver: SqlDriver, tenantId: string) {
+  constructor(driver: SqlAccess, tenantId: string) {
     this.#driver = driver;
     this.#tenantId = tenantId;
   }

@@ -49,6 +49,10 @@ export function deleteAllMail({ tenantId, runId }: RunRef): Statement {
 export const selectMailSql =
   'SELECT id, letter, checksum, tenant_id, run_id FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
 
+/** One question for all runs that somebody holds. */
+export const heldWithMailSql = `SELECT DISTINCT m.run_id FROM runs r JOIN mail m ON m.run_id = r.id
+  WHERE r.lease_owner = ?`;
+
 export function decodeMail(row: Row): Mail {
   const id = text(row, 'id');
   const run = { tenantId: text(row, 'tenant_id'), runId: text(row, 'run_id') };

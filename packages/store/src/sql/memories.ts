@@ -119,7 +119,7 @@ const isAlive = '(m.expires_at IS NULL OR m.expires_at > ?)';
  * PostgreSQL those with the most of the words, since ranking would read the words of all of them.
  * `common`: the newest that have one; in PostgreSQL of the newest five hundred, read in their order.
  *
- * The functions around columns leave the intended index as the only way to begin.
+ * PostgreSQL looks words up in a function (`row-security-tables.ts`).
  */
 const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'], string>>>> = {
   sqlite: {
@@ -138,16 +138,8 @@ const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'],
   },
   postgres: {
     rare: `SELECT ${read} FROM (
-        SELECT having_it.id AS id FROM unnest(string_to_array(?, ' ')) AS asked (word)
-        CROSS JOIN LATERAL (
-          SELECT m.id, m.created_at FROM memories m
-          WHERE m.lexemes @@ quote_literal(asked.word)::tsquery AND COALESCE(m.tenant_id, '') = ?
-            AND COALESCE(m.namespace, '') = ? AND ${isAlive}
-          ORDER BY m.created_at DESC, m.id DESC LIMIT 500
-        ) AS having_it
-        GROUP BY having_it.id, having_it.created_at
-        ORDER BY COUNT(*) DESC, having_it.created_at DESC, having_it.id DESC LIMIT ?
-      ) AS best JOIN memories m ON m.id = best.id`,
+        SELECT * FROM relay_memories_with(?, ?, ?, ?)
+      ) AS found (id) JOIN memories m ON m.id = found.id WHERE m.tenant_id = ?`,
     common: `SELECT ${read} FROM (
         SELECT * FROM memories WHERE tenant_id = ? AND namespace = ?
         ORDER BY created_at DESC, id DESC LIMIT 500
@@ -179,7 +171,7 @@ export function selectCandidates(
   }
   if (kind === 'rare') {
     const asked = words.map((word) => `${scope}${word}`).join(' ');
-    return { sql, params: [asked, tenantId, namespace, now, most] };
+    return { sql, params: [asked, namespace, now, most, tenantId] };
   }
   const query = words.map((word) => `'${scope}${word}'`).join(' | ');
   return { sql, params: [tenantId, namespace, now, query, most] };

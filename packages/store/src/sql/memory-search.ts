@@ -1,5 +1,5 @@
 import type { FoundMemory, MemorySearch } from '@relay/core';
-import type { SqlDriver, Statement } from '../drivers/driver.ts';
+import type { SqlAccess, Statement } from '../drivers/driver.ts';
 import { maxCandidates, questionOf, ranked } from '../search/relevance.ts';
 import {
   type Candidate,
@@ -11,7 +11,7 @@ import {
 
 /** Rare words first; common ones only where those find less than is wanted. */
 export async function searchMemories(
-  driver: SqlDriver,
+  driver: SqlAccess,
   tenantId: string,
   search: MemorySearch,
 ): Promise<FoundMemory[]> {

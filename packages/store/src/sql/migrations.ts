@@ -20,6 +20,8 @@ import { memoryTables } from './memory-tables.ts';
 import { retentionTables } from './retention.ts';
 import { createNodes } from './nodes.ts';
 import { policyTables } from './policies.ts';
+import { protectRows } from './row-security.ts';
+import { findMemories } from './row-security-tables.ts';
 import { integerOrNull } from './stored.ts';
 import { vectorTables } from './vector-tables.ts';
 import { webhookTables } from './webhooks.ts';
@@ -53,6 +55,7 @@ export const migrations: readonly Migration[] = [
   { id: 12, statements: auditIndexes },
   { id: 13, statements: deliveryIndexes },
   { id: 14, statements: vectorTables },
+  { id: 15, statements: { sqlite: [], postgres: [findMemories] } },
 ];
 
 const createTables = [
@@ -78,6 +81,7 @@ export async function migrate(
   for (const step of steps) {
     if (step.id > present) await driver.transact(unitOf(step, dialect));
   }
+  if (dialect === 'postgres') await protectRows(driver);
 }
 
 /** Whoever comes second waits. PostgreSQL lets two make the same table, and fails one of them. */

@@ -1,5 +1,6 @@
 /** That PostgreSQL finds what is asked often by an index, in tables that are large. */
 import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
+import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
@@ -11,7 +12,7 @@ import { selectEndedSql } from './conversations.ts';
 import { selectEventsSql } from './events.ts';
 import { selectGrantsSql } from './grants.ts';
 import { claim, dueSql } from './leases.ts';
-import { insertMail, selectMailSql } from './mail.ts';
+import { heldWithMailSql, insertMail, selectMailSql } from './mail.ts';
 import { selectCandidates } from './memories.ts';
 import { decide, selectRelays, selectRelaySql } from './relays.ts';
 import { selectRuns } from './run-lists.ts';
@@ -21,6 +22,7 @@ import { claimVectors, fingerprintSql, hasVectorSql, selectVectors, signsSql } f
 
 describe('query plans of PostgreSQL', () => {
   let database: TestDatabase;
+  let asTenant: Client;
   beforeAll(async () => {
     database = await createDatabase();
     await (await openPostgresStore({ url: database.url })).close();
@@ -49,8 +51,14 @@ describe('query plans of PostgreSQL', () => {
         'word w' || n % 500 || ' v' || n % 70, '""' FROM generate_series(1, 10000) n`);
     await database.sql(`UPDATE memory_vectors SET model = 'm' WHERE length(memory_id) > 3`);
     await database.sql('ANALYZE');
+    asTenant = new Client({ connectionString: database.url });
+    await asTenant.connect();
+    await asTenant.query(`SET ROLE relay_tenant; SET relay.tenant = 't'`);
   });
-  afterAll(() => database.drop());
+  afterAll(async () => {
+    await asTenant.end();
+    await database.drop();
+  });
 
   const page = { limit: 50 };
   const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
@@ -94,8 +102,6 @@ describe('query plans of PostgreSQL', () => {
     'a range of the journal': selectEventsSql,
     'a relay': selectRelaySql,
     'a decision': decide('t', approval(relay)).sql,
-    'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
-    'what is due': dueSql.postgres,
     'the grants in scope': selectGrantsSql,
     'the mail of a run': selectMailSql,
     'mail for a run': insertMail('postgres', run, mail).sql,
@@ -129,9 +135,26 @@ describe('query plans of PostgreSQL', () => {
     ),
   };
 
-  test.each(Object.entries(queries))('%s is found without reading a table', async (_name, sql) => {
-    const rows = await database.sql(`EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`);
-    const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n');
+  const ofSystem: Record<string, string> = {
+    'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
+    'what is due': dueSql.postgres,
+    'the mail of what a node holds': heldWithMailSql,
+  };
+  const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;
+  const planOf = (rows: readonly Record<string, unknown>[]) =>
+    rows.map((row) => String(row['QUERY PLAN'])).join('\n');
+
+  test.each(Object.entries(queries))(
+    '%s is found under the policies without reading a table',
+    async (_name, sql) => {
+      const plan = planOf((await asTenant.query(explained(sql))).rows);
+      expect(plan).toMatch(/relay\.tenant/);
+      expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
+    },
+  );
+
+  test.each(Object.entries(ofSystem))('%s is found without reading a table', async (_name, sql) => {
+    const plan = planOf(await database.sql(explained(sql)));
     expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
   });
 

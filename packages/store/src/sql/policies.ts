@@ -1,7 +1,7 @@
 /** Policies: each version is a row that is never changed. */
 import type { NewAudit, Page, PolicyRecord, PolicyStore } from '@relay/core';
 import type { Decider } from '@relay/protocol';
-import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
+import type { Row, SqlAccess, Statement } from '../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
 import { newest, rowsOn } from './newest.ts';
 import { checksumOf, corrupt, encode, integer, json, text } from './stored.ts';
@@ -52,10 +52,10 @@ export function selectVersions(tenantId: string, agent: string | null, page: Pag
 }
 
 export class SqlPolicyStore implements PolicyStore {
-  readonly #driver: SqlDriver;
+  readonly #driver: SqlAccess;
   readonly #tenantId: string;
 
-  constructor(driver: SqlDriver, tenantId: string) {
+  constructor(driver: SqlAccess, tenantId: string) {
     this.#driver = driver;
     this.#tenantId = tenantId;
   }

@@ -26,6 +26,7 @@ import {
 } from './credentials.ts';
 import { decodeKey, insertKey, selectKeyByHashSql } from './keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
+import { heldWithMailSql } from './mail.ts';
 import { sweepMemories } from './memories.ts';
 import {
   deleteNodeSql,
@@ -50,6 +51,7 @@ import {
   workspaceOf,
 } from './tenants.ts';
 
+import { SignCache } from '../search/sign-cache.ts';
 import { SqlDeliveryQueue } from './delivery-queue.ts';
 
 /** The one SQL store, over whichever driver; `migrate` must have run. */
@@ -64,6 +66,7 @@ const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
 
 class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
+  readonly #signs = new SignCache();
   readonly deliveries: DeliveryQueue;
 
   constructor(driver: SqlDriver) {
@@ -72,10 +75,11 @@ class SqlStore implements SystemStore {
   }
 
   tenant(tenantId: string): TenantStore {
-    const { hints } = this.#driver;
-    return hints === undefined
-      ? new SqlTenantStore(this.#driver, tenantId)
-      : new TellingTenantStore(this.#driver, hints, tenantId);
+    const driver = this.#driver.tenant?.(tenantId) ?? this.#driver;
+    const parts = { driver, signs: this.#signs };
+    return driver.hints === undefined
+      ? new SqlTenantStore(parts, tenantId)
+      : new TellingTenantStore({ ...parts, hints: driver.hints }, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
@@ -173,6 +177,11 @@ class SqlStore implements SystemStore {
     if (!result.ok) return [];
     const held = new Set(runIds.filter((_, place) => result.results[place]?.changes === 1));
     return renewal.runIds.filter((id) => held.has(id));
+  }
+
+  async heldWithMail(owner: string): Promise<string[]> {
+    const rows = await this.#driver.read(heldWithMailSql, [owner]);
+    return rows.map((row) => text(row, 'run_id'));
   }
 
   async releaseRun(runId: string, epoch: number): Promise<void> {

@@ -12,16 +12,16 @@ import type {
   TenantChange,
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { HintChannel, SqlDriver } from '../drivers/driver.ts';
+import type { HintChannel } from '../drivers/driver.ts';
 import { encodeHint } from './hints.ts';
-import { SqlTenantStore } from './tenant-store.ts';
+import { SqlTenantStore, type TenantParts } from './tenant-store.ts';
 
 export class TellingTenantStore extends SqlTenantStore {
   readonly #hints: HintChannel;
 
-  constructor(driver: SqlDriver, hints: HintChannel, tenantId: string) {
-    super(driver, tenantId);
-    this.#hints = hints;
+  constructor(parts: TenantParts & { readonly hints: HintChannel }, tenantId: string) {
+    super(parts, tenantId);
+    this.#hints = parts.hints;
   }
 
   override async createRun(creation: RunCreation): Promise<CreationOutcome> {

@@ -42,7 +42,7 @@ import type {
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
-import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
+import type { Row, SqlAccess, Statement } from '../drivers/driver.ts';
 import { appendOf, appendOutcome, appendUnit } from './append.ts';
 import { insertAudit, SqlAuditTrail } from './audit.ts';
 import {
@@ -91,9 +91,16 @@ import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
 import { integer, text } from './stored.ts';
 import { decodeTenant, noTenant, selectTenantSql, updateTenant } from './tenants.ts';
 import { decodeOpenRuns, decodeUsageTotal, selectOpenRuns, selectUsage } from './usage.ts';
+import type { SignCache } from '../search/sign-cache.ts';
 import { SqlVectorStore } from './vectors.ts';
 import { insertNotices, SqlWebhookStore } from './webhooks.ts';
 import { decodeWorkflow, selectWorkflow } from './workflows.ts';
+
+export interface TenantParts {
+  readonly driver: SqlAccess;
+  /** Shared by all tenants. */
+  readonly signs: SignCache;
+}
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
@@ -101,15 +108,16 @@ export class SqlTenantStore implements TenantStore {
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
   readonly vectors: VectorStore;
-  readonly #driver: SqlDriver;
+  readonly #driver: SqlAccess;
 
-  constructor(driver: SqlDriver, tenantId: string) {
+  constructor(parts: TenantParts, tenantId: string) {
+    const { driver } = parts;
     this.#driver = driver;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
     this.policies = new SqlPolicyStore(driver, tenantId);
     this.webhooks = new SqlWebhookStore(driver, tenantId);
-    this.vectors = new SqlVectorStore(driver, tenantId);
+    this.vectors = new SqlVectorStore(parts, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {

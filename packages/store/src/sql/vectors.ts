@@ -9,20 +9,16 @@ import {
   type VectorSpace,
   type VectorStore,
 } from '@relay/core';
-import type { Row, SqlDialect, SqlDriver, Statement } from '../drivers/driver.ts';
-import { revisionModulus, SignCache, type SignRow, type SignSource } from '../search/sign-cache.ts';
+import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
+import {
+  revisionModulus,
+  type SignCache,
+  type SignRow,
+  type SignSource,
+} from '../search/sign-cache.ts';
 import { comparedOf, cosine, leastDifferent, normalized, signsOf } from '../search/signs.ts';
 import { decodeMemory, isSound, memoryColumns } from './memories.ts';
 import { encode, freeText, integer, text } from './stored.ts';
-
-/** One for each database of the process. */
-const caches = new WeakMap<SqlDriver, SignCache>();
-
-function cacheOf(driver: SqlDriver): SignCache {
-  const cache = caches.get(driver) ?? new SignCache();
-  caches.set(driver, cache);
-  return cache;
-}
 
 type Side = '<' | '>';
 
@@ -83,11 +79,13 @@ function selectFound(count: number): string {
 }
 
 export class SqlVectorStore implements VectorStore {
-  readonly #driver: SqlDriver;
+  readonly #driver: SqlAccess;
+  readonly #signs: SignCache;
   readonly #tenantId: string;
 
-  constructor(driver: SqlDriver, tenantId: string) {
+  constructor({ driver, signs }: { driver: SqlAccess; signs: SignCache }, tenantId: string) {
     this.#driver = driver;
+    this.#signs = signs;
     this.#tenantId = tenantId;
   }
 
@@ -118,7 +116,7 @@ export class SqlVectorStore implements VectorStore {
     const signs = signsOf(asked);
     const name = JSON.stringify(this.#in(search));
     const source = this.#source(search);
-    const table = await cacheOf(this.#driver).table(name, signs.length, source);
+    const table = await this.#signs.table(name, signs.length, source);
     if (table === undefined) return [];
     const compared = comparedOf(asked.length);
     const ids = leastDifferent(table, signs, compared);

@@ -11,7 +11,7 @@ import type {
   WebhookStore,
 } from '@relay/core';
 import type { Decider } from '@relay/protocol';
-import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
+import type { Row, SqlAccess, Statement } from '../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
 import { newest, rowsOn } from './newest.ts';
 import { freeText, freeTextOrNull, encode, integer, integerOrNull, json, text } from './stored.ts';
@@ -65,10 +65,10 @@ const deletePendingSql = `DELETE FROM deliveries
   WHERE tenant_id = ? AND webhook_id = ? AND status = 'pending'`;
 
 export class SqlWebhookStore implements WebhookStore {
-  readonly #driver: SqlDriver;
+  readonly #driver: SqlAccess;
   readonly #tenantId: string;
 
-  constructor(driver: SqlDriver, tenantId: string) {
+  constructor(driver: SqlAccess, tenantId: string) {
     this.#driver = driver;
     this.#tenantId = tenantId;
   }

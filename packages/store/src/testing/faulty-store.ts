@@ -61,6 +61,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
       write('writeNote', () => inner.writeNote(name, value, options)),
     claimRun: (runId, claim) => write('claimRun', () => inner.claimRun(runId, claim)),
     renewLeases: (owner, renewal) => read(() => inner.renewLeases(owner, renewal)),
+    heldWithMail: (owner) => read(() => inner.heldWithMail(owner)),
     releaseRun: (runId, epoch) => write('releaseRun', () => inner.releaseRun(runId, epoch)),
     dueRuns: (now, limit) => read(() => inner.dueRuns(now, limit)),
     reclaimEverything: () => write('reclaimEverything', () => inner.reclaimEverything()),
