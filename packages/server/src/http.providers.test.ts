@@ -207,7 +207,7 @@ describe('an answer of a given shape', () => {
   it.each([
     [{ type: 'objekt' }, 'type: Must be one of object'],
     [{ $ref: 'https://example.com/schema.json' }, '$ref: Must point into this schema'],
-    ['a text', 'expected record'],
+    ['a text', 'Must be an object'],
   ])('cannot be asked for by %j', async (schema, message) => {
     await boot();
     await put('openai');
