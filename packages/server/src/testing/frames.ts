@@ -14,10 +14,12 @@ function frameOf({ id, event, data }: ParsedFrame): SeenFrame {
 /** An open stream, read as far as a test wants. */
 export class FrameReader {
   readonly seen: SeenFrame[] = [];
+  readonly #body: ReadableStream<Uint8Array>;
   readonly #frames: AsyncGenerator<ParsedFrame>;
 
   constructor(response: Response) {
     if (response.body === null) throw new Error('The response has no body');
+    this.#body = response.body;
     this.#frames = readSse(response.body);
   }
 
@@ -48,6 +50,8 @@ export class FrameReader {
   /** Goes away without a word. */
   async leave(): Promise<void> {
     await this.#frames.return(undefined);
+    // Who has not read a frame yet has not begun to hold the body either.
+    if (!this.#body.locked) await this.#body.cancel();
   }
 
   get types(): string[] {
