@@ -29,8 +29,11 @@ const auditActions = [
   'tenant.paused',
   'tenant.resumed',
   'tenant.budgets-changed',
+  'tenant.workspace-changed',
   'webhook.created',
   'webhook.deleted',
+  'store.key-rotated',
+  'store.restored',
 ] as const satisfies readonly Action[];
 
 export function registerAudit(program: Command, world: World): void {
