@@ -76,18 +76,22 @@ test('runs tail follows to the end, and its exit code says how that was', async 
   const failed = await run('runs', 'tail', bad.headers.get('x-run-id') ?? '');
   expect(failed.code).toBe(7);
   expect(failed.err).toMatch(/relay: .*400.* \[provider_rejected\]/);
+  // Once, where errors belong.
+  expect(failed.out).toBe('');
 });
 
 test('runs cancel, resume and fork do so', async () => {
   const { runId } = await waitingNote(scene, 'cancel me');
   const resumed = values<{ status: string }>(await run('runs', 'resume', runId, '--json'));
   expect(resumed[0]?.status).toBe('waiting');
-  expect(await run('runs', 'cancel', runId)).toMatchObject({ code: 0 });
+  const canceled = await run('runs', 'cancel', runId);
+  expect(canceled).toMatchObject({ code: 0, out: `${runId} is being canceled.\n` });
   expect((await run('runs', 'tail', runId)).code).toBe(7);
   const again = await run('runs', 'resume', runId);
   expect(again.code).toBe(5);
   expect(again.err).toContain('[run_ended] – "relay runs fork ID" goes on from it');
   const id = await finished('say 1');
+  expect((await run('runs', 'cancel', id)).out).toBe(`${id} is over already: completed.\n`);
   const fork = await run('runs', 'fork', id, '--input', 'say 6', '--follow', '--json');
   const [made, ...events] = values<{ forkedFrom?: { runId: string }; type?: string }>(fork);
   expect(made?.forkedFrom?.runId).toBe(id);

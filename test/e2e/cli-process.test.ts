@@ -122,7 +122,7 @@ test('one message is said and answered on standard output alone', () => {
   expect(stderr).toContain('→ calculator');
   const failed = relay('chat', 'fail 400');
   expect([failed.status, failed.stdout]).toEqual([7, '']);
-  expect(failed.stderr).toMatch(/^relay: .*400.* \[provider_rejected\]$/m);
+  expect(failed.stderr).toMatch(/^relay: .*400.* \[provider_rejected\]\n$/);
   const events = relay('chat', '--json', 'say 2').stdout.trimEnd().split('\n');
   expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ type: 'done', output: '1 2' });
 });
@@ -162,6 +162,14 @@ test('requests of one turn are asked about one by one, each answered on its own'
   expect(texts).toContain('right');
   expect(texts).not.toContain('left');
   expect(chat.output).toContain('not this one');
+});
+
+test('without a key a chat counts its tokens all the same', async () => {
+  const env = { ...environment(), RELAY_API_KEY: '', RELAY_DATA_DIR: '/nowhere' };
+  const chat = begin(['chat', '--json', 'say 5'], env);
+  expect(await chat.ended).toBe(0);
+  const done = JSON.parse(chat.output.trimEnd().split('\n').at(-1) ?? '') as object;
+  expect(done).toMatchObject({ type: 'done', usage: { input_tokens: 2, output_tokens: 5 } });
 });
 
 test('without a key and without anybody there, a request is denied: nobody else could answer', async () => {

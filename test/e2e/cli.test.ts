@@ -158,6 +158,7 @@ test('arguments are edited in place, and "always" is not asked again', async () 
 test('without a key it works on the same machine, without what needs one', async () => {
   const { shell, shows } = terminal('chat', 'keyless');
   await shows('you ›');
+  expect(shell.screen).toContain('Without a key (RELAY_API_KEY) this chat ends when you leave');
   shell.line('notify no key needed');
   await shows('[o]nce  [a]lways  [d]eny >');
   shell.line('o');
@@ -257,6 +258,22 @@ test('a connection that breaks in the middle of an answer is told of on a line o
   expect(shell.screen).toMatch(
     /^I wait for 6000 ms\n\(the connection broke; trying again\)\n· that answer was broken off/m,
   );
+});
+
+test('a connection that breaks at a question leaves the question on the screen', async () => {
+  const { shell, shows } = terminal('chat');
+  await shows('you ›');
+  shell.line('notify after the break');
+  await shows('[d]eny >');
+  const { port } = new URL(server.url);
+  await server.kill();
+  await shows('(the connection broke; trying again)');
+  const { screen } = shell;
+  expect(screen).toMatch(/\[d\]eny >\s*\n\(the connection broke.*\)\n {2}\[o\]nce .*\[d\]eny >/);
+  await server.start({ RELAY_PORT: port });
+  shell.line('o');
+  await shows('The note was sent.');
+  expect(notesOf('after the break')).toHaveLength(1);
 });
 
 test('colour is for terminals that want it', async () => {

@@ -33,6 +33,15 @@ test('fields that are wrong are named, once', () => {
   expect(failureOf(error).error).toBe('scopes are required (name: Too long)');
 });
 
+test('whoever has named no model is told how', () => {
+  const details = [{ path: 'model', message: 'Required' }];
+  const error = new RelayApiError('invalid_request', 'model is required', { status: 400, details });
+  expect(failureOf(error).hint).toContain('--model');
+  const other = [{ path: 'model', message: 'Too long' }];
+  const wrong = new RelayApiError('invalid_request', 'No', { status: 400, details: other });
+  expect(failureOf(wrong).hint).toBeUndefined();
+});
+
 test('a server that is not there is said with its reason and what to do', () => {
   const cause = new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } });
   const message = 'GET http://x:4000/v1/runs?limit=20 failed: fetch failed';

@@ -84,7 +84,10 @@ function apiFailure({ message, code, status, cause, details = [] }: ApiError): F
     .filter((issue) => issue.path !== '' && !message.includes(issue.path))
     .map((issue) => `${issue.path}: ${issue.message}`);
   const error = fields.length === 0 ? message : `${message} (${fields.join('; ')})`;
-  const hint = hints[code];
+  const isModelMissing = details.some(
+    ({ path, message: what }) => path === 'model' && what === 'Required',
+  );
+  const hint = isModelMissing ? modelHint : hints[code];
   return { error, code, exit: exitFor(status), ...(hint === undefined ? {} : { hint }) };
 }
 
@@ -102,11 +105,13 @@ function exitFor(status: number): ExitCode {
   return exitCodes.failure;
 }
 
+const modelHint = 'name one with --model; the model "demo" needs no provider';
+
 const hints: Readonly<Record<string, string>> = {
   network_error: 'is the server running? "relay serve" starts one, "relay doctor" looks closer',
   unauthorized:
-    'it is missing, mistyped, expired or revoked: set RELAY_API_KEY; "relay bootstrap" makes one ' +
-    'beside the data folder',
+    'it is missing, mistyped, expired or revoked; on the machine of the data folder this makes one: ' +
+    'export RELAY_API_KEY=$(relay bootstrap)',
   scope_required: 'use a key with that scope; "relay keys create" makes one',
   approve_scope_required: 'use a key with the scope approve',
   credential_missing: 'store the key of the provider: "relay credentials set PROVIDER"',

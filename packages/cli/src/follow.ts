@@ -89,7 +89,8 @@ export async function followRun(print: Print, run: RunHandle): Promise<void> {
   const transcript = new Transcript(print);
   for await (const event of run) {
     if (print.json) print.value(event);
-    else transcript.show(event);
+    // The command itself ends with this error, and says it.
+    else if (event.type !== 'error') transcript.show(event);
   }
   const result = await run.result();
   if (!print.json) print.note(`The run is ${result.status}.`);

@@ -32,6 +32,10 @@ export function planFor(message: string, tools: ReadonlySet<string>): DemoPlan {
   switch (verb.toLowerCase()) {
     case 'calculate':
       return calculation(rest, tools);
+    case 'what':
+      // As one asks a model; anything else that begins so is not for this one.
+      if (!expression.test(rest.slice(0, maxShown).replace(/^is\s+/i, ''))) break;
+      return calculation(rest.replace(/^is\s+/i, ''), tools);
     case 'notify':
       if (rest === '') break;
       return calling([callOf('send_note', { to: 'operator', text: rest })], tools);

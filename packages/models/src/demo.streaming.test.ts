@@ -112,7 +112,7 @@ describe('demo: fail', () => {
 });
 
 describe('demo: anything else', () => {
-  it.each(['Hi', '', 'What is 2+2?', 'constructor', 'saying 5', 'say it', 'slow down'])(
+  it.each(['Hi', '', 'What is it?', 'constructor', 'saying 5', 'say it', 'slow down'])(
     'gets a friendly answer with the commands: %s',
     async (message) => {
       const answer = textIn(await eventsOf(model, asking(message)));

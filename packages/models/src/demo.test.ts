@@ -54,6 +54,7 @@ describe('demo: calculate', () => {
     ['calculate 23*47', { a: 23, b: 47, op: '*' }],
     ['Calculate 23 * 47', { a: 23, b: 47, op: '*' }],
     ['  calculate   23   x   47 = ', { a: 23, b: 47, op: '*' }],
+    ['What is 23 * 47?', { a: 23, b: 47, op: '*' }],
     ['calculate 23×47?', { a: 23, b: 47, op: '*' }],
     ['calculate 23X47', { a: 23, b: 47, op: '*' }],
     ['calculate 10 ÷ 4', { a: 10, b: 4, op: '/' }],
@@ -68,6 +69,15 @@ describe('demo: calculate', () => {
     expect(calls(events)).toEqual([['calculator', input]]);
     expect(events.at(-1)).toMatchObject({ type: 'finish', reason: 'tool-calls' });
   });
+
+  it.each(['What is my dog called?', 'what is 1+2+3', 'what', `what is ${'9'.repeat(1_000_000)}`])(
+    'leaves other questions to other models: %.30s',
+    async (message) => {
+      const events = await eventsOf(model, requestFor(message, ['calculator']));
+      expect(textIn(events)).toContain('I am the demo model');
+      expect(calls(events)).toEqual([]);
+    },
+  );
 
   it.each([
     'calculate',

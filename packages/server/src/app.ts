@@ -135,7 +135,7 @@ function addLinks(app: FastifyInstance, context: ServerContext): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser(
     'application/x-www-form-urlencoded',
-    { parseAs: 'string', bodyLimit: 1024 },
+    { parseAs: 'string', bodyLimit: 8 * 1024 },
     (_request, body, done) => done(null, new URLSearchParams(body as string)),
   );
   for (const [name, handler] of Object.entries(linkSurface) as [RouteName, LinkHandler][]) {

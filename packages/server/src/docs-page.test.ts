@@ -25,6 +25,13 @@ describe('the page of the API', () => {
     expect(page).toContain('<a href="/openapi.json">');
   });
 
+  it('begins with how to call at all, and ends with what only operators need', () => {
+    expect(page).toContain('<code>Authorization: Bearer relay_live_…</code>');
+    const sections = [...page.matchAll(/<section id="([^"]+)">/g)].map(([, tag]) => tag);
+    expect(sections.slice(0, 2)).toEqual(['models', 'chat']);
+    expect(sections.slice(-2)).toEqual(['system', 'types']);
+  });
+
   it.each(table)('has %s with its method, its path and what it is for', (name, route) => {
     const article = articleOf(name);
     const path = route.path.replaceAll(/:(\w+)/g, '{$1}');

@@ -39,7 +39,10 @@ export function docsPage(document: OpenApiDocument): string {
       operation: operation as unknown as Operation,
     })),
   );
-  const tags = [...new Set(entries.flatMap(({ operation }) => operation.tags))];
+  // What one comes for is first.
+  const tags = [...new Set(entries.flatMap(({ operation }) => operation.tags))].toSorted(
+    (a, b) => Number(a === 'system') - Number(b === 'system'),
+  );
   const sections = tags.map((tag) => {
     const own = entries.filter(({ operation }) => operation.tags.includes(tag));
     return `<section id="${escape(tag)}"><h2>${escape(tag)}</h2>${own.map(article).join('')}</section>`;
@@ -56,6 +59,8 @@ export function docsPage(document: OpenApiDocument): string {
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Relay API</title><style>${style}</style></head>
 <body><header><h1>Relay API</h1><p>Version ${escape(version)} · <a href="/openapi.json">openapi.json</a></p>
+<p>Send a key with each call: <code>Authorization: Bearer relay_live_…</code>. The first start shows one, <code>relay bootstrap</code> makes more.
+Bodies are JSON. An error is <code>{"error": "a sentence", "code": "a_word", "details"?}</code>.</p>
 <nav>${links}</nav></header><main>${sections.join('')}</main></body></html>
 `;
 }

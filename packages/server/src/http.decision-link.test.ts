@@ -111,6 +111,29 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     ]);
   });
 
+  it('tells the agent why not, in the words of whoever denies', async () => {
+    const { run, relayId, path } = await asked('notify with a reason');
+    const body = (reason: string) => new URLSearchParams({ approved: 'false', reason }).toString();
+    expect((await post(path, body('x'.repeat(501)))).status).toBe(400);
+    expect((await post(path, body('x'.repeat(10_000)))).status).toBe(413);
+    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({ status: 'pending' });
+    const reason = 'Nicht am Freitag & nicht <b>so</b> 🙅'.padEnd(500, '字');
+    expect((await post(path, body(` ${reason} `))).status).toBe(200);
+    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({
+      status: 'denied',
+      reason,
+    });
+    await run.reader.rest();
+    expect(await server.json(`/v1/runs/${run.runId}`)).toMatchObject({
+      output: expect.stringContaining('Nicht am Freitag'),
+    });
+    // A reason for a yes is none, and an empty one neither.
+    const other = await asked('notify without a reason');
+    expect((await post(other.path, 'approved=false&reason=++')).status).toBe(200);
+    expect(await server.json(`/v1/approvals/${other.relayId}`)).not.toHaveProperty('reason');
+    await other.run.reader.rest();
+  });
+
   it('is of no use if anything of it is changed, or for another request', async () => {
     const [one, two] = [await asked('notify one'), await asked('notify two')];
     const token = one.path.slice('/decide/'.length);

@@ -1,6 +1,6 @@
 /** The chat itself: a message, a turn, the next message, until somebody leaves. */
 import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
-import { CliError, exitCodes } from '../failures.ts';
+import { CliError, exitCodes, failureOf } from '../failures.ts';
 import { endedBadly, Transcript } from '../follow.ts';
 import type { Print } from '../print.ts';
 import { visible } from '../visible.ts';
@@ -24,6 +24,8 @@ export class Conversation {
   #wasInterrupted = false;
   #transcript: Transcript | undefined;
   #error: RunResult['error'];
+  /** One message only: what goes wrong is the end of the command, which says it. */
+  #isOnce = false;
 
   constructor(options: ConversationOptions) {
     this.#options = options;
@@ -43,13 +45,17 @@ export class Conversation {
       } catch (error) {
         // In a script a turn that cannot be had is the end; a person may say something else.
         if (!terminal.isInteractive || !isRefusal(error)) throw error;
-        this.#options.aside(print.paint('red', `✗ ${visible(error.message)} [${error.code}]`));
+        const { hint } = failureOf(error);
+        const more = hint === undefined ? '' : ` – ${hint}`;
+        const said = `✗ ${visible(error.message)} [${error.code}]${more}`;
+        this.#options.aside(print.paint('red', said));
       }
     }
   }
 
   /** One message and its answer; throws if the run does not end well. */
   async once(message: string): Promise<void> {
+    this.#isOnce = true;
     const done = await this.take(() => this.#options.partner.say(message));
     if (done === undefined || done.status === 'completed') return;
     if (done.status === 'canceled' && this.#wasInterrupted) {
@@ -65,7 +71,7 @@ export class Conversation {
   /** What one should know in the middle of a turn, on a line of its own. */
   note(line: string): void {
     this.#transcript?.endText();
-    this.#options.aside(line);
+    this.#options.terminal.beside(() => this.#options.aside(line));
   }
 
   /** What was said before, shortly. */
@@ -129,7 +135,10 @@ export class Conversation {
         stage.raise(event.id, () => turn.request(event));
         continue;
       }
-      if (event.type === 'error') this.#error = { ...event, message: event.error };
+      if (event.type === 'error') {
+        this.#error = { ...event, message: event.error };
+        if (this.#isOnce && !print.json) continue;
+      }
       if (event.type === 'relay_resolved') stage.close(event.id);
       if (event.type === 'done') {
         done = event;

@@ -61,7 +61,7 @@ class KeylessTurn implements Turn {
     } catch (error) {
       // Hanging up is how such a run is canceled.
       if (!this.#left.signal.aborted) throw error;
-      if (failed === undefined) yield { ...ended('canceled', ''), seq: seq + 1 };
+      if (failed === undefined) yield { ...ended('canceled', '', nothing), seq: seq + 1 };
     }
   }
 
@@ -100,8 +100,15 @@ type Unnumbered = RunStreamEvent extends infer Event
     : never
   : never;
 
-function ended(status: 'completed' | 'failed' | 'canceled', output: string) {
-  return { type: 'done', status, output, usage: { input_tokens: 0, output_tokens: 0 } } as const;
+const nothing = { inputTokens: 0, outputTokens: 0 };
+
+function ended(
+  status: 'completed' | 'failed' | 'canceled',
+  output: string,
+  used: { readonly inputTokens: number; readonly outputTokens: number },
+) {
+  const usage = { input_tokens: used.inputTokens, output_tokens: used.outputTokens };
+  return { type: 'done', status, output, usage } as const;
 }
 
 /** The frames of `/chat` in the words of a run; `said` collects what the first agent says. */
@@ -133,6 +140,7 @@ function eventOf(frame: ChatEvent, said: Map<string, string>): Unnumbered | unde
       return ended(
         frame.reason === 'limit' ? 'completed' : frame.reason,
         [...said.values()].join('\n'),
+        frame.totalUsage,
       );
     case 'connected':
     case 'harness_start':

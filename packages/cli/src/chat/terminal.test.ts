@@ -37,6 +37,24 @@ describe('a terminal', () => {
     terminal.close();
   });
 
+  test('shows a question again, with what is typed already, below what is said beside it', async () => {
+    const { terminal, types, world } = scene(true);
+    const say = () => terminal.beside(() => void world.stdout.write('(by the way)\n'));
+    say();
+    expect(world.out()).toBe('(by the way)\n');
+    const asked = terminal.ask({ prompt: '[o]nce > ', fresh: true });
+    await settled();
+    types('ha');
+    await settled();
+    const before = world.out().length;
+    say();
+    await settled();
+    expect(world.out().slice(before)).toMatch(/^\n\(by the way\)\n.*\[o\]nce > ha/);
+    types('lf\r');
+    expect(await asked).toBe('half');
+    terminal.close();
+  });
+
   test('lets nothing that was typed before a question answer it', async () => {
     const { terminal, types } = scene(true);
     types('a\rhalf a li');

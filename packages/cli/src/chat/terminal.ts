@@ -80,6 +80,18 @@ export class Terminal {
     });
   }
 
+  /** Lets something be said while a question is on the screen, which is shown again below it. */
+  beside(say: () => void): void {
+    if (this.#waiting === undefined || !this.isInteractive) {
+      say();
+      return;
+    }
+    this.#output.write('\n');
+    say();
+    this.#beginsAbove(0);
+    this.#reader.prompt(true);
+  }
+
   interrupt(): void {
     if (this.#waiting === undefined) this.onInterrupt();
     else this.#waiting.interrupt();

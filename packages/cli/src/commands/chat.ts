@@ -59,6 +59,7 @@ async function chatWith(call: Call<Options>, words: readonly string[]): Promise<
     if (terminal.isInteractive && words.length === 0) {
       const whom = model ?? options.agent ?? 'Your conversation';
       aside(print.paint('dim', `${whom} at ${connection.url}. ${keys}`));
+      if (connection.apiKey === undefined) aside(print.paint('dim', passing));
     }
     if ('history' in partner) {
       const runs = await partner.history(historyLength);
@@ -80,6 +81,8 @@ async function chatWith(call: Call<Options>, words: readonly string[]): Promise<
 }
 
 const keys = 'Ctrl-C cancels, Ctrl-D leaves.';
+const passing =
+  'Without a key (RELAY_API_KEY) this chat ends when you leave or the server restarts.';
 const historyLength = 5;
 
 function needsNoKey(url: string, { agent, conversation }: Options): void {

@@ -129,8 +129,16 @@ async function cancelRuns(call: Call, ids: readonly string[]): Promise<void> {
   for (const id of ids) {
     const run = await runs.cancel(id);
     if (call.print.json) call.print.value(run);
-    else call.print.say(`${run.id} is being canceled.`);
+    else
+      call.print.say(
+        `${run.id} is ${isOver(run) ? `over already: ${run.status}` : 'being canceled'}.`,
+      );
   }
+}
+
+/** What ended before is not canceled; what the request itself has ended is. */
+function isOver({ status }: Run): boolean {
+  return status === 'completed' || status === 'failed';
 }
 
 async function resumeRun(call: Call, [id = '']: readonly string[]): Promise<void> {

@@ -6,7 +6,8 @@ import { type Finding, ok, warning, wrong } from './finding.ts';
 export async function* examineKey(connection: Connection): AsyncGenerator<Finding> {
   const { url, apiKey, keyFrom = '' } = connection;
   if (apiKey === undefined) {
-    const mend = 'set RELAY_API_KEY; "relay bootstrap" makes a key beside the data folder';
+    const mend =
+      'make one on the machine of the data folder: export RELAY_API_KEY=$(relay bootstrap)';
     yield isLocal(url)
       ? warning('key', 'There is no key: only "relay chat" works, on this machine', mend)
       : wrong('key', 'There is no key', 'set RELAY_API_KEY, or name a --profile');

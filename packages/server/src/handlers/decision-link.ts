@@ -11,7 +11,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { refuseForeignHost } from '../auth.ts';
 import type { ServerContext } from '../context.ts';
 import { nothingHere } from '../failures.ts';
-import { answeredPage, askingPage, pageHeaders } from '../webhooks/page.ts';
+import { answeredPage, askingPage, longestReason, pageHeaders } from '../webhooks/page.ts';
 import { readToken } from '../webhooks/signer.ts';
 import { statusNow } from './approvals.ts';
 
@@ -31,12 +31,13 @@ export const decideByLink: LinkHandler = async (context, request, reply) => {
   refuseOtherSites(request);
   const { relay, webhook } = await linked(context, request, reply);
   const approved = answerIn(request.body);
+  const reason = approved ? null : reasonIn(request.body);
   const { id, name } = webhook.createdBy;
   const outcome = await answerRelay(context.control, webhook.tenantId, {
     relayId: relay.id,
     approved,
     always: false,
-    reason: null,
+    reason,
     by: { type: 'key', id, name: `${name} (link)` },
   });
   if (outcome.kind === 'decided') return answeredPage(approved ? 'approved' : 'denied');
@@ -97,5 +98,14 @@ function answerIn(body: unknown): boolean {
   if (approved.length === 1 && (only === 'true' || only === 'false')) return only === 'true';
   throw new RelayError('invalid_request', 'approved: must be true or false', {
     details: [{ path: 'approved', message: 'Must be true or false' }],
+  });
+}
+
+/** A field that was left empty is no reason. */
+function reasonIn(body: unknown): string | null {
+  const reason = body instanceof URLSearchParams ? (body.get('reason') ?? '').trim() : '';
+  if (reason.length <= longestReason) return reason === '' ? null : reason;
+  throw new RelayError('invalid_request', `reason: at most ${longestReason} characters`, {
+    details: [{ path: 'reason', message: `At most ${longestReason} characters` }],
   });
 }
