@@ -100,6 +100,10 @@ export function createWorkshop({ asks, trace, askingMs = 60_000 }: Workshop): Mc
       return say(`${what}: ${answer.action} ${JSON.stringify(answer.content ?? null)}`);
     },
   );
+  server.registerTool('stall', { description: 'Wants to be called again, for ever' }, () => {
+    leave('stall');
+    return inputRequired({ requestState: 'again' });
+  });
   const grow = server.registerTool('grow', { description: 'Learns something new' }, () => {
     server.registerTool('learned', { description: 'New' }, () => say('new'));
     grow.disable();

@@ -58,7 +58,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     const servers = await start({ shop: scene.program(asks) });
     const names = servers.list(everyone).map(({ name }) => name);
     expect(names).toEqual(
-      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'grow'].map(
+      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'stall', 'grow'].map(
         (n) => `shop_${n}`,
       ),
     );
@@ -238,6 +238,13 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
     await failed;
     await Endpoint.listen({ asks, trace: scene.trace }).then((other) => (endpoint = other));
   });
+});
+
+it('gives up on a server that wants to be called again for ever', async () => {
+  const servers = await start({ shop: scene.program('instead') });
+  const stall = await find(servers, 'shop_stall');
+  await expect(stall.execute({}, createToolContext())).rejects.toThrow('more than 20 times');
+  expect(scene.traces()).toHaveLength(21);
 });
 
 it('makes a call again for a server that has forgotten its session, and so never saw it', async () => {
