@@ -87,6 +87,21 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(JSON.stringify(seen)).not.toMatch(/the-master-key|sk-x/);
   });
 
+  it('says nothing of its secrets in descriptions, progress and questions either', async () => {
+    const env = { ONE_KEY: 'Says it again', TWO_KEY: 'half of it', THREE_KEY: 'Which size' };
+    const servers = await start({ shop: { ...scene.program(asks), env } });
+    expect((await find(servers, 'shop_echo')).description).toBe('[redacted]');
+    const told: string[] = [];
+    const ask = async (question: unknown) => {
+      told.push(JSON.stringify(question));
+      return { size: 'M' };
+    };
+    const context = createToolContext({ progress: (text) => void told.push(text), ask });
+    await (await find(servers, 'shop_work')).execute({ ms: 1 }, context);
+    await (await find(servers, 'shop_fit')).execute({ what: 'coat' }, context);
+    expect(told).toEqual(['[redacted]\n', expect.stringContaining('"[redacted] of coat?"')]);
+  });
+
   it('maps texts, pictures and failures', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const show = await find(servers, 'shop_show');
