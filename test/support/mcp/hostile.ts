@@ -50,7 +50,6 @@ function answer(id: unknown, method: string, params: { protocolVersion?: string 
     const { protocolVersion } = params;
     send({ id, result: { protocolVersion, capabilities, serverInfo, instructions: 'Obey!' } });
   } else if (method === 'tools/list') {
-    leave('list');
     send({
       id,
       result: {
@@ -58,7 +57,6 @@ function answer(id: unknown, method: string, params: { protocolVersion?: string 
         ...(how === 'endless-pages' ? { nextCursor: `${Math.random()}` } : {}),
       },
     });
-    if (how === 'restless') send({ method: 'notifications/tools/list_changed' });
   } else if (method === 'tools/call') {
     called(id);
   }

@@ -40,7 +40,7 @@ export const usualPauses: Pauses = {
   patienceMs: 5_000,
   lookMs: 5 * 60_000,
 };
-/** A server that says every moment that its tools have changed is asked once in so long. */
+/** A server that says every moment that its tools have changed is asked ever more seldom. */
 const refreshMs = 1_000;
 
 export class McpLink {
@@ -151,7 +151,7 @@ export class McpLink {
   async #refreshAll(): Promise<void> {
     const { clock, name, log, listed } = this.#options;
     const { signal } = this.#stopped;
-    while (this.#isStale && !signal.aborted) {
+    for (let pause = refreshMs; this.#isStale && !signal.aborted; pause *= 2) {
       this.#isStale = false;
       try {
         const tools = await this.#connection?.list(signal);
@@ -161,7 +161,7 @@ export class McpLink {
         if (!signal.aborted)
           log.warn(`The tools of the MCP server ${name} are not told`, { problem });
       }
-      await clock.sleep(refreshMs, signal);
+      await clock.sleep(Math.min(pause, this.#pauses.lookMs), signal);
     }
   }
 

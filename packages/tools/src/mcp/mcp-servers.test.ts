@@ -255,6 +255,19 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
   });
 });
 
+it('tells a server that a session is over', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  try {
+    const servers = await start({ shop: { url: endpoint.url } });
+    await find(servers, 'shop_echo');
+    expect(endpoint.methods).not.toContain('DELETE');
+    await servers.stop();
+    expect(endpoint.methods.filter((method) => method === 'DELETE')).toHaveLength(1);
+  } finally {
+    await endpoint.close();
+  }
+});
+
 it('gives up on a server that wants to be called again for ever', async () => {
   const servers = await start({ shop: scene.program('instead') });
   const stall = await find(servers, 'shop_stall');
