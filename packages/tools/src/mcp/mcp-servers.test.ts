@@ -166,6 +166,9 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     const learned = await find(servers, 'shop_learned');
     expect(await learned.execute({}, createToolContext())).toEqual({ context: 'new' });
     expect(servers.find('shop_grow', everyone)).toBeUndefined();
+    // Whoever has allowed a tool for good should get to know that it is not the same.
+    expect(logged).toEqual([expect.stringContaining('something else of its tools now')]);
+    expect(logged[0]).toContain('{"tools":["shop_stall"],"more":0}');
   });
 
   it('that dies during a call is a tool error, and is started again', async () => {
