@@ -51,7 +51,9 @@ export function createMcpTool({ name, listed, config, ready }: Offer): Tool {
     },
     async execute(input, context) {
       try {
-        return concealer.output(await execute({ ready, listed }, input, concealer.context(context)));
+        return concealer.output(
+          await execute({ ready, listed }, input, concealer.context(context)),
+        );
       } catch (error) {
         throw concealer.error(error);
       }

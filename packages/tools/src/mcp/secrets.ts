@@ -4,8 +4,7 @@ import { isProgram, type McpServerConfig } from './settings.ts';
 
 const minChars = 8;
 const hidden = '[redacted]';
-const telling =
-  /key|token|secret|pass|pwd|auth|credential|cookie|(?:^|_)(?:pat|dsn)(?:_|$)/i;
+const telling = /key|token|secret|pass|pwd|auth|credential|cookie|(?:^|_)(?:pat|dsn)(?:_|$)/i;
 
 export function secretsOf(config: McpServerConfig): string[] {
   const values = isProgram(config)
@@ -31,9 +30,7 @@ function secretsIn(text: string): string[] {
     .split('&')
     .map((pair) => pair.split('=', 2))
     .flatMap(([name = '', value = '']) => (telling.test(name) ? value : []));
-  const meant = [...url.searchParams].flatMap(([name, value]) =>
-    telling.test(name) ? value : [],
-  );
+  const meant = [...url.searchParams].flatMap(([name, value]) => (telling.test(name) ? value : []));
   return [url.password, decoded(url.password), ...written, ...meant];
 }
 
