@@ -62,17 +62,17 @@ function answer(id: unknown, method: string, params: { protocolVersion?: string 
   }
 }
 
-let first: unknown;
+let hasBegun = false;
 
 /** The first call is never answered, and asks when somebody else calls. */
 function askLate(id: unknown): void {
-  if (first === undefined) {
-    first = id;
+  if (!hasBegun) {
+    hasBegun = true;
     return;
   }
   const requestedSchema = { type: 'object', properties: { size: { type: 'string' } } };
   const params = { message: 'The size of the first one?', requestedSchema };
-  send({ id: `about ${String(first)}`, method: 'elicitation/create', params });
+  send({ id: 'q1', method: 'elicitation/create', params });
   asked = id;
 }
 

@@ -19,7 +19,8 @@ const columns: readonly Column<ToolList['tools'][number]>[] = [
   { title: 'description', of: ({ description }) => description },
 ];
 
-async function listTools({ client, print }: Call<object>): Promise<void> {
-  const { tools } = await (await client()).tools();
-  print.list(tools, columns, 'There are no tools.');
+async function listTools(call: Call): Promise<void> {
+  const client = await call.client();
+  const { tools } = await client.tools();
+  call.print.list(tools, columns, 'There are no tools.');
 }
