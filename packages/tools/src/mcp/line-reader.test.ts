@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { JSONRPCMessage } from '@modelcontextprotocol/client';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { lineBounds, LineReader } from './line-reader.ts';
 
 function scene(bounds = lineBounds) {
@@ -60,5 +60,35 @@ describe('the lines of a program', () => {
     expect(messages).toHaveLength(20);
     expect(stream.isPaused()).toBe(true);
     await expect.poll(() => messages.length, { timeout: 5_000 }).toBe(21);
+  });
+
+  it('that take long to read are followed by a rest', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
+    try {
+      const stream = new PassThrough();
+      const heard: unknown[] = [];
+      new LineReader(stream, {
+        message: (message) => {
+          heard.push(message);
+          vi.advanceTimersByTime(heard.length === 1 ? 10 : 500);
+        },
+        failed: (error) => heard.push(error),
+      });
+      const line = '{"jsonrpc":"2.0","method":"x"}\n';
+      stream.write(line);
+      await turn();
+      expect(heard).toHaveLength(1);
+      expect(stream.isPaused()).toBe(false);
+      stream.write(line);
+      await turn();
+      expect(heard).toHaveLength(2);
+      expect(stream.isPaused()).toBe(true);
+      vi.advanceTimersByTime(1_999);
+      expect(stream.isPaused()).toBe(true);
+      vi.advanceTimersByTime(1);
+      expect(stream.isPaused()).toBe(false);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 });

@@ -1,7 +1,7 @@
 /**
  * The messages in a program's output, one a line. A line that is endless is an error; one that is no
- * message is skipped. A program that says too much in a second is not read for the rest of it, so that
- * its noise slows down itself alone.
+ * message is skipped. A program that says too much in a second is not read for the rest of it, and one
+ * whose lines take long to read not for a multiple of that, so that its noise slows down itself alone.
  */
 import type { Readable } from 'node:stream';
 import { type JSONRPCMessage, parseJSONRPCMessage } from '@modelcontextprotocol/client';
@@ -25,6 +25,8 @@ export interface LineListener {
 }
 
 const newline = 0x0a;
+/** Reading a line of 4 MB can hold up everybody for a second. */
+const rest = { afterMs: 20, times: 4 };
 
 export class LineReader {
   readonly #stream: Readable;
@@ -54,6 +56,7 @@ export class LineReader {
 
   #take(piece: Buffer): void {
     if (this.#ended) return;
+    const began = performance.now();
     this.#spend('bytes', piece.length);
     let from = 0;
     for (let at = piece.indexOf(newline); at >= 0; at = piece.indexOf(newline, from)) {
@@ -62,12 +65,19 @@ export class LineReader {
       if (this.#ended) return;
     }
     this.#keep(piece.subarray(from));
+    const pauseMs = Math.max(this.#untilNextSecond(), restAfter(performance.now() - began));
+    if (pauseMs === 0) return;
+    this.#stream.pause();
+    this.#pause = setTimeout(() => this.#stream.resume(), pauseMs);
+    this.#pause.unref();
+  }
+
+  /** 0 if there is still something left of this one. */
+  #untilNextSecond(): number {
     const { lines, bytes, since } = this.#spent;
     const { linesPerSecond, bytesPerSecond } = this.#bounds;
-    if (lines <= linesPerSecond && bytes <= bytesPerSecond) return;
-    this.#stream.pause();
-    this.#pause = setTimeout(() => this.#stream.resume(), Math.max(since + 1_000 - Date.now(), 1));
-    this.#pause.unref();
+    if (lines <= linesPerSecond && bytes <= bytesPerSecond) return 0;
+    return Math.max(since + 1_000 - Date.now(), 1);
   }
 
   #line(end: Buffer): void {
@@ -97,6 +107,10 @@ export class LineReader {
     if (now - this.#spent.since >= 1_000) this.#spent = { since: now, lines: 0, bytes: 0 };
     this.#spent[what] += amount;
   }
+}
+
+function restAfter(tookMs: number): number {
+  return tookMs > rest.afterMs ? tookMs * rest.times : 0;
 }
 
 function messageIn(line: string): JSONRPCMessage | undefined {
