@@ -4,7 +4,8 @@ import type { JSONRPCMessage } from '@modelcontextprotocol/client';
 import { describe, expect, it, vi } from 'vitest';
 import { lineBounds, LineReader } from './line-reader.ts';
 
-function scene(bounds = lineBounds) {
+/** A busy machine reads slowly. */
+function scene(bounds = { ...lineBounds, restAfterMs: Infinity }) {
   const stream = new PassThrough();
   const messages: JSONRPCMessage[] = [];
   const errors: string[] = [];
@@ -43,7 +44,11 @@ describe('the lines of a program', () => {
     ['in one piece', 'x'.repeat(200)],
     ['with an end', `${'x'.repeat(200)}\n`],
   ])('that are too long %s are an error, once, and nothing is read after it', async (_, long) => {
-    const { stream, messages, errors } = scene({ ...lineBounds, maxLineBytes: 100 });
+    const { stream, messages, errors } = scene({
+      ...lineBounds,
+      restAfterMs: Infinity,
+      maxLineBytes: 100,
+    });
     stream.write(long);
     stream.write(`\n${message(1)}\n${'x'.repeat(200)}`);
     await turn();
@@ -52,7 +57,11 @@ describe('the lines of a program', () => {
   });
 
   it('that are too many wait for the next second', async () => {
-    const { stream, messages } = scene({ ...lineBounds, linesPerSecond: 10 });
+    const { stream, messages } = scene({
+      ...lineBounds,
+      restAfterMs: Infinity,
+      linesPerSecond: 10,
+    });
     stream.write(`${message(1)}\n`.repeat(20));
     await turn();
     stream.write(`${message(2)}\n`);

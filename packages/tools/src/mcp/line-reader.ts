@@ -10,12 +10,15 @@ export interface LineBounds {
   readonly maxLineBytes: number;
   readonly linesPerSecond: number;
   readonly bytesPerSecond: number;
+  /** Reading a line of 4 MB can hold up everybody for a second. */
+  readonly restAfterMs: number;
 }
 
 export const lineBounds: LineBounds = {
   maxLineBytes: 4 * 1024 * 1024,
   linesPerSecond: 2_000,
   bytesPerSecond: 32 * 1024 * 1024,
+  restAfterMs: 20,
 };
 
 export interface LineListener {
@@ -25,8 +28,8 @@ export interface LineListener {
 }
 
 const newline = 0x0a;
-/** Reading a line of 4 MB can hold up everybody for a second. */
-const rest = { afterMs: 20, times: 4 };
+/** How many times as long as it took to read. */
+const restTimes = 4;
 
 export class LineReader {
   readonly #stream: Readable;
@@ -65,7 +68,7 @@ export class LineReader {
       if (this.#ended) return;
     }
     this.#keep(piece.subarray(from));
-    const pauseMs = Math.max(this.#untilNextSecond(), restAfter(performance.now() - began));
+    const pauseMs = Math.max(this.#untilNextSecond(), this.#restAfter(performance.now() - began));
     if (pauseMs === 0) return;
     this.#stream.pause();
     this.#pause = setTimeout(() => this.#stream.resume(), pauseMs);
@@ -78,6 +81,10 @@ export class LineReader {
     const { linesPerSecond, bytesPerSecond } = this.#bounds;
     if (lines <= linesPerSecond && bytes <= bytesPerSecond) return 0;
     return Math.max(since + 1_000 - Date.now(), 1);
+  }
+
+  #restAfter(tookMs: number): number {
+    return tookMs > this.#bounds.restAfterMs ? tookMs * restTimes : 0;
   }
 
   #line(end: Buffer): void {
@@ -107,10 +114,6 @@ export class LineReader {
     if (now - this.#spent.since >= 1_000) this.#spent = { since: now, lines: 0, bytes: 0 };
     this.#spent[what] += amount;
   }
-}
-
-function restAfter(tookMs: number): number {
-  return tookMs > rest.afterMs ? tookMs * rest.times : 0;
 }
 
 function messageIn(line: string): JSONRPCMessage | undefined {

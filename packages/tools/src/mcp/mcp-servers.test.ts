@@ -97,7 +97,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
       return { size: 'M' };
     };
     const context = createToolContext({ progress: (text) => void told.push(text), ask });
-    await (await find(servers, 'shop_work')).execute({ ms: 1 }, context);
+    await (await find(servers, 'shop_work')).execute({ ms: 300 }, context);
     await (await find(servers, 'shop_fit')).execute({ what: 'coat' }, context);
     expect(told).toEqual(['[redacted]\n', expect.stringContaining('"[redacted] of coat?"')]);
   });
