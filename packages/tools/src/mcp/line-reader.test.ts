@@ -76,7 +76,7 @@ describe('the lines of a program', () => {
     try {
       const stream = new PassThrough();
       const heard: unknown[] = [];
-      new LineReader(stream, {
+      const reader = new LineReader(stream, {
         message: (message) => {
           heard.push(message);
           vi.advanceTimersByTime(heard.length === 1 ? 10 : 500);
@@ -96,6 +96,7 @@ describe('the lines of a program', () => {
       expect(stream.isPaused()).toBe(true);
       vi.advanceTimersByTime(1);
       expect(stream.isPaused()).toBe(false);
+      reader.end();
     } finally {
       vi.useRealTimers();
     }
