@@ -66,6 +66,15 @@ test('the secret of a credential comes from standard input, and from no argument
   expect((await run('credentials', 'list')).err).toContain('only the model "demo"');
 });
 
+test('tools are listed, with what they are for and whether they ask', async () => {
+  const { out } = await run('tools');
+  expect(out).toMatch(/calculator +no +\S/);
+  expect(out).toMatch(/send_note +yes +\S/);
+  expect(values(await run('tools', '--json'))).toContainEqual(
+    expect.objectContaining({ name: 'calculator', inputSchema: expect.anything() }),
+  );
+});
+
 test('memories are added, found, listed, deleted and cleared', async () => {
   const added = await run('memories', 'add', 'Releases', 'go', 'out', 'on', 'Tuesdays', '--json');
   const [memory] = values<{ id: string }>(added);

@@ -100,6 +100,7 @@ const messages = [{ role: 'user' as const, content: 'notify me' }];
 const calls: Record<Covered, () => Promise<unknown>> = {
   health: () => client.health(),
   listModels: () => client.models(),
+  listTools: () => client.tools(),
   startChat: async () =>
     expect(await (await client.chat({ model: 'demo', messages: said })).text()).not.toBe(''),
   answerChatRelay: async () => {

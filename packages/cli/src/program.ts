@@ -17,6 +17,7 @@ import { registerMemories } from './commands/memories.ts';
 import { registerPolicy } from './commands/policy.ts';
 import { registerRuns } from './commands/runs.ts';
 import { registerServe } from './commands/serve.ts';
+import { registerTools } from './commands/tools.ts';
 import { registerWebhooks } from './commands/webhooks.ts';
 import { examples } from './help.ts';
 import type { World } from './world.ts';
@@ -44,6 +45,7 @@ export function createProgram(world: World): Command {
   registerRuns(program, world);
   registerApprovals(program, world);
   registerGrants(program, world);
+  registerTools(program, world);
   registerExplain(program, world);
   registerMemories(program, world);
   program.commandsGroup('Run it:');

@@ -111,3 +111,4 @@ export type ToolClaim = z.output<(typeof toolResultRoutes)['claimToolCall']['out
 
 export type Health = z.output<(typeof systemRoutes)['health']['output']>;
 export type ModelList = z.output<(typeof systemRoutes)['listModels']['output']>;
+export type ToolList = z.output<(typeof systemRoutes)['listTools']['output']>;

@@ -89,6 +89,7 @@ const calls: readonly [string, Call, object?][] = [
   ],
   ['GET /v1/workflows/w', (c) => c.workflows.get('w')],
   ['GET /models', (c) => c.models()],
+  ['GET /v1/tools', (c) => c.tools()],
   ['GET /health', (c) => c.health()],
 ];
 

@@ -1,4 +1,11 @@
-import type { ChatBody, ExplainBody, Health, ModelList, WorkflowQuery } from '@relay/protocol/wire';
+import type {
+  ChatBody,
+  ExplainBody,
+  Health,
+  ModelList,
+  ToolList,
+  WorkflowQuery,
+} from '@relay/protocol/wire';
 import { Approvals } from './approvals.ts';
 import { Audit } from './audit.ts';
 import { Chat } from './chat.ts';
@@ -44,6 +51,8 @@ export function createClient(options: ClientOptions) {
     /** Hints about what has changed, so that nobody need poll. */
     feed: (options: FeedOptions = {}) => feed(http, options),
     models: (options: CallOptions = {}) => http.json<ModelList>('GET', '/models', options),
+    /** What requests may name in `tools` as `builtin`. */
+    tools: (options: CallOptions = {}) => http.json<ToolList>('GET', '/v1/tools', options),
     health: (options: CallOptions = {}) => http.json<Health>('GET', '/health', options),
   };
 }

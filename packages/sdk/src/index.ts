@@ -57,6 +57,7 @@ export type {
   MemoryBody,
   Message,
   ModelList,
+  ToolList,
   PermissionResponse,
   Permissions,
   Policy,

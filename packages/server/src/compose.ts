@@ -31,6 +31,7 @@ import { Housekeeping } from './housekeeping.ts';
 import { KeptOutputs } from './kept-outputs.ts';
 import { Hub } from './hub.ts';
 import { asServerLog, type ServerLog } from './log.ts';
+import { endLeftRunning } from './left-running.ts';
 import { openMcp } from './mcp.ts';
 import { Metrics } from './metrics.ts';
 import { hearNeighbours } from './neighbours.ts';
@@ -201,7 +202,7 @@ export async function compose(world: World): Promise<Relay> {
     hub,
     feed,
     async start() {
-      await workspaces.endOrphans();
+      await endLeftRunning({ file, hasBash: world.tools === undefined, log });
       if (presence === undefined) {
         await store.reclaimEverything();
         await hangUpOrphans({ control, config });

@@ -70,3 +70,34 @@ it('of one that may run again: it is asked once, and answered after a restart', 
     scene.dispose();
   }
 });
+
+it('of one that was let go while it asks in the old way: others are asked too, and all are answered', async () => {
+  const scene = new McpScene();
+  const file = { mcpServers: { shop: { ...scene.program('during'), idempotent: ['fit'] } } };
+  const server = await bootRelay({ file });
+  const ask = async (what: string) => {
+    const { runId, reader } = await startRun(server, {
+      input: `use shop_fit {"what":"${what}"}`,
+      tools: [{ name: 'shop_fit', kind: 'builtin' }],
+      permissions: { allowlist: [{ tool: 'shop_fit' }] },
+    });
+    const { data } = await reader.until('relay');
+    expect(data['prompt']).toBe(`Which size of ${what}?`);
+    return { runId, relayId: String(data['id']) };
+  };
+  try {
+    const asked = [await ask('coat'), await ask('hat')];
+    for (const { runId, relayId } of asked) {
+      const body = { approved: true, input: { size: 'M' } };
+      await server.request(`/v1/approvals/${relayId}`, { body });
+      await until(
+        async () => (await server.json(`/v1/runs/${runId}`))['status'] === 'completed',
+        'the run to end',
+      );
+    }
+    expect(scene.traces()).toEqual(['fit coat', 'fit hat', 'fit coat', 'fit hat']);
+  } finally {
+    await server.stop();
+    scene.dispose();
+  }
+});

@@ -103,6 +103,21 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(missing.status).toBe(400);
   });
 
+  it('has its tools listed with all the others', async () => {
+    const { tools: listed } = (await server.json('/v1/tools')) as { tools?: { name: string }[] };
+    const found = (name: string) => listed?.find((tool) => tool.name === name);
+    expect(found('calculator')).toMatchObject({ allowedByDefault: true });
+    expect(found('shop_echo')).toEqual({
+      name: 'shop_echo',
+      description: 'Says it again',
+      inputSchema: expect.objectContaining({ type: 'object' }),
+      allowedByDefault: false,
+      idempotent: false,
+    });
+    expect(found('trusted_look')).toMatchObject({ allowedByDefault: true });
+    expect(found('trusted_fit')).toBeUndefined();
+  });
+
   it('refuses arguments that do not fit before anybody is asked', async () => {
     const { frames } = await finishedRun(server, {
       input: 'use shop_echo {"text":5}',
@@ -285,12 +300,15 @@ describe('a server behind HTTP', () => {
       const refused = await server.request('/v1/runs', { body });
       expect(refused.status).toBe(400);
       expect(await refused.json()).toMatchObject({ code: 'unknown_tool' });
+      expect(JSON.stringify(await server.json('/v1/tools'))).not.toContain('shop_');
       const { apiKey } = await addKey(server.store, { tenant: 'acme' });
       const answered = await until(async () => {
         const response = await server.request('/v1/runs', { body, key: apiKey });
         return response.status === 200 ? response.text() : undefined;
       }, 'the tenant to have the tool');
       expect(answered).toContain('"output":"y"');
+      const theirs = await server.request('/v1/tools', { key: apiKey });
+      expect(await theirs.text()).toContain('"shop_echo"');
     } finally {
       await server.stop();
     }

@@ -105,6 +105,7 @@ describe.each(storeKinds)('the answers on the %s store', (kind) => {
     await expectAsPromised('health', await own.request('/health'));
     await expectAsPromised('ready', await own.request('/ready'));
     await expectAsPromised('listModels', await own.request('/models'));
+    await expectAsPromised('listTools', await own.request('/v1/tools'));
   });
 
   it('about runs are as promised, whatever became of them', async () => {

@@ -31,6 +31,7 @@ import {
   startRun,
 } from './handlers/runs.ts';
 import { cancelRuns, getTenant, updateTenant } from './handlers/tenant.ts';
+import { listTools } from './handlers/tools.ts';
 import { awaitToolResult, claimToolCall, postToolResult } from './handlers/tool-results.ts';
 import { approveTool, resumeChat, startApiChat } from './handlers/runtime.ts';
 import {
@@ -58,6 +59,7 @@ type Keyed = Exclude<RouteName, keyof typeof publicSurface | keyof typeof linkSu
 const chat = { startChat, answerChatRelay, listModels };
 const runtime = { startApiChat, approveTool, resumeChat };
 const controlPlane = {
+  listTools,
   startRun,
   listRuns,
   getRun,

@@ -16,7 +16,7 @@ import {
   type Tool,
   type ToolRegistry,
 } from '@relay/core';
-import { createToolRegistry, createWorkspaceTools, endOrphans, isWithin } from '@relay/tools';
+import { createToolRegistry, createWorkspaceTools, isWithin } from '@relay/tools';
 import { operatorsDeed } from './audit/operator.ts';
 import type { BashSettings } from './bash-settings.ts';
 import type { Config } from './config.ts';
@@ -66,16 +66,6 @@ export class Workspaces {
     const { store } = this.#options;
     this.#version = await store.readNote(noteName);
     this.#take(await this.#folders());
-  }
-
-  /**
-   * Commands of a server that was killed go on without it. They are ended before anything else runs,
-   * so that whoever is asked about their outcome can tell that they are over.
-   */
-  async endOrphans(): Promise<void> {
-    if (this.#options.bash === undefined) return;
-    const ended = await endOrphans();
-    if (ended > 0) this.#options.log.warn('Ended what a killed server had left running', { ended });
   }
 
   /** `bootstrap` may give a tenant a folder beside the running server. */

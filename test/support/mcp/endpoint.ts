@@ -16,11 +16,13 @@ export class Endpoint {
   readonly #sockets = new Set<Socket>();
   /** The headers of every request. */
   readonly requests: IncomingMessage['headers'][] = [];
+  readonly methods: string[] = [];
 
   private constructor(workshop: Workshop) {
     this.#workshop = workshop;
     this.#server = createServer((request, response) => {
       this.requests.push(request.headers);
+      this.methods.push(request.method ?? '');
       void this.#handle(request, response);
     });
     this.#server.on('connection', (socket) => {

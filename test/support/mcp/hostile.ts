@@ -62,8 +62,25 @@ function answer(id: unknown, method: string, params: { protocolVersion?: string 
   }
 }
 
+let hasBegun = false;
+
+/** The first call is never answered, and asks when somebody else calls. */
+function askLate(id: unknown): void {
+  if (!hasBegun) {
+    hasBegun = true;
+    return;
+  }
+  const requestedSchema = { type: 'object', properties: { size: { type: 'string' } } };
+  const params = { message: 'The size of the first one?', requestedSchema };
+  send({ id: 'q1', method: 'elicitation/create', params });
+  asked = id;
+}
+
+let asked: unknown;
+
 function called(id: unknown): void {
   leave('called');
+  if (how === 'asks-late') askLate(id);
   if (how === 'endless-line') {
     const piece = 'x'.repeat(64 * 1024);
     const more = () => process.stdout.write(piece, () => setImmediate(more));
@@ -74,6 +91,8 @@ function called(id: unknown): void {
     const more = () => process.stdout.write(noise, () => setImmediate(more));
     more();
     setTimeout(() => send({ id, result: { content: [{ type: 'text', text: 'through' }] } }), 200);
+  } else if (how === 'long-error') {
+    send({ id, error: { code: -32000, message: 'e'.repeat(2_000_000) } });
   } else if (how === 'huge') {
     send({ id, result: { content: [{ type: 'text', text: 'y'.repeat(2_000_000) }] } });
   } else if (how === 'rubbish') {
@@ -104,11 +123,16 @@ createInterface({ input: process.stdin }).on('line', (line) => {
     id,
     method,
     params = {},
+    result,
   } = JSON.parse(line) as {
     id?: unknown;
     method?: string;
     params?: object;
+    result?: object;
   };
   if (how === 'silent') return;
+  if (asked !== undefined && result !== undefined) {
+    send({ id: asked, result: { content: [{ type: 'text', text: JSON.stringify(result) }] } });
+  }
   if (id !== undefined && method !== undefined) answer(id, method, params);
 });

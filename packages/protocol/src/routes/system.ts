@@ -12,6 +12,16 @@ const welcomeSchema = z.object({
   health: z.string(),
 });
 
+const listedToolSchema = z.object({
+  name: z.string(),
+  description: z.string(),
+  inputSchema: z.record(z.string(), z.unknown()),
+  /** Runs without a relay unless a rule denies it. */
+  allowedByDefault: z.boolean(),
+  /** Safe to run again after a crash. */
+  idempotent: z.boolean(),
+});
+
 export const systemRoutes = {
   welcome: {
     method: 'GET',
@@ -82,6 +92,16 @@ export const systemRoutes = {
       models: z.array(z.object({ id: z.string(), provider: z.string() })),
       defaultModel: z.string().optional(),
     }),
+    errors: [...needsKey],
+  },
+  listTools: {
+    method: 'GET',
+    path: '/v1/tools',
+    summary: 'The tools that the server brings, with those of MCP servers that are connected',
+    auth: 'key',
+    scopes: ['runs'],
+    answer: 'json',
+    output: z.object({ tools: z.array(listedToolSchema) }),
     errors: [...needsKey],
   },
 } as const satisfies Record<string, Route>;

@@ -1,4 +1,5 @@
 /** An MCP server by Streamable HTTP, over connections that are somebody else's to guard. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type FetchLike,
   type JSONRPCMessage,
@@ -28,9 +29,12 @@ const reconnecting = {
   reconnectionDelayGrowFactor: 2,
   maxRetries: 4,
 };
+/** How long a server may take to forget a session. */
+const politeMs = 1_000;
 
 export class EndpointTransport extends StreamableHTTPClientTransport {
   readonly #sender: EndpointOptions['sender'];
+  #closing: Promise<void> | undefined;
 
   constructor({ config, fetch, sender }: EndpointOptions) {
     super(new URL(config.url), {
@@ -38,6 +42,7 @@ export class EndpointTransport extends StreamableHTTPClientTransport {
       // A redirect could lead to another host, with our headers.
       requestInit: { headers: { ...config.headers }, redirect: 'manual' },
       reconnectionOptions: reconnecting,
+      reconnectionScheduler: atLeisure,
       onInsufficientScope: 'throw',
     });
     this.#sender = sender;
@@ -62,4 +67,24 @@ export class EndpointTransport extends StreamableHTTPClientTransport {
       },
     });
   }
+
+  override close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  /** A server keeps a session until it is told that nobody needs it. */
+  async #close(): Promise<void> {
+    const told = this.terminateSession().catch(() => undefined);
+    await Promise.race([told, sleep(politeMs, undefined, { ref: false })]);
+    await super.close();
+  }
+}
+
+/** A server may say how soon it is to be asked again, and say "at once" for ever. */
+function atLeisure(reconnect: () => void, delayMs: number): () => void {
+  const { initialReconnectionDelay: least, maxReconnectionDelay: most } = reconnecting;
+  const timer = setTimeout(reconnect, Math.min(Math.max(delayMs, least), most));
+  timer.unref();
+  return () => clearTimeout(timer);
 }

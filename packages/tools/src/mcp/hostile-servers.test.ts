@@ -123,6 +123,35 @@ describe('a hostile or broken server', () => {
     expect(asked.length).toBeLessThanOrEqual(1);
   });
 
+  it('that fails with too many words is cut short', async () => {
+    await start('long-error');
+    const error = await call().then(
+      () => undefined,
+      (thrown: Error) => thrown,
+    );
+    expect(error?.message).toContain('characters are left out');
+    expect(error?.message.length).toBeLessThan(5_000);
+  });
+
+  it('that asks late for a call that was given up asks nobody else, and is begun anew', async () => {
+    await start('asks-late');
+    const stop = new AbortController();
+    const first = call('odd_go', createToolContext({ runId: 'first', signal: stop.signal }));
+    await poll(() => scene.traces()).toContain('called');
+    stop.abort(new Error('enough'));
+    await expect(first).rejects.toThrow('enough');
+    const asked: unknown[] = [];
+    const ask = async (question: unknown) => {
+      asked.push(question);
+      return { size: 'M' };
+    };
+    const second = await call('odd_go', createToolContext({ runId: 'second', ask }));
+    expect(second).toEqual({ context: '{"action":"cancel"}' });
+    expect(asked).toEqual([]);
+    await poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
+    expect(logged).toEqual([]);
+  });
+
   it('that ends when it is asked what it does not know is spoken to in the old way', async () => {
     await start('exits-on-probe');
     expect(names()).toEqual(['odd_go']);

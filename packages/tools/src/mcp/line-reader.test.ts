@@ -1,10 +1,11 @@
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { JSONRPCMessage } from '@modelcontextprotocol/client';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { lineBounds, LineReader } from './line-reader.ts';
 
-function scene(bounds = lineBounds) {
+/** A busy machine reads slowly. */
+function scene(bounds = { ...lineBounds, restAfterMs: Infinity }) {
   const stream = new PassThrough();
   const messages: JSONRPCMessage[] = [];
   const errors: string[] = [];
@@ -43,7 +44,11 @@ describe('the lines of a program', () => {
     ['in one piece', 'x'.repeat(200)],
     ['with an end', `${'x'.repeat(200)}\n`],
   ])('that are too long %s are an error, once, and nothing is read after it', async (_, long) => {
-    const { stream, messages, errors } = scene({ ...lineBounds, maxLineBytes: 100 });
+    const { stream, messages, errors } = scene({
+      ...lineBounds,
+      restAfterMs: Infinity,
+      maxLineBytes: 100,
+    });
     stream.write(long);
     stream.write(`\n${message(1)}\n${'x'.repeat(200)}`);
     await turn();
@@ -52,7 +57,11 @@ describe('the lines of a program', () => {
   });
 
   it('that are too many wait for the next second', async () => {
-    const { stream, messages } = scene({ ...lineBounds, linesPerSecond: 10 });
+    const { stream, messages } = scene({
+      ...lineBounds,
+      restAfterMs: Infinity,
+      linesPerSecond: 10,
+    });
     stream.write(`${message(1)}\n`.repeat(20));
     await turn();
     stream.write(`${message(2)}\n`);
@@ -60,5 +69,36 @@ describe('the lines of a program', () => {
     expect(messages).toHaveLength(20);
     expect(stream.isPaused()).toBe(true);
     await expect.poll(() => messages.length, { timeout: 5_000 }).toBe(21);
+  });
+
+  it('that take long to read are followed by a rest', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
+    try {
+      const stream = new PassThrough();
+      const heard: unknown[] = [];
+      const reader = new LineReader(stream, {
+        message: (message) => {
+          heard.push(message);
+          vi.advanceTimersByTime(heard.length === 1 ? 10 : 500);
+        },
+        failed: (error) => heard.push(error),
+      });
+      const line = '{"jsonrpc":"2.0","method":"x"}\n';
+      stream.write(line);
+      await turn();
+      expect(heard).toHaveLength(1);
+      expect(stream.isPaused()).toBe(false);
+      stream.write(line);
+      await turn();
+      expect(heard).toHaveLength(2);
+      expect(stream.isPaused()).toBe(true);
+      vi.advanceTimersByTime(1_999);
+      expect(stream.isPaused()).toBe(true);
+      vi.advanceTimersByTime(1);
+      expect(stream.isPaused()).toBe(false);
+      reader.end();
+    } finally {
+      vi.useRealTimers();
+    }
   });
 });

@@ -1,7 +1,7 @@
 /**
  * The messages in a program's output, one a line. A line that is endless is an error; one that is no
- * message is skipped. A program that says too much in a second is not read for the rest of it, so that
- * its noise slows down itself alone.
+ * message is skipped. A program that says too much in a second is not read for the rest of it, and one
+ * whose lines take long to read not for a multiple of that, so that its noise slows down itself alone.
  */
 import type { Readable } from 'node:stream';
 import { type JSONRPCMessage, parseJSONRPCMessage } from '@modelcontextprotocol/client';
@@ -10,12 +10,15 @@ export interface LineBounds {
   readonly maxLineBytes: number;
   readonly linesPerSecond: number;
   readonly bytesPerSecond: number;
+  /** Reading a line of 4 MB can hold up everybody for a second. */
+  readonly restAfterMs: number;
 }
 
 export const lineBounds: LineBounds = {
   maxLineBytes: 4 * 1024 * 1024,
   linesPerSecond: 2_000,
   bytesPerSecond: 32 * 1024 * 1024,
+  restAfterMs: 20,
 };
 
 export interface LineListener {
@@ -25,6 +28,8 @@ export interface LineListener {
 }
 
 const newline = 0x0a;
+/** How many times as long as it took to read. */
+const restTimes = 4;
 
 export class LineReader {
   readonly #stream: Readable;
@@ -54,6 +59,7 @@ export class LineReader {
 
   #take(piece: Buffer): void {
     if (this.#ended) return;
+    const began = performance.now();
     this.#spend('bytes', piece.length);
     let from = 0;
     for (let at = piece.indexOf(newline); at >= 0; at = piece.indexOf(newline, from)) {
@@ -62,12 +68,23 @@ export class LineReader {
       if (this.#ended) return;
     }
     this.#keep(piece.subarray(from));
+    const pauseMs = Math.max(this.#untilNextSecond(), this.#restAfter(performance.now() - began));
+    if (pauseMs === 0) return;
+    this.#stream.pause();
+    this.#pause = setTimeout(() => this.#stream.resume(), pauseMs);
+    this.#pause.unref();
+  }
+
+  /** 0 if there is still something left of this one. */
+  #untilNextSecond(): number {
     const { lines, bytes, since } = this.#spent;
     const { linesPerSecond, bytesPerSecond } = this.#bounds;
-    if (lines <= linesPerSecond && bytes <= bytesPerSecond) return;
-    this.#stream.pause();
-    this.#pause = setTimeout(() => this.#stream.resume(), Math.max(since + 1_000 - Date.now(), 1));
-    this.#pause.unref();
+    if (lines <= linesPerSecond && bytes <= bytesPerSecond) return 0;
+    return Math.max(since + 1_000 - Date.now(), 1);
+  }
+
+  #restAfter(tookMs: number): number {
+    return tookMs > this.#bounds.restAfterMs ? tookMs * restTimes : 0;
   }
 
   #line(end: Buffer): void {

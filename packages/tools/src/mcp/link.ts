@@ -4,13 +4,13 @@
  *   down ──connect──▶ up (its tools are known) ──lost──▶ down ──pause──▶ …
  *
  * - Every failure makes the next pause longer, up to a minute; a connection that held for a while
- *   begins anew. Nothing that a server does is thrown here.
+ *   begins anew. Nothing that a server does is thrown here. A renewal is no failure.
  * - What it offered last stays known while it is down: a call then waits for a moment, and is an error
  *   after it.
  */
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
 import type { Clock, Log } from '@relay/core';
-import type { McpConnection } from './connection.ts';
+import { type McpConnection, renewal } from './connection.ts';
 
 export interface LinkOptions {
   readonly name: string;
@@ -40,7 +40,7 @@ export const usualPauses: Pauses = {
   patienceMs: 5_000,
   lookMs: 5 * 60_000,
 };
-/** A server that says every moment that its tools have changed is asked once in so long. */
+/** A server that says every moment that its tools have changed is asked ever more seldom. */
 const refreshMs = 1_000;
 
 export class McpLink {
@@ -101,6 +101,7 @@ export class McpLink {
       this.#connection = undefined;
       this.#tried.resolve();
       if (signal.aborted) return;
+      if (problem === renewal) continue;
       failures = clock.now() - began >= this.#pauses.calmMs ? 1 : failures + 1;
       if (problem !== this.#problem) {
         log.warn(`The MCP server ${name} is not connected; it is tried again`, { problem });
@@ -151,7 +152,7 @@ export class McpLink {
   async #refreshAll(): Promise<void> {
     const { clock, name, log, listed } = this.#options;
     const { signal } = this.#stopped;
-    while (this.#isStale && !signal.aborted) {
+    for (let pause = refreshMs; this.#isStale && !signal.aborted; pause *= 2) {
       this.#isStale = false;
       try {
         const tools = await this.#connection?.list(signal);
@@ -161,7 +162,7 @@ export class McpLink {
         if (!signal.aborted)
           log.warn(`The tools of the MCP server ${name} are not told`, { problem });
       }
-      await clock.sleep(refreshMs, signal);
+      await clock.sleep(Math.min(pause, this.#pauses.lookMs), signal);
     }
   }
 

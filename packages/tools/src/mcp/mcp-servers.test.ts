@@ -58,7 +58,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     const servers = await start({ shop: scene.program(asks) });
     const names = servers.list(everyone).map(({ name }) => name);
     expect(names).toEqual(
-      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'grow'].map(
+      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'stall', 'grow'].map(
         (n) => `shop_${n}`,
       ),
     );
@@ -85,6 +85,21 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
       ['API_TOKEN', 'HOME', 'MODE', 'PATH', 'RELAY_COMMAND', 'TERM'].toSorted(),
     );
     expect(JSON.stringify(seen)).not.toMatch(/the-master-key|sk-x/);
+  });
+
+  it('says nothing of its secrets in descriptions, progress and questions either', async () => {
+    const env = { ONE_KEY: 'Says it again', TWO_KEY: 'half of it', THREE_KEY: 'Which size' };
+    const servers = await start({ shop: { ...scene.program(asks), env } });
+    expect((await find(servers, 'shop_echo')).description).toBe('[redacted]');
+    const told: string[] = [];
+    const ask = async (question: unknown) => {
+      told.push(JSON.stringify(question));
+      return { size: 'M' };
+    };
+    const context = createToolContext({ progress: (text) => void told.push(text), ask });
+    await (await find(servers, 'shop_work')).execute({ ms: 300 }, context);
+    await (await find(servers, 'shop_fit')).execute({ what: 'coat' }, context);
+    expect(told).toEqual(['[redacted]\n', expect.stringContaining('"[redacted] of coat?"')]);
   });
 
   it('maps texts, pictures and failures', async () => {
@@ -151,6 +166,9 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     const learned = await find(servers, 'shop_learned');
     expect(await learned.execute({}, createToolContext())).toEqual({ context: 'new' });
     expect(servers.find('shop_grow', everyone)).toBeUndefined();
+    // Whoever has allowed a tool for good should get to know that it is not the same.
+    expect(logged).toEqual([expect.stringContaining('something else of its tools now')]);
+    expect(logged[0]).toContain('{"tools":["shop_stall"],"more":0}');
   });
 
   it('that dies during a call is a tool error, and is started again', async () => {
@@ -238,6 +256,26 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
     await failed;
     await Endpoint.listen({ asks, trace: scene.trace }).then((other) => (endpoint = other));
   });
+});
+
+it('tells a server that a session is over', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  try {
+    const servers = await start({ shop: { url: endpoint.url } });
+    await find(servers, 'shop_echo');
+    expect(endpoint.methods).not.toContain('DELETE');
+    await servers.stop();
+    expect(endpoint.methods.filter((method) => method === 'DELETE')).toHaveLength(1);
+  } finally {
+    await endpoint.close();
+  }
+});
+
+it('gives up on a server that wants to be called again for ever', async () => {
+  const servers = await start({ shop: scene.program('instead') });
+  const stall = await find(servers, 'shop_stall');
+  await expect(stall.execute({}, createToolContext())).rejects.toThrow('more than 20 times');
+  expect(scene.traces()).toHaveLength(21);
 });
 
 it('makes a call again for a server that has forgotten its session, and so never saw it', async () => {

@@ -15,6 +15,8 @@ import { mayOffer, nameAll, serverOf } from './tool-names.ts';
 
 /** Models cannot choose among more, and a list can be endless. */
 const maxTools = 256;
+/** Of each kind in one line of the log. */
+const maxTold = 20;
 const defaultTimeoutMs = 60_000;
 /** How long a start waits for servers to say what they offer. */
 const startMs = 5_000;
@@ -91,7 +93,11 @@ export class McpServers {
       log,
       open: (changed, signal) =>
         McpConnection.open(this.#connecting(name, config, changed), signal),
-      listed: (tools) => (kept.tools = this.#toolsOf(kept, tools)),
+      listed: (listed) => {
+        const tools = this.#toolsOf(kept, listed);
+        this.#tellChanges(kept, tools);
+        kept.tools = tools;
+      },
       ...(pauses === undefined ? {} : { pauses }),
     });
     const kept: Kept = { name, config, link, tools: undefined };
@@ -120,7 +126,7 @@ export class McpServers {
     const problems = [...refused];
     const tools = new Map<string, Tool>();
     for (const { name: full, listed } of named) {
-      const problem = this.#problemOf(full, listed) ?? tooMany(tools.size);
+      const problem = tooMany(tools.size) ?? this.#problemOf(full, listed);
       if (problem !== undefined) problems.push(`${full}: ${problem}`);
       else {
         const ready = link.ready.bind(link);
@@ -131,11 +137,25 @@ export class McpServers {
       if (!all.some((listed) => listed.name === tool)) problems.push(`${tool}: it is not offered`);
     }
     if (problems.length > 0) {
-      const left = problems.slice(0, 20).map((problem) => problem.slice(0, 300));
+      const left = problems.slice(0, maxTold).map((problem) => problem.slice(0, 300));
       const more = problems.length - left.length;
       this.#options.log.warn(`Tools of the MCP server ${name} are left out`, { left, more });
     }
     return tools;
+  }
+
+  /** What people have allowed they have allowed by its name: another meaning should be seen. */
+  #tellChanges({ name, tools: before }: Kept, now: ReadonlyMap<string, Tool>): void {
+    const changed = [...now.values()]
+      .filter((tool) => before?.has(tool.name) && said(tool) !== said(before.get(tool.name)))
+      .map((tool) => tool.name);
+    if (changed.length === 0) return;
+    const tools = changed.slice(0, maxTold);
+    const more = changed.length - tools.length;
+    this.#options.log.warn(`The MCP server ${name} says something else of its tools now`, {
+      tools,
+      more,
+    });
   }
 
   #problemOf(name: string, listed: ListedTool): string | undefined {
@@ -143,6 +163,11 @@ export class McpServers {
     const problem = problemOf(listed);
     return problem === undefined ? undefined : `its schema cannot be used: ${problem}`;
   }
+}
+
+function said(tool: Tool | undefined): string {
+  const { description, inputSchema, allowedByDefault, idempotent } = tool ?? {};
+  return JSON.stringify([description, inputSchema, allowedByDefault, idempotent]);
 }
 
 function tooMany(count: number): string | undefined {

@@ -31,14 +31,15 @@ export function problemOf({ inputSchema }: ListedTool): string | undefined {
 }
 
 export function createMcpTool({ name, listed, config, ready }: Offer): Tool {
-  const { $schema: _, ...inputSchema } = listed.inputSchema as Record<string, unknown>;
+  const concealer = new Concealer(config);
+  const { $schema: _, ...inputSchema } = concealer.value(listed.inputSchema);
   const { readOnlyHint, idempotentHint } = listed.annotations ?? {};
   const isListed = (tools: readonly string[]) => tools.includes(listed.name);
   const isReadOnly = isMeant(config.readOnly, { isListed, hint: readOnlyHint });
-  const concealer = new Concealer(config);
+  const description = concealer.text(listed.description ?? listed.title ?? '');
   return {
     name,
-    description: cut(listed.description ?? listed.title ?? '', maxDescriptionChars),
+    description: cut(description, maxDescriptionChars),
     inputSchema,
     allowedByDefault: isReadOnly,
     idempotent: isReadOnly || isMeant(config.idempotent, { isListed, hint: idempotentHint }),
@@ -50,7 +51,9 @@ export function createMcpTool({ name, listed, config, ready }: Offer): Tool {
     },
     async execute(input, context) {
       try {
-        return concealer.output(await execute({ ready, listed }, input, context));
+        return concealer.output(
+          await execute({ ready, listed }, input, concealer.context(context)),
+        );
       } catch (error) {
         throw concealer.error(error);
       }

@@ -11,6 +11,27 @@ describe('the secrets of an MCP server', () => {
     expect(secretsOf({ command: 'x' })).toEqual([]);
   });
 
+  it.each(['GITHUB_PAT', 'PGPASS', 'DB_PWD', 'SENTRY_DSN', 'SESSION_COOKIE'])(
+    'are in a variable named %s',
+    (name) => {
+      expect(secretsOf({ command: 'x', env: { [name]: 'a-secret-value' } })).toEqual([
+        'a-secret-value',
+      ]);
+    },
+  );
+
+  it.each(['COMPATIBLE', 'PATH_TO_DOCS'])('are not in a variable named %s', (name) => {
+    expect(secretsOf({ command: 'x', env: { [name]: 'a-plain-value' } })).toEqual([]);
+  });
+
+  it('are the passwords and keys that a URL holds, as they are written and as they are meant', () => {
+    const url = 'https://me:pass%2Fword@x.example/mcp?api_key=key%20of%20mine&profile=developer';
+    const secrets = ['pass%2Fword', 'pass/word', 'key%20of%20mine', 'key of mine'];
+    expect(secretsOf({ url })).toEqual(secrets);
+    expect(secretsOf({ command: 'x', env: { DATABASE: url } })).toEqual(secrets);
+    expect(secretsOf({ url: 'https://x.example/mcp?token' })).toEqual([]);
+  });
+
   it('are hidden in texts, results and errors, also as they are written in JSON', () => {
     const concealer = new Concealer({ command: 'x', env: { TOKEN: 'quo"ted\\secret' } });
     expect(concealer.text('it is quo"ted\\secret.')).toBe('it is [redacted].');

@@ -1,16 +1,45 @@
 /** What an operator gave a server to show who it is: it comes back in nothing that is kept. */
-import type { ToolOutput } from '@relay/core';
+import type { ToolContext, ToolOutput } from '@relay/core';
 import { isProgram, type McpServerConfig } from './settings.ts';
 
 const minChars = 8;
 const hidden = '[redacted]';
-const telling = /key|token|secret|passw|auth|credential/i;
+const telling = /key|token|secret|pass|pwd|auth|credential|cookie|(?:^|_)(?:pat|dsn)(?:_|$)/i;
 
 export function secretsOf(config: McpServerConfig): string[] {
   const values = isProgram(config)
-    ? Object.entries(config.env ?? {}).flatMap(([name, value]) => (telling.test(name) ? value : []))
-    : Object.values(config.headers ?? {}).flatMap((value) => [value, value.replace(/^\w+ /, '')]);
+    ? Object.entries(config.env ?? {}).flatMap(([name, value]) =>
+        telling.test(name) ? value : secretsIn(value),
+      )
+    : [
+        ...Object.values(config.headers ?? {}).flatMap((value) => [
+          value,
+          value.replace(/^\w+ /, ''),
+        ]),
+        ...secretsIn(config.url),
+      ];
   return [...new Set(values)].filter((value) => value.length >= minChars);
+}
+
+/** A URL may hold a password, or a key in its query: as it is written, and as it is meant. */
+function secretsIn(text: string): string[] {
+  const url = URL.parse(text);
+  if (url === null) return [];
+  const written = url.search
+    .slice(1)
+    .split('&')
+    .map((pair) => pair.split('=', 2))
+    .flatMap(([name = '', value = '']) => (telling.test(name) ? value : []));
+  const meant = [...url.searchParams].flatMap(([name, value]) => (telling.test(name) ? value : []));
+  return [url.password, decoded(url.password), ...written, ...meant];
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 export class Concealer {
@@ -24,10 +53,19 @@ export class Concealer {
     return this.#secrets.reduce((clean, secret) => clean.replaceAll(secret, hidden), text);
   }
 
+  /** What a call tells and asks while it runs. */
+  context(context: ToolContext): ToolContext {
+    return {
+      ...context,
+      progress: (text) => context.progress(this.text(text)),
+      ask: (question) => context.ask(this.value(question)),
+    };
+  }
+
   output({ context, result }: ToolOutput): ToolOutput {
     return {
       ...(context === undefined ? {} : { context: this.text(context) }),
-      ...(result === undefined ? {} : { result: this.#value(result) }),
+      ...(result === undefined ? {} : { result: this.value(result) }),
     };
   }
 
@@ -38,12 +76,12 @@ export class Concealer {
   }
 
   /** As it is written in JSON, so that no place in it is forgotten. */
-  #value(value: unknown): unknown {
+  value<Value>(value: Value): Value {
     const text = JSON.stringify(value);
     const clean = this.#secrets.reduce(
       (rest, secret) => rest.replaceAll(JSON.stringify(secret).slice(1, -1), hidden),
       text,
     );
-    return clean === text ? value : (JSON.parse(clean) as unknown);
+    return clean === text ? value : (JSON.parse(clean) as Value);
   }
 }

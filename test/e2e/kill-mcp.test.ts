@@ -1,0 +1,42 @@
+/** `kill -9` of the real server while a program of an MCP server runs that does not end by itself. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { until } from '../support/kernel.ts';
+import { isAlive, McpScene } from '../support/mcp/scene.ts';
+import { TestServer } from '../support/server.ts';
+
+let scene: McpScene;
+let server: TestServer;
+beforeEach(async () => {
+  scene = new McpScene();
+  const config = join(scene.dir, 'relay.config.mjs');
+  const mcpServers = { odd: scene.hostile('clings') };
+  writeFileSync(config, `export default ${JSON.stringify({ mcpServers })}`);
+  server = await new TestServer({ RELAY_CONFIG: config }).start();
+});
+afterEach(async () => {
+  await server.dispose();
+  scene.dispose();
+});
+
+/** Each program with its child, in the order in which they began. */
+const programs = (): number[][] =>
+  scene
+    .traces()
+    .filter((line) => line.startsWith('pids'))
+    .map((line) => line.split(' ').slice(1).map(Number));
+
+describe.skipIf(process.platform !== 'linux')('kill -9 of the server', () => {
+  test('leaves MCP programs that the next start ends', { timeout: 60_000 }, async () => {
+    await until(async () => programs().length === 1, 'the program to run');
+    await server.kill();
+    await server.start();
+    await until(async () => programs().length === 2, 'the next program to run');
+    const [before = [], now = []] = programs();
+    expect(before.map(isAlive)).toEqual([false, false]);
+    expect(now.map(isAlive)).toEqual([true, true]);
+    await server.stop();
+    expect(now.map(isAlive)).toEqual([false, false]);
+  });
+});
