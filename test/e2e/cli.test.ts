@@ -182,7 +182,7 @@ test('Ctrl-C cancels what is going on, and leaves when nothing is', async () => 
   };
   expect(runs.map(({ input }) => input)).toContain('slow 600000');
   shell.line('say 3');
-  await shows('1 2 3');
+  await shows('1 2 3\nyou ›');
   shell.press('C-c');
   await shows('ended with 0');
 });

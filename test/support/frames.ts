@@ -31,9 +31,12 @@ export async function allFrames(response: Response): Promise<Frame[]> {
 /** Reads until a frame of this type has come, and hands the open stream back. */
 export class FrameReader {
   readonly seen: Frame[] = [];
+  /** As long as nobody has begun to read, a body ends when its response is collected. */
+  readonly #response: Response;
   readonly #frames: AsyncGenerator<Frame>;
 
   constructor(response: Response) {
+    this.#response = response;
     this.#frames = framesOf(response);
   }
 
@@ -56,5 +59,6 @@ export class FrameReader {
 
   async close(): Promise<void> {
     await this.#frames.return(undefined);
+    if (this.#response.body?.locked === false) await this.#response.body.cancel();
   }
 }

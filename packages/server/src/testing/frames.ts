@@ -14,12 +14,13 @@ function frameOf({ id, event, data }: ParsedFrame): SeenFrame {
 /** An open stream, read as far as a test wants. */
 export class FrameReader {
   readonly seen: SeenFrame[] = [];
-  readonly #body: ReadableStream<Uint8Array>;
+  /** As long as nobody has begun to read, a body ends when its response is collected. */
+  readonly #response: Response;
   readonly #frames: AsyncGenerator<ParsedFrame>;
 
   constructor(response: Response) {
     if (response.body === null) throw new Error('The response has no body');
-    this.#body = response.body;
+    this.#response = response;
     this.#frames = readSse(response.body);
   }
 
@@ -51,7 +52,7 @@ export class FrameReader {
   async leave(): Promise<void> {
     await this.#frames.return(undefined);
     // Who has not read a frame yet has not begun to hold the body either.
-    if (!this.#body.locked) await this.#body.cancel();
+    if (this.#response.body?.locked === false) await this.#response.body.cancel();
   }
 
   get types(): string[] {
