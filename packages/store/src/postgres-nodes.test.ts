@@ -100,7 +100,10 @@ describe('vectors of memories', () => {
     await neighbour.connect();
     const say = ({ sql, params }: Statement) => {
       let place = 0;
-      return neighbour.query(sql.replaceAll('?', () => `$${(place += 1)}`), [...params]);
+      return neighbour.query(
+        sql.replaceAll('?', () => `$${(place += 1)}`),
+        [...params],
+      );
     };
     try {
       await neighbour.query('BEGIN');

@@ -91,7 +91,7 @@ import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
 import { integer, text } from './stored.ts';
 import { decodeTenant, noTenant, selectTenantSql, updateTenant } from './tenants.ts';
 import { decodeOpenRuns, decodeUsageTotal, selectOpenRuns, selectUsage } from './usage.ts';
-import { SqlVectorStore } from './vectors.ts';
+import { forgetSigns, SqlVectorStore } from './vectors.ts';
 import { insertNotices, SqlWebhookStore } from './webhooks.ts';
 import { decodeWorkflow, selectWorkflow } from './workflows.ts';
 
@@ -354,6 +354,7 @@ export class SqlTenantStore implements TenantStore {
   async clearMemories(namespace: string, limit: number): Promise<number> {
     const unit = [clearMemories(this.tenantId, namespace, limit)];
     const result = await this.#driver.transact(unit);
+    forgetSigns(this.#driver, this.tenantId, namespace);
     return result.ok ? (result.results[0]?.changes ?? 0) : 0;
   }
 

@@ -18,7 +18,13 @@ import { encode, freeText, integer, text } from './stored.ts';
 /** One for each database of the process. */
 const caches = new WeakMap<SqlDriver, SignCache>();
 
-function cacheOf(driver: SqlDriver): SignCache {
+/** What a namespace that was cleared means is not kept in memory either, whichever model said it. */
+export function forgetSigns(driver: SqlDriver, tenantId: string, namespace: string): void {
+  const place = JSON.stringify([tenantId, encode(namespace)]);
+  cacheOf(driver).forgetAll(`${place.slice(0, -1)},`);
+}
+
+export function cacheOf(driver: SqlDriver): SignCache {
   const cache = caches.get(driver) ?? new SignCache();
   caches.set(driver, cache);
   return cache;
@@ -61,8 +67,12 @@ const inSpace = 'v.tenant_id = ? AND v.namespace = ? AND v.model = ?';
 export const fingerprintSql = `SELECT COUNT(*) AS count,
   COALESCE(SUM(v.revision % ${revisionModulus}), 0) AS sum FROM memory_vectors v WHERE ${inSpace}`;
 
+/** Whoever else wants a turn gets it between two pages of them. */
+const signsAtOnce = 2_000;
+
 export const signsSql = `SELECT v.memory_id, v.revision, v.signs FROM memory_vectors v
-  WHERE ${inSpace} AND v.revision >= ? ORDER BY v.revision`;
+  WHERE ${inSpace} AND v.revision >= ? AND (v.revision, v.memory_id) > (?, ?)
+  ORDER BY v.revision, v.memory_id LIMIT ${signsAtOnce}`;
 
 export const hasVectorSql = `SELECT v.memory_id FROM memory_vectors v WHERE ${inSpace} LIMIT 1`;
 
@@ -110,13 +120,15 @@ export class SqlVectorStore implements VectorStore {
   }
 
   async has(space: VectorSpace): Promise<boolean> {
-    return (await this.#driver.read(hasVectorSql, this.#in(space))).length > 0;
+    const found = await this.#driver.read(hasVectorSql, this.#in(space));
+    if (found.length === 0) cacheOf(this.#driver).forget(this.#nameOf(space));
+    return found.length > 0;
   }
 
   async nearest(search: NearestSearch): Promise<NearMemory[]> {
     const asked = normalized(search.vector);
     const signs = signsOf(asked);
-    const name = JSON.stringify(this.#in(search));
+    const name = this.#nameOf(search);
     const source = this.#source(search);
     const table = await cacheOf(this.#driver).table(name, signs.length, source);
     if (table === undefined) return [];
@@ -167,15 +179,28 @@ export class SqlVectorStore implements VectorStore {
     return [this.#tenantId, encode(namespace), encode(model)];
   }
 
+  #nameOf(space: VectorSpace): string {
+    return JSON.stringify(this.#in(space));
+  }
+
   #source(space: VectorSpace): SignSource {
-    const read = (sql: string, ...more: number[]) =>
+    const read = (sql: string, ...more: (number | string)[]) =>
       this.#driver.read(sql, [...this.#in(space), ...more]);
     return {
       fingerprint: async () => {
         const [row = {}] = await read(fingerprintSql);
         return { count: integer(row, 'count'), sum: integer(row, 'sum') };
       },
-      since: async (revision) => (await read(signsSql, revision)).map(decodeSigns),
+      async *since(revision) {
+        let last = { revision, memoryId: '' };
+        for (;;) {
+          const from = [last.revision, last.revision, last.memoryId];
+          const rows = (await read(signsSql, ...from)).map(decodeSigns);
+          yield rows;
+          if (rows.length < signsAtOnce) return;
+          last = rows.at(-1) ?? last;
+        }
+      },
     };
   }
 }
