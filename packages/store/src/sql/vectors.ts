@@ -1,10 +1,12 @@
 /** Vectors of memories: who has none yet, and which are nearest to a question. */
 import {
   claimMs,
+  countedAttempts,
   type MemoryText,
   type MemoryVector,
   type NearestSearch,
   type NearMemory,
+  remakeMs,
   type VectorClaim,
   type VectorSpace,
   type VectorStore,
@@ -35,7 +37,9 @@ type Side = '<' | '>';
 const dueSql = (side: Side) => `SELECT memory_id FROM memory_vectors
   WHERE tenant_id = ? AND model ${side} ? AND due_at <= ? LIMIT ?`;
 
-const waitSql = `${claimMs(0)} + attempts * attempts * ${claimMs(1) - claimMs(0)}`;
+const waitSql = `CASE WHEN attempts < ${countedAttempts}
+    THEN ${claimMs(0)} + attempts * attempts * ${claimMs(1) - claimMs(0)}
+    ELSE ${claimMs(countedAttempts)} END`;
 
 const claimed = (due: string) => `UPDATE memory_vectors
   SET attempts = attempts + 1, due_at = CAST(? AS BIGINT) + ${waitSql} WHERE memory_id IN (${due})
@@ -51,15 +55,19 @@ const claimSql: Readonly<Record<SqlDialect, (side: Side) => string>> = {
 export function claimVectors(
   dialect: SqlDialect,
   tenantId: string,
-  { model, now, limit }: VectorClaim,
-): Statement[] {
+  { model, now, limit, side }: VectorClaim & { readonly side: Side },
+): Statement {
   const due = [tenantId, encode(model), now, limit];
   const params = dialect === 'sqlite' ? [now, ...due] : [...due, now];
-  return (['<', '>'] as const).map((side) => ({ sql: claimSql[dialect](side), params }));
+  return { sql: claimSql[dialect](side), params };
 }
 
+/** One that has got its vector meanwhile, or was never claimed, stays as it is. */
+const releaseSql = `UPDATE memory_vectors SET attempts = attempts - 1, due_at = 0
+  WHERE tenant_id = ? AND memory_id = ? AND attempts > 0`;
+
 const putSql = `UPDATE memory_vectors
-  SET model = ?, revision = ?, signs = ?, vector = ?, attempts = 0, due_at = 0
+  SET model = ?, revision = ?, signs = ?, vector = ?, attempts = 0, due_at = ?
   WHERE tenant_id = ? AND memory_id = ?`;
 
 const inSpace = 'v.tenant_id = ? AND v.namespace = ? AND v.model = ?';
@@ -103,18 +111,29 @@ export class SqlVectorStore implements VectorStore {
 
   async claim(by: VectorClaim): Promise<MemoryText[]> {
     const { dialect } = this.#driver;
-    const result = await this.#driver.transact(claimVectors(dialect, this.#tenantId, by));
-    const rows = result.ok ? result.results.flatMap((each) => each.rows) : [];
+    const rows: Row[] = [];
+    for (const side of ['<', '>'] as const) {
+      const limit = by.limit - rows.length;
+      if (limit === 0) break;
+      const unit = [claimVectors(dialect, this.#tenantId, { ...by, limit, side })];
+      const result = await this.#driver.transact(unit);
+      if (result.ok) rows.push(...result.results.flatMap((each) => each.rows));
+    }
     // One may have been deleted in the meantime.
     return rows
       .filter((row) => row['text'] !== null)
       .map((row) => ({ id: text(row, 'memory_id'), text: freeText(row, 'text') }));
   }
 
+  async release(memoryIds: readonly string[]): Promise<void> {
+    const unit = memoryIds.map((id) => ({ sql: releaseSql, params: [this.#tenantId, id] }));
+    if (unit.length > 0) await this.#driver.transact(unit);
+  }
+
   async put({ memoryId, model, vector, at }: MemoryVector): Promise<boolean> {
     const unit = normalized(vector);
     const revision = at * 1_000 + Math.floor(Math.random() * 1_000);
-    const stored = [encode(model), revision, bytesOf(signsOf(unit)), bytesOf(unit)];
+    const stored = [encode(model), revision, bytesOf(signsOf(unit)), bytesOf(unit), at + remakeMs];
     const params = [...stored, this.#tenantId, memoryId];
     return (await this.#driver.transact([{ sql: putSql, params, expect: 1 }])).ok;
   }
