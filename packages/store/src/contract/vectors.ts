@@ -213,6 +213,13 @@ export function vectorTests(open: Open): void {
     expect(await mean(tenant, { id: uuidv7() }, { numbers: [1, 0] })).toBe(false);
   });
 
+  test('as many are found as are asked for, also of long vectors', async () => {
+    const tenant = newTenant();
+    const numbers = Array<number>(1_536).fill(1);
+    await Promise.all(Array.from({ length: 70 }, () => meant(tenant, numbers)));
+    expect(new Set(await idsNear(tenant, numbers, { limit: 400 })).size).toBe(70);
+  });
+
   test('vectors of another length are not compared', async () => {
     const tenant = newTenant();
     await meant(tenant, Array<number>(40).fill(1));

@@ -151,7 +151,7 @@ export class SqlVectorStore implements VectorStore {
     const source = this.#source(search);
     const table = await cacheOf(this.#driver).table(name, signs.length, source);
     if (table === undefined) return [];
-    const compared = comparedOf(asked.length);
+    const compared = comparedOf(asked.length, search.limit);
     const ids = leastDifferent(table, signs, compared);
     const near = (await this.#compared({ search, asked, ids: padded(ids, compared) }))
       .filter(({ similarity }) => similarity >= search.floor)
@@ -225,7 +225,7 @@ export class SqlVectorStore implements VectorStore {
 }
 
 /** Of which there are statements: one for every number would be too many to keep prepared. */
-const sizes = [10, 50, 256];
+const sizes = [10, 50, 256, 512];
 
 /** So many that the statement is the same one each time. No memory has an empty id. */
 function padded(ids: readonly string[], count: number): string[] {
