@@ -15,7 +15,7 @@ export function signsOf(vector: Float32Array): Signs {
   return signs;
 }
 
-/** Of which there are statements. The last is as many as any search can ask for. */
+/** Of which there are statements. The last is as many as one search asks for. */
 const sizes = [64, 128, 256, 512];
 
 /**

@@ -21,7 +21,7 @@ import { retentionTables } from './retention.ts';
 import { createNodes } from './nodes.ts';
 import { policyTables } from './policies.ts';
 import { integerOrNull } from './stored.ts';
-import { vectorTables } from './vector-tables.ts';
+import { vectorBacklog, vectorTables } from './vector-tables.ts';
 import { webhookTables } from './webhooks.ts';
 
 export interface Migration {
@@ -53,6 +53,7 @@ export const migrations: readonly Migration[] = [
   { id: 12, statements: auditIndexes },
   { id: 13, statements: deliveryIndexes },
   { id: 14, statements: vectorTables },
+  { id: 15, statements: vectorBacklog },
 ];
 
 const createTables = [
