@@ -10,8 +10,6 @@
  *   If all are of one run, it is shown there. If not, it waits: a call that has asked does not end
  *   before it is answered, so that once the server has answered all others, the last one has asked.
  *   If one is given up meanwhile, or it takes too long, nobody is asked.
- * - A call that we have given up may go on at the server, and ask for as long as the connection lasts.
- *   So only runs are asked then to which all such calls belong, until the connection is a new one.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 
@@ -19,8 +17,6 @@ export interface Asker {
   readonly runId: string;
   /** How many of its questions nobody has answered yet. */
   readonly open: number;
-  /** Aborted when nobody waits for the server's answer any more. */
-  readonly signal: AbortSignal;
 }
 
 interface Doubt<Call> {
@@ -34,14 +30,6 @@ export class CallsInFlight<Call extends Asker> {
   readonly #current = new AsyncLocalStorage<Call | undefined>();
   readonly #calls = new Set<Call>();
   readonly #doubts = new Set<Doubt<Call>>();
-  /** Runs of calls that the server may still be at. Of more than two the others need not be known. */
-  readonly #givenUp = new Set<string>();
-  #hasAskedBeside = false;
-
-  /** Nothing is under way, and only a new connection lets everybody be asked again. */
-  get isSpent(): boolean {
-    return this.#hasAskedBeside && this.#givenUp.size > 0 && this.#calls.size === 0;
-  }
 
   /** The call that the present code runs for. */
   get current(): Call | undefined {
@@ -56,13 +44,8 @@ export class CallsInFlight<Call extends Asker> {
       const value = await this.#current.run(call, work);
       answered = true;
       return value;
-    } catch (error) {
-      // An error is an answer too.
-      answered = !call.signal.aborted;
-      throw error;
     } finally {
       this.#calls.delete(call);
-      if (!answered && this.#givenUp.size < 2) this.#givenUp.add(call.runId);
       this.#ended(call, answered);
     }
   }
@@ -76,11 +59,10 @@ export class CallsInFlight<Call extends Asker> {
   async whose(signal: AbortSignal): Promise<Call | undefined> {
     const { current } = this;
     if (current !== undefined) return current;
-    this.#hasAskedBeside = true;
     const candidates = new Set(this.#calls);
     const [first, ...others] = candidates;
     if (others.every(({ runId }) => runId === first?.runId)) {
-      return this.#unlessGivenUp([...candidates].find(({ open }) => open === 0) ?? first);
+      return [...candidates].find(({ open }) => open === 0) ?? first;
     }
     const { promise, resolve } = Promise.withResolvers<Call | undefined>();
     const doubt = { candidates, settle: resolve };
@@ -89,17 +71,12 @@ export class CallsInFlight<Call extends Asker> {
     signal.addEventListener('abort', giveUp);
     this.#doubts.add(doubt);
     try {
-      return this.#unlessGivenUp(await promise);
+      return await promise;
     } finally {
       this.#doubts.delete(doubt);
       clearTimeout(timer);
       signal.removeEventListener('abort', giveUp);
     }
-  }
-
-  /** Undefined if a call of another run may have asked, to which nobody listens any more. */
-  #unlessGivenUp(call: Call | undefined): Call | undefined {
-    return [...this.#givenUp].every((runId) => runId === call?.runId) ? call : undefined;
   }
 
   #ended(call: Call, answered: boolean): void {

@@ -16,14 +16,11 @@ import { Progress } from '../workspace/progress.ts';
 import { CallsInFlight } from './calls-in-flight.ts';
 import { elicit, maxQuestions } from './elicitation.ts';
 import type { Sender } from './endpoint-transport.ts';
-import { cut } from './output.ts';
 import { Patience } from './patience.ts';
 import { ProgramTransport } from './program-transport.ts';
 
 const maxPages = 8;
 const probeMs = 10_000;
-/** A server that fails says what it likes, and as much of it. */
-const maxErrorChars = 4_000;
 const progressBounds = { everyMs: 250, maxChars: 20_000 };
 /** What the SDK counts is the whole call; ours counts silence. */
 const never = 2 ** 31 - 1;
@@ -43,9 +40,6 @@ export interface Asked {
   readonly tool: ListedTool;
   readonly input: Record<string, unknown>;
 }
-
-/** Why a connection ends with which nothing is wrong. */
-export const renewal = 'Only a new connection tells whose its questions are';
 
 /** The server has forgotten the session, and with it never saw the call. */
 export class SessionLost extends Error {
@@ -150,10 +144,7 @@ export class McpConnection {
     client.setRequestHandler('elicitation/create', async ({ params }, { mcpReq }) => {
       const call = await this.#calls.whose(mcpReq.signal);
       // A question that belongs to nobody is shown to nobody.
-      if (call === undefined) {
-        this.#renewIfSpent();
-        return { action: 'cancel' as const };
-      }
+      if (call === undefined) return { action: 'cancel' as const };
       return this.#ask(call, { server: name, params, signal: mcpReq.signal });
     });
     return client;
@@ -197,14 +188,7 @@ export class McpConnection {
       progress.end();
       // What was sent to withdraw the call goes first.
       setTimeout(() => over.abort(), 100).unref();
-      this.#renewIfSpent();
     }
-  }
-
-  #renewIfSpent(): void {
-    if (!this.#calls.isSpent) return;
-    this.#isOver = true;
-    this.#ended.resolve(renewal);
   }
 
   /** Until the server has all that it wants to know. */
@@ -212,8 +196,7 @@ export class McpConnection {
     const { name, inputSchema } = asked.tool;
     const meta = { 'relay/idempotencyKey': call.context.idempotencyKey };
     let more: Record<string, unknown> = {};
-    // One that asks for nothing could go on so for ever.
-    for (let round = 0; round <= maxQuestions; round += 1) {
+    for (;;) {
       const answer: CallToolResult | InputRequiredResult = await this.#client.callTool(
         { name, arguments: asked.input, _meta: meta, ...more },
         {
@@ -231,7 +214,6 @@ export class McpConnection {
       if (!isInputRequiredResult(answer)) return answer;
       more = await this.#answersTo(answer, call);
     }
-    throw tooManyQuestions();
   }
 
   /** A server of the present protocol ends the call to ask, and is called again with the answers. */
@@ -256,7 +238,7 @@ export class McpConnection {
     asked: { server: string; params: unknown; signal: AbortSignal },
   ): ReturnType<typeof elicit> {
     call.questions += 1;
-    if (call.questions > maxQuestions) throw tooManyQuestions();
+    if (call.questions > maxQuestions) throw new Error(`It asks more than ${maxQuestions} times`);
     const signal = AbortSignal.any([asked.signal, call.signal]);
     const { context } = call;
     call.open += 1;
@@ -274,8 +256,9 @@ export class McpConnection {
       this.#end('The server has forgotten the session');
       return new SessionLost(`The MCP server ${name} has forgotten the session`);
     }
-    if (isConnectionError(error)) this.#end(wordsOf(error));
-    return new Error(`The MCP server ${name}: ${wordsOf(error)}`, { cause: error });
+    if (isConnectionError(error)) this.#end((error as Error).message);
+    const why = error instanceof Error ? error.message : String(error);
+    return new Error(`The MCP server ${name}: ${why}`, { cause: error });
   }
 
   #end(why: string): void {
@@ -297,10 +280,6 @@ export class McpConnection {
   }
 }
 
-function tooManyQuestions(): Error {
-  return new Error(`It asks more than ${maxQuestions} times`);
-}
-
 function accepted(data: unknown) {
   return { valid: true as const, data: data as never, errorMessage: undefined };
 }
@@ -316,9 +295,5 @@ function isConnectionError(error: unknown): boolean {
 
 function reasonOf(transport: Transport, error: unknown): string {
   const told = transport instanceof ProgramTransport ? transport.why : undefined;
-  return told ?? wordsOf(error);
-}
-
-function wordsOf(error: unknown): string {
-  return cut(error instanceof Error ? error.message : String(error), maxErrorChars);
+  return told ?? (error instanceof Error ? error.message : String(error));
 }

@@ -4,13 +4,13 @@
  *   down ──connect──▶ up (its tools are known) ──lost──▶ down ──pause──▶ …
  *
  * - Every failure makes the next pause longer, up to a minute; a connection that held for a while
- *   begins anew. Nothing that a server does is thrown here. A renewal is no failure.
+ *   begins anew. Nothing that a server does is thrown here.
  * - What it offered last stays known while it is down: a call then waits for a moment, and is an error
  *   after it.
  */
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
 import type { Clock, Log } from '@relay/core';
-import { type McpConnection, renewal } from './connection.ts';
+import type { McpConnection } from './connection.ts';
 
 export interface LinkOptions {
   readonly name: string;
@@ -101,7 +101,6 @@ export class McpLink {
       this.#connection = undefined;
       this.#tried.resolve();
       if (signal.aborted) return;
-      if (problem === renewal) continue;
       failures = clock.now() - began >= this.#pauses.calmMs ? 1 : failures + 1;
       if (problem !== this.#problem) {
         log.warn(`The MCP server ${name} is not connected; it is tried again`, { problem });
