@@ -22,6 +22,8 @@ interface Scene {
   /** No embedder at all. */
   readonly isOff?: boolean;
   readonly isEmpty?: boolean;
+  /** Vectors cannot be compared. */
+  readonly isBroken?: boolean;
 }
 
 function setUp(scene: Scene) {
@@ -33,14 +35,19 @@ function setUp(scene: Scene) {
   const tenant = {
     async searchMemories(search: MemorySearch) {
       asked.words.push(search);
-      return Object.entries(scene.words ?? {}).map(([id, score]) => ({ ...record(id), score }));
+      return Object.entries(scene.words ?? {})
+        .map(([id, score]) => ({ ...record(id), score }))
+        .slice(0, search.limit);
     },
     vectors: {
       has: async () => scene.isEmpty !== true,
       async nearest(search: NearestSearch) {
         asked.near.push(search);
+        if (scene.isBroken === true) throw new Error('The disk is full');
         const near = Object.entries(scene.near ?? {});
-        return near.map(([id, similarity]) => ({ ...record(id), similarity }));
+        return near
+          .map(([id, similarity]) => ({ ...record(id), similarity }))
+          .slice(0, search.limit);
       },
     },
   };
@@ -91,6 +98,15 @@ describe('memories found by words and by meaning', () => {
     expect(found.meaning).toEqual({ model: 'test:a' });
   });
 
+  test('are fused before they are cut: what is second for both is the best of all', async () => {
+    const { find } = setUp({ words: { a: 0.9, b: 0.8 }, near: { c: 0.9, b: 0.8 } });
+    const found = await find({ limit: 1 });
+    expect(found.memories).toMatchObject([{ id: 'b', foundBy: 'both', score: 0.8 }]);
+    const { find: byWords, asked } = setUp({ words: { a: 0.9, b: 0.8 }, isOff: true });
+    expect(idsOf(await byWords({ limit: 1 }))).toEqual(['a']);
+    expect(asked.words).toMatchObject([{ limit: 1 }]);
+  });
+
   test('come in the same order every time, also where ranks are equal', async () => {
     const orders = [];
     for (let n = 0; n < 3; n += 1) {
@@ -138,6 +154,14 @@ describe('memories found by words and by meaning', () => {
     expect(await find()).toMatchObject({
       memories: [{ id: 'a' }],
       meaning: { model: 'test:a', failed: 'The provider answered 503' },
+    });
+  });
+
+  test('vectors that cannot be compared leave words alone', async () => {
+    const found = await setUp({ words: { a: 0.9 }, isBroken: true }).find();
+    expect(found).toMatchObject({
+      memories: [{ id: 'a', foundBy: 'words' }],
+      meaning: { model: 'test:a', failed: 'The vectors could not be compared' },
     });
   });
 

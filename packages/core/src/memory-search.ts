@@ -40,8 +40,10 @@ export async function findMemories(
   const { namespace, query, limit, wordFloor } = question;
   const now = engine.clock.now();
   const store = engine.store.tenant(tenantId);
+  // Both lists go deeper than what is wanted: what is second in each may be the best of all.
+  const depth = engine.embedders === undefined ? limit : 2 * limit;
   const [words, near] = await Promise.all([
-    store.searchMemories({ namespace, query, limit, now }),
+    store.searchMemories({ namespace, query, limit: depth, now }),
     nearTo(engine, tenantId, question),
   ]);
   const spoken = words.filter(({ score }) => score >= wordFloor);
@@ -69,7 +71,11 @@ async function nearTo(
   if (asked === undefined) return undefined;
   if ('failed' in asked) return { memories: [], meaning: { model, ...asked } };
   const search = { ...asked, namespace, model, limit: 2 * limit, now: clock.now() };
-  return { memories: await vectors.nearest(search), meaning: { model } };
+  try {
+    return { memories: await vectors.nearest(search), meaning: { model } };
+  } catch {
+    return { memories: [], meaning: { model, failed: 'The vectors could not be compared' } };
+  }
 }
 
 /** Of the question: its beginning says what it is about, and providers refuse long ones. */

@@ -128,6 +128,17 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     expect((await failure(open().embed(['a', 'b'], memory))).retryable).toBe(false);
   });
 
+  it('looks at no more of an answer than there can be in it', async () => {
+    // Whoever names a provider may have written it: this must not keep others waiting.
+    const many = `[${'0,'.repeat(150_000)}0]`;
+    fake.misbehave({ raw: `{"data":${many},"embeddings":${many}}` });
+    const before = process.cpuUsage().user;
+    expect((await failure(open().embed(['dog'], memory))).retryable).toBe(false);
+    expect(process.cpuUsage().user - before).toBeLessThan(1_000_000);
+    fake.misbehave({ raw: `{"more":"${'x'.repeat(400_000)}"}` });
+    expect((await failure(open().embed(['dog'], memory))).message).toMatch(/too long$/);
+  });
+
   it('connects to nothing that the guard does not let it', async () => {
     const guard = createOutboundGuard();
     const url = new URL(base().replace('127.0.0.1', 'localhost'));

@@ -27,12 +27,15 @@ const firstPauseMs = 500;
 const longestPauseMs = 10_000;
 /** Longer ones than any model makes would only be a way to fill the disk. */
 const maxDimensions = 8_192;
+/** Of a number as JSON, and of what stands around the vectors: a longer answer is read by nobody. */
+const maxNumberBytes = 32;
+const maxFrameBytes = 64 * 1024;
 
 interface Api {
   post(texts: readonly string[], purpose: EmbeddingOf['purpose']): Pick<JsonPost, 'url' | 'body'>;
   headers: Readonly<Record<string, string>>;
-  /** The vectors in an answer, in their order; anything else if it is not one. */
-  read(answer: unknown): readonly unknown[] | undefined;
+  /** The so many vectors in an answer, in their order; undefined if it holds more or fewer. */
+  read(answer: unknown, count: number): readonly unknown[] | undefined;
 }
 
 /** OpenAI itself, and everything that speaks like it. */
@@ -45,9 +48,9 @@ export function createOpenAiEmbedder(options: EmbedderOptions): Embedder {
       url,
       body: { model, input, encoding_format: 'float', ...(dimensions && { dimensions }) },
     }),
-    read(answer) {
+    read(answer, count) {
       const { data } = answer as { data?: unknown };
-      if (!Array.isArray(data)) return undefined;
+      if (!Array.isArray(data) || data.length !== count) return undefined;
       const rows = data as ({ index?: unknown; embedding?: unknown } | null)[];
       // Each says where it belongs; what belongs nowhere leaves a gap, which is no vector.
       return rows.map((_, place) => {
@@ -77,9 +80,9 @@ export function createGoogleEmbedder(options: EmbedderOptions): Embedder {
         })),
       },
     }),
-    read(answer) {
+    read(answer, count) {
       const { embeddings } = answer as { embeddings?: unknown };
-      if (!Array.isArray(embeddings)) return undefined;
+      if (!Array.isArray(embeddings) || embeddings.length !== count) return undefined;
       return (embeddings as ({ values?: unknown } | null)[]).map((each) => each?.values);
     },
   });
@@ -104,7 +107,9 @@ function embedderOf(options: EmbedderOptions, api: Api): Embedder {
       const limits = [...(signal ? [signal] : []), ...(isQuestion ? [deadline(questionMs)] : [])];
       const given = AbortSignal.any(limits);
       const { headers } = api;
-      const post = { ...api.post(texts, purpose), headers, agent, timeouts, secret: apiKey };
+      const maxBytes = maxFrameBytes + texts.length * maxDimensions * maxNumberBytes;
+      const wire = { headers, agent, timeouts, secret: apiKey, maxBytes };
+      const post = { ...api.post(texts, purpose), ...wire };
       try {
         return await patiently(() => embed(api, post, { given, count: texts.length }), given);
       } catch (cause) {
@@ -126,12 +131,12 @@ async function embed(
 ): Promise<Float32Array[]> {
   const answer = await postJson(post, given);
   const isObject = typeof answer === 'object' && answer !== null;
-  const vectors = (isObject ? api.read(answer) : undefined)?.map(vectorOf);
+  const vectors = (isObject ? api.read(answer, count) : undefined)?.map(vectorOf);
   const [first] = vectors ?? [];
   const areAlike = vectors?.every(
     (vector) => vector !== undefined && vector.length === first?.length,
   );
-  if (vectors?.length !== count || areAlike !== true) {
+  if (vectors === undefined || areAlike !== true) {
     throw new ProviderFailure('The provider sent something other than vectors', {
       retryable: false,
     });

@@ -4,7 +4,6 @@ import { ProviderFailure } from '@relay/core';
 import { HttpExchange, type Timeouts } from './http-exchange.ts';
 import { callAborted, failureOfResponse, failureToConnect } from './provider-failure.ts';
 
-const maxBytes = 64 * 1024 * 1024;
 const maxErrorBytes = 16 * 1024;
 
 export interface JsonPost {
@@ -15,6 +14,8 @@ export interface JsonPost {
   readonly body: unknown;
   /** What may not be shown if the answer repeats it. */
   readonly secret: string;
+  /** Of the answer: to parse it takes all of the process while it lasts. */
+  readonly maxBytes: number;
 }
 
 /** What was answered with 2xx; everything else is a thrown `ProviderFailure`. Redirects too. */
@@ -32,7 +33,7 @@ export async function postJson(post: JsonPost, signal: AbortSignal): Promise<unk
       Buffer.from(JSON.stringify(post.body)),
     );
     const isGood = status >= 200 && status <= 299;
-    const body = await bodyOf(exchange, isGood ? maxBytes : maxErrorBytes);
+    const body = await bodyOf(exchange, isGood ? post.maxBytes : maxErrorBytes);
     if (signal.aborted) throw callAborted();
     if (!isGood) throw failureOfResponse({ status, headers: answered, body }, secret);
     finished = true;

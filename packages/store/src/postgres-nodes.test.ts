@@ -1,14 +1,18 @@
 /** What only shows where several nodes share a database. */
 import type { SystemStore } from '@relay/core';
+import { Client } from 'pg';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../test/support/postgres.ts';
 import { approval, cancelMail, ending, newRelay, newRun, noon, step } from './contract/fixtures.ts';
 import { newMemory } from './contract/memories.ts';
+import type { Statement } from './drivers/driver.ts';
 import { openPostgresDriver } from './drivers/postgres.ts';
 import { openPostgresStore } from './index.ts';
+import { deleteMemory, insertMemory } from './sql/memories.ts';
 import { migrate, migrations } from './sql/migrations.ts';
 import { createSqlStore } from './sql/store.ts';
+import { vectorTables } from './sql/vector-tables.ts';
 
 let database: TestDatabase;
 const opened: { close(): Promise<void> }[] = [];
@@ -32,6 +36,8 @@ async function openDriver() {
   opened.push(driver);
   return driver;
 }
+
+const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
 
 describe('nodes that start together', () => {
   test('eight of them apply each step once, and all of them work', async () => {
@@ -82,6 +88,38 @@ describe('vectors of memories', () => {
     expect((await near(other)).toSorted()).toEqual([late, third].toSorted());
     await one.tenant('t').clearMemories('user:42', 100);
     expect(await near(other)).toEqual([]);
+  });
+
+  test('are due of what a node of the version before stores or deletes while the tables change', async () => {
+    const driver = await openDriver();
+    const before = migrations.findIndex(({ statements }) => statements === vectorTables);
+    await migrate(driver, migrations.slice(0, before));
+    const [early, gone, late] = [newMemory(), newMemory(), newMemory()];
+    await driver.transact([early, gone].map((memory) => insertMemory('t', memory)));
+    const neighbour = new Client({ connectionString: database.url });
+    await neighbour.connect();
+    const say = ({ sql, params }: Statement) => {
+      let place = 0;
+      return neighbour.query(
+        sql.replaceAll('?', () => `$${(place += 1)}`),
+        [...params],
+      );
+    };
+    try {
+      await neighbour.query('BEGIN');
+      await say(insertMemory('t', late));
+      await say(deleteMemory('t', gone.id));
+      const migrated = migrate(await openDriver());
+      await expect
+        .poll(() => database.sql('SELECT 1 FROM pg_locks WHERE NOT granted'), { timeout: 10_000 })
+        .not.toEqual([]);
+      await neighbour.query('COMMIT');
+      await migrated;
+    } finally {
+      await neighbour.end();
+    }
+    const waiting = await database.sql('SELECT memory_id AS id FROM memory_vectors ORDER BY id');
+    expect(waiting).toEqual([early, late].map(({ id }) => ({ id })).toSorted(byId));
   });
 
   test('are made once, whichever node claims the memory, while others clear the namespace', async () => {

@@ -6,11 +6,12 @@ import type { MemoryRecord } from './stored-memories.ts';
 
 export interface VectorStore {
   /**
-   * Memories without a vector of this model, at most `limit` that never had one and as many with one
-   * of another model. Nobody else gets them for a while, which is longer the more often they were
-   * claimed in vain.
+   * Memories without a vector of this model, at most `limit`. Nobody else gets them for a while, which
+   * is longer the more often they were claimed in vain.
    */
   claim(by: VectorClaim): Promise<MemoryText[]>;
+  /** As if these had not been claimed: it was not about them. */
+  release(memoryIds: readonly string[]): Promise<void>;
   /** False if the memory is gone. */
   put(vector: MemoryVector): Promise<boolean>;
   /** Whether there is anything to compare with. */
@@ -55,7 +56,17 @@ export interface NearMemory extends MemoryRecord {
   readonly similarity: number;
 }
 
-/** How long a claim holds that was made after so many in vain. */
+/** More of them make no claim longer: whatever it was, it may be over by now. */
+export const countedAttempts = 5;
+
+/** How long a claim holds that was made after so many in vain: from two minutes to less than an hour. */
 export function claimMs(attempts: number): number {
-  return 120_000 * (1 + attempts * attempts);
+  const counted = Math.min(attempts, countedAttempts);
+  return 120_000 * (1 + counted * counted);
 }
+
+/**
+ * How long a vector is left alone by those who would make one of another model. Nodes that were told
+ * different models, as while one is being changed, would otherwise undo each other's work for ever.
+ */
+export const remakeMs = 10 * 60_000;

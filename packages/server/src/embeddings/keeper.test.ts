@@ -7,7 +7,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { until } from '../testing/relay.ts';
 import { VectorKeeper } from './keeper.ts';
 
-type Embed = (tenantId: string, texts: readonly string[]) => void;
+type Embed = (tenantId: string, texts: readonly string[]) => void | Promise<void>;
 
 /** `embed` throws what a provider would; otherwise there are vectors. */
 function setUp(embed: Embed = () => undefined, store: SystemStore = createMemoryStore()) {
@@ -24,13 +24,16 @@ function setUp(embed: Embed = () => undefined, store: SystemStore = createMemory
     floor: 0,
     async embed(texts) {
       calls.push({ tenantId, texts });
-      embed(tenantId, texts);
+      await embed(tenantId, texts);
       return texts.map(() => Float32Array.of(1, 0));
     },
   });
   const embedders = {
     model: 'test:a',
-    of: async (tenantId: string) => (tenantId.startsWith('no') ? undefined : embedderOf(tenantId)),
+    of: async (tenantId: string) => {
+      if (tenantId === 'bad') throw refusal();
+      return tenantId.startsWith('no') ? undefined : embedderOf(tenantId);
+    },
     remembered: () => undefined,
   };
   const keeper = new VectorKeeper({ embedders, provider: 'test', store, clock, log });
@@ -145,14 +148,103 @@ describe('the keeper of vectors', () => {
   });
 
   it('gives the others their vectors where one text is refused', async () => {
-    const { keeper, add, trust, having, calls } = setUp((_, texts) => {
+    const { keeper, add, trust, having, calls, warnings } = setUp((_, texts) => {
       if (texts.includes('odd')) throw refusal();
     });
     for (const text of ['a', 'odd', 'b']) await add('a', text);
     await trust('a');
     keeper.start();
     await until(async () => (await having('a')) === 2, 'the others');
-    expect(calls.map(({ texts }) => texts.join(' '))).toEqual(['a odd b', 'a', 'odd', 'b']);
+    expect(calls.map(({ texts }) => texts.join(' '))).toEqual([
+      'a odd b',
+      'a',
+      'odd b',
+      'odd',
+      'b',
+    ]);
+    expect(warnings).toEqual([
+      expect.stringMatching(/^A memory has no vector yet .*"tenantId":"a"/),
+    ]);
+  });
+
+  it('finds out by itself how many texts a provider takes at once', async () => {
+    // Such as one that counts tokens a minute, and says of each that is too large to come back later.
+    const { keeper, add, trust, having, clock, calls } = setUp((_, texts) => {
+      if (texts.length > 10) throw new ProviderFailure('Too many tokens', { retryable: true });
+    });
+    for (let n = 0; n < 80; n += 1) await add('a');
+    await trust('a');
+    keeper.start();
+    for (let minutes = 0; (await having('a')) < 80; minutes += 1) {
+      expect(minutes).toBeLessThan(30);
+      await until(() => clock.sleepers > 0, 'its rest');
+      await clock.advance(60_000);
+    }
+    expect(calls.filter(({ texts }) => texts.length <= 10).length).toBeLessThan(40);
+  });
+
+  it('finds the one text that a server breaks at, and gives the others their vectors', async () => {
+    const { keeper, add, trust, having, clock } = setUp((_, texts) => {
+      if (texts.includes('odd')) throw new ProviderFailure('Error 500', { retryable: true });
+    });
+    for (let n = 0; n < 20; n += 1) await add('a', n === 7 ? 'odd' : 'x');
+    await trust('a');
+    keeper.start();
+    for (let minutes = 0; (await having('a')) < 19; minutes += 1) {
+      expect(minutes).toBeLessThan(60);
+      await until(() => clock.sleepers > 0, 'its rest');
+      await clock.advance(60_000);
+    }
+  });
+
+  it('gives everything its vector within the hour after a long failure', async () => {
+    let isDown = true;
+    const { keeper, add, trust, having, clock } = setUp(() => {
+      if (isDown) throw new ProviderFailure('Down', { retryable: true });
+    });
+    for (let n = 0; n < 5; n += 1) await add('a');
+    await trust('a');
+    keeper.start();
+    const pass = async (hours: number) => {
+      for (let minutes = 0; minutes < hours * 60; minutes += 1) {
+        await until(() => clock.sleepers > 0, 'its rest');
+        await clock.advance(60_000);
+      }
+    };
+    await pass(24);
+    isDown = false;
+    await pass(1);
+    expect(await having('a')).toBe(5);
+  });
+
+  it('rests where a tenant’s provider may not be connected to at all', async () => {
+    const { keeper, add, trust, warnings, clock, store, calls } = setUp();
+    await add('bad');
+    await trust('bad');
+    keeper.start();
+    for (let minutes = 0; minutes < 3; minutes += 1) {
+      await until(() => warnings.length > 0 && clock.sleepers > 0, 'its rest');
+      await clock.advance(60_000);
+    }
+    expect(warnings.length).toBeLessThanOrEqual(4);
+    expect(calls).toEqual([]);
+    const { vectors } = store.tenant('bad');
+    expect(await vectors.claim({ model: 'test:a', now: 0, limit: 9 })).toHaveLength(1);
+  });
+
+  it('a provider that takes its time holds up nobody else', async () => {
+    let answer = () => {};
+    const slow = new Promise<void>((resolve) => (answer = resolve));
+    const { keeper, add, trust, having } = setUp((tenantId) =>
+      tenantId === 'a' ? slow : undefined,
+    );
+    for (const tenantId of ['a', 'b']) {
+      for (let n = 0; n < 130; n += 1) await add(tenantId);
+      await trust(tenantId);
+    }
+    keeper.start();
+    await until(async () => (await having('b')) === 130, 'the other tenant');
+    answer();
   });
 
   it('does not ask for each alone where it is not about them', async () => {
@@ -162,8 +254,8 @@ describe('the keeper of vectors', () => {
     for (let n = 0; n < 50; n += 1) await add('a');
     await trust('a');
     keeper.start();
-    await until(() => warnings.length === 1, 'the warning');
-    expect(calls).toHaveLength(4);
+    await until(() => warnings.some((each) => /of a tenant/.test(each)), 'the warning');
+    expect(calls.map(({ texts }) => texts.length)).toEqual([50, 25, 12, 6, 3, 1, 1, 1]);
   });
 
   it('means the beginning of a text that is too long for the model', async () => {

@@ -3,11 +3,15 @@
  * failure left behind at the next look around, and what was there before embeddings were switched on.
  *
  *   waiting ──claim──▶ claimed, for minutes nobody else's ──vector──▶ stored with its model
- *      ▲                   └─ failure or crash: the claim runs out ─┘
+ *      ▲                   ├─ a batch fails: released ────┐
+ *      └───────────────────┴─ one fails alone, or a crash: the claim runs out
  *
  * - A run never waits for it: the memory is stored first, and is found by its words meanwhile.
- * - The memories of tenants are taken a batch at a time, in turns. A tenant whose provider fails rests
- *   for a while, and holds up nobody else.
+ * - The memories of tenants are taken a batch at a time, in turns, of a few tenants at once: a provider
+ *   that fails, or takes minutes, holds up its own tenant.
+ * - Why a batch failed is not known: a text that the provider does not take, too many at once, or
+ *   nothing about them at all. So the next one is half as large, down to one; what fails alone waits
+ *   longer each time, and with what goes well batches grow again.
  */
 import {
   type Clock,
@@ -21,9 +25,11 @@ import {
 
 const everyMs = 60_000;
 const batch = 64;
+const growth = 8;
+const tenantsAtOnce = 8;
 const firstRestMs = 5_000;
 const longestRestMs = 10 * 60_000;
-/** So many in a row that are refused one by one mean that it is not about them. */
+/** So many in a row that are refused alone mean that it is not about them. */
 const refusedInRow = 3;
 const shortestText = 500;
 const page = 200;
@@ -37,17 +43,27 @@ export interface KeeperOptions {
   readonly log: Log;
 }
 
-interface Rest {
+/** How a tenant's provider did lately. */
+interface Pace {
+  /** How many it is given at once. */
+  readonly size: number;
+  /** In a row, of those that were tried alone. */
+  readonly refused: number;
+  /** In a row, that it rested after. */
   readonly failures: number;
-  readonly until: number;
+  readonly restUntil: number;
 }
+
+const full: Pace = { size: batch, refused: 0, failures: 0, restUntil: 0 };
 
 export class VectorKeeper {
   readonly #options: KeeperOptions;
   readonly #stopped = new AbortController();
   /** Tenants that may have something to do. */
-  #waiting = new Set<string>();
-  readonly #resting = new Map<string, Rest>();
+  readonly #waiting = new Set<string>();
+  readonly #busy = new Map<string, Promise<void>>();
+  /** Of those that are not at their best. */
+  readonly #paces = new Map<string, Pace>();
   #nap = new AbortController();
   #work: Promise<void> = Promise.resolve();
 
@@ -73,20 +89,18 @@ export class VectorKeeper {
     const { clock, log } = this.#options;
     let lookAt = 0;
     while (!this.#stopped.signal.aborted) {
-      try {
-        if (clock.now() >= lookAt) {
-          lookAt = clock.now() + everyMs;
-          await this.#lookAround();
-        }
-        await this.#round();
-      } catch (error) {
-        log.warn('Memories could not be given vectors', { error: String(error) });
+      if (clock.now() >= lookAt) {
+        lookAt = clock.now() + everyMs;
+        await this.#lookAround().catch((error: unknown) =>
+          log.warn('Memories could not be given vectors', { error: String(error) }),
+        );
       }
-      if (this.#waiting.size > 0) continue;
+      this.#begin();
       this.#nap = new AbortController();
       const signal = AbortSignal.any([this.#stopped.signal, this.#nap.signal]);
       await clock.sleep(Math.max(1, lookAt - clock.now()), signal);
     }
+    await Promise.all(this.#busy.values());
   }
 
   /** All tenants with a credential: the others have nobody to send anything to. */
@@ -101,38 +115,81 @@ export class VectorKeeper {
     }
   }
 
-  /** One batch for each tenant that waits. */
-  async #round(): Promise<void> {
-    const waiting = this.#waiting;
-    this.#waiting = new Set();
-    for (const tenantId of waiting) {
-      if (this.#stopped.signal.aborted) return;
-      if (await this.#embedSome(tenantId)) this.#waiting.add(tenantId);
+  #begin(): void {
+    for (const tenantId of this.#waiting) {
+      if (this.#stopped.signal.aborted || this.#busy.size >= tenantsAtOnce) return;
+      if (this.#busy.has(tenantId)) continue;
+      this.#waiting.delete(tenantId);
+      this.#busy.set(tenantId, this.#serve(tenantId));
     }
+  }
+
+  /** Never rejects. Whoever has more to do goes to the end of the line. */
+  async #serve(tenantId: string): Promise<void> {
+    const hasMore = await this.#embedSome(tenantId);
+    this.#busy.delete(tenantId);
+    if (hasMore) this.#waiting.add(tenantId);
+    this.#nap.abort();
   }
 
   /** Whether there may be more. */
   async #embedSome(tenantId: string): Promise<boolean> {
-    const { store, clock, embedders, log } = this.#options;
-    const rest = this.#resting.get(tenantId);
-    if (rest !== undefined && clock.now() < rest.until) return false;
+    const { store, clock, embedders } = this.#options;
+    const pace = this.#paces.get(tenantId) ?? full;
+    if (clock.now() < pace.restUntil) return false;
+    let claimed: readonly MemoryText[] = [];
     try {
       const embedder = await embedders.of(tenantId);
       if (embedder === undefined) return false;
       const { vectors } = store.tenant(tenantId);
       const { model } = embedder;
-      const claimed = await vectors.claim({ model, now: clock.now(), limit: batch });
+      claimed = await vectors.claim({ model, now: clock.now(), limit: pace.size });
       await this.#embed(tenantId, embedder, claimed);
-      this.#resting.delete(tenantId);
-      return claimed.length >= batch;
+      if (claimed.length > 0) this.#wentWell(tenantId, pace);
+      return claimed.length >= pace.size;
     } catch (error) {
-      if (this.#stopped.signal.aborted) return false;
-      const failures = (rest?.failures ?? 0) + 1;
-      const ms = Math.min(firstRestMs * 2 ** (failures - 1), longestRestMs);
-      this.#resting.set(tenantId, { failures, until: clock.now() + ms });
-      log.warn('Memories of a tenant have no vectors yet', { tenantId, error: String(error) });
-      return false;
+      const isOver = this.#stopped.signal.aborted;
+      if (isOver || claimed.length > 1) await this.#release(tenantId, claimed);
+      if (isOver) return false;
+      return this.#wentWrong({ tenantId, pace, claimed }, error);
     }
+  }
+
+  #wentWell(tenantId: string, { size }: Pace): void {
+    if (size >= batch) this.#paces.delete(tenantId);
+    else this.#paces.set(tenantId, { ...full, size: Math.min(batch, size + growth) });
+  }
+
+  /** Whether to go on at once, with fewer or with others. */
+  #wentWrong(
+    { tenantId, pace, claimed }: { tenantId: string; pace: Pace; claimed: readonly MemoryText[] },
+    error: unknown,
+  ): boolean {
+    const { clock, log } = this.#options;
+    const isRefusal = error instanceof ProviderFailure && !error.retryable;
+    const isAlone = claimed.length === 1;
+    const refused = pace.refused + (isAlone && isRefusal ? 1 : 0);
+    const size = claimed.length === 0 ? pace.size : Math.max(1, Math.floor(claimed.length / 2));
+    if (isRefusal && claimed.length > 0 && refused < refusedInRow) {
+      const [only] = claimed;
+      if (isAlone) {
+        const fields = { tenantId, memoryId: only?.id, error: String(error) };
+        log.warn('A memory has no vector yet', fields);
+      }
+      this.#paces.set(tenantId, { ...pace, size, refused });
+      return true;
+    }
+    const failures = pace.failures + 1;
+    const ms = Math.min(firstRestMs * 2 ** (failures - 1), longestRestMs);
+    this.#paces.set(tenantId, { size, refused, failures, restUntil: clock.now() + ms });
+    log.warn('Memories of a tenant have no vectors yet', { tenantId, error: String(error) });
+    return false;
+  }
+
+  /** If this fails as well, the claims run out by themselves. */
+  async #release(tenantId: string, claimed: readonly MemoryText[]): Promise<void> {
+    const { vectors } = this.#options.store.tenant(tenantId);
+    await vectors.release(claimed.map(({ id }) => id)).catch(() => undefined);
   }
 
   async #embed(
@@ -143,55 +200,29 @@ export class VectorKeeper {
     const { store, clock } = this.#options;
     if (memories.length === 0) return;
     const { signal } = this.#stopped;
+    const { model } = embedder;
     let vectors: readonly Float32Array[];
     try {
       const texts = memories.map(({ text }) => text.toWellFormed());
       vectors = await embedder.embed(texts, { purpose: 'memory', signal });
     } catch (error) {
-      const others = signal.aborted ? undefined : divided(error, memories);
-      if (others === undefined) throw error;
-      return this.#embedEach(tenantId, embedder, others);
+      const shorter = signal.aborted ? undefined : shortened(error, memories);
+      if (shorter === undefined) throw error;
+      return this.#embed(tenantId, embedder, [shorter]);
     }
     for (const [place, { id: memoryId }] of memories.entries()) {
       const vector = vectors[place];
       if (vector === undefined) continue;
-      const { model } = embedder;
       await store.tenant(tenantId).vectors.put({ memoryId, model, vector, at: clock.now() });
     }
   }
-
-  /** One text that a provider refuses must not keep others from their vectors. */
-  async #embedEach(
-    tenantId: string,
-    embedder: Embedder,
-    memories: readonly MemoryText[],
-  ): Promise<void> {
-    let refused = 0;
-    let last: unknown;
-    for (const memory of memories) {
-      try {
-        await this.#embed(tenantId, embedder, [memory]);
-        refused = 0;
-      } catch (error) {
-        last = error;
-        refused += 1;
-        const mayPass = !(error instanceof ProviderFailure) || error.retryable;
-        if (mayPass || refused === refusedInRow) throw error;
-      }
-    }
-    if (last !== undefined && memories.length === 1) throw last;
-  }
 }
 
-/** What to try instead, one by one; undefined if there is nothing. */
-function divided(
-  error: unknown,
-  memories: readonly MemoryText[],
-): readonly MemoryText[] | undefined {
-  if (!(error instanceof ProviderFailure) || error.retryable) return undefined;
-  const [first] = memories;
-  if (first === undefined || memories.length > 1) return memories;
-  const isShort = first.text.length <= shortestText;
-  if (!error.contextExceeded || isShort) return undefined;
-  return [{ ...first, text: first.text.slice(0, first.text.length / 2) }];
+/** The beginning of the only text, if that is what the provider wants. */
+function shortened(error: unknown, memories: readonly MemoryText[]): MemoryText | undefined {
+  const [only] = memories;
+  if (only === undefined || memories.length > 1 || only.text.length <= shortestText)
+    return undefined;
+  if (!(error instanceof ProviderFailure) || !error.contextExceeded) return undefined;
+  return { ...only, text: only.text.slice(0, only.text.length / 2) };
 }

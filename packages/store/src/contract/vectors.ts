@@ -1,4 +1,10 @@
-import { claimMs, type MemoryRecord, type NearestSearch, type TenantStore } from '@relay/core';
+import {
+  claimMs,
+  type MemoryRecord,
+  type NearestSearch,
+  remakeMs,
+  type TenantStore,
+} from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { ending, newRun, noon, useStore, withStore } from './fixtures.ts';
@@ -78,15 +84,43 @@ export function vectorTests(open: Open): void {
     const tenant = newTenant();
     const { id } = await add(tenant);
     let now = noon;
-    for (let attempt = 0; attempt < 4; attempt += 1) {
+    for (let attempt = 0; attempt < 9; attempt += 1) {
       expect(await claimIds(tenant, { now })).toEqual([id]);
       expect(await claimIds(tenant, { now: now + claimMs(attempt) - 1 })).toEqual([]);
       now += claimMs(attempt);
     }
+    expect(claimMs(99)).toBeLessThan(3_600_000);
     await mean(tenant, { id }, { numbers: [1, 0] });
     expect(await claimIds(tenant, { now: now + 365 * day })).toEqual([]);
-    // Another model makes another claim, at once.
-    expect(await claimIds(tenant, { now, model: 'test:b' })).toEqual([id]);
+  });
+
+  test('what is released is anybody’s at once, and was not claimed in vain', async () => {
+    const tenant = newTenant();
+    const [a, b, done] = [await add(tenant), await add(tenant), await add(tenant)];
+    const other = newTenant();
+    for (let n = 0; n < 3; n += 1) {
+      expect(await claimIds(tenant)).toEqual([a.id, b.id, done.id].toSorted());
+      await other.vectors.release([a.id]);
+      expect(await claimIds(tenant)).toEqual([]);
+      await tenant.vectors.release([a.id, b.id, done.id, uuidv7()]);
+    }
+    await tenant.vectors.release([]);
+    await claimIds(tenant);
+    await mean(tenant, done, { numbers: [1, 0] });
+    await tenant.vectors.release([a.id, done.id]);
+    expect(await claimIds(tenant)).toEqual([a.id]);
+    const next = noon + claimMs(0);
+    expect(await claimIds(tenant, { now: next })).toEqual([a.id, b.id].toSorted());
+    expect(await claimIds(tenant, { now: next, model: 'other' })).toEqual([]);
+  });
+
+  test('a vector that was just made is left alone by those who want another model', async () => {
+    for (const other of ['a', 'z']) {
+      const tenant = newTenant();
+      const { id } = await meant(tenant, [1, 0]);
+      expect(await claimIds(tenant, { model: other, now: noon + remakeMs - 1 })).toEqual([]);
+      expect(await claimIds(tenant, { model: other, now: noon + remakeMs })).toEqual([id]);
+    }
   });
 
   test('several who claim at once get different ones, at most so many', async () => {
@@ -107,7 +141,9 @@ export function vectorTests(open: Open): void {
     await mean(tenant, a, { numbers: [1, 0], model: 'a' });
     await mean(tenant, c, { numbers: [1, 0], model: 'c' });
     const all = [a.id, c.id, none.id].toSorted();
-    expect(await claimIds(tenant, { model: 'b' })).toEqual(all);
+    expect(await claimIds(tenant, { model: 'b', now: noon + remakeMs, limit: 1 })).toHaveLength(1);
+    const later = { model: 'b', now: noon + remakeMs + claimMs(0) };
+    expect(await claimIds(tenant, later)).toEqual(all);
     await mean(tenant, a, { numbers: [1, 0], model: 'b' });
     expect(await idsNear(tenant, [1, 0], { model: 'b' })).toEqual([a.id]);
     expect(await idsNear(tenant, [1, 0], { model: 'a' })).toEqual([]);
@@ -153,7 +189,7 @@ export function vectorTests(open: Open): void {
       await meant(tenant, [1, 0], { expiresAt: noon + 1 });
       expect(await store.sweepMemories(noon + 1, 10)).toBe(1);
       expect(await tenant.vectors.has({ namespace: 'user:42', model })).toBe(false);
-      expect(await claimIds(tenant, { model: 'other' })).toEqual([]);
+      expect(await claimIds(tenant, { model: 'other', now: noon + day })).toEqual([]);
     }));
 
   test('nothing of another tenant or namespace comes in, or is touched', async () => {
@@ -166,7 +202,7 @@ export function vectorTests(open: Open): void {
     expect(await idsNear(tenant, [1, 0], { namespace: 'user:43' })).toEqual([elsewhere.id]);
     expect(await mean(stranger, mine, { numbers: [0, 1] })).toBe(false);
     expect(await idsNear(tenant, [0, 1])).toEqual([]);
-    expect(await claimIds(stranger, { model: 'other' })).toEqual([theirs.id]);
+    expect(await claimIds(stranger, { model: 'other', now: noon + day })).toEqual([theirs.id]);
   });
 
   test('a vector for a memory that is gone is refused', async () => {
@@ -175,6 +211,13 @@ export function vectorTests(open: Open): void {
     await tenant.deleteMemory(memory.id);
     expect(await mean(tenant, memory, { numbers: [1, 0] })).toBe(false);
     expect(await mean(tenant, { id: uuidv7() }, { numbers: [1, 0] })).toBe(false);
+  });
+
+  test('as many are found as are asked for, also of long vectors', async () => {
+    const tenant = newTenant();
+    const numbers = Array<number>(1_536).fill(1);
+    await Promise.all(Array.from({ length: 70 }, () => meant(tenant, numbers)));
+    expect(new Set(await idsNear(tenant, numbers, { limit: 400 })).size).toBe(70);
   });
 
   test('vectors of another length are not compared', async () => {

@@ -5,6 +5,7 @@ import {
   type MemoryVector,
   type NearestSearch,
   type NearMemory,
+  remakeMs,
   type VectorClaim,
   type VectorSpace,
   type VectorStore,
@@ -23,15 +24,20 @@ export class MemoryVectorStore implements VectorStore {
   }
 
   async claim({ model, now, limit }: VectorClaim): Promise<MemoryText[]> {
-    const isDue = ({ vector, claim }: RememberedText) =>
-      vector?.model !== model && (claim?.until ?? 0) <= now;
-    const due = this.#own().filter(isDue);
-    const [fresh, others] = [due.filter((each) => !each.vector), due.filter((each) => each.vector)];
-    return [...fresh.slice(0, limit), ...others.slice(0, limit)].map((entry) => {
+    const isDue = (entry: RememberedText) => entry.vector?.model !== model && dueAt(entry) <= now;
+    const due = this.#own().filter(isDue).slice(0, limit);
+    return due.map((entry) => {
       const attempts = entry.claim?.attempts ?? 0;
       entry.claim = { attempts: attempts + 1, until: now + claimMs(attempts) };
       return { id: entry.memory.id, text: entry.memory.text };
     });
+  }
+
+  async release(memoryIds: readonly string[]): Promise<void> {
+    for (const entry of this.#own()) {
+      if (entry.claim === undefined || !memoryIds.includes(entry.memory.id)) continue;
+      entry.claim = { attempts: entry.claim.attempts - 1, until: 0 };
+    }
   }
 
   async put(vector: MemoryVector): Promise<boolean> {
@@ -72,4 +78,8 @@ export class MemoryVectorStore implements VectorStore {
   #own(): RememberedText[] {
     return [...this.#state.memories.values()].filter(({ tenantId }) => tenantId === this.#tenantId);
   }
+}
+
+function dueAt({ vector, claim }: RememberedText): number {
+  return claim?.until ?? (vector === undefined ? 0 : vector.at + remakeMs);
 }

@@ -9,11 +9,12 @@ function sourceOf(rows: SignRow[]) {
       count: rows.length,
       sum: rows.reduce((sum, { revision }) => sum + (revision % revisionModulus), 0),
     }),
-    since: async (revision) => {
+    async *since(revision) {
       reads.push(revision);
-      return rows
+      const found = rows
         .filter((row) => row.revision >= revision)
         .toSorted((a, b) => a.revision - b.revision);
+      for (let from = 0; from < found.length; from += 2) yield found.slice(from, from + 2);
     },
   };
   return { rows, reads, source };
@@ -73,19 +74,51 @@ describe('the cache of signs', () => {
   });
 
   test('holds no more than it may, and lets go of what was used least lately', async () => {
-    const cache = new SignCache({ maxBytes: 1_000 });
+    const cache = new SignCache({ maxBytes: 4_000 });
     const spaces = ['a', 'b', 'c', 'd', 'e'].map((name, n) => ({
       name,
       ...sourceOf([row(n), row(n + 10)]),
     }));
     for (const space of spaces) await idsIn(cache, space, space.name);
-    expect(cache.bytes).toBeLessThanOrEqual(1_000);
+    expect(cache.bytes).toBeLessThanOrEqual(4_000);
     const [first, last] = [spaces[0], spaces[4]];
     if (first === undefined || last === undefined) throw new Error('There are five');
     await idsIn(cache, last, 'e');
     expect(last.reads).toEqual([0]);
     await idsIn(cache, first, 'a');
     expect(first.reads).toEqual([0, 0]);
-    expect(cache.bytes).toBeLessThanOrEqual(1_000);
+    expect(cache.bytes).toBeLessThanOrEqual(4_000);
+  });
+
+  test('counts what small spaces cost, and the room that is kept for more', async () => {
+    const cache = new SignCache({ maxBytes: 100_000 });
+    const spaces = Array.from({ length: 100 }, (_, n) => sourceOf([row(n, hour, 1_024)]));
+    for (const [n, { source }] of spaces.entries()) {
+      expect((await cache.table(`user:${n}`, 256, source))?.signs.byteLength).toBe(1_024);
+      expect(cache.bytes).toBeLessThanOrEqual(100_000);
+    }
+    // Each is a kilobyte of signs, and more than that of bookkeeping.
+    for (const n of [99, 98, 50]) await cache.table(`user:${n}`, 256, spaces[n]!.source);
+    expect([99, 98, 50].map((n) => spaces[n]?.reads.length)).toEqual([1, 1, 2]);
+    const large = sourceOf(Array.from({ length: 33 }, (_, n) => row(n, n * hour, 1_024)));
+    const roomy = new SignCache();
+    const table = await roomy.table('a', 256, large.source);
+    expect(roomy.bytes).toBeGreaterThanOrEqual(table?.signs.byteLength ?? Infinity);
+  });
+
+  test('lets go of what it is told to forget', async () => {
+    const space = sourceOf([row(1)]);
+    const cache = new SignCache();
+    await idsIn(cache, space);
+    cache.forget('a');
+    cache.forget('never seen');
+    expect(cache.bytes).toBe(0);
+    await idsIn(cache, space);
+    expect(space.reads).toEqual([0, 0]);
+    await idsIn(cache, space, 'b');
+    cache.forgetAll('a');
+    expect(cache.bytes).toBeGreaterThan(0);
+    cache.forgetAll('b');
+    expect(cache.bytes).toBe(0);
   });
 });

@@ -20,8 +20,8 @@ export interface SignRow {
 /** A space as the database holds it. */
 export interface SignSource {
   fingerprint(): Promise<Fingerprint>;
-  /** Of these revisions or later ones, the earliest first. */
-  since(revision: number): Promise<readonly SignRow[]>;
+  /** Of these revisions or later ones, the earliest first, a page at a time. */
+  since(revision: number): AsyncIterable<readonly SignRow[]>;
 }
 
 /** What revisions are summed up by. */
@@ -30,8 +30,13 @@ export const revisionModulus = 1_000_003;
 const overlap = 60_000 * 1_000;
 const maxBytes = 64 * 1024 * 1024;
 
+interface Held {
+  readonly space: Space;
+  readonly bytes: number;
+}
+
 export class SignCache {
-  readonly #spaces = new Map<string, Space>();
+  readonly #held = new Map<string, Held>();
   readonly #maxBytes: number;
   #bytes = 0;
 
@@ -46,37 +51,47 @@ export class SignCache {
   /** The vectors of a space with this many words of signs. */
   async table(name: string, words: number, source: SignSource): Promise<SignTable | undefined> {
     const fingerprint = await source.fingerprint();
-    const space = await this.#current(this.#spaces.get(name), fingerprint, source);
+    const space = await current(this.#held.get(name)?.space, fingerprint, source);
     this.#keep(name, space);
     return space.tables.get(words);
   }
 
-  async #current(
-    known: Space | undefined,
-    fingerprint: Fingerprint,
-    source: SignSource,
-  ): Promise<Space> {
-    if (known?.is(fingerprint) === true) return known;
-    if (known !== undefined && known.size > 0 && known.size < fingerprint.count) {
-      known.add(await source.since(known.lastRevision - overlap));
-      if (known.is(fingerprint)) return known;
-    }
-    const space = new Space();
-    space.add(await source.since(0));
-    return space;
+  /** What was deleted is not to be kept here either. */
+  forget(name: string): void {
+    this.#bytes -= this.#held.get(name)?.bytes ?? 0;
+    this.#held.delete(name);
+  }
+
+  forgetAll(prefix: string): void {
+    for (const name of this.#held.keys()) if (name.startsWith(prefix)) this.forget(name);
   }
 
   #keep(name: string, space: Space): void {
     // What was used last is the last to go.
-    this.#spaces.delete(name);
-    this.#spaces.set(name, space);
-    this.#bytes = [...this.#spaces.values()].reduce((sum, { bytes }) => sum + bytes, 0);
-    for (const [oldest, { bytes }] of this.#spaces) {
+    this.forget(name);
+    const bytes = space.bytes + 2 * name.length;
+    this.#held.set(name, { space, bytes });
+    this.#bytes += bytes;
+    for (const oldest of this.#held.keys()) {
       if (this.#bytes <= this.#maxBytes) return;
-      this.#spaces.delete(oldest);
-      this.#bytes -= bytes;
+      this.forget(oldest);
     }
   }
+}
+
+async function current(
+  known: Space | undefined,
+  fingerprint: Fingerprint,
+  source: SignSource,
+): Promise<Space> {
+  if (known?.is(fingerprint) === true) return known;
+  if (known !== undefined && known.size > 0 && known.size < fingerprint.count) {
+    await known.addAll(source.since(known.lastRevision - overlap));
+    if (known.is(fingerprint)) return known;
+  }
+  const space = new Space();
+  await space.addAll(source.since(0));
+  return space;
 }
 
 /** It only ever grows: whoever reads from it meanwhile sees what was there. */
@@ -86,7 +101,13 @@ class Space {
   readonly tables = new Map<number, GrowingTable>();
   lastRevision = 0;
   #sum = 0;
-  bytes = 0;
+
+  /** Also of the room that is kept for more. */
+  get bytes(): number {
+    let bytes = bytesOfSpace + this.#known.size * bytesOfId;
+    for (const { signs } of this.tables.values()) bytes += signs.byteLength;
+    return bytes;
+  }
 
   get size(): number {
     return this.#known.size;
@@ -96,13 +117,16 @@ class Space {
     return this.#known.size === count && this.#sum === sum;
   }
 
-  add(rows: readonly SignRow[]): void {
+  async addAll(pages: AsyncIterable<readonly SignRow[]>): Promise<void> {
+    for await (const rows of pages) this.#add(rows);
+  }
+
+  #add(rows: readonly SignRow[]): void {
     for (const { memoryId, revision, signs } of rows) {
       if (this.#known.has(memoryId)) continue;
       this.#known.add(memoryId);
       this.#sum += revision % revisionModulus;
       this.lastRevision = Math.max(this.lastRevision, revision);
-      this.bytes += signs.byteLength + bytesOfId;
       const words = signs.byteLength / 4;
       // Damaged: it is not found, and nothing else is lost.
       if (!Number.isInteger(words)) continue;
@@ -113,8 +137,9 @@ class Space {
   }
 }
 
-/** What an id costs in a list and in a set, about. */
+/** What an id costs in a list and in a set, and a space that holds nothing, about. */
 const bytesOfId = 160;
+const bytesOfSpace = 1_500;
 
 class GrowingTable implements SignTable {
   readonly ids: string[] = [];
@@ -123,7 +148,7 @@ class GrowingTable implements SignTable {
 
   constructor(words: number) {
     this.words = words;
-    this.signs = new Uint32Array(words * 16);
+    this.signs = new Uint32Array(words);
   }
 
   add(id: string, signs: Uint8Array): void {

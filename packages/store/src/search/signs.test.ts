@@ -61,7 +61,11 @@ describe('signs', () => {
 });
 
 test('of short vectors more are compared, of long ones never few', () => {
-  expect([128, 384, 768, 1_536, 3_072].map(comparedOf)).toEqual([256, 256, 128, 64, 64]);
+  const lengths = [128, 384, 768, 1_536, 3_072];
+  expect(lengths.map((each) => comparedOf(each, 10))).toEqual([256, 256, 128, 64, 64]);
+  expect([64, 65, 200, 400, 600].map((wanted) => comparedOf(1_536, wanted))).toEqual([
+    64, 128, 256, 512, 600,
+  ]);
 });
 
 test('the cosine of normalized vectors lies between -1 and 1, and is 1 for a vector with itself', () => {

@@ -15,13 +15,17 @@ export function signsOf(vector: Float32Array): Signs {
   return signs;
 }
 
+/** Of which there are statements. The last is as many as one search asks for. */
+const sizes = [64, 128, 256, 512];
+
 /**
  * How many whole vectors are compared: about 400 kB of them, because reading them is what a search
- * costs. Short vectors have fewer signs, which tell less, so more of them are looked at.
+ * costs, and never fewer than are wanted. Short vectors have fewer signs, which tell less, so more of
+ * them are looked at.
  */
-export function comparedOf(dimensions: number): number {
-  const most = 98_304 / Math.max(1, dimensions);
-  return most <= 64 ? 64 : most <= 128 ? 128 : 256;
+export function comparedOf(dimensions: number, wanted: number): number {
+  const usual = Math.min(98_304 / Math.max(1, dimensions), 256);
+  return sizes.find((size) => size >= usual && size >= wanted) ?? Math.max(512, wanted);
 }
 
 /** Vectors of one length, whose signs lie side by side. */

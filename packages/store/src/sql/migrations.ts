@@ -23,7 +23,7 @@ import { policyTables } from './policies.ts';
 import { protectRows } from './row-security.ts';
 import { findMemories } from './row-security-tables.ts';
 import { integerOrNull } from './stored.ts';
-import { vectorTables } from './vector-tables.ts';
+import { vectorBacklog, vectorTables } from './vector-tables.ts';
 import { webhookTables } from './webhooks.ts';
 
 export interface Migration {
@@ -56,6 +56,7 @@ export const migrations: readonly Migration[] = [
   { id: 13, statements: deliveryIndexes },
   { id: 14, statements: vectorTables },
   { id: 15, statements: { sqlite: [], postgres: [findMemories] } },
+  { id: 16, statements: vectorBacklog },
 ];
 
 const createTables = [

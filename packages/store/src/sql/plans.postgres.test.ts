@@ -115,9 +115,9 @@ describe('query plans of PostgreSQL', () => {
     'memories with rare words': candidates('rare'),
     'memories with common words': candidates('common'),
     ...Object.fromEntries(
-      claimVectors('postgres', 't', { model: 'm', now: 0, limit: 9 }).map(({ sql }, n) => [
-        `claim ${n} of memories without a vector`,
-        sql,
+      (['<', '>'] as const).map((side) => [
+        `the claim of memories whose model is ${side}`,
+        claimVectors('postgres', 't', { model: 'm', now: 0, limit: 9, side }).sql,
       ]),
     ),
     ...Object.fromEntries(ending.map(({ sql }, n) => [`step ${n} of an ending`, sql])),

@@ -130,9 +130,9 @@ describe('query plans', () => {
     'whether there are vectors': hasVectorSql,
     'the vectors to compare': selectVectors(3),
     ...Object.fromEntries(
-      claimVectors('sqlite', 't', { model: 'm', now: 0, limit: 9 }).map(({ sql }, n) => [
-        `claim ${n} of memories without a vector`,
-        sql,
+      (['<', '>'] as const).map((side) => [
+        `the claim of memories whose model is ${side}`,
+        claimVectors('sqlite', 't', { model: 'm', now: 0, limit: 9, side }).sql,
       ]),
     ),
     ...Object.fromEntries(pruneUnit(0, 9).map(({ sql }, n) => [`step ${n} of forgetting`, sql])),

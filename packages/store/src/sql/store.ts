@@ -55,8 +55,8 @@ import { SignCache } from '../search/sign-cache.ts';
 import { SqlDeliveryQueue } from './delivery-queue.ts';
 
 /** The one SQL store, over whichever driver; `migrate` must have run. */
-export function createSqlStore(driver: SqlDriver): SystemStore {
-  return new SqlStore(driver);
+export function createSqlStore(driver: SqlDriver, signs = new SignCache()): SystemStore {
+  return new SqlStore(driver, signs);
 }
 
 const probeSql = `INSERT INTO probes (id, count) VALUES (1, 1)
@@ -66,11 +66,12 @@ const tenantOfRunSql = 'SELECT tenant_id FROM runs WHERE id = ?';
 
 class SqlStore implements SystemStore {
   readonly #driver: SqlDriver;
-  readonly #signs = new SignCache();
+  readonly #signs: SignCache;
   readonly deliveries: DeliveryQueue;
 
-  constructor(driver: SqlDriver) {
+  constructor(driver: SqlDriver, signs: SignCache) {
     this.#driver = driver;
+    this.#signs = signs;
     this.deliveries = new SqlDeliveryQueue(driver);
   }
 

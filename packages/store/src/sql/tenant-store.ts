@@ -36,7 +36,6 @@ import type {
   TenantStore,
   UsageScope,
   UsageTotal,
-  VectorStore,
   WebhookStore,
   WorkflowTotal,
 } from '@relay/core';
@@ -107,7 +106,7 @@ export class SqlTenantStore implements TenantStore {
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
-  readonly vectors: VectorStore;
+  readonly vectors: SqlVectorStore;
   readonly #driver: SqlAccess;
 
   constructor(parts: TenantParts, tenantId: string) {
@@ -362,6 +361,7 @@ export class SqlTenantStore implements TenantStore {
   async clearMemories(namespace: string, limit: number): Promise<number> {
     const unit = [clearMemories(this.tenantId, namespace, limit)];
     const result = await this.#driver.transact(unit);
+    this.vectors.forget(namespace);
     return result.ok ? (result.results[0]?.changes ?? 0) : 0;
   }
 

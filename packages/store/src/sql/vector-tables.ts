@@ -33,7 +33,6 @@ export const vectorTables = {
     waiting,
     // With the signs in it: a row of the table is larger than a page, and would be read for them.
     `CREATE INDEX memory_vectors_in_space ON memory_vectors (${place}, memory_id, signs)`,
-    fill,
     `CREATE TRIGGER memory_awaits_vector AFTER INSERT ON memories BEGIN
     ${insert} VALUES (${rowOf('new.')});
   END`,
@@ -45,7 +44,6 @@ export const vectorTables = {
     tables('BYTEA'),
     waiting,
     `CREATE INDEX memory_vectors_in_space ON memory_vectors (${place})`,
-    fill,
     `CREATE FUNCTION relay_memory_awaits_vector() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
     ${insert} VALUES (${rowOf('NEW.')});
     RETURN NULL;
@@ -59,4 +57,14 @@ export const vectorTables = {
     `CREATE TRIGGER memory_takes_vector AFTER DELETE ON memories
     FOR EACH ROW EXECUTE FUNCTION relay_memory_takes_vector()`,
   ],
+} as const;
+
+/**
+ * What was there before the triggers were. A step of its own, after they are committed: nodes of the
+ * version before go on storing memories, and one that came after this had looked and before there was
+ * a trigger would be forgotten. Nobody who stores waits for it; who deletes does.
+ */
+export const vectorBacklog = {
+  sqlite: [`${fill} WHERE true ON CONFLICT DO NOTHING`],
+  postgres: [`${fill} FOR KEY SHARE ON CONFLICT DO NOTHING`],
 } as const;

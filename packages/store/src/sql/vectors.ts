@@ -1,10 +1,12 @@
 /** Vectors of memories: who has none yet, and which are nearest to a question. */
 import {
   claimMs,
+  countedAttempts,
   type MemoryText,
   type MemoryVector,
   type NearestSearch,
   type NearMemory,
+  remakeMs,
   type VectorClaim,
   type VectorSpace,
   type VectorStore,
@@ -25,7 +27,9 @@ type Side = '<' | '>';
 const dueSql = (side: Side) => `SELECT memory_id FROM memory_vectors
   WHERE tenant_id = ? AND model ${side} ? AND due_at <= ? LIMIT ?`;
 
-const waitSql = `${claimMs(0)} + attempts * attempts * ${claimMs(1) - claimMs(0)}`;
+const waitSql = `CASE WHEN attempts < ${countedAttempts}
+    THEN ${claimMs(0)} + attempts * attempts * ${claimMs(1) - claimMs(0)}
+    ELSE ${claimMs(countedAttempts)} END`;
 
 const claimed = (due: string) => `UPDATE memory_vectors
   SET attempts = attempts + 1, due_at = CAST(? AS BIGINT) + ${waitSql} WHERE memory_id IN (${due})
@@ -41,15 +45,19 @@ const claimSql: Readonly<Record<SqlDialect, (side: Side) => string>> = {
 export function claimVectors(
   dialect: SqlDialect,
   tenantId: string,
-  { model, now, limit }: VectorClaim,
-): Statement[] {
+  { model, now, limit, side }: VectorClaim & { readonly side: Side },
+): Statement {
   const due = [tenantId, encode(model), now, limit];
   const params = dialect === 'sqlite' ? [now, ...due] : [...due, now];
-  return (['<', '>'] as const).map((side) => ({ sql: claimSql[dialect](side), params }));
+  return { sql: claimSql[dialect](side), params };
 }
 
+/** One that has got its vector meanwhile, or was never claimed, stays as it is. */
+const releaseSql = `UPDATE memory_vectors SET attempts = attempts - 1, due_at = 0
+  WHERE tenant_id = ? AND memory_id = ? AND attempts > 0`;
+
 const putSql = `UPDATE memory_vectors
-  SET model = ?, revision = ?, signs = ?, vector = ?, attempts = 0, due_at = 0
+  SET model = ?, revision = ?, signs = ?, vector = ?, attempts = 0, due_at = ?
   WHERE tenant_id = ? AND memory_id = ?`;
 
 const inSpace = 'v.tenant_id = ? AND v.namespace = ? AND v.model = ?';
@@ -57,8 +65,12 @@ const inSpace = 'v.tenant_id = ? AND v.namespace = ? AND v.model = ?';
 export const fingerprintSql = `SELECT COUNT(*) AS count,
   COALESCE(SUM(v.revision % ${revisionModulus}), 0) AS sum FROM memory_vectors v WHERE ${inSpace}`;
 
+/** Whoever else wants a turn gets it between two pages of them. */
+const signsAtOnce = 2_000;
+
 export const signsSql = `SELECT v.memory_id, v.revision, v.signs FROM memory_vectors v
-  WHERE ${inSpace} AND v.revision >= ? ORDER BY v.revision`;
+  WHERE ${inSpace} AND v.revision >= ? AND (v.revision, v.memory_id) > (?, ?)
+  ORDER BY v.revision, v.memory_id LIMIT ${signsAtOnce}`;
 
 export const hasVectorSql = `SELECT v.memory_id FROM memory_vectors v WHERE ${inSpace} LIMIT 1`;
 
@@ -91,34 +103,53 @@ export class SqlVectorStore implements VectorStore {
 
   async claim(by: VectorClaim): Promise<MemoryText[]> {
     const { dialect } = this.#driver;
-    const result = await this.#driver.transact(claimVectors(dialect, this.#tenantId, by));
-    const rows = result.ok ? result.results.flatMap((each) => each.rows) : [];
+    const rows: Row[] = [];
+    for (const side of ['<', '>'] as const) {
+      const limit = by.limit - rows.length;
+      if (limit === 0) break;
+      const unit = [claimVectors(dialect, this.#tenantId, { ...by, limit, side })];
+      const result = await this.#driver.transact(unit);
+      if (result.ok) rows.push(...result.results.flatMap((each) => each.rows));
+    }
     // One may have been deleted in the meantime.
     return rows
       .filter((row) => row['text'] !== null)
       .map((row) => ({ id: text(row, 'memory_id'), text: freeText(row, 'text') }));
   }
 
+  async release(memoryIds: readonly string[]): Promise<void> {
+    const unit = memoryIds.map((id) => ({ sql: releaseSql, params: [this.#tenantId, id] }));
+    if (unit.length > 0) await this.#driver.transact(unit);
+  }
+
   async put({ memoryId, model, vector, at }: MemoryVector): Promise<boolean> {
     const unit = normalized(vector);
     const revision = at * 1_000 + Math.floor(Math.random() * 1_000);
-    const stored = [encode(model), revision, bytesOf(signsOf(unit)), bytesOf(unit)];
+    const stored = [encode(model), revision, bytesOf(signsOf(unit)), bytesOf(unit), at + remakeMs];
     const params = [...stored, this.#tenantId, memoryId];
     return (await this.#driver.transact([{ sql: putSql, params, expect: 1 }])).ok;
   }
 
   async has(space: VectorSpace): Promise<boolean> {
-    return (await this.#driver.read(hasVectorSql, this.#in(space))).length > 0;
+    const found = await this.#driver.read(hasVectorSql, this.#in(space));
+    if (found.length === 0) this.#signs.forget(this.#nameOf(space));
+    return found.length > 0;
+  }
+
+  /** What a namespace that was cleared means is not kept in memory either, whichever model said it. */
+  forget(namespace: string): void {
+    const place = JSON.stringify([this.#tenantId, encode(namespace)]);
+    this.#signs.forgetAll(`${place.slice(0, -1)},`);
   }
 
   async nearest(search: NearestSearch): Promise<NearMemory[]> {
     const asked = normalized(search.vector);
     const signs = signsOf(asked);
-    const name = JSON.stringify(this.#in(search));
+    const name = this.#nameOf(search);
     const source = this.#source(search);
     const table = await this.#signs.table(name, signs.length, source);
     if (table === undefined) return [];
-    const compared = comparedOf(asked.length);
+    const compared = comparedOf(asked.length, search.limit);
     const ids = leastDifferent(table, signs, compared);
     const near = (await this.#compared({ search, asked, ids: padded(ids, compared) }))
       .filter(({ similarity }) => similarity >= search.floor)
@@ -165,21 +196,34 @@ export class SqlVectorStore implements VectorStore {
     return [this.#tenantId, encode(namespace), encode(model)];
   }
 
+  #nameOf(space: VectorSpace): string {
+    return JSON.stringify(this.#in(space));
+  }
+
   #source(space: VectorSpace): SignSource {
-    const read = (sql: string, ...more: number[]) =>
+    const read = (sql: string, ...more: (number | string)[]) =>
       this.#driver.read(sql, [...this.#in(space), ...more]);
     return {
       fingerprint: async () => {
         const [row = {}] = await read(fingerprintSql);
         return { count: integer(row, 'count'), sum: integer(row, 'sum') };
       },
-      since: async (revision) => (await read(signsSql, revision)).map(decodeSigns),
+      async *since(revision) {
+        let last = { revision, memoryId: '' };
+        for (;;) {
+          const from = [last.revision, last.revision, last.memoryId];
+          const rows = (await read(signsSql, ...from)).map(decodeSigns);
+          yield rows;
+          if (rows.length < signsAtOnce) return;
+          last = rows.at(-1) ?? last;
+        }
+      },
     };
   }
 }
 
 /** Of which there are statements: one for every number would be too many to keep prepared. */
-const sizes = [10, 50, 256];
+const sizes = [10, 50, 256, 512];
 
 /** So many that the statement is the same one each time. No memory has an empty id. */
 function padded(ids: readonly string[], count: number): string[] {

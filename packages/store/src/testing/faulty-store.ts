@@ -176,6 +176,7 @@ function faultyVectors(
 ): VectorStore {
   return {
     claim: (by) => write('vectors.claim', () => inner.claim(by)),
+    release: (ids) => write('vectors.release', () => inner.release(ids)),
     put: (vector) => write('vectors.put', () => inner.put(vector)),
     has: (space) => read(() => inner.has(space)),
     nearest: (search) => read(() => inner.nearest(search)),
