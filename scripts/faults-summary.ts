@@ -12,6 +12,8 @@ export interface Report {
   readonly scale: number;
   readonly seed: number;
   readonly tallies: Record<string, Tally>;
+  /** What else is to be known of the run, such as what the machine did meanwhile. */
+  note?: string;
 }
 
 export interface Summary {
@@ -21,7 +23,7 @@ export interface Summary {
   readonly sound: boolean;
 }
 
-export function summaryOf({ scale, seed, tallies }: Report): Summary {
+export function summaryOf({ scale, seed, tallies, note }: Report): Summary {
   const entries = Object.entries(tallies);
   const runs = sum(entries, ({ runs: each }) => each);
   const succeeded = sum(entries, ({ succeeded: each }) => each);
@@ -39,7 +41,7 @@ export function summaryOf({ scale, seed, tallies }: Report): Summary {
       return `| ${fault} | ${times} | ${all || '–'} | ${all === 0 ? '–' : ended} | ${met.length} |`;
     }),
   ];
-  const total = `${runs} runs, ${(share * 100).toFixed(2)} % succeeded, ${violations.length} violations, ${minutes} minutes, scale ${scale}, seed ${seed}.`;
+  const total = `${runs} runs, ${(share * 100).toFixed(2)} % succeeded, ${violations.length} violations, ${minutes} minutes, scale ${scale}, seed ${seed}.${note === undefined ? '' : ` ${note}`}`;
   const text = [...table, '', total, ...violations.slice(0, 50)].join('\n');
   return {
     text,

@@ -6,6 +6,7 @@
  *   npm run faults -- --fresh      from the beginning
  *   npm run faults -- --row SIGSTOP --scale 0.1
  *   npm run faults -- --write      and the summary goes to docs/reference/faults.md
+ *   npm run faults -- --note TEXT  which the summary says too, such as what else the machine did
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -22,6 +23,7 @@ const { values } = parseArgs({
     fresh: { type: 'boolean' },
     write: { type: 'boolean' },
     row: { type: 'string' },
+    note: { type: 'string' },
     scale: { type: 'string', default: '1' },
   },
 });
@@ -54,6 +56,7 @@ function readReport(): Report {
 }
 
 const report = readReport();
+if (values.note !== undefined) report.note = values.note;
 if (report.scale !== scale) throw new Error(`A run of scale ${report.scale} is under way: --fresh`);
 
 function keep(): void {

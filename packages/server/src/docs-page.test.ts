@@ -28,7 +28,7 @@ describe('the page of the API', () => {
   it('begins with how to call at all, and ends with what only operators need', () => {
     expect(page).toContain('<code>Authorization: Bearer relay_live_…</code>');
     const sections = [...page.matchAll(/<section id="([^"]+)">/g)].map(([, tag]) => tag);
-    expect(sections.slice(0, 2)).toEqual(['models', 'chat']);
+    expect(sections.slice(0, 3)).toEqual(['models', 'tools', 'chat']);
     expect(sections.slice(-2)).toEqual(['system', 'types']);
   });
 
