@@ -53,7 +53,6 @@ describe.skipIf(!linux)('kill -9 of the server while bash runs', () => {
     await until(async () => processesOf(asleep).length >= 2, 'the command to run');
     await server.kill();
     await reader.close().catch(() => undefined);
-    expect(processesOf(asleep).length).toBeGreaterThanOrEqual(2);
 
     await server.start();
     expect(processesOf(asleep)).toEqual([]);

@@ -27,6 +27,9 @@ const programs = (): number[][] =>
     .filter((line) => line.startsWith('pids'))
     .map((line) => line.split(' ').slice(1).map(Number));
 
+/** A process that was killed is there until its parent, or the system, has looked at it. */
+const ended = (pids: number[]) => async () => !pids.some(isAlive);
+
 describe.skipIf(process.platform !== 'linux')('kill -9 of the server', () => {
   test('leaves MCP programs that the next start ends', { timeout: 60_000 }, async () => {
     await until(async () => programs().length === 1, 'the program to run');
@@ -34,9 +37,25 @@ describe.skipIf(process.platform !== 'linux')('kill -9 of the server', () => {
     await server.start();
     await until(async () => programs().length === 2, 'the next program to run');
     const [before = [], now = []] = programs();
-    expect(before.map(isAlive)).toEqual([false, false]);
+    await until(ended(before), 'the first programs to be gone');
     expect(now.map(isAlive)).toEqual([true, true]);
     await server.stop();
-    expect(now.map(isAlive)).toEqual([false, false]);
+    await until(ended(now), 'the next programs to be gone');
   });
 });
+
+test('a server that is told to leave while it starts leaves no program', async () => {
+  await server.kill();
+  const starting = server.start().catch(() => undefined);
+  await until(async () => programs().length === 2, 'the program to run');
+  server.signal('SIGTERM');
+  const [, pids = []] = programs();
+  await until(ended(pids), 'the programs to be gone');
+  await starting;
+  const isGone = () =>
+    server.request('/health').then(
+      () => false,
+      () => true,
+    );
+  await until(isGone, 'the server to be gone');
+}, 60_000);
