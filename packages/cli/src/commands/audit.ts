@@ -11,6 +11,7 @@ import type { World } from '../world.ts';
 
 type Action = NonNullable<AuditQuery['action']>;
 
+/** The protocol's list again: help is shown without loading it, and a test compares the two. */
 const auditActions = [
   'run.started',
   'run.canceled',

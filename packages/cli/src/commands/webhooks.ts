@@ -8,6 +8,7 @@ import type { World } from '../world.ts';
 
 type Event = WebhookBody['events'][number];
 
+/** The protocol's list again: help is shown without loading it, and a test compares the two. */
 const webhookEvents = [
   'relay.raised',
   'relay.expiring',
