@@ -1,5 +1,6 @@
 export * from './audit.ts';
 export * from './canonical.ts';
+export * from './defined.ts';
 export * from './errors.ts';
 export * from './events.ts';
 export * from './fields.ts';

@@ -1,4 +1,5 @@
 /** What a browser needs: the SSE parser and the types, without a line of zod at run time. */
+export * from './defined.ts';
 export * from './sse.ts';
 export type { ErrorBody, ErrorCode, FieldIssue } from './errors.ts';
 export type {
