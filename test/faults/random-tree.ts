@@ -10,7 +10,6 @@ import {
   type ModelEvent,
   type ModelRequest,
   ProviderFailure,
-  type RunRequest,
   type Tool,
 } from '@relay/core';
 import {
@@ -22,6 +21,7 @@ import {
 } from '@relay/core/testing';
 import { agentTool } from '@relay/tools';
 import { isSummarizing } from '../loop/reader.ts';
+import type { AskOptions } from '../support/kernel.ts';
 
 /** A number between 0 and 1, the next in a row that the seed decides (mulberry32). */
 export function createChance(seed: number): () => number {
@@ -48,7 +48,7 @@ export interface Plan {
   readonly tools: readonly RecordingTool[];
   readonly delegates: readonly Tool[];
   readonly agents: readonly AgentDefinition[];
-  readonly request: Partial<RunRequest>;
+  readonly request: AskOptions;
   readonly disturbances: readonly Disturbance[];
   /** The append at which the store fails, before or after it has stored what it was given. */
   readonly faultAt: number;

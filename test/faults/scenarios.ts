@@ -1,4 +1,4 @@
-import type { Answer, Model, RunRequest, SystemStore, Tool } from '@relay/core';
+import type { Answer, Model, SystemStore, Tool } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -8,7 +8,7 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import type { EventType } from '@relay/protocol';
-import type { KernelOptions } from '../support/kernel.ts';
+import type { AskOptions, KernelOptions } from '../support/kernel.ts';
 
 export interface Scenario {
   readonly name: string;
@@ -18,7 +18,7 @@ export interface Scenario {
   readonly delegates?: readonly Tool[];
   readonly model: Model;
   readonly world?: Partial<KernelOptions>;
-  readonly request?: Partial<RunRequest>;
+  readonly request?: AskOptions;
   /** What is there before. */
   readonly prepare?: (store: SystemStore) => Promise<void>;
   /** What must be the same in the end, besides the journal. */

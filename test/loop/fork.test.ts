@@ -1,5 +1,5 @@
 /** A run whose transcript begins with that of another: it points there, and leaves the other alone. */
-import { type ForkPoint, forkPoint, type ModelRequest, type RunRequest } from '@relay/core';
+import { type ForkPoint, forkPoint, type ModelRequest } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -9,7 +9,7 @@ import {
 } from '@relay/core/testing';
 import { type Message, RelayError, type StoredEvent } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
-import { ask, type Kernel, untilStatus } from '../support/kernel.ts';
+import { type AskOptions, ask, type Kernel, untilStatus } from '../support/kernel.ts';
 import { transcriptOf } from '../support/transcript.ts';
 import {
   createStreamingModel,
@@ -56,7 +56,7 @@ async function pointIn(kernel: Kernel, runId: string, seq?: number): Promise<For
 async function fork(
   kernel: Kernel,
   runId: string,
-  { seq, ...request }: Partial<RunRequest> & { seq?: number } = {},
+  { seq, ...request }: AskOptions & { seq?: number } = {},
 ) {
   const point = await pointIn(kernel, runId, seq);
   return ask(kernel, {

@@ -1,5 +1,5 @@
 /** Function tools: a client runs them, and the run waits for its results without a process. */
-import { claimToolCall, postToolResult, type RunRequest } from '@relay/core';
+import { claimToolCall, postToolResult } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -11,7 +11,14 @@ import {
 import type { FunctionTool } from '@relay/protocol';
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
-import { ask, type Kernel, openClientCalls, until, untilStatus } from '../support/kernel.ts';
+import {
+  type AskOptions,
+  ask,
+  type Kernel,
+  openClientCalls,
+  until,
+  untilStatus,
+} from '../support/kernel.ts';
 import { createCast, delegate, says } from './cast.ts';
 import {
   appendWith,
@@ -39,7 +46,7 @@ const lookup: FunctionTool = {
     additionalProperties: false,
   },
 };
-const functions: Partial<RunRequest> = { tools: ['lookup'], functions: [lookup] };
+const functions: AskOptions = { tools: ['lookup'], functions: [lookup] };
 const call = (n: number, input: unknown = { id: `u_${n}` }) =>
   toolCall(`call_${n}`, 'lookup', input);
 const answer = [text('Done.'), finish()];

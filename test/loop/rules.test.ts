@@ -1,5 +1,4 @@
 /** Which calls run without asking, which are refused, and which a person is asked about. */
-import type { RunRequest } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -9,7 +8,7 @@ import {
 } from '@relay/core/testing';
 import type { Permissions } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
-import { ask } from '../support/kernel.ts';
+import { type AskOptions, ask } from '../support/kernel.ts';
 import {
   decide,
   finished,
@@ -176,7 +175,7 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
       [toolCall(ids[1], 'pay', pay(1)), finish()],
       answer,
     ]);
-  const once: Partial<RunRequest> = { permissions: { allowOnce: [any] } };
+  const once: AskOptions = { permissions: { allowOnce: [any] } };
 
   test('stays used up in the next turn', async () => {
     const { boot } = await openScene(kind);

@@ -13,7 +13,9 @@ import {
   type Price,
   type RunIdentity,
   type RunRef,
-  type RunRequest,
+  type RunCaller,
+  type RunSpec,
+  type StartOptions,
   type Settings,
   startRun,
   Supervisor,
@@ -22,7 +24,7 @@ import {
   type Tool,
   TranscriptCache,
 } from '@relay/core';
-import type { StoredEvent } from '@relay/protocol';
+import { defined, type StoredEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 
 export interface KernelOptions {
@@ -101,24 +103,33 @@ function modelsOf({ model, models, prices = {} }: KernelOptions): ModelRegistry 
   };
 }
 
-export function ask(kernel: Kernel, request: Partial<RunRequest> = {}): Promise<RunIdentity> {
-  return startRun(kernel.control, {
-    tenantId: kernel.tenantId,
-    surface: 'runs',
-    agent: 'assistant',
-    model: 'scripted',
-    messages: [{ role: 'user', content: 'Begin' }],
-    prompt: 'continues',
-    tools: kernel.control.engine
-      .tools(kernel.tenantId)
-      .list()
-      .map((tool) => tool.name),
-    permissions: {},
-    maxIterations: 10,
-    correlationId: 'test',
-    ...request,
-  });
+export type AskOptions = Partial<RunSpec & RunCaller & StartOptions>;
+
+export function ask(kernel: Kernel, asked: AskOptions = {}): Promise<RunIdentity> {
+  const { tenantId = kernel.tenantId, correlationId = 'test', by = tester, ...rest } = asked;
+  const { keyId, traceparent, runId, agentId, idempotency, connectionId, ...spec } = rest;
+  return startRun(
+    kernel.control,
+    {
+      surface: 'runs',
+      agent: 'assistant',
+      model: 'scripted',
+      messages: [{ role: 'user', content: 'Begin' }],
+      prompt: 'continues',
+      tools: kernel.control.engine
+        .tools(tenantId)
+        .list()
+        .map((tool) => tool.name),
+      permissions: {},
+      maxIterations: 10,
+      ...spec,
+    },
+    { tenantId, correlationId, by, keyId, traceparent },
+    defined({ runId, agentId, idempotency, connectionId }),
+  );
 }
+
+const tester = { type: 'system', id: 'relay', name: 'relay' } as const;
 
 /** The whole journal of a run, from the store. */
 export async function journalOf(store: SystemStore, ref: RunRef): Promise<StoredEvent[]> {

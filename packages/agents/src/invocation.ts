@@ -128,26 +128,17 @@ export class Invocation {
   }
 
   async #begin({ options, control }: Work): Promise<void> {
+    const { agent, model, messages, toolNames: tools, handoffs, maxIterations, limits } = options;
     const { system, outputSchema, reasoning } = options;
-    await startRun(control, {
-      runId: this.runId,
-      agentId: this.agentId,
-      tenantId,
-      surface: 'chat',
-      agent: options.agent,
-      model: options.model,
-      messages: options.messages,
-      prompt: 'whole',
-      tools: options.toolNames,
-      handoffs: options.handoffs,
-      permissions: {},
-      maxIterations: options.maxIterations,
-      limits: options.limits,
-      correlationId: this.runId,
-      ...(system === undefined ? {} : { system }),
-      ...(outputSchema === undefined ? {} : { outputSchema }),
-      ...(reasoning === undefined ? {} : { reasoning }),
-    });
+    const { runId, agentId } = this;
+    const answer = { system, outputSchema, reasoning };
+    const work = { agent, model, messages, tools, handoffs, maxIterations, limits, ...answer };
+    await startRun(
+      control,
+      { surface: 'chat', prompt: 'whole', permissions: {}, ...work },
+      { tenantId, by: person, correlationId: runId },
+      { runId, agentId },
+    );
   }
 
   #listenTo(signal: AbortSignal | undefined): void {

@@ -5,18 +5,13 @@
  */
 import {
   type Decider,
+  defined,
   type EventOf,
-  type FunctionTool,
   isEnded,
   type JsonSchema,
-  type Limits,
-  type Message,
-  type Permissions,
-  type ReasoningEffort,
   RelayError,
   type RunEvent,
   type StoredEvent,
-  type Surface,
 } from '@relay/protocol';
 import { audited, auditOfStart } from './audit.ts';
 import type { Engine } from './engine.ts';
@@ -28,53 +23,54 @@ import { project } from './run/projection.ts';
 import { evolve, evolveAll, initialState } from './run/state.ts';
 import type { Supervisor } from './supervisor.ts';
 
-export interface RunRequest {
-  /** Chosen by the caller, who may listen for it before it exists; left out, a new one. */
-  readonly runId?: string;
-  readonly tenantId: string;
-  readonly surface: Surface;
-  readonly agent: string;
-  readonly model: string;
-  readonly system?: string;
-  readonly messages: readonly Message[];
-  readonly tools: readonly string[];
-  /** Those of `tools` that are the caller's own functions. */
-  readonly functions?: readonly FunctionTool[];
-  readonly permissions: Permissions;
-  readonly maxIterations: number;
-  readonly limits?: Limits;
-  /** The JSON Schema that the last answer has to fit. */
-  readonly outputSchema?: JsonSchema;
-  readonly reasoning?: ReasoningEffort;
-  /** Names of agents that the first one may hand off to. */
-  readonly handoffs?: readonly string[];
-  /** The first agent's id; left out, a new one. */
-  readonly agentId?: string;
-  readonly correlationId: string;
+type Created = EventOf<'run.created'>;
+
+/** Set when the run is created, by the caller or from the store. */
+type SetAtStart = 'type' | 'history' | 'correlationId' | 'traceparent';
+
+type ReadonlyList<T> = T extends readonly (infer Item)[] ? readonly Item[] : T;
+
+/** What a run shall do: `run.created` without the fields that are set when the run is created. */
+export type RunSpec = {
+  readonly [
+    Key in keyof Created as Exclude<Key, SetAtStart | 'conversationId' | 'labels' | 'outputSchema'>
+  ]: ReadonlyList<Created[Key]>;
+} & {
   /** Left out: a new conversation. */
-  readonly conversationId?: string;
+  readonly conversationId?: string | undefined;
   /** `whole`: the messages are the whole prompt, whatever the conversation held before. */
   readonly prompt: 'whole' | 'continues';
-  readonly context?: EventOf<'run.created'>['context'];
-  readonly labels?: Readonly<Record<string, string>>;
-  readonly parentRunId?: string;
-  readonly workflowId?: string;
-  /** Where in another run's journal this one begins. */
-  readonly forkedFrom?: EventOf<'run.created'>['forkedFrom'];
-  /** The span of the caller that asks for it, as W3C writes it. */
-  readonly traceparent?: string;
-  /** The API key that asks for it. */
-  readonly keyId?: string;
-  /** Who asks for it, for the audit trail; left out: Relay itself. */
-  readonly by?: Decider;
-  /** Asked again with the same key, the run that is there already is meant. */
-  readonly idempotency?: { readonly key: string; readonly fingerprint: string };
-  /** Left out: the run neither reads nor leaves memories. */
-  readonly memory?: { readonly namespace: string };
-  /** False: none of its agents gets the tools that work in the tenant's folder. */
-  readonly workspace?: false;
-  /** The chat connection that the run lives with. */
-  readonly connectionId?: string;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  /** The JSON Schema that the last answer has to fit. */
+  readonly outputSchema?: JsonSchema | undefined;
+};
+
+/** Who starts a run, and for which request. */
+export interface RunCaller {
+  readonly tenantId: string;
+  /** The actor in the audit trail. */
+  readonly by: Decider;
+  /** The API key of the request, if it had one. */
+  readonly keyId?: string | undefined;
+  readonly correlationId: string;
+  /** The caller's span, as W3C Trace Context writes it. */
+  readonly traceparent?: string | undefined;
+}
+
+export interface StartOptions {
+  /** Chosen by a caller that listens before the run exists; left out: a new id. */
+  readonly runId?: string;
+  /** The first agent's id; left out: a new id. */
+  readonly agentId?: string;
+  /** A second start with the same key returns the run of the first. */
+  readonly idempotency?: Idempotency | undefined;
+  /** The chat connection that the run ends with. */
+  readonly connectionId?: string | undefined;
+}
+
+export interface Idempotency {
+  readonly key: string;
+  readonly fingerprint: string;
 }
 
 export interface Control {
@@ -87,31 +83,34 @@ export interface StartedRun extends RunIdentity {
   readonly replayed: boolean;
 }
 
-const ourselves: Decider = { type: 'system', id: 'relay', name: 'relay' };
-
 const idempotencyMs = 24 * 60 * 60 * 1000;
 
-/** Stores the run, then lets it be driven. When this resolves, the run cannot be lost any more. */
-export async function startRun(control: Control, request: RunRequest): Promise<StartedRun> {
+/**
+ * Stores the run, then has it driven. When this resolves, the run cannot be lost any more. Every
+ * surface starts its runs here.
+ */
+export async function startRun(
+  control: Control,
+  spec: RunSpec,
+  caller: RunCaller,
+  options: StartOptions = {},
+): Promise<StartedRun> {
   const { engine, supervisor } = control;
   const { clock, ids, settings } = engine;
-  if (supervisor.isPaused(request.tenantId)) {
+  const { tenantId } = caller;
+  if (supervisor.isPaused(tenantId)) {
     throw new RelayError('tenant_paused', 'The tenant is paused: no run can be started');
   }
-  checkCostLimit(engine, request);
-  const store = engine.store.tenant(request.tenantId);
-  const conversationId = request.conversationId ?? ids.next();
-  const continues = request.prompt === 'continues' && request.conversationId !== undefined;
-  const anew = request.forkedFrom === undefined ? null : 0;
-  const history = continues ? await store.countEndedRuns(conversationId) : anew;
-  const id = request.runId ?? ids.next();
-  const identity = identityOf(request, { id, conversationId, createdAt: clock.now() });
-  const spec = specOf(request, { conversationId, history });
+  checkCostLimit(engine, tenantId, spec);
+  const store = engine.store.tenant(tenantId);
+  const created = createdEvent(spec, caller, await placeInConversation(engine, store, spec));
+  const id = options.runId ?? ids.next();
+  const identity = identityOf(created, caller, { id, createdAt: clock.now() });
   const hasRoom = supervisor.reserve();
-  const agentId = request.agentId ?? ids.next();
-  const opening = openingOf({ identity, spec, agentId, starts: hasRoom });
+  const agentId = options.agentId ?? ids.next();
+  const opening = openingOf({ identity, spec: created, agentId, starts: hasRoom });
   const until = identity.createdAt + settings.leaseTtlMs;
-  const { connectionId, idempotency } = request;
+  const { connectionId, idempotency } = options;
   let made: CreationOutcome | undefined;
   try {
     made = await store.createRun({
@@ -119,29 +118,31 @@ export async function startRun(control: Control, request: RunRequest): Promise<S
       lease: hasRoom ? { owner: settings.node, until } : null,
       events: opening.events,
       progress: opening.progress,
-      audit: audited(engine, identity.tenantId, [auditOfStart(identity, request.by ?? ourselves)]),
-      ...(connectionId === undefined
-        ? {}
-        : { connection: { id: connectionId, node: settings.node } }),
-      ...(idempotency === undefined
-        ? {}
-        : { idempotency: { ...idempotency, expiresAt: identity.createdAt + idempotencyMs } }),
+      audit: audited(engine, tenantId, [auditOfStart(identity, caller.by)]),
+      ...defined({
+        connection:
+          connectionId === undefined ? undefined : { id: connectionId, node: settings.node },
+        idempotency:
+          idempotency === undefined
+            ? undefined
+            : { ...idempotency, expiresAt: identity.createdAt + idempotencyMs },
+      }),
     });
   } finally {
     if (hasRoom && made?.kind !== 'created') supervisor.cancelReservation();
   }
   if (made.kind === 'exists') return replayed(store, made, idempotency);
-  engine.publisher.publish(identity.id, opening.placed, identity.tenantId);
+  engine.publisher.publish(id, opening.placed, tenantId);
   if (hasRoom) {
     const { state } = opening;
-    supervisor.adopt(new LiveRun({ engine, identity, spec, epoch: 1, state, isNew: true }));
+    supervisor.adopt(
+      new LiveRun({ engine, identity, spec: created, epoch: 1, state, isNew: true }),
+    );
   } else {
-    supervisor.wake({ tenantId: identity.tenantId, runId: identity.id });
+    supervisor.wake({ tenantId, runId: id });
   }
   return { ...identity, replayed: false };
 }
-
-type Idempotency = NonNullable<RunRequest['idempotency']>;
 
 /** The run that was started by this very request before, if there is one. */
 export async function findStarted(
@@ -172,7 +173,7 @@ async function replayed(
 }
 
 /** A bound that nobody could count would be none. */
-function checkCostLimit(engine: Engine, { tenantId, model, limits }: RunRequest): void {
+function checkCostLimit(engine: Engine, tenantId: string, { model, limits }: RunSpec): void {
   if (limits?.costUsd === undefined) return;
   if (engine.models(tenantId).price?.(model) !== undefined) return;
   throw new RelayError(
@@ -203,54 +204,60 @@ function openingOf(run: {
   return { events, placed, state, progress };
 }
 
-function identityOf(
-  request: RunRequest,
-  made: { id: string; conversationId: string; createdAt: number },
-): RunIdentity {
-  return {
-    ...made,
-    tenantId: request.tenantId,
-    correlationId: request.correlationId,
-    surface: request.surface,
-    agent: request.agent,
-    model: request.model,
-    labels: request.labels ?? {},
-    parentRunId: request.parentRunId ?? null,
-    workflowId: request.workflowId ?? null,
-    keyId: request.keyId ?? null,
-  };
+type Place = Pick<Created, 'conversationId' | 'history'>;
+
+/** How many ended runs of its conversation come before the messages of this one. */
+async function placeInConversation(
+  { ids }: Engine,
+  store: TenantStore,
+  { conversationId, prompt, forkedFrom }: RunSpec,
+): Promise<Place> {
+  if (conversationId !== undefined && prompt === 'continues') {
+    return { conversationId, history: await store.countEndedRuns(conversationId) };
+  }
+  const history = forkedFrom === undefined ? null : 0;
+  return { conversationId: conversationId ?? ids.next(), history };
 }
 
-function specOf(
-  request: RunRequest,
-  made: { conversationId: string; history: number | null },
-): EventOf<'run.created'> {
-  const { system, functions = [], limits, handoffs, context, memory } = request;
-  const { parentRunId, workflowId, forkedFrom, traceparent, workspace } = request;
-  return {
+function createdEvent(
+  { prompt: _, outputSchema, functions = [], limits = {}, handoffs = [], ...spec }: RunSpec,
+  { correlationId, traceparent }: RunCaller,
+  place: Place,
+): Created {
+  return defined({
     type: 'run.created',
+    ...spec,
+    ...place,
+    messages: [...spec.messages],
+    tools: [...spec.tools],
+    labels: { ...spec.labels },
+    functions: functions.length === 0 ? undefined : [...functions],
+    limits: Object.keys(limits).length === 0 ? undefined : limits,
+    handoffs: handoffs.length === 0 ? undefined : [...handoffs],
+    ...answerFields({ outputSchema, reasoning: spec.reasoning }),
+    correlationId,
+    traceparent,
+  });
+}
+
+function identityOf(
+  created: Created,
+  { tenantId, keyId }: RunCaller,
+  made: { readonly id: string; readonly createdAt: number },
+): RunIdentity {
+  const { conversationId, correlationId, surface, agent, model, labels } = created;
+  return {
     ...made,
-    surface: request.surface,
-    agent: request.agent,
-    model: request.model,
-    correlationId: request.correlationId,
-    messages: [...request.messages],
-    tools: [...request.tools],
-    permissions: request.permissions,
-    maxIterations: request.maxIterations,
-    labels: { ...request.labels },
-    ...(system === undefined ? {} : { system }),
-    ...(functions.length === 0 ? {} : { functions: [...functions] }),
-    ...(limits === undefined || Object.keys(limits).length === 0 ? {} : { limits }),
-    ...(handoffs === undefined || handoffs.length === 0 ? {} : { handoffs: [...handoffs] }),
-    ...answerFields(request),
-    ...(context === undefined ? {} : { context }),
-    ...(parentRunId === undefined ? {} : { parentRunId }),
-    ...(workflowId === undefined ? {} : { workflowId }),
-    ...(memory === undefined ? {} : { memory }),
-    ...(workspace === undefined ? {} : { workspace }),
-    ...(forkedFrom === undefined ? {} : { forkedFrom }),
-    ...(traceparent === undefined ? {} : { traceparent }),
+    conversationId,
+    tenantId,
+    correlationId,
+    surface,
+    agent,
+    model,
+    labels,
+    parentRunId: created.parentRunId ?? null,
+    workflowId: created.workflowId ?? null,
+    keyId: keyId ?? null,
   };
 }
 

@@ -19,6 +19,7 @@ export * from './provider-data.ts';
 export * from './relays.ts';
 export * from './routes.ts';
 export * from './runs.ts';
+export type { AnswerOf, BodyOf, ParamsOf, QueryOf } from './shapes.ts';
 export * from './sse.ts';
 export * from './webhooks.ts';
 export * from './dialects/index.ts';

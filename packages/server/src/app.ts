@@ -2,21 +2,27 @@
  * The HTTP front: every route of the table gets its authentication, its validation and its handler,
  * and every failure becomes the one shape of error.
  */
-import { type FieldIssue, RelayError, type Route, type RouteName, routes } from '@relay/protocol';
+import { type FieldIssue, RelayError, type Route, routes } from '@relay/protocol';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { logAccess } from './access-log.ts';
 import { authenticate, type Caller } from './auth.ts';
 import type { ServerContext } from './context.ts';
 import { preflight, welcomePage } from './cors.ts';
-import { nothingHere, toRelayError } from './failures.ts';
-import type { LinkHandler } from './handlers/decision-link.ts';
-import type { Call, Handler, PublicHandler } from './handlers/handler.ts';
+import { notFound, toRelayError } from './failures.ts';
+import type {
+  CallerRoute,
+  Handler,
+  Input,
+  LinkRoute,
+  PublicHandler,
+  PublicRoute,
+} from './handlers/handler.ts';
+import { handlers, linkHandlers, publicHandlers } from './handlers/index.ts';
 import { requestIdOf } from './request-id.ts';
 import { findAmbiguity } from './strict-json.ts';
-import { linkSurface, publicSurface, surfaces } from './surfaces.ts';
 import { refuseUnreadable } from './unreadable.ts';
 import { validate } from './validate.ts';
-import { failedPage, pageHeaders } from './webhooks/page.ts';
+import { failedPage, pageHeaders } from './views/decision-page.ts';
 
 const bodyLimit = 1024 * 1024;
 const requestTimeoutMs = 30_000;
@@ -71,18 +77,9 @@ export function createApp(context: ServerContext): FastifyInstance {
   });
   app.addHook('onRequest', async (request, reply) => greet(request, reply));
   acceptJson(app);
-  for (const [name, handler] of Object.entries(publicSurface) as [RouteName, PublicHandler][]) {
-    addPublic(app, routes[name], () => handler(context));
-  }
+  for (const name of namesOf(publicHandlers)) addPublic(app, name, context);
   void app.register(async (plugin) => addLinks(plugin, context));
-  for (const surface of surfaces) {
-    void app.register(async (plugin) => {
-      for (const [name, handler] of Object.entries(surface) as [RouteName, Handler][]) {
-        if (!isThere(routes[name], context)) continue;
-        addRoute(plugin, { route: routes[name], handler, context });
-      }
-    });
-  }
+  for (const name of namesOf(handlers)) addRoute(app, name, context);
   const methods = new Map<string, Set<string>>();
   for (const route of Object.values(routes) as Route[]) {
     if (!isThere(route, context)) continue;
@@ -92,7 +89,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   }
   refuseOtherMethods(app, methods, context);
   app.setNotFoundHandler(() => {
-    throw nothingHere();
+    throw notFound();
   });
   app.setErrorHandler(answerError);
   return app;
@@ -103,13 +100,13 @@ function isThere({ auth }: Route, { config }: ServerContext): boolean {
   return auth !== 'internal' || config.internalSecret !== undefined;
 }
 
-interface Served {
-  readonly route: Route;
-  readonly handler: Handler;
-  readonly context: ServerContext;
+function namesOf<Table extends object>(table: Table): (keyof Table)[] {
+  return Object.keys(table) as (keyof Table)[];
 }
 
-function addPublic(app: FastifyInstance, route: Route, answer: () => Promise<unknown>): void {
+function addPublic(app: FastifyInstance, name: PublicRoute, context: ServerContext): void {
+  const route: Route = routes[name];
+  const handler: PublicHandler<PublicRoute> = publicHandlers[name];
   app.route({
     // Load balancers like to ask without wanting to hear.
     method: [route.method, 'HEAD'],
@@ -119,7 +116,7 @@ function addPublic(app: FastifyInstance, route: Route, answer: () => Promise<unk
         reply.header('content-type', 'text/html; charset=utf-8');
         reply.header('content-security-policy', "default-src 'none'; style-src 'unsafe-inline'");
       }
-      return answer();
+      return handler(context);
     },
   });
 }
@@ -138,19 +135,21 @@ function addLinks(app: FastifyInstance, context: ServerContext): void {
     { parseAs: 'string', bodyLimit: 8 * 1024 },
     (_request, body, done) => done(null, new URLSearchParams(body as string)),
   );
-  for (const [name, handler] of Object.entries(linkSurface) as [RouteName, LinkHandler][]) {
+  const add = (name: LinkRoute) => {
     const { method, path } = routes[name];
-    app.route({
+    app.route<{ Params: { token: string } }>({
       method,
       url: path,
-      handler: (request, reply) => handler(context, request, reply),
+      handler: (request, reply) =>
+        linkHandlers[name]({ context, request, reply, token: request.params.token }),
     });
-  }
+  };
+  for (const name of namesOf(linkHandlers)) add(name);
 }
 
 /** Who is calling, if they may, and not too often. */
 async function admit(
-  { route, context }: Pick<Served, 'route' | 'context'>,
+  { route, context }: { readonly route: Route; readonly context: ServerContext },
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<Caller> {
@@ -166,7 +165,15 @@ async function admit(
   return caller;
 }
 
-function addRoute(app: FastifyInstance, { route, handler, context }: Served): void {
+function addRoute<Name extends CallerRoute>(
+  app: FastifyInstance,
+  name: Name,
+  context: ServerContext,
+): void {
+  const route: Route = routes[name];
+  if (!isThere(route, context)) return;
+  const handler: Handler<Name> = handlers[name];
+  const status = route.status ?? (route.answer === 'none' ? 204 : undefined);
   app.route({
     method: route.method,
     url: route.path,
@@ -178,8 +185,13 @@ function addRoute(app: FastifyInstance, { route, handler, context }: Served): vo
     handler: async (request, reply) => {
       const caller = callers.get(request);
       if (caller === undefined) throw new TypeError(`${route.path} was served without its caller`);
-      const call: Call = { ...validate(route, request), caller, context, request, reply };
-      return handler(call);
+      // Validated by the schemas that the types of `Input` are read off.
+      const input = validate(route, request) as Input<Name>;
+      const result = await handler({ ...input, caller, context, request, reply });
+      if (reply.sent) return reply;
+      if (status !== undefined) reply.code(status);
+      else if (route.mayBeNothing === true && result === undefined) reply.code(204);
+      return result;
     },
   });
 }

@@ -1,3 +1,4 @@
+import type { PatternFault } from '@relay/core';
 import { type ErrorCode, RelayError } from '@relay/protocol';
 
 const fastifyCodes: Readonly<Record<string, { code: ErrorCode; message: string }>> = {
@@ -21,7 +22,7 @@ export function toRelayError(thrown: unknown): RelayError {
   if (known !== undefined) return new RelayError(known.code, known.message, { cause: thrown });
   const status = (thrown as { statusCode?: unknown } | null)?.statusCode;
   // No id of ours is that long.
-  if (status === 414) return nothingHere();
+  if (status === 414) return notFound();
   if (thrown instanceof SyntaxError || status === 400) {
     return new RelayError('invalid_json', 'Invalid JSON body', { cause: thrown });
   }
@@ -34,7 +35,7 @@ export function noValidKey(): RelayError {
 }
 
 /** One and the same answer for what is not there, is somebody else's, or could never be there. */
-export function nothingHere(thing?: string): RelayError {
+export function notFound(thing?: string): RelayError {
   return new RelayError('not_found', thing === undefined ? 'No such path' : `No such ${thing}`);
 }
 
@@ -43,4 +44,16 @@ export function thingAt(path: string): string {
   const parts = path.split('/');
   const named = parts[parts.findIndex((part) => part.startsWith(':')) - 1] ?? 'thing';
   return named.replace(/ies$/, 'y').replace(/s$/, '');
+}
+
+/** A field of the request that is wrong. */
+export function invalidField(path: string, message: string): RelayError {
+  return new RelayError('invalid_request', `${path}: ${message}`, { details: [{ path, message }] });
+}
+
+/** Rules are checked when they are written, not when they are needed. */
+export function refuseFaults(details: readonly PatternFault[]): void {
+  const [first] = details;
+  if (first === undefined) return;
+  throw new RelayError('invalid_pattern', `${first.path}: ${first.message}`, { details });
 }

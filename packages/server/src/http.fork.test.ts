@@ -62,6 +62,18 @@ describe.each(storeKinds)('runs that go on, on the %s store', (kind) => {
   });
 
   describe('POST /v1/runs/:id/fork', () => {
+    it('names the key as the actor in the audit trail, and keeps the traceparent', async () => {
+      const { runId } = await finishedRun(server, { input: 'say 1' });
+      const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+      const { status, id } = await fork(runId, { input: 'say 2' }, { headers: { traceparent } });
+      expect(status).toBe(201);
+      const trail = await server.request(`/v1/audit?runId=${id}&action=run.started`);
+      const { entries } = (await trail.json()) as { entries: { who: { type: string } }[] };
+      expect(entries.map(({ who }) => who.type)).toEqual(['key']);
+      const { events } = await eventsOf(server, id);
+      expect(events[0]).toMatchObject({ type: 'run.created', traceparent });
+    });
+
     it('takes along functions, memory and the shape of the answer', async () => {
       const lookup = { name: 'lookup', kind: 'function', inputSchema: { type: 'object' } };
       const source = await startRun(server, {

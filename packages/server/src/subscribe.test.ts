@@ -45,6 +45,22 @@ async function ready(next: Promise<IteratorResult<readonly StoredEvent[], void>>
 }
 
 describe('following a run', () => {
+  it('removes its listeners when it is returned before it was ever read', async () => {
+    const { hub, gone, follow, journal } = await setUp();
+    const stops: string[] = [];
+    const listen = hub.listen.bind(hub);
+    vi.spyOn(hub, 'listen').mockImplementation((runId, listener) => {
+      const stop = listen(runId, listener);
+      return () => {
+        stops.push(runId);
+        stop();
+      };
+    });
+    await follow({ isNew: true }).return();
+    expect(stops).toEqual([journal.runId]);
+    expect(getEventListeners(gone.signal, 'abort')).toEqual([]);
+  });
+
   it('yields what is stored, oldest first, and ends after run.ended', async () => {
     const { journal, follow, end } = await setUp(3);
     await end();

@@ -36,7 +36,14 @@ export function followRun(followed: Followed, options: FollowOptions): Batches {
   const told = new Told(followed.hub, followed.runId);
   // Of a new run nothing may be missed, not even what happens before the first batch is asked for.
   if (options.isNew === true) told.listen(options.signal);
-  return batchesOf(followed, options, told);
+  const batches = batchesOf(followed, options, told);
+  // A generator that was never started skips its `finally` when it is returned.
+  const stop = batches.return.bind(batches);
+  batches.return = (value) => {
+    told.leave();
+    return stop(value);
+  };
+  return batches;
 }
 
 async function* batchesOf(followed: Followed, options: FollowOptions, told: Told): Batches {

@@ -1,9 +1,10 @@
 import { fieldIssues, RelayError, type Route } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { nothingHere, thingAt } from './failures.ts';
+import { notFound, thingAt } from './failures.ts';
 
-export interface Input {
+/** The parts of a request that its route declares, checked. */
+export interface Validated {
   readonly params: unknown;
   readonly query: unknown;
   readonly body: unknown;
@@ -13,7 +14,7 @@ export interface Input {
  * Checks a request against its route. An id of a wrong form cannot exist, so it is answered like one
  * that does not; a name that something is to be stored under is an input like any other.
  */
-export function validate(route: Route, request: FastifyRequest): Input {
+export function validate(route: Route, request: FastifyRequest): Validated {
   const mayBeEmpty = () => route.body?.safeParse(undefined).success;
   if (route.body !== undefined && request.body === undefined && !mayBeEmpty()) {
     throw new RelayError('invalid_json', 'Invalid JSON body');
@@ -29,7 +30,7 @@ export function validate(route: Route, request: FastifyRequest): Input {
 function paramsOf(route: Route, schema: z.ZodType, given: unknown): unknown {
   if (route.method === 'PUT') return check(schema, given);
   const params = schema.safeParse(given);
-  if (!params.success) throw nothingHere(thingAt(route.path));
+  if (!params.success) throw notFound(thingAt(route.path));
   return params.data;
 }
 

@@ -1,5 +1,5 @@
 /** What an agent works by, and what it may call. */
-import type { EventOf } from '@relay/protocol';
+import { defined, type EventOf } from '@relay/protocol';
 import type { Tool } from '../ports.ts';
 import { type AgentState, type Profile } from './agent.ts';
 import { clientTool } from './client-tool.ts';
@@ -17,12 +17,10 @@ export function answerFields({
   outputSchema,
   reasoning,
 }: Pick<Profile, 'outputSchema' | 'reasoning'>) {
-  return {
-    ...(outputSchema === undefined
-      ? {}
-      : { outputSchema: outputSchema as NonNullable<EventOf<'run.created'>['outputSchema']> }),
-    ...(reasoning === undefined ? {} : { reasoning }),
-  };
+  return defined({
+    outputSchema: outputSchema as EventOf<'run.created'>['outputSchema'],
+    reasoning,
+  });
 }
 
 /** A tool of this agent that the tenant has. */

@@ -1,27 +1,15 @@
 /** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
 import { answerRelay, type GrantTerms, proposedRule, type RelayRecord } from '@relay/core';
-import {
-  type approvalBodySchema,
-  type approvalsQuerySchema,
-  RelayError,
-  type RelayStatus,
-} from '@relay/protocol';
-import type { z } from 'zod';
-import { nothingHere } from '../failures.ts';
-import { displayOf } from './display.ts';
-import { storeOf } from './find.ts';
-import type { Call, Handler } from './handler.ts';
-import { cutPage, pageOf } from './pages.ts';
-import { iso } from './present.ts';
+import { type BodyOf, defined, RelayError, type RelayStatus } from '@relay/protocol';
+import { notFound } from '../failures.ts';
+import { displayOf } from '../views/display.ts';
+import { type Call, type Handler, storeOf } from './handler.ts';
+import { cutPage, pageOf } from '../views/pagination.ts';
+import { iso, isoOrNone } from '../views/time.ts';
 
-export const listApprovals: Handler = async (call) => {
-  const { status, runId, kind, ...page } = call.query as z.infer<typeof approvalsQuerySchema>;
-  const filter = {
-    ...(status === undefined ? {} : { status }),
-    ...(runId === undefined ? {} : { runId }),
-    ...(kind === undefined ? {} : { kind }),
-  };
-  const found = await storeOf(call).listRelays(filter, pageOf(page));
+export const listApprovals: Handler<'listApprovals'> = async (call) => {
+  const { status, runId, kind, ...page } = call.query;
+  const found = await storeOf(call).listRelays(defined({ status, runId, kind }), pageOf(page));
   const { items, nextCursor } = cutPage(found, page.limit, ({ raisedAt: at, id }) => ({ at, id }));
   const approvals = items.map((relay) => presentApproval(call, relay));
   // One that expired a moment ago is stored as pending until its run has noticed.
@@ -32,51 +20,51 @@ export const listApprovals: Handler = async (call) => {
   };
 };
 
-export const getApproval: Handler = async (call) => presentApproval(call, await findRelay(call));
+export const getApproval: Handler<'getApproval'> = async (call) =>
+  presentApproval(call, await findRelay(call, call.params.id));
 
-export const decideApproval: Handler = async (call) => {
-  const body = call.body as z.infer<typeof approvalBodySchema>;
+export const decideApproval: Handler<'decideApproval'> = async (call) => {
+  const body = call.body;
   const { approved, always, reason, input, output } = body;
-  const relay = await findRelay(call);
+  const relay = await findRelay(call, call.params.id);
   const outcome = await answerRelay(call.context.control, call.caller.tenantId, {
     relayId: relay.id,
     approved,
     always: always ?? false,
     reason: reason ?? null,
-    ...(input === undefined ? {} : { input }),
-    ...(output === undefined ? {} : { output }),
+    ...defined({ input, output }),
     terms: termsOf(body),
     by: call.caller.as,
   });
+  if (outcome.kind === 'missing') throw notFound('approval');
   if (outcome.kind === 'contradicted') {
     throw new RelayError('relay_conflict', `This request is already ${statusNow(outcome.relay)}`);
   }
-  return presentApproval(call, await findRelay(call));
+  return presentApproval(call, await findRelay(call, relay.id));
 };
 
-function givenAnswer(answer: string | null): { input?: unknown } {
-  const { input } = JSON.parse(answer ?? '{}') as { input?: unknown };
-  return input === undefined ? {} : { input };
+/** The answer to a question, as it was stored. */
+function givenAnswer(answer: string | null): unknown {
+  return (JSON.parse(answer ?? '{}') as { input?: unknown }).input;
 }
 
-function termsOf(body: z.infer<typeof approvalBodySchema>): GrantTerms {
+function termsOf(body: BodyOf<'decideApproval'>): GrantTerms {
   const { scope, rule, expiresAt, uses } = body;
-  return {
-    ...(scope === undefined ? {} : { scope }),
-    ...(rule === undefined ? {} : { rule }),
-    ...(expiresAt === undefined ? {} : { expiresAt: Date.parse(expiresAt) }),
-    ...(uses === undefined ? {} : { uses }),
-  };
+  return defined({
+    scope,
+    rule,
+    expiresAt: expiresAt === undefined ? undefined : Date.parse(expiresAt),
+    uses,
+  });
 }
 
-async function findRelay(call: Call): Promise<RelayRecord> {
-  const { id } = call.params as { id: string };
+async function findRelay(call: Call, id: string): Promise<RelayRecord> {
   const relay = await storeOf(call).readRelay(id);
-  if (relay === undefined) throw nothingHere('approval');
+  if (relay === undefined) throw notFound('approval');
   return relay;
 }
 
-/** One that nobody can answer any more has expired, although its run has not been told yet. */
+/** A pending approval past its time has expired, although its run has not recorded that yet. */
 export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
   return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
@@ -91,15 +79,16 @@ function presentApproval(call: Call, relay: RelayRecord) {
   return {
     ...rest,
     status: statusNow(relay),
-    ...(edited === null ? {} : { executedParams: edited.params, executedDigest: edited.digest }),
+    executedParams: edited?.params,
+    executedDigest: edited?.digest,
     ...question,
-    ...(question === undefined ? {} : givenAnswer(answer)),
+    input: question === undefined ? undefined : givenAnswer(answer),
     display: displayOf(relay.tool, question ?? relay.params),
-    ...(rule === undefined ? {} : { suggestedRule: rule }),
+    suggestedRule: rule,
     raisedAt: iso(raisedAt),
     expiresAt: iso(expiresAt),
-    ...(decidedAt === null ? {} : { decidedAt: iso(decidedAt) }),
-    ...(decidedBy === null ? {} : { decidedBy }),
-    ...(reason === null ? {} : { reason }),
+    decidedAt: isoOrNone(decidedAt),
+    decidedBy: decidedBy ?? undefined,
+    reason: reason ?? undefined,
   };
 }

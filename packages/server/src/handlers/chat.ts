@@ -1,14 +1,8 @@
 /** `/chat`: a run that lives with its connection, and whose relays are answered while it is open. */
 import * as core from '@relay/core';
-import {
-  type chatBodySchema,
-  type chatRelayBodySchema,
-  dialects,
-  RelayError,
-} from '@relay/protocol';
-import type { z } from 'zod';
+import { defined, dialects, RelayError } from '@relay/protocol';
 import { hangUp } from '../chat-sessions.ts';
-import type { Call, Handler } from './handler.ts';
+import type { Call, Handler, RouteCall } from './handler.ts';
 import {
   chooseAgent,
   chooseModel,
@@ -19,7 +13,7 @@ import {
 } from './start.ts';
 import { streamOut } from './stream.ts';
 
-export const startChat: Handler = async (call) => {
+export const startChat: Handler<'startChat'> = async (call) => {
   const sessionId = call.context.control.engine.ids.next();
   const { run, batches } = await openChat(call, sessionId);
   await streamOut(call, {
@@ -32,16 +26,15 @@ export const startChat: Handler = async (call) => {
   await hangUp(call.context, { tenantId, id: sessionId, runId: run.id });
 };
 
-async function openChat(call: Call, sessionId: string) {
-  const body = call.body as z.infer<typeof chatBodySchema>;
-  const { context, conversationId } = body;
+async function openChat(call: RouteCall<'startChat'>, sessionId: string) {
+  const body = call.body;
   const agent = chooseAgent(call, undefined);
   const model = await chooseModel(
     call,
     body.model ?? agent.model,
     'model and messages are required',
   );
-  return startAndFollow(call, {
+  const spec: core.RunSpec = {
     surface: 'chat',
     ...openingFor(call, agent, body),
     model,
@@ -49,15 +42,15 @@ async function openChat(call: Call, sessionId: string) {
     prompt: 'whole',
     tools: chooseTools(call, body.tools ?? agent.tools),
     permissions: choosePermissions(call, body.permissions),
-    connectionId: sessionId,
-    ...(context === undefined ? {} : { context }),
-    ...(conversationId === undefined ? {} : { conversationId }),
-  });
+    context: body.context,
+    conversationId: body.conversationId,
+  };
+  return startAndFollow(call, spec, sessionId);
 }
 
-export const answerChatRelay: Handler = async (call) => {
-  const { relayId } = call.params as { relayId: string };
-  const { sessionId, response } = call.body as z.infer<typeof chatRelayBodySchema>;
+export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
+  const { relayId } = call.params;
+  const { sessionId, response } = call.body;
   const { control } = call.context;
   const { tenantId } = call.caller;
   const store = call.context.store.tenant(tenantId);
@@ -70,10 +63,10 @@ export const answerChatRelay: Handler = async (call) => {
   if (relay === undefined || relay.runId !== session.runId || relay.status !== 'pending') {
     throw new RelayError('relay_not_found', 'Relay not found');
   }
-  const given = response.approved && response.input !== undefined ? { input: response.input } : {};
+  const input = response.approved ? response.input : undefined;
   const outcome = await core.answerRelay(control, tenantId, {
     relayId,
-    ...given,
+    ...defined({ input }),
     approved: response.approved,
     always: response.approved && response.always === true,
     reason: response.approved ? null : (response.reason ?? null),

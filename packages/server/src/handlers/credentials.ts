@@ -1,15 +1,13 @@
 /** `/v1/credentials`: keys of providers go in, and never come out. */
 import { type CredentialRecord, ProviderFailure } from '@relay/core';
-import { type credentialBodySchema, RelayError } from '@relay/protocol';
-import type { z } from 'zod';
+import { RelayError } from '@relay/protocol';
 import { Providers } from '../providers.ts';
-import { deedOf } from './deed.ts';
-import type { Call, Handler } from './handler.ts';
-import { iso } from './present.ts';
+import { auditEntry, type Call, type Handler } from './handler.ts';
+import { iso } from '../views/time.ts';
 
-export const putCredential: Handler = async (call) => {
-  const { provider } = call.params as { provider: string };
-  const { apiKey, label, baseUrl } = call.body as z.infer<typeof credentialBodySchema>;
+export const putCredential: Handler<'putCredential'> = async (call) => {
+  const { provider } = call.params;
+  const { apiKey, label, baseUrl } = call.body;
   if (baseUrl === undefined && !Providers.isKnown(provider)) {
     throw new RelayError('invalid_request', `baseUrl: Relay does not know where ${provider} is`, {
       details: [{ path: 'baseUrl', message: 'Required for this provider' }],
@@ -20,24 +18,22 @@ export const putCredential: Handler = async (call) => {
   const given = { apiKey, label: label ?? null, baseUrl: baseUrl ?? null };
   // Where the key is sent from now on matters as much as the key.
   const origin = baseUrl === undefined ? {} : { origin: new URL(baseUrl).origin };
-  const told = deedOf(call, 'credential.put', { provider, label: given.label, ...origin });
+  const told = auditEntry(call, 'credential.put', { provider, label: given.label, ...origin });
   const record = await call.context.vault.put(place, given, told);
   // What is remembered already may have waited for it.
   call.context.control.engine.embedders?.remembered(call.caller.tenantId);
   return presentCredential(record);
 };
 
-export const listCredentials: Handler = async (call) => {
+export const listCredentials: Handler<'listCredentials'> = async (call) => {
   const records = await call.context.store.tenant(call.caller.tenantId).listCredentials();
   return { credentials: records.map(presentCredential), nextCursor: null };
 };
 
-export const deleteCredential: Handler = async (call) => {
-  const { provider } = call.params as { provider: string };
-  const told = deedOf(call, 'credential.deleted', { provider });
+export const deleteCredential: Handler<'deleteCredential'> = async (call) => {
+  const { provider } = call.params;
+  const told = auditEntry(call, 'credential.deleted', { provider });
   await call.context.store.tenant(call.caller.tenantId).deleteCredential(provider, told);
-  call.reply.code(204);
-  return undefined;
 };
 
 /** What can be seen of a URL now; where its name leads is seen with every connection. */
@@ -57,7 +53,7 @@ function presentCredential(record: CredentialRecord) {
   return {
     provider,
     label,
-    ...(baseUrl === null ? {} : { baseUrl }),
+    baseUrl: baseUrl ?? undefined,
     last4,
     updatedAt: iso(updatedAt),
   };

@@ -7,29 +7,25 @@
  */
 import { answerRelay, type RelayRecord, type WebhookRecord } from '@relay/core';
 import { RelayError } from '@relay/protocol';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import { refuseForeignHost } from '../auth.ts';
 import type { ServerContext } from '../context.ts';
-import { nothingHere } from '../failures.ts';
-import { answeredPage, askingPage, longestReason, pageHeaders } from '../webhooks/page.ts';
+import { notFound } from '../failures.ts';
+import { answeredPage, askingPage, longestReason, pageHeaders } from '../views/decision-page.ts';
 import { readToken } from '../webhooks/signer.ts';
 import { statusNow } from './approvals.ts';
+import type { LinkCall, LinkHandler } from './handler.ts';
 
-export type LinkHandler = (
-  context: ServerContext,
-  request: FastifyRequest,
-  reply: FastifyReply,
-) => Promise<string>;
-
-export const showDecisionLink: LinkHandler = async (context, request, reply) => {
-  const { relay } = await linked(context, request, reply);
+export const showDecisionLink: LinkHandler<'showDecisionLink'> = async (call) => {
+  const { relay } = await linked(call);
   const status = statusNow(relay);
   return status === 'pending' ? askingPage(relay) : answeredPage(status);
 };
 
-export const decideByLink: LinkHandler = async (context, request, reply) => {
+export const decideByLink: LinkHandler<'decideByLink'> = async (call) => {
+  const { context, request, reply } = call;
   refuseOtherSites(request);
-  const { relay, webhook } = await linked(context, request, reply);
+  const { relay, webhook } = await linked(call);
   const approved = answerIn(request.body);
   const reason = approved ? null : reasonIn(request.body);
   const { id, name } = webhook.createdBy;
@@ -41,7 +37,7 @@ export const decideByLink: LinkHandler = async (context, request, reply) => {
     by: { type: 'key', id, name: `${name} (link)` },
   });
   if (outcome.kind === 'decided') return answeredPage(approved ? 'approved' : 'denied');
-  if (outcome.kind === 'missing') throw nothingHere();
+  if (outcome.kind === 'missing') throw notFound();
   if (outcome.kind === 'contradicted') reply.code(409);
   return answeredPage(statusNow(outcome.relay));
 };
@@ -52,16 +48,12 @@ interface Linked {
 }
 
 /** Whatever is wrong with a link, it looks like one that never was. */
-async function linked(
-  context: ServerContext,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<Linked> {
+async function linked({ context, request, reply, token }: LinkCall): Promise<Linked> {
   refuseForeignHost(request, context.config);
-  const found = await findLinked(context, (request.params as { token: string }).token);
+  const found = await findLinked(context, token);
   if (found === undefined) {
     context.rates.failures.check(request.ip, reply);
-    throw nothingHere();
+    throw notFound();
   }
   reply.headers(pageHeaders);
   return found;

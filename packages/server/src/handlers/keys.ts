@@ -1,16 +1,14 @@
 /** `/v1/keys`: make, list and revoke API keys. */
 import type { KeyRecord } from '@relay/core';
-import { type keyBodySchema, type keysQuerySchema, RelayError } from '@relay/protocol';
-import type { z } from 'zod';
-import { nothingHere } from '../failures.ts';
+import { RelayError, type Scope } from '@relay/protocol';
+import { notFound } from '../failures.ts';
 import { hashApiKey, makeApiKey } from '../keys.ts';
-import { deedOf } from './deed.ts';
-import type { Handler } from './handler.ts';
-import { cutPage, pageOf } from './pages.ts';
-import { iso } from './present.ts';
+import { auditEntry, type Handler } from './handler.ts';
+import { cutPage, pageOf } from '../views/pagination.ts';
+import { iso, isoOrNone } from '../views/time.ts';
 
-export const createKey: Handler = async (call) => {
-  const body = call.body as z.infer<typeof keyBodySchema>;
+export const createKey: Handler<'createKey'> = async (call) => {
+  const body = call.body;
   const { engine } = call.context.control;
   const now = engine.clock.now();
   const expiresAt = body.expiresAt === undefined ? null : Date.parse(body.expiresAt);
@@ -31,14 +29,13 @@ export const createKey: Handler = async (call) => {
   };
   const apiKey = makeApiKey();
   const { id: keyId, name, scopes, expiresAt: until } = key;
-  const told = deedOf(call, 'key.created', { keyId, name, scopes, expiresAt: until });
+  const told = auditEntry(call, 'key.created', { keyId, name, scopes, expiresAt: until });
   await call.context.store.addKey(key, hashApiKey(apiKey), told);
-  call.reply.code(201);
   return { ...presentKey(key), apiKey };
 };
 
-export const listKeys: Handler = async (call) => {
-  const query = call.query as z.infer<typeof keysQuerySchema>;
+export const listKeys: Handler<'listKeys'> = async (call) => {
+  const query = call.query;
   const found = await call.context.store.tenant(call.caller.tenantId).listKeys(pageOf(query));
   const { items, nextCursor } = cutPage(found, query.limit, ({ createdAt: at, id }) => ({
     at,
@@ -48,17 +45,15 @@ export const listKeys: Handler = async (call) => {
 };
 
 /** Revoking twice is the same as once; a key of another tenant is not there. */
-export const revokeKey: Handler = async (call) => {
-  const { id } = call.params as { id: string };
+export const revokeKey: Handler<'revokeKey'> = async (call) => {
+  const { id } = call.params;
   const { context, caller } = call;
   const store = context.store.tenant(caller.tenantId);
   const key = await store.readKey(id);
-  if (key === undefined) throw nothingHere('key');
-  const told = deedOf(call, 'key.revoked', { keyId: id, name: key.name });
+  if (key === undefined) throw notFound('key');
+  const told = auditEntry(call, 'key.revoked', { keyId: id, name: key.name });
   await store.revokeKey(id, context.control.engine.clock.now(), told);
   context.streams.closeOf(id);
-  call.reply.code(204);
-  return undefined;
 };
 
 function presentKey(key: KeyRecord) {
@@ -66,10 +61,11 @@ function presentKey(key: KeyRecord) {
   return {
     id,
     name,
-    scopes,
-    ...(owner === null ? {} : { owner }),
+    // Only scopes that exist are stored.
+    scopes: scopes as readonly Scope[],
+    owner: owner ?? undefined,
     createdAt: iso(createdAt),
-    ...(expiresAt === null ? {} : { expiresAt: iso(expiresAt) }),
-    ...(revokedAt === null ? {} : { revokedAt: iso(revokedAt) }),
+    expiresAt: isoOrNone(expiresAt),
+    revokedAt: isoOrNone(revokedAt),
   };
 }

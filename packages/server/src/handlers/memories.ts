@@ -1,24 +1,18 @@
 /** `/v1/memories`: list, search, add, delete and clear. */
 import { findMemories, type MemoryRecord, type RankedMemory } from '@relay/core';
-import {
-  type clearMemoriesQuerySchema,
-  type memoriesQuerySchema,
-  type memoryBodySchema,
-  RelayError,
-} from '@relay/protocol';
-import type { z } from 'zod';
-import { storeOf } from './find.ts';
-import type { Call, Handler } from './handler.ts';
-import { cutPage, pageOf } from './pages.ts';
-import { iso } from './present.ts';
+import { defined, type QueryOf } from '@relay/protocol';
+import { type Call, type Handler, storeOf } from './handler.ts';
+import { cutPage, pageOf } from '../views/pagination.ts';
+import { iso, isoOrNone } from '../views/time.ts';
+import { invalidField } from '../failures.ts';
 
-type Query = z.infer<typeof memoriesQuerySchema>;
+type Query = QueryOf<'listMemories'>;
 
-export const listMemories: Handler = async (call) => {
-  const query = call.query as Query;
+export const listMemories: Handler<'listMemories'> = async (call) => {
+  const query = call.query;
   if (query.q !== undefined) return search(call, query, query.q);
   const { namespace, limit } = query;
-  const filter = { now: nowOf(call), ...(namespace === undefined ? {} : { namespace }) };
+  const filter = defined({ now: nowOf(call), namespace });
   const found = await storeOf(call).listMemories(filter, pageOf(query));
   const { items, nextCursor } = cutPage(found, limit, ({ createdAt: at, id }) => ({ at, id }));
   return { memories: items.map(presentMemory), nextCursor };
@@ -26,16 +20,16 @@ export const listMemories: Handler = async (call) => {
 
 /** What was found has an order of its own: there is one page of it. */
 async function search(call: Call, { namespace, cursor, limit }: Query, query: string) {
-  if (namespace === undefined) throw wrong('namespace', 'Is needed to search');
-  if (cursor !== undefined) throw wrong('cursor', 'A search has one page');
+  if (namespace === undefined) throw invalidField('namespace', 'Is needed to search');
+  if (cursor !== undefined) throw invalidField('cursor', 'A search has one page');
   const { engine } = call.context.control;
   const question = { namespace, query, limit, wordFloor: 0 };
   const { memories } = await findMemories(engine, call.caller.tenantId, question);
   return { memories: memories.map(presentFound), nextCursor: null };
 }
 
-export const addMemory: Handler = async (call) => {
-  const { namespace, text, ttlSeconds } = call.body as z.infer<typeof memoryBodySchema>;
+export const addMemory: Handler<'addMemory'> = async (call) => {
+  const { namespace, text, ttlSeconds } = call.body;
   const now = nowOf(call);
   const memory = await storeOf(call).addMemory({
     id: call.context.control.engine.ids.next(),
@@ -47,40 +41,30 @@ export const addMemory: Handler = async (call) => {
     expiresAt: ttlSeconds === undefined ? null : now + ttlSeconds * 1_000,
   });
   call.context.control.engine.embedders?.remembered(call.caller.tenantId);
-  call.reply.code(201);
   return presentMemory(memory);
 };
 
 /** One that is gone, or was never there, is as deleted as it can be. */
-export const deleteMemory: Handler = async (call) => {
-  await storeOf(call).deleteMemory((call.params as { id: string }).id);
-  call.reply.code(204);
-  return undefined;
+export const deleteMemory: Handler<'deleteMemory'> = async (call) => {
+  await storeOf(call).deleteMemory(call.params.id);
 };
 
 /** How many are deleted in one commit. */
 const piece = 100;
 
-export const clearMemories: Handler = async (call) => {
-  const { namespace } = call.query as z.infer<typeof clearMemoriesQuerySchema>;
+export const clearMemories: Handler<'clearMemories'> = async (call) => {
+  const { namespace } = call.query;
   const store = storeOf(call);
   while ((await store.clearMemories(namespace, piece)) === piece);
-  call.reply.code(204);
-  return undefined;
 };
 
 function nowOf(call: Call): number {
   return call.context.control.engine.clock.now();
 }
 
-function wrong(path: string, message: string): RelayError {
-  return new RelayError('invalid_request', `${path}: ${message}`, { details: [{ path, message }] });
-}
-
 function presentFound(memory: RankedMemory) {
   const { score, similarity, foundBy } = memory;
-  const likeness = similarity === undefined ? {} : { similarity };
-  return { ...presentMemory(memory), score, ...likeness, foundBy };
+  return { ...presentMemory(memory), score, similarity, foundBy };
 }
 
 function presentMemory(memory: MemoryRecord) {
@@ -89,9 +73,9 @@ function presentMemory(memory: MemoryRecord) {
     id,
     namespace,
     text,
-    ...(runId === null ? {} : { runId }),
+    runId: runId ?? undefined,
     source,
     createdAt: iso(createdAt),
-    ...(expiresAt === null ? {} : { expiresAt: iso(expiresAt) }),
+    expiresAt: isoOrNone(expiresAt),
   };
 }

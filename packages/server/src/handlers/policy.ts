@@ -1,29 +1,19 @@
 /** `/v1/policy`: the tenant's standing rules. */
 import * as core from '@relay/core';
 import type { PolicyRecord } from '@relay/core';
-import {
-  type policyBodySchema,
-  type policyPreviewBodySchema,
-  type policyQuerySchema,
-  type PolicyRules,
-  type policyVersionsQuerySchema,
-  RelayError,
-} from '@relay/protocol';
-import type { z } from 'zod';
-import { deedOf } from './deed.ts';
-import { storeOf } from './find.ts';
-import type { Call, Handler } from './handler.ts';
-import { cutPage, pageOf } from './pages.ts';
-import { refuseFaults } from './patterns.ts';
-import { iso } from './present.ts';
+import { type PolicyRules, RelayError } from '@relay/protocol';
+import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
+import { cutPage, pageOf } from '../views/pagination.ts';
+import { invalidField, refuseFaults } from '../failures.ts';
+import { iso, isoOrNone, timeOf } from '../views/time.ts';
 
-export const getPolicy: Handler = async (call) => {
-  const { agent = null } = call.query as z.infer<typeof policyQuerySchema>;
+export const getPolicy: Handler<'getPolicy'> = async (call) => {
+  const { agent = null } = call.query;
   return answer(call, agent, await storeOf(call).policies.read(agent));
 };
 
-export const putPolicy: Handler = async (call) => {
-  const body = call.body as z.infer<typeof policyBodySchema>;
+export const putPolicy: Handler<'putPolicy'> = async (call) => {
+  const body = call.body;
   const rules = rulesOf(body);
   const { agent = null } = body;
   const { engine } = call.context.control;
@@ -36,7 +26,7 @@ export const putPolicy: Handler = async (call) => {
     by: call.caller.as,
   };
   const counts = { allow: rules.allow.length, deny: rules.deny.length, ask: rules.ask.length };
-  const told = deedOf(call, 'policy.changed', { agent, version: policy.version, ...counts });
+  const told = auditEntry(call, 'policy.changed', { agent, version: policy.version, ...counts });
   const { policies } = storeOf(call);
   if (!(await policies.put(policy, told))) {
     const { version = 0 } = (await policies.read(agent)) ?? {};
@@ -45,8 +35,8 @@ export const putPolicy: Handler = async (call) => {
   return answer(call, agent, policy);
 };
 
-export const listPolicyVersions: Handler = async (call) => {
-  const query = call.query as z.infer<typeof policyVersionsQuerySchema>;
+export const listPolicyVersions: Handler<'listPolicyVersions'> = async (call) => {
+  const query = call.query;
   const { agent = null, limit } = query;
   const found = await storeOf(call).policies.versions(agent, pageOf(query));
   const { items, nextCursor } = cutPage(found, limit, ({ version: at, id }) => ({ at, id }));
@@ -56,11 +46,11 @@ export const listPolicyVersions: Handler = async (call) => {
 const shownChanges = 50;
 const lookBackMs = 7 * 24 * 60 * 60 * 1000;
 
-export const previewPolicy: Handler = async (call) => {
-  const body = call.body as z.infer<typeof policyPreviewBodySchema>;
+export const previewPolicy: Handler<'previewPolicy'> = async (call) => {
+  const body = call.body;
   const { engine } = call.context.control;
   const { agent = null } = body;
-  const since = body.since === undefined ? engine.clock.now() - lookBackMs : Date.parse(body.since);
+  const since = timeOf(body.since) ?? engine.clock.now() - lookBackMs;
   const draft = { agent, rules: rulesOf(body), since };
   const { changed, ...looked } = await core.previewPolicy(engine, storeOf(call), draft);
   const changes = changed.slice(0, shownChanges);
@@ -92,9 +82,7 @@ function versionBefore(call: Call, inBody: number | undefined): number {
   const version = inBody ?? inHeader;
   if (version !== undefined && isClear) return version;
   const message = 'Required, here or as If-Match: the version that is replaced, 0 for the first';
-  throw new RelayError('invalid_request', `version: ${message}`, {
-    details: [{ path: 'version', message }],
-  });
+  throw invalidField('version', message);
 }
 
 function answer(call: Call, agent: string | null, policy: PolicyRecord | undefined) {
@@ -105,10 +93,10 @@ function answer(call: Call, agent: string | null, policy: PolicyRecord | undefin
 function presentPolicy(agent: string | null, policy: PolicyRecord | undefined) {
   const { version = 0, rules = { allow: [], deny: [], ask: [] }, at, by } = policy ?? {};
   return {
-    ...(agent === null ? {} : { agent }),
+    agent: agent ?? undefined,
     version,
     ...rules,
-    ...(at === undefined ? {} : { updatedAt: iso(at) }),
-    ...(by === undefined ? {} : { updatedBy: by }),
+    updatedAt: isoOrNone(at),
+    updatedBy: by,
   };
 }

@@ -1,33 +1,18 @@
 /** Taking runs up again, forking them, and looking at those of a workflow together. */
 import * as core from '@relay/core';
-import type { ForkPoint, RunIdentity, RunRequest, WorkflowTotal } from '@relay/core';
-import {
-  type forkBodySchema,
-  isEnded,
-  type Permissions,
-  RelayError,
-  type RunStatus,
-  type workflowQuerySchema,
-} from '@relay/protocol';
-import type { z } from 'zod';
+import type { ForkPoint, RunSpec, WorkflowTotal } from '@relay/core';
+import { defined, isEnded, type Permissions, RelayError, type RunStatus } from '@relay/protocol';
 import { lowerOf } from '../budgets.ts';
-import { nothingHere } from '../failures.ts';
-import { findRun, storeOf } from './find.ts';
-import type { Call, Handler } from './handler.ts';
-import { cutPage, pageOf } from './pages.ts';
-import { presentListed, presentRun } from './present.ts';
-import { getRun, namedRun, specOf } from './runs.ts';
-import {
-  chooseModel,
-  choosePermissions,
-  chooseTools,
-  correlationId,
-  idempotencyOf,
-} from './start.ts';
+import { invalidField, notFound } from '../failures.ts';
+import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
+import { cutPage, pageOf } from '../views/pagination.ts';
+import { presentListed } from '../views/run.ts';
+import { presentNow } from './runs.ts';
+import { chooseModel, choosePermissions, chooseTools, idempotencyOf, startFor } from './start.ts';
 
 /** One that is over stays so: there is one terminal event, and nothing after it. */
-export const resumeRun: Handler = async (call) => {
-  const run = await namedRun(call);
+export const resumeRun: Handler<'resumeRun'> = async (call) => {
+  const run = await findRun(call, call.params.id);
   const { supervisor } = call.context.control;
   if (isEnded(run.status)) {
     throw new RelayError(
@@ -39,77 +24,61 @@ export const resumeRun: Handler = async (call) => {
     throw new RelayError('tenant_paused', 'The tenant is paused: no run goes on');
   }
   supervisor.wake({ tenantId: run.tenantId, runId: run.id });
-  call.reply.code(202);
-  return getRun(call);
+  return presentNow(call, run.id);
 };
 
-export const forkRun: Handler = async (call) => {
-  const { control, budgets } = call.context;
-  const { tenantId, as } = call.caller;
+export const forkRun: Handler<'forkRun'> = async (call) => {
+  const { control } = call.context;
+  const { tenantId } = call.caller;
   const idempotency = idempotencyOf(call);
   const before =
     idempotency === undefined ? undefined : await core.findStarted(control, tenantId, idempotency);
-  if (before !== undefined) return answerWith(call, before, 'replayed');
-  const request = await requestFor(call);
-  const keyId = as.type === 'key' ? as.id : undefined;
-  const left = await budgets.check(tenantId, keyId);
-  const started = await core.startRun(control, {
-    ...request,
-    limits: lowerOf(request.limits ?? {}, left),
-    tenantId,
-    correlationId: correlationId(call),
-    ...(keyId === undefined ? {} : { keyId }),
-    ...(idempotency === undefined ? {} : { idempotency }),
-  });
-  return answerWith(call, started, started.replayed ? 'replayed' : 'new');
+  const { id, replayed } = before ?? (await startFor(call, await specFor(call), { idempotency }));
+  call.reply.header('x-run-id', id);
+  if (replayed) call.reply.header('idempotent-replayed', 'true');
+  return presentNow(call, id);
 };
 
-type Request = Omit<RunRequest, 'tenantId' | 'correlationId' | 'keyId' | 'idempotency'>;
-
-async function requestFor(call: Call): Promise<Request> {
-  const body = call.body as z.infer<typeof forkBodySchema>;
-  const { seq, input, limits, workflowId } = body;
-  const source = await namedRun(call);
-  const point = await core.forkPoint(call.context.control.engine, storeOf(call), {
-    source,
-    ...(seq === undefined ? {} : { seq }),
-  });
+async function specFor(call: RouteCall<'forkRun'>): Promise<RunSpec> {
+  const { seq, input, ...body } = call.body;
+  const source = await findRun(call, call.params.id);
+  const asked = defined({ source, seq });
+  const point = await core.forkPoint(call.context.control.engine, storeOf(call), asked);
   if (input === undefined && point.needsInput) throw noInput();
   const { spec, profile } = point;
   const { system, handoffs, outputSchema, reasoning } = profile;
-  const workflow = workflowId ?? spec.workflowId;
   return {
     surface: 'runs',
     agent: point.agent,
     model: await chooseModel(call, body.model ?? point.model, 'model is required'),
-    ...(system === undefined ? {} : { system }),
+    system,
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : (input ?? []),
     prompt: 'continues',
     ...toolsOf(call, point),
-    ...(outputSchema === undefined ? {} : { outputSchema }),
-    ...(reasoning === undefined ? {} : { reasoning }),
-    ...(spec.memory === undefined ? {} : { memory: spec.memory }),
+    outputSchema,
+    reasoning,
+    memory: spec.memory,
     permissions: choosePermissions(call, body.permissions ?? inherited(point)),
     maxIterations: Math.min(body.maxIterations ?? spec.maxIterations, mostTurns(call, point)),
-    limits: lowerOf(call.context.limits, limits ?? spec.limits ?? {}),
-    ...(handoffs === undefined ? {} : { handoffs }),
-    ...(spec.context === undefined ? {} : { context: spec.context }),
+    limits: lowerOf(call.context.limits, body.limits ?? spec.limits ?? {}),
+    handoffs,
+    context: spec.context,
     labels: body.labels ?? spec.labels,
-    ...(workflow === undefined ? {} : { workflowId: workflow }),
+    workflowId: body.workflowId ?? spec.workflowId,
     parentRunId: source.id,
     forkedFrom: { runId: source.id, seq: point.seq },
   };
 }
 
-/** The caller's own functions go along: whoever follows the fork runs them. */
-function toolsOf(call: Call, { spec, profile }: ForkPoint): Pick<Request, 'tools' | 'functions'> {
+/** The caller's own functions go along: the client that follows the fork runs them. */
+function toolsOf(call: Call, { spec, profile }: ForkPoint): Pick<RunSpec, 'tools' | 'functions'> {
   const functions = (spec.functions ?? []).filter(({ name }) => profile.tools.includes(name));
   const isOwn = (name: string) => functions.some((declared) => declared.name === name);
   chooseTools(
     call,
     profile.tools.filter((name) => !isOwn(name)),
   );
-  return { tools: profile.tools, ...(functions.length === 0 ? {} : { functions }) };
+  return { tools: profile.tools, functions };
 }
 
 function mostTurns(call: Call, { agent }: ForkPoint): number {
@@ -125,25 +94,15 @@ function inherited({ spec }: ForkPoint): Permissions {
 
 function noInput(): RelayError {
   const message = 'Required: the last word there is the agent’s';
-  return new RelayError('invalid_request', `input: ${message}`, {
-    details: [{ path: 'input', message }],
-  });
+  return invalidField('input', message);
 }
 
-async function answerWith(call: Call, { id }: RunIdentity, how: 'new' | 'replayed') {
-  call.reply.header('x-run-id', id);
-  if (how === 'replayed') call.reply.header('idempotent-replayed', 'true');
-  call.reply.code(201);
-  const run = await findRun(call, id);
-  return presentRun(run, await specOf(call, run));
-}
-
-export const getWorkflow: Handler = async (call) => {
-  const { id } = call.params as { id: string };
-  const query = call.query as z.infer<typeof workflowQuerySchema>;
+export const getWorkflow: Handler<'getWorkflow'> = async (call) => {
+  const { id } = call.params;
+  const query = call.query;
   const store = storeOf(call);
   const total = await store.readWorkflow(id);
-  if (total === undefined) throw nothingHere('workflow');
+  if (total === undefined) throw notFound('workflow');
   const found = await store.listRuns({ workflowId: id }, pageOf(query));
   const { items, nextCursor } = cutPage(found, query.limit, (run) => ({
     at: run.createdAt,
@@ -156,7 +115,7 @@ export const getWorkflow: Handler = async (call) => {
     counts: total.runs,
     runs: items.map(presentListed),
     usage: { input_tokens: inputTokens, output_tokens: outputTokens },
-    ...(costUsd === undefined ? {} : { costUsd }),
+    costUsd,
     nextCursor,
   };
 };

@@ -2,24 +2,21 @@
 import * as core from '@relay/core';
 import type { RunFilter, RunRecord } from '@relay/core';
 import {
+  defined,
   dialects,
-  type eventsQuerySchema,
   isEnded,
+  type QueryOf,
   RelayError,
-  type runBodySchema,
-  type runsQuerySchema,
   type StoredEvent,
-  type streamQuerySchema,
 } from '@relay/protocol';
-import type { z } from 'zod';
 import { closedSignal } from '../event-stream.ts';
 import { followRun } from '../subscribe.ts';
-import { findRun, storeOf } from './find.ts';
+import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
 import { firstWord } from './first-word.ts';
 import { chooseAll } from './functions.ts';
-import type { Call, Handler } from './handler.ts';
-import { cutPage, pageOf } from './pages.ts';
-import { presentListed, presentRun } from './present.ts';
+import { cutPage, pageOf } from '../views/pagination.ts';
+import { presentListed, presentRun } from '../views/run.ts';
+import { timeOf } from '../views/time.ts';
 import {
   chooseAgent,
   chooseModel,
@@ -30,11 +27,12 @@ import {
   startAndFollow,
 } from './start.ts';
 import { streamed, type StreamedRun, streamOut } from './stream.ts';
+import { invalidField } from '../failures.ts';
 
-export const startRun: Handler = async (call) => {
+export const startRun: Handler<'startRun'> = async (call) => {
   const replay = await findReplay(call);
   if (replay !== undefined) return answerWith(call, replay);
-  const body = call.body as z.infer<typeof runBodySchema>;
+  const body = call.body;
   const { conversationId, parentRunId, workflowId, labels } = body;
   const agent = chooseAgent(call, body.agent);
   if (parentRunId !== undefined) await refuseUnknownParent(call, parentRunId);
@@ -52,10 +50,10 @@ export const startRun: Handler = async (call) => {
       ? { tools: chooseTools(call, agent.tools ?? []) }
       : chooseAll(call, body.tools)),
     permissions: choosePermissions(call, body.permissions),
-    ...(conversationId === undefined ? {} : { conversationId }),
-    ...(parentRunId === undefined ? {} : { parentRunId }),
-    ...(workflowId === undefined ? {} : { workflowId }),
-    ...(labels === undefined ? {} : { labels }),
+    conversationId,
+    parentRunId,
+    workflowId,
+    labels,
   });
   return answerWith(call, started);
 };
@@ -63,9 +61,7 @@ export const startRun: Handler = async (call) => {
 /** Another tenant's run is no parent either, and looks like none. */
 async function refuseUnknownParent(call: Call, parentRunId: string): Promise<void> {
   if ((await storeOf(call).readRun(parentRunId)) !== undefined) return;
-  throw new RelayError('invalid_request', 'parentRunId: There is no such run', {
-    details: [{ path: 'parentRunId', message: 'There is no such run' }],
-  });
+  throw invalidField('parentRunId', 'There is no such run');
 }
 
 /** Such a tool would not be there, and whoever names it should hear why. */
@@ -88,8 +84,8 @@ async function answerWith(call: Call, { run, batches }: Following): Promise<void
 
 type Following = Awaited<ReturnType<typeof startAndFollow>>;
 
-export const listRuns: Handler = async (call) => {
-  const query = call.query as z.infer<typeof runsQuerySchema>;
+export const listRuns: Handler<'listRuns'> = async (call) => {
+  const query = call.query;
   const found = await storeOf(call).listRuns(filterOf(query), pageOf(query));
   const { items, nextCursor } = cutPage(found, query.limit, ({ createdAt: at, id }) => ({
     at,
@@ -98,30 +94,36 @@ export const listRuns: Handler = async (call) => {
   return { runs: items.map(presentListed), nextCursor };
 };
 
-function filterOf(query: z.infer<typeof runsQuerySchema>): RunFilter {
+function filterOf(query: QueryOf<'listRuns'>): RunFilter {
   const { status, agent, conversationId, workflowId, label, since, until } = query;
   const colon = label?.indexOf(':') ?? -1;
-  return {
-    ...(status === undefined ? {} : { status }),
-    ...(agent === undefined ? {} : { agent }),
-    ...(conversationId === undefined ? {} : { conversationId }),
-    ...(workflowId === undefined ? {} : { workflowId }),
-    ...(label === undefined
-      ? {}
-      : { label: { name: label.slice(0, colon), value: label.slice(colon + 1) } }),
-    ...(since === undefined ? {} : { since: Date.parse(since) }),
-    ...(until === undefined ? {} : { until: Date.parse(until) }),
-  };
+  return defined({
+    status,
+    agent,
+    conversationId,
+    workflowId,
+    label:
+      label === undefined
+        ? undefined
+        : { name: label.slice(0, colon), value: label.slice(colon + 1) },
+    since: timeOf(since),
+    until: timeOf(until),
+  });
 }
 
-export const getRun: Handler = async (call) => {
-  const run = await namedRun(call);
-  return presentRun(run, await specOf(call, run));
+export const getRun: Handler<'getRun'> = async (call) => {
+  return presentNow(call, call.params.id);
 };
 
-export const listRunEvents: Handler = async (call) => {
-  const { after, limit } = call.query as z.infer<typeof eventsQuerySchema>;
-  const run = await namedRun(call);
+/** A run as it is now. */
+export async function presentNow(call: Call, runId: string) {
+  const run = await findRun(call, runId);
+  return presentRun(run, await specOf(call, run));
+}
+
+export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
+  const { after, limit } = call.query;
+  const run = await findRun(call, call.params.id);
   refusePastEnd(after, run);
   const store = storeOf(call);
   const events = await store.readEvents(run.id, { after, limit });
@@ -134,9 +136,9 @@ export const listRunEvents: Handler = async (call) => {
   };
 };
 
-export const followStream: Handler = async (call) => {
-  const query = call.query as z.infer<typeof streamQuerySchema>;
-  const { run, after } = await placeToFollow(call, query.after);
+export const followStream: Handler<'followRun'> = async (call) => {
+  const query = call.query;
+  const { run, after } = await placeToFollow(call);
   const followed = { store: storeOf(call), hub: call.context.hub, runId: run.id };
   const batches = followRun(followed, {
     after,
@@ -149,12 +151,11 @@ export const followStream: Handler = async (call) => {
 
 /** Which run, and from where. The record itself is not kept: it may hold a long answer. */
 async function placeToFollow(
-  call: Call,
-  asked: number | undefined,
+  call: RouteCall<'followRun'>,
 ): Promise<{ run: StreamedRun; after: number }> {
-  const record = await namedRun(call);
+  const record = await findRun(call, call.params.id);
   // A reconnecting reader keeps its URL and adds how far it came.
-  const after = lastEventId(call) ?? asked ?? 0;
+  const after = lastEventId(call) ?? call.query.after ?? 0;
   refusePastEnd(after, record);
   if (isEnded(record.status)) await refusePruned(call, record);
   return { run: streamed(record), after };
@@ -169,13 +170,12 @@ async function refusePruned(call: Call, { id, lastSeq }: RunRecord): Promise<voi
   }
 }
 
-export const cancelRun: Handler = async (call) => {
-  const run = await namedRun(call);
+export const cancelRun: Handler<'cancelRun'> = async (call) => {
+  const run = await findRun(call, call.params.id);
   const ref = { tenantId: run.tenantId, runId: run.id };
   const why = { reason: `Canceled by ${call.caller.as.name}`, by: call.caller.as };
   await core.cancelRun(call.context.control, ref, why);
-  call.reply.code(202);
-  return getRun(call);
+  return presentNow(call, run.id);
 };
 
 const unreadable = new Set(['journal_corrupt', 'journal_pruned']);
@@ -189,10 +189,6 @@ export async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | 
     if (error instanceof RelayError && unreadable.has(error.code)) return undefined;
     throw error;
   }
-}
-
-export function namedRun(call: Call): Promise<RunRecord> {
-  return findRun(call, (call.params as { id: string }).id);
 }
 
 function lastEventId(call: Call): number | undefined {

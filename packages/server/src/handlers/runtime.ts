@@ -7,21 +7,17 @@ import {
   type RunRecord,
 } from '@relay/core';
 import {
-  type apiChatBodySchema,
+  defined,
   dialects,
   isEnded,
   RelayError,
   type RelayKind,
-  type resumeBodySchema,
   type RunStatus,
   runtimeStatus,
-  type toolApprovalBodySchema,
 } from '@relay/protocol';
-import type { z } from 'zod';
-import { nothingHere } from '../failures.ts';
+import { notFound } from '../failures.ts';
 import { statusNow } from './approvals.ts';
-import { findRun, storeOf } from './find.ts';
-import type { Call, Handler } from './handler.ts';
+import { type Call, findRun, type Handler, type ResultOf, storeOf } from './handler.ts';
 import {
   chooseAgent,
   chooseModel,
@@ -34,13 +30,12 @@ import {
 import { framesUntilStill } from './still.ts';
 import { streamOut } from './stream.ts';
 
-export const startApiChat: Handler = async (call) => {
+export const startApiChat: Handler<'startApiChat'> = async (call) => {
   const { runtime: dialect } = dialects;
   const replay = await findReplay(call);
   if (replay !== undefined) return streamOut(call, { dialect, ...replay });
-  const body = call.body as z.infer<typeof apiChatBodySchema>;
+  const body = call.body;
   const agent = chooseAgent(call, body.agent);
-  const { conversationId } = body;
   const { run, batches } = await startAndFollow(call, {
     surface: 'runtime',
     ...openingFor(call, agent, body),
@@ -53,13 +48,13 @@ export const startApiChat: Handler = async (call) => {
     prompt: 'continues',
     tools: chooseTools(call, agent.tools),
     permissions: choosePermissions(call, body.permissions),
-    ...(conversationId === undefined ? {} : { conversationId }),
+    conversationId: body.conversationId,
   });
   return streamOut(call, { dialect, run, batches });
 };
 
-export const approveTool: Handler = async (call) => {
-  const body = call.body as z.infer<typeof toolApprovalBodySchema>;
+export const approveTool: Handler<'approveTool'> = async (call) => {
+  const body = call.body;
   const run = await findRun(call, body.runId);
   const relay = await pendingApproval(call, run, body);
   const approved = body.action === 'approve';
@@ -68,7 +63,7 @@ export const approveTool: Handler = async (call) => {
     approved,
     always: approved && body.always === true,
     reason: body.reason ?? null,
-    ...(body.input === undefined ? {} : { input: body.input }),
+    ...defined({ input: body.input }),
     by: call.caller.as,
   });
   if (outcome.kind === 'contradicted' || outcome.kind === 'missing') {
@@ -83,11 +78,11 @@ export const approveTool: Handler = async (call) => {
   return { ok: true, status: statusOf(still.status), events: still.frames };
 };
 
-export const resumeChat: Handler = async (call) => {
-  const { runId } = call.body as z.infer<typeof resumeBodySchema>;
+export const resumeChat: Handler<'resumeChat'> = async (call) => {
+  const { runId } = call.body;
   const ref = { tenantId: call.caller.tenantId, runId };
   const resumed = await resumeSerializedAgentRun(call.context.control, ref);
-  if (resumed === undefined) throw nothingHere('run');
+  if (resumed === undefined) throw notFound('run');
   const still = await framesUntilStill(call, resumed.run, { after: resumed.after });
   return { ok: true, runId, status: statusOf(still.status), events: still.frames };
 };
@@ -132,7 +127,7 @@ async function latestRelay(
   { toolCallId, kind }: Wanted,
 ): Promise<RelayRecord | undefined> {
   const store = storeOf(call);
-  const filter = kind === undefined ? { runId: run.id } : { runId: run.id, kind };
+  const filter = defined({ runId: run.id, kind });
   const limit = 200;
   let page = await store.listRelays(filter, { limit });
   for (;;) {
@@ -143,6 +138,6 @@ async function latestRelay(
   }
 }
 
-function statusOf(status: RunStatus): string {
+function statusOf(status: RunStatus): ResultOf<'resumeChat'>['status'] {
   return isEnded(status) ? runtimeStatus[status] : status;
 }

@@ -3,24 +3,27 @@ import {
   type AgentDefinition,
   checkPermissions,
   findStarted,
+  type Idempotency,
+  type PatternFault,
+  type RunCaller,
   type RunIdentity,
-  type RunRequest,
+  type RunSpec,
+  type StartedRun,
+  type StartOptions,
   startRun,
   type Tool,
 } from '@relay/core';
 import {
+  type BodyOf,
   canonicalJson,
-  type JsonSchema,
-  type Limits,
-  type MemoryUse,
   namespaceOf,
   type Permissions,
-  type ReasoningEffort,
   RelayError,
 } from '@relay/protocol';
 import { mayUseWorkspace } from '../auth.ts';
 import { lowerOf } from '../budgets.ts';
 import { closedSignal } from '../event-stream.ts';
+import { refuseFaults } from '../failures.ts';
 import { noCredential } from '../providers.ts';
 import { followRun } from '../subscribe.ts';
 import { parseTraceparent } from '../tracing/span.ts';
@@ -41,24 +44,20 @@ export function chooseAgent(call: Call, wanted: string | undefined): AgentDefini
   });
 }
 
-interface Wanted {
-  readonly outputSchema?: JsonSchema | undefined;
-  readonly reasoning?: ReasoningEffort | undefined;
-  readonly system?: string | undefined;
-  readonly maxIterations?: number | undefined;
-  readonly limits?: Limits | undefined;
-  readonly memory?: MemoryUse | undefined;
-}
+type Wanted = Partial<
+  Pick<
+    BodyOf<'startRun'>,
+    'outputSchema' | 'reasoning' | 'system' | 'maxIterations' | 'limits' | 'memory'
+  >
+>;
 
 /** What an agent begins with, and what the request says besides. */
 export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
   const memory = wanted.memory ?? agent.memory;
   const system = [agent.instructions, wanted.system].filter((text) => text !== undefined);
-  const outputSchema = wanted.outputSchema ?? agent.outputSchema;
-  const reasoning = wanted.reasoning ?? agent.reasoning;
   return {
-    ...(outputSchema === undefined ? {} : { outputSchema }),
-    ...(reasoning === undefined ? {} : { reasoning }),
+    outputSchema: wanted.outputSchema ?? agent.outputSchema,
+    reasoning: wanted.reasoning ?? agent.reasoning,
     agent: agent.name,
     handoffs: agent.handoffs ?? [],
     maxIterations: Math.min(
@@ -67,8 +66,8 @@ export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
     ),
     // A request can ask for less than the operator allows, never for more.
     limits: lowerOf(call.context.limits, wanted.limits ?? {}),
-    ...(system.length === 0 ? {} : { system: system.join('\n\n') }),
-    ...(memory === undefined ? {} : { memory: { namespace: namespaceOf(memory) } }),
+    system: system.length === 0 ? undefined : system.join('\n\n'),
+    memory: memory === undefined ? undefined : { namespace: namespaceOf(memory) },
   };
 }
 
@@ -126,6 +125,14 @@ function isOffered({ caller, context }: Call, { inWorkspace }: Tool): boolean {
   return inWorkspace !== true || mayUseWorkspace(caller, context.config);
 }
 
+/** The faults in the rules of a request, by their place in it. */
+export function faultsIn(permissions: Permissions): PatternFault[] {
+  return checkPermissions(permissions).map(({ path, message }) => ({
+    path: `permissions.${path}`,
+    message,
+  }));
+}
+
 /** Rules that widen what may run without a person need the right to approve. */
 export function choosePermissions(call: Call, wanted: Permissions | undefined): Permissions {
   const permissions = wanted ?? {};
@@ -138,62 +145,75 @@ export function choosePermissions(call: Call, wanted: Permissions | undefined): 
       'Rules that allow tools need a key with the scope approve',
     );
   }
-  const details = checkPermissions(permissions).map(({ path, message }) => ({
-    path: `permissions.${path}`,
-    message,
-  }));
-  const [first] = details;
-  if (first !== undefined) {
-    throw new RelayError('invalid_pattern', `${first.path}: ${first.message}`, { details });
-  }
+  refuseFaults(faultsIn(permissions));
   return permissions;
 }
 
-type Request = Omit<
-  RunRequest,
-  'runId' | 'tenantId' | 'correlationId' | 'keyId' | 'by' | 'idempotency' | 'traceparent'
->;
+/** A request that starts a run; params and body are part of its idempotency fingerprint. */
+export interface StartCall extends Call {
+  readonly params: unknown;
+  readonly body: unknown;
+}
 
-/** Listens first and starts then: a new run is followed without asking the store. */
-export async function startAndFollow(call: Call, request: Request) {
+/** Starts a run for the caller of this request, within the budgets that are left. */
+export async function startFor(
+  call: StartCall,
+  spec: RunSpec,
+  options: StartOptions = {},
+): Promise<StartedRun> {
+  const { control, budgets, config } = call.context;
+  const caller = runCallerOf(call);
+  const left = await budgets.check(caller.tenantId, caller.keyId);
+  return startRun(
+    control,
+    {
+      ...spec,
+      limits: lowerOf(spec.limits ?? {}, left),
+      workspace: mayUseWorkspace(call.caller, config) ? undefined : false,
+    },
+    caller,
+    options,
+  );
+}
+
+function runCallerOf(call: Call): RunCaller {
+  const { tenantId, as: by } = call.caller;
+  return {
+    tenantId,
+    by,
+    keyId: by.type === 'key' ? by.id : undefined,
+    correlationId: correlationId(call),
+    traceparent: traceparentOf(call),
+  };
+}
+
+/** Listens first and starts then: a new run is followed without reading the store. */
+export async function startAndFollow(call: StartCall, spec: RunSpec, connectionId?: string) {
   const { control, hub, store } = call.context;
-  const { tenantId, as } = call.caller;
-  // A chat lives with its connection: another connection cannot mean the same one.
-  const idempotency = request.surface === 'chat' ? undefined : idempotencyOf(call);
-  const keyId = as.type === 'key' ? as.id : undefined;
-  const left = await call.context.budgets.check(tenantId, keyId);
   const signal = closedSignal(call.reply.raw);
   const runId = control.engine.ids.next();
-  const followed = { store: store.tenant(tenantId), hub };
-  const fresh = followRun({ ...followed, runId }, { after: 0, follow: true, signal, isNew: true });
-  const run = await startRun(control, {
-    ...request,
-    limits: lowerOf(request.limits ?? {}, left),
-    runId,
-    tenantId,
-    correlationId: correlationId(call),
-    by: as,
-    ...traceparentOf(call),
-    ...(keyId === undefined ? {} : { keyId }),
-    ...(mayUseWorkspace(call.caller, call.context.config) ? {} : { workspace: false as const }),
-    ...(idempotency === undefined ? {} : { idempotency }),
-  }).catch(async (error: unknown) => {
-    await fresh.return();
+  const followed = { store: store.tenant(call.caller.tenantId), hub, runId };
+  const batches = followRun(followed, { after: 0, follow: true, signal, isNew: true });
+  // A chat lives with its connection: another connection cannot mean the same one.
+  const idempotency = connectionId === undefined ? idempotencyOf(call) : undefined;
+  const options = { runId, connectionId, idempotency };
+  const run = await startFor(call, spec, options).catch(async (error: unknown) => {
+    await batches.return();
     throw error;
   });
   if (run.replayed) {
-    await fresh.return();
+    await batches.return();
     return followAgain(call, run);
   }
   call.reply.header('x-run-id', run.id);
-  return { run: streamed(run), batches: fresh };
+  return { run: streamed(run), batches };
 }
 
 /**
  * The run that this very request has started before, if it has. It is looked for before anything
  * else: whoever repeats a request wants its run, whatever has become of models and budgets since.
  */
-export async function findReplay(call: Call) {
+export async function findReplay(call: StartCall) {
   const idempotency = idempotencyOf(call);
   if (idempotency === undefined) return undefined;
   const { context, caller } = call;
@@ -214,7 +234,7 @@ function followAgain(call: Call, run: RunIdentity) {
 const maxKeyChars = 255;
 
 /** The same key with the same request means the same run. */
-export function idempotencyOf(call: Call): { key: string; fingerprint: string } | undefined {
+export function idempotencyOf(call: StartCall): Idempotency | undefined {
   const key = call.request.headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || key === '' || key.length > maxKeyChars) {
@@ -230,14 +250,14 @@ export function idempotencyOf(call: Call): { key: string; fingerprint: string } 
 }
 
 /** The caller's span, if it sent one; what is malformed is none. */
-function traceparentOf(call: Call): { traceparent?: string } {
+function traceparentOf(call: Call): string | undefined {
   const { traceparent } = call.request.headers;
-  if (typeof traceparent !== 'string' || parseTraceparent(traceparent) === undefined) return {};
-  return { traceparent };
+  if (typeof traceparent !== 'string') return undefined;
+  return parseTraceparent(traceparent) === undefined ? undefined : traceparent;
 }
 
 /** What ties this request to the caller's own records. */
-export function correlationId(call: Call): string {
+function correlationId(call: Call): string {
   const { headers } = call.request;
   const given = [headers['x-request-id'], headers['idempotency-key']].flat();
   return (

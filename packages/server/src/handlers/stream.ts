@@ -1,7 +1,13 @@
 import type { RunIdentity } from '@relay/core';
-import type { Dialect, Frame, RunHeader, StoredEvent } from '@relay/protocol';
+import {
+  type Dialect,
+  encodeFrame,
+  type Frame,
+  type RunHeader,
+  type StoredEvent,
+} from '@relay/protocol';
 import { encodeGreeting, encodePieces, EventStream } from '../event-stream.ts';
-import type { Call } from './handler.ts';
+import type { Call, Handler } from './handler.ts';
 
 /** The little of a run that its stream needs. A stream may stay open for days: it holds no more. */
 export type StreamedRun = Pick<RunIdentity, 'id' | 'conversationId' | 'correlationId'>;
@@ -64,8 +70,26 @@ export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
 
 /** What was asked is stored: who only reads on need not hold it, which may be a megabyte. */
 function forgetBody(call: Call): void {
-  (call as { body: unknown }).body = undefined;
+  (call as { body?: unknown }).body = undefined;
   call.request.body = undefined;
 }
 
 const replayedHeader = { 'idempotent-replayed': 'true' };
+
+/** Hints about changes, until the client closes the connection. */
+export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller }) => {
+  reply.hijack();
+  const stream = new EventStream(reply.raw, {});
+  const closed = context.streams.add(caller, () => stream.end());
+  try {
+    const hints = context.feed.read(caller.tenantId, stream.closed);
+    await stream.send(encodeFrame({ data: JSON.stringify({ kind: 'connected' }) }));
+    for await (const batch of hints) {
+      const frames = batch.map((hint) => encodeFrame({ data: JSON.stringify(hint) }));
+      await stream.send(frames.join(''));
+    }
+  } finally {
+    closed();
+    stream.end();
+  }
+};

@@ -1,14 +1,14 @@
 /** `/v1/tenant` and the kill switch. */
 import * as core from '@relay/core';
 import type { AuditFact, RunFilter } from '@relay/core';
-import type { Budgets, cancelRunsBodySchema, RunStatus, tenantBodySchema } from '@relay/protocol';
-import type { z } from 'zod';
+import { type Budgets, defined, type RunStatus } from '@relay/protocol';
 import { startOf, type TenantSettings } from '../budgets.ts';
 import { changeSettings } from '../tenant-settings.ts';
-import { deedOf } from './deed.ts';
-import type { Call, Handler } from './handler.ts';
+import { auditEntry, type Call, type Handler } from './handler.ts';
 
-export const getTenant: Handler = async (call) => {
+export const getTenant: Handler<'getTenant'> = async (call) => presentTenant(call);
+
+async function presentTenant(call: Call) {
   const store = call.context.store.tenant(call.caller.tenantId);
   const tenant = await store.readTenant();
   const now = new Date();
@@ -25,23 +25,25 @@ export const getTenant: Handler = async (call) => {
     usage: { day, month },
     openRuns,
   };
-};
+}
 
-export const updateTenant: Handler = async (call) => {
-  const { paused, budgets } = call.body as z.infer<typeof tenantBodySchema>;
+export const updateTenant: Handler<'updateTenant'> = async (call) => {
+  const { paused, budgets } = call.body;
   const { context, caller } = call;
   const { tenantId } = caller;
   const store = context.store.tenant(tenantId);
   const audit = [
-    ...(paused === undefined ? [] : deedOf(call, paused ? 'tenant.paused' : 'tenant.resumed', {})),
-    ...(budgets === undefined ? [] : deedOf(call, 'tenant.budgets-changed', factsOf(budgets))),
+    ...(paused === undefined
+      ? []
+      : auditEntry(call, paused ? 'tenant.paused' : 'tenant.resumed', {})),
+    ...(budgets === undefined ? [] : auditEntry(call, 'tenant.budgets-changed', factsOf(budgets))),
   ];
   const pause = paused === undefined ? {} : { pausedAt: paused ? Date.now() : null };
   if (budgets === undefined) await store.updateTenant(pause, audit);
   else await changeSettings(store, { budgets }, { ...pause, audit });
   context.budgets.forget(tenantId);
   if (paused !== undefined) context.control.supervisor.setPaused(tenantId, paused);
-  return getTenant(call);
+  return presentTenant(call);
 };
 
 /** What was set, as one fact a number: `tenant.tokens`, `keys.<id>.costUsd`. */
@@ -61,13 +63,15 @@ const open: readonly RunStatus[] = ['queued', 'running', 'waiting'];
 const pageSize = 200;
 
 /** Every run that is not over and fits; those that end by themselves meanwhile are not counted. */
-export const cancelRuns: Handler = async (call) => {
-  const { agent, labels = {} } = call.body as z.infer<typeof cancelRunsBodySchema>;
+export const cancelRuns: Handler<'cancelRuns'> = async (call) => {
+  const { agent, labels = {} } = call.body;
   const [first, ...others] = Object.entries(labels);
   const filter: RunFilter = {
     status: open,
-    ...(agent === undefined ? {} : { agent }),
-    ...(first === undefined ? {} : { label: { name: first[0], value: first[1] } }),
+    ...defined({
+      agent,
+      label: first === undefined ? undefined : { name: first[0], value: first[1] },
+    }),
   };
   let canceled = 0;
   for await (const run of openRuns(call, filter)) {
@@ -76,7 +80,6 @@ export const cancelRuns: Handler = async (call) => {
     const why = { reason: `Canceled by ${call.caller.as.name}`, by: call.caller.as };
     if (await core.cancelRun(call.context.control, ref, why)) canceled += 1;
   }
-  call.reply.code(202);
   return { canceled };
 };
 

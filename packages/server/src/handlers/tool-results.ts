@@ -1,29 +1,18 @@
 /** What function tools bring: clients claim a call and post its result, the operator's programs wait for one. */
 import { claimToolCall as claim, postToolResult as post } from '@relay/core';
-import {
-  type claimBodySchema,
-  isEnded,
-  type longPollQuerySchema,
-  RelayError,
-  type toolResultBodySchema,
-} from '@relay/protocol';
-import type { z } from 'zod';
+import { isEnded, RelayError } from '@relay/protocol';
 import { closedSignal } from '../event-stream.ts';
-import { nothingHere } from '../failures.ts';
-import type { Call, Handler } from './handler.ts';
+import { notFound } from '../failures.ts';
+import type { Call, Handler, RouteCall } from './handler.ts';
+import { iso } from '../views/time.ts';
 
-interface OfCall {
-  readonly id: string;
-  readonly toolUseId: string;
-}
-
-function refOf({ params, caller }: Call) {
-  const { id: runId, toolUseId: toolCallId } = params as OfCall;
+function refOf({ params, caller }: RouteCall<'postToolResult' | 'claimToolCall'>) {
+  const { id: runId, toolUseId: toolCallId } = params;
   return { tenantId: caller.tenantId, runId, toolCallId };
 }
 
-export const postToolResult: Handler = async (call) => {
-  const { output, isError = false } = call.body as z.infer<typeof toolResultBodySchema>;
+export const postToolResult: Handler<'postToolResult'> = async (call) => {
+  const { output, isError = false } = call.body;
   const outcome = await post(call.context.control, refOf(call), { output, failed: isError });
   switch (outcome) {
     case 'accepted':
@@ -32,32 +21,32 @@ export const postToolResult: Handler = async (call) => {
     case 'contradicted':
       throw new RelayError('tool_result_conflict', 'This call already has another result');
     case 'missing':
-      throw nothingHere('call');
+      throw notFound('call');
   }
 };
 
-export const claimToolCall: Handler = async (call) => {
-  const body = call.body as z.infer<typeof claimBodySchema>;
+export const claimToolCall: Handler<'claimToolCall'> = async (call) => {
+  const body = call.body;
   const claimed = await claim(call.context.control, refOf(call), body?.claimId);
   switch (claimed.kind) {
     case 'claimed':
-      return { claimId: claimed.claimId, expiresAt: new Date(claimed.until).toISOString() };
+      return { claimId: claimed.claimId, expiresAt: iso(claimed.until) };
     case 'taken':
       throw new RelayError('call_claimed', 'Another client works on this call');
     case 'missing':
-      throw nothingHere('call');
+      throw notFound('call');
   }
 };
 
 const lookMs = 1_000;
 
 /** A long poll: it ends with the result, with the run, with its reader, or when its time is over. */
-export const awaitToolResult: Handler = async (call) => {
-  const { id: runId, toolUseId } = call.params as OfCall;
-  const { waitMs } = call.query as z.infer<typeof longPollQuerySchema>;
+export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
+  const { id: runId, toolUseId } = call.params;
+  const { waitMs } = call.query;
   const { store, hub } = call.context;
   const tenantId = await store.tenantOfRun(runId);
-  if (tenantId === undefined) throw nothingHere('call');
+  if (tenantId === undefined) throw notFound('call');
   const tenant = store.tenant(tenantId);
   const until = performance.now() + waitMs;
   const closed = closedSignal(call.reply.raw);
@@ -66,17 +55,15 @@ export const awaitToolResult: Handler = async (call) => {
       await tenant.readRunHead(runId),
       await tenant.readClientCall(runId, toolUseId),
     ];
-    if (run === undefined) throw nothingHere('call');
+    if (run === undefined) throw notFound('call');
     if (isEnded(run.status)) throw new RelayError('run_over', 'The run is over');
-    if (known === undefined || known.status === 'closed') throw nothingHere('call');
+    if (known === undefined || known.status === 'closed') throw notFound('call');
     if (known.result !== null) {
       const { output, failed } = known.result;
-      return { output, ...(failed ? { isError: true } : {}) };
+      return { output, isError: failed ? true : undefined };
     }
     const left = until - performance.now();
-    if (left <= 0 || closed.aborted) {
-      return call.reply.code(204).send();
-    }
+    if (left <= 0 || closed.aborted) return undefined;
     await somethingNew({ hub, runId, closed }, Math.min(left, lookMs));
   }
 };

@@ -1,16 +1,13 @@
 /** `/v1/webhooks`: who is told what happens. */
 import { type DeliveryRecord, ProviderFailure, type WebhookRecord } from '@relay/core';
-import { RelayError, type webhookBodySchema, type webhooksQuerySchema } from '@relay/protocol';
-import type { z } from 'zod';
-import { nothingHere } from '../failures.ts';
-import { deedOf } from './deed.ts';
-import { storeOf } from './find.ts';
-import type { Call, Handler } from './handler.ts';
-import { cutPage, pageOf } from './pages.ts';
-import { iso } from './present.ts';
+import { RelayError } from '@relay/protocol';
+import { notFound } from '../failures.ts';
+import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
+import { cutPage, pageOf } from '../views/pagination.ts';
+import { iso } from '../views/time.ts';
 
-export const createWebhook: Handler = async (call) => {
-  const { url, events } = call.body as z.infer<typeof webhookBodySchema>;
+export const createWebhook: Handler<'createWebhook'> = async (call) => {
+  const { url, events } = call.body;
   checkUrl(call, url);
   const { caller, context } = call;
   const { engine } = context.control;
@@ -25,15 +22,14 @@ export const createWebhook: Handler = async (call) => {
   };
   // Its path may be a secret: where it leads is said by its origin.
   const what = { webhookId: webhook.id, origin: new URL(url).origin, events };
-  await storeOf(call).webhooks.add(webhook, deedOf(call, 'webhook.created', what));
+  await storeOf(call).webhooks.add(webhook, auditEntry(call, 'webhook.created', what));
   const secret = context.signer.secretOf(webhook);
   context.log.conceal(secret);
-  call.reply.code(201);
   return { ...presentWebhook(webhook), secret };
 };
 
-export const listWebhooks: Handler = async (call) => {
-  const query = call.query as z.infer<typeof webhooksQuerySchema>;
+export const listWebhooks: Handler<'listWebhooks'> = async (call) => {
+  const query = call.query;
   const found = await storeOf(call).webhooks.list(pageOf(query));
   const { items, nextCursor } = cutPage(found, query.limit, ({ createdAt: at, id }) => ({
     at,
@@ -43,18 +39,16 @@ export const listWebhooks: Handler = async (call) => {
 };
 
 /** What is gone already is deleted. */
-export const deleteWebhook: Handler = async (call) => {
-  const { id } = call.params as { id: string };
-  await storeOf(call).webhooks.remove(id, deedOf(call, 'webhook.deleted', { webhookId: id }));
-  call.reply.code(204);
-  return undefined;
+export const deleteWebhook: Handler<'deleteWebhook'> = async (call) => {
+  const { id } = call.params;
+  await storeOf(call).webhooks.remove(id, auditEntry(call, 'webhook.deleted', { webhookId: id }));
 };
 
-export const listWebhookDeliveries: Handler = async (call) => {
-  const { id } = call.params as { id: string };
-  const query = call.query as z.infer<typeof webhooksQuerySchema>;
+export const listWebhookDeliveries: Handler<'listWebhookDeliveries'> = async (call) => {
+  const { id } = call.params;
+  const query = call.query;
   const { webhooks } = storeOf(call);
-  if ((await webhooks.read(id)) === undefined) throw nothingHere('webhook');
+  if ((await webhooks.read(id)) === undefined) throw notFound('webhook');
   const found = await webhooks.deliveries(id, pageOf(query));
   const { items, nextCursor } = cutPage(found, query.limit, ({ at, id: event }) => ({
     at,
@@ -87,8 +81,8 @@ function presentDelivery(delivery: DeliveryRecord) {
     status,
     attempts,
     at: iso(at),
-    ...(status === 'pending' ? { nextAttemptAt: iso(nextAt) } : {}),
-    ...(lastStatus === null ? {} : { lastStatus }),
-    ...(lastError === null ? {} : { lastError }),
+    nextAttemptAt: status === 'pending' ? iso(nextAt) : undefined,
+    lastStatus: lastStatus ?? undefined,
+    lastError: lastError ?? undefined,
   };
 }

@@ -1,12 +1,20 @@
 import type { RunHead, RunListing, RunRecord } from '@relay/core';
-import { type EventOf, type Message, type StoredEvent, wireUsage } from '@relay/protocol';
+import {
+  type CheckpointEnvelope,
+  type EventOf,
+  type Message,
+  type StoredEvent,
+  wireUsage,
+} from '@relay/protocol';
+import { iso, isoOrNone } from './time.ts';
 
 /** A run as the API shows it. */
 export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
   return {
     ...presentHead(run, spec?.type === 'run.created' ? spec : null),
     ...presentTimes(run),
-    ...(run.checkpoint === null ? {} : { checkpoint: JSON.parse(run.checkpoint) as unknown }),
+    checkpoint:
+      run.checkpoint === null ? undefined : (JSON.parse(run.checkpoint) as CheckpointEnvelope),
   };
 }
 
@@ -16,20 +24,19 @@ export function presentListed(run: RunListing) {
 }
 
 function presentHead(run: RunHead, opening: EventOf<'run.created'> | null) {
-  const output = outputOf(run);
   return {
     id: run.id,
     status: run.status,
     model: run.model,
     agent: run.agent,
     conversationId: run.conversationId,
-    ...(run.parentRunId === null ? {} : { parentRunId: run.parentRunId }),
-    ...(run.workflowId === null ? {} : { workflowId: run.workflowId }),
-    ...(opening?.forkedFrom === undefined ? {} : { forkedFrom: opening.forkedFrom }),
+    parentRunId: run.parentRunId ?? undefined,
+    workflowId: run.workflowId ?? undefined,
+    forkedFrom: opening?.forkedFrom,
     input: opening === null ? null : inputOf(opening.messages),
-    ...(output === null ? {} : { output }),
+    output: outputOf(run),
     usage: wireUsage(run.usage),
-    ...(run.usage.costUsd === undefined ? {} : { costUsd: run.usage.costUsd }),
+    costUsd: run.usage.costUsd,
     labels: run.labels,
     lastSeq: run.lastSeq,
     createdAt: iso(run.createdAt),
@@ -38,14 +45,14 @@ function presentHead(run: RunHead, opening: EventOf<'run.created'> | null) {
 
 function presentTimes(run: Pick<RunListing, 'error' | 'startedAt' | 'endedAt'>) {
   return {
-    ...(run.error === null ? {} : { error: run.error }),
-    ...(run.startedAt === null ? {} : { startedAt: iso(run.startedAt) }),
-    ...(run.endedAt === null ? {} : { endedAt: iso(run.endedAt) }),
+    error: run.error ?? undefined,
+    startedAt: isoOrNone(run.startedAt),
+    endedAt: isoOrNone(run.endedAt),
   };
 }
 
 /** As it was given: a text, or messages. */
-function inputOf(messages: readonly Message[]): unknown {
+function inputOf(messages: readonly Message[]): string | readonly Message[] {
   const [first] = messages;
   return messages.length === 1 && first?.role === 'user' && typeof first.content === 'string'
     ? first.content
@@ -53,16 +60,11 @@ function inputOf(messages: readonly Message[]): unknown {
 }
 
 /** Unknown where those very bytes are damaged: one such run must not spoil a whole list. */
-function outputOf({ outputJson }: RunHead): string | null {
+function outputOf({ outputJson }: RunHead): string | undefined {
   try {
     const { output } = JSON.parse(outputJson ?? '{}') as { output?: unknown };
-    return typeof output === 'string' ? output : null;
+    return typeof output === 'string' ? output : undefined;
   } catch {
-    return null;
+    return undefined;
   }
-}
-
-/** Times on the wire. */
-export function iso(time: number): string {
-  return new Date(time).toISOString();
 }

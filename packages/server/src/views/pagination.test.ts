@@ -2,7 +2,7 @@ import { RelayError } from '@relay/protocol';
 import fc from 'fast-check';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it } from 'vitest';
-import { cutPage, pageOf } from './pages.ts';
+import { cutPage, pageOf } from './pagination.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 const positionOf = (item: { at: number; id: string }) => item;

@@ -1,7 +1,7 @@
 import type { RunRecord } from '@relay/core';
 import type { Message, StoredEvent } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
-import { presentRun } from './present.ts';
+import { presentRun } from './run.ts';
 
 const noon = Date.UTC(2026, 0, 1, 12);
 
@@ -106,7 +106,7 @@ describe('a run as the API shows it', () => {
     const withOutput = (output: string | null) =>
       presentRun({ ...run, outputJson: JSON.stringify({ output, approvals: [] }) }, asked);
     expect(withOutput('')).toHaveProperty('output', '');
-    expect(withOutput(null)).not.toHaveProperty('output');
+    expect(withOutput(null).output).toBeUndefined();
   });
 
   it('shows messages as messages', () => {

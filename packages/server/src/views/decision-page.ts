@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { RelayRecord } from '@relay/core';
 import type { RelayError } from '@relay/protocol';
-import { displayOf } from '../handlers/display.ts';
+import { displayOf } from './display.ts';
 
 const style = `:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}

@@ -1,0 +1,67 @@
+/** The server itself: health, documentation, metrics, and the models and tools it offers. */
+import { knownModelsOf } from '@relay/models';
+import { openApiDocument, RelayError } from '@relay/protocol';
+import { docsPage } from '../views/docs-page.ts';
+import { type Call, type Handler, type PublicHandler, storeOf } from './handler.ts';
+
+/** For a client that only has the address. */
+export const welcome: PublicHandler<'welcome'> = async ({ version }) => ({
+  name: 'Relay',
+  version,
+  docs: '/docs',
+  openapi: '/openapi.json',
+  health: '/health',
+});
+
+export const health: PublicHandler<'health'> = async ({ version }) => ({ status: 'ok', version });
+
+export const ready: PublicHandler<'ready'> = async ({ isStopping, store }) => {
+  if (isStopping()) throw new RelayError('shutting_down', 'The server is shutting down');
+  await store.ping();
+  return { status: 'ready' };
+};
+
+export const openApi: PublicHandler<'openApi'> = async ({ version }) => ({
+  ...openApiDocument(version),
+});
+
+export const docs: PublicHandler<'docs'> = async ({ version }) =>
+  docsPage(openApiDocument(version));
+
+/** For Prometheus. */
+export const metrics: Handler<'metrics'> = async (call) => {
+  call.reply.header('content-type', 'text/plain; version=0.0.4; charset=utf-8');
+  return call.context.metrics.render();
+};
+
+/** The known models. Providers may offer more; any other name is passed on to its provider. */
+export const listModels: Handler<'listModels'> = async (call) => {
+  const { caller, context } = call;
+  const models = [
+    ...context.control.engine.models(caller.tenantId).list(),
+    ...(await modelsByCredential(call)),
+  ];
+  return { models, defaultModel: context.config.defaultModel };
+};
+
+/** The models behind a custom base URL are unknown. */
+async function modelsByCredential(call: Call): Promise<{ id: string; provider: string }[]> {
+  const credentials = await storeOf(call).listCredentials();
+  return credentials
+    .filter(({ baseUrl }) => baseUrl === null)
+    .flatMap(({ provider }) => knownModelsOf(provider).map((id) => ({ id, provider })));
+}
+
+/** The tools that requests may name. The tools of an MCP server are known once it has answered. */
+export const listTools: Handler<'listTools'> = async ({ caller, context }) => ({
+  tools: context.control.engine
+    .tools(caller.tenantId)
+    .list()
+    .map(({ name, description, inputSchema, allowedByDefault, idempotent }) => ({
+      name,
+      description,
+      inputSchema,
+      allowedByDefault,
+      idempotent,
+    })),
+});
