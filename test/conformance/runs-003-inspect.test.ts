@@ -39,8 +39,12 @@ async function wholeLog(runId: string): Promise<StoredEvent[]> {
   }
 }
 
-function expectShown(frames: readonly Frame[], events: readonly StoredEvent[]): void {
-  const header = { runId: '', conversationId: '', correlationId: '' };
+function expectShown(
+  runId: string,
+  frames: readonly Frame[],
+  events: readonly StoredEvent[],
+): void {
+  const header = { runId, conversationId: '', correlationId: '' };
   const told = events.flatMap((event) => {
     const data = dialects.runs.project(event, header);
     return data === undefined ? [] : [{ id: event.seq, data: { ...data } }];
@@ -102,7 +106,7 @@ describe('GET /v1/runs/:id/events', () => {
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
     const times = events.map(({ at }) => Date.parse(at));
     expect(times).toEqual(times.toSorted((a, b) => a - b));
-    expectShown(frames, events);
+    expectShown(runId, frames, events);
     // Neither the first event nor the last one is missing.
     expect(events[0]?.type).toBe('run.created');
     expect(events.at(-1)?.type).toBe('run.ended');
@@ -116,7 +120,7 @@ describe('GET /v1/runs/:id/events', () => {
     const events = await wholeLog(runId);
     expect(events.length).toBeGreaterThan(2500);
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
-    expectShown(frames, events);
+    expectShown(runId, frames, events);
   });
 
   test('can be read while the run goes on', async () => {

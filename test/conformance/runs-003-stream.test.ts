@@ -119,7 +119,8 @@ describe('POST /v1/runs', () => {
     const words = ['23', ' *', ' 47', ' is', ' "1081"', '\n', '  and', ' 😀', ' ends.'];
     scripted.play(says(...words));
     const frames = (await allFrames(await ask({ input: 'Hello' }))).map(({ data }) => data);
-    expect(frames.slice(0, -1)).toEqual(words.map((text) => ({ type: 'token', text })));
+    expect(frames[0]).toMatchObject({ type: 'run' });
+    expect(frames.slice(1, -1)).toEqual(words.map((text) => ({ type: 'token', text })));
     expect(frames.at(-1)).toMatchObject({ type: 'done', output: words.join('') });
   });
 
@@ -157,6 +158,7 @@ describe('POST /v1/runs', () => {
       status: 'completed',
       output: 'It is 1081.',
       usage: { input_tokens: 14, output_tokens: 6 },
+      agent: 'assistant',
     });
   });
 

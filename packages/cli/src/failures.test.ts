@@ -6,7 +6,7 @@ test.each([
   [401, 'unauthorized', 4],
   [403, 'scope_required', 4],
   [404, 'not_found', 3],
-  [410, 'run_over', 3],
+  [410, 'result_gone', 3],
   [409, 'relay_conflict', 5],
   [422, 'idempotency_mismatch', 5],
   [400, 'invalid_request', 2],

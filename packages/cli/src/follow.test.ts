@@ -17,7 +17,7 @@ const done = {
   type: 'done',
   status: 'completed',
   output: '',
-  usage: { input_tokens: 0, output_tokens: 0 },
+  usage: { inputTokens: 0, outputTokens: 0 },
 } as const;
 const say = (text: string) => ({ type: 'token', text }) as const;
 

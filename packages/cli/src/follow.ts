@@ -70,6 +70,12 @@ export class Transcript {
       case 'error':
         this.line(paint('red', `✗ ${visibleLine(event.error)} [${event.code}]`));
         break;
+      case 'agent_switch':
+        this.line(paint('dim', `· ${visibleLine(event.agentName)} goes on`));
+        break;
+      case 'run':
+      case 'handoff':
+        break;
       case 'done':
         this.endText();
         break;

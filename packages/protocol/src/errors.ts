@@ -52,7 +52,11 @@ export const errorTable = {
     title: 'The call already has another result',
   },
   call_claimed: { status: 409, retryable: false, title: 'Another client works on the call' },
-  run_over: { status: 410, retryable: false, title: 'The run is over' },
+  result_gone: {
+    status: 410,
+    retryable: false,
+    title: 'The run has ended: there is no result to wait for',
+  },
   relay_conflict: { status: 409, retryable: false, title: 'The relay was decided otherwise' },
   policy_conflict: {
     status: 409,

@@ -131,6 +131,8 @@ export const catalogue = {
     output: z.string(),
     usage: usageSchema,
     error: runErrorSchema.optional(),
+    /** The name of the agent that answered; a run that never started has none. */
+    agent: z.string().optional(),
     /** What the first agent had reached when it gave its last answer. */
     limit: z.enum(limitNames).optional(),
   }),

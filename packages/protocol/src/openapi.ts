@@ -135,6 +135,8 @@ function headersOf(name: string): Schema[] {
 function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
   const { output } = route;
   if (route.answer === 'none') return { '204': { description: 'Done; also when it was before' } };
+  const nothing =
+    route.mayBeNothing === undefined ? {} : { '204': { description: route.mayBeNothing } };
   if (route.answer === 'sse') {
     return {
       '200': {
@@ -142,6 +144,7 @@ function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
         headers: { 'x-run-id': { description: 'The run', schema: { type: 'string' } } },
         content: { 'text/event-stream': { schema: { type: 'string' } } },
       },
+      ...nothing,
     };
   }
   if (route.answer === 'html' || route.answer === 'text') {
@@ -154,7 +157,7 @@ function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
       : { content: { 'application/json': { schema: schemas.of(output, 'output') } } };
   return {
     [String(route.status ?? 200)]: { description: route.summary, ...content },
-    ...(route.mayBeNothing === true ? { '204': { description: 'Nothing yet' } } : {}),
+    ...nothing,
   };
 }
 

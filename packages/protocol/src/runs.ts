@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { defined } from './defined.ts';
 import { idSchema } from './ids.ts';
 
 export const runStatuses = [
@@ -68,13 +69,13 @@ export const wireUsageSchema = z.object({
 
 export function wireUsage(usage: Usage): z.infer<typeof wireUsageSchema> {
   const { cachedInputTokens, cacheWriteTokens, reasoningTokens } = usage;
-  return {
+  return defined({
     input_tokens: usage.inputTokens,
     output_tokens: usage.outputTokens,
-    ...(cachedInputTokens === undefined ? {} : { cached_input_tokens: cachedInputTokens }),
-    ...(cacheWriteTokens === undefined ? {} : { cache_write_tokens: cacheWriteTokens }),
-    ...(reasoningTokens === undefined ? {} : { reasoning_tokens: reasoningTokens }),
-  };
+    cached_input_tokens: cachedInputTokens,
+    cache_write_tokens: cacheWriteTokens,
+    reasoning_tokens: reasoningTokens,
+  });
 }
 
 /** Of what was not used at all the cost is known without a price. */

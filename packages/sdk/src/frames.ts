@@ -1,7 +1,7 @@
 /**
  * Frames of a stream that goes on by itself: when the connection ends, it is opened again behind the
- * last frame that came whole. Only the reader knows when a stream is over, and leaves; so an end of
- * the connection is always a disconnect.
+ * last frame that came whole. A stream is over when the reader leaves or the server answers 204; any
+ * other end of the connection is a disconnect.
  *
  * It gives up on an answer that will not change (a revoked key, a run that is not there), when the
  * signal is aborted, and when nothing has come through for `patienceMs`.
@@ -37,7 +37,7 @@ const patience = 5 * 60_000;
 /** The server says something every 15 seconds; thrice nothing is a dead connection. */
 const silentAfterMs = 45_000;
 
-export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame, never> {
+export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame, void> {
   const { open, signal, patienceMs = patience, onDisconnect } = source;
   let { after, first: response } = source;
   let attempt = 0;
@@ -46,6 +46,7 @@ export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame
     let error: RelayApiError;
     try {
       response ??= await open(after, signal);
+      if (response.status === 204) return;
       for await (const frame of readSse(chunksOf(response, signal))) {
         attempt = 0;
         aliveAt = Date.now();

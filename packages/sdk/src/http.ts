@@ -76,7 +76,7 @@ export class Http {
     });
   }
 
-  /** The answer as a stream of frames that has just begun. */
+  /** The answer as a stream of frames that has just begun, or 204 if no frame will ever follow. */
   stream(method: Method, path: string, wish: Wish = {}): Promise<Response> {
     const headers = { accept: 'text/event-stream', ...wish.headers };
     return this.#attempts(method, path, { ...wish, headers, read: streaming });
@@ -141,6 +141,7 @@ function mayRepeat(error: RelayApiError, repeatable: boolean): boolean {
 /** Whoever answers with a page instead, such as a proxy, will do so again. */
 async function streaming(response: Response): Promise<Response> {
   const { status, headers, body } = response;
+  if (status === 204) return response;
   if (headers.get('content-type')?.startsWith('text/event-stream') === true) return response;
   await body?.cancel();
   throw new RelayApiError('unexpected_answer', 'The server did not answer with a stream', {

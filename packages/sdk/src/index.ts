@@ -74,6 +74,7 @@ export type {
   Tenant,
   TenantBody,
   ToolPermission,
+  Usage,
   Utterance,
   Webhook,
   WebhookBody,

@@ -24,6 +24,44 @@ function clientOf(...answers: readonly (() => Response | Error)[]) {
 
 const lastIds = (server: FakeServer) => server.asked.map(({ headers }) => headers['last-event-id']);
 
+describe('a run that has ended before the place it is read from', () => {
+  const nothing = () => new Response(null, { status: 204 });
+  const ended = {
+    id: 'run-1',
+    status: 'completed',
+    output: 'Hello',
+    agent: 'assistant',
+    usage: { input_tokens: 1, output_tokens: 2, reasoning_tokens: 3 },
+  };
+  const usage = { inputTokens: 1, outputTokens: 2, reasoningTokens: 3 };
+  const result = { id: 'run-1', status: 'completed', output: 'Hello', agent: 'assistant', usage };
+
+  test('has no events, and is not asked for again', async () => {
+    const { server, runs } = clientOf(nothing);
+    const run = runs.stream('run-1', { after: 9 });
+    expect(await collect(run)).toEqual([]);
+    expect(await collect(run)).toEqual([]);
+    expect(server.lines).toEqual(['GET /v1/runs/run-1/stream']);
+  });
+
+  test('has the result that the run itself shows', async () => {
+    const { server, runs } = clientOf(nothing, () => json(200, ended));
+    const run = runs.stream('run-1', { after: 9 });
+    expect(await run.result()).toEqual(result);
+    expect(await run.text()).toBe('Hello');
+    expect(server.lines).toEqual(['GET /v1/runs/run-1/stream', 'GET /v1/runs/run-1']);
+  });
+
+  test('has its result also if its watchers heard of the end again', async () => {
+    const { runs } = clientOf(
+      () => said([9, done()]),
+      () => json(200, ended),
+    );
+    const run = runs.stream('run-1', { after: 9, onRelay: () => undefined });
+    expect(await run.result()).toEqual(result);
+  });
+});
+
 describe('a run that was started', () => {
   test('is read from the very answer that started it', async () => {
     const { server, runs } = clientOf(() => said([4, token('Hel')], [5, token('lo')], [9, done()]));
@@ -32,7 +70,7 @@ describe('a run that was started', () => {
     expect(await collect(run)).toEqual([
       { seq: 4, ...token('Hel') },
       { seq: 5, ...token('lo') },
-      { seq: 9, ...done() },
+      { seq: 9, ...done(), usage: { inputTokens: 1, outputTokens: 2 } },
     ]);
     expect(run).toMatchObject({ lastSeq: 9, textSoFar: 'Hello' });
     expect(server.lines).toEqual(['POST /v1/runs']);
@@ -44,7 +82,7 @@ describe('a run that was started', () => {
       id: 'run-1',
       status: 'completed',
       output: '42',
-      usage: { input_tokens: 1, output_tokens: 2 },
+      usage: { inputTokens: 1, outputTokens: 2 },
     };
     const unread = await runs.create({ input: 'Hi' });
     expect(await unread.result()).toEqual(result);

@@ -2,22 +2,36 @@
  * A run as its client sees it. Nothing is read before somebody reads: by the loop, or by `result()`
  * and `text()`, which read on from wherever the loop has come. Each event is handed out once.
  */
-import type { EndedStatus, LimitName, Run, RunsFrame, WireUsage } from '@relay/protocol/wire';
+import {
+  defined,
+  type DoneFrame,
+  type EndedStatus,
+  type LimitName,
+  type Run,
+  type RunsFrame,
+  type Usage,
+  type WireUsage,
+} from '@relay/protocol/wire';
 import { RelayApiError, type RelayApiErrorCode } from './errors.ts';
 import { type FollowOptions, framesOf } from './frames.ts';
 import { at, type Http } from './http.ts';
 import { anyOf } from './pause.ts';
 import { readAhead } from './read-ahead.ts';
 
-/** A frame of the run and its place in the journal. */
-export type RunStreamEvent = RunsFrame & { readonly seq: number };
+/** A frame of the run and its place in the journal; usage is counted in `inputTokens` and so on. */
+export type RunStreamEvent = (
+  | Exclude<RunsFrame, DoneFrame>
+  | (Omit<DoneFrame, 'usage'> & { usage: Usage })
+) & { readonly seq: number };
 
 export interface RunResult {
   readonly id: string;
   readonly status: EndedStatus;
   /** The final answer, or what there was of it. */
   readonly output: string;
-  readonly usage: WireUsage;
+  readonly usage: Usage;
+  /** The agent that answered. */
+  readonly agent?: string;
   /** The limit that the run had reached when it gave its answer. */
   readonly limit?: LimitName;
   /** Why it failed. */
@@ -58,6 +72,8 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
   #tokens: { readonly seq: number; readonly end: number }[] = [];
   #error: RunResult['error'];
   #result: RunResult | undefined;
+  /** The run has ended, and all of it was read, here or before `after`. */
+  #isOver = false;
   #reading: Promise<void> | undefined;
 
   constructor(options: RunHandleOptions) {
@@ -87,7 +103,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
     let done = () => {};
     this.#reading = new Promise((resolve) => (done = resolve));
     try {
-      if (this.#result === undefined) yield* this.#read();
+      if (!this.#isOver) yield* this.#read();
     } finally {
       this.#reading = undefined;
       done();
@@ -96,10 +112,12 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
 
   /** How the run ended, also if it failed or was canceled. */
   async result(): Promise<RunResult> {
-    while (this.#result === undefined) {
+    while (!this.#isOver) {
       if (this.#reading !== undefined) await this.#reading;
       else for await (const _ of this);
     }
+    // Its last event came before `after`: only the run itself says how it ended.
+    this.#result ??= resultOf(await this.#options.http.json<Run>('GET', at`/v1/runs/${this.id}`));
     return this.#result;
   }
 
@@ -141,6 +159,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       this.#take(event);
       yield event;
     }
+    this.#isOver = true;
   }
 
   /** Events from where one has to look, until the run is over. */
@@ -166,7 +185,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       onDisconnect,
     })) {
       const seq = Number(frame.id);
-      const event = { ...(JSON.parse(frame.data) as RunsFrame), seq };
+      const event = eventOf(JSON.parse(frame.data) as RunsFrame, seq);
       yield event;
       if (event.type === 'done') return;
     }
@@ -193,16 +212,43 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
         this.#error = { message: event.error, code: event.code, retryable: event.retryable };
         break;
       case 'done':
-        this.#result = {
+        this.#isOver = true;
+        this.#result = defined({
           id: this.id,
           status: event.status,
           output: event.output,
           usage: event.usage,
-          ...(event.limit === undefined ? {} : { limit: event.limit }),
-          ...(this.#error === undefined ? {} : { error: this.#error }),
-        };
+          agent: event.agent,
+          limit: event.limit,
+          error: this.#error,
+        });
         break;
       default:
     }
   }
+}
+
+function eventOf(frame: RunsFrame, seq: number): RunStreamEvent {
+  return frame.type === 'done' ? { ...frame, usage: usageOf(frame.usage), seq } : { ...frame, seq };
+}
+
+function usageOf(usage: WireUsage): Usage {
+  return defined({
+    inputTokens: usage.input_tokens,
+    outputTokens: usage.output_tokens,
+    cachedInputTokens: usage.cached_input_tokens,
+    cacheWriteTokens: usage.cache_write_tokens,
+    reasoningTokens: usage.reasoning_tokens,
+  });
+}
+
+function resultOf({ id, status, output = '', usage, agent, error }: Run): RunResult {
+  return defined({
+    id,
+    status: status as EndedStatus,
+    output,
+    usage: usageOf(usage),
+    agent,
+    error,
+  });
 }

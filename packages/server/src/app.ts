@@ -190,7 +190,7 @@ function addRoute<Name extends CallerRoute>(
       const result = await handler({ ...input, caller, context, request, reply });
       if (reply.sent) return reply;
       if (status !== undefined) reply.code(status);
-      else if (route.mayBeNothing === true && result === undefined) reply.code(204);
+      else if (route.mayBeNothing !== undefined && result === undefined) reply.code(204);
       return result;
     },
   });

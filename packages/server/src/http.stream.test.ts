@@ -69,11 +69,10 @@ describe.each(storeKinds)('following a run on the %s store', (kind) => {
   it.each(names)('yields exactly what follows any place, in the %s dialect', async (name) => {
     const whole = await frames(`?dialect=${name}`);
     const after = (seq: number): SeenFrame[] => whole.filter(({ id }) => Number(id) > seq);
-    for (let seq = 0; seq <= lastSeq; seq += 1) {
+    for (let seq = 0; seq < lastSeq; seq += 1) {
       const query = `?dialect=${name}&follow=false`;
       expect(await frames(query, { 'last-event-id': String(seq) }), `${seq}`).toEqual(after(seq));
       expect(await frames(`${query}&after=${seq}`), `${seq}`).toEqual(after(seq));
-      if (seq === lastSeq) continue;
       expect(await frames(`?dialect=${name}&after=${seq}`), `${seq}`).toEqual(after(seq));
     }
   });
@@ -89,15 +88,41 @@ describe.each(storeKinds)('following a run on the %s store', (kind) => {
     expect(seen.map(({ id }) => Number(id))).toEqual(ids.filter((id) => id > middle));
   });
 
-  it('ends at once for a reader that has seen the end, and does not hang', async () => {
-    const gone = AbortSignal.timeout(1_500);
-    const response = await server.request(`/v1/runs/${runId}/stream`, {
-      headers: { 'last-event-id': String(lastSeq) },
-      signal: gone,
-    });
+  it.each(['true', 'false'])(
+    'answers 204 after the last event of an ended run, with follow=%s',
+    async (follow) => {
+      const atEnd = { 'last-event-id': String(lastSeq) };
+      const byHeader = await stream(`?follow=${follow}`, atEnd);
+      const byQuery = await stream(`?follow=${follow}&after=${lastSeq}`);
+      for (const response of [byHeader, byQuery]) {
+        expect(response.status).toBe(204);
+        expect(response.headers.get('x-run-id')).toBe(runId);
+        expect(await response.text()).toBe('');
+      }
+    },
+  );
+
+  it('keeps the stream open after the last event of a run that goes on', async () => {
+    const talk = await startRun(server, { input: 'notify somebody' });
+    const relay = await talk.reader.until('relay');
+    const { events } = await eventsOf(server, talk.runId);
+    const query = `?follow=false&after=${events.length}`;
+    const response = await server.request(`/v1/runs/${talk.runId}/stream${query}`);
     expect(response.status).toBe(200);
-    const text = await response.text().catch(() => 'it was still open');
-    expect(text).toBe('');
+    await response.text();
+    await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
+      body: { approved: false },
+    });
+    await talk.reader.rest();
+  });
+
+  it('begins with the run: its id, its conversation and its agent', async () => {
+    const { run } = await eventsOf(server, runId);
+    const [first] = await frames('?dialect=runs');
+    expect(first).toMatchObject({
+      id: '1',
+      data: { type: 'run', id: runId, conversationId: run['conversationId'], agent: 'assistant' },
+    });
   });
 
   it.each(['1.5', '-1', 'abc', '0x1', '1e3', ' 1 2', '9'.repeat(16), 'null', 'NaN'])(

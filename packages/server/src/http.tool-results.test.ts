@@ -221,7 +221,7 @@ describe.each(storeKinds)('function tools on the %s store', (kind) => {
       expect([response.status, await response.json()]).toEqual([200, { output: { n: 1 } }]);
       await fired.reader.rest();
       const late = await poll(fired);
-      expect([late.status, await late.json()]).toMatchObject([410, { code: 'run_over' }]);
+      expect([late.status, await late.json()]).toMatchObject([410, { code: 'result_gone' }]);
     });
 
     it('answers 204 when its time is over', async () => {

@@ -105,9 +105,8 @@ const nothing = { inputTokens: 0, outputTokens: 0 };
 function ended(
   status: 'completed' | 'failed' | 'canceled',
   output: string,
-  used: { readonly inputTokens: number; readonly outputTokens: number },
+  usage: { readonly inputTokens: number; readonly outputTokens: number },
 ) {
-  const usage = { input_tokens: used.inputTokens, output_tokens: used.outputTokens };
   return { type: 'done', status, output, usage } as const;
 }
 

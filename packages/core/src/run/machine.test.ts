@@ -221,7 +221,7 @@ describe('completing', () => {
       expect(accepted(answered, { type: 'complete', reason, trust })).toEqual([
         { type: 'agent.ended', agentId: 'root', reason, iterations: 1, usage },
         { type: 'run.summarized', trust },
-        { type: 'run.ended', status: 'completed', output: 'Let me look.', usage },
+        { type: 'run.ended', status: 'completed', output: 'Let me look.', usage, agent },
       ]);
     },
   );
@@ -244,6 +244,9 @@ describe('completing', () => {
   });
 });
 
+/** The name of the first agent. */
+const agent = 'assistant';
+
 describe('canceling', () => {
   it('ends of each agent its relays, its calls in their order, then itself; sub-agents first', () => {
     const reason = 'Stopped by ann';
@@ -261,7 +264,7 @@ describe('canceling', () => {
       { ...failed, ...of(root, 'c_started'), code: 'outcome_unknown' },
       { type: 'agent.ended', ...root, reason: 'canceled', iterations: 1, usage: ofBoth },
       { type: 'run.summarized', trust },
-      { type: 'run.ended', status: 'canceled', output: 'Let me look.', usage: ofBoth },
+      { type: 'run.ended', status: 'canceled', output: 'Let me look.', usage: ofBoth, agent },
     ]);
   });
 
@@ -311,6 +314,7 @@ describe('failing', () => {
       status: 'failed',
       output: 'Let me look.',
       usage,
+      agent,
       error,
     });
   });

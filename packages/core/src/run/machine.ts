@@ -9,6 +9,7 @@
 import {
   addUsage,
   type AgentEnd,
+  defined,
   type EndedStatus,
   type Progress,
   type RunError,
@@ -137,8 +138,11 @@ function ending(state: RunState, end: Ending): RunEvent[] {
       status: end.status,
       output,
       usage: state.usage,
-      ...(end.error === undefined ? {} : { error: end.error }),
-      ...(limit === null || end.status !== 'completed' ? {} : { limit }),
+      ...defined({
+        agent: first?.name,
+        error: end.error,
+        limit: end.status === 'completed' ? (limit ?? undefined) : undefined,
+      }),
     },
   ];
 }

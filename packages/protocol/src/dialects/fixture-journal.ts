@@ -277,6 +277,7 @@ const script: readonly RunEvent[] = [
     status: 'failed',
     output: '23 *',
     usage: { inputTokens: 239, outputTokens: 18 },
+    agent: 'researcher',
     error: failure,
   },
 ];

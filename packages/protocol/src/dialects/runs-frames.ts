@@ -18,6 +18,9 @@ export interface WireUsage {
 
 /** Every frame of `/v1/runs`, by its `type`. */
 export type RunsFrame =
+  | RunFrame
+  | HandoffFrame
+  | AgentSwitchFrame
   | TokenFrame
   | ResetFrame
   | ToolCallFrame
@@ -27,6 +30,14 @@ export type RunsFrame =
   | RelayResolvedFrame
   | ErrorFrame
   | DoneFrame;
+
+/** The first frame of every run. */
+export type RunFrame = { type: 'run'; id: string; conversationId: string; agent: string };
+
+/** The first agent hands the conversation over; `agent_switch` follows when the other has begun. */
+export type HandoffFrame = { type: 'handoff'; from: string; to: string };
+
+export type AgentSwitchFrame = { type: 'agent_switch'; agentName: string };
 
 export type TokenFrame = { type: 'token'; text: string };
 
@@ -79,5 +90,7 @@ export type DoneFrame = {
   status: EndedStatus;
   output: string;
   usage: WireUsage;
+  /** The agent that answered; a run that never started has none. */
+  agent?: string;
   limit?: LimitName;
 };

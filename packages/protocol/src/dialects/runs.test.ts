@@ -17,6 +17,15 @@ describe('the runs dialect', () => {
   it('tells the whole journal in the words of /v1/runs', () => {
     const permission = { type: 'relay', kind: 'permission', agentId: rootId };
     expect(framesOf(runs)).toEqual([
+      [
+        1,
+        {
+          type: 'run',
+          id: header.runId,
+          conversationId: header.conversationId,
+          agent: 'assistant',
+        },
+      ],
       [5, { type: 'token', text: 'Let me' }],
       [6, { type: 'reset', after: 4 }],
       [9, { type: 'token', text: '23' }],
@@ -113,6 +122,8 @@ describe('the runs dialect', () => {
           output: { status: 'denied', reason: 'Not now' },
         },
       ],
+      [31, { type: 'handoff', from: 'assistant', to: 'researcher' }],
+      [32, { type: 'agent_switch', agentName: 'researcher' }],
       [
         41,
         {
@@ -167,6 +178,7 @@ describe('the runs dialect', () => {
           status: 'failed',
           output: '23 *',
           usage: { input_tokens: 239, output_tokens: 18 },
+          agent: 'researcher',
         },
       ],
     ]);
@@ -229,6 +241,26 @@ describe('the runs dialect', () => {
       undefined,
       rootId,
     ]);
+  });
+
+  it('names the agent that answered in the last frame, if there was one', () => {
+    const usage = { inputTokens: 0, outputTokens: 0 };
+    const ended = { type: 'run.ended', status: 'completed', output: '', usage } as const;
+    expect(frame({ ...ended, agent: 'researcher' })).toHaveProperty('agent', 'researcher');
+    expect(frame(ended)).not.toHaveProperty('agent');
+  });
+
+  it('hides the handoffs of sub-agents', () => {
+    const sub = { agentId: subId, parentId: rootId };
+    const handed: RunEvent = { type: 'agent.handed-off', ...sub, from: 'a', to: 'b' };
+    const switched: RunEvent = {
+      type: 'agent.switched',
+      ...sub,
+      name: 'b',
+      model: 'demo',
+      tools: [],
+    };
+    expect([frame(handed), frame(switched)]).toEqual([undefined, undefined]);
   });
 
   it('hides the text of sub-agents and what was discarded of it', () => {

@@ -1,3 +1,4 @@
+import { defined } from '../defined.ts';
 import type { EventOf, Stored } from '../events.ts';
 import { wireUsage } from '../runs.ts';
 import type { Dialect } from './dialect.ts';
@@ -8,8 +9,23 @@ import type { RunsFrame, ToolCallFrame } from './runs-frames.ts';
 export const runs: Dialect = {
   name: 'runs',
   namesEvents: false,
-  project(event): RunsFrame | undefined {
+  project(event, run): RunsFrame | undefined {
     switch (event.type) {
+      case 'run.created':
+        return {
+          type: 'run',
+          id: run.runId,
+          conversationId: event.conversationId,
+          agent: event.agent,
+        };
+      case 'agent.handed-off':
+        return event.parentId === undefined
+          ? { type: 'handoff', from: event.from, to: event.to }
+          : undefined;
+      case 'agent.switched':
+        return event.parentId === undefined
+          ? { type: 'agent_switch', agentName: event.name }
+          : undefined;
       case 'text.appended':
         return event.parentId === undefined ? { type: 'token', text: event.text } : undefined;
       case 'turn.discarded':
@@ -41,7 +57,7 @@ export const runs: Dialect = {
           tool: event.tool,
           params: event.params,
           agentId: event.agentId,
-          ...(event.parentId === undefined ? {} : { parentId: event.parentId }),
+          ...defined({ parentId: event.parentId }),
           ...questionOf(event),
           ...pathOf(event),
         };
@@ -52,7 +68,7 @@ export const runs: Dialect = {
           type: 'relay_resolved',
           id: event.relayId,
           status: event.approved ? 'approved' : 'denied',
-          ...(event.input === undefined ? {} : { executedParams: event.input }),
+          ...defined({ executedParams: event.input }),
         };
       case 'relay.expired':
         return { type: 'relay_resolved', id: event.relayId, status: 'expired' };
@@ -71,16 +87,13 @@ export const runs: Dialect = {
           status: event.status,
           output: event.output,
           usage: wireUsage(event.usage),
-          ...(event.limit === undefined ? {} : { limit: event.limit }),
+          ...defined({ agent: event.agent, limit: event.limit }),
         };
-      case 'run.created':
       case 'run.started':
       case 'run.suspended':
       case 'run.resumed':
       case 'run.summarized':
       case 'agent.started':
-      case 'agent.handed-off':
-      case 'agent.switched':
       case 'agent.ended':
       case 'limit.reached':
       case 'context.compacted':

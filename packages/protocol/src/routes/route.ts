@@ -32,8 +32,8 @@ export interface Route {
   readonly answer: 'json' | 'sse' | 'html' | 'text' | 'none';
   /** The status of an answer; left out: 200, or 204 where there is no body. */
   readonly status?: 201 | 202;
-  /** There may be nothing to answer yet: 204. */
-  readonly mayBeNothing?: true;
+  /** When the answer is 204 instead: there is nothing to send. */
+  readonly mayBeNothing?: string;
   /** What a JSON answer looks like. */
   readonly output?: z.ZodType;
   readonly errors: readonly ErrorCode[];

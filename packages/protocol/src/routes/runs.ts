@@ -176,6 +176,7 @@ export const runRoutes = {
     params: idParam,
     query: streamQuerySchema,
     answer: 'sse',
+    mayBeNothing: 'The run has ended, and nothing follows',
     errors: [...aboutOne, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
   },
   followFeed: {

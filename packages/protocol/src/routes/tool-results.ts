@@ -66,8 +66,8 @@ export const toolResultRoutes = {
     params: ofCall,
     query: longPollQuerySchema,
     answer: 'json',
-    mayBeNothing: true,
+    mayBeNothing: 'Nothing yet',
     output: z.object({ output: z.json(), isError: z.boolean().optional() }),
-    errors: ['unauthorized', 'rate_limited', 'invalid_request', 'not_found', 'run_over'],
+    errors: ['unauthorized', 'rate_limited', 'invalid_request', 'not_found', 'result_gone'],
   },
 } as const satisfies Record<string, Route>;

@@ -51,7 +51,7 @@ type RouteOf<Name extends RouteName> = (typeof routes)[Name];
 
 /** A route's answer: a JSON value, a text, or nothing where the status says all or a stream is open. */
 export type ResultOf<Name extends RouteName> = RouteOf<Name>['answer'] extends 'json'
-  ? Sent<AnswerOf<Name>> | (RouteOf<Name> extends { mayBeNothing: true } ? undefined : never)
+  ? Sent<AnswerOf<Name>> | (RouteOf<Name> extends { mayBeNothing: string } ? undefined : never)
   : RouteOf<Name>['answer'] extends 'text' | 'html'
     ? string
     : void;

@@ -137,27 +137,36 @@ export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
 };
 
 export const followStream: Handler<'followRun'> = async (call) => {
-  const query = call.query;
-  const { run, after } = await placeToFollow(call);
+  const { query } = call;
+  const place = await placeToFollow(call);
+  call.reply.header('x-run-id', call.params.id);
+  // 204 tells an SSE client not to connect again.
+  if (place === undefined) return;
+  const { run, after } = place;
   const followed = { store: storeOf(call), hub: call.context.hub, runId: run.id };
   const batches = followRun(followed, {
     after,
     follow: query.follow === 'true',
     signal: closedSignal(call.reply.raw),
   });
-  call.reply.header('x-run-id', run.id);
   await streamOut(call, { dialect: dialects[query.dialect], run, batches });
 };
 
-/** Which run, and from where. The record itself is not kept: it may hold a long answer. */
+/**
+ * Which run, and from where; undefined if the run has ended and nothing follows. The record itself is
+ * not kept: it may hold a long answer.
+ */
 async function placeToFollow(
   call: RouteCall<'followRun'>,
-): Promise<{ run: StreamedRun; after: number }> {
+): Promise<{ run: StreamedRun; after: number } | undefined> {
   const record = await findRun(call, call.params.id);
-  // A reconnecting reader keeps its URL and adds how far it came.
+  // A client that reconnects keeps its URL and adds the id of its last frame.
   const after = lastEventId(call) ?? call.query.after ?? 0;
   refusePastEnd(after, record);
-  if (isEnded(record.status)) await refusePruned(call, record);
+  if (isEnded(record.status)) {
+    await refusePruned(call, record);
+    if (after === record.lastSeq) return undefined;
+  }
   return { run: streamed(record), after };
 }
 

@@ -56,7 +56,7 @@ export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
       await tenant.readClientCall(runId, toolUseId),
     ];
     if (run === undefined) throw notFound('call');
-    if (isEnded(run.status)) throw new RelayError('run_over', 'The run is over');
+    if (isEnded(run.status)) throw new RelayError('result_gone', 'The run has ended');
     if (known === undefined || known.status === 'closed') throw notFound('call');
     if (known.result !== null) {
       const { output, failed } = known.result;
