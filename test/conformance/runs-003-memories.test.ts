@@ -145,6 +145,7 @@ describe('a run with memory', () => {
       .filter((line) => line.startsWith('data: '))
       .map((line) => JSON.parse(line.slice('data: '.length)) as { type: string });
     expect(frames).toMatchObject([
+      { type: 'run', agent: 'assistant' },
       { type: 'tool_call', name: 'calculator', input: { a: 23, b: 47, op: '*' } },
       { type: 'tool_result', output: 1081 },
       { type: 'token', text: '23' },

@@ -37,7 +37,7 @@ describe('the bundle', () => {
     const foreign = modules.filter((id) => !/packages\/(sdk|protocol)\/src\//.test(id));
     expect(foreign).toEqual([]);
     const ofProtocol = modules.filter((id) => id.includes('packages/protocol'));
-    expect(ofProtocol.map((id) => id.split('/').at(-1))).toEqual(['sse.ts']);
+    expect(ofProtocol.map((id) => id.split('/').at(-1))).toEqual(['defined.ts', 'sse.ts']);
     expect(code).not.toMatch(/zod|node:|\brequire\(|\bprocess\b|\bBuffer\b|import\s*[{"'(]/);
   });
 });

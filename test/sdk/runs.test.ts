@@ -28,13 +28,24 @@ describe('a run', () => {
       last = event.seq;
       if (event.type === 'tool_result') expect(event.output).toBe(1081);
     }
-    expect(types.slice(0, 2)).toEqual(['tool_call', 'tool_result']);
+    expect(types.slice(0, 3)).toEqual(['run', 'tool_call', 'tool_result']);
     expect(types.at(-1)).toBe('done');
     expect(run.textSoFar).toBe('23 * 47 is 1081.');
     expect(await run.text()).toBe('23 * 47 is 1081.');
     const stored = await runs.get(run.id);
     expect(stored).toMatchObject({ status: 'completed', lastSeq: last, labels: { team: 'a' } });
-    expect((await run.result()).usage).toEqual(stored.usage);
+    const { input_tokens: inputTokens, output_tokens: outputTokens } = stored.usage;
+    expect((await run.result()).usage).toEqual({ inputTokens, outputTokens });
+    expect(await run.result()).toMatchObject({ agent: 'assistant' });
+  });
+
+  test('is over at once for a handle that follows it from its end', async () => {
+    const { runs } = inside.client;
+    const run = await runs.create({ model: 'demo', input: 'say 3' });
+    const result = await run.result();
+    const again = runs.stream(run.id, { after: run.lastSeq, patienceMs: 0 });
+    for await (const event of again) expect.fail(`There was a ${event.type}`);
+    expect(await again.result()).toEqual(result);
   });
 
   test('has a journal that can be walked through in pages', async () => {

@@ -15,7 +15,6 @@ import {
   type RunRef,
   type RunCaller,
   type RunSpec,
-  type StartOptions,
   type Settings,
   startRun,
   Supervisor,
@@ -24,7 +23,7 @@ import {
   type Tool,
   TranscriptCache,
 } from '@relay/core';
-import { defined, type StoredEvent } from '@relay/protocol';
+import type { StoredEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 
 export interface KernelOptions {
@@ -103,11 +102,12 @@ function modelsOf({ model, models, prices = {} }: KernelOptions): ModelRegistry 
   };
 }
 
-export type AskOptions = Partial<RunSpec & RunCaller & StartOptions>;
+export type AskOptions = Partial<RunSpec & RunCaller>;
 
 export function ask(kernel: Kernel, asked: AskOptions = {}): Promise<RunIdentity> {
   const { tenantId = kernel.tenantId, correlationId = 'test', by = tester, ...rest } = asked;
   const { keyId, traceparent, runId, agentId, idempotency, connectionId, ...spec } = rest;
+  const request = { keyId, traceparent, runId, agentId, idempotency, connectionId };
   return startRun(
     kernel.control,
     {
@@ -124,8 +124,7 @@ export function ask(kernel: Kernel, asked: AskOptions = {}): Promise<RunIdentity
       maxIterations: 10,
       ...spec,
     },
-    { tenantId, correlationId, by, keyId, traceparent },
-    defined({ runId, agentId, idempotency, connectionId }),
+    { tenantId, correlationId, by, ...request },
   );
 }
 

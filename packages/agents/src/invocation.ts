@@ -136,8 +136,7 @@ export class Invocation {
     await startRun(
       control,
       { surface: 'chat', prompt: 'whole', permissions: {}, ...work },
-      { tenantId, by: person, correlationId: runId },
-      { runId, agentId },
+      { tenantId, by: person, correlationId: runId, runId, agentId },
     );
   }
 

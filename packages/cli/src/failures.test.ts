@@ -33,19 +33,18 @@ test('fields that are wrong are named, once', () => {
   expect(failureOf(error).error).toBe('scopes are required (name: Too long)');
 });
 
-test('whoever has named no model is told how', () => {
+test('an invalid model comes with a hint about --model', () => {
   const details = [{ path: 'model', message: 'Required' }];
   const error = new RelayApiError('invalid_request', 'model is required', { status: 400, details });
   expect(failureOf(error).hint).toContain('--model');
-  const other = [{ path: 'model', message: 'Too long' }];
+  const other = [{ path: 'input', message: 'Required' }];
   const wrong = new RelayApiError('invalid_request', 'No', { status: 400, details: other });
   expect(failureOf(wrong).hint).toBeUndefined();
 });
 
 test('a server that is not there is said with its reason and what to do', () => {
-  const cause = new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } });
-  const message = 'GET http://x:4000/v1/runs?limit=20 failed: fetch failed';
-  const error = new RelayApiError('network_error', message, { cause });
+  const unanswered = { url: 'http://x:4000/v1/runs?limit=20', reason: 'ECONNREFUSED' };
+  const error = new RelayApiError('network_error', 'GET http://x:4000 failed', { unanswered });
   expect(failureOf(error)).toMatchObject({
     error: 'No answer from http://x:4000: ECONNREFUSED',
     exit: 6,

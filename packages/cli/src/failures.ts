@@ -16,7 +16,7 @@ export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 export interface CliErrorOptions {
   readonly exit?: ExitCode;
   /** What to do about it. */
-  readonly hint?: string;
+  readonly hint?: string | undefined;
 }
 
 /** Thrown on purpose: `code` is for programs, the message for people. */
@@ -35,14 +35,13 @@ export class CliError extends Error {
 }
 
 export function usageError(message: string, hint?: string): CliError {
-  const options = hint === undefined ? {} : { hint };
-  return new CliError('usage', message, { exit: exitCodes.usage, ...options });
+  return new CliError('usage', message, { exit: exitCodes.usage, hint });
 }
 
 export interface Failure {
   readonly error: string;
   readonly code: string;
-  readonly hint?: string;
+  readonly hint?: string | undefined;
   readonly exit: ExitCode;
 }
 
@@ -51,12 +50,13 @@ interface ApiError extends Error {
   readonly code: string;
   readonly status: number;
   readonly details?: readonly { readonly path: string; readonly message: string }[];
+  readonly unanswered?: { readonly url: string; readonly reason: string };
 }
 
 export function failureOf(error: unknown): Failure {
   if (error instanceof CliError) {
     const { message, code, hint, exit } = error;
-    return { error: message, code, exit, ...(hint === undefined ? {} : { hint }) };
+    return { error: message, code, exit, hint };
   }
   if (error instanceof Error && error.name === 'RelayApiError')
     return apiFailure(error as ApiError);
@@ -73,28 +73,21 @@ export function failureOf(error: unknown): Failure {
   };
 }
 
-function apiFailure({ message, code, status, cause, details = [] }: ApiError): Failure {
+function apiFailure({ message, code, status, unanswered, details = [] }: ApiError): Failure {
   if (code === 'network_error') {
-    const error = message
-      .replace('fetch failed', reasonOf(cause))
-      .replace(/^[A-Z]+ (https?:\/\/[^/\s]+)\S* failed: /, 'No answer from $1: ');
+    const error =
+      unanswered === undefined
+        ? message
+        : `No answer from ${new URL(unanswered.url).origin}: ${unanswered.reason}`;
     return { error, code, exit: exitCodes.unreachable, hint: hints['network_error'] ?? '' };
   }
   const fields = details
     .filter((issue) => issue.path !== '' && !message.includes(issue.path))
     .map((issue) => `${issue.path}: ${issue.message}`);
   const error = fields.length === 0 ? message : `${message} (${fields.join('; ')})`;
-  const isModelMissing = details.some(
-    ({ path, message: what }) => path === 'model' && what === 'Required',
-  );
-  const hint = isModelMissing ? modelHint : hints[code];
-  return { error, code, exit: exitFor(status), ...(hint === undefined ? {} : { hint }) };
-}
-
-/** What `fetch` hides behind "fetch failed". */
-function reasonOf(error: unknown): string {
-  const { cause } = (error ?? {}) as { cause?: { code?: string; message?: string } };
-  return cause?.code ?? cause?.message ?? 'fetch failed';
+  const concernsModel = code === 'invalid_request' && details.some(({ path }) => path === 'model');
+  const hint = concernsModel ? modelHint : hints[code];
+  return { error, code, exit: exitFor(status), hint };
 }
 
 function exitFor(status: number): ExitCode {

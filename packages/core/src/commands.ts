@@ -45,7 +45,7 @@ export type RunSpec = {
   readonly outputSchema?: JsonSchema | undefined;
 };
 
-/** Who starts a run, and for which request. */
+/** Who starts a run, and by which request. */
 export interface RunCaller {
   readonly tenantId: string;
   /** The actor in the audit trail. */
@@ -55,17 +55,14 @@ export interface RunCaller {
   readonly correlationId: string;
   /** The caller's span, as W3C Trace Context writes it. */
   readonly traceparent?: string | undefined;
-}
-
-export interface StartOptions {
-  /** Chosen by a caller that listens before the run exists; left out: a new id. */
-  readonly runId?: string;
-  /** The first agent's id; left out: a new id. */
-  readonly agentId?: string;
   /** A second start with the same key returns the run of the first. */
   readonly idempotency?: Idempotency | undefined;
   /** The chat connection that the run ends with. */
   readonly connectionId?: string | undefined;
+  /** Chosen by a caller that listens before the run exists; left out: a new id. */
+  readonly runId?: string | undefined;
+  /** The first agent's id; left out: a new id. */
+  readonly agentId?: string | undefined;
 }
 
 export interface Idempotency {
@@ -93,24 +90,22 @@ export async function startRun(
   control: Control,
   spec: RunSpec,
   caller: RunCaller,
-  options: StartOptions = {},
 ): Promise<StartedRun> {
   const { engine, supervisor } = control;
   const { clock, ids, settings } = engine;
-  const { tenantId } = caller;
+  const { tenantId, connectionId, idempotency } = caller;
   if (supervisor.isPaused(tenantId)) {
     throw new RelayError('tenant_paused', 'The tenant is paused: no run can be started');
   }
   checkCostLimit(engine, tenantId, spec);
   const store = engine.store.tenant(tenantId);
   const created = createdEvent(spec, caller, await placeInConversation(engine, store, spec));
-  const id = options.runId ?? ids.next();
+  const id = caller.runId ?? ids.next();
   const identity = identityOf(created, caller, { id, createdAt: clock.now() });
   const hasRoom = supervisor.reserve();
-  const agentId = options.agentId ?? ids.next();
+  const agentId = caller.agentId ?? ids.next();
   const opening = openingOf({ identity, spec: created, agentId, starts: hasRoom });
   const until = identity.createdAt + settings.leaseTtlMs;
-  const { connectionId, idempotency } = options;
   let made: CreationOutcome | undefined;
   try {
     made = await store.createRun({
@@ -220,10 +215,11 @@ async function placeInConversation(
 }
 
 function createdEvent(
-  { prompt: _, outputSchema, functions = [], limits = {}, handoffs = [], ...spec }: RunSpec,
+  asked: RunSpec,
   { correlationId, traceparent }: RunCaller,
   place: Place,
 ): Created {
+  const { prompt: _, outputSchema, functions = [], limits = {}, handoffs = [], ...spec } = asked;
   return defined({
     type: 'run.created',
     ...spec,

@@ -7,6 +7,6 @@ export { type Timeouts } from './http-exchange.ts';
 export { type KnownModel, knownModel, knownModelsOf } from './known-models.ts';
 export { type ModelName, parseModelName } from './model-name.ts';
 export { createResponsesModel } from './openai-responses.ts';
-export { createOutboundGuard, type OutboundGuard, parseNetwork } from './outbound.ts';
+export { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './outbound.ts';
 export { createModelRegistry, type ModelEntry, withPrices } from './registry.ts';
 export { type ProviderOptions } from './sdk-model.ts';

@@ -13,7 +13,14 @@ export interface RelayApiErrorOptions {
   readonly runId?: string | undefined;
   readonly retryAfterMs?: number | undefined;
   readonly retryable?: boolean;
+  readonly unanswered?: Unanswered | undefined;
   readonly cause?: unknown;
+}
+
+/** A request that got no answer: where it was sent, and why there was none. */
+export interface Unanswered {
+  readonly url: string;
+  readonly reason: string;
 }
 
 const retryableCodes: ReadonlySet<string> = new Set<RelayApiErrorCode>([
@@ -42,6 +49,8 @@ export class RelayApiError extends Error {
   readonly retryAfterMs: number | undefined;
   /** Whether the same request may succeed later. */
   readonly retryable: boolean;
+  /** Of a `network_error` before there was any answer. */
+  readonly unanswered: Unanswered | undefined;
 
   constructor(code: RelayApiErrorCode, message: string, options: RelayApiErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
@@ -52,6 +61,7 @@ export class RelayApiError extends Error {
     this.requestId = options.requestId;
     this.runId = options.runId;
     this.retryAfterMs = options.retryAfterMs;
+    this.unanswered = options.unanswered;
     this.retryable =
       options.retryable ??
       (code === 'unexpected_answer' ? retryableStatuses.has(status) : retryableCodes.has(code));

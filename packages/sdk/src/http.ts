@@ -1,5 +1,5 @@
 /** One request at a time: authentication, JSON, timeouts, errors, and what may be said again. */
-import { errorFrom, networkError, RelayApiError } from './errors.ts';
+import { errorFrom, RelayApiError } from './errors.ts';
 import { anyOf, backoff, pause } from './pause.ts';
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
@@ -122,8 +122,13 @@ export class Http {
     } catch (error) {
       if (error instanceof RelayApiError) throw error;
       if (signal?.aborted === true) throw signal.reason;
-      const why = late.signal.aborted ? `no answer within ${this.#timeoutMs} ms` : messageOf(error);
-      throw networkError(`${init.method} ${url} failed: ${why}`, error);
+      const reason = late.signal.aborted
+        ? `no answer within ${this.#timeoutMs} ms`
+        : reasonOf(error);
+      throw new RelayApiError('network_error', `${init.method} ${url} failed: ${reason}`, {
+        cause: error,
+        unanswered: { url, reason },
+      });
     } finally {
       clearTimeout(timer);
     }
@@ -163,6 +168,12 @@ function queryText(query: Query): string {
     value === undefined ? [] : `${encodeURIComponent(name)}=${encodeURIComponent(value)}`,
   );
   return pairs.length === 0 ? '' : `?${pairs.join('&')}`;
+}
+
+/** Node's fetch hides the reason of a failure in its cause. */
+function reasonOf(error: unknown): string {
+  const { cause } = (error ?? {}) as { cause?: { code?: string; message?: string } };
+  return cause?.code ?? cause?.message ?? messageOf(error);
 }
 
 export function messageOf(error: unknown): string {

@@ -79,7 +79,12 @@ export function createApp(context: ServerContext): FastifyInstance {
   acceptJson(app);
   for (const name of namesOf(publicHandlers)) addPublic(app, name, context);
   void app.register(async (plugin) => addLinks(plugin, context));
-  for (const name of namesOf(handlers)) addRoute(app, name, context);
+  const served = <Name extends CallerRoute>(name: Name): Served<Name> => ({
+    name,
+    handler: handlers[name],
+    context,
+  });
+  for (const name of namesOf(handlers)) addRoute(app, served(name));
   const methods = new Map<string, Set<string>>();
   for (const route of Object.values(routes) as Route[]) {
     if (!isThere(route, context)) continue;
@@ -165,14 +170,16 @@ async function admit(
   return caller;
 }
 
-function addRoute<Name extends CallerRoute>(
-  app: FastifyInstance,
-  name: Name,
-  context: ServerContext,
-): void {
+interface Served<Name extends CallerRoute> {
+  readonly name: Name;
+  readonly handler: Handler<Name>;
+  readonly context: ServerContext;
+}
+
+function addRoute<Name extends CallerRoute>(app: FastifyInstance, served: Served<Name>): void {
+  const { name, handler, context } = served;
   const route: Route = routes[name];
   if (!isThere(route, context)) return;
-  const handler: Handler<Name> = handlers[name];
   const status = route.status ?? (route.answer === 'none' ? 204 : undefined);
   app.route({
     method: route.method,

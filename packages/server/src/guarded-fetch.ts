@@ -5,7 +5,7 @@
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { Readable } from 'node:stream';
-import type { OutboundGuard } from '@relay/models';
+import { type OutboundGuard, UrlRefused } from '@relay/models';
 
 type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 
@@ -86,6 +86,6 @@ function frameEnd(piece: Buffer): number {
 /** The guard speaks of providers. The code of an error is what tells a failure from a refusal. */
 function named(error: unknown): Error {
   const { message, code } = error as NodeJS.ErrnoException;
-  const said = message.replace('The provider’s URL', 'The URL');
+  const said = error instanceof UrlRefused ? `The URL is refused: ${error.reason}` : message;
   return Object.assign(new Error(said, { cause: error }), code === undefined ? {} : { code });
 }

@@ -1,7 +1,7 @@
 /** The MCP servers of `relay.config.ts`, and which tenants have their tools. */
 import { join } from 'node:path';
 import type { Clock, SystemStore, Tool, ToolRegistry } from '@relay/core';
-import type { OutboundGuard } from '@relay/models';
+import { type OutboundGuard, UrlRefused } from '@relay/models';
 import { isProgram, type McpServerConfig, secretsOf, workspaceToolNames } from '@relay/tools';
 import type { McpServers } from '@relay/tools/mcp';
 import { ConfigError } from './config-error.ts';
@@ -125,7 +125,7 @@ function checkUrl(guard: OutboundGuard, name: string, config: McpServerConfig): 
   try {
     guard.checkUrl(new URL(config.url));
   } catch (error) {
-    const why = (error as Error).message.replace(/^The provider’s URL is refused: /, '');
-    throw new ConfigError(`relay.config: mcpServers.${name}.url: ${why}`);
+    if (!(error instanceof UrlRefused)) throw error;
+    throw new ConfigError(`relay.config: mcpServers.${name}.url: ${error.reason}`);
   }
 }

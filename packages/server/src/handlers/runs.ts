@@ -190,7 +190,7 @@ export const cancelRun: Handler<'cancelRun'> = async (call) => {
 const unreadable = new Set(['journal_corrupt', 'journal_pruned']);
 
 /** What the run was asked; unknown if those very bytes are damaged or no longer kept. */
-export async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
+async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
   try {
     const [spec] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
     return spec;

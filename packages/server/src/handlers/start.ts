@@ -9,7 +9,6 @@ import {
   type RunIdentity,
   type RunSpec,
   type StartedRun,
-  type StartOptions,
   startRun,
   type Tool,
 } from '@relay/core';
@@ -159,10 +158,10 @@ export interface StartCall extends Call {
 export async function startFor(
   call: StartCall,
   spec: RunSpec,
-  options: StartOptions = {},
+  chosen: Pick<RunCaller, 'runId' | 'idempotency' | 'connectionId'>,
 ): Promise<StartedRun> {
   const { control, budgets, config } = call.context;
-  const caller = runCallerOf(call);
+  const caller = { ...runCallerOf(call), ...chosen };
   const left = await budgets.check(caller.tenantId, caller.keyId);
   return startRun(
     control,
@@ -172,7 +171,6 @@ export async function startFor(
       workspace: mayUseWorkspace(call.caller, config) ? undefined : false,
     },
     caller,
-    options,
   );
 }
 
@@ -196,8 +194,8 @@ export async function startAndFollow(call: StartCall, spec: RunSpec, connectionI
   const batches = followRun(followed, { after: 0, follow: true, signal, isNew: true });
   // A chat lives with its connection: another connection cannot mean the same one.
   const idempotency = connectionId === undefined ? idempotencyOf(call) : undefined;
-  const options = { runId, connectionId, idempotency };
-  const run = await startFor(call, spec, options).catch(async (error: unknown) => {
+  const chosen = { runId, connectionId, idempotency };
+  const run = await startFor(call, spec, chosen).catch(async (error: unknown) => {
     await batches.return();
     throw error;
   });

@@ -12,7 +12,7 @@
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { Clock, DeliveryRecord, Log, SystemStore, WebhookRecord } from '@relay/core';
-import type { OutboundGuard } from '@relay/models';
+import { type OutboundGuard, UrlRefused } from '@relay/models';
 import type { Signer } from './signer.ts';
 
 const everyMs = 500;
@@ -163,8 +163,11 @@ export class Deliverer {
     const { signer, guard, clock } = this.#options;
     const body = this.#bodyOf(webhook, delivery);
     return new Promise((resolve) => {
-      const fail = ({ message }: Error) =>
-        resolve({ error: message.replace('The provider’s URL', 'The URL') });
+      const fail = (error: Error) =>
+        resolve({
+          error:
+            error instanceof UrlRefused ? `The URL is refused: ${error.reason}` : error.message,
+        });
       try {
         const url = new URL(webhook.url);
         guard.checkUrl(url);
