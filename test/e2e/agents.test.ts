@@ -195,12 +195,12 @@ describe('agents of relay.config.ts', () => {
   test('are guarded', async () => {
     const response = await start({ agent: 'guarded', input: 'My password is hunter2' });
     const frames = await allFrames(response);
-    expect(frames.map(({ data }) => data.type)).toEqual(['error', 'done']);
-    expect(frames[0]?.data).toMatchObject({
+    expect(frames.map(({ data }) => data.type)).toEqual(['run', 'error', 'done']);
+    expect(frames[1]?.data).toMatchObject({
       code: 'guardrail_tripped',
       error: 'The guardrail no-secrets refused the input: It holds a password',
     });
-    expect(frames[1]?.data).toMatchObject({ status: 'failed' });
+    expect(frames[2]?.data).toMatchObject({ status: 'failed' });
   });
 
   test('are known by name alone', async () => {

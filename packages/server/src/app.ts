@@ -10,12 +10,14 @@ import type { ServerContext } from './context.ts';
 import { preflight, welcomePage } from './cors.ts';
 import { notFound, toRelayError } from './failures.ts';
 import type {
+  Call,
   CallerRoute,
   Handler,
   Input,
   LinkRoute,
   PublicHandler,
   PublicRoute,
+  RouteCall,
 } from './handlers/handler.ts';
 import { handlers, linkHandlers, publicHandlers } from './handlers/index.ts';
 import { requestIdOf } from './request-id.ts';
@@ -181,6 +183,12 @@ function addRoute<Name extends CallerRoute>(app: FastifyInstance, served: Served
   const route: Route = routes[name];
   if (!isThere(route, context)) return;
   const status = route.status ?? (route.answer === 'none' ? 204 : undefined);
+  // The types of `Input` are read off the schemas that validate here. Only the call may hold the body,
+  // so that a handler that streams can drop it.
+  const callOf = (call: Call): RouteCall<Name> => ({
+    ...(validate(route, call.request) as Input<Name>),
+    ...call,
+  });
   app.route({
     method: route.method,
     url: route.path,
@@ -192,9 +200,7 @@ function addRoute<Name extends CallerRoute>(app: FastifyInstance, served: Served
     handler: async (request, reply) => {
       const caller = callers.get(request);
       if (caller === undefined) throw new TypeError(`${route.path} was served without its caller`);
-      // Validated by the schemas that the types of `Input` are read off.
-      const input = validate(route, request) as Input<Name>;
-      const result = await handler({ ...input, caller, context, request, reply });
+      const result = await handler(callOf({ caller, context, request, reply }));
       if (reply.sent) return reply;
       if (status !== undefined) reply.code(status);
       else if (route.mayBeNothing !== undefined && result === undefined) reply.code(204);

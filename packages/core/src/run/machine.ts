@@ -68,7 +68,7 @@ export function decide(state: RunState, command: Command): Decision {
       return accept(
         {
           type: 'run.errored',
-          ...(state.rootId === null ? {} : { agentId: state.rootId }),
+          ...defined({ agentId: state.rootId ?? undefined }),
           error: command.error,
         },
         ...ending(state, { status: 'failed', reason: 'failed', why: command.error, ...command }),

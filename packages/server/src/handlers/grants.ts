@@ -40,8 +40,7 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
   };
   const told = core.audited(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
   await store.addGrant(grant, told);
-  const counted = grant.uses === undefined ? {} : { usesLeft: grant.uses };
-  return presentGrant({ ...grant, ...counted }, now);
+  return presentGrant({ ...grant, ...defined({ usesLeft: grant.uses }) }, now);
 };
 
 /** Revoking twice is the same as once; a grant of another tenant is not there. */
