@@ -1,10 +1,10 @@
-/** Embeddings, wired: the embedder of each tenant by its own credential, and the keeper of vectors. */
+/** Embeddings, wired: the embedder of each tenant by its own credential, and the worker of vectors. */
 import type { Clock, Embedder, Embedders, Log, SystemStore } from '@relay/core';
 import { createGoogleEmbedder, createOpenAiEmbedder } from '@relay/models';
 import type { StoredEvent } from '@relay/protocol';
 import type { Config } from '../config.ts';
 import type { Providers } from '../providers.ts';
-import { VectorKeeper } from './keeper.ts';
+import { EmbeddingWorker } from './worker.ts';
 import { type EmbeddingConfig, embeddingSettings, type EmbeddingSettings } from './settings.ts';
 
 export interface EmbeddingsOptions {
@@ -32,17 +32,17 @@ export function openEmbeddings(options: EmbeddingsOptions): Embeddings | undefin
   const embedders: Embedders = {
     model: settings.name,
     of: ofTenants({ settings, providers, store }),
-    remembered: (tenantId) => keeper.remembered(tenantId),
+    remembered: (tenantId) => worker.remembered(tenantId),
   };
   const { provider } = settings;
-  const keeper = new VectorKeeper({ embedders, provider, store, clock, log });
+  const worker = new EmbeddingWorker({ embedders, provider, store, clock, log });
   return {
     embedders,
     heard(events, tenantId) {
-      if (events.some(({ type }) => type === 'memory.stored')) keeper.remembered(tenantId);
+      if (events.some(({ type }) => type === 'memory.stored')) worker.remembered(tenantId);
     },
-    start: () => keeper.start(),
-    stop: () => keeper.stop(),
+    start: () => worker.start(),
+    stop: () => worker.stop(),
   };
 }
 

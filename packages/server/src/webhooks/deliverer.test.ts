@@ -10,7 +10,7 @@ import { approval, waitingRun } from '@relay/store/contract';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, describe, expect, it } from 'vitest';
 import { until } from '../testing/relay.ts';
-import { Deliverer } from './deliverer.ts';
+import { WebhookDeliverer } from './deliverer.ts';
 import { Signer } from './signer.ts';
 
 const servers: Server[] = [];
@@ -35,7 +35,14 @@ function setUp(clock: Clock) {
   const tenant = store.tenant(uuidv7());
   const log = { warn: () => undefined, error: () => undefined };
   const signer = new Signer(randomBytes(32));
-  const deliverer = new Deliverer({ store, signer, guard, clock, log, publicUrl: undefined });
+  const deliverer = new WebhookDeliverer({
+    store,
+    signer,
+    guard,
+    clock,
+    log,
+    publicUrl: undefined,
+  });
   const hook = async (url: string, event: WebhookRecord['events'][number] = 'run.ended') => {
     const createdBy = { type: 'key', id: 'k', name: 'Ada' } as const;
     const webhook = {

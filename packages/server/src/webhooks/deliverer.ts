@@ -24,12 +24,12 @@ const shortestRestMs = 1_000;
 const longestRestMs = 60_000;
 const mostResting = 1_000;
 const claimMs = 60_000;
-const timeoutMs = 10_000;
+const requestTimeoutMs = 10_000;
 const firstPauseMs = 5_000;
 const longestPauseMs = 60 * 60_000;
-export const patienceMs = 24 * 60 * 60_000;
+export const deliveryTimeoutMs = 24 * 60 * 60_000;
 
-export interface DelivererOptions {
+export interface WebhookDelivererOptions {
   readonly store: SystemStore;
   readonly signer: Signer;
   readonly guard: OutboundGuard;
@@ -46,8 +46,8 @@ interface Rest {
   readonly until: number;
 }
 
-export class Deliverer {
-  readonly #options: DelivererOptions;
+export class WebhookDeliverer {
+  readonly #options: WebhookDelivererOptions;
   readonly #stopped = new AbortController();
   /** Calls under way, by webhook. */
   readonly #underWay = new Map<string, number>();
@@ -56,7 +56,7 @@ export class Deliverer {
   #nap = new AbortController();
   #work: Promise<void> = Promise.resolve();
 
-  constructor(options: DelivererOptions) {
+  constructor(options: WebhookDelivererOptions) {
     this.#options = options;
   }
 
@@ -149,7 +149,7 @@ export class Deliverer {
     const lastStatus = 'status' in outcome ? outcome.status : null;
     const lastError = 'error' in outcome ? outcome.error : null;
     const isDone = lastStatus !== null && lastStatus >= 200 && lastStatus < 300;
-    const isOver = webhook === undefined || now - delivery.at >= patienceMs;
+    const isOver = webhook === undefined || now - delivery.at >= deliveryTimeoutMs;
     await store.deliveries.finish(delivery, {
       status: isDone ? 'delivered' : isOver ? 'failed' : 'pending',
       nextAt: now + pauseAfter(delivery.attempts),
@@ -172,7 +172,7 @@ export class Deliverer {
         const sending = send(url, {
           method: 'POST',
           agent: guard.agentFor(url),
-          signal: AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(timeoutMs)]),
+          signal: AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(requestTimeoutMs)]),
           headers: {
             'content-type': 'application/json',
             'content-length': Buffer.byteLength(body),

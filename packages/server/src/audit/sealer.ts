@@ -4,7 +4,7 @@
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
 import type { AuditRecord, Clock, Log, NewAudit, SystemStore } from '@relay/core';
-import { genesis, type Notary } from './notary.ts';
+import { genesis, type AuditSigner } from './signer.ts';
 import { type Place, verifyTrail, type Verdict } from './verify.ts';
 
 const everyMs = 1_000;
@@ -16,9 +16,9 @@ const tenantsAtOnce = 100;
 /** Others are at it: they come on as fast. */
 const attempts = 20;
 
-export interface KeeperOptions {
+export interface SealerOptions {
   readonly store: SystemStore;
-  readonly notary: Notary;
+  readonly signer: AuditSigner;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -29,15 +29,15 @@ export interface AuditHead {
   readonly sealedAt?: number;
 }
 
-export class AuditKeeper {
-  readonly #options: KeeperOptions;
+export class AuditSealer {
+  readonly #options: SealerOptions;
   readonly #stopped = new AbortController();
   /** How far this process has sealed: the trail of a tenant never ends before that. */
   readonly #sealed = new Map<string, Place>();
   readonly #warned = new Set<string>();
   #work: Promise<void> = Promise.resolve();
 
-  constructor(options: KeeperOptions) {
+  constructor(options: SealerOptions) {
     this.#options = options;
   }
 
@@ -67,24 +67,24 @@ export class AuditKeeper {
 
   /** Against a head that was put aside elsewhere, and what this process remembers itself. */
   verify(tenantId: string, known?: Place): Promise<Verdict> {
-    const { notary } = this.#options;
+    const { signer } = this.#options;
     const heads = [known, this.#sealed.get(tenantId)].filter((head) => head !== undefined);
-    return verifyTrail({ tenantId, notary, trail: this.#trail(tenantId) }, heads);
+    return verifyTrail({ tenantId, signer, trail: this.#trail(tenantId) }, heads);
   }
 
   async #sealBatch(tenantId: string): Promise<'sealed' | 'lost' | 'nothing'> {
-    const { notary, clock } = this.#options;
+    const { signer, clock } = this.#options;
     const trail = this.#trail(tenantId);
     const waiting = await this.#waiting(tenantId);
     if (waiting.length === 0) return 'nothing';
     const head = await this.head(tenantId);
     const entries: AuditRecord[] = [];
     for (const entry of waiting) {
-      entries.push(notary.place(tenantId, entry, entries.at(-1) ?? head));
+      entries.push(signer.place(tenantId, entry, entries.at(-1) ?? head));
     }
     const last = entries.at(-1) ?? head;
     const place = { firstSeq: head.seq + 1, lastSeq: last.seq, hash: last.hash };
-    const seal = notary.seal(tenantId, { ...place, at: clock.now() });
+    const seal = signer.seal(tenantId, { ...place, at: clock.now() });
     if (!(await trail.seal({ seal, entries }))) return 'lost';
     this.#remember(tenantId, { seq: last.seq, hash: last.hash });
     return 'sealed';
@@ -111,8 +111,8 @@ export class AuditKeeper {
 
   /** What somebody else wrote never becomes part of the trail; `verify` tells of it. */
   #own(tenantId: string, entries: readonly NewAudit[]): NewAudit[] {
-    const { notary, log } = this.#options;
-    const own = entries.filter((entry) => notary.isOwn(tenantId, entry));
+    const { signer, log } = this.#options;
+    const own = entries.filter((entry) => signer.isOwn(tenantId, entry));
     if (own.length < entries.length && !this.#warned.has(tenantId)) {
       this.#warned.add(tenantId);
       log.error('The audit trail holds entries that Relay did not write', { tenantId });

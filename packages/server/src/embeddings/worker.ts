@@ -34,7 +34,7 @@ const refusedInRow = 3;
 const shortestText = 500;
 const page = 200;
 
-export interface KeeperOptions {
+export interface EmbeddingWorkerOptions {
   readonly embedders: Embedders;
   /** Whose credential a tenant needs. */
   readonly provider: string;
@@ -56,8 +56,8 @@ interface Pace {
 
 const full: Pace = { size: batch, refused: 0, failures: 0, restUntil: 0 };
 
-export class VectorKeeper {
-  readonly #options: KeeperOptions;
+export class EmbeddingWorker {
+  readonly #options: EmbeddingWorkerOptions;
   readonly #stopped = new AbortController();
   /** Tenants that may have something to do. */
   readonly #waiting = new Set<string>();
@@ -67,7 +67,7 @@ export class VectorKeeper {
   #nap = new AbortController();
   #work: Promise<void> = Promise.resolve();
 
-  constructor(options: KeeperOptions) {
+  constructor(options: EmbeddingWorkerOptions) {
     this.#options = options;
   }
 

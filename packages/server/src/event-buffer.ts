@@ -3,8 +3,8 @@ import type { Hub } from './hub.ts';
 
 const maxHeldEvents = 1000;
 
-/** What the hub said about a run and nobody has taken yet. */
-export class Told {
+/** Events of a run that the hub has published and the follower has not taken yet. Bounded. */
+export class EventBuffer {
   readonly #hub: Hub;
   readonly #runId: string;
   #batches: (readonly StoredEvent[])[] = [];

@@ -1,10 +1,10 @@
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { BudgetKeeper } from './budgets.ts';
+import { BudgetChecker } from './budgets.ts';
 import { Feed } from './feed.ts';
 import { Hub } from './hub.ts';
-import { hearNeighbours } from './neighbours.ts';
+import { subscribeToPeers } from './peers.ts';
 import { OpenStreams } from './open-streams.ts';
 
 /** A store whose neighbours say what the test lets them say. */
@@ -37,7 +37,7 @@ describe('what neighbours say', () => {
   let neighbours: Neighbourhood;
   let hub: Hub;
   let feed: Feed;
-  let budgets: BudgetKeeper;
+  let budgets: BudgetChecker;
   let stop: () => void;
   let woken: string[];
   let looksForPauses: number;
@@ -48,7 +48,7 @@ describe('what neighbours say', () => {
     const { store } = neighbours;
     hub = new Hub();
     feed = new Feed();
-    budgets = new BudgetKeeper(store);
+    budgets = new BudgetChecker(store);
     streams = new OpenStreams(store);
     woken = [];
     looksForPauses = 0;
@@ -59,7 +59,7 @@ describe('what neighbours say', () => {
         throw new Error('The store does not answer');
       },
     } as unknown as Supervisor;
-    stop = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
+    stop = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams });
   });
 
   /** The runs that a stream of this node was told to look at. */
