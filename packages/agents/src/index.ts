@@ -48,7 +48,7 @@ export {
   type ScriptedEvent,
   type ScriptedResponse,
 } from './deterministic.ts';
-export type { EventStream } from './event-queue.ts';
+export type { EventStream } from '@relay/core';
 export type * from './events.ts';
 export {
   type AgentHarness,

@@ -26,6 +26,7 @@ export { readSnapshot } from './run/snapshot.ts';
 export { TranscriptCache } from './run/transcript-cache.ts';
 export { emptyTranscript, foldTranscript, type Transcript } from './run/transcript.ts';
 export { evolve, initialState, type RunState } from './run/state.ts';
+export * from './runtime/index.ts';
 export { Supervisor } from './supervisor.ts';
 export { systemClock } from './system-clock.ts';
 export * from './tool-results.ts';
