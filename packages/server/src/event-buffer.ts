@@ -1,3 +1,4 @@
+import { Signal } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
 
@@ -11,7 +12,7 @@ export class EventBuffer {
   #held = 0;
   /** Something may have been missed: only the store knows. */
   #unsure = false;
-  #ring: (() => void) | undefined;
+  readonly #added = new Signal();
   #stopListening: (() => void) | undefined;
 
   constructor(hub: Hub, runId: string) {
@@ -33,7 +34,7 @@ export class EventBuffer {
 
   leave(): void {
     this.#stopListening?.();
-    this.#wake();
+    this.#added.notify();
   }
 
   /** What follows `cursor`, in one row and at most `limit`; or `gap` if only the store knows. */
@@ -75,9 +76,7 @@ export class EventBuffer {
   /** Resolves when there is something to take. */
   async more(): Promise<void> {
     if (this.#batches.length > 0 || this.#unsure) return;
-    await new Promise<void>((resolve) => {
-      this.#ring = resolve;
-    });
+    await this.#added.wait();
   }
 
   #add(events: readonly StoredEvent[]): void {
@@ -88,11 +87,6 @@ export class EventBuffer {
       this.#unsure = true;
     }
     if (!this.#unsure) this.#batches.push(events);
-    this.#wake();
-  }
-
-  #wake(): void {
-    this.#ring?.();
-    this.#ring = undefined;
+    this.#added.notify();
   }
 }

@@ -33,6 +33,7 @@ export class Signal {
 
   /** Resolves at the next `notify`, after `ms`, or when the signal is aborted. It never rejects. */
   async waitFor({ clock, ms, signal }: Timeout): Promise<'notified' | 'timeout' | 'aborted'> {
+    if (signal?.aborted === true) return 'aborted';
     const wake = new AbortController();
     let outcome: 'notified' | 'timeout' | 'aborted' = 'timeout';
     const end = (how: typeof outcome) => {
@@ -43,7 +44,6 @@ export class Signal {
     const abort = () => end('aborted');
     this.#waiting.add(notify);
     signal?.addEventListener('abort', abort);
-    if (signal?.aborted === true) abort();
     await clock.sleep(ms, wake.signal);
     this.#waiting.delete(notify);
     signal?.removeEventListener('abort', abort);

@@ -3,11 +3,19 @@
  * compare-and-set, so that whoever comes second finds the work done. See
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
-import type { AuditRecord, Clock, Log, NewAudit, SystemStore } from '@relay/core';
+import {
+  type AuditRecord,
+  BackgroundLoop,
+  type Clock,
+  type Log,
+  type NewAudit,
+  type SystemStore,
+} from '@relay/core';
 import { genesis, type AuditSigner } from './signer.ts';
 import { type Place, verifyTrail, type Verdict } from './verify.ts';
 
-const everyMs = 1_000;
+const intervalMs = 1_000;
+const maxBackoffMs = 10_000;
 const batchSize = 200;
 /** How many entries that Relay did not write are looked past at most. */
 const mostForeign = 12_800;
@@ -31,23 +39,30 @@ export interface AuditHead {
 
 export class AuditSealer {
   readonly #options: SealerOptions;
-  readonly #stopped = new AbortController();
+  readonly #loop: BackgroundLoop;
   /** How far this process has sealed: the trail of a tenant never ends before that. */
   readonly #sealed = new Map<string, Place>();
   readonly #warned = new Set<string>();
-  #work: Promise<void> = Promise.resolve();
 
   constructor(options: SealerOptions) {
+    const { clock, log } = options;
     this.#options = options;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs,
+      maxBackoffMs,
+      step: () => this.#sealAll(),
+      // Nothing is lost: the entries are stored, and get their places later.
+      onError: (error) => log.warn('The audit trail could not be sealed', { error: String(error) }),
+    });
   }
 
   start(): void {
-    this.#work = this.#keep();
+    this.#loop.start();
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#work;
+  stop(): Promise<void> {
+    return this.#loop.stop();
   }
 
   /** Gives all that a tenant has a place. */
@@ -124,16 +139,8 @@ export class AuditSealer {
     return this.#options.store.tenant(tenantId).audit;
   }
 
-  async #keep(): Promise<void> {
-    const { store, clock, log } = this.#options;
-    while (!this.#stopped.signal.aborted) {
-      try {
-        for (const tenantId of await store.tenantsToSeal(tenantsAtOnce)) await this.seal(tenantId);
-      } catch (error) {
-        // Nothing is lost: the entries are stored, and get their places next time.
-        log.warn('The audit trail could not be sealed', { error: String(error) });
-      }
-      await clock.sleep(everyMs, this.#stopped.signal);
-    }
+  async #sealAll(): Promise<void> {
+    const { store } = this.#options;
+    for (const tenantId of await store.tenantsToSeal(tenantsAtOnce)) await this.seal(tenantId);
   }
 }

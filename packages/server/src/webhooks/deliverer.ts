@@ -11,11 +11,19 @@
  */
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import type { Clock, DeliveryRecord, Log, SystemStore, WebhookRecord } from '@relay/core';
+import {
+  BackgroundLoop,
+  type Clock,
+  type DeliveryRecord,
+  type Log,
+  type SystemStore,
+  type WebhookRecord,
+} from '@relay/core';
 import type { OutboundGuard } from '@relay/models';
 import type { Signer } from './signer.ts';
 
-const everyMs = 500;
+const intervalMs = 500;
+const maxBackoffMs = 10_000;
 const atOnce = 400;
 const perWebhook = 8;
 /** From so many failures in a row on it rests, longer each time. */
@@ -48,25 +56,30 @@ interface Rest {
 
 export class WebhookDeliverer {
   readonly #options: WebhookDelivererOptions;
-  readonly #stopped = new AbortController();
+  readonly #loop: BackgroundLoop;
   /** Calls under way, by webhook. */
   readonly #underWay = new Map<string, number>();
   readonly #resting = new Map<string, Rest>();
   readonly #attempts = new Set<Promise<void>>();
-  #nap = new AbortController();
-  #work: Promise<void> = Promise.resolve();
 
   constructor(options: WebhookDelivererOptions) {
+    const { clock, log } = options;
     this.#options = options;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs,
+      maxBackoffMs,
+      step: async () => void (await this.begin()),
+      onError: (error) => log.warn('Webhooks could not be told', { error: String(error) }),
+    });
   }
 
   start(): void {
-    this.#work = this.#keep();
+    this.#loop.start();
   }
 
   async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#work;
+    await this.#loop.stop();
     await Promise.all(this.#attempts);
   }
 
@@ -91,19 +104,6 @@ export class WebhookDeliverer {
     await Promise.all(this.#attempts);
   }
 
-  async #keep(): Promise<void> {
-    const { clock, log } = this.#options;
-    while (!this.#stopped.signal.aborted) {
-      this.#nap = new AbortController();
-      try {
-        await this.begin();
-      } catch (error) {
-        log.warn('Webhooks could not be told', { error: String(error) });
-      }
-      await clock.sleep(everyMs, AbortSignal.any([this.#stopped.signal, this.#nap.signal]));
-    }
-  }
-
   #leftAlone(now: number): string[] {
     const resting = [...this.#resting].filter(([, { until }]) => until > now);
     return [...this.#underWay.keys(), ...resting.map(([webhookId]) => webhookId)];
@@ -126,7 +126,7 @@ export class WebhookDeliverer {
     } finally {
       this.#count(webhookId, -1);
       // There may be more for it.
-      if (!this.#underWay.has(webhookId)) this.#nap.abort();
+      if (!this.#underWay.has(webhookId)) this.#loop.wake();
     }
   }
 
@@ -172,7 +172,7 @@ export class WebhookDeliverer {
         const sending = send(url, {
           method: 'POST',
           agent: guard.agentFor(url),
-          signal: AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(requestTimeoutMs)]),
+          signal: AbortSignal.any([this.#loop.signal, AbortSignal.timeout(requestTimeoutMs)]),
           headers: {
             'content-type': 'application/json',
             'content-length': Buffer.byteLength(body),
