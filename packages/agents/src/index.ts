@@ -20,6 +20,7 @@ export {
   matchesPermissions,
   ProviderFailure,
   type ToolCallLike,
+  ToolSuspended,
 } from '@relay/core';
 export { type ChatCompletionsOptions, createChatCompletionsModel } from '@relay/models';
 export {

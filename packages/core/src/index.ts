@@ -16,6 +16,7 @@ export { suggestedPattern } from './permission/shell-suggest.ts';
 export { suggestedRule } from './permission/suggest.ts';
 export * from './policy-preview.ts';
 export * from './ports.ts';
+export { combinePublishers } from './publisher.ts';
 export * from './resume.ts';
 export { parseCheckpoint } from './run/checkpoint.ts';
 export { isHeldUp } from './run/held-up.ts';

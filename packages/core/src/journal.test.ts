@@ -74,7 +74,8 @@ function asTenantStore(store: Pick<TenantStore, 'append'>): TenantStore {
   return store as unknown as TenantStore;
 }
 
-function open(state: RunState = talking) {
+function open(state: RunState = talking, publish?: () => never) {
+  const logged: string[] = [];
   const store = new SlowStore();
   const published: StoredEvent[][] = [];
   const observed: StoredEvent[] = [];
@@ -89,11 +90,13 @@ function open(state: RunState = talking) {
       publish: (runId, events) => {
         expect(runId).toBe(run.id);
         published.push([...events]);
+        publish?.();
       },
     },
+    log: { error: (message) => logged.push(message) },
     observe: (events) => observed.push(...events),
   });
-  return { journal, store, published, observed, clock };
+  return { journal, store, published, observed, clock, logged };
 }
 
 /** Whether a promise has come to its end, and how. */
@@ -109,6 +112,21 @@ function watch(promise: Promise<void>): { outcome: unknown } {
 function texts(events: readonly RunEvent[]): string[] {
   return events.map((event) => (event.type === 'text.appended' ? event.text : event.type));
 }
+
+describe('RunJournal › a publisher that throws', () => {
+  it('does not break a journal whose events are committed', async () => {
+    const { journal, store, published, logged } = open(talking, () => {
+      throw new Error('an observer failed');
+    });
+    const first = watch(journal.write([say('a')]));
+    await store.finish();
+    const second = watch(journal.write([say('b')]));
+    await store.finish();
+    expect([first.outcome, second.outcome, journal.broken]).toEqual(['stored', 'stored', false]);
+    expect(published.map(texts)).toEqual([['a'], ['b']]);
+    expect(logged).toHaveLength(2);
+  });
+});
 
 describe('an idle journal', () => {
   it('commits at once, with no timer between', () => {

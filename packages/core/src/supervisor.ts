@@ -188,7 +188,9 @@ export class Supervisor {
         drain.live.stopWith(tenantPaused);
       }
       const outcome: Outcome = await drive(drain.live);
-      // Whoever called while the run was being parked may not have been heard.
+      // Observers drop what they hold of a run that goes on elsewhere.
+      if (outcome === 'yielded') this.#engine.publisher.publish(ref.runId, [], ref.tenantId);
+      // A wake-up while the run was being parked may not have been noticed.
       if (outcome !== 'suspended') drain.wokenAgain = false;
       else if ((await drain.live.store.readMail(ref.runId)).length > 0) drain.wokenAgain = true;
     } catch (error) {

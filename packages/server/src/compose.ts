@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import {
+  combinePublishers,
   type Control,
   defaultSettings,
   type Engine,
@@ -39,6 +40,7 @@ import { OpenStreams } from './open-streams.ts';
 import { Presence } from './presence.ts';
 import { isOffered, Providers } from './providers.ts';
 import { RateLimiter } from './rate-limit.ts';
+import { stopAll } from './stop-all.ts';
 import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
 import { derive, openRootKey } from './vault/root-key.ts';
@@ -95,7 +97,15 @@ export async function compose(world: World): Promise<Relay> {
   const auditSigner = new AuditSigner(derive(rootKey, 'audit'), ids);
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
-  const embeddings = openEmbeddings({ config, file, providers, store, clock: systemClock, log });
+  const embeddings = openEmbeddings({
+    config,
+    file,
+    providers,
+    store,
+    vault,
+    clock: systemClock,
+    log,
+  });
   const { defaultModel } = config;
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
@@ -130,15 +140,16 @@ export async function compose(world: World): Promise<Relay> {
     clock: systemClock,
     ids,
     digest: (text) => createHash('sha256').update(text).digest('hex'),
-    publisher: {
-      publish(runId, events, tenantId) {
-        hub.publish(runId, events);
-        feed.publish(tenantId, runId, events);
-        metrics.publish(runId, events);
-        tracing.publish(runId, events, tenantId);
-        embeddings?.heard(events, tenantId);
+    publisher: combinePublishers(
+      {
+        streams: (runId, events) => hub.publish(runId, events),
+        feed: (runId, events, tenantId) => feed.publish(tenantId, runId, events),
+        metrics: (runId, events) => metrics.publish(runId, events),
+        traces: tracing.publish,
+        embeddings: (_runId, events, tenantId) => embeddings?.heard(events, tenantId),
       },
-    },
+      log,
+    ),
     log,
     settings: {
       ...defaultSettings,
@@ -221,7 +232,7 @@ export async function compose(world: World): Promise<Relay> {
       await control.supervisor.lookForPauses();
       control.supervisor.start();
       const { supervisor } = control;
-      unsubscribe = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams });
+      unsubscribe = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
       housekeeping.start();
       embeddings?.start();
       workspaces.start();
@@ -230,20 +241,22 @@ export async function compose(world: World): Promise<Relay> {
     },
     async stop() {
       stopping = true;
-      unsubscribe();
-      await housekeeping.stop();
-      await embeddings?.stop();
-      await workspaces.stop();
-      await control.supervisor.stop();
-      await mcp.stop();
-      await deliverer.stop();
-      await audit.stop();
-      await presence?.stop();
-      await tracing.stop();
-      streams.stop();
-      metrics.stop();
-      guard.close();
-      await app.close();
+      await stopAll([
+        unsubscribe,
+        () => housekeeping.stop(),
+        () => embeddings?.stop(),
+        () => workspaces.stop(),
+        () => control.supervisor.stop(),
+        () => mcp.stop(),
+        () => deliverer.stop(),
+        () => audit.stop(),
+        () => presence?.stop(),
+        () => tracing.stop(),
+        () => streams.stop(),
+        () => metrics.stop(),
+        () => guard.close(),
+        () => app.close(),
+      ]);
     },
   };
 }

@@ -25,10 +25,19 @@ export class Hub implements Publisher {
     return this.#listeners.size;
   }
 
+  /** One listener that throws keeps the events from no other; the error is thrown afterwards. */
   publish(runId: string, events: readonly StoredEvent[]): void {
     const listeners = this.#listeners.get(runId);
     if (listeners === undefined) return;
-    for (const listener of listeners) listener(events);
+    const errors: unknown[] = [];
+    for (const listener of listeners) {
+      try {
+        listener(events);
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw new AggregateError(errors, 'Listeners of a run failed');
   }
 
   listen(runId: string, listener: Listener): () => void {

@@ -33,7 +33,12 @@ export class Metrics {
     this.#delay.disable();
   }
 
-  /** Told after each commit. It may not throw. */
+  /** Runs that have started here and have no token yet. */
+  get awaitingFirstToken(): number {
+    return this.#silent.size;
+  }
+
+  /** Called after each commit. */
   publish(runId: string, events: readonly StoredEvent[]): void {
     const [first] = events;
     if (first === undefined) {

@@ -42,6 +42,7 @@ describe('what neighbours say', () => {
   let woken: string[];
   let looksForPauses: number;
   let streams: OpenStreams;
+  let credentialsChanged: (string | undefined)[];
 
   beforeEach(() => {
     neighbours = new Neighbourhood();
@@ -59,7 +60,9 @@ describe('what neighbours say', () => {
         throw new Error('The store does not answer');
       },
     } as unknown as Supervisor;
-    stop = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams });
+    credentialsChanged = [];
+    const vault = { changed: (tenantId?: string) => void credentialsChanged.push(tenantId) };
+    stop = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
   });
 
   /** The runs that a stream of this node was told to look at. */
@@ -101,6 +104,12 @@ describe('what neighbours say', () => {
       { kind: 'run', id: 'r' },
       { kind: 'approval', id: 'a' },
     ]);
+  });
+
+  it('drops what was made from credentials, of that tenant or of all', () => {
+    neighbours.say({ kind: 'tenant', tenantId: 't' });
+    neighbours.say({ kind: 'all' });
+    expect(credentialsChanged).toEqual(['t', undefined]);
   });
 
   it('wakes runs', () => {

@@ -4,6 +4,7 @@ import type { BudgetChecker } from './budgets.ts';
 import type { Feed } from './feed.ts';
 import type { Hub } from './hub.ts';
 import type { OpenStreams } from './open-streams.ts';
+import type { Vault } from './vault/vault.ts';
 
 export interface PeerListeners {
   readonly store: SystemStore;
@@ -12,6 +13,7 @@ export interface PeerListeners {
   readonly supervisor: Supervisor;
   readonly budgets: BudgetChecker;
   readonly streams: OpenStreams;
+  readonly vault: Pick<Vault, 'changed'>;
 }
 
 /** Returns the function that unsubscribes. */
@@ -19,7 +21,10 @@ export function subscribeToPeers(listeners: PeerListeners): () => void {
   return listeners.store.listen((hint) => handle(listeners, hint));
 }
 
-function handle({ hub, feed, supervisor, budgets, streams }: PeerListeners, hint: Hint): void {
+function handle(
+  { hub, feed, supervisor, budgets, streams, vault }: PeerListeners,
+  hint: Hint,
+): void {
   switch (hint.kind) {
     case 'journal':
       hub.publish(hint.runId, []);
@@ -36,12 +41,14 @@ function handle({ hub, feed, supervisor, budgets, streams }: PeerListeners, hint
       return;
     case 'tenant':
       budgets.forget(hint.tenantId);
+      vault.changed(hint.tenantId);
       lookForPauses(supervisor);
       streams.look();
       return;
     case 'all':
       hub.invalidate();
       feed.addToAll({ kind: 'all' });
+      vault.changed();
       lookForPauses(supervisor);
       streams.look();
   }

@@ -75,6 +75,7 @@ export class LiveRun {
       store: this.store,
       clock: options.engine.clock,
       publisher: options.engine.publisher,
+      log: options.engine.log,
       observe: (events) => this.#observe(events),
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });

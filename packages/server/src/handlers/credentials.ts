@@ -35,7 +35,7 @@ export const listCredentials: Handler = async (call) => {
 export const deleteCredential: Handler = async (call) => {
   const { provider } = call.params as { provider: string };
   const told = deedOf(call, 'credential.deleted', { provider });
-  await call.context.store.tenant(call.caller.tenantId).deleteCredential(provider, told);
+  await call.context.vault.delete({ tenantId: call.caller.tenantId, provider }, told);
   call.reply.code(204);
   return undefined;
 };
