@@ -12,7 +12,7 @@ import {
   type SystemStore,
   TranscriptCache,
 } from '@relay/core';
-import { createOutboundGuard } from '@relay/models';
+import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
@@ -96,6 +96,7 @@ export async function compose(world: World): Promise<Relay> {
   );
   const auditSigner = new AuditSigner(derive(rootKey, 'audit'), ids);
   const guard = createOutboundGuard(config.privateNetworks);
+  const fetch = createGuardedFetch(guard);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
   const embeddings = openEmbeddings({
     config,
@@ -126,6 +127,7 @@ export async function compose(world: World): Promise<Relay> {
     servers: file.mcpServers,
     store,
     guard,
+    fetch,
     dataDir: config.dataDir,
     tools,
     clock: systemClock,
@@ -145,7 +147,7 @@ export async function compose(world: World): Promise<Relay> {
         streams: (runId, events) => hub.publish(runId, events),
         feed: (runId, events, tenantId) => feed.publish(tenantId, runId, events),
         metrics: (runId, events) => metrics.publish(runId, events),
-        traces: tracing.publish,
+        traces: (runId, events, tenantId) => tracing.publish(runId, events, tenantId),
         embeddings: (_runId, events, tenantId) => embeddings?.heard(events, tenantId),
       },
       log,
@@ -177,7 +179,7 @@ export async function compose(world: World): Promise<Relay> {
   const deliverer = new WebhookDeliverer({
     store,
     signer,
-    guard,
+    fetch,
     clock: systemClock,
     log,
     publicUrl,

@@ -7,11 +7,10 @@ import {
   type Tool,
   type ToolRegistry,
 } from '@relay/core';
-import type { OutboundGuard } from '@relay/models';
+import { type GuardedFetch, type OutboundGuard, UrlRefused } from '@relay/models';
 import { isProgram, type McpServerConfig, secretsOf, workspaceToolNames } from '@relay/tools';
 import type { McpServers } from '@relay/tools/mcp';
 import { ConfigError } from './config-error.ts';
-import { createGuardedFetch } from './guarded-fetch.ts';
 import type { ServerLog } from './log.ts';
 import { version } from './version.ts';
 
@@ -21,6 +20,7 @@ export interface McpWorld {
   readonly servers: Readonly<Record<string, McpServerConfig>> | undefined;
   readonly store: SystemStore;
   readonly guard: OutboundGuard;
+  readonly fetch: GuardedFetch;
   readonly dataDir: string;
   /** What every tenant has besides. */
   readonly tools: ToolRegistry;
@@ -49,7 +49,7 @@ export async function openMcp(world: McpWorld): Promise<Mcp> {
   const mcp = new McpServers({
     servers,
     version,
-    fetch: createGuardedFetch(guard),
+    fetch: world.fetch,
     env: process.env,
     homes: join(dataDir, 'mcp'),
     cwd: process.cwd(),
@@ -128,7 +128,7 @@ function checkUrl(guard: OutboundGuard, name: string, config: McpServerConfig): 
   try {
     guard.checkUrl(new URL(config.url));
   } catch (error) {
-    const why = (error as Error).message.replace(/^The provider’s URL is refused: /, '');
+    const why = error instanceof UrlRefused ? error.reason : (error as Error).message;
     throw new ConfigError(`relay.config: mcpServers.${name}.url: ${why}`);
   }
 }

@@ -1,5 +1,6 @@
 /** `/v1/credentials`: keys of providers go in, and never come out. */
-import { type CredentialRecord, ProviderFailure } from '@relay/core';
+import type { CredentialRecord } from '@relay/core';
+import { UrlRefused } from '@relay/models';
 import { type credentialBodySchema, RelayError } from '@relay/protocol';
 import type { z } from 'zod';
 import { Providers } from '../providers.ts';
@@ -45,7 +46,7 @@ function checkBaseUrl(call: Call, baseUrl: string): void {
   try {
     call.context.guard.checkUrl(new URL(baseUrl));
   } catch (error) {
-    if (!(error instanceof ProviderFailure)) throw error;
+    if (!(error instanceof UrlRefused)) throw error;
     throw new RelayError('base_url_refused', `baseUrl: ${error.message}`, {
       details: [{ path: 'baseUrl', message: error.message }],
     });

@@ -1,5 +1,6 @@
 /** `/v1/webhooks`: who is told what happens. */
-import { type DeliveryRecord, ProviderFailure, type WebhookRecord } from '@relay/core';
+import type { DeliveryRecord, WebhookRecord } from '@relay/core';
+import { UrlRefused } from '@relay/models';
 import { RelayError, type webhookBodySchema, type webhooksQuerySchema } from '@relay/protocol';
 import type { z } from 'zod';
 import { nothingHere } from '../failures.ts';
@@ -67,8 +68,8 @@ function checkUrl(call: Call, url: string): void {
   try {
     call.context.guard.checkUrl(new URL(url));
   } catch (error) {
-    if (!(error instanceof ProviderFailure)) throw error;
-    const message = error.message.replace('The provider’s URL', 'The URL');
+    if (!(error instanceof UrlRefused)) throw error;
+    const { message } = error;
     throw new RelayError('base_url_refused', `url: ${message}`, {
       details: [{ path: 'url', message }],
     });

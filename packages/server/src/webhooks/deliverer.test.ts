@@ -4,7 +4,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, type Notice, systemClock, type WebhookRecord } from '@relay/core';
 import { ManualClock } from '@relay/core/testing';
-import { createOutboundGuard } from '@relay/models';
+import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import { createMemoryStore } from '@relay/store';
 import { approval, waitingRun } from '@relay/store/contract';
 import { uuidv7 } from 'uuidv7';
@@ -14,7 +14,7 @@ import { WebhookDeliverer } from './deliverer.ts';
 import { Signer } from './signer.ts';
 
 const servers: Server[] = [];
-const guard = createOutboundGuard(['127.0.0.0/8']);
+const fetch = createGuardedFetch(createOutboundGuard(['127.0.0.0/8']));
 
 afterEach(() => {
   for (const server of servers.splice(0)) {
@@ -38,7 +38,7 @@ function setUp(clock: Clock) {
   const deliverer = new WebhookDeliverer({
     store,
     signer,
-    guard,
+    fetch,
     clock,
     log,
     publicUrl: undefined,

@@ -9,8 +9,6 @@
  * under way at a time, and none while it rests after failures: one that does not answer holds up
  * nobody, however much it is to be told.
  */
-import { request as httpRequest } from 'node:http';
-import { request as httpsRequest } from 'node:https';
 import {
   BackgroundLoop,
   type Clock,
@@ -19,7 +17,7 @@ import {
   type SystemStore,
   type WebhookRecord,
 } from '@relay/core';
-import type { OutboundGuard } from '@relay/models';
+import type { GuardedFetch } from '@relay/models';
 import type { Signer } from './signer.ts';
 
 const intervalMs = 500;
@@ -40,7 +38,8 @@ export const deliveryTimeoutMs = 24 * 60 * 60_000;
 export interface WebhookDelivererOptions {
   readonly store: SystemStore;
   readonly signer: Signer;
-  readonly guard: OutboundGuard;
+  /** Connects to no address that is not allowed. */
+  readonly fetch: GuardedFetch;
   readonly clock: Clock;
   readonly log: Log;
   /** How people reach this server; left out: no links are sent. */
@@ -159,40 +158,28 @@ export class WebhookDeliverer {
     return isDone;
   }
 
-  #post(webhook: WebhookRecord, delivery: DeliveryRecord): Promise<Outcome> {
-    const { signer, guard, clock } = this.#options;
+  async #post(webhook: WebhookRecord, delivery: DeliveryRecord): Promise<Outcome> {
+    const { signer, fetch, clock } = this.#options;
     const body = this.#bodyOf(webhook, delivery);
-    return new Promise((resolve) => {
-      const fail = ({ message }: Error) =>
-        resolve({ error: message.replace('The provider’s URL', 'The URL') });
-      try {
-        const url = new URL(webhook.url);
-        guard.checkUrl(url);
-        const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
-        const sending = send(url, {
-          method: 'POST',
-          agent: guard.agentFor(url),
-          signal: AbortSignal.any([this.#loop.signal, AbortSignal.timeout(requestTimeoutMs)]),
-          headers: {
-            'content-type': 'application/json',
-            'content-length': Buffer.byteLength(body),
-            'user-agent': 'relay',
-            'relay-event': delivery.event,
-            'relay-delivery': delivery.id,
-            'relay-signature': signer.sign(webhook, body, clock.now()),
-          },
-        });
-        sending.on('response', (response) => {
-          // What it says is nobody's business; redirects are not followed.
-          response.destroy();
-          resolve({ status: response.statusCode ?? 0 });
-        });
-        sending.on('error', fail);
-        sending.end(body);
-      } catch (error) {
-        fail(error as Error);
-      }
-    });
+    try {
+      const response = await fetch(webhook.url, {
+        method: 'POST',
+        body,
+        signal: AbortSignal.any([this.#loop.signal, AbortSignal.timeout(requestTimeoutMs)]),
+        headers: {
+          'content-type': 'application/json',
+          'user-agent': 'relay',
+          'relay-event': delivery.event,
+          'relay-delivery': delivery.id,
+          'relay-signature': signer.sign(webhook, body, clock.now()),
+        },
+      });
+      // Only the status counts; redirects are not followed.
+      await response.body?.cancel();
+      return { status: response.status };
+    } catch (error) {
+      return { error: error instanceof Error ? error.message : String(error) };
+    }
   }
 
   /** The link is made when it is sent: nothing that could decide lies in the store. */

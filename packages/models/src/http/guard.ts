@@ -44,8 +44,18 @@ const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['ff00::', 8],
 ];
 
+/** A URL that may not be connected to. */
+export class UrlRefused extends ProviderFailure {
+  readonly reason: string;
+
+  constructor(reason: string) {
+    super(`The URL is refused: ${reason}`, { retryable: false });
+    this.reason = reason;
+  }
+}
+
 export interface OutboundGuard {
-  /** Throws if a URL can already be seen to lead where it may not. */
+  /** Throws `UrlRefused` if a URL can already be seen to lead where it may not. */
   checkUrl(url: URL): void;
   /** Where connections of a checked URL come from. */
   agentFor(url: URL): HttpAgent;
@@ -62,13 +72,15 @@ export function createOutboundGuard(privateNetworks: readonly string[] = []): Ou
   const agent = { http: guarded(HttpAgent, isOpened), https: guarded(HttpsAgent, isAllowed) };
   return {
     checkUrl(url) {
-      if (url.protocol !== 'https:' && url.protocol !== 'http:') throw refusal('It must be https');
-      if (url.username !== '' || url.password !== '') throw refusal('It may not hold credentials');
+      if (url.protocol !== 'https:' && url.protocol !== 'http:')
+        throw new UrlRefused('It must be https');
+      if (url.username !== '' || url.password !== '')
+        throw new UrlRefused('It may not hold credentials');
       const host = hostOf(url);
       if (isIP(host) === 0) return;
       const secure = url.protocol === 'https:';
       if (!(secure ? isAllowed(host) : isOpened(host))) {
-        throw refusal(
+        throw new UrlRefused(
           secure
             ? 'Its address is not public'
             : 'Without TLS its address must lie in RELAY_PRIVATE_NETWORKS',
@@ -150,7 +162,7 @@ function guarded<Agent extends HttpAgent>(
       const allowed = addresses.filter(({ address }) => isAllowed(address));
       // One address out of bounds is enough: a name that points both ways is not a good name.
       if (allowed.length === 0 || allowed.length < addresses.length) {
-        return done(refusal(`The name ${hostname} leads to an address that is not allowed`));
+        return done(new UrlRefused(`The name ${hostname} leads to an address that is not allowed`));
       }
       if ((options as { all?: boolean }).all === true) return done(null, allowed);
       const [first] = allowed as [LookupAddress];
@@ -158,8 +170,4 @@ function guarded<Agent extends HttpAgent>(
     });
   };
   return new Kind({ keepAlive: true, lookup: guardedLookup });
-}
-
-function refusal(why: string): ProviderFailure {
-  return new ProviderFailure(`The provider’s URL is refused: ${why}`, { retryable: false });
 }
