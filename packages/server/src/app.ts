@@ -59,7 +59,9 @@ export function createApp(context: ServerContext): FastifyInstance {
       log.info('A request could not be read', { code: error.code });
       refuseUnreadable(error, socket);
     },
-    logger: false,
+    ...(log.fastify === undefined ? {} : { loggerInstance: log.fastify }),
+    disableRequestLogging: true,
+    childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
     genReqId: requestIdOf,
     // A URL that cannot even be routed gets the same shape of error as everything else.
