@@ -3,7 +3,12 @@
  * and every failure becomes the one shape of error.
  */
 import { type FieldIssue, RelayError, type Route, type RouteName, routes } from '@relay/protocol';
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+} from 'fastify';
 import { logAccess } from './access-log.ts';
 import { authenticate, type Caller } from './auth.ts';
 import type { ServerContext } from './context.ts';
@@ -60,7 +65,7 @@ export function createApp(context: ServerContext): FastifyInstance {
       refuseUnreadable(error, socket);
     },
     ...(log.fastify === undefined ? {} : { loggerInstance: log.fastify }),
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
     childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
     genReqId: requestIdOf,
