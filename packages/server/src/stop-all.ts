@@ -1,4 +1,4 @@
-type Stop = () => Promise<unknown> | unknown;
+type Stop = () => unknown;
 
 /** Runs every step in order, also after one that fails; then throws what failed. */
 export async function stopAll(steps: readonly Stop[]): Promise<void> {
