@@ -113,6 +113,7 @@ async function openRun(store: SystemStore, hub: Hub, tenantId: string): Promise<
     store: store.tenant(tenantId),
     clock: { now: Date.now, sleep: async () => undefined },
     publisher: hub,
+    log: { error: () => undefined },
     observe: () => undefined,
   });
   const agentId = nextId();

@@ -1,5 +1,5 @@
 /** What tools ask people while they run: answered once, and not lost with any process. */
-import type { Append, Question, ToolContext } from '@relay/core';
+import { type Append, type Question, type ToolContext, ToolSuspended } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -109,6 +109,33 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     expect(resultsIn(lastOf(model.requests))).toEqual([JSON.stringify({ result })]);
     expect(new Set(tool.executions.map(({ idempotencyKey }) => idempotencyKey)).size).toBe(1);
     expect(tool.executions).toHaveLength(idempotent ? 3 : 1);
+  });
+
+  test('ends the attempt of a tool that may run again, so that its finally runs', async () => {
+    const ended: unknown[] = [];
+    let released = 0;
+    const { kernel, run } = await scene(kind, {
+      idempotent: true,
+      execute: async ({ ask: askPerson }) => {
+        try {
+          return await askPerson(colour);
+        } catch (error) {
+          ended.push(error);
+          throw error;
+        } finally {
+          released += 1;
+        }
+      },
+    });
+    const relay = await asked(kernel, run.id, 'Which colour?');
+    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => released === 1, 'the tool to release what it holds');
+    expect(ended).toEqual([expect.any(ToolSuspended)]);
+    await decide(kernel, relay.relayId, { input: 'red' });
+    const events = await finished(kernel, run.id);
+    expect(released).toBe(2);
+    expect(ofType(events, 'tool.failed')).toEqual([]);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'red' }]);
   });
 
   test('of a tool that may run again parks the run: nothing stays in memory', async () => {

@@ -18,6 +18,7 @@ import {
   type Settings,
   startRun,
   Supervisor,
+  type Publisher,
   systemClock,
   type SystemStore,
   type Tool,
@@ -39,6 +40,8 @@ export interface KernelOptions {
   readonly ids?: Ids;
   readonly rules?: NonNullable<Engine['rules']>;
   readonly audit?: NonNullable<Engine['audit']>;
+  /** Also receives what is published, batch by batch. */
+  readonly observe?: Publisher['publish'];
   /** What an earlier process held is free, as after a restart. */
   readonly restarted?: boolean;
 }
@@ -64,7 +67,12 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
     clock,
     ids: options.ids ?? { next: uuidv7 },
     digest: (text) => createHash('sha256').update(text).digest('hex'),
-    publisher: { publish: (_runId, events) => published.push(...events) },
+    publisher: {
+      publish(runId, events, tenantId) {
+        published.push(...events);
+        options.observe?.(runId, events, tenantId);
+      },
+    },
     log: { warn: log, error: log },
     settings: {
       ...defaultSettings,

@@ -8,7 +8,7 @@ import {
   ToolCollection,
   type ToolReference,
 } from '@relay/tools';
-import type { EventStream } from './event-queue.ts';
+import type { EventStream } from '@relay/core';
 import type { AgentEvent } from './events.ts';
 import { invalidRequest, issuesAt } from './invalid-request.ts';
 import { Invocation } from './invocation.ts';

@@ -20,6 +20,7 @@ export {
   matchesPermissions,
   ProviderFailure,
   type ToolCallLike,
+  ToolSuspended,
 } from '@relay/core';
 export { type ChatCompletionsOptions, createChatCompletionsModel } from '@relay/models';
 export {
@@ -48,7 +49,7 @@ export {
   type ScriptedEvent,
   type ScriptedResponse,
 } from './deterministic.ts';
-export type { EventStream } from './event-queue.ts';
+export type { EventStream } from '@relay/core';
 export type * from './events.ts';
 export {
   type AgentHarness,

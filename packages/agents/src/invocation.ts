@@ -20,7 +20,7 @@ import type {
   StoredEvent,
 } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
-import { EventQueue } from './event-queue.ts';
+import { AsyncQueue } from '@relay/core';
 import type { AgentEvent, RelayResponse } from './events.ts';
 import { presentEvent } from './present.ts';
 import { checkFit, readResponse } from './responses.ts';
@@ -64,7 +64,7 @@ const person = { type: 'key', id: 'program', name: 'program' } as const;
 export class Invocation {
   readonly runId = uuidv7();
   readonly agentId = uuidv7();
-  readonly events: EventQueue<AgentEvent>;
+  readonly events: AsyncQueue<AgentEvent>;
   readonly rules: AgentRules;
   readonly #relays = new Map<string, OpenRelay>();
   readonly #over = Promise.withResolvers<void>();
@@ -79,7 +79,7 @@ export class Invocation {
     this.rules = options.rules;
     const publish = (_runId: string, events: readonly StoredEvent[]) => this.#take(events);
     this.#work = { options, control: wireRun({ ...options, publish }) };
-    this.events = new EventQueue({
+    this.events = new AsyncQueue({
       started: () => this.#start(),
       left: () => this.cancel('Nobody listens any more'),
     });

@@ -3,7 +3,7 @@
  * waits holds no other, and neither does a reader that takes its time.
  */
 import { RelayError } from '@relay/protocol';
-import { EventQueue, type EventStream } from './event-queue.ts';
+import { AsyncQueue, type EventStream } from '@relay/core';
 import type { AgentEvent, RelayEvent, RelayResponse } from './events.ts';
 import { type AgentHarness, createAgentHarness, type InvokeOptions } from './harness.ts';
 import type { Invocation } from './invocation.ts';
@@ -27,7 +27,7 @@ export class AgentOrchestrator {
   readonly #rules = new Map<string, AgentRules>();
   readonly #atWork = new Map<string, Invocation>();
   readonly #relays = new Map<string, Invocation>();
-  readonly #readers = new Set<EventQueue<AgentMessage>>();
+  readonly #readers = new Set<AsyncQueue<AgentMessage>>();
   /** What happened while nobody listened. */
   #unread: AgentMessage[] = [];
 
@@ -52,7 +52,7 @@ export class AgentOrchestrator {
    * spawned, it waits. Whoever comes first gets what happened before; several readers get the same.
    */
   events(): EventStream<AgentMessage> {
-    const queue: EventQueue<AgentMessage> = new EventQueue({
+    const queue: AsyncQueue<AgentMessage> = new AsyncQueue({
       finished: () => this.#readers.delete(queue),
       left: async (unread) => this.#keep(unread),
     });

@@ -91,6 +91,7 @@ function open(state: RunState = talking) {
         published.push([...events]);
       },
     },
+    log: { error: () => undefined },
     observe: (events) => observed.push(...events),
   });
   return { journal, store, published, observed, clock };

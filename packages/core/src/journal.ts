@@ -19,6 +19,7 @@ import { noticesOfEvents } from './notices.ts';
 import type {
   Append,
   Clock,
+  Log,
   MemoryRecord,
   NewAudit,
   Publisher,
@@ -64,6 +65,7 @@ export interface JournalOptions {
   readonly store: TenantStore;
   readonly clock: Clock;
   readonly publisher: Publisher;
+  readonly log: Pick<Log, 'error'>;
   /** Sees events as they are taken in, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
   /** What the audit trail says of them. */
@@ -178,14 +180,23 @@ export class RunJournal {
           this.#broken = new JournalBroken('fenced');
         } else {
           this.#storedSeq += batch.events.length;
-          const { id, tenantId } = this.#options.run;
-          this.#options.publisher.publish(id, batch.placed, tenantId);
+          this.#publish(batch);
         }
       } catch (error) {
         this.#broken = new JournalBroken(error);
       }
       this.#committing = undefined;
       batch.over.resolve(this.#broken === undefined);
+    }
+  }
+
+  /** Never throws: the events are stored, whether or not they can be published. */
+  #publish({ placed }: Batch): void {
+    const { run, publisher, log } = this.#options;
+    try {
+      publisher.publish(run.id, placed, run.tenantId);
+    } catch (error) {
+      log.error('Stored events could not be published', { runId: run.id, error });
     }
   }
 

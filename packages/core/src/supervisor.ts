@@ -14,6 +14,7 @@
  *   found by a look around. It makes wake-ups a matter of speed and never of correctness.
  */
 import { isEnded, RelayError } from '@relay/protocol';
+import { BackgroundLoop } from './runtime/background-loop.ts';
 import { FairQueue } from './fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
@@ -41,15 +42,29 @@ export class Supervisor {
   readonly #queue = new FairQueue<RunRef>();
   /** No more runs are taken. */
   readonly #stopped = new AbortController();
-  /** No run is driven here any more. */
-  readonly #finished = new AbortController();
+  readonly #lookingAround: BackgroundLoop;
+  /** Also while the server stops: tools that finish in good order need their lease. */
+  readonly #renewing: BackgroundLoop;
   /** Tenants of which nothing is driven for the time being. */
   readonly #paused = new Set<string>();
   #reserved = 0;
-  #background: Promise<unknown> = Promise.resolve();
 
   constructor(engine: Engine) {
+    const { clock, settings, log } = engine;
     this.#engine = engine;
+    this.#lookingAround = new BackgroundLoop({
+      clock,
+      intervalMs: lookAroundMs,
+      step: () => this.#lookAround(),
+      onError: (error) => log.warn('Looking for due runs failed', { error: String(error) }),
+    });
+    this.#renewing = new BackgroundLoop({
+      clock,
+      intervalMs: settings.leaseTtlMs / 3,
+      delayFirst: true,
+      step: () => this.#renew(),
+      onError: (error) => log.warn('Renewing leases failed', { error: describe(error) }),
+    });
   }
 
   get activeRuns(): number {
@@ -75,7 +90,8 @@ export class Supervisor {
 
   /** Begins to renew leases and to look around for work. */
   start(): void {
-    this.#background = Promise.all([this.#lookAroundForever(), this.#renewForever()]);
+    this.#lookingAround.start();
+    this.#renewing.start();
   }
 
   /** There is something to do for this run. What is urgent does not wait for a free place. */
@@ -127,13 +143,13 @@ export class Supervisor {
   /** Lets go of all runs in good order. New ones are no longer taken. */
   async stop(): Promise<void> {
     this.#stopped.abort();
+    const lookingAround = this.#lookingAround.stop();
     this.#queue.clear();
     for (const { live } of this.#drains.values()) {
       live?.stopWith({ kind: 'yield', reason: 'The server is shutting down' });
     }
     await Promise.all([...this.#drains.values()].map((drain) => drain.done));
-    this.#finished.abort('finished');
-    await this.#background;
+    await Promise.all([lookingAround, this.#renewing.stop()]);
   }
 
   #enter(ref: RunRef, adopted: LiveRun | undefined): void {
@@ -172,7 +188,9 @@ export class Supervisor {
         drain.live.stopWith(tenantPaused);
       }
       const outcome: Outcome = await drive(drain.live);
-      // Whoever called while the run was being parked may not have been heard.
+      // Observers drop what they hold of a run that goes on elsewhere.
+      if (outcome === 'yielded') this.#engine.publisher.publish(ref.runId, [], ref.tenantId);
+      // A wake-up while the run was being parked may not have been noticed.
       if (outcome !== 'suspended') drain.wokenAgain = false;
       else if ((await drain.live.store.readMail(ref.runId)).length > 0) drain.wokenAgain = true;
     } catch (error) {
@@ -210,23 +228,15 @@ export class Supervisor {
     }
   }
 
-  async #lookAroundForever(): Promise<void> {
+  async #lookAround(): Promise<void> {
     const { store, clock } = this.#engine;
-    while (!this.#stopped.signal.aborted) {
-      try {
-        await this.lookForPauses();
-        const due = await store.dueRuns(clock.now(), lookAroundLimit);
-        for (const ref of due) {
-          if (this.#drains.has(ref.runId)) continue;
-          if (!this.isPaused(ref.tenantId)) this.wake(ref);
-          else if (await this.#isToStop(ref)) this.wake(ref, 'urgent');
-        }
-        await this.#collectMail();
-      } catch (error) {
-        this.#engine.log.warn('Looking for due runs failed', { error: String(error) });
-      }
-      await clock.sleep(lookAroundMs, this.#stopped.signal);
+    await this.lookForPauses();
+    for (const ref of await store.dueRuns(clock.now(), lookAroundLimit)) {
+      if (this.#drains.has(ref.runId)) continue;
+      if (!this.isPaused(ref.tenantId)) this.wake(ref);
+      else if (await this.#isToStop(ref)) this.wake(ref, 'urgent');
     }
+    await this.#collectMail();
   }
 
   /** Of a paused tenant a cancel is heard, and nothing else. */
@@ -246,19 +256,6 @@ export class Supervisor {
         .catch((error: unknown) => {
           log.warn('Looking for mail failed', { runId, error: describe(error) });
         });
-    }
-  }
-
-  /** Also while the server stops: tools that finish in good order need their lease. */
-  async #renewForever(): Promise<void> {
-    const { clock, settings } = this.#engine;
-    while (!this.#finished.signal.aborted) {
-      await clock.sleep(settings.leaseTtlMs / 3, this.#finished.signal);
-      try {
-        await this.#renew();
-      } catch (error) {
-        this.#engine.log.warn('Renewing leases failed', { error: describe(error) });
-      }
     }
   }
 

@@ -1,6 +1,6 @@
 /** Anthropic by its Messages API. What every turn repeats is read from its cache. */
 import type { Model } from '@relay/core';
-import { createProviderFetch } from './provider-fetch.ts';
+import { createProviderFetch } from './http/provider-fetch.ts';
 import { createSdkModel, type ProviderOptions } from './sdk-model.ts';
 
 export function createAnthropicModel(options: ProviderOptions): Model {

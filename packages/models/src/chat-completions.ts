@@ -3,12 +3,12 @@
  * is `node:http` and a parser of our own: no layer in between, one batch for each piece of network.
  */
 import type { Agent } from 'node:http';
-import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
+import type { Model, ModelEvent, ModelRequest } from '@relay/core';
 import { ChatDecoder } from './chat-decoder.ts';
 import { chatRequestBody, type RequestOptions } from './chat-request.ts';
-import { openAnswer } from './http-answer.ts';
-import { defaultTimeouts, HttpExchange, type Target, type Timeouts } from './http-exchange.ts';
-import { checkApiKey, failureToConnect } from './provider-failure.ts';
+import { openAnswer } from './http/answer.ts';
+import { defaultTimeouts, HttpExchange, type Target, type Timeouts } from './http/exchange.ts';
+import { checkApiKey, failureToConnect, ProviderRefusal } from './provider-failure.ts';
 import { SafeNames } from './safe-names.ts';
 
 export interface ChatCompletionsOptions {
@@ -65,10 +65,10 @@ interface Call {
 
 type Answer = AsyncGenerator<readonly ModelEvent[], void, undefined>;
 
-/** What a server may not know, as it says so, and what is left out then. */
-const unknown: readonly (readonly [words: RegExp, leftOut: Omit<RequestOptions, 'names'>])[] = [
-  [/answered 4(?:00|22)\b.*response_format/is, { toldOnly: true }],
-  [/answered 4(?:00|22)\b.*reasoning_content/is, { thoughtless: true }],
+/** Fields that a server may not know and names when it refuses them, and what is left out then. */
+const unknown: readonly (readonly [field: RegExp, leftOut: Omit<RequestOptions, 'names'>])[] = [
+  [/response_format/i, { toldOnly: true }],
+  [/reasoning_content/i, { thoughtless: true }],
 ];
 
 /** A server that refuses a field that others need is asked again without it. */
@@ -76,8 +76,8 @@ async function* streamAccepted(call: Call, signal: AbortSignal): Answer {
   try {
     yield* streamAnswer(call, signal);
   } catch (cause) {
-    const message = cause instanceof ProviderFailure ? cause.message : '';
-    const refused = unknown.find(([words]) => words.test(message))?.[1];
+    const isRefusal = cause instanceof ProviderRefusal && [400, 422].includes(cause.status);
+    const refused = isRefusal ? unknown.find(([field]) => field.test(cause.said))?.[1] : undefined;
     const less = { ...call, leftOut: { ...call.leftOut, ...refused } };
     if (refused === undefined || bodyOf(call) === bodyOf(less)) throw cause;
     yield* streamAccepted(less, signal);

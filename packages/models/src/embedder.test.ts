@@ -3,7 +3,7 @@ import { LLMock } from '@copilotkit/aimock';
 import { type Embedder, ProviderFailure } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from './embedder.ts';
-import { createOutboundGuard } from './outbound.ts';
+import { createOutboundGuard } from './http/guard.ts';
 import { type FakeEmbeddings, startFakeEmbeddings } from './testing/index.ts';
 
 const apiKey = 'sk-test-9fQ4mZ7xL2pR8vW1';

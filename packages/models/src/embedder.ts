@@ -5,8 +5,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Embedder, type EmbeddingOf, ProviderFailure } from '@relay/core';
-import { defaultTimeouts } from './http-exchange.ts';
-import { type JsonPost, postJson } from './json-exchange.ts';
+import { defaultTimeouts } from './http/exchange.ts';
+import { type JsonPost, postJson } from './http/answer.ts';
 import { callAborted, checkApiKey } from './provider-failure.ts';
 import type { ProviderOptions } from './sdk-model.ts';
 

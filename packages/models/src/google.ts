@@ -1,6 +1,6 @@
 /** Google by its Gemini API. */
 import type { Model } from '@relay/core';
-import { createProviderFetch } from './provider-fetch.ts';
+import { createProviderFetch } from './http/provider-fetch.ts';
 import { createSdkModel, type ProviderOptions } from './sdk-model.ts';
 
 export function createGoogleModel(options: ProviderOptions): Model {

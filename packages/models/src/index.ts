@@ -3,10 +3,11 @@ export { type ChatCompletionsOptions, createChatCompletionsModel } from './chat-
 export { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from './embedder.ts';
 export { createDemoModel, type DemoModelOptions } from './demo.ts';
 export { createGoogleModel } from './google.ts';
-export { type Timeouts } from './http-exchange.ts';
+export { type Timeouts } from './http/exchange.ts';
 export { type KnownModel, knownModel, knownModelsOf } from './known-models.ts';
 export { type ModelName, parseModelName } from './model-name.ts';
 export { createResponsesModel } from './openai-responses.ts';
-export { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './outbound.ts';
+export { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './http/guard.ts';
+export { createGuardedFetch, type GuardedFetch } from './http/guarded-fetch.ts';
 export { createModelRegistry, type ModelEntry, withPrices } from './registry.ts';
 export { type ProviderOptions } from './sdk-model.ts';

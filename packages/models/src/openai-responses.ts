@@ -1,6 +1,6 @@
 /** OpenAI by its Responses API. Nothing is stored there: what has to be remembered is in our journal. */
 import type { Model } from '@relay/core';
-import { createProviderFetch } from './provider-fetch.ts';
+import { createProviderFetch } from './http/provider-fetch.ts';
 import { createSdkModel, type ProviderOptions } from './sdk-model.ts';
 import { isStrictSchema } from './strict-schema.ts';
 

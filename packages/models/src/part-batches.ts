@@ -7,7 +7,7 @@
  * Only `#read` takes parts, and it waits while more than `maxWaiting` events are not yet taken out.
  */
 import type { LanguageModelV4StreamPart } from '@ai-sdk/provider';
-import type { ModelEvent } from '@relay/core';
+import { type ModelEvent, Signal } from '@relay/core';
 import { callAborted } from './provider-failure.ts';
 import type { SdkAnswer } from './sdk-answer.ts';
 
@@ -21,8 +21,8 @@ export class PartBatches {
   #waiting: ModelEvent[] = [];
   #over = false;
   #failure: { readonly cause: unknown } | undefined;
-  #news: (() => void) | undefined;
-  #room: (() => void) | undefined;
+  readonly #news = new Signal();
+  readonly #room = new Signal();
   #late: NodeJS.Timeout | undefined;
 
   constructor(stream: ReadableStream<LanguageModelV4StreamPart>, answer: SdkAnswer) {
@@ -37,7 +37,7 @@ export class PartBatches {
         if (signal.aborted) throw callAborted();
         if (this.#waiting.length > 0) yield this.#take();
         else if (this.#over || this.#answer.finished) break;
-        else await new Promise<void>((resolve) => (this.#news = resolve));
+        else await this.#news.wait();
       }
       if (this.#failure !== undefined) throw this.#failure.cause;
     } finally {
@@ -56,14 +56,14 @@ export class PartBatches {
 
   #cancel(): void {
     this.#over = true;
-    this.#room?.();
+    this.#room.notify();
     void this.#reader.cancel().catch(() => undefined);
   }
 
   #take(): readonly ModelEvent[] {
     const batch = this.#waiting;
     this.#waiting = [];
-    this.#room?.();
+    this.#room.notify();
     return batch;
   }
 
@@ -74,16 +74,14 @@ export class PartBatches {
         const { done, value } = await this.#reader.read();
         if (done || this.#over) break;
         this.#waiting.push(...this.#answer.take(value));
-        if (this.#waiting.length > 0) this.#news?.();
-        if (this.#waiting.length > maxWaiting) {
-          await new Promise<void>((resolve) => (this.#room = resolve));
-        }
+        if (this.#waiting.length > 0) this.#news.notify();
+        if (this.#waiting.length > maxWaiting) await this.#room.wait();
       }
     } catch (cause) {
       this.#failure = { cause };
     }
     this.#over = true;
     clearTimeout(this.#late);
-    this.#news?.();
+    this.#news.notify();
   }
 }

@@ -49,14 +49,29 @@ export interface HttpFailure {
   readonly body: string;
 }
 
+/** The provider answered with a status that is no success. */
+export class ProviderRefusal extends ProviderFailure {
+  readonly status: number;
+  /** What the provider said, without the key and cut to length. */
+  readonly said: string;
+
+  constructor(
+    { status, said }: { status: number; said: string },
+    options: ConstructorParameters<typeof ProviderFailure>[1],
+  ) {
+    super(`The provider answered ${status}${said === '' ? '' : `: ${said}`}`, options);
+    this.status = status;
+    this.said = said;
+  }
+}
+
 export function failureOfResponse(
   { status, headers, body }: HttpFailure,
   secret: string | undefined,
-): ProviderFailure {
-  const said = words(messageIn(body), secret);
-  const message = `The provider answered ${status}${said === '' ? '' : `: ${said}`}`;
+): ProviderRefusal {
   const retryAfterMs = retryAfter(headers, Date.now());
-  return new ProviderFailure(message, {
+  const refusal = { status, said: words(messageIn(body), secret) };
+  return new ProviderRefusal(refusal, {
     retryable: isRetryableStatus(status),
     contextExceeded: (status === 400 || status === 413 || status === 422) && tellsTooLong(body),
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),

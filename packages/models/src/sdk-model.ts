@@ -9,8 +9,8 @@ import type {
 } from '@ai-sdk/provider';
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { PartBatches } from './part-batches.ts';
-import { type Connecting } from './provider-fetch.ts';
-import { checkApiKey } from './provider-failure.ts';
+import { type Connecting } from './http/provider-fetch.ts';
+import { checkApiKey, ProviderRefusal } from './provider-failure.ts';
 import { SafeNames } from './safe-names.ts';
 import { type AnswerOptions, SdkAnswer } from './sdk-answer.ts';
 import { failureOfSdk } from './sdk-failure.ts';
@@ -56,7 +56,7 @@ interface Asking {
 }
 
 /** Marks that a provider does not take back, because the key or the model has changed since. */
-const refusedMarks = /answered 400\b.*(?:signature|encrypted|thinking block|reasoning.*item)/is;
+const refusedMarks = /signature|encrypted|thinking block|reasoning.*item/is;
 
 async function* streamAnswer(asking: Asking): Answer {
   const marked = asking.request.messages.some(
@@ -65,8 +65,9 @@ async function* streamAnswer(asking: Asking): Answer {
   try {
     yield* attempt(asking, { plain: false });
   } catch (cause) {
-    const { message } = cause as ProviderFailure;
-    if (!marked || asking.signal.aborted || !refusedMarks.test(message)) throw cause;
+    const areRefused =
+      cause instanceof ProviderRefusal && cause.status === 400 && refusedMarks.test(cause.said);
+    if (!marked || asking.signal.aborted || !areRefused) throw cause;
     // It was refused before a word was said.
     yield* attempt(asking, { plain: true });
   }

@@ -3,11 +3,16 @@
  * and every failure becomes the one shape of error.
  */
 import { type FieldIssue, RelayError, type Route, routes } from '@relay/protocol';
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import fastify, {
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+} from 'fastify';
 import { logAccess } from './access-log.ts';
 import { authenticate, type Caller } from './auth.ts';
 import type { ServerContext } from './context.ts';
-import { preflight, welcomePage } from './cors.ts';
+import { preflight, setCorsHeaders } from './cors.ts';
 import { notFound, toRelayError } from './failures.ts';
 import type {
   Call,
@@ -36,7 +41,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   const { log } = context;
   const greet = (request: FastifyRequest, reply: FastifyReply) => {
     reply.raw.setHeader('x-request-id', request.id);
-    welcomePage(context.config, request, reply);
+    setCorsHeaders(context.config, request, reply);
     logAccess({ log, callerOf: (each) => callers.get(each) }, request, reply);
   };
   const answerError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply) => {
@@ -67,7 +72,9 @@ export function createApp(context: ServerContext): FastifyInstance {
       log.info('A request could not be read', { code: error.code });
       refuseUnreadable(error, socket);
     },
-    logger: false,
+    ...(log.fastify === undefined ? {} : { loggerInstance: log.fastify }),
+    logController: new LogController({ disableRequestLogging: true }),
+    childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
     genReqId: requestIdOf,
     // A URL that cannot even be routed gets the same shape of error as everything else.

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import {
+  combinePublishers,
   type Control,
   defaultSettings,
   type Engine,
@@ -11,15 +12,15 @@ import {
   type SystemStore,
   TranscriptCache,
 } from '@relay/core';
-import { createOutboundGuard } from '@relay/models';
+import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './app.ts';
-import { AuditKeeper } from './audit/keeper.ts';
-import { Notary } from './audit/notary.ts';
+import { AuditSealer } from './audit/sealer.ts';
+import { AuditSigner } from './audit/signer.ts';
 import { tellOfRotation, writerOf } from './audit/operator.ts';
 import { bashSettings } from './bash-settings.ts';
-import { BudgetKeeper } from './budgets.ts';
+import { BudgetChecker } from './budgets.ts';
 import { hangUpOrphans } from './chat-sessions.ts';
 import { type Config, ConfigError } from './config.ts';
 import type { RelayConfig } from './config-file.ts';
@@ -28,22 +29,23 @@ import { assembleDefinitions, type Replacements } from './definitions.ts';
 import { openEmbeddings } from './embeddings/embeddings.ts';
 import { Feed } from './feed.ts';
 import { Housekeeping } from './housekeeping.ts';
-import { KeptOutputs } from './kept-outputs.ts';
+import { OutputStore } from './output-store.ts';
 import { Hub } from './hub.ts';
 import { asServerLog, type ServerLog } from './log.ts';
-import { endLeftRunning } from './left-running.ts';
+import { killOrphans } from './kill-orphans.ts';
 import { openMcp } from './mcp.ts';
 import { Metrics } from './metrics.ts';
-import { hearNeighbours } from './neighbours.ts';
+import { subscribeToPeers } from './peers.ts';
 import { OpenStreams } from './open-streams.ts';
 import { Presence } from './presence.ts';
 import { isOffered, Providers } from './providers.ts';
 import { RateLimiter } from './rate-limit.ts';
+import { stopAll } from './stop-all.ts';
 import { openTracing } from './tracing/tracing.ts';
 import { masterKeys } from './vault/master-key.ts';
 import { derive, openRootKey } from './vault/root-key.ts';
 import { Vault } from './vault/vault.ts';
-import { Deliverer } from './webhooks/deliverer.ts';
+import { WebhookDeliverer } from './webhooks/deliverer.ts';
 import { Signer } from './webhooks/signer.ts';
 import { version } from './version.ts';
 import { Workspaces } from './workspaces.ts';
@@ -92,10 +94,19 @@ export async function compose(world: World): Promise<Relay> {
   const rootKey = await openRootKey(store, masters, (key) =>
     tellOfRotation(store, writerOf(key), masters),
   );
-  const notary = new Notary(derive(rootKey, 'audit'), ids);
+  const auditSigner = new AuditSigner(derive(rootKey, 'audit'), ids);
   const guard = createOutboundGuard(config.privateNetworks);
+  const fetch = createGuardedFetch(guard);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
-  const embeddings = openEmbeddings({ config, file, providers, store, clock: systemClock, log });
+  const embeddings = openEmbeddings({
+    config,
+    file,
+    providers,
+    store,
+    vault,
+    clock: systemClock,
+    log,
+  });
   const { defaultModel } = config;
   if (defaultModel !== undefined && !isOffered(models, defaultModel)) {
     throw new ConfigError(`RELAY_DEFAULT_MODEL: no provider offers the model ${defaultModel}`);
@@ -116,6 +127,7 @@ export async function compose(world: World): Promise<Relay> {
     servers: file.mcpServers,
     store,
     guard,
+    fetch,
     dataDir: config.dataDir,
     tools,
     clock: systemClock,
@@ -130,15 +142,16 @@ export async function compose(world: World): Promise<Relay> {
     clock: systemClock,
     ids,
     digest: (text) => createHash('sha256').update(text).digest('hex'),
-    publisher: {
-      publish(runId, events, tenantId) {
-        hub.publish(runId, events);
-        feed.publish(tenantId, runId, events);
-        metrics.publish(runId, events);
-        tracing.publish(runId, events, tenantId);
-        embeddings?.heard(events, tenantId);
+    publisher: combinePublishers(
+      {
+        streams: (runId, events) => hub.publish(runId, events),
+        feed: (runId, events, tenantId) => feed.publish(tenantId, runId, events),
+        metrics: (runId, events) => metrics.publish(runId, events),
+        traces: (runId, events, tenantId) => tracing.publish(runId, events, tenantId),
+        embeddings: (_runId, events, tenantId) => embeddings?.heard(events, tenantId),
       },
-    },
+      log,
+    ),
     log,
     settings: {
       ...defaultSettings,
@@ -153,17 +166,24 @@ export async function compose(world: World): Promise<Relay> {
     tools: (tenantId) => mcp.over(workspaces.tools(tenantId), tenantId),
     agents: () => agents,
     ...(embeddings === undefined ? {} : { embedders: embeddings.embedders }),
-    audit: (tenantId, entry) => notary.write(tenantId, entry),
+    audit: (tenantId, entry) => auditSigner.write(tenantId, entry),
   };
   const control: Control = { engine, supervisor: new Supervisor(engine) };
   let stopping = false;
-  let stopHearing = () => {};
+  let unsubscribe = () => {};
   const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
-  const budgets = new BudgetKeeper(store);
-  const audit = new AuditKeeper({ store, notary, clock: systemClock, log });
+  const budgets = new BudgetChecker(store);
+  const audit = new AuditSealer({ store, signer: auditSigner, clock: systemClock, log });
   const signer = new Signer(rootKey);
   const { publicUrl } = config;
-  const deliverer = new Deliverer({ store, signer, guard, clock: systemClock, log, publicUrl });
+  const deliverer = new WebhookDeliverer({
+    store,
+    signer,
+    fetch,
+    clock: systemClock,
+    log,
+    publicUrl,
+  });
   const context: ServerContext = {
     store,
     config,
@@ -193,7 +213,7 @@ export async function compose(world: World): Promise<Relay> {
     maxBytes: config.outputBytes,
     folder: join(config.dataDir, 'outputs'),
   };
-  const outputs = new KeptOutputs({ ...kept, store, clock: systemClock });
+  const outputs = new OutputStore({ ...kept, store, clock: systemClock });
   const housekeeping = new Housekeeping({ store, clock: systemClock, log, retentionMs, outputs });
   const app = createApp(context);
   return {
@@ -202,7 +222,7 @@ export async function compose(world: World): Promise<Relay> {
     hub,
     feed,
     async start() {
-      await endLeftRunning({ file, hasBash: world.tools === undefined, log });
+      await killOrphans({ file, hasBash: world.tools === undefined, log });
       if (presence === undefined) {
         await store.reclaimEverything();
         await hangUpOrphans({ control, config });
@@ -214,7 +234,7 @@ export async function compose(world: World): Promise<Relay> {
       await control.supervisor.lookForPauses();
       control.supervisor.start();
       const { supervisor } = control;
-      stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
+      unsubscribe = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
       housekeeping.start();
       embeddings?.start();
       workspaces.start();
@@ -223,20 +243,22 @@ export async function compose(world: World): Promise<Relay> {
     },
     async stop() {
       stopping = true;
-      stopHearing();
-      await housekeeping.stop();
-      await embeddings?.stop();
-      await workspaces.stop();
-      await control.supervisor.stop();
-      await mcp.stop();
-      await deliverer.stop();
-      await audit.stop();
-      await presence?.stop();
-      await tracing.stop();
-      streams.stop();
-      metrics.stop();
-      guard.close();
-      await app.close();
+      await stopAll([
+        unsubscribe,
+        () => housekeeping.stop(),
+        () => embeddings?.stop(),
+        () => workspaces.stop(),
+        () => control.supervisor.stop(),
+        () => mcp.stop(),
+        () => deliverer.stop(),
+        () => audit.stop(),
+        () => presence?.stop(),
+        () => tracing.stop(),
+        () => streams.stop(),
+        () => metrics.stop(),
+        () => guard.close(),
+        () => app.close(),
+      ]);
     },
   };
 }

@@ -1,6 +1,8 @@
 /**
  * Pages of the origins that the operator named may call from a browser and read the answer. For all
- * others there is no header that would say so: the browser keeps the answer to itself.
+ * others there is no header that would say so: the browser keeps the answer to itself. The headers are
+ * set on the raw response, which streams use. See
+ * `docs/decisions/2026-11-15-own-cors-and-rate-limit.md`.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from './config.ts';
@@ -16,11 +18,11 @@ const sendable = [
 ];
 const maxAgeSeconds = 600;
 
-export function welcomePage(config: Config, request: FastifyRequest, reply: FastifyReply): void {
+export function setCorsHeaders(config: Config, request: FastifyRequest, reply: FastifyReply): void {
   if (config.allowedOrigins.length === 0) return;
   reply.raw.setHeader('vary', 'Origin');
   const { origin } = request.headers;
-  if (!isWelcome(config, origin)) return;
+  if (!isAllowed(config, origin)) return;
   reply.raw.setHeader('access-control-allow-origin', origin);
   reply.raw.setHeader('access-control-expose-headers', readable.join(', '));
 }
@@ -32,7 +34,7 @@ export function preflight(
   methods: readonly string[],
 ): Readonly<Record<string, string>> | null {
   const asks = method === 'OPTIONS' && headers['access-control-request-method'] !== undefined;
-  if (!asks || !isWelcome(config, headers.origin)) return null;
+  if (!asks || !isAllowed(config, headers.origin)) return null;
   return {
     'access-control-allow-methods': methods.join(', '),
     'access-control-allow-headers': sendable.join(', '),
@@ -40,6 +42,6 @@ export function preflight(
   };
 }
 
-function isWelcome(config: Config, origin: string | undefined): origin is string {
+function isAllowed(config: Config, origin: string | undefined): origin is string {
   return origin !== undefined && config.allowedOrigins.includes(origin);
 }

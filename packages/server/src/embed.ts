@@ -5,6 +5,7 @@ import { ids } from './compose.ts';
 import { fetchInto, type InProcessFetch } from './in-process-fetch.ts';
 import { issueBootstrapKey } from './keys.ts';
 import { openRelay, type ServeOptions } from './serve.ts';
+import { stopAll } from './stop-all.ts';
 
 export interface EmbedOptions extends Partial<Pick<ServeOptions, 'models' | 'tools' | 'cwd'>> {
   /** What would be in the environment; `RELAY_DATA_DIR` says where everything is kept. */
@@ -44,8 +45,8 @@ export async function embed(options: EmbedOptions): Promise<Embedded> {
       async stop() {
         const deed = operatorsDeed('embed', 'key.revoked', { keyId, name: 'bootstrap' });
         const told = audited({ audit }, tenantId, [deed]);
-        await store.tenant(tenantId).revokeKey(keyId, Date.now(), told);
-        await stop();
+        const revoke = () => store.tenant(tenantId).revokeKey(keyId, Date.now(), told);
+        await stopAll([revoke, stop]);
       },
     };
   } catch (error) {

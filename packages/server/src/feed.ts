@@ -2,6 +2,7 @@
  * Hints for pages: what of a tenant has changed, never what it has become. Who hears one looks for
  * itself; so hints may be joined, and one that is lost costs a moment and nothing else.
  */
+import { Signal } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 
 export interface Hint {
@@ -55,11 +56,11 @@ export class Feed {
 export class FeedReader implements AsyncIterable<readonly Hint[]> {
   readonly #signal: AbortSignal;
   readonly #pending = new Map<string, Hint>();
-  #wake: (() => void) | undefined;
+  readonly #changed = new Signal();
 
   constructor(signal: AbortSignal) {
     this.#signal = signal;
-    signal.addEventListener('abort', () => this.#wake?.());
+    signal.addEventListener('abort', () => this.#changed.notify());
   }
 
   add(hint: Hint): void {
@@ -70,16 +71,13 @@ export class FeedReader implements AsyncIterable<readonly Hint[]> {
     } else {
       this.#pending.set(`${hint.kind} ${hint.id}`, hint);
     }
-    this.#wake?.();
+    this.#changed.notify();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<readonly Hint[], void> {
     while (!this.#signal.aborted) {
       if (this.#pending.size === 0) {
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
-        });
-        this.#wake = undefined;
+        await this.#changed.wait();
         continue;
       }
       const hints = [...this.#pending.values()];

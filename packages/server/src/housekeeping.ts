@@ -1,7 +1,7 @@
-import type { Clock, Log, SystemStore } from '@relay/core';
-import { patienceMs } from './webhooks/deliverer.ts';
+import { BackgroundLoop, type Clock, type Log, type SystemStore } from '@relay/core';
+import { deliveryTimeoutMs } from './webhooks/deliverer.ts';
 
-const everyMs = 60_000;
+const intervalMs = 60_000;
 const piece = 100;
 const deliveriesKeptMs = 7 * 24 * 60 * 60_000;
 
@@ -18,66 +18,64 @@ export interface HousekeepingOptions {
 /** Clears away what has expired, now and then, a little at a time. */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
-  readonly #stopped = new AbortController();
-  #work: Promise<void> = Promise.resolve();
+  readonly #loop: BackgroundLoop;
 
   constructor(options: HousekeepingOptions) {
+    const { clock, log } = options;
     this.#options = options;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs,
+      step: (signal) => this.#clear(signal),
+      // What has expired is not shown any more. The rest waits for the next step.
+      onError: (error) =>
+        log.warn('What has expired could not be cleared away', { error: String(error) }),
+    });
   }
 
   start(): void {
-    this.#work = this.#keep();
+    this.#loop.start();
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#work;
+  stop(): Promise<void> {
+    return this.#loop.stop();
   }
 
-  async #keep(): Promise<void> {
-    const { clock, log } = this.#options;
-    while (!this.#stopped.signal.aborted) {
-      try {
-        await this.#sweep();
-        await this.#prune();
-        await this.#options.outputs?.sweep();
-        await this.#sweepDeliveries();
-      } catch (error) {
-        // What has expired is as good as gone: nobody is shown it. The rest waits for the next time.
-        log.warn('What has expired could not be cleared away', { error: String(error) });
-      }
-      await clock.sleep(everyMs, this.#stopped.signal);
-    }
+  async #clear(signal: AbortSignal): Promise<void> {
+    await this.#sweep(signal);
+    await this.#prune(signal);
+    await this.#options.outputs?.sweep();
+    await this.#sweepDeliveries(signal);
   }
 
   /** Several nodes may do so at once: each finds what the others have left. */
-  async #prune(): Promise<void> {
+  async #prune(signal: AbortSignal): Promise<void> {
     const { store, clock, retentionMs } = this.#options;
     if (retentionMs === undefined) return;
     const before = clock.now() - retentionMs;
     let pruned = 1;
-    while (pruned > 0 && !this.#stopped.signal.aborted) {
+    while (pruned > 0 && !signal.aborted) {
       pruned = await store.pruneRuns(before, piece);
     }
   }
 
   /** An attempt that is late by a claim may still end; what is over is shown for a week. */
-  async #sweepDeliveries(): Promise<void> {
+  async #sweepDeliveries(signal: AbortSignal): Promise<void> {
     const { store, clock } = this.#options;
     const now = clock.now();
     const by = {
-      giveUpBefore: now - patienceMs - 60 * 60_000,
+      giveUpBefore: now - deliveryTimeoutMs - 60 * 60_000,
       forgetBefore: now - deliveriesKeptMs,
       limit: piece,
     };
     let swept = 1;
-    while (swept > 0 && !this.#stopped.signal.aborted) swept = await store.deliveries.sweep(by);
+    while (swept > 0 && !signal.aborted) swept = await store.deliveries.sweep(by);
   }
 
-  async #sweep(): Promise<void> {
+  async #sweep(signal: AbortSignal): Promise<void> {
     const { store, clock } = this.#options;
     let swept = piece;
-    while (swept === piece && !this.#stopped.signal.aborted) {
+    while (swept === piece && !signal.aborted) {
       swept = await store.sweepMemories(clock.now(), piece);
     }
   }

@@ -8,14 +8,14 @@ import { FeedReader } from './feed.ts';
 import { answered, openRaw, times } from './testing/raw-reader.ts';
 import { bootRelay, type TestRelay, until } from './testing/relay.ts';
 import { startRun, untilStatus } from './testing/talk.ts';
-import { Told } from './told.ts';
+import { EventBuffer } from './event-buffer.ts';
 
 const count = Number(process.env['RELAY_LEAK'] ?? 2_000);
 const Timer = timerKind();
 /** What a reader costs; and how much of it may be there for other reasons, however many came. */
 const kinds = [
   [EventStream, 0],
-  [Told, 0],
+  [EventBuffer, 0],
   [FeedReader, 0],
   [ServerResponse, 2],
   [Socket, 20],

@@ -15,7 +15,8 @@ async function figures(): Promise<Map<string, number>> {
   for (const line of text.trimEnd().split('\n')) {
     const [, name] = /^# TYPE (\S+) (?:gauge|counter|histogram)$/.exec(line) ?? [];
     if (name !== undefined) typed.add(name);
-    if (line.startsWith('#')) continue;
+    // Prometheus ignores empty lines and comments.
+    if (line === '' || line.startsWith('#')) continue;
     const [, key = '', value] = /^([a-z_]+(?:\{[^}]*\})?) (\S+)$/.exec(line) ?? [];
     expect(Number.isFinite(Number(value)), line).toBe(true);
     expect(found.has(key), `${key} comes twice`).toBe(false);

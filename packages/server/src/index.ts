@@ -1,3 +1,4 @@
+export { ToolSuspended } from '@relay/core';
 export { compose, type Relay, type World } from './compose.ts';
 export { type Config, ConfigError, readConfig } from './config.ts';
 export { defineConfig, type RelayConfig } from './config-file.ts';

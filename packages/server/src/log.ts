@@ -1,8 +1,10 @@
 /**
- * The log: one JSON object a line for machines, or a line to read where a person is watching. Every
- * line passes the redactor, so that no caller has to think of it. Writing never throws.
+ * The log, by pino: one JSON object per line for machines, or a readable line on a terminal. Every line
+ * passes the redactor, so that no caller has to think of it. Writing never throws.
  */
 import type { Log } from '@relay/core';
+import type { FastifyBaseLogger } from 'fastify';
+import { pino } from 'pino';
 import { Redactor } from './redaction.ts';
 
 export const logLevels = ['debug', 'info', 'warn', 'error', 'off'] as const;
@@ -15,6 +17,8 @@ export interface ServerLog extends Log {
   debug(message: string, fields?: Fields): void;
   /** From now on this text is in no line. */
   conceal(secret: string): void;
+  /** For Fastify's own warnings and errors. */
+  readonly fastify?: FastifyBaseLogger;
 }
 
 export interface LogOptions {
@@ -28,28 +32,46 @@ export interface LogOptions {
 export function createLog(options: LogOptions = {}): ServerLog {
   const { level = 'info', terminal = false, now = () => new Date() } = options;
   const redactor = new Redactor();
-  const out = new Lines(options.write ?? ((lines) => void process.stderr.write(lines)));
-  const at = (spoken: Spoken) => {
-    if (logLevels.indexOf(spoken) < logLevels.indexOf(level)) return () => undefined;
-    return (message: string, fields: Fields = {}) => {
+  const lines = new Lines(options.write ?? ((text) => void process.stderr.write(text)), terminal);
+  const logger = pino(
+    {
+      level: level === 'off' ? 'silent' : level,
+      base: null,
+      timestamp: () => `,"time":"${now().toISOString()}"`,
+      formatters: {
+        level: (label) => ({ level: label }),
+        log: (fields) => withoutOwn(redactor.clean(fields) as Record<string, unknown>),
+      },
+      hooks: {
+        // Every message, also of those who use the logger itself.
+        logMethod(args, method) {
+          const [fields, ...rest] = args as [object | string, ...unknown[]];
+          const [message = '', ...values] = typeof fields === 'string' ? args : rest;
+          const text = redactor.text(String(message));
+          method.call(this, typeof fields === 'string' ? {} : fields, text, ...values);
+        },
+      },
+    },
+    lines,
+  );
+  const at =
+    (spoken: Spoken) =>
+    (message: string, fields: Fields = {}) => {
       try {
-        const line = { time: now().toISOString(), level: spoken, msg: redactor.text(message) };
-        const more = redactor.clean(fields) as Record<string, unknown>;
-        out.add(
-          terminal ? readable(line, more) : JSON.stringify({ ...line, ...more, ...line }),
-          spoken,
-        );
+        logger[spoken](fields, message);
       } catch {
-        // A line that cannot be written is lost; whoever wrote it goes on.
+        // A line that cannot be written is lost; its caller goes on.
       }
     };
-  };
+  const isQuiet = level === 'error' || level === 'off';
   return {
     debug: at('debug'),
     info: at('info'),
     warn: at('warn'),
     error: at('error'),
     conceal: (secret) => redactor.conceal(secret),
+    // It says at `info` that it listens, and we say so ourselves.
+    fastify: isQuiet ? logger : logger.child({}, { level: 'warn' }),
   };
 }
 
@@ -59,19 +81,31 @@ export function asServerLog(log: Log): ServerLog {
   return Object.assign(Object.create(log) as Log, silent, log);
 }
 
-/** What is only told travels together, once a round; what is wrong is out at once. */
+/** What pino writes itself cannot be forged by a field. */
+function withoutOwn({ time: _t, level: _l, msg: _m, ...fields }: Record<string, unknown>) {
+  return fields;
+}
+
+const warnLevel = pino.levels.values['warn'] ?? 0;
+
+/** Lines of the same round are written together; warnings and errors at once. */
 class Lines {
   readonly #write: (lines: string) => void;
+  readonly #terminal: boolean;
+  /** Set by pino before each line, because of the symbol. */
+  lastLevel = 0;
+  readonly [pino.symbols.needsMetadataGsym] = true;
   #waiting = '';
 
-  constructor(write: (lines: string) => void) {
+  constructor(write: (lines: string) => void, terminal: boolean) {
     this.#write = write;
+    this.#terminal = terminal;
   }
 
-  add(line: string, level: Spoken): void {
+  write(line: string): void {
     const isFirst = this.#waiting === '';
-    this.#waiting += `${line}\n`;
-    if (level === 'warn' || level === 'error') this.#flush();
+    this.#waiting += this.#terminal ? `${readable(JSON.parse(line) as Line)}\n` : line;
+    if (this.lastLevel >= warnLevel) this.#flush();
     else if (isFirst) setImmediate(() => this.#flush());
   }
 
@@ -82,13 +116,13 @@ class Lines {
   }
 }
 
-interface Line {
+interface Line extends Fields {
   readonly time: string;
   readonly level: Spoken;
   readonly msg: string;
 }
 
-function readable({ time, level, msg }: Line, fields: Fields): string {
+function readable({ time, level, msg, ...fields }: Line): string {
   const stacks: string[] = [];
   const words = Object.entries(fields).flatMap(([name, value]) => {
     if (value === undefined) return [];

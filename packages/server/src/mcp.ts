@@ -1,11 +1,16 @@
 /** The MCP servers of `relay.config.ts`, and which tenants have their tools. */
 import { join } from 'node:path';
-import type { Clock, SystemStore, Tool, ToolRegistry } from '@relay/core';
-import { type OutboundGuard, UrlRefused } from '@relay/models';
+import {
+  BackgroundLoop,
+  type Clock,
+  type SystemStore,
+  type Tool,
+  type ToolRegistry,
+} from '@relay/core';
+import { type GuardedFetch, type OutboundGuard, UrlRefused } from '@relay/models';
 import { isProgram, type McpServerConfig, secretsOf, workspaceToolNames } from '@relay/tools';
 import type { McpServers } from '@relay/tools/mcp';
 import { ConfigError } from './config-error.ts';
-import { createGuardedFetch } from './guarded-fetch.ts';
 import type { ServerLog } from './log.ts';
 import { version } from './version.ts';
 
@@ -15,6 +20,7 @@ export interface McpWorld {
   readonly servers: Readonly<Record<string, McpServerConfig>> | undefined;
   readonly store: SystemStore;
   readonly guard: OutboundGuard;
+  readonly fetch: GuardedFetch;
   readonly dataDir: string;
   /** What every tenant has besides. */
   readonly tools: ToolRegistry;
@@ -43,7 +49,7 @@ export async function openMcp(world: McpWorld): Promise<Mcp> {
   const mcp = new McpServers({
     servers,
     version,
-    fetch: createGuardedFetch(guard),
+    fetch: world.fetch,
     env: process.env,
     homes: join(dataDir, 'mcp'),
     cwd: process.cwd(),
@@ -58,15 +64,25 @@ class OpenMcp implements Mcp {
   readonly #world: McpWorld;
   readonly #servers: NonNullable<McpWorld['servers']>;
   readonly #mcp: McpServers;
-  readonly #stopped = new AbortController();
+  readonly #loop: BackgroundLoop;
   /** Ids of the tenants that a server names; whoever is not there yet may be made later. */
   readonly #tenants = new Map<string, string>();
-  #work: Promise<void> = Promise.resolve();
 
   constructor(world: McpWorld, servers: NonNullable<McpWorld['servers']>, mcp: McpServers) {
     this.#world = world;
     this.#servers = servers;
     this.#mcp = mcp;
+    const { clock, log } = world;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs: lookEveryMs,
+      step: async () => {
+        await this.#lookForTenants();
+        return this.#missing.length > 0 ? lookEveryMs : Infinity;
+      },
+      onError: (error) =>
+        log.warn('The tenants of MCP servers could not be looked up', { error: String(error) }),
+    });
   }
 
   over(base: ToolRegistry, tenantId: string): ToolRegistry {
@@ -84,13 +100,12 @@ class OpenMcp implements Mcp {
 
   async start(): Promise<void> {
     await this.#lookForTenants();
-    this.#work = this.#keepLooking();
+    this.#loop.start();
     await this.#mcp.start();
   }
 
   async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#work;
+    await this.#loop.stop();
     await this.#mcp.stop();
   }
 
@@ -105,18 +120,6 @@ class OpenMcp implements Mcp {
       if (found !== undefined) this.#tenants.set(name, found.id);
     }
   }
-
-  async #keepLooking(): Promise<void> {
-    const { signal } = this.#stopped;
-    const { clock, log } = this.#world;
-    while (this.#missing.length > 0) {
-      await clock.sleep(lookEveryMs, signal);
-      if (signal.aborted) return;
-      await this.#lookForTenants().catch((error: unknown) =>
-        log.warn('The tenants of MCP servers could not be looked up', { error: String(error) }),
-      );
-    }
-  }
 }
 
 /** What can already be seen to be refused is a mistake in the configuration. */
@@ -125,7 +128,7 @@ function checkUrl(guard: OutboundGuard, name: string, config: McpServerConfig): 
   try {
     guard.checkUrl(new URL(config.url));
   } catch (error) {
-    if (!(error instanceof UrlRefused)) throw error;
-    throw new ConfigError(`relay.config: mcpServers.${name}.url: ${error.reason}`);
+    const why = error instanceof UrlRefused ? error.reason : (error as Error).message;
+    throw new ConfigError(`relay.config: mcpServers.${name}.url: ${why}`);
   }
 }

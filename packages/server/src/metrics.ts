@@ -1,12 +1,13 @@
 /**
- * What `/metrics` tells, in Prometheus' text format. Counters grow with what is published after each
- * commit; gauges are looked up when somebody asks.
+ * What `/metrics` shows. Counters grow with what is published after each commit; gauges are read when
+ * they are asked for.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { SystemStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-const seconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30] as const;
+const buckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 export interface Gauges {
   readonly activeRuns: () => number;
@@ -15,35 +16,66 @@ export interface Gauges {
 
 export class Metrics {
   readonly #store: SystemStore;
-  readonly #gauges: Gauges;
+  readonly #registry = new Registry();
   readonly #delay = monitorEventLoopDelay({ resolution: 20 });
-  readonly #counts = new Map<string, number>();
-  readonly #firstToken = new Histogram(seconds);
-  readonly #commit = new Histogram(seconds);
-  /** Runs that have begun and not said anything yet. */
+  readonly #runs = this.#gauge('relay_runs', 'Runs that are not over, by status', 'status');
+  readonly #waiting = this.#gauge('relay_relays_waiting', 'Requests to people without an answer');
+  readonly #oldest = this.#gauge(
+    'relay_relays_oldest_seconds',
+    'How long the oldest of them waits',
+  );
+  readonly #started = this.#counter('relay_runs_started_total');
+  readonly #ended = this.#counter('relay_runs_ended_total', 'status');
+  readonly #toolCalls = this.#counter('relay_tool_calls_total', 'outcome');
+  readonly #tokens = this.#counter('relay_tokens_total', 'direction');
+  readonly #raised = this.#counter('relay_relays_raised_total');
+  readonly #firstToken = this.#histogram(
+    'relay_first_token_seconds',
+    'From a run’s start to its first token',
+  );
+  readonly #commit = this.#histogram(
+    'relay_journal_commit_seconds',
+    'From an event to its being stored',
+  );
+  /** When runs started that have no token yet. */
   readonly #silent = new Map<string, number>();
 
-  constructor(store: SystemStore, gauges: Gauges) {
+  constructor(store: SystemStore, { activeRuns, openStreams }: Gauges) {
     this.#store = store;
-    this.#gauges = gauges;
     this.#delay.enable();
+    const read: Readonly<Record<string, [help: string, read: () => number]>> = {
+      relay_active_runs: ['Runs that this node drives', activeRuns],
+      relay_open_streams: ['Streams that are open here', openStreams],
+      relay_event_loop_delay_seconds: ['p99', () => this.#delay.percentile(99) / 1e9],
+      relay_resident_memory_bytes: ['Memory', () => process.memoryUsage.rss()],
+      relay_uptime_seconds: ['Since the start', () => process.uptime()],
+    };
+    for (const [name, [help, value]] of Object.entries(read)) {
+      const registers = [this.#registry];
+      const gauge: Gauge = new Gauge({ name, help, registers, collect: () => gauge.set(value()) });
+    }
   }
 
   stop(): void {
     this.#delay.disable();
   }
 
-  /** Told after each commit. It may not throw. */
+  /** Runs that have started here and have no token yet. */
+  get awaitingFirstToken(): number {
+    return this.#silent.size;
+  }
+
+  /** Called after each commit. */
   publish(runId: string, events: readonly StoredEvent[]): void {
     const [first] = events;
     if (first === undefined) {
-      // The run was given up here: whoever goes on with it will hear its first word.
+      // The run goes on elsewhere, and so does its first token.
       this.#silent.delete(runId);
       return;
     }
     const now = Date.now();
     this.#commit.observe(Math.max(0, now - Date.parse(first.at)) / 1000);
-    // A row of words of a run that has spoken before is by far the most frequent.
+    // A batch of words of a run that has spoken before is by far the most frequent.
     if (first.type === 'text.appended' && !this.#silent.has(runId)) {
       if (events.at(-1)?.type === 'text.appended') return;
     }
@@ -53,7 +85,7 @@ export class Metrics {
   #count(runId: string, event: StoredEvent, now: number): void {
     switch (event.type) {
       case 'run.started':
-        this.#add('relay_runs_started_total');
+        this.#started.inc();
         this.#silent.set(runId, Date.parse(event.at));
         break;
       case 'text.appended': {
@@ -64,20 +96,20 @@ export class Metrics {
         break;
       }
       case 'turn.completed':
-        this.#add('relay_tokens_total{direction="in"}', event.usage.inputTokens);
-        this.#add('relay_tokens_total{direction="out"}', event.usage.outputTokens);
+        this.#tokens.inc({ direction: 'in' }, event.usage.inputTokens);
+        this.#tokens.inc({ direction: 'out' }, event.usage.outputTokens);
         break;
       case 'tool.completed':
-        this.#add('relay_tool_calls_total{outcome="completed"}');
+        this.#toolCalls.inc({ outcome: 'completed' });
         break;
       case 'tool.failed':
-        this.#add('relay_tool_calls_total{outcome="failed"}');
+        this.#toolCalls.inc({ outcome: 'failed' });
         break;
       case 'tool.denied':
-        this.#add(`relay_tool_calls_total{outcome="${event.status}"}`);
+        this.#toolCalls.inc({ outcome: event.status });
         break;
       case 'relay.raised':
-        this.#add('relay_relays_raised_total');
+        this.#raised.inc();
         break;
       // How long people take is not how long models take.
       case 'run.suspended':
@@ -85,7 +117,7 @@ export class Metrics {
         break;
       case 'run.ended':
         this.#silent.delete(runId);
-        this.#add(`relay_runs_ended_total{status="${event.status}"}`);
+        this.#ended.inc({ status: event.status });
         break;
       default:
         break;
@@ -94,79 +126,23 @@ export class Metrics {
 
   async render(): Promise<string> {
     const { runs, relays } = await this.#store.census();
+    for (const [status, count] of Object.entries(runs)) this.#runs.set({ status }, count);
+    this.#waiting.set(relays.pending);
     const age = relays.oldestAt === null ? 0 : Math.max(0, Date.now() - relays.oldestAt) / 1000;
-    const lines = [
-      ...family('relay_runs', 'gauge', 'Runs that are not over, by status'),
-      ...Object.entries(runs).map(([status, count]) => `relay_runs{status="${status}"} ${count}`),
-      ...gauge('relay_relays_waiting', 'Requests to people without an answer', relays.pending),
-      ...gauge('relay_relays_oldest_seconds', 'How long the oldest of them waits', age),
-      ...gauge('relay_active_runs', 'Runs that this node drives', this.#gauges.activeRuns()),
-      ...gauge('relay_open_streams', 'Streams that are open here', this.#gauges.openStreams()),
-      ...gauge('relay_event_loop_delay_seconds', 'p99', this.#delay.percentile(99) / 1e9),
-      ...gauge('relay_resident_memory_bytes', 'Memory', process.memoryUsage.rss()),
-      ...gauge('relay_uptime_seconds', 'Since the start', process.uptime()),
-      ...this.#counters(),
-      ...this.#firstToken.lines(
-        'relay_first_token_seconds',
-        'From a run’s start to its first token',
-      ),
-      ...this.#commit.lines('relay_journal_commit_seconds', 'From an event to its being stored'),
-    ];
-    return `${lines.join('\n')}\n`;
+    this.#oldest.set(age);
+    return this.#registry.metrics();
   }
 
-  #counters(): string[] {
-    const names = new Set([...this.#counts.keys()].map((key) => key.split('{')[0] ?? key));
-    return [...names].flatMap((name) => [
-      ...family(name, 'counter', 'Since the start of this node'),
-      ...[...this.#counts]
-        .filter(([key]) => key === name || key.startsWith(`${name}{`))
-        .map(([key, count]) => `${key} ${count}`),
-    ]);
+  #gauge(name: string, help: string, ...labelNames: string[]): Gauge {
+    return new Gauge({ name, help, labelNames, registers: [this.#registry] });
   }
 
-  #add(key: string, count = 1): void {
-    this.#counts.set(key, (this.#counts.get(key) ?? 0) + count);
-  }
-}
-
-class Histogram {
-  readonly #bounds: readonly number[];
-  readonly #counts: number[];
-  #sum = 0;
-  #total = 0;
-
-  constructor(bounds: readonly number[]) {
-    this.#bounds = bounds;
-    this.#counts = bounds.map(() => 0);
+  #counter(name: string, ...labelNames: string[]): Counter {
+    const help = 'Since the start of this node';
+    return new Counter({ name, help, labelNames, registers: [this.#registry] });
   }
 
-  observe(value: number): void {
-    this.#sum += value;
-    this.#total += 1;
-    const bucket = this.#bounds.findIndex((bound) => value <= bound);
-    if (bucket >= 0) this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
+  #histogram(name: string, help: string): Histogram {
+    return new Histogram({ name, help, buckets, registers: [this.#registry] });
   }
-
-  lines(name: string, help: string): string[] {
-    let below = 0;
-    return [
-      ...family(name, 'histogram', help),
-      ...this.#bounds.map((bound, index) => {
-        below += this.#counts[index] ?? 0;
-        return `${name}_bucket{le="${bound}"} ${below}`;
-      }),
-      `${name}_bucket{le="+Inf"} ${this.#total}`,
-      `${name}_sum ${this.#sum}`,
-      `${name}_count ${this.#total}`,
-    ];
-  }
-}
-
-function family(name: string, type: 'gauge' | 'counter' | 'histogram', help: string): string[] {
-  return [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`];
-}
-
-function gauge(name: string, help: string, value: number): string[] {
-  return [...family(name, 'gauge', help), `${name} ${value}`];
 }

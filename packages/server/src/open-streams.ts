@@ -2,7 +2,7 @@
  * Which streams are open by which key. A key that is revoked or has expired must not go on reading:
  * here at once, and on every other node at its next look.
  */
-import type { KeyRecord, SystemStore } from '@relay/core';
+import { type KeyRecord, type SystemStore, Ticker } from '@relay/core';
 import type { Caller } from './auth.ts';
 
 const lookMs = 500;
@@ -15,7 +15,7 @@ interface Opened {
 export class OpenStreams {
   readonly #store: SystemStore;
   readonly #byKey = new Map<string, Opened>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #keys = new Ticker<string>(lookMs, () => void this.#look());
   #looking = false;
 
   constructor(store: SystemStore) {
@@ -32,7 +32,7 @@ export class OpenStreams {
     const opened = this.#byKey.get(as.id) ?? { tenantId, close: new Set() };
     this.#byKey.set(as.id, opened);
     opened.close.add(close);
-    this.#timer ??= setInterval(() => void this.#look(), lookMs).unref();
+    this.#keys.add(as.id);
     return () => {
       opened.close.delete(close);
       if (opened.close.size === 0 && this.#byKey.get(as.id) === opened) this.#forget(as.id);
@@ -52,12 +52,11 @@ export class OpenStreams {
 
   #forget(keyId: string): void {
     this.#byKey.delete(keyId);
-    if (this.#byKey.size === 0) this.stop();
+    this.#keys.delete(keyId);
   }
 
   stop(): void {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
+    this.#keys.clear();
   }
 
   /** One look at a time, however slow the store is. It never throws. */

@@ -2,52 +2,48 @@
  * A node among others: it says again and again that it is alive, and takes care of what the dead have
  * left. Their runs come with their leases; their chats have lost their connection.
  */
-import type { Control } from '@relay/core';
+import { BackgroundLoop, type BackgroundLoopOptions, type Control } from '@relay/core';
 import { hangUpOrphans } from './chat-sessions.ts';
 import type { Config } from './config.ts';
 
 export class Presence {
   readonly #control: Control;
   readonly #config: Config;
-  readonly #leaving = new AbortController();
-  #work: Promise<unknown> = Promise.resolve();
+  readonly #loops: readonly BackgroundLoop[];
 
   constructor(control: Control, config: Config) {
     this.#control = control;
     this.#config = config;
+    // Two loops: a node that has much to hang up must not be taken for dead meanwhile.
+    this.#loops = [
+      this.#loop(() => this.#beat(), 'This node could not say that it is alive'),
+      this.#loop((signal) => this.#hangUp(signal), 'Chats of dead nodes could not be hung up'),
+    ];
   }
 
-  /** From now on the others know that it is there. */
+  /** From now on the other nodes know that this one is alive. */
   async start(): Promise<void> {
     await this.#beat();
-    // Apart from each other: a node that has much to hang up must not be taken for dead meanwhile.
-    this.#work = Promise.all([
-      this.#again(() => this.#beat(), 'This node could not say that it is alive'),
-      this.#again(() => this.#hangUp(), 'Chats of dead nodes could not be hung up'),
-    ]);
+    for (const loop of this.#loops) loop.start();
   }
 
   async stop(): Promise<void> {
-    this.#leaving.abort();
-    await this.#work;
+    await Promise.all(this.#loops.map((loop) => loop.stop()));
     const { store, settings, log } = this.#control.engine;
     await store.forgetNode(settings.node).catch((error: unknown) => {
       log.warn('The other nodes could not be told', { error: String(error) });
     });
   }
 
-  async #again(work: () => Promise<void>, complaint: string): Promise<void> {
+  #loop(step: BackgroundLoopOptions['step'], complaint: string): BackgroundLoop {
     const { clock, settings, log } = this.#control.engine;
-    const { signal } = this.#leaving;
-    while (!signal.aborted) {
-      await clock.sleep(settings.leaseTtlMs / 3, signal);
-      if (signal.aborted) return;
-      try {
-        await work();
-      } catch (error) {
-        log.warn(complaint, { error: String(error) });
-      }
-    }
+    return new BackgroundLoop({
+      clock,
+      intervalMs: settings.leaseTtlMs / 3,
+      delayFirst: true,
+      step,
+      onError: (error) => log.warn(complaint, { error: String(error) }),
+    });
   }
 
   async #beat(): Promise<void> {
@@ -56,7 +52,7 @@ export class Presence {
     await store.keepNode({ owner: settings.node, now, until: now + settings.leaseTtlMs });
   }
 
-  #hangUp(): Promise<void> {
-    return hangUpOrphans({ control: this.#control, config: this.#config }, this.#leaving.signal);
+  #hangUp(signal: AbortSignal): Promise<void> {
+    return hangUpOrphans({ control: this.#control, config: this.#config }, signal);
   }
 }

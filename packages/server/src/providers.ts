@@ -16,6 +16,7 @@ import {
   type Timeouts,
 } from '@relay/models';
 import { RelayError } from '@relay/protocol';
+import { CredentialCache } from './credential-cache.ts';
 import type { Vault } from './vault/vault.ts';
 
 /** Providers that need no `baseUrl`, and where they are. */
@@ -58,10 +59,15 @@ type Connection = ModelOptions & { readonly baseUrl: string };
 
 export class Providers {
   readonly #options: ProviderOptions;
-  readonly #models = new Map<string, { sealed: string; model: Model }>();
+  readonly #models: CredentialCache<Model>;
 
   constructor(options: ProviderOptions) {
+    const { store, vault } = options;
     this.#options = options;
+    this.#models = new CredentialCache(store, (tenantId, record) =>
+      this.#make(record, this.connection(tenantId, record)),
+    );
+    vault.onChange((tenantId) => this.#models.drop(tenantId));
   }
 
   /** The registry of one tenant. */
@@ -96,23 +102,17 @@ export class Providers {
     };
   }
 
-  /** Made once for each key. */
   async #modelFor(tenantId: string, provider: string): Promise<Model> {
-    const record = await this.#options.store.tenant(tenantId).readCredential(provider);
-    if (record === undefined) throw noCredential(provider);
-    const place = `${tenantId}/${provider}`;
-    const known = this.#models.get(place);
-    if (known?.sealed === record.sealed) return known.model;
-    const model = this.#make(provider, record, this.connection(tenantId, record));
-    this.#models.set(place, { sealed: record.sealed, model });
+    const model = await this.#models.get(tenantId, provider);
+    if (model === undefined) throw noCredential(provider);
     return model;
   }
 
   /** `openai` is spoken to by its own API, unless it is said to be somewhere else. */
-  #make(provider: string, record: CredentialRecord, options: Connection): Model {
+  #make({ provider, baseUrl }: CredentialRecord, options: Connection): Model {
     if (provider === 'anthropic') return createAnthropicModel(options);
     if (provider === 'google') return createGoogleModel(options);
-    if (provider === 'openai' && record.baseUrl === null) return createResponsesModel(options);
+    if (provider === 'openai' && baseUrl === null) return createResponsesModel(options);
     return createChatCompletionsModel(options);
   }
 

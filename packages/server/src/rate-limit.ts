@@ -1,7 +1,7 @@
 /**
- * How often somebody may call. A bucket for each caller fills up evenly and holds a minute's worth;
- * who empties it waits until there is a drop again. Buckets that are full are forgotten, so what is
- * kept grows with those who call now, not with those who ever did.
+ * How often a caller may call: a token bucket for each, which is refilled evenly and holds a minute's
+ * worth. A caller that empties it waits for the next token. Full buckets are forgotten, so what is kept
+ * grows with the callers of now. See `docs/decisions/2026-11-15-own-cors-and-rate-limit.md`.
  */
 import { RelayError } from '@relay/protocol';
 import type { FastifyReply } from 'fastify';
@@ -10,7 +10,7 @@ const minuteMs = 60_000;
 const sweepMs = 10_000;
 
 interface Bucket {
-  drops: number;
+  tokens: number;
   at: number;
 }
 
@@ -27,14 +27,14 @@ export class RateLimiter {
     return this.#buckets.size;
   }
 
-  /** Takes a drop; if there is none, says how long it takes until there is. */
+  /** Takes a token; if there is none, says how long it takes until there is. */
   take(caller: string, now = Date.now()): { ok: true } | { ok: false; retryAfterMs: number } {
     const bucket = this.#filled(caller, now);
-    if (bucket.drops >= 1) {
-      bucket.drops -= 1;
+    if (bucket.tokens >= 1) {
+      bucket.tokens -= 1;
       return { ok: true };
     }
-    return { ok: false, retryAfterMs: ((1 - bucket.drops) * minuteMs) / this.#perMinute };
+    return { ok: false, retryAfterMs: ((1 - bucket.tokens) * minuteMs) / this.#perMinute };
   }
 
   /** Throws `rate_limited`, and tells the caller when to come back. */
@@ -52,9 +52,9 @@ export class RateLimiter {
 
   #filled(caller: string, now: number): Bucket {
     this.#sweep(now);
-    const bucket = this.#buckets.get(caller) ?? { drops: this.#perMinute, at: now };
+    const bucket = this.#buckets.get(caller) ?? { tokens: this.#perMinute, at: now };
     const added = (Math.max(0, now - bucket.at) * this.#perMinute) / minuteMs;
-    bucket.drops = Math.min(this.#perMinute, bucket.drops + added);
+    bucket.tokens = Math.min(this.#perMinute, bucket.tokens + added);
     bucket.at = now;
     this.#buckets.set(caller, bucket);
     return bucket;
@@ -63,8 +63,8 @@ export class RateLimiter {
   #sweep(now: number): void {
     if (now - this.#sweptAt < sweepMs) return;
     this.#sweptAt = now;
-    for (const [caller, { drops, at }] of this.#buckets) {
-      if (drops + ((now - at) * this.#perMinute) / minuteMs >= this.#perMinute) {
+    for (const [caller, { tokens, at }] of this.#buckets) {
+      if (tokens + ((now - at) * this.#perMinute) / minuteMs >= this.#perMinute) {
         this.#buckets.delete(caller);
       }
     }

@@ -8,6 +8,7 @@ import { type Config, readConfig } from './config.ts';
 import { showFirstKey } from './first-key.ts';
 import { createLog, type ServerLog } from './log.ts';
 import { openStore } from './open-store.ts';
+import { stopAll } from './stop-all.ts';
 import { unknownSettings } from './unknown-settings.ts';
 
 export interface ServeOptions {
@@ -43,9 +44,7 @@ export async function openRelay(options: ServeOptions): Promise<Opened> {
   const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
   for (const sentence of unknownSettings(options.env)) log.warn(sentence);
   const closing: (() => Promise<void> | void)[] = [];
-  const stop = async () => {
-    for (const close of closing.splice(0).toReversed()) await close();
-  };
+  const stop = () => stopAll(closing.splice(0).toReversed());
   try {
     const opened = await openStore(config, 'server', (line) => log.warn(line));
     const { store } = opened;

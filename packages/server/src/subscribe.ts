@@ -3,14 +3,14 @@
  * without a gap or a repeat.
  *
  * The journal is the truth and the hub is a hint. A follower that falls behind the hub forgets what
- * it was told and reads on from the store, so it holds a bounded amount, however slow its reader; and
+ * it was buffer and reads on from the store, so it holds a bounded amount, however slow its reader; and
  * now and then it looks into the store unasked, so that a word of the hub that was lost costs time
  * and nothing else.
  */
 import type { TenantStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
-import { Told } from './told.ts';
+import { EventBuffer } from './event-buffer.ts';
 
 export interface Followed {
   readonly store: TenantStore;
@@ -33,30 +33,34 @@ type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 
 /** Yields batches in order; returns after `run.ended`, or as soon as the signal is aborted. */
 export function followRun(followed: Followed, options: FollowOptions): Batches {
-  const told = new Told(followed.hub, followed.runId);
+  const buffer = new EventBuffer(followed.hub, followed.runId);
   // Of a new run nothing may be missed, not even what happens before the first batch is asked for.
-  if (options.isNew === true) told.listen(options.signal);
-  const batches = batchesOf(followed, options, told);
+  if (options.isNew === true) buffer.listen(options.signal);
+  const batches = batchesOf(followed, options, buffer);
   // A generator that was never started skips its `finally` when it is returned.
   const stop = batches.return.bind(batches);
   batches.return = (value) => {
-    told.leave();
+    buffer.leave();
     return stop(value);
   };
   return batches;
 }
 
-async function* batchesOf(followed: Followed, options: FollowOptions, told: Told): Batches {
+async function* batchesOf(
+  followed: Followed,
+  options: FollowOptions,
+  buffer: EventBuffer,
+): Batches {
   const { store, runId } = followed;
   const { after, follow, signal } = options;
   let cursor = after;
   let behind = options.isNew !== true;
-  if (follow) told.listen(signal);
+  if (follow) buffer.listen(signal);
   try {
     while (!signal.aborted) {
       const batch = behind
         ? await store.readEvents(runId, { after: cursor, limit: pageSize })
-        : told.take(cursor, pageSize);
+        : buffer.take(cursor, pageSize);
       if (batch === 'gap') {
         behind = true;
         continue;
@@ -69,14 +73,14 @@ async function* batchesOf(followed: Followed, options: FollowOptions, told: Told
       } else if (behind && (await isOver(followed, cursor))) {
         return;
       }
-      // We listened before we read: whatever was stored since, the hub has told or will tell.
+      // We listened before we read: whatever was stored since, the hub has buffer or will tell.
       if (behind && batch.length === pageSize) continue;
       if (!follow) return;
-      if (last === undefined && !behind) await told.more();
+      if (last === undefined && !behind) await buffer.more();
       behind = false;
     }
   } finally {
-    told.leave();
+    buffer.leave();
   }
 }
 

@@ -8,6 +8,7 @@ import { mkdirSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import {
   audited,
+  BackgroundLoop,
   type Clock,
   type Engine,
   type Ids,
@@ -24,7 +25,7 @@ import { ConfigError } from './config-error.ts';
 import { changeSettings } from './tenant-settings.ts';
 
 const noteName = 'workspaces';
-const everyMs = 1_000;
+const intervalMs = 1_000;
 
 export interface WorkspacesOptions {
   readonly store: SystemStore;
@@ -46,14 +47,22 @@ interface Folder {
 
 export class Workspaces {
   readonly #options: WorkspacesOptions;
-  readonly #stopped = new AbortController();
+  readonly #loop: BackgroundLoop;
   #registries: ReadonlyMap<string, ToolRegistry> = new Map();
   #places: readonly string[] = [];
   #version: string | undefined;
-  #work: Promise<void> = Promise.resolve();
 
   constructor(options: WorkspacesOptions) {
+    const { clock, log } = options;
     this.#options = options;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs,
+      delayFirst: true,
+      step: () => this.#readAgain(),
+      onError: (error) =>
+        log.error('The workspaces could not be read again', { error: String(error) }),
+    });
   }
 
   tools(tenantId: string): ToolRegistry {
@@ -70,29 +79,18 @@ export class Workspaces {
 
   /** `bootstrap` may give a tenant a folder beside the running server. */
   start(): void {
-    if (this.#options.bash !== undefined) this.#work = this.#keepLooking();
+    if (this.#options.bash !== undefined) this.#loop.start();
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#work;
+  stop(): Promise<void> {
+    return this.#loop.stop();
   }
 
-  async #keepLooking(): Promise<void> {
-    const { clock, store, log } = this.#options;
-    const { signal } = this.#stopped;
-    for (;;) {
-      await clock.sleep(everyMs, signal);
-      if (signal.aborted) return;
-      try {
-        const version = await store.readNote(noteName);
-        if (version === this.#version) continue;
-        this.#take(await this.#folders());
-        this.#version = version;
-      } catch (error) {
-        log.error('The workspaces could not be read again', { error: String(error) });
-      }
-    }
+  async #readAgain(): Promise<void> {
+    const version = await this.#options.store.readNote(noteName);
+    if (version === this.#version) return;
+    this.#take(await this.#folders());
+    this.#version = version;
   }
 
   async #folders(): Promise<Folder[]> {

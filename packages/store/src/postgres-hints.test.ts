@@ -88,7 +88,7 @@ describe('nodes on one database', () => {
     await expectHeard({ kind: 'wake', ...ofGiven });
   });
 
-  test('hear of settings and keys', async () => {
+  test('hear of settings, keys and credentials', async () => {
     const { id: tenantId } = await teller.ensureTenant({ id: uuidv7(), name: 'acme', at: noon });
     const tenant = teller.tenant(tenantId);
     await tenant.updateTenant({ pausedAt: noon });
@@ -96,6 +96,11 @@ describe('nodes on one database', () => {
     const key = { id: uuidv7(), tenantId, name: 'k', owner: null, scopes: ['runs'] };
     await teller.addKey({ ...key, createdAt: noon, expiresAt: null, revokedAt: null }, 'hash');
     expect(await tenant.revokeKey(key.id, noon)).toBe(true);
+    await expectHeard({ kind: 'tenant', tenantId });
+    const credential = { id: uuidv7(), provider: 'openai', label: null, baseUrl: null, last4: '' };
+    await tenant.putCredential({ ...credential, sealed: 's', createdAt: noon, updatedAt: noon });
+    await expectHeard({ kind: 'tenant', tenantId });
+    expect(await tenant.deleteCredential('openai')).toBe(true);
     await expectHeard({ kind: 'tenant', tenantId });
   });
 

@@ -10,7 +10,7 @@ export type Hint =
   | { readonly kind: 'approval'; readonly tenantId: string; readonly relayId: string }
   /** There is something to do for it: it was told something, or nobody holds it any more. */
   | { readonly kind: 'wake'; readonly tenantId: string; readonly runId: string }
-  /** Its settings or keys have changed. */
+  /** Its settings, keys or credentials have changed. */
   | { readonly kind: 'tenant'; readonly tenantId: string }
   /** Hints may have been lost. */
   | { readonly kind: 'all' };

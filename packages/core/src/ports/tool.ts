@@ -26,10 +26,23 @@ export interface ToolContext {
   readonly memory?: RunMemory;
   /**
    * Asks a person, and gives their answer, which fits the schema; rejects with `question_declined` if
-   * there is none. A tool that is `idempotent` is let go meanwhile and run again with the answer: up
-   * to here it must do the same each time. Any other one waits in memory.
+   * there is none. A tool that is `idempotent` is suspended meanwhile: the promise rejects with
+   * `ToolSuspended`, which the tool must not catch, and the tool runs again with the answer. Up to here
+   * it must do the same each time. Any other tool waits in memory.
    */
   readonly ask: (question: Question) => Promise<unknown>;
+}
+
+/**
+ * The tool has asked and is suspended until the answer is there; then it runs again. Let it pass: the
+ * tool's `finally` blocks run, and whatever this attempt still returns or throws is ignored.
+ */
+export class ToolSuspended extends Error {
+  override readonly name = 'ToolSuspended';
+
+  constructor() {
+    super('The tool is suspended until its question is answered; it will run again');
+  }
 }
 
 /** The memories of the run's namespace. */

@@ -8,6 +8,7 @@ import { auditOfEvents } from '../audit.ts';
 import type { Engine } from '../engine.ts';
 import { RunJournal } from '../journal.ts';
 import type { AgentReport, Mail, RunIdentity, RunRef, TenantStore } from '../ports.ts';
+import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
 import { Answers } from './answers.ts';
 import type { RunState } from './state.ts';
@@ -59,7 +60,7 @@ export class LiveRun {
   #endedTurns: EndedTurn[] = [];
   #mailWaits: boolean;
   #looksAgain = false;
-  #wakeLoop: (() => void) | undefined;
+  readonly #changed = new Signal();
 
   constructor(options: LiveRunOptions) {
     this.engine = options.engine;
@@ -74,6 +75,7 @@ export class LiveRun {
       store: this.store,
       clock: options.engine.clock,
       publisher: options.engine.publisher,
+      log: options.engine.log,
       observe: (events) => this.#observe(events),
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
@@ -269,17 +271,19 @@ export class LiveRun {
     return happened;
   }
 
-  /** Resolves when there is something new: a result, a turn, mail, or a stop. */
-  async somethingHappens(): Promise<void> {
+  /** Resolves when there is something new (a result, a turn, mail, or a stop), or after `ms`. */
+  async somethingHappens(ms = Infinity): Promise<void> {
     const already = this.#hasNews || this.#mailWaits || this.#stop !== undefined;
     this.#looksAgain = false;
-    if (!already) await this.#woken();
+    if (already) return;
+    if (ms === Infinity) await this.#changed.wait();
+    else await this.#changed.waitFor({ clock: this.engine.clock, ms });
   }
 
   /** Resolves when a tool has ended since the last look, whatever else is going on. */
   async toolEnds(): Promise<void> {
     const before = this.#happened.length;
-    while (this.#happened.length === before && this.hasTools) await this.#woken();
+    while (this.#happened.length === before && this.hasTools) await this.#changed.wait();
   }
 
   /** The state has changed outside the loop: it should look again. */
@@ -289,8 +293,7 @@ export class LiveRun {
   }
 
   wake(): void {
-    this.#wakeLoop?.();
-    this.#wakeLoop = undefined;
+    this.#changed.notify();
   }
 
   #observe(events: readonly RunEvent[]): void {
@@ -299,11 +302,5 @@ export class LiveRun {
     } else {
       this.#unfolded.push(...events.filter((event) => event.type !== 'tool.progressed'));
     }
-  }
-
-  #woken(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#wakeLoop = resolve;
-    });
   }
 }

@@ -165,11 +165,8 @@ async function somethingHappens(run: LiveRun, now: number): Promise<void> {
     Date.parse(relay.expiresAt) + settings.lateAnswerMs,
   ]);
   times.push(...resultTimes(run), ...endingTimes(run));
-  if (times.length === 0) return run.somethingHappens();
-  const over = new AbortController();
-  const ms = Math.max(0, Math.min(...times.filter((time) => time > now)) - clock.now());
-  await Promise.race([run.somethingHappens(), clock.sleep(ms, over.signal)]);
-  over.abort('over');
+  const next = Math.min(...times.filter((time) => time > now));
+  await run.somethingHappens(Math.max(0, next - clock.now()));
 }
 
 async function suspend(run: LiveRun): Promise<Outcome> {

@@ -3,8 +3,9 @@
  *
  * - A question is a relay of its own, of kind `question`; meanwhile its call stays `started`. A call
  *   may ask several; each is known by its place among them.
- * - A tool that is `idempotent` is let go while it waits: nothing stays in memory, and the run can be
- *   parked (E5). When all that it has asked is answered it runs again, and gets the answers by place.
+ * - A tool that is `idempotent` is suspended while it waits: its attempt ends with `ToolSuspended`,
+ *   nothing stays in memory, and the run can be parked (E5). When all that it has asked is answered it
+ *   runs again, and gets the answers by place.
  * - Any other tool waits in memory. If its process dies, its outcome is unknown like that of any call
  *   that was interrupted, and what it had asked is closed.
  * - A call is settled only when nothing that it asked is open any more (E6).
@@ -12,7 +13,7 @@
 import { catalogue, type EventOf, RelayError } from '@relay/protocol';
 import { nobodyToAsk } from '../permission/decide.ts';
 import { checkSchema, digestOfQuestion } from '../question-schema.ts';
-import type { Question, Tool } from '../ports.ts';
+import { type Question, type Tool, ToolSuspended } from '../ports.ts';
 import type { Activity } from './activity.ts';
 import { agentFields, type AgentState } from './agent.ts';
 import type { CallState, QuestionState } from './call.ts';
@@ -43,7 +44,7 @@ export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
     if (tool.idempotent) {
       run.abandonTool(toolCallId);
       run.lookAgain();
-      return new Promise<never>(() => undefined);
+      throw new ToolSuspended();
     }
     await run.answers.wait(questionIn(run, intent, nth).id, activity.signal);
     if (activity.stopped) throw stopError(run);

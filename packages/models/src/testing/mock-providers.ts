@@ -4,7 +4,7 @@ import type { Model } from '@relay/core';
 import { createAnthropicModel } from '../anthropic.ts';
 import { createChatCompletionsModel } from '../chat-completions.ts';
 import { createGoogleModel } from '../google.ts';
-import type { Timeouts } from '../http-exchange.ts';
+import type { Timeouts } from '../http/exchange.ts';
 import { createResponsesModel } from '../openai-responses.ts';
 
 export interface MockedProvider {

@@ -15,7 +15,7 @@ import type { AuditAction } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import type { MasterKeys } from '../vault/master-key.ts';
 import { derive } from '../vault/root-key.ts';
-import { Notary } from './notary.ts';
+import { AuditSigner } from './signer.ts';
 
 type Write = NonNullable<Engine['audit']>;
 
@@ -29,8 +29,8 @@ export function operatorsDeed(
 }
 
 export function writerOf(rootKey: Buffer): Write {
-  const notary = new Notary(derive(rootKey, 'audit'), { next: uuidv7 });
-  return (tenantId, entry) => notary.write(tenantId, entry);
+  const signer = new AuditSigner(derive(rootKey, 'audit'), { next: uuidv7 });
+  return (tenantId, entry) => signer.write(tenantId, entry);
 }
 
 export function tellOfRotation(

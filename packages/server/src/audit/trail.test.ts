@@ -9,13 +9,13 @@ import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/st
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { createDatabase } from '../../../../test/support/postgres.ts';
-import { AuditKeeper } from './keeper.ts';
-import { genesis, Notary } from './notary.ts';
+import { AuditSealer } from './sealer.ts';
+import { genesis, AuditSigner } from './signer.ts';
 import { verifyTrail } from './verify.ts';
 
 const key = randomBytes(32);
 const ids = { next: uuidv7 };
-const notary = new Notary(key, ids);
+const signer = new AuditSigner(key, ids);
 const tenantId = uuidv7();
 
 function entry(n: number): AuditEntry {
@@ -23,19 +23,19 @@ function entry(n: number): AuditEntry {
   return { at: 1_000 + n, who, action: 'key.created', what: { keyId: `${n}` }, why: null };
 }
 
-function keeperOn(store: SystemStore, by = notary): AuditKeeper {
-  return new AuditKeeper({
+function sealerOn(store: SystemStore, by = signer): AuditSealer {
+  return new AuditSealer({
     store,
-    notary: by,
+    signer: by,
     clock: systemClock,
     log: { warn: () => undefined, error: () => undefined },
   });
 }
 
 async function write(store: SystemStore, from: number, count: number): Promise<void> {
-  const entries = Array.from({ length: count }, (_, n) => notary.write(tenantId, entry(from + n)));
+  const entries = Array.from({ length: count }, (_, n) => signer.write(tenantId, entry(from + n)));
   await store.tenant(tenantId).audit.add(entries);
-  await keeperOn(store).seal(tenantId);
+  await sealerOn(store).seal(tenantId);
 }
 
 describe('a trail', () => {
@@ -51,8 +51,8 @@ describe('a trail', () => {
       expect(createHash('sha256').update(chained).digest('hex')).toBe(hash);
       before = hash;
     }
-    expect(await keeperOn(store).head(tenantId)).toMatchObject({ seq: 5, hash: before });
-    expect(await keeperOn(store).verify(tenantId)).toEqual({
+    expect(await sealerOn(store).head(tenantId)).toMatchObject({ seq: 5, hash: before });
+    expect(await sealerOn(store).verify(tenantId)).toEqual({
       ok: true,
       entries: 5,
       head: { seq: 5, hash: before },
@@ -61,16 +61,16 @@ describe('a trail', () => {
 
   it('of nothing is whole', async () => {
     const store = createMemoryStore();
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 0 });
-    expect(await keeperOn(store).head(tenantId)).toEqual({ seq: 0, hash: genesis(tenantId) });
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 0 });
+    expect(await sealerOn(store).head(tenantId)).toEqual({ seq: 0, hash: genesis(tenantId) });
   });
 
   it('stays one line when several nodes seal it at once', async () => {
     const store = createMemoryStore();
-    const written = Array.from({ length: 700 }, (_, n) => notary.write(tenantId, entry(n)));
+    const written = Array.from({ length: 700 }, (_, n) => signer.write(tenantId, entry(n)));
     await store.tenant(tenantId).audit.add(written);
-    await Promise.all([1, 2, 3, 4].map(() => keeperOn(store).seal(tenantId)));
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 700 });
+    await Promise.all([1, 2, 3, 4].map(() => sealerOn(store).seal(tenantId)));
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 700 });
   });
 
   it('stays one line when nodes on one database write and seal at once', async () => {
@@ -83,13 +83,13 @@ describe('a trail', () => {
       }),
     );
     const [store] = nodes;
-    await keeperOn(store!).seal(tenantId);
-    expect(await keeperOn(store!).verify(tenantId)).toMatchObject({ ok: true, entries: 120 });
+    await sealerOn(store!).seal(tenantId);
+    expect(await sealerOn(store!).verify(tenantId)).toMatchObject({ ok: true, entries: 120 });
     const forged = `INSERT INTO audit_entries (id, tenant_id, at, action, actor, entry, proof, seq, hash)
       VALUES ('forged', $1, 0, 'key.created', 'x', '{}', '', $2, '')`;
     for (const seq of [-1, 121, null]) {
       await database.sql(forged, [tenantId, seq]);
-      expect(await keeperOn(store!).verify(tenantId)).toMatchObject({ ok: false });
+      expect(await sealerOn(store!).verify(tenantId)).toMatchObject({ ok: false });
       await database.sql(`DELETE FROM audit_entries WHERE id = 'forged'`);
     }
     await Promise.all(nodes.map((each) => each.close()));
@@ -97,21 +97,21 @@ describe('a trail', () => {
 
   it('is sealed by itself, whoever is there', async () => {
     const store = createMemoryStore();
-    await store.tenant(tenantId).audit.add([notary.write(tenantId, entry(1))]);
-    const keeper = keeperOn(store);
-    keeper.start();
-    await expect.poll(async () => (await keeper.head(tenantId)).seq).toBe(1);
-    await keeper.stop();
+    await store.tenant(tenantId).audit.add([signer.write(tenantId, entry(1))]);
+    const sealer = sealerOn(store);
+    sealer.start();
+    await expect.poll(async () => (await sealer.head(tenantId)).seq).toBe(1);
+    await sealer.stop();
   });
 
   it('says nothing to another key, and nothing of another tenant', async () => {
     const store = createMemoryStore();
     await write(store, 0, 2);
-    const stranger = keeperOn(store, new Notary(randomBytes(32), ids));
+    const stranger = sealerOn(store, new AuditSigner(randomBytes(32), ids));
     expect(await stranger.verify(tenantId)).toMatchObject({ ok: false, firstBad: { seq: 1 } });
-    const copied = notary.write(uuidv7(), entry(9));
+    const copied = signer.write(uuidv7(), entry(9));
     await store.tenant(tenantId).audit.add([copied]);
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({
       ok: false,
       firstBad: { seq: 3, problem: expect.stringContaining('not written by Relay') },
     });
@@ -174,9 +174,9 @@ describe('verifying finds', () => {
     ['an entry of another tenant', `UPDATE audit_entries SET tenant_id = 'x' WHERE seq = 9`, 9],
     ['an entry that waits', `${copy}, NULL, NULL FROM audit_entries WHERE seq = 10`, 11],
   ])('%s', async (_what, sql, seq) => {
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 10 });
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 10 });
     database.exec(sql);
-    const verdict = await keeperOn(store).verify(tenantId);
+    const verdict = await sealerOn(store).verify(tenantId);
     expect(verdict).toMatchObject({ ok: false, firstBad: { seq } });
     expect(verdict.entries).toBe(seq - 1);
   });
@@ -185,14 +185,14 @@ describe('verifying finds', () => {
     database.exec(`${copy}, NULL, NULL FROM audit_entries WHERE seq = 10;
       UPDATE audit_entries SET entry = x'00', at = 'noon', run_id = x'01' WHERE id = 'copy'`);
     await write(store, 50, 1);
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 12 } });
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 12 } });
   });
 
   it('two entries that changed places', async () => {
     database.exec(`UPDATE audit_entries SET seq = 100 WHERE seq = 5;
       UPDATE audit_entries SET seq = 5 WHERE seq = 6;
       UPDATE audit_entries SET seq = 6 WHERE seq = 100`);
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 5 } });
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 5 } });
   });
 
   it('an entry that was removed by somebody who computed all hashes anew', async () => {
@@ -210,36 +210,36 @@ describe('verifying finds', () => {
         .run(seq, before, id);
     }
     database.exec('UPDATE audit_seals SET last_seq = 9 WHERE first_seq = 8');
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 6 } });
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ firstBad: { seq: 6 } });
   });
 
   it('an end that was cut off, by a head that was put aside', async () => {
-    const { seq, hash } = await keeperOn(store).head(tenantId);
-    expect(await keeperOn(store).verify(tenantId, { seq, hash })).toMatchObject({ ok: true });
+    const { seq, hash } = await sealerOn(store).head(tenantId);
+    expect(await sealerOn(store).verify(tenantId, { seq, hash })).toMatchObject({ ok: true });
     database.exec(
       'DELETE FROM audit_entries WHERE seq > 7; DELETE FROM audit_seals WHERE first_seq = 8',
     );
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 7 });
-    expect(await keeperOn(store).verify(tenantId, { seq, hash })).toMatchObject({
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true, entries: 7 });
+    expect(await sealerOn(store).verify(tenantId, { seq, hash })).toMatchObject({
       ok: false,
       firstBad: { seq: 8, problem: expect.stringContaining('ends before') },
     });
     // Written on as if nothing had happened: the head shows it all the same.
     await write(store, 20, 5);
-    expect(await keeperOn(store).verify(tenantId)).toMatchObject({ ok: true });
-    expect(await keeperOn(store).verify(tenantId, { seq, hash })).toMatchObject({
+    expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true });
+    expect(await sealerOn(store).verify(tenantId, { seq, hash })).toMatchObject({
       firstBad: { seq: 10, problem: expect.stringContaining('another one') },
     });
   });
 
   it('an end that was cut off under a process that has sealed it', async () => {
-    const keeper = keeperOn(store);
-    await store.tenant(tenantId).audit.add([notary.write(tenantId, entry(30))]);
-    await keeper.seal(tenantId);
+    const sealer = sealerOn(store);
+    await store.tenant(tenantId).audit.add([signer.write(tenantId, entry(30))]);
+    await sealer.seal(tenantId);
     database.exec(
       'DELETE FROM audit_entries WHERE seq > 7; DELETE FROM audit_seals WHERE first_seq > 7',
     );
-    expect(await keeper.verify(tenantId)).toMatchObject({
+    expect(await sealer.verify(tenantId)).toMatchObject({
       ok: false,
       firstBad: { seq: 8, problem: expect.stringContaining('ends before') },
     });
@@ -251,12 +251,12 @@ describe('verifying finds', () => {
       SELECT 'foreign-' || i, '${tenantId}', 0, 'key.created', 'x', '{}', 'x' FROM n`);
     const errors: string[] = [];
     const log = { warn: () => undefined, error: (message: string) => void errors.push(message) };
-    const keeper = new AuditKeeper({ store, notary, clock: systemClock, log });
-    await store.tenant(tenantId).audit.add([notary.write(tenantId, entry(40))]);
-    await keeper.seal(tenantId);
-    await keeper.seal(tenantId);
-    expect(await keeper.head(tenantId)).toMatchObject({ seq: 11 });
-    expect(await keeper.verify(tenantId)).toMatchObject({ ok: false, firstBad: { seq: 12 } });
+    const sealer = new AuditSealer({ store, signer, clock: systemClock, log });
+    await store.tenant(tenantId).audit.add([signer.write(tenantId, entry(40))]);
+    await sealer.seal(tenantId);
+    await sealer.seal(tenantId);
+    expect(await sealer.head(tenantId)).toMatchObject({ seq: 11 });
+    expect(await sealer.verify(tenantId)).toMatchObject({ ok: false, firstBad: { seq: 12 } });
     expect(errors).toHaveLength(1);
   });
 
@@ -269,7 +269,7 @@ describe('verifying finds', () => {
       seals: (range: { after: number; limit: number }) => ((reads += 1), audit.seals(range)),
       unsealed: (limit: number) => audit.unsealed(limit),
     } as AuditTrail;
-    const verdict = await verifyTrail({ tenantId, notary, trail: counted });
+    const verdict = await verifyTrail({ tenantId, signer, trail: counted });
     expect(verdict).toMatchObject({ ok: true, entries: 70 });
     expect(reads).toBeLessThanOrEqual(4);
   });
@@ -280,7 +280,7 @@ describe('verifying finds', () => {
       for (let n = 0; !over.signal.aborted; n += 1) await write(store, 100 + n, 1);
     })();
     for (let n = 0; n < 30; n += 1) {
-      expect(await keeperOn(store).verify(tenantId)).toMatchObject({ ok: true });
+      expect(await sealerOn(store).verify(tenantId)).toMatchObject({ ok: true });
     }
     over.abort();
     await writing;

@@ -1,5 +1,5 @@
 import type { AuditRecord, AuditTrail } from '@relay/core';
-import { genesis, type Notary } from './notary.ts';
+import { genesis, type AuditSigner } from './signer.ts';
 
 export interface Verdict {
   readonly ok: boolean;
@@ -22,7 +22,7 @@ interface Fault {
 export interface Examined {
   readonly tenantId: string;
   readonly trail: AuditTrail;
-  readonly notary: Notary;
+  readonly signer: AuditSigner;
 }
 
 /** Little enough to be looked at between two requests of others. */
@@ -65,7 +65,7 @@ class Walk {
 
   /** An entry and its seal are stored together: where one is seen, the other is there by now. */
   async walk(): Promise<Fault | undefined> {
-    const { tenantId, trail, notary } = this.#examined;
+    const { tenantId, trail, signer } = this.#examined;
     for (;;) {
       const beyond = await this.#entry();
       const seals = await trail.seals({ after: this.#after, limit: pageSize });
@@ -77,7 +77,7 @@ class Walk {
           return this.#bad('The seal of its batch is missing');
         const fault = await this.#walkTo(seal.lastSeq);
         if (fault !== undefined) return fault;
-        if (seal.hash !== this.#head.hash || !notary.isSealed(tenantId, seal)) {
+        if (seal.hash !== this.#head.hash || !signer.isSealed(tenantId, seal)) {
           return { seq: seal.firstSeq, problem: 'The seal of its batch was changed' };
         }
       }
@@ -85,11 +85,11 @@ class Walk {
   }
 
   async #walkTo(lastSeq: number): Promise<Fault | undefined> {
-    const { tenantId, notary } = this.#examined;
+    const { tenantId, signer } = this.#examined;
     while (this.#head.seq < lastSeq) {
       const entry = await this.#entry();
       if (entry === undefined) return this.#bad('The entry is missing');
-      const problem = notary.faultOf(tenantId, entry, this.#head);
+      const problem = signer.faultOf(tenantId, entry, this.#head);
       if (problem !== undefined) return this.#bad(problem);
       if (this.#known.some(({ seq, hash }) => seq === entry.seq && hash !== entry.hash)) {
         return this.#bad('The entry is another one than when the head was put aside');
@@ -115,9 +115,9 @@ class Walk {
 
   /** What waits for its place, and was not written by Relay. */
   async foreign(): Promise<Fault | undefined> {
-    const { tenantId, trail, notary } = this.#examined;
+    const { tenantId, trail, signer } = this.#examined;
     const waiting = await trail.unsealed(pageSize);
-    return waiting.every((entry) => notary.isOwn(tenantId, entry))
+    return waiting.every((entry) => signer.isOwn(tenantId, entry))
       ? undefined
       : this.#bad('An entry that waits for its place was not written by Relay');
   }

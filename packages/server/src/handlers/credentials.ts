@@ -1,5 +1,6 @@
 /** `/v1/credentials`: keys of providers go in, and never come out. */
-import { type CredentialRecord, ProviderFailure } from '@relay/core';
+import type { CredentialRecord } from '@relay/core';
+import { UrlRefused } from '@relay/models';
 import { RelayError } from '@relay/protocol';
 import { Providers } from '../providers.ts';
 import { auditEntry, type Call, type Handler } from './handler.ts';
@@ -33,7 +34,7 @@ export const listCredentials: Handler<'listCredentials'> = async (call) => {
 export const deleteCredential: Handler<'deleteCredential'> = async (call) => {
   const { provider } = call.params;
   const told = auditEntry(call, 'credential.deleted', { provider });
-  await call.context.store.tenant(call.caller.tenantId).deleteCredential(provider, told);
+  await call.context.vault.delete({ tenantId: call.caller.tenantId, provider }, told);
 };
 
 /** What can be seen of a URL now; where its name leads is seen with every connection. */
@@ -41,7 +42,7 @@ function checkBaseUrl(call: Call, baseUrl: string): void {
   try {
     call.context.guard.checkUrl(new URL(baseUrl));
   } catch (error) {
-    if (!(error instanceof ProviderFailure)) throw error;
+    if (!(error instanceof UrlRefused)) throw error;
     throw new RelayError('base_url_refused', `baseUrl: ${error.message}`, {
       details: [{ path: 'baseUrl', message: error.message }],
     });

@@ -63,7 +63,7 @@ function checkUrl(call: Call, url: string): void {
     call.context.guard.checkUrl(new URL(url));
   } catch (error) {
     if (!(error instanceof UrlRefused)) throw error;
-    const message = `The URL is refused: ${error.reason}`;
+    const { message } = error;
     throw new RelayError('base_url_refused', `url: ${message}`, {
       details: [{ path: 'url', message }],
     });

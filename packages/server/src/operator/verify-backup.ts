@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { uuidv7 } from 'uuidv7';
-import { Notary } from '../audit/notary.ts';
+import { AuditSigner } from '../audit/signer.ts';
 import { verifyTrail, type Verdict } from '../audit/verify.ts';
 import { ConfigError, readConfig } from '../config.ts';
 import { openStore } from '../open-store.ts';
@@ -35,10 +35,10 @@ export async function verifyBackup(place: Place, options: VerifyBackupOptions): 
       const tenant = await store.findTenant(name);
       if (tenant === undefined) throw new ConfigError(`The backup has no tenant ${name}`);
       const rootKey = await openRootKey(store, masterKeys(config));
-      const notary = new Notary(derive(rootKey, 'audit'), { next: uuidv7 });
+      const signer = new AuditSigner(derive(rootKey, 'audit'), { next: uuidv7 });
       const { audit: trail } = store.tenant(tenant.id);
       const heads = known === undefined ? [] : [known];
-      return await verifyTrail({ tenantId: tenant.id, trail, notary }, heads);
+      return await verifyTrail({ tenantId: tenant.id, trail, signer }, heads);
     } finally {
       await opened.close();
     }

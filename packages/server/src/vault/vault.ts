@@ -33,6 +33,7 @@ export class Vault {
   readonly #masters: MasterKeys;
   readonly #ids: Ids;
   readonly #log: VaultOptions['log'];
+  readonly #listeners = new Set<(tenantId: string | undefined) => void>();
 
   constructor({ store, masters, ids, log }: VaultOptions) {
     this.#store = store;
@@ -81,7 +82,26 @@ export class Vault {
       updatedAt: now,
     };
     await this.#store.tenant(tenantId).putCredential(record, audit);
+    this.changed(tenantId);
     return record;
+  }
+
+  async delete(
+    { tenantId, provider }: { tenantId: string; provider: string },
+    audit?: readonly NewAudit[],
+  ): Promise<void> {
+    await this.#store.tenant(tenantId).deleteCredential(provider, audit);
+    this.changed(tenantId);
+  }
+
+  /** Calls back when credentials of a tenant, or of any tenant (undefined), may have changed. */
+  onChange(listener: (tenantId: string | undefined) => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** Credentials may have been changed, here or by another node. */
+  changed(tenantId?: string): void {
+    for (const listener of this.#listeners) listener(tenantId);
   }
 
   /** The key itself. A record that does not open was moved or changed: it is as good as damaged. */

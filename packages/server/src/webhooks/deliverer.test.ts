@@ -4,17 +4,17 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Clock, type Notice, systemClock, type WebhookRecord } from '@relay/core';
 import { ManualClock } from '@relay/core/testing';
-import { createOutboundGuard } from '@relay/models';
+import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import { createMemoryStore } from '@relay/store';
 import { approval, waitingRun } from '@relay/store/contract';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, describe, expect, it } from 'vitest';
 import { until } from '../testing/relay.ts';
-import { Deliverer } from './deliverer.ts';
+import { WebhookDeliverer } from './deliverer.ts';
 import { Signer } from './signer.ts';
 
 const servers: Server[] = [];
-const guard = createOutboundGuard(['127.0.0.0/8']);
+const fetch = createGuardedFetch(createOutboundGuard(['127.0.0.0/8']));
 
 afterEach(() => {
   for (const server of servers.splice(0)) {
@@ -35,7 +35,14 @@ function setUp(clock: Clock) {
   const tenant = store.tenant(uuidv7());
   const log = { warn: () => undefined, error: () => undefined };
   const signer = new Signer(randomBytes(32));
-  const deliverer = new Deliverer({ store, signer, guard, clock, log, publicUrl: undefined });
+  const deliverer = new WebhookDeliverer({
+    store,
+    signer,
+    fetch,
+    clock,
+    log,
+    publicUrl: undefined,
+  });
   const hook = async (url: string, event: WebhookRecord['events'][number] = 'run.ended') => {
     const createdBy = { type: 'key', id: 'k', name: 'Ada' } as const;
     const webhook = {

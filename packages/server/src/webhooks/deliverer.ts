@@ -9,13 +9,19 @@
  * under way at a time, and none while it rests after failures: one that does not answer holds up
  * nobody, however much it is to be told.
  */
-import { request as httpRequest } from 'node:http';
-import { request as httpsRequest } from 'node:https';
-import type { Clock, DeliveryRecord, Log, SystemStore, WebhookRecord } from '@relay/core';
-import { type OutboundGuard, UrlRefused } from '@relay/models';
+import {
+  BackgroundLoop,
+  type Clock,
+  type DeliveryRecord,
+  type Log,
+  type SystemStore,
+  type WebhookRecord,
+} from '@relay/core';
+import type { GuardedFetch } from '@relay/models';
 import type { Signer } from './signer.ts';
 
-const everyMs = 500;
+const intervalMs = 500;
+const maxBackoffMs = 10_000;
 const atOnce = 400;
 const perWebhook = 8;
 /** From so many failures in a row on it rests, longer each time. */
@@ -24,15 +30,16 @@ const shortestRestMs = 1_000;
 const longestRestMs = 60_000;
 const mostResting = 1_000;
 const claimMs = 60_000;
-const timeoutMs = 10_000;
+const requestTimeoutMs = 10_000;
 const firstPauseMs = 5_000;
 const longestPauseMs = 60 * 60_000;
-export const patienceMs = 24 * 60 * 60_000;
+export const deliveryTimeoutMs = 24 * 60 * 60_000;
 
-export interface DelivererOptions {
+export interface WebhookDelivererOptions {
   readonly store: SystemStore;
   readonly signer: Signer;
-  readonly guard: OutboundGuard;
+  /** Connects to no address that is not allowed. */
+  readonly fetch: GuardedFetch;
   readonly clock: Clock;
   readonly log: Log;
   /** How people reach this server; left out: no links are sent. */
@@ -46,27 +53,32 @@ interface Rest {
   readonly until: number;
 }
 
-export class Deliverer {
-  readonly #options: DelivererOptions;
-  readonly #stopped = new AbortController();
+export class WebhookDeliverer {
+  readonly #options: WebhookDelivererOptions;
+  readonly #loop: BackgroundLoop;
   /** Calls under way, by webhook. */
   readonly #underWay = new Map<string, number>();
   readonly #resting = new Map<string, Rest>();
   readonly #attempts = new Set<Promise<void>>();
-  #nap = new AbortController();
-  #work: Promise<void> = Promise.resolve();
 
-  constructor(options: DelivererOptions) {
+  constructor(options: WebhookDelivererOptions) {
+    const { clock, log } = options;
     this.#options = options;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs,
+      maxBackoffMs,
+      step: async () => void (await this.begin()),
+      onError: (error) => log.warn('Webhooks could not be told', { error: String(error) }),
+    });
   }
 
   start(): void {
-    this.#work = this.#keep();
+    this.#loop.start();
   }
 
   async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#work;
+    await this.#loop.stop();
     await Promise.all(this.#attempts);
   }
 
@@ -91,19 +103,6 @@ export class Deliverer {
     await Promise.all(this.#attempts);
   }
 
-  async #keep(): Promise<void> {
-    const { clock, log } = this.#options;
-    while (!this.#stopped.signal.aborted) {
-      this.#nap = new AbortController();
-      try {
-        await this.begin();
-      } catch (error) {
-        log.warn('Webhooks could not be told', { error: String(error) });
-      }
-      await clock.sleep(everyMs, AbortSignal.any([this.#stopped.signal, this.#nap.signal]));
-    }
-  }
-
   #leftAlone(now: number): string[] {
     const resting = [...this.#resting].filter(([, { until }]) => until > now);
     return [...this.#underWay.keys(), ...resting.map(([webhookId]) => webhookId)];
@@ -126,7 +125,7 @@ export class Deliverer {
     } finally {
       this.#count(webhookId, -1);
       // There may be more for it.
-      if (!this.#underWay.has(webhookId)) this.#nap.abort();
+      if (!this.#underWay.has(webhookId)) this.#loop.wake();
     }
   }
 
@@ -149,7 +148,7 @@ export class Deliverer {
     const lastStatus = 'status' in outcome ? outcome.status : null;
     const lastError = 'error' in outcome ? outcome.error : null;
     const isDone = lastStatus !== null && lastStatus >= 200 && lastStatus < 300;
-    const isOver = webhook === undefined || now - delivery.at >= patienceMs;
+    const isOver = webhook === undefined || now - delivery.at >= deliveryTimeoutMs;
     await store.deliveries.finish(delivery, {
       status: isDone ? 'delivered' : isOver ? 'failed' : 'pending',
       nextAt: now + pauseAfter(delivery.attempts),
@@ -159,43 +158,28 @@ export class Deliverer {
     return isDone;
   }
 
-  #post(webhook: WebhookRecord, delivery: DeliveryRecord): Promise<Outcome> {
-    const { signer, guard, clock } = this.#options;
+  async #post(webhook: WebhookRecord, delivery: DeliveryRecord): Promise<Outcome> {
+    const { signer, fetch, clock } = this.#options;
     const body = this.#bodyOf(webhook, delivery);
-    return new Promise((resolve) => {
-      const fail = (error: Error) =>
-        resolve({
-          error:
-            error instanceof UrlRefused ? `The URL is refused: ${error.reason}` : error.message,
-        });
-      try {
-        const url = new URL(webhook.url);
-        guard.checkUrl(url);
-        const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
-        const sending = send(url, {
-          method: 'POST',
-          agent: guard.agentFor(url),
-          signal: AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(timeoutMs)]),
-          headers: {
-            'content-type': 'application/json',
-            'content-length': Buffer.byteLength(body),
-            'user-agent': 'relay',
-            'relay-event': delivery.event,
-            'relay-delivery': delivery.id,
-            'relay-signature': signer.sign(webhook, body, clock.now()),
-          },
-        });
-        sending.on('response', (response) => {
-          // What it says is nobody's business; redirects are not followed.
-          response.destroy();
-          resolve({ status: response.statusCode ?? 0 });
-        });
-        sending.on('error', fail);
-        sending.end(body);
-      } catch (error) {
-        fail(error as Error);
-      }
-    });
+    try {
+      const response = await fetch(webhook.url, {
+        method: 'POST',
+        body,
+        signal: AbortSignal.any([this.#loop.signal, AbortSignal.timeout(requestTimeoutMs)]),
+        headers: {
+          'content-type': 'application/json',
+          'user-agent': 'relay',
+          'relay-event': delivery.event,
+          'relay-delivery': delivery.id,
+          'relay-signature': signer.sign(webhook, body, clock.now()),
+        },
+      });
+      // Only the status counts; redirects are not followed.
+      await response.body?.cancel();
+      return { status: response.status };
+    } catch (error) {
+      return { error: error instanceof Error ? error.message : String(error) };
+    }
   }
 
   /** The link is made when it is sent: nothing that could decide lies in the store. */

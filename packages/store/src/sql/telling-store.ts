@@ -3,6 +3,7 @@ import type {
   Append,
   AppendOutcome,
   CreationOutcome,
+  CredentialRecord,
   Hint,
   Mail,
   NewAudit,
@@ -92,6 +93,20 @@ export class TellingTenantStore extends SqlTenantStore {
     const revoked = await super.revokeKey(keyId, at, audit);
     if (revoked) this.#tell({ kind: 'tenant', tenantId: this.tenantId });
     return revoked;
+  }
+
+  override async putCredential(
+    record: CredentialRecord,
+    audit?: readonly NewAudit[],
+  ): Promise<void> {
+    await super.putCredential(record, audit);
+    this.#tell({ kind: 'tenant', tenantId: this.tenantId });
+  }
+
+  override async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
+    const deleted = await super.deleteCredential(provider, audit);
+    if (deleted) this.#tell({ kind: 'tenant', tenantId: this.tenantId });
+    return deleted;
   }
 
   #tellOfRun(runId: string, kind: 'run' | 'wake'): void {

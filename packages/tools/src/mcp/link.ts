@@ -9,7 +9,7 @@
  *   after it.
  */
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
-import type { Clock, Log } from '@relay/core';
+import { BackgroundLoop, type Clock, type Log, Signal } from '@relay/core';
 import { type McpConnection, renewal } from './connection.ts';
 
 export interface LinkOptions {
@@ -28,7 +28,7 @@ export interface Pauses {
   /** After so long a connection counts as good. */
   readonly calmMs: number;
   /** How long a call waits for a server that is down. */
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
   /** How often a server is asked for its tools that does not say that they have changed. */
   readonly lookMs: number;
 }
@@ -37,7 +37,7 @@ export const usualPauses: Pauses = {
   firstMs: 500,
   mostMs: 60_000,
   calmMs: 60_000,
-  patienceMs: 5_000,
+  timeoutMs: 5_000,
   lookMs: 5 * 60_000,
 };
 /** A server that says every moment that its tools have changed is asked ever more seldom. */
@@ -46,74 +46,75 @@ const refreshMs = 1_000;
 export class McpLink {
   readonly #options: LinkOptions;
   readonly #pauses: Pauses;
-  readonly #stopped = new AbortController();
+  readonly #loop: BackgroundLoop;
   readonly #tried = Promise.withResolvers<void>();
   #connection: McpConnection | undefined;
   #problem = 'It has not answered yet';
-  readonly #waiting = new Set<() => void>();
+  readonly #connected = new Signal();
   #refreshing: Promise<void> | undefined;
   #isStale = false;
-  #work: Promise<void> = Promise.resolve();
+  #failures = 0;
 
   constructor(options: LinkOptions) {
     this.#options = options;
     this.#pauses = options.pauses ?? usualPauses;
+    const { clock, log, name } = options;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs: this.#pauses.firstMs,
+      step: () => this.#connect(),
+      onError: (error) => log.error(`The link to the MCP server ${name} failed`, { error }),
+    });
   }
 
   /** Resolves when it has been tried once, whatever came of it. */
   start(): Promise<void> {
-    this.#work = this.#keep();
+    this.#loop.start();
     return this.#tried.promise;
   }
 
   async stop(): Promise<void> {
-    this.#stopped.abort();
+    const stopping = this.#loop.stop();
     await this.#connection?.close();
-    await this.#work;
+    await stopping;
     await this.#refreshing;
   }
 
   /** The connection that there is, or will be in a moment. */
   async ready(signal: AbortSignal): Promise<McpConnection> {
     const { clock, name } = this.#options;
-    const deadline = clock.now() + this.#pauses.patienceMs;
+    const deadline = clock.now() + this.#pauses.timeoutMs;
     for (;;) {
       signal.throwIfAborted();
       const connection = this.#connection;
       if (connection?.isOver === false) return connection;
       const left = deadline - clock.now();
-      if (left <= 0 || this.#stopped.signal.aborted) {
+      if (left <= 0 || this.#loop.signal.aborted) {
         throw new Error(`The MCP server ${name} is not connected`);
       }
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiting.add(resolve);
-      await Promise.race([promise, clock.sleep(left, signal)]);
-      this.#waiting.delete(resolve);
+      await this.#connected.waitFor({ clock, ms: left, signal });
     }
   }
 
-  async #keep(): Promise<void> {
+  /** One connection; returns how long to wait before the next. */
+  async #connect(): Promise<number> {
     const { clock, name, log } = this.#options;
-    const { signal } = this.#stopped;
-    for (let failures = 0; !signal.aborted;) {
-      const began = clock.now();
-      const problem = await this.#live();
-      this.#connection = undefined;
-      this.#tried.resolve();
-      if (signal.aborted) return;
-      if (problem === renewal) continue;
-      failures = clock.now() - began >= this.#pauses.calmMs ? 1 : failures + 1;
-      if (problem !== this.#problem) {
-        log.warn(`The MCP server ${name} is not connected; it is tried again`, { problem });
-      }
-      this.#problem = problem;
-      await clock.sleep(this.#pauseAfter(failures), signal);
+    const began = clock.now();
+    const problem = await this.#live();
+    this.#connection = undefined;
+    this.#tried.resolve();
+    if (this.#loop.signal.aborted || problem === renewal) return 0;
+    this.#failures = clock.now() - began >= this.#pauses.calmMs ? 1 : this.#failures + 1;
+    if (problem !== this.#problem) {
+      log.warn(`The MCP server ${name} is not connected; it is tried again`, { problem });
     }
+    this.#problem = problem;
+    return this.#pauseAfter(this.#failures);
   }
 
   /** One connection from beginning to end; what ended it. */
   async #live(): Promise<string> {
-    const { signal } = this.#stopped;
+    const { signal } = this.#loop;
     let connection: McpConnection | undefined;
     try {
       connection = await this.#options.open(() => this.#refresh(), signal);
@@ -121,7 +122,7 @@ export class McpLink {
       this.#connection = connection;
       this.#problem = '';
       this.#tried.resolve();
-      for (const wake of this.#waiting) wake();
+      this.#connected.notify();
       return await this.#watch(connection);
     } catch (error) {
       return error instanceof Error ? error.message : String(error);
@@ -151,7 +152,7 @@ export class McpLink {
 
   async #refreshAll(): Promise<void> {
     const { clock, name, log, listed } = this.#options;
-    const { signal } = this.#stopped;
+    const { signal } = this.#loop;
     for (let pause = refreshMs; this.#isStale && !signal.aborted; pause *= 2) {
       this.#isStale = false;
       try {

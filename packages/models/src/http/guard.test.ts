@@ -1,7 +1,7 @@
 import { createServer, request, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createOutboundGuard, type OutboundGuard, parseNetwork } from './outbound.ts';
+import { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './guard.ts';
 
 const guard = createOutboundGuard();
 
@@ -43,7 +43,7 @@ describe('a URL that leads inside', () => {
   it.each(['ftp://example.com/', 'file:///etc/passwd', 'https://user:pw@example.com/'])(
     'or that is none of ours is refused: %s',
     (url) => {
-      expect(() => guard.checkUrl(new URL(url))).toThrow('The provider’s URL is refused');
+      expect(() => guard.checkUrl(new URL(url))).toThrow(UrlRefused);
     },
   );
 

@@ -1,6 +1,6 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { createOutboundGuard } from '@relay/models';
+import { createOutboundGuard } from './guard.ts';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createGuardedFetch } from './guarded-fetch.ts';
 

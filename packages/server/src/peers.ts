@@ -1,25 +1,30 @@
-/** What this node does about what others have stored. It looks for itself; hints only say where. */
+/** Handles hints from other nodes. A hint only says where to look; this node reads the store itself. */
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
-import type { BudgetKeeper } from './budgets.ts';
+import type { BudgetChecker } from './budgets.ts';
 import type { Feed } from './feed.ts';
 import type { Hub } from './hub.ts';
 import type { OpenStreams } from './open-streams.ts';
+import type { Vault } from './vault/vault.ts';
 
-export interface Hearers {
+export interface PeerListeners {
   readonly store: SystemStore;
   readonly hub: Hub;
   readonly feed: Feed;
   readonly supervisor: Supervisor;
-  readonly budgets: BudgetKeeper;
+  readonly budgets: BudgetChecker;
   readonly streams: OpenStreams;
+  readonly vault: Pick<Vault, 'changed'>;
 }
 
-/** Returns how to stop. */
-export function hearNeighbours(hearers: Hearers): () => void {
-  return hearers.store.listen((hint) => hear(hearers, hint));
+/** Returns the function that unsubscribes. */
+export function subscribeToPeers(listeners: PeerListeners): () => void {
+  return listeners.store.listen((hint) => handle(listeners, hint));
 }
 
-function hear({ hub, feed, supervisor, budgets, streams }: Hearers, hint: Hint): void {
+function handle(
+  { hub, feed, supervisor, budgets, streams, vault }: PeerListeners,
+  hint: Hint,
+): void {
   switch (hint.kind) {
     case 'journal':
       hub.publish(hint.runId, []);
@@ -36,12 +41,14 @@ function hear({ hub, feed, supervisor, budgets, streams }: Hearers, hint: Hint):
       return;
     case 'tenant':
       budgets.forget(hint.tenantId);
+      vault.changed(hint.tenantId);
       lookForPauses(supervisor);
       streams.look();
       return;
     case 'all':
-      hub.lookAll();
+      hub.invalidate();
       feed.addToAll({ kind: 'all' });
+      vault.changed();
       lookForPauses(supervisor);
       streams.look();
   }

@@ -1,4 +1,3 @@
-/** What a killed server has left running, and who may have left something. */
 import { endOrphans, isProgram } from '@relay/tools';
 import type { RelayConfig } from './config-file.ts';
 import type { ServerLog } from './log.ts';
@@ -10,11 +9,11 @@ export interface Runner {
 }
 
 /**
- * The commands and MCP programs of a server that was killed go on without it. They are ended before
- * anything else runs, so that whoever is asked about their outcome can tell that they are over, and
- * no program has a twin.
+ * Kills the commands and MCP programs of a server that was itself killed. It runs before anything
+ * else starts, so that an approver who is asked about their outcome can tell that they are over, and
+ * no program runs twice.
  */
-export async function endLeftRunning({ file, hasBash, log }: Runner): Promise<void> {
+export async function killOrphans({ file, hasBash, log }: Runner): Promise<void> {
   const hasPrograms = Object.values(file.mcpServers ?? {}).some(isProgram);
   if (!hasBash && !hasPrograms) return;
   const ended = await endOrphans();

@@ -14,6 +14,7 @@
  *   longer each time, and with what goes well batches grow again.
  */
 import {
+  BackgroundLoop,
   type Clock,
   type Embedder,
   type Embedders,
@@ -34,7 +35,7 @@ const refusedInRow = 3;
 const shortestText = 500;
 const page = 200;
 
-export interface KeeperOptions {
+export interface EmbeddingWorkerOptions {
   readonly embedders: Embedders;
   /** Whose credential a tenant needs. */
   readonly provider: string;
@@ -56,57 +57,54 @@ interface Pace {
 
 const full: Pace = { size: batch, refused: 0, failures: 0, restUntil: 0 };
 
-export class VectorKeeper {
-  readonly #options: KeeperOptions;
-  readonly #stopped = new AbortController();
+export class EmbeddingWorker {
+  readonly #options: EmbeddingWorkerOptions;
+  readonly #loop: BackgroundLoop;
   /** Tenants that may have something to do. */
   readonly #waiting = new Set<string>();
   readonly #busy = new Map<string, Promise<void>>();
   /** Of those that are not at their best. */
   readonly #paces = new Map<string, Pace>();
-  #nap = new AbortController();
-  #work: Promise<void> = Promise.resolve();
+  #lookAt = 0;
 
-  constructor(options: KeeperOptions) {
+  constructor(options: EmbeddingWorkerOptions) {
+    const { clock, log } = options;
     this.#options = options;
+    const onError = (error: unknown) =>
+      log.warn('Memories could not be given vectors', { error: String(error) });
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs: everyMs,
+      step: async () => {
+        if (clock.now() >= this.#lookAt) {
+          this.#lookAt = clock.now() + everyMs;
+          await this.#lookAround().catch(onError);
+        }
+        this.#begin();
+        return Math.max(1, this.#lookAt - clock.now());
+      },
+      onError,
+    });
   }
 
   start(): void {
-    this.#work = this.#keep();
+    this.#loop.start();
   }
 
   async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#work;
+    await this.#loop.stop();
+    await Promise.all(this.#busy.values());
   }
 
   remembered(tenantId: string): void {
     this.#waiting.add(tenantId);
-    this.#nap.abort();
-  }
-
-  async #keep(): Promise<void> {
-    const { clock, log } = this.#options;
-    let lookAt = 0;
-    while (!this.#stopped.signal.aborted) {
-      if (clock.now() >= lookAt) {
-        lookAt = clock.now() + everyMs;
-        await this.#lookAround().catch((error: unknown) =>
-          log.warn('Memories could not be given vectors', { error: String(error) }),
-        );
-      }
-      this.#begin();
-      this.#nap = new AbortController();
-      const signal = AbortSignal.any([this.#stopped.signal, this.#nap.signal]);
-      await clock.sleep(Math.max(1, lookAt - clock.now()), signal);
-    }
-    await Promise.all(this.#busy.values());
+    this.#loop.wake();
   }
 
   /** All tenants with a credential: the others have nobody to send anything to. */
   async #lookAround(): Promise<void> {
     const { store, provider } = this.#options;
-    for (let after = ''; !this.#stopped.signal.aborted;) {
+    for (let after = ''; !this.#loop.signal.aborted;) {
       const found = await store.sealedCredentials({ after, limit: page });
       for (const each of found) if (each.provider === provider) this.#waiting.add(each.tenantId);
       const last = found.at(-1);
@@ -117,19 +115,19 @@ export class VectorKeeper {
 
   #begin(): void {
     for (const tenantId of this.#waiting) {
-      if (this.#stopped.signal.aborted || this.#busy.size >= tenantsAtOnce) return;
+      if (this.#loop.signal.aborted || this.#busy.size >= tenantsAtOnce) return;
       if (this.#busy.has(tenantId)) continue;
       this.#waiting.delete(tenantId);
       this.#busy.set(tenantId, this.#serve(tenantId));
     }
   }
 
-  /** Never rejects. Whoever has more to do goes to the end of the line. */
+  /** Never rejects. A tenant that has more to do goes to the end of the queue. */
   async #serve(tenantId: string): Promise<void> {
     const hasMore = await this.#embedSome(tenantId);
     this.#busy.delete(tenantId);
     if (hasMore) this.#waiting.add(tenantId);
-    this.#nap.abort();
+    this.#loop.wake();
   }
 
   /** Whether there may be more. */
@@ -148,7 +146,7 @@ export class VectorKeeper {
       if (claimed.length > 0) this.#wentWell(tenantId, pace);
       return claimed.length >= pace.size;
     } catch (error) {
-      const isOver = this.#stopped.signal.aborted;
+      const isOver = this.#loop.signal.aborted;
       if (isOver || claimed.length > 1) await this.#release(tenantId, claimed);
       if (isOver) return false;
       return this.#wentWrong({ tenantId, pace, claimed }, error);
@@ -199,7 +197,7 @@ export class VectorKeeper {
   ): Promise<void> {
     const { store, clock } = this.#options;
     if (memories.length === 0) return;
-    const { signal } = this.#stopped;
+    const { signal } = this.#loop;
     const { model } = embedder;
     let vectors: readonly Float32Array[];
     try {

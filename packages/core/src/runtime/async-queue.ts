@@ -5,10 +5,11 @@
  *     │  ◀──reopen────────┘                                 ▲
  *     └──────────────────────the reader leaves──────────────┘
  *
- * - What is in it can be read after its end. A failure comes after what is in it, and once.
- * - A reader that leaves gets nothing more, also if it is waiting for the next item at that moment.
- *   The owner is told what was left unread.
- * - A queue that is not open takes nothing in: whoever fills it need not know that its reader left.
+ * - Items that are in it can be read after its end. A failure comes after them, and once.
+ * - A reader that leaves receives nothing more, also if it waits for the next item at that moment.
+ *   The owner receives the items that were not read.
+ * - A queue that is not open ignores `push`: a producer need not know that the reader left.
+ * - It is not bounded: the producer is this process, and what it produces is bounded elsewhere.
  */
 
 /** To be read with `for await`, once. */
@@ -17,12 +18,12 @@ export interface EventStream<Item> extends AsyncIterableIterator<Item, undefined
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-export interface QueueOwner<Item> {
-  /** Somebody reads for the first time. */
+export interface AsyncQueueOwner<Item> {
+  /** The first read. */
   started?(): void;
   /** The reader left before it had everything. Awaited before its loop goes on; may not reject. */
   left?(unread: readonly Item[]): Promise<void>;
-  /** Nobody will read any more: the reader left, or knows that it is over. */
+  /** There will be no more reads: the reader left, or has reached the end. */
   finished?(): void;
 }
 
@@ -31,8 +32,8 @@ type Result<Item> = IteratorResult<Item, undefined>;
 /** What has been read is let go of in pieces of at least this many. */
 const pieceToDrop = 1024;
 
-export class EventQueue<Item> implements EventStream<Item> {
-  readonly #owner: QueueOwner<Item>;
+export class AsyncQueue<Item> implements EventStream<Item> {
+  readonly #owner: AsyncQueueOwner<Item>;
   readonly #waiting: PromiseWithResolvers<Result<Item>>[] = [];
   #items: Item[] = [];
   /** How many of the items have been read. */
@@ -41,7 +42,7 @@ export class EventQueue<Item> implements EventStream<Item> {
   #state: 'open' | 'ended' | 'finished' = 'open';
   #started = false;
 
-  constructor(owner: QueueOwner<Item> = {}) {
+  constructor(owner: AsyncQueueOwner<Item> = {}) {
     this.#owner = owner;
   }
 
@@ -56,7 +57,7 @@ export class EventQueue<Item> implements EventStream<Item> {
   end(): void {
     if (this.#state !== 'open') return;
     this.#state = 'ended';
-    // Who is waiting has read everything.
+    // A reader that waits has read everything.
     if (this.#waiting.length > 0) this.#finish();
   }
 

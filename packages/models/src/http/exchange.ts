@@ -15,8 +15,8 @@ import {
 } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { StringDecoder } from 'node:string_decoder';
-import { ProviderFailure } from '@relay/core';
-import { callAborted } from './provider-failure.ts';
+import { ProviderFailure, Signal } from '@relay/core';
+import { callAborted } from '../provider-failure.ts';
 
 const httpAgent = new HttpAgent({ keepAlive: true });
 const httpsAgent = new HttpsAgent({ keepAlive: true });
@@ -60,7 +60,7 @@ export class HttpExchange {
   #begun = false;
   #ended = false;
   #failure: Error | undefined;
-  #wake: (() => void) | undefined;
+  readonly #changed = new Signal();
 
   constructor(target: Target, signal: AbortSignal) {
     this.#target = target;
@@ -157,13 +157,13 @@ export class HttpExchange {
       this.#pending.push(bytes);
       this.#pendingBytes += bytes.byteLength;
       if (this.#pendingBytes > maxPending) response.pause();
-      this.#notify();
+      this.#changed.notify();
     });
     response.on('end', () => this.#end());
     // A connection that breaks in the middle is an end too: the decoder knows what is missing.
     response.on('error', () => this.#end());
     response.on('close', () => this.#end());
-    this.#notify();
+    this.#changed.notify();
   }
 
   #begin(): void {
@@ -175,32 +175,24 @@ export class HttpExchange {
 
   #end(): void {
     this.#ended = true;
-    this.#notify();
+    this.#changed.notify();
   }
 
   #fail(failure: Error): void {
     this.#failure ??= failure;
     this.#request?.destroy();
-    this.#notify();
+    this.#changed.notify();
   }
 
   #stalled(): void {
-    if (this.#wake === undefined) return;
+    if (!this.#changed.isAwaited) return;
     const message = `The provider sent nothing for ${this.#silenceMs / 1000} s`;
     this.#fail(new ProviderFailure(message, { retryable: true }));
   }
 
   #woken(): Promise<void> {
     this.#timer.refresh();
-    return new Promise((resolve) => {
-      this.#wake = resolve;
-    });
-  }
-
-  #notify(): void {
-    const wake = this.#wake;
-    this.#wake = undefined;
-    wake?.();
+    return this.#changed.wait();
   }
 }
 

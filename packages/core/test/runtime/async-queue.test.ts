@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { EventQueue } from './event-queue.ts';
+import { AsyncQueue } from '../../src/runtime/async-queue.ts';
 
 async function all<Item>(queue: AsyncIterable<Item>): Promise<Item[]> {
   const items: Item[] = [];
@@ -7,9 +7,9 @@ async function all<Item>(queue: AsyncIterable<Item>): Promise<Item[]> {
   return items;
 }
 
-describe('a queue', () => {
-  test('gives what is pushed, in order, before or after somebody waits for it', async () => {
-    const queue = new EventQueue<number>();
+describe('AsyncQueue', () => {
+  test('gives what is pushed, in order, before or after a reader waits for it', async () => {
+    const queue = new AsyncQueue<number>();
     queue.push(1);
     const first = queue.next();
     const [second, third] = [queue.next(), queue.next()];
@@ -23,7 +23,7 @@ describe('a queue', () => {
   });
 
   test('can be read to its end after it has ended', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     queue.push(1);
     queue.push(2);
     queue.end();
@@ -33,7 +33,7 @@ describe('a queue', () => {
   });
 
   test('ends for everyone who waits', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     const waiting = [queue.next(), queue.next()];
     queue.end();
     expect(await Promise.all(waiting)).toEqual([
@@ -43,7 +43,7 @@ describe('a queue', () => {
   });
 
   test('holds many items without slowing down', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     for (let n = 0; n < 200_000; n += 1) queue.push(n);
     queue.end();
     const began = performance.now();
@@ -54,7 +54,7 @@ describe('a queue', () => {
   });
 
   test('keeps the order when it is filled while it is being read', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     for (let n = 0; n < 1_500; n += 1) queue.push(n);
     const items: number[] = [];
     for await (const item of queue) {
@@ -68,7 +68,7 @@ describe('a queue', () => {
 
 describe('a failure', () => {
   test('comes after what is in the queue, and once', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     queue.push(1);
     queue.fail(new Error('Broken'));
     expect(await queue.next()).toEqual({ done: false, value: 1 });
@@ -77,7 +77,7 @@ describe('a failure', () => {
   });
 
   test('reaches the one who waits; others are told the end', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     const waiting = [queue.next(), queue.next()];
     queue.fail(new Error('Broken'));
     await expect(waiting[0]).rejects.toThrow('Broken');
@@ -85,7 +85,7 @@ describe('a failure', () => {
   });
 
   test('after the end is none', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     queue.end();
     queue.fail(new Error('Too late'));
     expect(await all(queue)).toEqual([]);
@@ -96,7 +96,7 @@ describe('a failure', () => {
 describe('a reader that leaves', () => {
   test('is waited for, and its owner gets what was left unread', async () => {
     const told: unknown[] = [];
-    const queue = new EventQueue<number>({
+    const queue = new AsyncQueue<number>({
       left: async (unread) => {
         await new Promise((resolve) => setTimeout(resolve, 5));
         told.push(unread);
@@ -114,14 +114,14 @@ describe('a reader that leaves', () => {
 
   test('leaves once, however often it says so', async () => {
     let left = 0;
-    const queue = new EventQueue<number>({ left: async () => void (left += 1) });
+    const queue = new AsyncQueue<number>({ left: async () => void (left += 1) });
     await Promise.all([queue.return(), queue.return(), queue[Symbol.asyncDispose]()]);
     expect(left).toBe(1);
   });
 
   test('may be waiting for the next item at that moment', async () => {
     let left = 0;
-    const queue = new EventQueue<number>({ left: async () => void (left += 1) });
+    const queue = new AsyncQueue<number>({ left: async () => void (left += 1) });
     const waiting = queue.next();
     await queue.return();
     expect(await waiting).toEqual({ done: true, value: undefined });
@@ -130,7 +130,7 @@ describe('a reader that leaves', () => {
 
   test('leaves with its error when its loop throws', async () => {
     let left = 0;
-    const queue = new EventQueue<number>({ left: async () => void (left += 1) });
+    const queue = new AsyncQueue<number>({ left: async () => void (left += 1) });
     queue.push(1);
     const reading = (async () => {
       for await (const _ of queue) throw new Error('Of the reader');
@@ -142,7 +142,7 @@ describe('a reader that leaves', () => {
 
   test('has nothing to leave after it was told the end', async () => {
     const told: string[] = [];
-    const queue = new EventQueue<number>({
+    const queue = new AsyncQueue<number>({
       left: async () => void told.push('left'),
       finished: () => told.push('finished'),
     });
@@ -155,7 +155,7 @@ describe('a reader that leaves', () => {
 
   test('tells what it left even after the end', async () => {
     const told: unknown[] = [];
-    const queue = new EventQueue<number>({ left: async (unread) => void told.push(unread) });
+    const queue = new AsyncQueue<number>({ left: async (unread) => void told.push(unread) });
     queue.push(1);
     queue.end();
     await queue.return();
@@ -163,14 +163,14 @@ describe('a reader that leaves', () => {
   });
 
   test('hears no failure any more', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     queue.fail(new Error('Broken'));
     await queue.return();
     expect(await queue.next()).toEqual({ done: true, value: undefined });
   });
 
   test('gets nothing that is pushed later', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     await queue.return();
     queue.push(1);
     expect(await queue.next()).toEqual({ done: true, value: undefined });
@@ -180,7 +180,7 @@ describe('a reader that leaves', () => {
 describe('the owner', () => {
   test('is told of the first read, once', async () => {
     let started = 0;
-    const queue = new EventQueue<number>({ started: () => void (started += 1) });
+    const queue = new AsyncQueue<number>({ started: () => void (started += 1) });
     queue.push(1);
     expect(started).toBe(0);
     await queue.next();
@@ -190,7 +190,7 @@ describe('the owner', () => {
   });
 
   test('may open it again as long as nobody knows that it was over', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     queue.push(1);
     queue.end();
     queue.reopen();
@@ -203,7 +203,7 @@ describe('the owner', () => {
   });
 
   test('cannot open again what has failed', async () => {
-    const queue = new EventQueue<number>();
+    const queue = new AsyncQueue<number>();
     queue.fail(new Error('Broken'));
     queue.reopen();
     await expect(queue.next()).rejects.toThrow('Broken');

@@ -5,9 +5,9 @@
  */
 import type { Agent } from 'node:http';
 import { ProviderFailure } from '@relay/core';
-import { openAnswer } from './http-answer.ts';
-import { defaultTimeouts, HttpExchange, type Timeouts } from './http-exchange.ts';
-import { failureToConnect } from './provider-failure.ts';
+import { openAnswer } from './answer.ts';
+import { defaultTimeouts, HttpExchange, type Timeouts } from './exchange.ts';
+import { failureToConnect } from '../provider-failure.ts';
 
 export interface Connecting {
   readonly apiKey: string;

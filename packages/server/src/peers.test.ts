@@ -1,10 +1,10 @@
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { BudgetKeeper } from './budgets.ts';
+import { BudgetChecker } from './budgets.ts';
 import { Feed } from './feed.ts';
 import { Hub } from './hub.ts';
-import { hearNeighbours } from './neighbours.ts';
+import { subscribeToPeers } from './peers.ts';
 import { OpenStreams } from './open-streams.ts';
 
 /** A store whose neighbours say what the test lets them say. */
@@ -37,18 +37,19 @@ describe('what neighbours say', () => {
   let neighbours: Neighbourhood;
   let hub: Hub;
   let feed: Feed;
-  let budgets: BudgetKeeper;
+  let budgets: BudgetChecker;
   let stop: () => void;
   let woken: string[];
   let looksForPauses: number;
   let streams: OpenStreams;
+  let credentialsChanged: (string | undefined)[];
 
   beforeEach(() => {
     neighbours = new Neighbourhood();
     const { store } = neighbours;
     hub = new Hub();
     feed = new Feed();
-    budgets = new BudgetKeeper(store);
+    budgets = new BudgetChecker(store);
     streams = new OpenStreams(store);
     woken = [];
     looksForPauses = 0;
@@ -59,7 +60,9 @@ describe('what neighbours say', () => {
         throw new Error('The store does not answer');
       },
     } as unknown as Supervisor;
-    stop = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
+    credentialsChanged = [];
+    const vault = { changed: (tenantId?: string) => void credentialsChanged.push(tenantId) };
+    stop = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });
   });
 
   /** The runs that a stream of this node was told to look at. */
@@ -101,6 +104,12 @@ describe('what neighbours say', () => {
       { kind: 'run', id: 'r' },
       { kind: 'approval', id: 'a' },
     ]);
+  });
+
+  it('drops what was made from credentials, of that tenant or of all', () => {
+    neighbours.say({ kind: 'tenant', tenantId: 't' });
+    neighbours.say({ kind: 'all' });
+    expect(credentialsChanged).toEqual(['t', undefined]);
   });
 
   it('wakes runs', () => {

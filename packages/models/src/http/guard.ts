@@ -44,8 +44,18 @@ const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['ff00::', 8],
 ];
 
+/** A URL that may not be connected to. */
+export class UrlRefused extends ProviderFailure {
+  readonly reason: string;
+
+  constructor(reason: string) {
+    super(`The URL is refused: ${reason}`, { retryable: false });
+    this.reason = reason;
+  }
+}
+
 export interface OutboundGuard {
-  /** Throws if a URL can already be seen to lead where it may not. */
+  /** Throws `UrlRefused` if a URL can already be seen to lead where it may not. */
   checkUrl(url: URL): void;
   /** Where connections of a checked URL come from. */
   agentFor(url: URL): HttpAgent;
@@ -160,14 +170,4 @@ function guarded<Agent extends HttpAgent>(
     });
   };
   return new Kind({ keepAlive: true, lookup: guardedLookup });
-}
-
-/** The guard allows no connection to this URL; it is the caller who knows what the URL is for. */
-export class UrlRefused extends ProviderFailure {
-  readonly reason: string;
-
-  constructor(reason: string) {
-    super(`The provider’s URL is refused: ${reason}`, { retryable: false });
-    this.reason = reason;
-  }
 }

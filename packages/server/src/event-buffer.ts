@@ -1,17 +1,18 @@
+import { Signal } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
 
 const maxHeldEvents = 1000;
 
-/** What the hub said about a run and nobody has taken yet. */
-export class Told {
+/** Events of a run that the hub has published and the follower has not taken yet. Bounded. */
+export class EventBuffer {
   readonly #hub: Hub;
   readonly #runId: string;
   #batches: (readonly StoredEvent[])[] = [];
   #held = 0;
   /** Something may have been missed: only the store knows. */
   #unsure = false;
-  #ring: (() => void) | undefined;
+  readonly #added = new Signal();
   #stopListening: (() => void) | undefined;
 
   constructor(hub: Hub, runId: string) {
@@ -33,7 +34,7 @@ export class Told {
 
   leave(): void {
     this.#stopListening?.();
-    this.#wake();
+    this.#added.notify();
   }
 
   /** What follows `cursor`, in one row and at most `limit`; or `gap` if only the store knows. */
@@ -75,9 +76,7 @@ export class Told {
   /** Resolves when there is something to take. */
   async more(): Promise<void> {
     if (this.#batches.length > 0 || this.#unsure) return;
-    await new Promise<void>((resolve) => {
-      this.#ring = resolve;
-    });
+    await this.#added.wait();
   }
 
   #add(events: readonly StoredEvent[]): void {
@@ -88,11 +87,6 @@ export class Told {
       this.#unsure = true;
     }
     if (!this.#unsure) this.#batches.push(events);
-    this.#wake();
-  }
-
-  #wake(): void {
-    this.#ring?.();
-    this.#ring = undefined;
+    this.#added.notify();
   }
 }

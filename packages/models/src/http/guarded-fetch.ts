@@ -1,26 +1,26 @@
 /**
- * `fetch` on guarded connections, for what speaks HTTP by itself. Redirects are not followed: whoever
- * wants to follow one asks again, and is checked again.
+ * `fetch` on guarded connections: the one way to make a request to a URL that a tenant or a
+ * configuration has named, except for the calls of models, which stream (`exchange.ts`). It throws
+ * `UrlRefused`, or what the connection throws, with its `code`. Redirects are not followed.
  */
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { Readable } from 'node:stream';
-import { type OutboundGuard, UrlRefused } from '@relay/models';
+import type { OutboundGuard } from './guard.ts';
 
-type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
+export type GuardedFetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 
 /** Of an answer, or of one frame of a stream of events. */
 const maxBytes = 4 * 1024 * 1024;
 
-export function createGuardedFetch(guard: OutboundGuard): Fetch {
+export function createGuardedFetch(guard: OutboundGuard): GuardedFetch {
   return async (target, init = {}) => {
     const url = new URL(target);
+    guard.checkUrl(url);
     try {
-      guard.checkUrl(url);
       return await exchange(guard, url, init);
     } catch (error) {
       init.signal?.throwIfAborted();
-      throw named(error);
+      throw error;
     }
   };
 }
@@ -60,7 +60,16 @@ function responseOf(answer: IncomingMessage): Response {
     return new Response(null, { status, headers });
   }
   const isEvents = headers.get('content-type')?.startsWith('text/event-stream') ?? false;
-  const body = Readable.toWeb(Readable.from(bounded(answer, isEvents))) as ReadableStream;
+  const pieces = bounded(answer, isEvents);
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await pieces.next();
+      if (done === true) controller.close();
+      else controller.enqueue(value);
+    },
+    // Also while the next piece is waited for.
+    cancel: () => void answer.destroy(),
+  });
   return new Response(body, { status, headers, statusText: answer.statusMessage ?? '' });
 }
 
@@ -81,11 +90,4 @@ function frameEnd(piece: Buffer): number {
     piece.lastIndexOf('\r\n\r\n'),
     piece.lastIndexOf('\r\r'),
   );
-}
-
-/** The guard speaks of providers. The code of an error is what tells a failure from a refusal. */
-function named(error: unknown): Error {
-  const { message, code } = error as NodeJS.ErrnoException;
-  const said = error instanceof UrlRefused ? `The URL is refused: ${error.reason}` : message;
-  return Object.assign(new Error(said, { cause: error }), code === undefined ? {} : { code });
 }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createOutboundGuard } from './outbound.ts';
+import { createOutboundGuard } from './guard.ts';
 import { createProviderFetch } from './provider-fetch.ts';
-import { type ScriptedProvider, startScriptedProvider } from './testing/index.ts';
+import { type ScriptedProvider, startScriptedProvider } from '../testing/index.ts';
 
 const apiKey = 'sk-test-9fQ4mZ7xL2pR8vW1';
 

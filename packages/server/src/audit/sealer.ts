@@ -3,11 +3,19 @@
  * compare-and-set, so that whoever comes second finds the work done. See
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
-import type { AuditRecord, Clock, Log, NewAudit, SystemStore } from '@relay/core';
-import { genesis, type Notary } from './notary.ts';
+import {
+  type AuditRecord,
+  BackgroundLoop,
+  type Clock,
+  type Log,
+  type NewAudit,
+  type SystemStore,
+} from '@relay/core';
+import { genesis, type AuditSigner } from './signer.ts';
 import { type Place, verifyTrail, type Verdict } from './verify.ts';
 
-const everyMs = 1_000;
+const intervalMs = 1_000;
+const maxBackoffMs = 10_000;
 const batchSize = 200;
 /** How many entries that Relay did not write are looked past at most. */
 const mostForeign = 12_800;
@@ -16,9 +24,9 @@ const tenantsAtOnce = 100;
 /** Others are at it: they come on as fast. */
 const attempts = 20;
 
-export interface KeeperOptions {
+export interface SealerOptions {
   readonly store: SystemStore;
-  readonly notary: Notary;
+  readonly signer: AuditSigner;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -29,25 +37,32 @@ export interface AuditHead {
   readonly sealedAt?: number;
 }
 
-export class AuditKeeper {
-  readonly #options: KeeperOptions;
-  readonly #stopped = new AbortController();
+export class AuditSealer {
+  readonly #options: SealerOptions;
+  readonly #loop: BackgroundLoop;
   /** How far this process has sealed: the trail of a tenant never ends before that. */
   readonly #sealed = new Map<string, Place>();
   readonly #warned = new Set<string>();
-  #work: Promise<void> = Promise.resolve();
 
-  constructor(options: KeeperOptions) {
+  constructor(options: SealerOptions) {
+    const { clock, log } = options;
     this.#options = options;
+    this.#loop = new BackgroundLoop({
+      clock,
+      intervalMs,
+      maxBackoffMs,
+      step: () => this.#sealAll(),
+      // Nothing is lost: the entries are stored, and get their places later.
+      onError: (error) => log.warn('The audit trail could not be sealed', { error: String(error) }),
+    });
   }
 
   start(): void {
-    this.#work = this.#keep();
+    this.#loop.start();
   }
 
-  async stop(): Promise<void> {
-    this.#stopped.abort();
-    await this.#work;
+  stop(): Promise<void> {
+    return this.#loop.stop();
   }
 
   /** Gives all that a tenant has a place. */
@@ -67,24 +82,24 @@ export class AuditKeeper {
 
   /** Against a head that was put aside elsewhere, and what this process remembers itself. */
   verify(tenantId: string, known?: Place): Promise<Verdict> {
-    const { notary } = this.#options;
+    const { signer } = this.#options;
     const heads = [known, this.#sealed.get(tenantId)].filter((head) => head !== undefined);
-    return verifyTrail({ tenantId, notary, trail: this.#trail(tenantId) }, heads);
+    return verifyTrail({ tenantId, signer, trail: this.#trail(tenantId) }, heads);
   }
 
   async #sealBatch(tenantId: string): Promise<'sealed' | 'lost' | 'nothing'> {
-    const { notary, clock } = this.#options;
+    const { signer, clock } = this.#options;
     const trail = this.#trail(tenantId);
     const waiting = await this.#waiting(tenantId);
     if (waiting.length === 0) return 'nothing';
     const head = await this.head(tenantId);
     const entries: AuditRecord[] = [];
     for (const entry of waiting) {
-      entries.push(notary.place(tenantId, entry, entries.at(-1) ?? head));
+      entries.push(signer.place(tenantId, entry, entries.at(-1) ?? head));
     }
     const last = entries.at(-1) ?? head;
     const place = { firstSeq: head.seq + 1, lastSeq: last.seq, hash: last.hash };
-    const seal = notary.seal(tenantId, { ...place, at: clock.now() });
+    const seal = signer.seal(tenantId, { ...place, at: clock.now() });
     if (!(await trail.seal({ seal, entries }))) return 'lost';
     this.#remember(tenantId, { seq: last.seq, hash: last.hash });
     return 'sealed';
@@ -111,8 +126,8 @@ export class AuditKeeper {
 
   /** What somebody else wrote never becomes part of the trail; `verify` tells of it. */
   #own(tenantId: string, entries: readonly NewAudit[]): NewAudit[] {
-    const { notary, log } = this.#options;
-    const own = entries.filter((entry) => notary.isOwn(tenantId, entry));
+    const { signer, log } = this.#options;
+    const own = entries.filter((entry) => signer.isOwn(tenantId, entry));
     if (own.length < entries.length && !this.#warned.has(tenantId)) {
       this.#warned.add(tenantId);
       log.error('The audit trail holds entries that Relay did not write', { tenantId });
@@ -124,16 +139,8 @@ export class AuditKeeper {
     return this.#options.store.tenant(tenantId).audit;
   }
 
-  async #keep(): Promise<void> {
-    const { store, clock, log } = this.#options;
-    while (!this.#stopped.signal.aborted) {
-      try {
-        for (const tenantId of await store.tenantsToSeal(tenantsAtOnce)) await this.seal(tenantId);
-      } catch (error) {
-        // Nothing is lost: the entries are stored, and get their places next time.
-        log.warn('The audit trail could not be sealed', { error: String(error) });
-      }
-      await clock.sleep(everyMs, this.#stopped.signal);
-    }
+  async #sealAll(): Promise<void> {
+    const { store } = this.#options;
+    for (const tenantId of await store.tenantsToSeal(tenantsAtOnce)) await this.seal(tenantId);
   }
 }

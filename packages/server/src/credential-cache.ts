@@ -1,0 +1,52 @@
+/**
+ * Values that are made from a tenant's credential, such as a model with its API key. A value is used as
+ * long as the stored credential is the same, and dropped when the credential is changed or deleted, so
+ * that no decrypted key outlives it.
+ */
+import type { CredentialRecord, SystemStore } from '@relay/core';
+
+interface Entry<Value> {
+  readonly sealed: string;
+  readonly value: Value;
+}
+
+export class CredentialCache<Value> {
+  readonly #store: SystemStore;
+  readonly #make: (tenantId: string, record: CredentialRecord) => Value;
+  /** By tenant, then by provider. */
+  readonly #entries = new Map<string, Map<string, Entry<Value>>>();
+  #drops = 0;
+
+  constructor(store: SystemStore, make: (tenantId: string, record: CredentialRecord) => Value) {
+    this.#store = store;
+    this.#make = make;
+  }
+
+  get size(): number {
+    return [...this.#entries.values()].reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** Undefined if the tenant has no credential for the provider. */
+  async get(tenantId: string, provider: string): Promise<Value | undefined> {
+    const drops = this.#drops;
+    const record = await this.#store.tenant(tenantId).readCredential(provider);
+    const entries = this.#entries.get(tenantId) ?? new Map<string, Entry<Value>>();
+    const known = entries.get(provider);
+    if (record !== undefined && known?.sealed === record.sealed) return known.value;
+    if (known !== undefined) entries.delete(provider);
+    if (record === undefined) return undefined;
+    const { sealed } = record;
+    const value = this.#make(tenantId, record);
+    // The credential may have been deleted after it was read: the next call reads it again.
+    if (drops === this.#drops)
+      this.#entries.set(tenantId, entries.set(provider, { sealed, value }));
+    return value;
+  }
+
+  /** Left out: those of all tenants. */
+  drop(tenantId?: string): void {
+    this.#drops += 1;
+    if (tenantId === undefined) this.#entries.clear();
+    else this.#entries.delete(tenantId);
+  }
+}
