@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { RunIdentity, SystemStore, TenantStore } from '@relay/core';
-import { openPostgresDriver } from '../packages/store/src/drivers/postgres.ts';
+import { openPostgresDriver } from '../packages/store/src/drivers/postgres/driver.ts';
 import { migrate } from '../packages/store/src/sql/migrations.ts';
 import { createSqlStore } from '../packages/store/src/sql/store.ts';
 import { startPostgres } from '../test/support/postgres-server.ts';

@@ -34,10 +34,10 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'fsync: a commit is on the disk before it is acknowledged',
-    file: 'packages/store/src/drivers/sqlite-writer.ts',
+    file: 'packages/store/src/drivers/sqlite/writer.ts',
     from: 'PRAGMA synchronous = FULL',
     to: 'PRAGMA synchronous = OFF',
-    noticedBy: ['packages/store/src/drivers/sqlite-faults.test.ts'],
+    noticedBy: ['packages/store/src/drivers/sqlite/faults.test.ts'],
   },
   {
     safeguard: 'compare-and-set: the first decision counts',

@@ -158,8 +158,8 @@ function expectNothingBehindTheBack(
   }
 }
 
-describe.each(stores)('whatever happens to a tree of agents on $name', ({ name, open }) => {
-  const count = wanted > 0 ? wanted : name === 'memory' ? 150 : 40;
+describe.each(stores)('whatever happens to a tree of agents on $name', ({ open }) => {
+  const count = wanted > 0 ? wanted : 150;
 
   test(
     'it ends, its journal is sound, and every effect is on record',
@@ -170,7 +170,7 @@ describe.each(stores)('whatever happens to a tree of agents on $name', ({ name, 
         try {
           await play(store, createPlan(seed));
         } catch (cause) {
-          throw new Error(`Tree ${seed} on ${name}: ${String(cause)}`, { cause });
+          throw new Error(`Tree ${seed} on memory: ${String(cause)}`, { cause });
         }
         await dispose();
       }

@@ -1,19 +1,19 @@
 import { join } from 'node:path';
 import type { SystemStore } from '@relay/core';
-import { createPrivately, makeFolder } from './drivers/folder-lock.ts';
+import { createPrivately, makeFolder } from './drivers/sqlite/folder-lock.ts';
 import type { SqlDriver } from './drivers/driver.ts';
-import { openPostgresDriver } from './drivers/postgres.ts';
-import { openSqliteDriver } from './drivers/sqlite.ts';
+import { openPostgresDriver } from './drivers/postgres/driver.ts';
+import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
+import { buildImage, openMemoryDriver } from './drivers/sqlite/memory-driver.ts';
 import { countNodes } from './sql/nodes.ts';
 import { decodeNote, selectNote } from './sql/notes.ts';
-import { migrate } from './sql/migrations.ts';
+import { migrate, schemaStatements } from './sql/migrations.ts';
 import { adviceOnRows } from './sql/row-security.ts';
 import { createSqlStore } from './sql/store.ts';
 
-export { lockFolder, makeFolder } from './drivers/folder-lock.ts';
-export type { FolderLock } from './drivers/folder-lock.ts';
-export { checkSqlite, copySqlite, readSqliteNote } from './drivers/sqlite-copy.ts';
-export { createMemoryStore } from './memory.ts';
+export { lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
+export type { FolderLock } from './drivers/sqlite/folder-lock.ts';
+export { checkSqlite, copySqlite, readSqliteNote } from './drivers/sqlite/copy.ts';
 
 /** The embedded store: one file in the data folder, which only its owner may read. */
 export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemStore> {
@@ -21,6 +21,14 @@ export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemS
   const path = join(dir, 'relay.db');
   createPrivately(path);
   return migrated(await openSqliteDriver({ path }));
+}
+
+let memoryImage: Uint8Array | undefined;
+
+/** A store without a disk, for tests and for programs that need no durability. */
+export function createMemoryStore(): SystemStore {
+  memoryImage ??= buildImage(schemaStatements('sqlite'));
+  return createSqlStore(openMemoryDriver(memoryImage));
 }
 
 /** An index of a large table takes its time, and whoever starts meanwhile waits for it. */

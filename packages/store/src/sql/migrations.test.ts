@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { openSqliteDriver } from '../drivers/sqlite.ts';
+import { openSqliteDriver } from '../drivers/sqlite/file-driver.ts';
 import { decodeGrant, selectGrantSql } from './grants.ts';
 import { insertMemory } from './memories.ts';
 import { migrate, migrations } from './migrations.ts';

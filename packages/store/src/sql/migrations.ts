@@ -85,6 +85,11 @@ export async function migrate(
   if (dialect === 'postgres') await protectRows(driver);
 }
 
+/** What `migrate` executes on an empty database, without the record of its steps. */
+export function schemaStatements(dialect: SqlDialect): string[] {
+  return [...createTables, ...migrations.flatMap((step) => statementsOf(step, dialect))];
+}
+
 /** Whoever comes second waits. PostgreSQL lets two make the same table, and fails one of them. */
 const oneAtATime: Readonly<Record<SqlDialect, readonly string[]>> = {
   sqlite: [],

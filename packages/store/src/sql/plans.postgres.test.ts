@@ -4,7 +4,7 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
-import { postgresText } from '../drivers/postgres-text.ts';
+import { postgresText } from '../drivers/postgres/text.ts';
 import { openPostgresStore } from '../index.ts';
 import { appendUnit } from './append.ts';
 import { selectAudit, unsealedSql } from './audit.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../drivers/driver.ts';
-import { openSqliteDriver } from '../drivers/sqlite.ts';
+import { openSqliteDriver } from '../drivers/sqlite/file-driver.ts';
 import { appendUnit } from './append.ts';
 import { headSql, inOrderSql, sealsSql, selectAudit, unsealedSql } from './audit.ts';
 import { selectConnectionSql } from './connections.ts';

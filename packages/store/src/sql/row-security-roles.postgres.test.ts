@@ -6,7 +6,7 @@ import { startPostgres, type RunningPostgres } from '../../../../test/support/po
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { newRun, step } from '../contract/fixtures.ts';
 import type { SqlDriver } from '../drivers/driver.ts';
-import { openPostgresDriver } from '../drivers/postgres.ts';
+import { openPostgresDriver } from '../drivers/postgres/driver.ts';
 import { openPostgresStore } from '../index.ts';
 import { migrate } from './migrations.ts';
 import { tenantTables } from './row-security-tables.ts';

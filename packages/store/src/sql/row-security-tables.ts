@@ -2,7 +2,7 @@
  * Which tables hold rows of tenants, and what the port that is bound to a tenant does with them. All
  * else is the system's: keys are made by it, the journal and the audit trail are only added to.
  */
-import { tenantRole, tenantSetting } from '../drivers/postgres-bounds.ts';
+import { tenantRole, tenantSetting } from '../drivers/postgres/bounds.ts';
 
 export interface TenantTable {
   readonly name: string;

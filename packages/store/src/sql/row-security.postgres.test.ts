@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createOwner, type TestLogin } from '../../../../test/support/postgres-logins.ts';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import type { SqlAccess, Statement } from '../drivers/driver.ts';
-import { openPostgresDriver, type PostgresDriver } from '../drivers/postgres.ts';
+import { openPostgresDriver, type PostgresDriver } from '../drivers/postgres/driver.ts';
 import { openPostgresStore } from '../index.ts';
 import { migrate } from './migrations.ts';
 import { adviceOnRows } from './row-security.ts';

@@ -6,7 +6,7 @@
  */
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlDriver, Statement } from '../drivers/driver.ts';
-import { tenantRole, unbounded } from '../drivers/postgres-bounds.ts';
+import { tenantRole, unbounded } from '../drivers/postgres/bounds.ts';
 import { rowsOfTenant, type TenantTable, tenantTables } from './row-security-tables.ts';
 import { integer, text } from './stored.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { newMemory } from '../contract/memories.ts';
 import type { SqlDriver } from '../drivers/driver.ts';
-import { openSqliteDriver } from '../drivers/sqlite.ts';
+import { openSqliteDriver } from '../drivers/sqlite/file-driver.ts';
 import { SignCache } from '../search/sign-cache.ts';
 import { migrate } from './migrations.ts';
 import { createSqlStore } from './store.ts';

@@ -12,7 +12,7 @@ import {
   noon,
   step,
 } from '../contract/fixtures.ts';
-import { createMemoryStore } from '../memory.ts';
+import { createMemoryStore } from '../index.ts';
 import { createFaultyStore } from './faulty-store.ts';
 
 storeContract('a faulty store without a fault', async () => {
