@@ -4,7 +4,7 @@
  */
 import { answerRelay, cancelRun, type SystemStore } from '@relay/core';
 import { isEnded, RelayError, type StoredEvent } from '@relay/protocol';
-import { createFaultyStore } from '@relay/store/testing';
+import { createFaultyStore } from '../../packages/store/test/faulty-store.ts';
 import { describe, expect, test } from 'vitest';
 import { stores, wrapStore } from '../loop/stores.ts';
 import { expectSoundJournal } from '../support/invariants.ts';

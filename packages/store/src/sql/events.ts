@@ -102,7 +102,7 @@ function endOf(range: EventRange): number {
 }
 
 /** What is larger than a list should have to carry is left where it is. */
-export const largestOpening = 8 * 1024;
+const largestOpening = 8 * 1024;
 
 /** The first row of the journal of `r`, whose size is known without reading it. */
 export const joinOpening = `LEFT JOIN events o
@@ -132,7 +132,7 @@ export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> |
 }
 
 /** The event itself, without its place in the journal. */
-export function openingOf(first: StoredEvent | undefined): EventOf<'run.created'> | null {
+function openingOf(first: StoredEvent | undefined): EventOf<'run.created'> | null {
   if (first?.type !== 'run.created' || first.seq !== 1) return null;
   const { seq: _seq, at: _at, ...opening } = first;
   return opening;

@@ -17,13 +17,11 @@ export function putSnapshot(
 ): Statement[] {
   if (snapshot === null) return [{ sql: deleteSql, params: [tenantId, runId] }];
   if (snapshot === undefined && snapshotSeq === undefined) return [];
-  if (snapshot === undefined || snapshotSeq === undefined) throw lonelySnapshot();
+  if (snapshot === undefined || snapshotSeq === undefined) {
+    throw new RelayError('internal', 'A snapshot and its seq can only be stored together');
+  }
   const checksum = snapshotChecksum(runId, snapshotSeq, snapshot);
   return [{ sql: putSql, params: [runId, tenantId, snapshotSeq, snapshot, checksum] }];
-}
-
-export function lonelySnapshot(): RelayError {
-  return new RelayError('internal', 'A snapshot and its seq can only be stored together');
 }
 
 function snapshotChecksum(runId: string, seq: number, body: string): number {

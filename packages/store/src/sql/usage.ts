@@ -19,7 +19,7 @@ export function countUsage({ tenantId, runId }: RunRef, endedAt: number): Statem
 }
 
 /** Days since the epoch, in UTC. */
-export function dayOf(at: number): number {
+function dayOf(at: number): number {
   return Math.floor(at / 86_400_000);
 }
 

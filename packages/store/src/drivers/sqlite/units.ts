@@ -43,7 +43,7 @@ export class PreparedStatements {
   }
 
   all(sql: string, params: readonly SqlValue[]): Row[] {
-    return this.get(sql).all(...params) as Row[];
+    return this.get(sql).all(...params);
   }
 }
 
