@@ -50,6 +50,7 @@ export class Workspaces {
   #registries: ReadonlyMap<string, ToolRegistry> = new Map();
   #places: readonly string[] = [];
   #version: string | undefined;
+  readonly #knownKeys = new Set<string>();
   #work: Promise<void> = Promise.resolve();
 
   constructor(options: WorkspacesOptions) {
@@ -78,20 +79,31 @@ export class Workspaces {
     await this.#work;
   }
 
+  /** `bootstrap` stores a workspace before the key: the first request with that key finds it. */
+  async refreshFor(keyId: string): Promise<void> {
+    if (this.#options.bash === undefined || this.#knownKeys.has(keyId)) return;
+    await this.#refresh();
+    this.#knownKeys.add(keyId);
+  }
+
   async #keepLooking(): Promise<void> {
-    const { clock, store, log } = this.#options;
     const { signal } = this.#stopped;
     for (;;) {
-      await clock.sleep(everyMs, signal);
+      await this.#options.clock.sleep(everyMs, signal);
       if (signal.aborted) return;
-      try {
-        const version = await store.readNote(noteName);
-        if (version === this.#version) continue;
-        this.#take(await this.#folders());
-        this.#version = version;
-      } catch (error) {
-        log.error('The workspaces could not be read again', { error: String(error) });
-      }
+      await this.#refresh();
+    }
+  }
+
+  async #refresh(): Promise<void> {
+    const { store, log } = this.#options;
+    try {
+      const version = await store.readNote(noteName);
+      if (version === this.#version) return;
+      this.#take(await this.#folders());
+      this.#version = version;
+    } catch (error) {
+      log.error('The workspaces could not be read again', { error: String(error) });
     }
   }
 
