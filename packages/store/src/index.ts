@@ -7,9 +7,9 @@ import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
 import { buildImage, openMemoryDriver } from './drivers/sqlite/memory-driver.ts';
 import { countNodes } from './sql/nodes.ts';
 import { decodeNote, selectNote } from './sql/notes.ts';
-import { migrate, schemaStatements } from './sql/migrations.ts';
-import { adviceOnRows } from './sql/row-security.ts';
-import { createSqlStore } from './sql/store.ts';
+import { migrate, schemaStatements } from './sql/schema/migrations.ts';
+import { adviceOnRows } from './sql/schema/row-security.ts';
+import { createSqlStore } from './store.ts';
 
 export { lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
 export type { FolderLock } from './drivers/sqlite/folder-lock.ts';

@@ -1,10 +1,10 @@
 /** Memories: rows that never change, and the search for their words. */
-import type { MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
+import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
 import type { MemorySource } from '@relay/protocol';
-import type { Row, SqlDialect, Statement } from '../drivers/driver.ts';
-import { sampleSize } from '../search/relevance.ts';
+import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
+import { maxCandidates, questionOf, ranked, sampleSize } from '../search/relevance.ts';
 import { wordsOf } from '../search/words.ts';
-import { type Condition, newest, rowsOn } from './newest.ts';
+import { type Condition, newest, rowsOn } from './lists.ts';
 import {
   checksumOf,
   corrupt,
@@ -15,7 +15,7 @@ import {
   integerOrNull,
   text,
   textOrNull,
-} from './stored.ts';
+} from '../codec/values.ts';
 
 /** In the order in which they are summed up and inserted. */
 const fixedColumns = [
@@ -226,7 +226,7 @@ export interface Candidate {
 }
 
 /** One damaged memory must not keep every run of its namespace from starting: it is not found. */
-export function decodeCandidates(rows: readonly Row[]): Candidate[] {
+function decodeCandidates(rows: readonly Row[]): Candidate[] {
   return rows.filter(isSound).map((row) => ({ memory: decodeMemory(row), words: wordsIn(row) }));
 }
 
@@ -235,7 +235,31 @@ export function isSound(row: Row): boolean {
   return memoryChecksum(fixed) === row['checksum'];
 }
 
-export function wordsIn(row: Row): string[] {
+function wordsIn(row: Row): string[] {
   const words = text(row, 'words');
   return words === '' ? [] : words.split(' ');
+}
+
+/** Rare words first; common ones only where those find less than is wanted. */
+export async function searchMemories(
+  driver: SqlAccess,
+  tenantId: string,
+  search: MemorySearch,
+): Promise<FoundMemory[]> {
+  const select = ({ sql, params }: Statement) => driver.read(sql, params);
+  const sample = (await select(selectSample(tenantId, search))).map(wordsIn);
+  if (sample.length === 0) return [];
+  const question = questionOf(search.query, sample);
+  const most = Math.max(maxCandidates, search.limit);
+  const found = new Map<string, Candidate>();
+  for (const kind of ['rare', 'common'] as const) {
+    const words = question[kind];
+    if (words.length === 0 || found.size >= search.limit) continue;
+    const lookup = selectCandidates(driver.dialect, { ...search, tenantId }, { kind, words, most });
+    const candidates = decodeCandidates(await select(lookup));
+    for (const candidate of candidates) found.set(candidate.memory.id, candidate);
+  }
+  return ranked(question, [...found.values()])
+    .slice(0, search.limit)
+    .map(({ memory, score }) => ({ ...memory, score }));
 }

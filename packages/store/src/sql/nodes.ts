@@ -3,11 +3,6 @@ import type { Claim } from '@relay/core';
 import type { SqlDialect, SqlValue, Statement } from '../drivers/driver.ts';
 import { nowSql } from './clock.ts';
 
-export const createNodes = `CREATE TABLE nodes (
-  id TEXT NOT NULL PRIMARY KEY,
-  alive_until BIGINT NOT NULL
-)`;
-
 /** One that has been gone for long is forgotten by the others. */
 const forgetAfterMs = 24 * 60 * 60 * 1000;
 

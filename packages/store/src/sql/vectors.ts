@@ -20,7 +20,7 @@ import {
 } from '../search/sign-cache.ts';
 import { comparedOf, cosine, leastDifferent, normalized, signsOf } from '../search/signs.ts';
 import { decodeMemory, isSound, memoryColumns } from './memories.ts';
-import { encode, freeText, integer, text } from './stored.ts';
+import { encode, freeText, integer, text } from '../codec/values.ts';
 
 type Side = '<' | '>';
 

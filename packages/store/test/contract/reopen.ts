@@ -1,6 +1,6 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { newCredential } from './credentials.ts';
+import { newCredential } from './tenants/credentials.ts';
 import {
   approval,
   cancelMail,
@@ -15,7 +15,7 @@ import {
   withStore,
 } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
-import { newGrant } from './grants.ts';
+import { newGrant } from './tenants/grants.ts';
 
 export function reopenTests(open: Open): void {
   test('everything is there after the store is closed and opened again', () =>

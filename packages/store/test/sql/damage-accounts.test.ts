@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { SystemStore, TenantStore } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { newCredential } from '../contract/credentials.ts';
+import { newCredential } from '../contract/tenants/credentials.ts';
 import { delta, identityIn, newRun, noon, started, step } from '../contract/fixtures.ts';
-import { newGrant } from '../contract/grants.ts';
-import { newKey } from '../contract/keys.ts';
-import { newMemory } from '../contract/memories.ts';
+import { newGrant } from '../contract/tenants/grants.ts';
+import { newKey } from '../contract/tenants/keys.ts';
+import { newMemory } from '../contract/memories/memories.ts';
 import { openSqliteStore } from '../../src/index.ts';
 
 describe('damage to accounts', () => {

@@ -6,18 +6,18 @@ import { createDatabase, type TestDatabase } from '../../../../test/support/post
 import { approval, newRelay } from '../contract/fixtures.ts';
 import { postgresText } from '../../src/drivers/postgres/text.ts';
 import { openPostgresStore } from '../../src/index.ts';
-import { appendUnit } from '../../src/sql/append.ts';
-import { selectAudit, unsealedSql } from '../../src/sql/audit.ts';
-import { selectEndedSql } from '../../src/sql/conversations.ts';
-import { selectEventsSql } from '../../src/sql/events.ts';
-import { selectGrantsSql } from '../../src/sql/grants.ts';
-import { claim, dueSql } from '../../src/sql/leases.ts';
-import { heldWithMailSql, insertMail, selectMailSql } from '../../src/sql/mail.ts';
+import { appendUnit } from '../../src/sql/runs/append.ts';
+import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
+import { selectEndedSql } from '../../src/sql/runs/conversations.ts';
+import { selectEventsSql } from '../../src/sql/runs/events.ts';
+import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
+import { claim, dueSql } from '../../src/sql/runs/leases.ts';
+import { heldWithMailSql, insertMail, selectMailSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories.ts';
-import { decide, selectRelays, selectRelaySql } from '../../src/sql/relays.ts';
-import { selectRuns } from '../../src/sql/run-lists.ts';
-import { selectRunSql } from '../../src/sql/runs.ts';
-import { selectOpenRuns, selectUsage } from '../../src/sql/usage.ts';
+import { decide, selectRelays, selectRelaySql } from '../../src/sql/runs/relays.ts';
+import { selectRuns } from '../../src/sql/runs/run-lists.ts';
+import { selectRunSql } from '../../src/sql/runs/runs.ts';
+import { selectOpenRuns, selectUsage } from '../../src/sql/runs/usage.ts';
 import {
   claimVectors,
   fingerprintSql,

@@ -6,28 +6,34 @@ import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../../src/drivers/driver.ts';
 import { openSqliteDriver } from '../../src/drivers/sqlite/file-driver.ts';
-import { appendUnit } from '../../src/sql/append.ts';
-import { headSql, inOrderSql, sealsSql, selectAudit, unsealedSql } from '../../src/sql/audit.ts';
-import { selectConnectionSql } from '../../src/sql/connections.ts';
-import { countEndedSql, selectEndedSql } from '../../src/sql/conversations.ts';
+import { appendUnit } from '../../src/sql/runs/append.ts';
+import {
+  headSql,
+  inOrderSql,
+  sealsSql,
+  selectAudit,
+  unsealedSql,
+} from '../../src/sql/tenants/audit.ts';
+import { selectConnectionSql } from '../../src/sql/runs/connections.ts';
+import { countEndedSql, selectEndedSql } from '../../src/sql/runs/conversations.ts';
 import {
   selectCredential,
   selectCredentialsSql,
   selectSealedSql,
   selectToResealSql,
-} from '../../src/sql/credentials.ts';
-import { selectEventsSql } from '../../src/sql/events.ts';
-import { pruneUnit } from '../../src/sql/retention.ts';
+} from '../../src/sql/tenants/credentials.ts';
+import { selectEventsSql } from '../../src/sql/runs/events.ts';
+import { pruneUnit } from '../../src/sql/runs/retention.ts';
 import {
   selectGrantList,
   selectGrantSql,
   selectGrantsSql,
   useGrant,
-} from '../../src/sql/grants.ts';
-import { selectKeyHolder } from '../../src/sql/idempotency.ts';
-import { selectKeyByHashSql, selectKeys, selectKeySql } from '../../src/sql/keys.ts';
-import { claim, dueSql, reclaimSql } from '../../src/sql/leases.ts';
-import { deleteAllMail, selectMailSql } from '../../src/sql/mail.ts';
+} from '../../src/sql/tenants/grants.ts';
+import { selectKeyHolder } from '../../src/sql/runs/idempotency.ts';
+import { selectKeyByHashSql, selectKeys, selectKeySql } from '../../src/sql/tenants/keys.ts';
+import { claim, dueSql, reclaimSql } from '../../src/sql/runs/leases.ts';
+import { deleteAllMail, selectMailSql } from '../../src/sql/runs/inbox.ts';
 import {
   clearMemories,
   deleteMemory,
@@ -38,15 +44,15 @@ import {
   selectSample,
   sweepMemories,
 } from '../../src/sql/memories.ts';
-import { migrate } from '../../src/sql/migrations.ts';
+import { migrate } from '../../src/sql/schema/migrations.ts';
 import { selectNote } from '../../src/sql/notes.ts';
-import { selectInForceSql, selectVersions } from '../../src/sql/policies.ts';
-import { decide, selectRelayIds, selectRelays, selectRelaySql } from '../../src/sql/relays.ts';
-import { selectRunIds, selectRuns } from '../../src/sql/run-lists.ts';
-import { selectRunSql } from '../../src/sql/runs.ts';
-import { selectTenantSql } from '../../src/sql/tenants.ts';
-import { selectOpenRuns, selectUsage } from '../../src/sql/usage.ts';
-import { claimSql, sweepUnit } from '../../src/sql/delivery-queue.ts';
+import { selectInForceSql, selectVersions } from '../../src/sql/tenants/policies.ts';
+import { decide, selectRelayIds, selectRelays, selectRelaySql } from '../../src/sql/runs/relays.ts';
+import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
+import { selectRunSql } from '../../src/sql/runs/runs.ts';
+import { selectTenantSql } from '../../src/sql/tenants/tenants.ts';
+import { selectOpenRuns, selectUsage, selectWorkflow } from '../../src/sql/runs/usage.ts';
+import { claimSql, sweepUnit } from '../../src/sql/tenants/delivery-queue.ts';
 import {
   claimVectors,
   fingerprintSql,
@@ -54,8 +60,7 @@ import {
   selectVectors,
   signsSql,
 } from '../../src/sql/vectors.ts';
-import { insertNotices, selectDeliveries, selectWebhooks } from '../../src/sql/webhooks.ts';
-import { selectWorkflow } from '../../src/sql/workflows.ts';
+import { insertNotices, selectDeliveries, selectWebhooks } from '../../src/sql/tenants/webhooks.ts';
 import { approval, newRelay } from '../contract/fixtures.ts';
 
 describe('query plans', () => {

@@ -1,6 +1,5 @@
 /** What only shows where several nodes share a database. */
 import type { SystemStore } from '@relay/core';
-import { Client } from 'pg';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../../test/support/postgres.ts';
@@ -13,14 +12,11 @@ import {
   noon,
   step,
 } from '../../contract/fixtures.ts';
-import { newMemory } from '../../contract/memories.ts';
-import type { Statement } from '../../../src/drivers/driver.ts';
+import { newMemory } from '../../contract/memories/memories.ts';
 import { openPostgresDriver } from '../../../src/drivers/postgres/driver.ts';
 import { openPostgresStore } from '../../../src/index.ts';
-import { deleteMemory, insertMemory } from '../../../src/sql/memories.ts';
-import { migrate, migrations } from '../../../src/sql/migrations.ts';
-import { createSqlStore } from '../../../src/sql/store.ts';
-import { vectorTables } from '../../../src/sql/vector-tables.ts';
+import { migrate, migrations } from '../../../src/sql/schema/migrations.ts';
+import { createSqlStore } from '../../../src/store.ts';
 
 let database: TestDatabase;
 const opened: { close(): Promise<void> }[] = [];
@@ -44,8 +40,6 @@ async function openDriver() {
   opened.push(driver);
   return driver;
 }
-
-const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
 
 describe('nodes that start together', () => {
   test('eight of them apply each step once, and all of them work', async () => {
@@ -96,38 +90,6 @@ describe('vectors of memories', () => {
     expect((await near(other)).toSorted()).toEqual([late, third].toSorted());
     await one.tenant('t').clearMemories('user:42', 100);
     expect(await near(other)).toEqual([]);
-  });
-
-  test('are due of what a node of the version before stores or deletes while the tables change', async () => {
-    const driver = await openDriver();
-    const before = migrations.findIndex(({ statements }) => statements === vectorTables);
-    await migrate(driver, migrations.slice(0, before));
-    const [early, gone, late] = [newMemory(), newMemory(), newMemory()];
-    await driver.transact([early, gone].map((memory) => insertMemory('t', memory)));
-    const neighbour = new Client({ connectionString: database.url });
-    await neighbour.connect();
-    const say = ({ sql, params }: Statement) => {
-      let place = 0;
-      return neighbour.query(
-        sql.replaceAll('?', () => `$${(place += 1)}`),
-        [...params],
-      );
-    };
-    try {
-      await neighbour.query('BEGIN');
-      await say(insertMemory('t', late));
-      await say(deleteMemory('t', gone.id));
-      const migrated = migrate(await openDriver());
-      await expect
-        .poll(() => database.sql('SELECT 1 FROM pg_locks WHERE NOT granted'), { timeout: 10_000 })
-        .not.toEqual([]);
-      await neighbour.query('COMMIT');
-      await migrated;
-    } finally {
-      await neighbour.end();
-    }
-    const waiting = await database.sql('SELECT memory_id AS id FROM memory_vectors ORDER BY id');
-    expect(waiting).toEqual([early, late].map(({ id }) => ({ id })).toSorted(byId));
   });
 
   test('are made once, whichever node claims the memory, while others clear the namespace', async () => {

@@ -10,8 +10,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { delta, identityIn, newRun, noon, step } from '../../contract/fixtures.ts';
 import { openSqliteDriver } from '../../../src/drivers/sqlite/file-driver.ts';
 import { openSqliteStore } from '../../../src/index.ts';
-import { migrate } from '../../../src/sql/migrations.ts';
-import { createSqlStore } from '../../../src/sql/store.ts';
+import { migrate } from '../../../src/sql/schema/migrations.ts';
+import { createSqlStore } from '../../../src/store.ts';
 
 /** Eight runs that append as fast as they can, up to a seq, and say so after each commit. */
 const writerScript = (dir: string, limit: number) => `
