@@ -31,30 +31,30 @@ export function createMemoryStore(): SystemStore {
   return createSqlStore(openMemoryDriver(memoryImage));
 }
 
-/** An index of a large table takes its time, and whoever starts meanwhile waits for it. */
-const migrating = { readers: 1, patienceMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
+/** An index of a large table takes long to build, and other nodes that start wait for it. */
+const migrationOptions = { readers: 1, retryForMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
 
 export interface PostgresStoreOptions {
   readonly url: string;
-  /** Told in one line what an operator could make safer. */
+  /** Receives one line if an operator could make the database safer. */
   readonly advise?: (line: string) => void;
 }
 
 /** The store of several nodes. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<SystemStore> {
   const { url, advise } = options;
-  const patient = await openPostgresDriver({ url, ...migrating });
+  const migrator = await openPostgresDriver({ url, ...migrationOptions });
   try {
-    await migrate(patient);
-    const advice = advise === undefined ? undefined : await adviceOnRows(patient);
+    await migrate(migrator);
+    const advice = advise === undefined ? undefined : await adviceOnRows(migrator);
     if (advice !== undefined) advise?.(advice);
   } finally {
-    await patient.close();
+    await migrator.close();
   }
   return createSqlStore(await openPostgresDriver({ url }));
 }
 
-/** Whether the database answers, and a note of it. Nothing is made or changed there. */
+/** Checks that the database answers, and reads a note. Nothing is created or changed. */
 export async function lookIntoPostgres(url: string, note: string): Promise<string | undefined> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
@@ -68,7 +68,7 @@ export async function lookIntoPostgres(url: string, note: string): Promise<strin
   }
 }
 
-/** How many nodes say that they are alive, on a database that one of them has used. */
+/** How many nodes are alive, on a database that one of them has used. */
 export async function countPostgresNodes(url: string): Promise<number> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {

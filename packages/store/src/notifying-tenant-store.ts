@@ -1,4 +1,4 @@
-/** A tenant's store that tells other nodes what it has stored: after the commit, and where to look. */
+/** A tenant's store that notifies other nodes, after the commit, of what it has stored. */
 import type {
   Append,
   AppendOutcome,
@@ -16,7 +16,7 @@ import type { HintChannel } from './drivers/driver.ts';
 import { encodeHint } from './codec/hints.ts';
 import { SqlTenantStore, type TenantParts } from './tenant-store.ts';
 
-export class TellingTenantStore extends SqlTenantStore {
+export class NotifyingTenantStore extends SqlTenantStore {
   readonly #hints: HintChannel;
 
   constructor(parts: TenantParts & { readonly hints: HintChannel }, tenantId: string) {
@@ -28,8 +28,8 @@ export class TellingTenantStore extends SqlTenantStore {
     const outcome = await super.createRun(creation);
     const { identity, lease } = creation;
     if (outcome.kind === 'created') {
-      this.#tellOfRun(identity.id, 'run');
-      if (lease === null) this.#tellOfRun(identity.id, 'wake');
+      this.#notifyRun(identity.id, 'run');
+      if (lease === null) this.#notifyRun(identity.id, 'wake');
     }
     return outcome;
   }
@@ -40,31 +40,31 @@ export class TellingTenantStore extends SqlTenantStore {
     const { runId, events, progress, raise = [], close = [] } = append;
     const status = progress?.status;
     const hasChanged = events.some(({ type }) => type.startsWith('run.'));
-    if (hasChanged) this.#tellOfRun(runId, 'run');
-    else if (events.length > 0) this.#tell({ kind: 'journal', runId });
-    for (const { id } of raise) this.#tellOfRelay(id);
-    for (const { relayId } of close) this.#tellOfRelay(relayId);
+    if (hasChanged) this.#notifyRun(runId, 'run');
+    else if (events.length > 0) this.#notify({ kind: 'journal', runId });
+    for (const { id } of raise) this.#notifyRelay(id);
+    for (const { relayId } of close) this.#notifyRelay(relayId);
     for (const event of events) {
-      if (event.type === 'relay.expiring') this.#tellOfRelay(event.relayId);
+      if (event.type === 'relay.expiring') this.#notifyRelay(event.relayId);
     }
-    // It is given away, and not because only a person can bring it on.
+    // Released although it could go on: another node may take it.
     const isOver = status !== undefined && isEnded(status);
-    if (append.release === true && status !== 'waiting' && !isOver) this.#tellOfRun(runId, 'wake');
+    if (append.release === true && status !== 'waiting' && !isOver) this.#notifyRun(runId, 'wake');
     return outcome;
   }
 
   override async decideRelay(decision: RelayDecision): Promise<boolean> {
     const won = await super.decideRelay(decision);
     if (won) {
-      this.#tellOfRun(decision.runId, 'wake');
-      this.#tellOfRelay(decision.relayId);
+      this.#notifyRun(decision.runId, 'wake');
+      this.#notifyRelay(decision.relayId);
     }
     return won;
   }
 
   override async postResult(posted: PostedResult): Promise<boolean> {
     const counts = await super.postResult(posted);
-    if (counts) this.#tellOfRun(posted.runId, 'wake');
+    if (counts) this.#notifyRun(posted.runId, 'wake');
     return counts;
   }
 
@@ -74,13 +74,13 @@ export class TellingTenantStore extends SqlTenantStore {
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
     const posted = await super.postMail(runId, mail, audit);
-    if (posted) this.#tellOfRun(runId, 'wake');
+    if (posted) this.#notifyRun(runId, 'wake');
     return posted;
   }
 
   override async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
     const updated = await super.updateTenant(change, audit);
-    if (updated) this.#tell({ kind: 'tenant', tenantId: this.tenantId });
+    if (updated) this.#notify({ kind: 'tenant', tenantId: this.tenantId });
     return updated;
   }
 
@@ -90,19 +90,19 @@ export class TellingTenantStore extends SqlTenantStore {
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
     const revoked = await super.revokeKey(keyId, at, audit);
-    if (revoked) this.#tell({ kind: 'tenant', tenantId: this.tenantId });
+    if (revoked) this.#notify({ kind: 'tenant', tenantId: this.tenantId });
     return revoked;
   }
 
-  #tellOfRun(runId: string, kind: 'run' | 'wake'): void {
-    this.#tell({ kind, tenantId: this.tenantId, runId });
+  #notifyRun(runId: string, kind: 'run' | 'wake'): void {
+    this.#notify({ kind, tenantId: this.tenantId, runId });
   }
 
-  #tellOfRelay(relayId: string): void {
-    this.#tell({ kind: 'approval', tenantId: this.tenantId, relayId });
+  #notifyRelay(relayId: string): void {
+    this.#notify({ kind: 'approval', tenantId: this.tenantId, relayId });
   }
 
-  #tell(hint: Hint): void {
-    this.#hints.tell(encodeHint(hint));
+  #notify(hint: Hint): void {
+    this.#hints.send(encodeHint(hint));
   }
 }

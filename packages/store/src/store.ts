@@ -13,7 +13,7 @@ import type {
   Workspace,
 } from '@relay/core';
 import { insertAudit, tenantsToSealSql } from './sql/tenants/audit.ts';
-import { decodeCensus, openRelaysSql, openRunsSql } from './sql/stats.ts';
+import { decodeStats, openRelaysSql, openRunsSql } from './sql/stats.ts';
 import { RelayError } from '@relay/protocol';
 import type { SqlDriver } from './drivers/driver.ts';
 import { decodeOrphan } from './sql/runs/connections.ts';
@@ -26,7 +26,7 @@ import {
 } from './sql/tenants/credentials.ts';
 import { decodeKey, insertKey, selectKeyByHashSql } from './sql/tenants/keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './sql/runs/leases.ts';
-import { heldWithMailSql } from './sql/runs/inbox.ts';
+import { runsWithCommandsSql } from './sql/runs/inbox.ts';
 import { sweepMemories } from './sql/memories.ts';
 import {
   deleteNodeSql,
@@ -39,7 +39,7 @@ import { decodeNote, selectNote, writeNote } from './sql/notes.ts';
 import { pruneUnit } from './sql/runs/retention.ts';
 import { integer, text } from './codec/values.ts';
 import { decodeHint } from './codec/hints.ts';
-import { TellingTenantStore } from './notifying-tenant-store.ts';
+import { NotifyingTenantStore } from './notifying-tenant-store.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 import {
   decodeTenant,
@@ -54,7 +54,7 @@ import {
 import { SignCache } from './search/sign-cache.ts';
 import { SqlDeliveryQueue } from './sql/tenants/delivery-queue.ts';
 
-/** The one SQL store, over whichever driver; `migrate` must have run. */
+/** The SQL store over a driver whose database has the current schema (`migrate`). */
 export function createSqlStore(driver: SqlDriver, signs = new SignCache()): SystemStore {
   return new SqlStore(driver, signs);
 }
@@ -80,7 +80,7 @@ class SqlStore implements SystemStore {
     const parts = { driver, signs: this.#signs };
     return driver.hints === undefined
       ? new SqlTenantStore(parts, tenantId)
-      : new TellingTenantStore({ ...parts, hints: driver.hints }, tenantId);
+      : new NotifyingTenantStore({ ...parts, hints: driver.hints }, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
@@ -111,7 +111,7 @@ class SqlStore implements SystemStore {
       this.#driver.read(openRunsSql, []),
       this.#driver.read(openRelaysSql, []),
     ]);
-    return decodeCensus(runs, relays[0]);
+    return decodeStats(runs, relays[0]);
   }
 
   async pausedTenants(): Promise<string[]> {
@@ -168,7 +168,7 @@ class SqlStore implements SystemStore {
     renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]> {
     const { now, until } = renewal;
-    // In an order of its own, so that nodes that touch the same runs do not wait for each other.
+    // Sorted, so that nodes that touch the same runs do not deadlock.
     const runIds = renewal.runIds.toSorted();
     if (runIds.length === 0) return [];
     const { dialect } = this.#driver;
@@ -181,7 +181,7 @@ class SqlStore implements SystemStore {
   }
 
   async heldWithMail(owner: string): Promise<string[]> {
-    const rows = await this.#driver.read(heldWithMailSql, [owner]);
+    const rows = await this.#driver.read(runsWithCommandsSql, [owner]);
     return rows.map((row) => text(row, 'run_id'));
   }
 
@@ -228,10 +228,10 @@ class SqlStore implements SystemStore {
     return (await this.#driver.read(sql, orphansParams(node, now))).map(decodeOrphan);
   }
 
-  listen(heard: (hint: Hint) => void): () => void {
-    const stop = this.#driver.hints?.listen((word) => {
-      const hint = word === undefined ? ({ kind: 'all' } as const) : decodeHint(word);
-      if (hint !== undefined) heard(hint);
+  listen(listener: (hint: Hint) => void): () => void {
+    const stop = this.#driver.hints?.listen((message) => {
+      const hint = message === undefined ? ({ kind: 'all' } as const) : decodeHint(message);
+      if (hint !== undefined) listener(hint);
     });
     return stop ?? (() => undefined);
   }

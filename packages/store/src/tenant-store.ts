@@ -73,7 +73,7 @@ import {
 } from './sql/tenants/grants.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from './sql/runs/idempotency.ts';
 import { decodeKey, revokeKey, selectKeys, selectKeySql } from './sql/tenants/keys.ts';
-import { decodeMail, insertMail, selectMailSql } from './sql/runs/inbox.ts';
+import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import {
   clearMemories,
   decodeMemory,
@@ -200,9 +200,9 @@ export class SqlTenantStore implements TenantStore {
 
   async decideRelay(decision: RelayDecision): Promise<boolean> {
     const { runId, mail, grant } = decision;
-    // The run's row first, as in an append: whoever takes the same rows takes them in one order.
+    // The run's row first, as in an append: all units lock these rows in one order.
     const unit = [
-      insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
+      insertCommand(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
       decide(this.tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
       ...insertAudit(this.tenantId, decision.audit),
@@ -230,7 +230,7 @@ export class SqlTenantStore implements TenantStore {
     const { tenantId } = this;
     const { runId, mail } = posted;
     const unit = [
-      insertMail(this.#driver.dialect, { tenantId, runId }, mail),
+      insertCommand(this.#driver.dialect, { tenantId, runId }, mail),
       answerClientCall(tenantId, posted),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
@@ -264,14 +264,14 @@ export class SqlTenantStore implements TenantStore {
   async postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean> {
     const { tenantId } = this;
     const unit = [
-      insertMail(this.#driver.dialect, { tenantId, runId }, mail),
+      insertCommand(this.#driver.dialect, { tenantId, runId }, mail),
       ...insertAudit(tenantId, audit),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
   async readMail(runId: string): Promise<Mail[]> {
-    return (await this.#driver.read(selectMailSql, [this.tenantId, runId])).map(decodeMail);
+    return (await this.#driver.read(selectCommandsSql, [this.tenantId, runId])).map(decodeCommand);
   }
 
   async countEndedRuns(conversationId: string): Promise<number> {
@@ -371,7 +371,7 @@ export class SqlTenantStore implements TenantStore {
     return result.ok ? (result.results[0]?.changes ?? 0) : 0;
   }
 
-  /** What does not happen is not told of either. */
+  /** Without the change there is no notice either. */
   async #change(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
     const unit = [statement, ...insertAudit(this.tenantId, audit)];
     return (await this.#driver.transact(unit)).ok;

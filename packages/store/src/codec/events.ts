@@ -32,7 +32,7 @@ export function encodeEvents(events: readonly RunEvent[]): string {
   return JSON.stringify(entries);
 }
 
-/** Throws if the payload is not what `encodeEvents` makes; the caller knows where it lay. */
+/** Throws if the payload is not what `encodeEvents` makes; the caller knows its position. */
 export function decodeEvents(payload: string, from: { seq: number; at: string }): StoredEvent[] {
   const events: StoredEvent[] = [];
   const { at } = from;

@@ -1,4 +1,4 @@
-/** A hint as a short word: its first letter, and the ids behind it. */
+/** A hint as a short message: a letter for its kind, then its ids. */
 import type { Hint } from '@relay/core';
 
 export function encodeHint(hint: Hint): string {
@@ -18,9 +18,9 @@ export function encodeHint(hint: Hint): string {
   }
 }
 
-/** Nothing for a word that this version does not know. */
-export function decodeHint(word: string): Hint | undefined {
-  const [letter, first = '', second = ''] = word.split('\t');
+/** `undefined` for a message that this version does not know. */
+export function decodeHint(message: string): Hint | undefined {
+  const [letter, first = '', second = ''] = message.split('\t');
   switch (letter) {
     case 'j':
       return { kind: 'journal', runId: first };

@@ -1,5 +1,5 @@
 /**
- * How values lie in columns, and how damage shows. Free text is stored JSON-encoded, so that NUL and
+ * How values are stored in columns, and how damage is detected. Free text is stored JSON-encoded, so that NUL and
  * lone surrogates survive in every database; whatever cannot be read back as it was written throws
  * `journal_corrupt`.
  */
@@ -11,7 +11,7 @@ export function corrupt(place: string, what: string): RelayError {
   return new RelayError('journal_corrupt', `${place} is damaged: ${what}`);
 }
 
-/** A fingerprint that notices flipped bytes and misplaced rows; it does not resist an attacker. */
+/** A checksum that detects flipped bytes and misplaced rows; it does not resist an attacker. */
 export function checksumOf(...parts: readonly (string | number)[]): number {
   return crc32(parts.join('\n'));
 }

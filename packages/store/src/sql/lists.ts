@@ -13,20 +13,20 @@ export interface Condition {
 
 export interface List {
   readonly tenantId: string;
-  /** Conditions speak of it as `t`. */
+  /** Its alias in conditions is `t`. */
   readonly table: string;
   /** Its columns of time and id. */
   readonly at: string;
   readonly id: string;
-  /** What the index is searched by; where there are several, any of them, each by itself. */
+  /** Conditions that the index is searched by: rows that meet any one of them. */
   readonly leading: readonly Condition[];
-  /** What must hold besides; no index is chosen for it. */
+  /** Further conditions, which no index is chosen for. */
   readonly others: readonly Condition[];
   readonly since?: number;
 }
 
-/** The `id` and the time, as `at`, of what is on the page. */
-export function newest(list: List, page: Page): Statement {
+/** The `id` and the time, as `at`, of the rows on a page. */
+export function selectPage(list: List, page: Page): Statement {
   const limit = Math.min(page.limit, Number.MAX_SAFE_INTEGER);
   const ways = list.leading.length === 0 ? [everything] : list.leading;
   const parts = ways.map((leading) => inOrder(list, leading, { ...page, limit }));
@@ -40,7 +40,7 @@ export function newest(list: List, page: Page): Statement {
   };
 }
 
-/** The rows whose ids are on a page, in its order; the columns and the join speak of them as `r`. */
+/** The rows whose ids are on a page, in its order; their alias in columns and join is `r`. */
 export function rowsOn(
   page: Statement,
   rows: { tenantId: string; table: string; columns: readonly string[]; join?: string },
@@ -82,7 +82,7 @@ export function allOf(conditions: readonly Condition[]): Condition {
   };
 }
 
-/** What rows of a list have in a column: one of these values. */
+/** A column must have one of these values. */
 export interface ColumnFilter {
   readonly column: string;
   readonly values: readonly string[];

@@ -1,4 +1,4 @@
-/** How much is going on, over all tenants. The cost grows with what is open, not with what has ended. */
+/** Open runs and pending approvals over all tenants. The cost grows with what is open, not with what has ended. */
 import type { Census } from '@relay/core';
 import type { Row } from '../drivers/driver.ts';
 import { integer, integerOrNull, text } from '../codec/values.ts';
@@ -10,7 +10,7 @@ export const openRunsSql = `SELECT r.status AS status, COUNT(*) AS n
 export const openRelaysSql = `SELECT COUNT(*) AS n, MIN(r.raised_at) AS oldest
   FROM tenants t JOIN relays r ON r.tenant_id = t.id AND r.status = 'pending'`;
 
-export function decodeCensus(runs: readonly Row[], relays: Row | undefined): Census {
+export function decodeStats(runs: readonly Row[], relays: Row | undefined): Census {
   const counted = new Map(runs.map((row) => [text(row, 'status'), integer(row, 'n')]));
   return {
     runs: {

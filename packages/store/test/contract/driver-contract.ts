@@ -79,7 +79,7 @@ export function driverContract(name: string, open: () => Promise<OpenDriver>): v
         ]);
         if (!result.ok) throw new Error('not stored');
         expect(result.results.map(({ changes }) => changes)).toEqual([1, 1, 2, 2, 0, 1]);
-        const ids = result.results[2]?.rows.map(({ id }) => id);
+        const ids = result.results[2]?.rows.map(({ id }) => String(id));
         expect(ids?.toSorted()).toEqual(['a', 'b']);
         expect(result.results[0]?.rows).toEqual([]);
         expect(result.results[5]?.rows[0]?.['n']).toBe(2);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { approval, ending, newRun, noon, useStore, waitingRun } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
-export function censusTests(open: Open): void {
+export function statsTests(open: Open): void {
   const { system, tenant: newTenant } = useStore(open);
 
   /** A tenant that exists, as every one with runs does. */

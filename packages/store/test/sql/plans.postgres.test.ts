@@ -12,7 +12,7 @@ import { selectEndedSql } from '../../src/sql/runs/conversations.ts';
 import { selectEventsSql } from '../../src/sql/runs/events.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { claim, dueSql } from '../../src/sql/runs/leases.ts';
-import { heldWithMailSql, insertMail, selectMailSql } from '../../src/sql/runs/inbox.ts';
+import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories.ts';
 import { decide, selectRelays, selectRelaySql } from '../../src/sql/runs/relays.ts';
 import { selectRuns } from '../../src/sql/runs/run-lists.ts';
@@ -109,8 +109,8 @@ describe('query plans of PostgreSQL', () => {
     'a relay': selectRelaySql,
     'a decision': decide('t', approval(relay)).sql,
     'the grants in scope': selectGrantsSql,
-    'the mail of a run': selectMailSql,
-    'mail for a run': insertMail('postgres', run, mail).sql,
+    'the mail of a run': selectCommandsSql,
+    'mail for a run': insertCommand('postgres', run, mail).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the ended runs of a conversation': selectEndedSql,
@@ -144,7 +144,7 @@ describe('query plans of PostgreSQL', () => {
   const ofSystem: Record<string, string> = {
     'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'what is due': dueSql.postgres,
-    'the mail of what a node holds': heldWithMailSql,
+    'the mail of what a node holds': runsWithCommandsSql,
   };
   const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;
   const planOf = (rows: readonly Record<string, unknown>[]) =>

@@ -33,7 +33,7 @@ import {
 import { selectKeyHolder } from '../../src/sql/runs/idempotency.ts';
 import { selectKeyByHashSql, selectKeys, selectKeySql } from '../../src/sql/tenants/keys.ts';
 import { claim, dueSql, reclaimSql } from '../../src/sql/runs/leases.ts';
-import { deleteAllMail, selectMailSql } from '../../src/sql/runs/inbox.ts';
+import { deleteCommands, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import {
   clearMemories,
   deleteMemory,
@@ -96,8 +96,8 @@ describe('query plans', () => {
     'a grant': selectGrantSql,
     'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
     'a use of a grant': useGrant('t', 'g', 1).sql,
-    'the mail of a run': selectMailSql,
-    'the end of all mail': deleteAllMail(run).sql,
+    'the mail of a run': selectCommandsSql,
+    'the end of all mail': deleteCommands(run).sql,
     'a key': selectKeyByHashSql,
     'a key by its id': selectKeySql,
     'the keys of a tenant': selectKeys('t', page).sql,
@@ -206,9 +206,9 @@ describe('query plans', () => {
     const scans = scansIn(lines).filter((line) => line !== 'SCAN hook');
     expect(scans).toEqual([]);
     expect(lines).toContain(
-      'SEARCH x USING COVERING INDEX deliveries_to_tell (webhook_id=? AND next_at<?)',
+      'SEARCH x USING COVERING INDEX deliveries_due (webhook_id=? AND next_at<?)',
     );
-    expect(lines).toContain('SEARCH n USING COVERING INDEX deliveries_to_tell (webhook_id>?)');
+    expect(lines).toContain('SEARCH n USING COVERING INDEX deliveries_due (webhook_id>?)');
   });
 
   test('what is to be sealed is found without what has been sealed', async () => {

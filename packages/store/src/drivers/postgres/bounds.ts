@@ -1,10 +1,10 @@
 /**
  * Whose rows a connection sees. What is done for a tenant runs under a role that owns nothing, with the
- * tenant in a setting, and the policies of the tables (`sql/row-security.ts`) compare each row with it.
+ * tenant in a setting, and the policies of the tables (`sql/schema/row-security.ts`) compare each row with it.
  * Where there is no such role, the setting alone confines, because policies hold for owners too.
  *
  * Both are set together with what is sent anyway, in one text: for the rest of a transaction (LOCAL),
- * or until a connection is asked for somebody else (SESSION).
+ * or until a connection is used for another tenant (SESSION).
  */
 import { RelayError } from '@relay/protocol';
 import { escapeLiteral } from 'pg';
@@ -53,10 +53,10 @@ const whoSql = `SELECT quote_ident(current_user) AS system,
     END AS schemas
   FROM pg_roles WHERE rolname = current_user`;
 
-/** How tenants are confined for whoever we are there. Throws if they cannot be. */
+/** How tenants are confined under the current role. Throws if they cannot be. */
 export async function findBounds(session: PostgresSession): Promise<TenantBounds> {
   const [who] = (await session.query(whoSql, [])).rows;
-  if (who === undefined) throw new Error('PostgreSQL does not say who we are');
+  if (who === undefined) throw new Error('PostgreSQL does not report the current role');
   const byRole = Number(who['known']) === 1 && (await mayAssume(session));
   if (!byRole && Number(who['unbounded']) === 1) {
     throw unbounded(String(who['system']));

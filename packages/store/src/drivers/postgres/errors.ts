@@ -21,7 +21,7 @@ export function toRelayError(error: unknown): RelayError {
   return new RelayError('storage_failed', 'The store could not do its work', { cause });
 }
 
-/** Whether it is known to have been stored is not known: whoever needs to know looks. */
+/** The COMMIT was not answered: the caller must look whether it was stored. */
 export function unknownOutcome(error: unknown): RelayError {
   const cause = new Error(`PostgreSQL: ${messageOf(error)}`);
   return new RelayError('storage_failed', 'It is not known to be stored', { cause });

@@ -1,13 +1,13 @@
 /**
  * Hints by NOTIFY, on a connection of their own.
  *
- *   apart ──connected, LISTEN answered──▶ joined ──the connection is lost──▶ apart (tried again)
+ *   disconnected ──LISTEN answered──▶ connected ──connection lost──▶ disconnected (retried)
  *
- * - What is told within 10 ms goes out together, each word once: PostgreSQL lets only one transaction
- *   at a time notify. A word that is told while apart waits; too many become "look at everything".
- * - Whoever has just joined may have missed some, and is told so.
- * - A node does not hear itself.
- * - A connection that nothing comes from is asked for a sign of life now and then.
+ * - Messages of 10 ms are sent together, each once: PostgreSQL lets only one transaction at a time
+ *   notify. Messages wait while disconnected; too many become "look at everything".
+ * - After it has connected, listeners receive `undefined`: they may have missed messages.
+ * - A node does not receive its own messages.
+ * - An idle connection is checked every 5 s.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,11 +15,11 @@ import type { HintChannel } from '../driver.ts';
 import type { PostgresSession } from './session.ts';
 
 const channel = 'relay';
-const gatherMs = 10;
+const batchMs = 10;
 /** PostgreSQL takes less than 8,000 bytes at once. */
 const maxBytes = 7_900;
 const maxPending = 2_000;
-const signOfLifeMs = 5_000;
+const keepAliveMs = 5_000;
 const firstPauseMs = 50;
 const longestPauseMs = 2_000;
 const everything = '*';
@@ -27,7 +27,7 @@ const everything = '*';
 export class PostgresHints implements HintChannel {
   readonly #connect: () => Promise<PostgresSession>;
   readonly #self = randomUUID();
-  readonly #listeners = new Set<(word: string | undefined) => void>();
+  readonly #listeners = new Set<(message: string | undefined) => void>();
   readonly #closing = new AbortController();
   #pending = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
@@ -38,18 +38,18 @@ export class PostgresHints implements HintChannel {
     this.#connect = connect;
   }
 
-  tell(word: string): void {
+  send(message: string): void {
     if (this.#closing.signal.aborted || this.#pending.has(everything)) return;
     if (this.#pending.size >= maxPending) this.#pending = new Set([everything]);
-    else this.#pending.add(word);
-    this.#work ??= this.#stayJoined();
-    this.#timer ??= setTimeout(() => this.#flush(), gatherMs);
+    else this.#pending.add(message);
+    this.#work ??= this.#stayConnected();
+    this.#timer ??= setTimeout(() => this.#flush(), batchMs);
   }
 
-  listen(heard: (word: string | undefined) => void): () => void {
-    this.#listeners.add(heard);
-    this.#work ??= this.#stayJoined();
-    return () => this.#listeners.delete(heard);
+  listen(listener: (message: string | undefined) => void): () => void {
+    this.#listeners.add(listener);
+    this.#work ??= this.#stayConnected();
+    return () => this.#listeners.delete(listener);
   }
 
   async close(): Promise<void> {
@@ -60,22 +60,22 @@ export class PostgresHints implements HintChannel {
   }
 
   /** Never rejects. */
-  async #stayJoined(): Promise<void> {
+  async #stayConnected(): Promise<void> {
     const { signal } = this.#closing;
     let pause = firstPauseMs;
     while (!signal.aborted) {
       let session: PostgresSession | undefined;
       try {
         session = await this.#connect();
-        session.onNotification((payload) => this.#heard(payload));
+        session.onNotification((payload) => this.#receive(payload));
         await session.command(`LISTEN ${channel}`);
         this.#session = session;
         pause = firstPauseMs;
         this.#emit(undefined);
-        if (this.#pending.size > 0) this.#timer ??= setTimeout(() => this.#flush(), gatherMs);
+        if (this.#pending.size > 0) this.#timer ??= setTimeout(() => this.#flush(), batchMs);
         await this.#watch(session);
       } catch {
-        // Tried again below; until then others find what is new by looking around.
+        // Retried below; until then other nodes find new work by polling.
       }
       session?.destroy();
       this.#session = undefined;
@@ -88,7 +88,7 @@ export class PostgresHints implements HintChannel {
     const { signal } = this.#closing;
     while (session.usable && !signal.aborted) {
       const pause = new AbortController();
-      const slept = sleep(signOfLifeMs, undefined, { signal: pause.signal, ref: false });
+      const slept = sleep(keepAliveMs, undefined, { signal: pause.signal, ref: false });
       await Promise.race([slept.catch(() => undefined), session.lost]);
       pause.abort();
       if (session.usable) await session.command('SELECT 1');
@@ -105,24 +105,24 @@ export class PostgresHints implements HintChannel {
       if (payload === this.#self) return;
       session.query(`SELECT pg_notify(?, ?)`, [channel, payload]).catch(() => undefined);
     };
-    for (const word of this.#pending) {
-      if (payload.length + 1 + Buffer.byteLength(word) > maxBytes) {
+    for (const message of this.#pending) {
+      if (payload.length + 1 + Buffer.byteLength(message) > maxBytes) {
         send();
         payload = this.#self;
       }
-      payload += `\n${word}`;
+      payload += `\n${message}`;
     }
     this.#pending = new Set();
     send();
   }
 
-  #heard(payload: string): void {
-    const [sender, ...words] = payload.split('\n');
+  #receive(payload: string): void {
+    const [sender, ...messages] = payload.split('\n');
     if (sender === this.#self) return;
-    for (const word of words) this.#emit(word === everything ? undefined : word);
+    for (const message of messages) this.#emit(message === everything ? undefined : message);
   }
 
-  #emit(word: string | undefined): void {
-    for (const heard of this.#listeners) heard(word);
+  #emit(message: string | undefined): void {
+    for (const listener of this.#listeners) listener(message);
   }
 }

@@ -1,6 +1,6 @@
 /**
  * One connection. Statements are sent without waiting for the answers of those before them; answers
- * come in order. A connection that failed is never used again: whoever has it asks for another one.
+ * come in order. A connection that failed is never used again: its user opens another one.
  */
 import { Client, types } from 'pg';
 import type { ClientConfig, QueryResult } from 'pg';
@@ -64,8 +64,8 @@ export class PostgresSession {
     return this.#waiting;
   }
 
-  onNotification(heard: (payload: string) => void): void {
-    this.#client.on('notification', ({ payload }) => heard(payload ?? ''));
+  onNotification(listener: (payload: string) => void): void {
+    this.#client.on('notification', ({ payload }) => listener(payload ?? ''));
   }
 
   query(sql: string, params: readonly SqlValue[]): Promise<StatementResult> {

@@ -28,7 +28,7 @@ export interface WriterOptions {
   readonly connect: () => Promise<PostgresSession>;
   readonly maxUnits: number;
   /** How long a batch is tried again before it is given up. */
-  readonly patienceMs: number;
+  readonly retryForMs: number;
 }
 
 /** Bounds what is sent at once, in characters. */
@@ -89,7 +89,7 @@ export class PostgresWriter {
     this.#work = undefined;
   }
 
-  /** The first one, and with it all that may share its commit and overtake nobody of their run. */
+  /** The first one, and all that may share its commit without overtaking a unit of their run. */
   #next(): readonly Waiting[] {
     const [first, ...others] = this.#waiting;
     if (first === undefined || first.alone) {
@@ -115,7 +115,7 @@ export class PostgresWriter {
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
-    const deadline = Math.min(...batch.map(({ since }) => since)) + this.#options.patienceMs;
+    const deadline = Math.min(...batch.map(({ since }) => since)) + this.#options.retryForMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const attempt = await this.#attempt(batch);
       if (attempt.kind === 'over') return this.#settle(batch, attempt.outcomes);
@@ -136,12 +136,12 @@ export class PostgresWriter {
     }
   }
 
-  /** Nobody is there: whoever has waited as long need not find that out by itself. */
+  /** The database does not answer: units that have waited as long fail too. */
   #giveUp(fault: RelayError): void {
-    const limit = performance.now() - this.#options.patienceMs;
-    const isTired = ({ since }: Waiting) => since < limit;
-    for (const { reject } of this.#waiting.filter(isTired)) reject(fault);
-    this.#waiting = this.#waiting.filter((waiting) => !isTired(waiting));
+    const limit = performance.now() - this.#options.retryForMs;
+    const isOverdue = ({ since }: Waiting) => since < limit;
+    for (const { reject } of this.#waiting.filter(isOverdue)) reject(fault);
+    this.#waiting = this.#waiting.filter((waiting) => !isOverdue(waiting));
   }
 
   async #attempt(batch: readonly Waiting[]): Promise<Attempt> {

@@ -1,7 +1,7 @@
 /**
  * One server a data folder. The lock is an open exclusive transaction on a small database of its
  * own: the operating system gives it up when the process ends, in whatever way, so that it can
- * never be left behind. Nothing is ever written to it.
+ * never be stale. Nothing is ever written to it.
  */
 import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
 import { dirname, join } from 'node:path';

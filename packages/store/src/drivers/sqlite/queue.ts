@@ -104,7 +104,7 @@ export class WriteQueue {
   #answered(reply: WriterReply): void {
     const batch = this.#sent;
     this.#sent = [];
-    // The writer goes on before anyone here is told, so that both threads have work.
+    // The writer continues before callers are answered, so that both threads have work.
     this.#move(this.#waiting.length > 0 ? 'committing' : this.#closing ? 'finishing' : 'idle');
     if (isAnswer(reply)) {
       this.stats.commits += 1;

@@ -1,7 +1,6 @@
 /**
  * One step of a run as one unit. Its first statement is the fence (E3): it changes the run's row only
- * if the journal ends where the writer believes, under the writer's epoch, and the lease is not given
- * back. If it does not, nothing of the unit is stored.
+ * if the journal ends at the expected `seq`, under the writer's epoch, and the lease is not released. If it does not, nothing of the unit is stored.
  */
 import type { Append, AppendOutcome } from '@relay/core';
 import { isEnded } from '@relay/protocol';
@@ -12,7 +11,7 @@ import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
 import { useGrant, useGrantSql } from '../tenants/grants.ts';
-import { deleteAllMail, deleteMail } from './inbox.ts';
+import { deleteCommands, deleteCommand } from './inbox.ts';
 import { insertMemory } from '../memories.ts';
 import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
 import { changesOf } from './runs.ts';
@@ -31,11 +30,11 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   for (const call of append.awaited ?? []) unit.push(insertClientCall(run, call));
   for (const id of append.givenUp ?? []) unit.push(timeOutClientCall(run, id));
   for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
-  for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
+  for (const mailId of append.take ?? []) unit.push(deleteCommand(run, mailId));
   for (const memory of append.remember ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
-    unit.push(deleteAllMail(run), closeOpenRelays(run, at), closeClientCalls(run));
+    unit.push(deleteCommands(run), closeOpenRelays(run, at), closeClientCalls(run));
     unit.push(deleteConnectionsOf(run));
   }
   unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));
@@ -47,7 +46,7 @@ export function appendOf(append: Append): UnitOf {
   return { run: append.runId, alone: endsRun(append) || (append.useGrants ?? []).length > 0 };
 }
 
-/** Only a grant that is used up leaves the run to its writer. */
+/** A used-up grant refuses the step but does not fence the writer out. */
 export function appendOutcome(unit: readonly Statement[], result: UnitResult): AppendOutcome {
   if (result.ok) return 'committed';
   return unit[result.failedAt]?.sql === useGrantSql ? 'refused' : 'fenced';

@@ -23,7 +23,7 @@ export function insertClientCall({ tenantId, runId }: RunRef, call: NewClientCal
 const timeOutSql = `UPDATE client_calls SET status = 'closed'
   WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'`;
 
-/** A result that came in the meantime counts: the step is undone, and its writer finds the mail. */
+/** A result that came in the meantime counts: the step is undone, and its writer finds the result in its inbox. */
 export function timeOutClientCall({ tenantId, runId }: RunRef, toolCallId: string): Statement {
   return { sql: timeOutSql, params: [tenantId, runId, encode(toolCallId)], expect: 1 };
 }
@@ -40,7 +40,7 @@ const answerSql = `UPDATE client_calls
   SET status = 'answered', digest = ?, failed = ?, output = ?, checksum = ?
   WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending' AND result_by > ?`;
 
-/** The compare-and-set: of all results of a call, this holds for one. */
+/** The compare-and-set: of all results of a call, one is accepted. */
 export function answerClientCall(tenantId: string, posted: PostedResult): Statement {
   const { runId, toolCallId, at } = posted;
   const { digest, failed } = posted.result;

@@ -18,7 +18,7 @@ export const deleteConnectionSql = 'DELETE FROM connections WHERE tenant_id = ? 
 
 const deleteOfRunSql = 'DELETE FROM connections WHERE tenant_id = ? AND run_id = ?';
 
-/** A chat is over with its run: whoever saw the end finds no session any more. */
+/** A chat ends with its run. */
 export function deleteConnectionsOf({ tenantId, runId }: RunRef): Statement {
   return { sql: deleteOfRunSql, params: [tenantId, runId] };
 }

@@ -1,6 +1,6 @@
 /**
- * The journal: one row an append. `last_seq` is in the key, so that what follows a `seq` is one range
- * of the index. Whoever reads gets an unbroken row of events or an error, never a part.
+ * The journal: one row per append. `last_seq` is in the key, so that what follows a `seq` is one range
+ * of the index. A reader gets an unbroken sequence of events or an error, never a part.
  */
 import type { EventRange, RunRef } from '@relay/core';
 import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
@@ -101,7 +101,7 @@ function endOf(range: EventRange): number {
   return Math.min(range.after + range.limit, Number.MAX_SAFE_INTEGER);
 }
 
-/** What is larger than a list should have to carry is left where it is. */
+/** A larger first row is left out of lists, in bytes. */
 const largestOpening = 8 * 1024;
 
 /** The first row of the journal of `r`, whose size is known without reading it. */
@@ -131,7 +131,7 @@ export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> |
   }
 }
 
-/** The event itself, without its place in the journal. */
+/** The event itself, without its position in the journal. */
 function openingOf(first: StoredEvent | undefined): EventOf<'run.created'> | null {
   if (first?.type !== 'run.created' || first.seq !== 1) return null;
   const { seq: _seq, at: _at, ...opening } = first;

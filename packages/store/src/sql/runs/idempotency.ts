@@ -1,4 +1,4 @@
-/** Which run an idempotency key stands for. */
+/** Which run an idempotency key belongs to. */
 import type { IdempotencyKey, RunRef } from '@relay/core';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { checksumOf, corrupt, encode, freeText, integer, text } from '../../codec/values.ts';
@@ -36,7 +36,7 @@ export function hasExpired(row: Row, now: number): boolean {
 const sweepSql = `DELETE FROM idempotency_keys WHERE tenant_id = ? AND name IN (
   SELECT name FROM idempotency_keys WHERE tenant_id = ? AND expires_at <= ? LIMIT 20)`;
 
-/** Whoever takes a key clears a few away that nobody can use any more. */
+/** Taking a key deletes a few expired ones. */
 export function sweepKeys(tenantId: string, now: number): Statement {
   return { sql: sweepSql, params: [tenantId, tenantId, now] };
 }

@@ -2,13 +2,13 @@ import type { Letter, Mail, RunRef } from '@relay/core';
 import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
 import { checksumOf, corrupt, encode, json, text } from '../../codec/values.ts';
 
-/** Where others write at the same time, the run's row is locked: its end must not be overtaken. */
+/** Where others write at the same time, the run's row is locked, so that it cannot end meanwhile. */
 const locked: Readonly<Record<SqlDialect, string>> = {
   sqlite: '',
   postgres: 'FOR NO KEY UPDATE OF r',
 };
 
-/** Finds no run to write to if the run is over; repeating the same mail changes nothing. */
+/** Finds no run to write to if the run is over; repeating the same command changes nothing. */
 const insertSql = (
   dialect: SqlDialect,
 ) => `INSERT INTO mail (id, letter, checksum, tenant_id, run_id, place)
@@ -20,13 +20,13 @@ const insertSql = (
 
 const insertSqls = { sqlite: insertSql('sqlite'), postgres: insertSql('postgres') };
 
-export function insertMail(
+export function insertCommand(
   dialect: SqlDialect,
   { tenantId, runId }: RunRef,
   mail: Mail,
 ): Statement {
   const letter = encode(mail.letter);
-  const checksum = mailChecksum({ tenantId, runId }, mail.id, letter);
+  const checksum = commandChecksum({ tenantId, runId }, mail.id, letter);
   return {
     sql: insertSqls[dialect],
     params: [mail.id, letter, checksum, tenantId, runId],
@@ -36,33 +36,33 @@ export function insertMail(
 
 const deleteSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ? AND id = ?';
 
-export function deleteMail({ tenantId, runId }: RunRef, mailId: string): Statement {
+export function deleteCommand({ tenantId, runId }: RunRef, mailId: string): Statement {
   return { sql: deleteSql, params: [tenantId, runId, mailId] };
 }
 
 const deleteAllSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ?';
 
-export function deleteAllMail({ tenantId, runId }: RunRef): Statement {
+export function deleteCommands({ tenantId, runId }: RunRef): Statement {
   return { sql: deleteAllSql, params: [tenantId, runId] };
 }
 
-export const selectMailSql =
+export const selectCommandsSql =
   'SELECT id, letter, checksum, tenant_id, run_id FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
 
-/** One question for all runs that somebody holds. */
-export const heldWithMailSql = `SELECT DISTINCT m.run_id FROM runs r JOIN mail m ON m.run_id = r.id
+/** Of all runs that a node holds. */
+export const runsWithCommandsSql = `SELECT DISTINCT m.run_id FROM runs r JOIN mail m ON m.run_id = r.id
   WHERE r.lease_owner = ?`;
 
-export function decodeMail(row: Row): Mail {
+export function decodeCommand(row: Row): Mail {
   const id = text(row, 'id');
   const run = { tenantId: text(row, 'tenant_id'), runId: text(row, 'run_id') };
-  if (mailChecksum(run, id, text(row, 'letter')) !== row['checksum']) {
-    throw corrupt(`The mail of run ${run.runId}`, 'it does not match its checksum');
+  if (commandChecksum(run, id, text(row, 'letter')) !== row['checksum']) {
+    throw corrupt(`The inbox of run ${run.runId}`, 'it does not match its checksum');
   }
   return { id, letter: json(row, 'letter') as Letter };
 }
 
-/** It carries decisions: a flipped bit must not turn a no into a yes. */
-function mailChecksum({ tenantId, runId }: RunRef, id: string, letter: string): number {
+/** A command may be a decision: a flipped bit must not turn a denial into an approval. */
+function commandChecksum({ tenantId, runId }: RunRef, id: string, letter: string): number {
   return checksumOf(tenantId, runId, id, letter);
 }

@@ -1,13 +1,12 @@
 /**
- * Who works on a run. The epoch rises with every claim and never otherwise: it is what tells a holder
- * that was asleep from the one that took its place. Times are those of `clock.ts`: a lease lasts as
- * long as its taker said, counted from there.
+ * Which node works on a run. The epoch rises with every claim and never otherwise: it distinguishes a holder
+ * that was suspended from the one that replaced it. Times are those of `clock.ts`.
  */
 import type { Claim } from '@relay/core';
 import type { SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
 import { nowSql } from '../clock.ts';
 
-/** Where several nodes claim, they never wait for each other: whoever comes second goes away. */
+/** Where several nodes claim, they never wait for each other: the second one leaves without the run. */
 const claimSql = byDialect((dialect) => {
   const time = nowSql[dialect];
   const isClaimable = `id = ? AND status IN ('queued', 'running', 'waiting')
@@ -50,11 +49,11 @@ const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
 
 /**
  * Three reasons to look at a run, each found by an index of its own that holds open runs alone, and
- * each with its own limit: a long queue must not hide what has expired or was told.
- * Of what was left behind or is queued tenants take turns, so that one with a long queue does not
- * keep the others from being seen; as far as a bounded part of all queues reaches.
- * What a paused tenant was told counts all the same: it may be that a run shall stop.
- * The cross join makes SQLite begin with the mail, of which there is little.
+ * each with its own limit: a long queue must not hide what has expired or has a command.
+ * Of runs that are queued or were abandoned, tenants take turns, so that one with a long queue does not
+ * hide the others; within a bounded part of all queues.
+ * Commands for a paused tenant count as well: one may cancel a run.
+ * The cross join makes SQLite begin with the inbox table, which is small.
  */
 export const dueSql = byDialect((dialect) => {
   const isFree = `(r.lease_owner IS NULL OR r.lease_until <= ${nowSql[dialect]})`;
@@ -70,11 +69,11 @@ export const dueSql = byDialect((dialect) => {
     UNION
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at
       FROM (SELECT DISTINCT run_id FROM mail) AS m CROSS JOIN runs r
-      WHERE r.id = m.run_id AND r.status = 'waiting' AND ${isFree} ${oldest}) AS told
+      WHERE r.id = m.run_id AND r.status = 'waiting' AND ${isFree} ${oldest}) AS with_command
   ) AS due ORDER BY created_at, id`;
 });
 
-/** How much of a queue is looked through for tenants that have waited less long. */
+/** How many queued runs are read to find tenants whose runs are newer. */
 const depth = 20;
 
 export function dueParams(now: number, limit: number): readonly SqlValue[] {

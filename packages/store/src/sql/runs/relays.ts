@@ -11,7 +11,7 @@ import type {
 import { relayStatuses } from '@relay/protocol';
 import type { Decider } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { besides, leadingBy, newest, rowsOn } from '../lists.ts';
+import { besides, leadingBy, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter } from '../lists.ts';
 import {
   checksumOf,
@@ -28,7 +28,7 @@ import {
   textOrNull,
 } from '../../codec/values.ts';
 
-/** What never changes once a relay is raised, in the order in which it is summed up and inserted. */
+/** What never changes once a relay is raised, in the order in which it is hashed and inserted. */
 const fixedColumns = [
   'id',
   'run_id',
@@ -67,7 +67,7 @@ export function insertRelay(tenantId: string, relay: NewRelay): Statement {
   return { sql: insertSql, params: [...fixed, question, located, tenantId, checksum] };
 }
 
-/** What is not there is summed up as before it could be there. */
+/** Only the optional fields that are present are part of the checksum. */
 function relayChecksum(
   tenantId: string,
   fixed: readonly (string | number)[],
@@ -81,7 +81,7 @@ const closeSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, 
 
 /**
  * A relay that someone decided in the meantime cannot expire any more: the step is undone, and its
- * writer finds the decision in its mail. One that is closed because its run ends keeps the decision.
+ * writer finds the decision in its inbox. One that is closed because its run ends keeps the decision.
  */
 export function closeRelay({ tenantId, runId }: RunRef, closure: RelayClosure): Statement {
   const { relayId, status, at, by, reason } = closure;
@@ -92,7 +92,7 @@ export function closeRelay({ tenantId, runId }: RunRef, closure: RelayClosure): 
 const closeOpenSql = `UPDATE relays SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
   WHERE tenant_id = ? AND run_id = ? AND status = 'pending'`;
 
-/** No relay outlives its run, not even one that the journal could no longer tell of. */
+/** No relay outlives its run, not even one that the journal no longer shows. */
 export function closeOpenRelays({ tenantId, runId }: RunRef, at: number): Statement {
   const by = { type: 'system', id: 'relay', name: 'relay' };
   const params = [at, encode(by), encode('The run has ended'), tenantId, runId];
@@ -103,7 +103,7 @@ const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?,
     executed_params = ?, executed_digest = ?
   WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
 
-/** The compare-and-set: of all decisions on a relay, this holds for one. */
+/** The compare-and-set: of all decisions on a relay, one succeeds. */
 export function decide(tenantId: string, decision: RelayDecision): Statement {
   const { relayId, runId, status, at, by, reason, answer, edited } = decision;
   return {
@@ -148,7 +148,7 @@ export function selectRelays(tenantId: string, filter: RelayFilter, page: Page):
   return rowsOn(selectRelayIds(tenantId, filter, page), rows);
 }
 
-/** A run has few relays, and few are pending; the kind says least. */
+/** The most selective first: a run has few relays, and few are pending. */
 export function selectRelayIds(tenantId: string, filter: RelayFilter, page: Page): Statement {
   const { runId, status, kind } = filter;
   const wanted = [
@@ -160,7 +160,7 @@ export function selectRelayIds(tenantId: string, filter: RelayFilter, page: Page
     value === undefined ? [] : [{ column, values: [value] }],
   );
   const filters = { leading: leadingBy(first), others: rest.map((other) => besides(other)) };
-  return newest({ tenantId, table: 'relays', at: 'raised_at', id: 'id', ...filters }, page);
+  return selectPage({ tenantId, table: 'relays', at: 'raised_at', id: 'id', ...filters }, page);
 }
 
 const ofAnyStatus: ColumnFilter = { column: 'status', values: relayStatuses };

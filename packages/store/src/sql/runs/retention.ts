@@ -1,7 +1,7 @@
 /**
- * Forgetting what was said long ago. A run whose conversation has been quiet is marked first, which
- * hides its journal; then its rows go, a few at a time; then it is marked as done with.
- * `pruning`: NULL it is all there, 1 its rows are going, 2 they are gone.
+ * Deletes the content of old runs. A run whose conversation has been inactive is marked first, which
+ * hides its journal; then its rows are deleted, a few at a time; then it is marked as pruned.
+ * `pruning`: NULL complete, 1 being deleted, 2 deleted.
  */
 import type { Statement } from '../../drivers/driver.ts';
 
@@ -22,7 +22,7 @@ const markSql = `UPDATE runs
 
 const going = 'SELECT id FROM runs WHERE pruning = 1';
 
-/** What a run has few of goes with the mark. */
+/** Tables with few rows per run are cleared together with the mark. */
 const smallSqls = [
   `DELETE FROM snapshots WHERE run_id IN (${going})`,
   `DELETE FROM client_calls WHERE run_id IN (${going})`,
@@ -38,7 +38,7 @@ const eventsSql = `DELETE FROM events WHERE (run_id, last_seq) IN (
 const doneSql = `UPDATE runs SET pruning = 2
   WHERE pruning = 1 AND NOT EXISTS (SELECT 1 FROM events e WHERE e.run_id = runs.id)`;
 
-/** All that it changes is what it has done. */
+/** The sum of changes is the progress made; 0 means done. */
 export function pruneUnit(before: number, limit: number): Statement[] {
   return [
     { sql: markSql, params: [before, before, limit] },

@@ -1,12 +1,12 @@
 /**
- * Runs by what they have in common. Of several filters the one that is likely to leave the fewest
- * runs leads, and its index gives the order; the others are looked up in what it finds.
+ * Lists of runs by filters. The filter that is likely to match the fewest runs leads, and its index
+ * gives the order; the others are applied to what it finds.
  */
 import type { Page, Position, RunFilter, RunIdentity, RunListing } from '@relay/core';
 import { isEnded, runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { decodeOpening, joinOpening, openingColumns } from './events.ts';
-import { allOf, besides, leadingBy, newest, rowsOn } from '../lists.ts';
+import { allOf, besides, leadingBy, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List } from '../lists.ts';
 import { decodeRunHead, headColumns } from './runs.ts';
 import { encode, integerOrNull, jsonOrNull } from '../../codec/values.ts';
@@ -35,13 +35,13 @@ export function selectRunIds(tenantId: string, filter: RunFilter, page: Page): S
   const list = listOf(tenantId, filter);
   const { since, until } = filter;
   const before = until === undefined ? page.before : earlier(page.before, { at: until, id: '' });
-  return newest(
+  return selectPage(
     { ...list, ...(since === undefined ? {} : { since }) },
     { limit: page.limit, ...(before === undefined ? {} : { before }) },
   );
 }
 
-/** No id is smaller than none: before a time is before its first run. */
+/** The empty id sorts before all others: `{at, id: ''}` is before the first run of that time. */
 export function earlier(one: Position | undefined, other: Position): Position {
   if (one === undefined || other.at < one.at) return other;
   return other.at === one.at && other.id < one.id ? other : one;
@@ -49,14 +49,14 @@ export function earlier(one: Position | undefined, other: Position): Position {
 
 function listOf(tenantId: string, filter: RunFilter): List {
   const { label } = filter;
-  const [telling, general] = columnFilters(filter);
+  const [selective, general] = columnFilters(filter);
   const columns = { tenantId, at: 'created_at' };
-  if (label !== undefined && telling.length === 0) {
+  if (label !== undefined && selective.length === 0) {
     const others = general.length === 0 ? [] : [ofRun(general)];
     const leading = [labelled('t', label)];
     return { ...columns, table: 'run_labels', id: 'run_id', leading, others };
   }
-  const [first = ofAnyStatus, ...rest] = [...telling, ...general];
+  const [first = ofAnyStatus, ...rest] = [...selective, ...general];
   const others = rest.map((other) => besides(other));
   if (label !== undefined) others.push(hasLabel(label));
   return { ...columns, table: 'runs', id: 'id', leading: leadingBy(first), others };
@@ -64,7 +64,7 @@ function listOf(tenantId: string, filter: RunFilter): List {
 
 const ofAnyStatus: ColumnFilter = { column: 'status', values: runStatuses };
 
-/** Those that say more than a label does, and those that say less; the most telling ones first. */
+/** Filters that are more selective than a label, and those that are less; the most selective first. */
 function columnFilters(filter: RunFilter): [ColumnFilter[], ColumnFilter[]] {
   const { parentRunId, conversationId, workflowId, agent } = filter;
   const statuses = statusesOf(filter);
@@ -110,7 +110,7 @@ function hasLabel(label: Label): Condition {
   };
 }
 
-/** Of a label: what its run must have besides. */
+/** Further conditions on the run of a label. */
 function ofRun(filters: readonly ColumnFilter[]): Condition {
   const { sql, params } = allOf(filters.map((filter) => besides(filter, 'r')));
   return {

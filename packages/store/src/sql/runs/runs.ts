@@ -55,7 +55,7 @@ const columns = [
   'state_checksum',
 ] as const;
 
-/** Written once, and read by nobody but the database. */
+/** Written once, and only read by the database itself. */
 const insertedColumns = [...columns, 'forked_from'] as const;
 
 /** A lease lasts from the time at which it is stored. */
@@ -190,7 +190,7 @@ function checkpointChecksum(runId: string, checkpoint: string | null): number | 
 /** Most providers report more than the two numbers of tokens, but not the same. */
 type Details = Omit<Usage, 'inputTokens' | 'outputTokens' | 'costUsd'>;
 
-/** `null` where there is nothing to say. */
+/** `null` if there are none. */
 function encodeUsageDetails(usage: Usage): string | null {
   const { inputTokens: _, outputTokens: __, costUsd: ___, ...details } = usage;
   return Object.keys(details).length === 0 ? null : JSON.stringify(details);

@@ -10,7 +10,7 @@ const putSql = `INSERT INTO snapshots (run_id, tenant_id, seq, body, checksum) V
 
 const deleteSql = 'DELETE FROM snapshots WHERE tenant_id = ? AND run_id = ?';
 
-/** A snapshot means nothing without the place it was made at; none at all has seq 0. */
+/** A snapshot needs the `seq` it was made at; 0 means that there is none. */
 export function putSnapshot(
   { tenantId, runId }: RunRef,
   { snapshot, snapshotSeq }: Partial<RunProgress>,

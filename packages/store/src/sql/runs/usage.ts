@@ -4,7 +4,7 @@ import { addUsage, noUsage, type RunStatus } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { encode, integer, realOrNull, text } from '../../codec/values.ts';
 
-/** The run's row says by now what it used in the end. A run that no key started has none. */
+/** The run's row has its final usage by now. A run that was not started by a key counts under ''. */
 const countSql = `INSERT INTO usage_days
     (tenant_id, key_id, day, input_tokens, output_tokens, cost_usd, runs)
   SELECT tenant_id, COALESCE(key_id, ''), ?, input_tokens, output_tokens, COALESCE(cost_usd, 0), 1

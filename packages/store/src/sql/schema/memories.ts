@@ -63,8 +63,8 @@ const insert = 'INSERT INTO memory_vectors (memory_id, tenant_id, namespace)';
 /**
  * The ids of memories of the tenant in the setting, those with the most of the words first; of each word
  * the newest five hundred count. No index of words can be searched under a policy, because its operators
- * might tell of rows that are not shown; so this is searched by whoever owns the table, and gives ids
- * alone, which are read under the policy.
+ * might reveal hidden rows; so this runs as the owner of the table, and returns only ids, which are
+ * read under the policy.
  *
  * The functions around columns leave the intended index as the only way to begin.
  */

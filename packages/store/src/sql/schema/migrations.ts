@@ -72,7 +72,7 @@ export function schemaStatements(dialect: SqlDialect): string[] {
   return [...createTables, ...migrations.flatMap((step) => statementsOf(step, dialect))];
 }
 
-/** Whoever comes second waits. PostgreSQL lets two make the same table, and fails one of them. */
+/** A second process waits. PostgreSQL would let two create the same table, and fail one of them. */
 const oneAtATime: Readonly<Record<SqlDialect, readonly string[]>> = {
   sqlite: [],
   postgres: [`SELECT pg_advisory_xact_lock(hashtext('relay migrations'))`],

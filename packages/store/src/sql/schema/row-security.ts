@@ -10,7 +10,7 @@ import { tenantRole, unbounded } from '../../drivers/postgres/bounds.ts';
 import { rowsOfTenant, type TenantTable, tenantTables } from './tenant-tables.ts';
 import { integer, text } from '../../codec/values.ts';
 
-interface Who {
+interface DatabaseRole {
   readonly name: string;
   /** No policy holds for it. */
   readonly isUnbounded: boolean;
@@ -18,7 +18,7 @@ interface Who {
   readonly mayGrant: boolean;
   readonly isThere: boolean;
   readonly mayAssume: boolean;
-  /** The role could see the rows of everybody. */
+  /** The role could see the rows of all tenants. */
   readonly isUnsafe: boolean;
 }
 
@@ -36,7 +36,7 @@ const whoSql = `SELECT quote_ident(me.rolname) AS name, (me.rolsuper OR me.rolby
   FROM pg_roles me LEFT JOIN pg_roles it ON it.rolname = '${tenantRole}'
   WHERE me.rolname = current_user`;
 
-/** Roles are shared by all databases of a server: others may be making it at this moment. */
+/** Roles are shared by all databases of a server: another process may be creating it now. */
 const attempts = 5;
 
 const createRole = `CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT`;
@@ -58,10 +58,10 @@ export async function protectRows(driver: SqlDriver): Promise<void> {
     const lacking = whatIsLacking(table, state, who);
     if (lacking.length > 0) await change(driver, table.name, lacking);
   }
-  if (who.mayAssume) await openTheWay(driver);
+  if (who.mayAssume) await grantAccess(driver);
 }
 
-async function ensureRole(driver: SqlDriver): Promise<Who> {
+async function ensureRole(driver: SqlDriver): Promise<DatabaseRole> {
   for (let attempt = 1; ; attempt += 1) {
     const who = await readWho(driver);
     if (who.mayAssume || !who.mayGrant || attempt > attempts) return who;
@@ -70,10 +70,10 @@ async function ensureRole(driver: SqlDriver): Promise<Who> {
   }
 }
 
-async function readWho(driver: SqlDriver): Promise<Who> {
+async function readWho(driver: SqlDriver): Promise<DatabaseRole> {
   const [row] = await driver.read(whoSql, []);
   if (row === undefined) {
-    throw new RelayError('storage_failed', 'The database does not say who we are');
+    throw new RelayError('storage_failed', 'The database does not report the current role');
   }
   const holds = (column: string) => integer(row, column) === 1;
   return {
@@ -86,7 +86,7 @@ async function readWho(driver: SqlDriver): Promise<Who> {
   };
 }
 
-/** What to tell an operator whose tables are protected by the setting alone; nothing if all is well. */
+/** Advice for an operator whose tables are protected by the setting alone; `undefined` if there is none. */
 export async function adviceOnRows(driver: SqlDriver): Promise<string | undefined> {
   const who = await readWho(driver);
   if (who.mayAssume) return undefined;
@@ -114,8 +114,8 @@ async function readTables(driver: SqlDriver): Promise<Map<string, Row>> {
   return new Map(rows.map((row) => [text(row, 'name'), row]));
 }
 
-/** Whoever may not change a table finds it protected, or does not start. */
-function whatIsLacking(table: TenantTable, state: Row, who: Who): string[] {
+/** A role that may not change a table must find it protected, or the start fails. */
+function whatIsLacking(table: TenantTable, state: Row, who: DatabaseRole): string[] {
   const { name, column, privileges } = table;
   const holds = (field: string) => integer(state, field) === 1;
   const granted = text(state, 'granted').split(' ');
@@ -133,7 +133,7 @@ function whatIsLacking(table: TenantTable, state: Row, who: Who): string[] {
   ];
 }
 
-/** Together: a table with security and without a policy shows nothing to anybody. */
+/** Together: a table with security and without a policy shows nothing at all. */
 function protection(name: string, column: string): string[] {
   return [
     `DROP POLICY IF EXISTS rows_of_tenant ON ${name}`,
@@ -159,8 +159,8 @@ const waySql = `SELECT quote_ident(current_schema()) AS schema,
         AND (has_function_privilege('public', p.oid, 'EXECUTE')
           OR NOT has_function_privilege('${tenantRole}', p.oid, 'EXECUTE'))), '') AS functions`;
 
-/** To the schema, and to the search for memories, which nobody else needs. */
-async function openTheWay(driver: SqlDriver): Promise<void> {
+/** Access to the schema, and to the search for memories, for this role alone. */
+async function grantAccess(driver: SqlDriver): Promise<void> {
   const [row] = await driver.read(waySql, []);
   if (row === undefined) return;
   const schema = text(row, 'schema');

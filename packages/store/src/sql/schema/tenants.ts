@@ -90,7 +90,7 @@ export const accountTables: readonly string[] = [
     PRIMARY KEY (webhook_id, id)
   )`,
   `CREATE INDEX deliveries_of_webhook ON deliveries (tenant_id, webhook_id, at, id)`,
-  `CREATE INDEX deliveries_to_tell ON deliveries (webhook_id, next_at, id) WHERE status = 'pending'`,
+  `CREATE INDEX deliveries_due ON deliveries (webhook_id, next_at, id) WHERE status = 'pending'`,
   // `at > 0` appears in no claim, so that only a sweep uses this index.
   `CREATE INDEX deliveries_late ON deliveries (at) WHERE status = 'pending' AND at > 0`,
   `CREATE INDEX deliveries_over ON deliveries (at) WHERE status <> 'pending'`,

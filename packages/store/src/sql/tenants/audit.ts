@@ -1,4 +1,4 @@
-/** The audit trail in tables. It is read as it lies there: whoever verifies it judges what is wrong. */
+/** The audit trail in tables. It is read as it is stored: a verifier decides what is wrong. */
 import type {
   AuditFilter,
   AuditRecord,
@@ -9,7 +9,7 @@ import type {
   Page,
 } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
-import { besides, leadingBy, newest, rowsOn } from '../lists.ts';
+import { besides, leadingBy, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter } from '../lists.ts';
 import { earlier } from '../runs/run-lists.ts';
 
@@ -18,7 +18,7 @@ const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as c
 const insertSql = `INSERT INTO audit_entries (${columns.join(', ')}, tenant_id)
   VALUES (${columns.map(() => '?').join(', ')}, ?)`;
 
-/** Rows of their own: they wait for nobody, and nobody waits for them. */
+/** Rows of their own, so that they neither wait for other writes nor block them. */
 export function insertAudit(tenantId: string, entries: readonly NewAudit[] = []): Statement[] {
   return entries.map(({ id, at, action, actor, runId, text: entry, proof }) => ({
     sql: insertSql,
@@ -29,7 +29,7 @@ export function insertAudit(tenantId: string, entries: readonly NewAudit[] = [])
 export const unsealedSql = `SELECT ${columns.join(', ')} FROM audit_entries
   WHERE tenant_id = ? AND seq IS NULL ORDER BY at, id LIMIT ?`;
 
-/** Hops from tenant to tenant in the index of what is unsealed, however much that is. */
+/** Skips from tenant to tenant in the index of unsealed entries. */
 export const tenantsToSealSql = `WITH RECURSIVE tenant (id) AS (
     SELECT MIN(tenant_id) FROM audit_entries WHERE seq IS NULL
     UNION ALL
@@ -68,11 +68,11 @@ export const sealsSql = `SELECT ${sealColumns} FROM audit_seals
 export const inOrderSql = `SELECT ${columns.join(', ')}, seq, hash FROM audit_entries
   WHERE tenant_id = ? AND seq IS NOT NULL AND seq > ? ORDER BY seq LIMIT ?`;
 
-/** They choose the index: see `auditIndexes`. */
+/** They choose the index: see `auditTables`. */
 const byTimeAlone = { sql: 't.seq > 0', params: [] };
 const placed = { sql: 't.seq IS NOT NULL', params: [] };
 
-/** A run has few entries, and most people have; the action says least. */
+/** The most selective first: a run has few entries, an actor has more, an action has most. */
 export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
   const { runId, actor, action, since, until } = filter;
   const wanted = [
@@ -93,7 +93,7 @@ export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): 
     ...(since === undefined ? {} : { since }),
   };
   const before = until === undefined ? page.before : earlier(page.before, { at: until, id: '' });
-  const ids = newest(list, { limit: page.limit, ...(before === undefined ? {} : { before }) });
+  const ids = selectPage(list, { limit: page.limit, ...(before === undefined ? {} : { before }) });
   const shown = [...columns, 'seq', 'hash'].map((column) => `r.${column}`);
   return rowsOn(ids, { tenantId, table: 'audit_entries', columns: shown });
 }
@@ -140,8 +140,8 @@ export class SqlAuditTrail implements AuditTrail {
 }
 
 /**
- * As it lies there, also if it is none: what somebody put in the place of a text or a number differs
- * from what was signed, and whoever verifies the trail says where.
+ * As it is stored, also if its type is wrong: a changed value differs from what was signed, and
+ * verifying the trail reports where.
  */
 function asText(row: Row, column: string): string {
   const value = row[column];

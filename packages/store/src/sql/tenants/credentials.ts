@@ -1,4 +1,4 @@
-/** Providers' keys, sealed before they come here (E8). */
+/** Keys of providers, encrypted before they are stored (E8). */
 import type { CredentialRecord, Resealing, SealedCredential } from '@relay/core';
 import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
 import {
@@ -47,7 +47,7 @@ export function putCredential(tenantId: string, record: CredentialRecord): State
   return { sql: putSql, params: [...bound, boundChecksum(bound), ...rest] };
 }
 
-/** What belongs together, as it is stored: a secret must not be sent to another's address. */
+/** Covers the fields that belong together: a secret must not be sent to another URL. */
 type Bound = readonly [
   tenantId: string,
   provider: string,
@@ -87,7 +87,7 @@ export const selectToResealSql = `${selectSql} WHERE tenant_id = ? AND id = ?`;
 const resealSql = `UPDATE credentials SET sealed = ?, checksum = ?
   WHERE tenant_id = ? AND id = ? AND sealed = ? AND checksum = ?`;
 
-/** The checksum is compared too: whatever else it is bound to must not have changed either. */
+/** The checksum is compared too, so that the other fields must be unchanged. */
 export function reseal(row: Row, { from, to }: Resealing): Statement | undefined {
   const [tenantId, provider, id, sealed, baseUrl] = boundOf(row);
   if (sealed !== encode(from)) return undefined;

@@ -1,6 +1,6 @@
 /**
- * What is still to be told, over all tenants. Webhooks take turns: what one is to be told, however much
- * it is, hides nothing of the others.
+ * Deliveries that are due, over all tenants. Webhooks take turns: a long backlog of one does not delay
+ * the others.
  */
 import type {
   DeliveryClaim,
@@ -14,7 +14,7 @@ import type { SqlDialect, SqlDriver, Statement } from '../../drivers/driver.ts';
 import { encode, encodeOrNull } from '../../codec/values.ts';
 import { decodeDelivery, decodeWebhook, deliveryColumns, findSql } from './webhooks.ts';
 
-/** Hops from webhook to webhook in the index of what is to be told. */
+/** Skips from webhook to webhook in the index of due deliveries. */
 const dueSql = `WITH RECURSIVE hook (id) AS (
     SELECT MIN(webhook_id) FROM deliveries WHERE status = 'pending'
     UNION ALL
@@ -46,7 +46,7 @@ export const claimSql: Readonly<Record<SqlDialect, string>> = {
 const finishSql = `UPDATE deliveries SET status = ?, next_at = ?, last_status = ?, last_error = ?
   WHERE webhook_id = ? AND id = ? AND status = 'pending' AND attempts = ?`;
 
-/** Said twice: another node may have told it meanwhile. */
+/** Only the node of this attempt: another may have delivered it meanwhile. */
 const giveUpSql = `UPDATE deliveries SET status = 'failed', last_error = COALESCE(last_error, ?)
   WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
     WHERE status = 'pending' AND at > 0 AND at < ? ORDER BY at LIMIT ?)
@@ -58,7 +58,7 @@ const forgetSql = `DELETE FROM deliveries
 
 export function sweepUnit({ giveUpBefore, forgetBefore, limit }: DeliverySweep): Statement[] {
   return [
-    { sql: giveUpSql, params: [encode('Nobody could be told in time'), giveUpBefore, limit] },
+    { sql: giveUpSql, params: [encode('Not delivered in time'), giveUpBefore, limit] },
     { sql: forgetSql, params: [forgetBefore, limit] },
   ];
 }

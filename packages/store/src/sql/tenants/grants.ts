@@ -1,7 +1,7 @@
 import type { Grant, GrantFilter, GrantRecord, NewGrant, Page } from '@relay/core';
 import type { Decider } from '@relay/protocol';
 import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
-import { besides, newest, rowsOn } from '../lists.ts';
+import { besides, rowsOn, selectPage } from '../lists.ts';
 import type { Condition } from '../lists.ts';
 import {
   checksumOf,
@@ -16,9 +16,9 @@ import {
   text,
 } from '../../codec/values.ts';
 
-/** What a grant allows, in the order in which it is summed up and inserted. */
+/** What a grant allows, in the order in which it is hashed and inserted. */
 const ruleColumns = ['id', 'scope', 'scope_id', 'tool', 'exact', 'params'] as const;
-/** How it ends by itself. */
+/** When it ends without being revoked. */
 const boundColumns = ['expires_at', 'uses'] as const;
 
 const insertSql = `INSERT INTO grants
@@ -41,8 +41,8 @@ export function insertGrant(tenantId: string, grant: NewGrant): Statement {
 }
 
 /**
- * A grant lets tools run unasked: a damaged one must not widen what a person allowed. One without
- * bounds is summed up as before there were any.
+ * A grant lets tools run without approval: a damaged one must not widen what a person allowed. Only
+ * the bounds that it has are part of the checksum.
  */
 function grantChecksum(
   tenantId: string,
@@ -101,7 +101,7 @@ export function selectGrantList(tenantId: string, filter: GrantFilter, page: Pag
   }
   const list = { tenantId, table: 'grants', at: 'created_at', id: 'id', leading: [], others };
   const rows = { tenantId, table: 'grants', columns: columns.map((column) => `r.${column}`) };
-  return rowsOn(newest(list, page), rows);
+  return rowsOn(selectPage(list, page), rows);
 }
 
 const revokeSql = `UPDATE grants SET revoked_at = ?
@@ -115,7 +115,7 @@ export const useGrantSql = `UPDATE grants SET uses_left = uses_left - 1
   WHERE tenant_id = ? AND id = ? AND uses_left > 0 AND revoked_at IS NULL
     AND (expires_at IS NULL OR expires_at > ?)`;
 
-/** One call of those that it allows; without one left nothing of the step is stored. */
+/** Uses one of its calls; if none is left, nothing of the step is stored. */
 export function useGrant(tenantId: string, grantId: string, at: number): Statement {
   return { sql: useGrantSql, params: [tenantId, grantId, at], expect: 1 };
 }

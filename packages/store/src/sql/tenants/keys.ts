@@ -1,7 +1,7 @@
-/** The keys that speak for tenants. A key is known by its hash alone (E8). */
+/** API keys of tenants. Only the hash of a key is stored (E8). */
 import type { KeyRecord, Page } from '@relay/core';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { newest, rowsOn } from '../lists.ts';
+import { rowsOn, selectPage } from '../lists.ts';
 import {
   checksumOf,
   corrupt,
@@ -15,7 +15,7 @@ import {
   text,
 } from '../../codec/values.ts';
 
-/** What never changes of a key, in the order in which it is summed up and inserted. */
+/** The fields of a key that never change, in the order in which they are hashed and inserted. */
 const fixedColumns = [
   'id',
   'tenant_id',
@@ -46,7 +46,7 @@ export function insertKey(key: KeyRecord, hash: string): Statement {
   return { sql: insertSql, params: [...fixed, key.revokedAt, keyChecksum(fixed)] };
 }
 
-/** A damaged key must speak for no other tenant, and may do no more than it was made for. */
+/** A damaged key must not work for another tenant or with more scopes. */
 function keyChecksum(fixed: readonly (string | number | null)[]): number {
   return checksumOf(...fixed.map((value) => value ?? ''));
 }
@@ -58,7 +58,7 @@ export const selectKeySql = `SELECT ${columns.join(', ')} FROM keys WHERE tenant
 export function selectKeys(tenantId: string, page: Page): Statement {
   const list = { tenantId, table: 'keys', at: 'created_at', id: 'id', leading: [], others: [] };
   const rows = { tenantId, table: 'keys', columns: columns.map((column) => `r.${column}`) };
-  return rowsOn(newest(list, page), rows);
+  return rowsOn(selectPage(list, page), rows);
 }
 
 const revokeSql = `UPDATE keys SET revoked_at = ?

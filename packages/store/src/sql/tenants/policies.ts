@@ -3,7 +3,7 @@ import type { NewAudit, Page, PolicyRecord, PolicyStore } from '@relay/core';
 import type { Decider } from '@relay/protocol';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
-import { newest, rowsOn } from '../lists.ts';
+import { rowsOn, selectPage } from '../lists.ts';
 import { checksumOf, corrupt, encode, integer, json, text } from '../../codec/values.ts';
 
 const columns = ['id', 'tenant_id', 'agent', 'version', 'rules', 'at', 'made_by'] as const;
@@ -33,7 +33,7 @@ export const selectInForceSql = `SELECT ${shown.join(', ')} FROM policies r
 export function selectVersions(tenantId: string, agent: string | null, page: Page): Statement {
   const leading = [{ sql: 't.agent = ?', params: [encode(agent)] }];
   const list = { tenantId, table: 'policies', at: 'version', id: 'id', leading, others: [] };
-  return rowsOn(newest(list, page), { tenantId, table: 'policies', columns: shown });
+  return rowsOn(selectPage(list, page), { tenantId, table: 'policies', columns: shown });
 }
 
 export class SqlPolicyStore implements PolicyStore {
@@ -66,7 +66,7 @@ export class SqlPolicyStore implements PolicyStore {
   }
 }
 
-/** Rules decide what runs: damaged ones must not say more, nor less. */
+/** Rules decide what runs: damaged ones must not be applied. */
 function decodePolicy(row: Row): PolicyRecord {
   const id = text(row, 'id');
   const fixed = columns.map((column) => row[column] as string | number);

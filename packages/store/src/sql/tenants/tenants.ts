@@ -38,7 +38,7 @@ export function decodeTenantName(row: Row): { id: string; name: string } {
 export const selectTenantSql = `SELECT id, name, created_at, paused_at, settings, settings_checksum
   FROM tenants WHERE id = ?`;
 
-/** Settings say what a tenant may do: damaged ones must not say more. */
+/** Settings limit what a tenant may do: damaged ones must not allow more. */
 export function decodeTenant(row: Row): TenantRecord {
   const id = text(row, 'id');
   if (checksumOf(id, text(row, 'settings')) !== row['settings_checksum']) {
@@ -80,7 +80,7 @@ export function updateTenant(tenantId: string, change: TenantChange): Statement[
   return [{ sql, params: [...params, tenantId, ...before], expect: 1 }];
 }
 
-/** Damaged settings may say so wrongly either way: `decodeTenant` notices. */
+/** A match in damaged settings may be wrong: `decodeTenant` detects it. */
 export const selectWithWorkspaceSql = `SELECT id, name, created_at, paused_at, settings, settings_checksum
   FROM tenants WHERE settings LIKE '%"workspace"%' ORDER BY id`;
 

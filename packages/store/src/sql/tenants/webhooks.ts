@@ -1,6 +1,6 @@
 /**
- * Webhooks, and the outbox of what they shall be told. A notice becomes a row for each webhook that
- * wants it in the commit of what it tells of: the database itself sees who that is.
+ * Webhooks, and the outbox of their deliveries. A notice becomes a row for each webhook that subscribes
+ * to it, in the commit of what it reports.
  */
 import type {
   DeliveryRecord,
@@ -13,7 +13,7 @@ import type {
 import type { Decider } from '@relay/protocol';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
-import { newest, rowsOn } from '../lists.ts';
+import { rowsOn, selectPage } from '../lists.ts';
 import {
   freeText,
   freeTextOrNull,
@@ -57,8 +57,8 @@ export class SqlWebhookStore implements WebhookStore {
     const listed = ` ${events.join(' ')} `;
     const by = encode(createdBy);
     const params = [id, this.#tenantId, encode(url), listed, createdAt, by, mayDecide ? 1 : 0];
-    const told = insertAudit(this.#tenantId, audit);
-    await this.#driver.transact([{ sql: insertSql, params }, ...told]);
+    const audits = insertAudit(this.#tenantId, audit);
+    await this.#driver.transact([{ sql: insertSql, params }, ...audits]);
   }
 
   async read(webhookId: string): Promise<WebhookRecord | undefined> {
@@ -93,7 +93,7 @@ export class SqlWebhookStore implements WebhookStore {
 export function selectWebhooks(tenantId: string, page: Page): Statement {
   const list = { tenantId, table: 'webhooks', at: 'created_at', id: 'id', leading: [], others: [] };
   const shown = columns.map((column) => `r.${column}`);
-  return rowsOn(newest(list, page), { tenantId, table: 'webhooks', columns: shown });
+  return rowsOn(selectPage(list, page), { tenantId, table: 'webhooks', columns: shown });
 }
 
 export const deliveryColumns = [

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { cancelMail, ending, newRun, noon, step, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
 
-export function mailTests(open: Open): void {
+export function inboxTests(open: Open): void {
   const { tenant: newTenant, system } = useStore(open);
 
   test('mail is read in the order in which it was posted', async () => {

@@ -155,7 +155,7 @@ export function webhookTests(open: Open): void {
       expect(await shown()).toEqual([
         ['run.ended:0', 'delivered', null],
         ['run.ended:1', 'failed', 'refused'],
-        ['run.ended:2', 'failed', 'Nobody could be told in time'],
+        ['run.ended:2', 'failed', 'Not delivered in time'],
         ['run.ended:3', 'pending', null],
       ]);
       expect(await sweep(3, 2)).toBe(2);

@@ -21,24 +21,24 @@ describe('nodes on one database', () => {
   let database: TestDatabase;
   let proxy: TcpProxy;
   let teller: SystemStore;
-  let hearer: SystemStore;
-  let heard: Hint[];
-  let heardBySelf: Hint[];
+  let receiver: SystemStore;
+  let received: Hint[];
+  let receivedBySelf: Hint[];
 
   beforeEach(async () => {
     database = await createDatabase();
     proxy = new TcpProxy(database.url);
     teller = await openPostgresStore({ url: database.url });
-    hearer = await openPostgresStore({ url: await proxy.open() });
-    heard = [];
-    heardBySelf = [];
-    hearer.listen((hint) => heard.push(hint));
-    teller.listen((hint) => heardBySelf.push(hint));
-    await expect.poll(() => [...heard, ...heardBySelf]).toEqual([all, all]);
-    heard.length = heardBySelf.length = 0;
+    receiver = await openPostgresStore({ url: await proxy.open() });
+    received = [];
+    receivedBySelf = [];
+    receiver.listen((hint) => received.push(hint));
+    teller.listen((hint) => receivedBySelf.push(hint));
+    await expect.poll(() => [...received, ...receivedBySelf]).toEqual([all, all]);
+    received.length = receivedBySelf.length = 0;
   });
   afterEach(async () => {
-    await Promise.all([teller.close(), hearer.close()]);
+    await Promise.all([teller.close(), receiver.close()]);
     await proxy.close();
     await database.drop();
   });
@@ -46,8 +46,8 @@ describe('nodes on one database', () => {
   const all: Hint = { kind: 'all' };
   /** In whatever order, each at least once, and nothing else. */
   const expectHeard = async (...hints: Hint[]) => {
-    await expect.poll(() => new Set(heard)).toEqual(new Set(hints));
-    heard.length = 0;
+    await expect.poll(() => new Set(received)).toEqual(new Set(hints));
+    received.length = 0;
   };
 
   test('hear what the others have stored, and not themselves', async () => {
@@ -68,7 +68,7 @@ describe('nodes on one database', () => {
     await expectHeard({ kind: 'wake', ...ofRun });
     await tenant.append(ending(run, { afterSeq: 4, events: [started] }));
     await expectHeard({ kind: 'run', ...ofRun });
-    expect(heardBySelf).toEqual([]);
+    expect(receivedBySelf).toEqual([]);
   });
 
   test('hear of runs that somebody has to take, and not of those that wait for a person', async () => {
@@ -115,15 +115,15 @@ describe('nodes on one database', () => {
     const tenant = teller.tenant(uuidv7());
     await newRun(tenant);
     await proxy.open();
-    await expect.poll(() => heard, { timeout: 10_000 }).toEqual([all]);
-    heard.length = 0;
+    await expect.poll(() => received, { timeout: 10_000 }).toEqual([all]);
+    received.length = 0;
     const run = await newRun(tenant);
     await expectHeard({ kind: 'run', tenantId: tenant.tenantId, runId: run.id });
   });
 
   test('whoever stops listening hears no more', async () => {
     const more: Hint[] = [];
-    const stop = hearer.listen((hint) => more.push(hint));
+    const stop = receiver.listen((hint) => more.push(hint));
     stop();
     const tenant = teller.tenant(uuidv7());
     const run = await newRun(tenant);
@@ -138,16 +138,16 @@ describe('words between drivers', () => {
     const [one, other] = await Promise.all(
       [1, 2].map(() => openPostgresDriver({ url: database.url })),
     );
-    const heard: (string | undefined)[] = [];
-    other?.hints?.listen((word) => heard.push(word));
-    await expect.poll(() => heard).toEqual([undefined]);
+    const received: (string | undefined)[] = [];
+    other?.hints?.listen((word) => received.push(word));
+    await expect.poll(() => received).toEqual([undefined]);
     const words = Array.from({ length: 1_500 }, (_, n) => `j\t${uuidv7()} ${n}`);
-    for (const word of [...words, ...words]) one?.hints?.tell(word);
-    await expect.poll(() => heard.length).toBe(1 + words.length);
-    expect(heard.slice(1)).toEqual(words);
-    heard.length = 0;
-    for (let n = 0; n < 5_000; n += 1) one?.hints?.tell(`j\t${n}`);
-    await expect.poll(() => heard).toEqual([undefined]);
+    for (const word of [...words, ...words]) one?.hints?.send(word);
+    await expect.poll(() => received.length).toBe(1 + words.length);
+    expect(received.slice(1)).toEqual(words);
+    received.length = 0;
+    for (let n = 0; n < 5_000; n += 1) one?.hints?.send(`j\t${n}`);
+    await expect.poll(() => received).toEqual([undefined]);
     await Promise.all([one?.close(), other?.close()]);
     await database.drop();
   });
