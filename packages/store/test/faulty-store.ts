@@ -2,7 +2,7 @@
  * A store whose process dies at a chosen write. Count the writes of a scenario first, then run it
  * again once for each of them and either side of it, restart on the same inner store, and compare.
  *
- * From the crash on no call comes back, not even one that was already on its way: whoever waits for
+ * From the crash on no call comes back, not even one that was already on its way: a caller that waits for
  * it is as dead as the process. What the inner store had taken by then stays stored.
  *
  * Lease renewals are not counted: they come by the clock, and the k-th write of a scenario must be
@@ -70,7 +70,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     keepNode: (by) => read(() => inner.keepNode(by)),
     forgetNode: (node) => read(() => inner.forgetNode(node)),
     orphanedConnections: (node, now) => read(() => inner.orphanedConnections(node, now)),
-    listen: (heard) => inner.listen(heard),
+    listen: (listener) => inner.listen(listener),
     ping: () => read(() => inner.ping()),
     close: () => read(() => inner.close()),
   };

@@ -187,7 +187,7 @@ export function driverContract(name: string, open: () => Promise<OpenDriver>): v
         expect(await all()).toEqual(Object.fromEntries(runs.map((run) => [run, 200])));
       });
 
-      test('units that fail in any way leave their neighbours alone', async () => {
+      test('units that fail in any way do not affect others of the batch', async () => {
         await driver.transact([insert('taken')]);
         const settled = await Promise.allSettled([
           driver.transact([insert('a')]),

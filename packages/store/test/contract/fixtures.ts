@@ -130,7 +130,7 @@ export function newRelay(run: TestRun, over: Partial<NewRelay> = {}): NewRelay {
   };
 }
 
-/** A waiting run that nobody holds, with one open relay. */
+/** A waiting run without a lease, with one open relay. */
 export async function waitingRun(tenant: TenantStore, over: Partial<NewRelay> = {}) {
   const run = await newRun(tenant);
   const relay = newRelay(run, over);

@@ -47,7 +47,7 @@ describe('a question', () => {
     expect(question.common).toEqual([]);
   });
 
-  test('of many words keeps the most telling, from both of its ends', () => {
+  test('of many words keeps the rarest, from both of its ends', () => {
     const query = `first ${'relay deploy '.repeat(5_000)} last`;
     const { weights } = questionOf(query, large);
     expect([...weights.keys()]).toEqual(expect.arrayContaining(['first', 'last', 'deploy']));

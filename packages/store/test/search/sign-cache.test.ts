@@ -54,7 +54,7 @@ describe('the cache of signs', () => {
     expect(table?.signs[place * 2]).toBe(0x03030303);
   });
 
-  test('reads anew what has shrunk, or grew where nobody looks', async () => {
+  test('reads a space again that has shrunk or has changed before the overlap', async () => {
     const space = sourceOf([row(2), row(3)]);
     const cache = new SignCache();
     await idsIn(cache, space);
@@ -111,7 +111,7 @@ describe('the cache of signs', () => {
     expect(roomy.bytes).toBeGreaterThanOrEqual(table?.signs.byteLength ?? Infinity);
   });
 
-  test('lets go of what it is told to forget', async () => {
+  test('drops what it shall forget', async () => {
     const space = sourceOf([row(1)]);
     const cache = new SignCache();
     await idsIn(cache, space);

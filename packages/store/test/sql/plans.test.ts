@@ -201,7 +201,7 @@ describe('query plans', () => {
     });
   }
 
-  test('what is to be told is found from webhook to webhook', async () => {
+  test('due deliveries are found from webhook to webhook', async () => {
     const lines = await plan(claimSql.sqlite);
     const scans = scansIn(lines).filter((line) => line !== 'SCAN hook');
     expect(scans).toEqual([]);
@@ -243,7 +243,7 @@ describe('query plans', () => {
     [{ conversationId: 'c', workflowId: 'w', parentRunId: 'p' }, 'runs_by_parent'],
   ];
   for (const [filter, index] of mixed) {
-    test(`of ${Object.keys(filter).join(', ')} the most telling leads`, async () => {
+    test(`of ${Object.keys(filter).join(', ')} the most selective leads`, async () => {
       const lines = await plan(selectRunIds('t', filter, page).sql);
       const searches = lines.filter((line) => line.startsWith('SEARCH t '));
       expect(searches).toHaveLength(1);

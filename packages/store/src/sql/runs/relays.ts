@@ -67,13 +67,12 @@ export function insertRelay(tenantId: string, relay: NewRelay): Statement {
   return { sql: insertSql, params: [...fixed, question, located, tenantId, checksum] };
 }
 
-/** Only the optional fields that are present are part of the checksum. */
 function relayChecksum(
   tenantId: string,
   fixed: readonly (string | number)[],
   more: readonly (string | null)[],
 ): number {
-  return checksumOf(tenantId, ...fixed, ...more.filter((each) => each !== null));
+  return checksumOf(tenantId, ...fixed, ...more.map((value) => value ?? ''));
 }
 
 const closeSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?

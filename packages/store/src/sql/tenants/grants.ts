@@ -40,18 +40,13 @@ export function insertGrant(tenantId: string, grant: NewGrant): Statement {
   return { sql: insertSql, params: [...rule, expiresAt, uses, uses, ...made] };
 }
 
-/**
- * A grant lets tools run without approval: a damaged one must not widen what a person allowed. Only
- * the bounds that it has are part of the checksum.
- */
+/** A grant lets tools run without approval: a damaged one must not widen what a person allowed. */
 function grantChecksum(
   tenantId: string,
   rule: readonly (string | null)[],
   bounds: readonly (number | null)[],
 ): number {
-  const bounded = bounds.some((bound) => bound !== null);
-  const parts = [...rule, ...(bounded ? bounds : [])];
-  return checksumOf(tenantId, ...parts.map((value) => value ?? ''));
+  return checksumOf(tenantId, ...[...rule, ...bounds].map((value) => value ?? ''));
 }
 
 const activeSql = `g.revoked_at IS NULL AND (g.expires_at IS NULL OR g.expires_at > ?)

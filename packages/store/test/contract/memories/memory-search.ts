@@ -79,7 +79,7 @@ export function memorySearchTests(open: Open): void {
     expect(await recalled(tenant, 'How does Relay handle backups?')).toEqual([
       'Relay backups run at night',
     ]);
-    // It is still found by whoever searches for it.
+    // A search for it still finds it.
     expect(await textsFor(tenant, 'relay')).toHaveLength(5);
   });
 

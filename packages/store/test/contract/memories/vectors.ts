@@ -64,7 +64,7 @@ async function claimIds(tenant: TenantStore, over: object = {}): Promise<string[
 export function vectorTests(open: Open): void {
   const { system, tenant: newTenant } = useStore(open);
 
-  test('every memory waits for a vector, whoever stores it', async () => {
+  test('every memory waits for a vector, however it was stored', async () => {
     const tenant = newTenant();
     const added = await add(tenant, { text: 'odd \u0000 \ud800 text' });
     const left = newMemory({ source: 'run' });
@@ -80,7 +80,7 @@ export function vectorTests(open: Open): void {
     );
   });
 
-  test('what is claimed is nobody else’s for a while, longer each time, until it has one', async () => {
+  test('a claim excludes others for a while, longer each time, until the memory has a vector', async () => {
     const tenant = newTenant();
     const { id } = await add(tenant);
     let now = noon;
@@ -94,7 +94,7 @@ export function vectorTests(open: Open): void {
     expect(await claimIds(tenant, { now: now + 365 * day })).toEqual([]);
   });
 
-  test('what is released is anybody’s at once, and was not claimed in vain', async () => {
+  test('a released memory can be claimed at once, without a longer wait', async () => {
     const tenant = newTenant();
     const [a, b, done] = [await add(tenant), await add(tenant), await add(tenant)];
     const other = newTenant();

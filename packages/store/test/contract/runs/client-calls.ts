@@ -160,7 +160,7 @@ export function clientCallTests(open: Open): void {
     expect((await Promise.all(claims)).filter(Boolean)).toHaveLength(1);
   });
 
-  test('a claim binds nobody: the first result counts', async () => {
+  test('a claim is no lock: the first result counts', async () => {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
     await tenant.claimCall(claim(run, uuidv7()));

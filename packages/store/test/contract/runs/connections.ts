@@ -36,7 +36,7 @@ export function connectionTests(open: Open): void {
     expect(await tenant.findConnection(uuidv7())).toBeUndefined();
   });
 
-  test('orphans are the open connections of nodes that nobody has heard of, in every tenant', () =>
+  test('orphans are the open connections of nodes that are not alive, in every tenant', () =>
     withStore(open, async ({ store }) => {
       const connect = async (node: string) => {
         const tenant = store.tenant(uuidv7());

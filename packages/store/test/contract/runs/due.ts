@@ -15,7 +15,7 @@ interface Case {
 }
 
 const cases: Record<string, Case> = {
-  'queued, held by nobody': { run: { lease: null }, due: true },
+  'queued, without a lease': { run: { lease: null }, due: true },
   'queued, held': { run: { lease: held }, due: false },
   'running, left behind by a release': {
     run: { lease: null, progress: { status: 'running' } },
@@ -74,7 +74,7 @@ export function dueTests(open: Open): void {
 
   const oneTenant = (store: SystemStore): TenantStore => store.tenant(uuidv7());
 
-  test('a run is due exactly when nobody holds it and it has something to do', () =>
+  test('a run is due exactly when it has no lease and has something to do', () =>
     withStore(open, async ({ store }) => {
       const expected: string[] = [];
       const names = new Map<string, string>();
@@ -144,7 +144,7 @@ export function dueTests(open: Open): void {
       expect(await store.dueRuns(noon, 100)).toHaveLength(14);
     }));
 
-  test('a long queue hides neither what has expired nor what was told', () =>
+  test('a long queue hides neither expired runs nor runs with commands', () =>
     withStore(open, async ({ store }) => {
       for (let n = 0; n < 5; n += 1) {
         await newRun(oneTenant(store), { identity: { createdAt: noon - 9 }, lease: null });
@@ -155,11 +155,11 @@ export function dueTests(open: Open): void {
         ...late,
         progress: { status: 'waiting', wakeAt: noon },
       });
-      const told = await newRun(tenant, { ...late, progress: { status: 'waiting' } });
-      await tenant.postMail(told.id, cancelMail('stop'));
+      const commanded = await newRun(tenant, { ...late, progress: { status: 'waiting' } });
+      await tenant.postMail(commanded.id, cancelMail('stop'));
       const due = await dueIds(store, 2);
       expect(due).toContain(overdue.id);
-      expect(due).toContain(told.id);
+      expect(due).toContain(commanded.id);
     }));
 
   test('reclaiming makes what an earlier process held due', () =>

@@ -94,7 +94,7 @@ export function fenceTests(open: Open): void {
     };
   }
 
-  test('a lease that ran out still writes while nobody has taken it', async () => {
+  test('an expired lease still writes until another node takes it', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant, { lease: { owner: 'node-1', until: noon } });
     expect(await tenant.append(step(run, { at: noon + 60_000 }))).toBe('committed');

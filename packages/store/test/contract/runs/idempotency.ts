@@ -128,7 +128,7 @@ export function idempotencyTests(open: Open): void {
     expect(early.outcome).toEqual({ kind: 'exists', runId: old.id, fingerprint: 'old' });
   });
 
-  test('whoever repeats a creation that was stored is told of that very run', async () => {
+  test('a repeated creation returns the run that was stored', async () => {
     const tenant = newTenant();
     const identity = identityIn(tenant);
     const creation = { identity, lease: null, events: [started], idempotency: keyed() };

@@ -72,7 +72,7 @@ export function inboxTests(open: Open): void {
     }
   });
 
-  test('of the runs that somebody holds those with mail are named, each once, and no others', async () => {
+  test('of the runs that a node holds those with commands are listed, each once, and no others', async () => {
     const owner = uuidv7();
     const lease = { owner, until: noon + 15_000 };
     const held = await Promise.all(Array.from({ length: 3 }, () => newRun(newTenant(), { lease })));

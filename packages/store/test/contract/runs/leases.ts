@@ -9,7 +9,7 @@ export function leaseTests(open: Open): void {
   const { system, tenant: newTenant } = useStore(open);
   const claimBy = (owner: string, now = noon) => ({ owner, now, until: now + ttl });
 
-  test('a run that nobody holds can be claimed, once', async () => {
+  test('a run without a lease can be claimed, once', async () => {
     const run = await newRun(newTenant(), { lease: null });
     expect(await system().claimRun(run.id, claimBy('node-1'))).toEqual({ epoch: 1 });
     expect(await system().claimRun(run.id, claimBy('node-2'))).toBeUndefined();
@@ -94,7 +94,7 @@ export function leaseTests(open: Open): void {
     expect(await system().claimRun(run.id, claimBy('node-2'))).toEqual({ epoch: 2 });
   });
 
-  test('reclaiming frees every run at once, whoever held it', async () => {
+  test('reclaiming releases every run at once', async () => {
     const tenant = newTenant();
     const runs = await Promise.all(
       Array.from({ length: 5 }, (_, i) =>

@@ -8,7 +8,7 @@ export function workflowTests(open: Open): void {
   const identity = { workflowId: 'nightly \u0000' };
   const { workflowId } = identity;
 
-  test('a workflow that nobody ran is not there', async () => {
+  test('a workflow without runs is not found', async () => {
     const tenant = newTenant();
     await newRun(tenant);
     expect(await tenant.readWorkflow(workflowId)).toBeUndefined();

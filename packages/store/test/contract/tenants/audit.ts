@@ -125,18 +125,18 @@ export function auditTests(open: Open): void {
     expect(await stranger.audit.head()).toBeUndefined();
   });
 
-  test('tenants with something to seal are told, once each', async () => {
+  test('tenants with entries to seal are listed, once each', async () => {
     const [one, two, idle] = [newTenant(), newTenant(), newTenant()];
     const done = newAudit();
     await idle.audit.add([done]);
     await idle.audit.seal(sealing(0, [done]));
     await one.audit.add([newAudit(), newAudit()]);
     await two.audit.add([newAudit()]);
-    const told = await system().tenantsToSeal(1_000);
-    expect(told).toEqual(told.toSorted());
-    expect(told.filter((id) => id === one.tenantId)).toHaveLength(1);
-    expect(told).toContain(two.tenantId);
-    expect(told).not.toContain(idle.tenantId);
+    const listed = await system().tenantsToSeal(1_000);
+    expect(listed).toEqual(listed.toSorted());
+    expect(listed.filter((id) => id === one.tenantId)).toHaveLength(1);
+    expect(listed).toContain(two.tenantId);
+    expect(listed).not.toContain(idle.tenantId);
     expect(await system().tenantsToSeal(1)).toHaveLength(1);
   });
 

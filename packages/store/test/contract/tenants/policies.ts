@@ -86,9 +86,9 @@ export function policyTests(open: Open): void {
 
   test('the audit trail tells of a change that happened, and of no other', async () => {
     const tenant = newTenant();
-    const [told, untold] = [newAudit(), newAudit()];
-    await tenant.policies.put(newPolicy(), [told]);
-    expect(await tenant.policies.put(newPolicy(), [untold])).toBe(false);
-    expect(await tenant.audit.unsealed(9)).toEqual([told]);
+    const [stored, discarded] = [newAudit(), newAudit()];
+    await tenant.policies.put(newPolicy(), [stored]);
+    expect(await tenant.policies.put(newPolicy(), [discarded])).toBe(false);
+    expect(await tenant.audit.unsealed(9)).toEqual([stored]);
   });
 }

@@ -122,7 +122,7 @@ export function tenantTests(open: Open): void {
     expect((await tenant.readTenant()).settings).toEqual({ list: [1] });
   });
 
-  test('settings that somebody else has changed meanwhile stay as they are', async () => {
+  test('settings that another caller has changed meanwhile stay as they are', async () => {
     const tenant = await makeTenant(system());
     const settings = { budgets: { tenant: { period: 'day', tokens: 5 } } };
     expect(await tenant.updateTenant({ settings, settingsWere: {} })).toBe(true);
@@ -185,7 +185,7 @@ export function tenantTests(open: Open): void {
         expect(new Set(await dueIds(store))).toEqual(new Set([...held, ...free]));
       }));
 
-    test('does not hide what was told: a run can be stopped all the same', () =>
+    test('does not hide commands: a run can be canceled all the same', () =>
       withStore(open, async ({ store }) => {
         const paused = await makeTenant(store);
         const run = await newRun(paused, { lease: null, progress: { status: 'waiting' } });

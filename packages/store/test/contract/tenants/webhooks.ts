@@ -77,7 +77,7 @@ export function webhookTests(open: Open): void {
     expect(await stranger.webhooks.deliveries(one.id, page)).toEqual([]);
   });
 
-  test('what does not happen is told to nobody', async () => {
+  test('a notice of a step that is not stored is delivered to no webhook', async () => {
     const tenant = newTenant();
     const webhook = newWebhook(tenant);
     await tenant.webhooks.add(webhook);
@@ -100,7 +100,7 @@ export function webhookTests(open: Open): void {
     expect((await tenant.audit.unsealed(9)).map(({ id }) => id)).toEqual([made.id, gone.id]);
   });
 
-  test('what one webhook is to be told, however much it is, hides nothing of the others', async () => {
+  test('a long backlog of one webhook does not delay the others', async () => {
     await withStore(open, async ({ store }) => {
       const tenant = store.tenant(uuidv7());
       const dead = newWebhook(tenant, { events: ['relay.raised'] });
@@ -130,7 +130,7 @@ export function webhookTests(open: Open): void {
     });
   });
 
-  test('what could not be told in time has failed, and what is long over is forgotten', async () => {
+  test('deliveries that are too late fail, and old ones are deleted', async () => {
     await withStore(open, async ({ store }) => {
       const tenant = store.tenant(uuidv7());
       const webhook = newWebhook(tenant);
@@ -138,9 +138,9 @@ export function webhookTests(open: Open): void {
       const notices = [0, 1, 2, 3].map((n) => newNotice({ id: `run.ended:${n}`, at: noon + n }));
       await tenant.append(step(await newRun(tenant), { notices }));
       const { deliveries } = store;
-      const [told, tried] = await deliveries.claim({ now: noon + 1, until: noon, limit: 2 });
+      const [delivered, tried] = await deliveries.claim({ now: noon + 1, until: noon, limit: 2 });
       const result = { nextAt: noon, lastStatus: null, lastError: 'refused' };
-      await deliveries.finish(told!, { ...result, status: 'delivered', lastError: null });
+      await deliveries.finish(delivered!, { ...result, status: 'delivered', lastError: null });
       await deliveries.finish(tried!, { ...result, status: 'pending' });
       const sweep = (giveUp: number, forget: number, limit = 9) =>
         deliveries.sweep({ giveUpBefore: noon + giveUp, forgetBefore: noon + forget, limit });
@@ -165,7 +165,7 @@ export function webhookTests(open: Open): void {
     });
   });
 
-  test('what is due is claimed once, and again when nobody has finished it in time', async () => {
+  test('a due delivery is claimed once, and again if it is not finished in time', async () => {
     await withStore(open, async ({ store }) => {
       const tenant = store.tenant(uuidv7());
       const webhook = newWebhook(tenant);
@@ -194,7 +194,7 @@ export function webhookTests(open: Open): void {
         status: 'pending',
       } as const;
       expect(await store.deliveries.finish(later!, failure)).toBe(true);
-      // Whoever had the third one died.
+      // The process that had the third one died.
       expect(await claim(noon + 104)).toEqual([]);
       expect(await claim(noon + 105)).toMatchObject([{ id: dead?.id, attempts: 2 }]);
       expect(await store.deliveries.finish(dead!, { ...result, status: 'delivered' })).toBe(false);

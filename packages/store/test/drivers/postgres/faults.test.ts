@@ -129,7 +129,7 @@ describe('PostgreSQL', () => {
     expect(await database.sql('SELECT size FROM things')).toEqual([{ size: '1' }]);
   });
 
-  test('who waits in a circle with somebody else is undone and tried again', async () => {
+  test('a transaction in a deadlock is rolled back and retried', async () => {
     await driver.transact([insert('a', 0), insert('b', 0)]);
     const other = new Client({ connectionString: database.url });
     await other.connect();
@@ -182,7 +182,7 @@ describe('PostgreSQL', () => {
     expect(await driver.read('SELECT size FROM things', [])).toEqual([{ size: 2n ** 60n }]);
   });
 
-  test('whoever cannot be reached or is refused is named in one line, without the password', async () => {
+  test('an unreachable or refusing database is named in one line, without the password', async () => {
     const wrong = new URL(database.url);
     wrong.password = 'not-it';
     const refused = openPostgresDriver({ url: wrong.href });

@@ -50,7 +50,7 @@ describe('nodes on one database', () => {
     received.length = 0;
   };
 
-  test('hear what the others have stored, and not themselves', async () => {
+  test('receive what the others have stored, and not their own', async () => {
     const tenant = teller.tenant(uuidv7());
     const { tenantId } = tenant;
     const run = await newRun(tenant);
@@ -71,7 +71,7 @@ describe('nodes on one database', () => {
     expect(receivedBySelf).toEqual([]);
   });
 
-  test('hear of runs that somebody has to take, and not of those that wait for a person', async () => {
+  test('receive hints of runs that a node has to take, and not of those that wait for a person', async () => {
     const tenant = teller.tenant(uuidv7());
     const { tenantId } = tenant;
     const queued = await newRun(tenant, { lease: null });
@@ -88,7 +88,7 @@ describe('nodes on one database', () => {
     await expectHeard({ kind: 'wake', ...ofGiven });
   });
 
-  test('hear of settings and keys', async () => {
+  test('receive changes of settings and keys', async () => {
     const { id: tenantId } = await teller.ensureTenant({ id: uuidv7(), name: 'acme', at: noon });
     const tenant = teller.tenant(tenantId);
     await tenant.updateTenant({ pausedAt: noon });
@@ -99,7 +99,7 @@ describe('nodes on one database', () => {
     await expectHeard({ kind: 'tenant', tenantId });
   });
 
-  test('hear nothing of what was not stored', async () => {
+  test('receive nothing of what was not stored', async () => {
     const tenant = teller.tenant(uuidv7());
     const run = await newRun(tenant);
     await expectHeard({ kind: 'run', tenantId: tenant.tenantId, runId: run.id });
@@ -110,7 +110,7 @@ describe('nodes on one database', () => {
     await expectHeard({ kind: 'tenant', tenantId: tenant.tenantId });
   });
 
-  test('whoever was cut off is told that hints may be lost, and hears again', async () => {
+  test('a disconnected node learns that hints may be lost, and receives again', async () => {
     await proxy.close();
     const tenant = teller.tenant(uuidv7());
     await newRun(tenant);
@@ -121,7 +121,7 @@ describe('nodes on one database', () => {
     await expectHeard({ kind: 'run', tenantId: tenant.tenantId, runId: run.id });
   });
 
-  test('whoever stops listening hears no more', async () => {
+  test('a listener that unsubscribes receives nothing more', async () => {
     const more: Hint[] = [];
     const stop = receiver.listen((hint) => more.push(hint));
     stop();

@@ -64,7 +64,7 @@ describe('the SQLite store among other processes', () => {
   });
   afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-  /** Starts a writer; collects the last seq that it was told is stored, by run. */
+  /** Starts a writer; collects the last acknowledged seq, by run. */
   function startWriter(limit: number, script = writerScript(dir, limit)) {
     const args = ['--input-type=module', '-e', script];
     const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });

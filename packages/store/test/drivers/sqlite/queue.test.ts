@@ -5,7 +5,7 @@ import type { SqlValue } from '../../../src/drivers/driver.ts';
 import { WriteQueue } from '../../../src/drivers/sqlite/queue.ts';
 import type { WriterReply, WriterRequest } from '../../../src/drivers/sqlite/writer.ts';
 
-/** A writer that answers when it is told to. */
+/** A writer that answers on demand. */
 class FakeWriter extends EventEmitter {
   readonly requests: WriterRequest[] = [];
 
@@ -132,7 +132,7 @@ describe('the queue of the writer', () => {
     expect(await next).toMatchObject({ ok: true });
   });
 
-  test('faults are told apart', async () => {
+  test('faults get different error codes', async () => {
     const { writer, queue } = start();
     const codes: Record<number, string> = {
       13: 'storage_full',

@@ -125,7 +125,7 @@ describe('the role of tenants', () => {
 });
 
 describe('a rolling upgrade', () => {
-  /** What a Relay does that knows nothing of policies: the same statements, as whoever it is. */
+  /** A Relay without policies: the same statements under its own role. */
   const previous = (driver: SqlDriver): SqlDriver => ({
     dialect: driver.dialect,
     read: (sql, params) => driver.read(sql, params),

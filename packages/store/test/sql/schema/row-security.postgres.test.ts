@@ -1,4 +1,4 @@
-/** That PostgreSQL itself keeps tenants apart, whoever Relay is there, and whatever a statement says. */
+/** PostgreSQL itself keeps tenants apart, under any role of Relay and for any statement. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createOwner, type TestLogin } from '../../../../../test/support/postgres-logins.ts';
 import { createDatabase, type TestDatabase } from '../../../../../test/support/postgres.ts';
@@ -287,7 +287,7 @@ describe('every table', () => {
   });
 });
 
-describe('what an operator is told', () => {
+describe('the advice to an operator', () => {
   useDatabase();
 
   test('nothing, where tenants have a role', async () => {
