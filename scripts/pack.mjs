@@ -9,7 +9,7 @@ const [step] = process.argv.slice(2);
 
 if (step === 'build') {
   // What earlier builds left there must not be packed.
-  rmSync('dist', { recursive: true, force: true });
+  for (const old of ['dist', 'tsconfig.tsbuildinfo']) rmSync(old, { recursive: true, force: true });
   execFileSync(`${root}/node_modules/.bin/tsc`, ['-b', '.'], { stdio: 'inherit' });
 } else if (step === 'rewrite') {
   copyFileSync('package.json', 'package.json.source');

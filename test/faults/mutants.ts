@@ -64,8 +64,8 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'row-level security: the database shows a tenant its own rows alone',
     file: 'packages/store/src/sql/schema/tenant-tables.ts',
-    from: 'return `${column} = ${current} OR',
-    to: 'return `true OR ${column} = ${current} OR',
+    from: 'return `${column} = ${currentTenant} OR',
+    to: 'return `true OR ${column} = ${currentTenant} OR',
     noticedBy: ['packages/store/test/sql/schema/row-security.postgres.test.ts'],
     only: 'where Relay is a superuser',
   },
