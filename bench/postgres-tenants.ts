@@ -5,9 +5,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { RunIdentity, SystemStore, TenantStore } from '@relay/core';
-import { openPostgresDriver } from '../packages/store/src/drivers/postgres.ts';
-import { migrate } from '../packages/store/src/sql/migrations.ts';
-import { createSqlStore } from '../packages/store/src/sql/store.ts';
+import { openPostgresDriver } from '../packages/store/src/drivers/postgres/driver.ts';
+import { migrate } from '../packages/store/src/sql/schema/migrations.ts';
+import { createSqlStore } from '../packages/store/src/store.ts';
 import { startPostgres } from '../test/support/postgres-server.ts';
 import { compare, type Contender, median, show } from './measure.ts';
 

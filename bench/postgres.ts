@@ -3,7 +3,7 @@
  * into one transaction as they come, against one transaction a unit on several connections.
  */
 import { Client } from 'pg';
-import { openPostgresDriver } from '../packages/store/src/drivers/postgres.ts';
+import { openPostgresDriver } from '../packages/store/src/drivers/postgres/driver.ts';
 import type { SqlDriver, Statement } from '../packages/store/src/drivers/driver.ts';
 import { startPostgres } from '../test/support/postgres-server.ts';
 import { compare, show } from './measure.ts';

@@ -1,13 +1,15 @@
 // Run by npm around `npm pack` and `npm publish` in a package: the tarball gets the build, while the
 // repository goes on exporting the source (Node strips no types under node_modules).
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const [step] = process.argv.slice(2);
 
 if (step === 'build') {
+  // What earlier builds left there must not be packed.
+  for (const old of ['dist', 'tsconfig.tsbuildinfo']) rmSync(old, { recursive: true, force: true });
   execFileSync(`${root}/node_modules/.bin/tsc`, ['-b', '.'], { stdio: 'inherit' });
 } else if (step === 'rewrite') {
   copyFileSync('package.json', 'package.json.source');

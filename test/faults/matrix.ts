@@ -13,7 +13,7 @@ import {
 } from '@relay/core';
 import { createCountingIds } from '@relay/core/testing';
 import { isEnded, type StoredEvent } from '@relay/protocol';
-import { createFaultyStore } from '@relay/store/testing';
+import { createFaultyStore } from '../../packages/store/test/faulty-store.ts';
 import { afterAll, describe, expect, test } from 'vitest';
 import { allStores, dropDatabases } from '../loop/stores.ts';
 import { expectSoundJournal } from '../support/invariants.ts';

@@ -15,33 +15,33 @@ export interface Mutant {
 }
 
 const regime = ['test/faults/regime.test.ts'];
-const sqliteStore = ['packages/store/src/sqlite-store.test.ts'];
+const sqliteStore = ['packages/store/test/sqlite-store.test.ts'];
 
 export const mutants: readonly Mutant[] = [
   {
     safeguard: 'fence: an append carries the epoch of its lease',
-    file: 'packages/store/src/sql/append.ts',
+    file: 'packages/store/src/sql/runs/append.ts',
     from: 'AND epoch = ? AND lease_owner IS NOT NULL`',
     to: 'AND (epoch = ? OR 1 = 1)`',
     noticedBy: sqliteStore,
   },
   {
     safeguard: 'lease: only what is free can be claimed',
-    file: 'packages/store/src/sql/leases.ts',
+    file: 'packages/store/src/sql/runs/leases.ts',
     from: 'AND (lease_owner IS NULL OR lease_until <= ${time})`',
     to: 'AND (lease_owner IS NULL OR lease_until <= ${time} OR 1 = 1)`',
     noticedBy: sqliteStore,
   },
   {
     safeguard: 'fsync: a commit is on the disk before it is acknowledged',
-    file: 'packages/store/src/drivers/sqlite-writer.ts',
+    file: 'packages/store/src/drivers/sqlite/writer.ts',
     from: 'PRAGMA synchronous = FULL',
     to: 'PRAGMA synchronous = OFF',
-    noticedBy: ['packages/store/src/drivers/sqlite-faults.test.ts'],
+    noticedBy: ['packages/store/test/drivers/sqlite/faults.test.ts'],
   },
   {
     safeguard: 'compare-and-set: the first decision counts',
-    file: 'packages/store/src/sql/relays.ts',
+    file: 'packages/store/src/sql/runs/relays.ts',
     from: `AND run_id = ? AND status = 'pending' AND expires_at > ?`,
     to: `AND run_id = ? AND expires_at > ?`,
     noticedBy: regime,
@@ -49,24 +49,24 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'dedupe: an idempotency key stands for one run',
-    file: 'packages/store/src/sql/idempotency.ts',
+    file: 'packages/store/src/sql/runs/idempotency.ts',
     from: 'WHERE idempotency_keys.expires_at <= ?',
     to: 'WHERE idempotency_keys.expires_at <= ? OR 1 = 1',
     noticedBy: sqliteStore,
   },
   {
     safeguard: 'tenant predicate: a run is read by its own tenant',
-    file: 'packages/store/src/sql/runs.ts',
+    file: 'packages/store/src/sql/runs/runs.ts',
     from: 'WHERE r.tenant_id = ? AND r.id = ?',
     to: 'WHERE (r.tenant_id = ? OR 1 = 1) AND r.id = ?',
     noticedBy: sqliteStore,
   },
   {
     safeguard: 'row-level security: the database shows a tenant its own rows alone',
-    file: 'packages/store/src/sql/row-security-tables.ts',
-    from: 'return `${column} = ${current} OR',
-    to: 'return `true OR ${column} = ${current} OR',
-    noticedBy: ['packages/store/src/sql/row-security.postgres.test.ts'],
+    file: 'packages/store/src/sql/schema/tenant-tables.ts',
+    from: 'return `${column} = ${currentTenant} OR',
+    to: 'return `true OR ${column} = ${currentTenant} OR',
+    noticedBy: ['packages/store/test/sql/schema/row-security.postgres.test.ts'],
     only: 'where Relay is a superuser',
   },
   {
@@ -105,21 +105,21 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'compare-and-set: the first result of a client counts',
-    file: 'packages/store/src/sql/client-calls.ts',
+    file: 'packages/store/src/sql/runs/client-calls.ts',
     from: `AND tool_call_id = ? AND status = 'pending' AND result_by > ?`,
     to: `AND tool_call_id = ? AND result_by > ?`,
     noticedBy: sqliteStore,
   },
   {
     safeguard: 'grant count: a grant with none left allows nothing',
-    file: 'packages/store/src/sql/grants.ts',
+    file: 'packages/store/src/sql/tenants/grants.ts',
     from: 'AND uses_left > 0 AND revoked_at',
     to: 'AND revoked_at',
     noticedBy: sqliteStore,
   },
   {
     safeguard: 'checksum: a changed byte is noticed',
-    file: 'packages/store/src/sql/events.ts',
+    file: 'packages/store/src/sql/runs/events.ts',
     from: `if (checksum !== row['checksum']) throw`,
     to: `if (checksum === -1) throw`,
     noticedBy: regime,

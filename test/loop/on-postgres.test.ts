@@ -1,5 +1,5 @@
-/** What matters most of the loop, on PostgreSQL: the same suites as on the other stores. */
-import { afterAll, describe, vi } from 'vitest';
+/** A smoke test of the loop on PostgreSQL: one of the suites that otherwise run in memory. */
+import { afterAll, vi } from 'vitest';
 import { dropDatabases } from './stores.ts';
 
 vi.mock('./stores.ts', async (original) => {
@@ -9,22 +9,4 @@ vi.mock('./stores.ts', async (original) => {
 
 afterAll(dropDatabases);
 
-// Each in a suite of its own, to which its hooks belong.
-describe('approvals', async () => {
-  await import('./approvals.test.ts');
-});
-describe('decisions', async () => {
-  await import('./decisions.test.ts');
-});
-describe('grants', async () => {
-  await import('./grants.test.ts');
-});
-describe('policy', async () => {
-  await import('./policy.test.ts');
-});
-describe('function tools', async () => {
-  await import('./function-tools.test.ts');
-});
-describe('the cost of waking', async () => {
-  await import('./wake-cost.test.ts');
-});
+await import('./approvals.test.ts');

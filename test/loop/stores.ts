@@ -1,4 +1,4 @@
-/** The stores on which the loop must behave the same, and a wrapper to look into them. */
+/** The stores that the loop is tested on, and a wrapper that intercepts their calls. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -39,7 +39,8 @@ export const sqlite: StoreKind = {
   },
 };
 
-export const stores: readonly StoreKind[] = [memory, sqlite];
+/** For suites about behaviour, which is the same on every store. */
+export const stores: readonly StoreKind[] = [memory];
 
 const free: TestDatabase[] = [];
 
@@ -63,7 +64,8 @@ const postgres: StoreKind = {
   },
 };
 
-export const allStores: readonly StoreKind[] = [...stores, postgres];
+/** For suites about durability and about several nodes. */
+export const allStores: readonly StoreKind[] = [memory, sqlite, postgres];
 
 /** To be called at the end of a file that uses `allStores`. */
 export async function dropDatabases(): Promise<void> {

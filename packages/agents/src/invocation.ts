@@ -216,6 +216,9 @@ export class Invocation {
     this.#stopListening?.();
     this.#stopListening = undefined;
     this.#relays.clear();
+    const control = this.#work?.control;
+    // Its database lies outside of the heap, so the garbage collector would be late to free it.
+    void control?.supervisor.stop().then(() => control.engine.store.close());
     this.#work = undefined;
     if (error === undefined) this.events.end();
     else this.events.fail(error);

@@ -18,6 +18,8 @@ export interface AuthContext {
   readonly store: SystemStore;
   readonly config: Config;
   readonly defaultTenantId: string;
+  /** Completes before a request with this key is handled. */
+  readonly onKeyAccepted?: (keyId: string) => Promise<void>;
 }
 
 /** The caller of a route that is not public. Throws `unauthorized` or `scope_required`. */
@@ -90,6 +92,7 @@ async function identify(
   }
   const caller = await callerByKey(authorization, context.store);
   if (caller === undefined) throw noValidKey();
+  await context.onKeyAccepted?.(caller.as.id);
   return caller;
 }
 

@@ -202,6 +202,7 @@ export async function compose(world: World): Promise<Relay> {
     signer,
     limits: file.limits ?? {},
     defaultTenantId: tenant.id,
+    onKeyAccepted: (keyId) => workspaces.refreshFor(keyId),
     control,
     hub,
     version,

@@ -2,7 +2,7 @@
 import type { SystemStore, TenantStore } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
-import { createFaultyStore } from '@relay/store/testing';
+import { createFaultyStore } from '../../store/test/faulty-store.ts';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { type BootOptions, bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
 import {

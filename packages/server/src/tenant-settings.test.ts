@@ -1,8 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { SystemStore } from '@relay/core';
-import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/store';
+import { createMemoryStore, openPostgresStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { expect, it, onTestFinished } from 'vitest';
 import { createDatabase } from '../../../test/support/postgres.ts';
@@ -10,11 +7,6 @@ import { changeSettings } from './tenant-settings.ts';
 
 const stores: Record<string, () => Promise<SystemStore>> = {
   memory: async () => createMemoryStore(),
-  sqlite: async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'relay-settings-'));
-    onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
-    return openSqliteStore({ dir });
-  },
   postgres: async () => {
     const database = await createDatabase();
     onTestFinished(() => database.drop());

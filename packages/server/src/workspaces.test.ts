@@ -151,6 +151,15 @@ describe('workspaces', () => {
     }
   });
 
+  it('are there for the first request with a key that was made after them', async () => {
+    const { workspaces, namesOf } = await opened('one');
+    await give('acme', 'two');
+    const id = await tenantId('acme');
+    expect(namesOf(id)).not.toContain('bash');
+    await workspaces.refreshFor('key-1');
+    expect(namesOf(id)).toContain('bash');
+  });
+
   it('that came to overlap beside a running server change nothing', async () => {
     const { workspaces, namesOf, defaultTenantId } = await opened('one');
     workspaces.start();

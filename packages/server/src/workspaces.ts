@@ -51,6 +51,7 @@ export class Workspaces {
   #registries: ReadonlyMap<string, ToolRegistry> = new Map();
   #places: readonly string[] = [];
   #version: string | undefined;
+  readonly #knownKeys = new Set<string>();
 
   constructor(options: WorkspacesOptions) {
     const { clock, log } = options;
@@ -84,6 +85,13 @@ export class Workspaces {
 
   stop(): Promise<void> {
     return this.#loop.stop();
+  }
+
+  /** `bootstrap` stores a workspace before the key: the first request with that key finds it. */
+  async refreshFor(keyId: string): Promise<void> {
+    if (this.#options.bash === undefined || this.#knownKeys.has(keyId)) return;
+    await this.#readAgain();
+    this.#knownKeys.add(keyId);
   }
 
   async #readAgain(): Promise<void> {

@@ -1,19 +1,19 @@
 import { join } from 'node:path';
 import type { SystemStore } from '@relay/core';
-import { createPrivately, makeFolder } from './drivers/folder-lock.ts';
+import { createPrivately, makeFolder } from './drivers/sqlite/folder-lock.ts';
 import type { SqlDriver } from './drivers/driver.ts';
-import { openPostgresDriver } from './drivers/postgres.ts';
-import { openSqliteDriver } from './drivers/sqlite.ts';
+import { openPostgresDriver } from './drivers/postgres/driver.ts';
+import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
+import { buildImage, openMemoryDriver } from './drivers/sqlite/memory-driver.ts';
 import { countNodes } from './sql/nodes.ts';
 import { decodeNote, selectNote } from './sql/notes.ts';
-import { migrate } from './sql/migrations.ts';
-import { adviceOnRows } from './sql/row-security.ts';
-import { createSqlStore } from './sql/store.ts';
+import { migrate, schemaStatements } from './sql/schema/migrations.ts';
+import { adviceOnRows } from './sql/schema/row-security.ts';
+import { createSqlStore } from './store.ts';
 
-export { lockFolder, makeFolder } from './drivers/folder-lock.ts';
-export type { FolderLock } from './drivers/folder-lock.ts';
-export { checkSqlite, copySqlite, readSqliteNote } from './drivers/sqlite-copy.ts';
-export { createMemoryStore } from './memory.ts';
+export { lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
+export type { FolderLock } from './drivers/sqlite/folder-lock.ts';
+export { checkSqlite, copySqlite, readSqliteNote } from './drivers/sqlite/copy.ts';
 
 /** The embedded store: one file in the data folder, which only its owner may read. */
 export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemStore> {
@@ -23,30 +23,38 @@ export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemS
   return migrated(await openSqliteDriver({ path }));
 }
 
-/** An index of a large table takes its time, and whoever starts meanwhile waits for it. */
-const migrating = { readers: 1, patienceMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
+let memoryImage: Uint8Array | undefined;
+
+/** A store without a disk, for tests and for programs that need no durability. */
+export function createMemoryStore(): SystemStore {
+  memoryImage ??= buildImage(schemaStatements('sqlite'));
+  return createSqlStore(openMemoryDriver(memoryImage));
+}
+
+/** An index of a large table takes long to build, and other nodes that start wait for it. */
+const migrationOptions = { readers: 1, retryForMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
 
 export interface PostgresStoreOptions {
   readonly url: string;
-  /** Told in one line what an operator could make safer. */
+  /** Receives one line if an operator could make the database safer. */
   readonly advise?: (line: string) => void;
 }
 
 /** The store of several nodes. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<SystemStore> {
   const { url, advise } = options;
-  const patient = await openPostgresDriver({ url, ...migrating });
+  const migrator = await openPostgresDriver({ url, ...migrationOptions });
   try {
-    await migrate(patient);
-    const advice = advise === undefined ? undefined : await adviceOnRows(patient);
+    await migrate(migrator);
+    const advice = advise === undefined ? undefined : await adviceOnRows(migrator);
     if (advice !== undefined) advise?.(advice);
   } finally {
-    await patient.close();
+    await migrator.close();
   }
   return createSqlStore(await openPostgresDriver({ url }));
 }
 
-/** Whether the database answers, and a note of it. Nothing is made or changed there. */
+/** Checks that the database answers, and reads a note. Nothing is created or changed. */
 export async function lookIntoPostgres(url: string, note: string): Promise<string | undefined> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
@@ -60,7 +68,7 @@ export async function lookIntoPostgres(url: string, note: string): Promise<strin
   }
 }
 
-/** How many nodes say that they are alive, on a database that one of them has used. */
+/** How many nodes are alive, on a database that one of them has used. */
 export async function countPostgresNodes(url: string): Promise<number> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {

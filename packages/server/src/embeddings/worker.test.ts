@@ -1,7 +1,7 @@
 import { claimMs, type Embedder, ProviderFailure, type SystemStore } from '@relay/core';
 import { ManualClock } from '@relay/core/testing';
 import { createMemoryStore } from '@relay/store';
-import { createFaultyStore } from '@relay/store/testing';
+import { createFaultyStore } from '../../../store/test/faulty-store.ts';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { until } from '../testing/relay.ts';

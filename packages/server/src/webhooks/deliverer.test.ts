@@ -6,7 +6,7 @@ import { type Clock, type Notice, systemClock, type WebhookRecord } from '@relay
 import { ManualClock } from '@relay/core/testing';
 import { createGuardedFetch, createOutboundGuard } from '@relay/models';
 import { createMemoryStore } from '@relay/store';
-import { approval, waitingRun } from '@relay/store/contract';
+import { approval, waitingRun } from '../../../store/test/contract/fixtures.ts';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, describe, expect, it } from 'vitest';
 import { until } from '../testing/relay.ts';

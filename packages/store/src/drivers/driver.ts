@@ -1,7 +1,7 @@
 /**
- * What a database has to offer: reading, and units. A unit is a list of statements that is known
+ * What a store needs from a database: reading, and units. A unit is a list of statements that is known
  * beforehand; it is applied wholly or not at all, and many units may share one commit. There are no
- * interactive transactions, so no lock is ever held while a caller thinks.
+ * interactive transactions, so no lock is ever held while a caller does something else.
  *
  * SQL is written once, with `?` for each parameter; a driver translates that where it must.
  */
@@ -29,27 +29,27 @@ export type UnitResult =
 /**
  * Which rows a unit touches, for databases in which several write at once. Those of one run, and its
  * own row before the others: such units may share a commit, in the order of their runs. Left out, or
- * with `alone`: rows that others touch in whatever order; such a unit has a commit of its own.
+ * with `alone`: rows that other units touch in any order; such a unit has a commit of its own.
  */
 export interface UnitOf {
   readonly run: string;
   readonly alone?: boolean;
 }
 
-/** Where two databases have no common words, SQL is written for each. */
+/** Where SQLite and PostgreSQL differ, SQL is written for each. */
 export type SqlDialect = 'sqlite' | 'postgres';
 
-/** Short words between all who use a database. They may get lost. */
+/** Short messages between the nodes that share a database. They may get lost. */
 export interface HintChannel {
-  tell(word: string): void;
-  /** `undefined`: some may have been lost. Returns how to stop. */
-  listen(heard: (word: string | undefined) => void): () => void;
+  send(message: string): void;
+  /** `undefined`: some may have been lost. Returns a function that unsubscribes. */
+  listen(listener: (message: string | undefined) => void): () => void;
 }
 
 /** What statements need of a database. */
 export interface SqlAccess {
   readonly dialect: SqlDialect;
-  /** Left out where nobody else is. */
+  /** Left out where the database has a single node. */
   readonly hints?: HintChannel;
   read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]>;
   /**

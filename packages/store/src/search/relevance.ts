@@ -5,14 +5,14 @@
  *
  * - A word weighs the less the more memories of the namespace have it, counted in the newest hundred.
  *   A few imagined memories without it keep a small namespace from judging by chance.
- * - A question of many words is measured as if it had eight: nobody has to speak of everything.
+ * - A question of many words is measured as if it had eight: a memory need not mention everything.
  * - Only rare words are looked up in the whole namespace, and common ones, where those find too
  *   little, among the newest memories: a search never costs the whole namespace.
  */
 import { isFunctionWord } from './function-words.ts';
 import { wordsOf } from './words.ts';
 
-/** How many of the newest memories tell what is common in a namespace. */
+/** How many of the newest memories show which words are common in a namespace. */
 export const sampleSize = 100;
 /** How many candidates are looked at for the best few. */
 export const maxCandidates = 60;
@@ -80,8 +80,8 @@ function askedIn(query: string): Set<string> {
   const ends =
     query.length <= 2 * endChars ? query : `${query.slice(0, endChars)} ${query.slice(-endChars)}`;
   const words = new Set(wordsOf(ends));
-  const telling = [...words].filter((word) => !isFunctionWord(word));
-  return telling.length === 0 ? words : new Set(telling);
+  const meaningful = [...words].filter((word) => !isFunctionWord(word));
+  return meaningful.length === 0 ? words : new Set(meaningful);
 }
 
 export function scoreOf(question: Question, words: readonly string[]): number {

@@ -94,7 +94,7 @@ async function current(
   return space;
 }
 
-/** It only ever grows: whoever reads from it meanwhile sees what was there. */
+/** It only grows: a concurrent reader sees what was there when it began. */
 class Space {
   readonly #known = new Set<string>();
   /** By their words of signs. */

@@ -20,7 +20,7 @@ const sizes = [64, 128, 256, 512];
 
 /**
  * How many whole vectors are compared: about 400 kB of them, because reading them is what a search
- * costs, and never fewer than are wanted. Short vectors have fewer signs, which tell less, so more of
+ * costs, and never fewer than are wanted. Short vectors have fewer signs, which are less precise, so more of
  * them are looked at.
  */
 export function comparedOf(dimensions: number, wanted: number): number {

@@ -1,9 +1,8 @@
 /**
  * Which time counts for leases. Several nodes share a database, and their clocks differ: there its
- * clock counts, whatever a node believes. A file has one node, whose clock counts.
+ * clock counts, not a node's. A file has one node, whose clock counts.
  *
- * `relay_now` is a function in the database, to which a caller tells the time that it believes to be;
- * it answers with the database's own.
+ * `relay_now` is a function in the database that takes the caller's time and returns the database's own.
  */
 import type { SqlDialect } from '../drivers/driver.ts';
 

@@ -1,10 +1,10 @@
 /** Memories: rows that never change, and the search for their words. */
-import type { MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
+import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch, Page } from '@relay/core';
 import type { MemorySource } from '@relay/protocol';
-import type { Row, SqlDialect, Statement } from '../drivers/driver.ts';
-import { sampleSize } from '../search/relevance.ts';
+import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
+import { maxCandidates, questionOf, ranked, sampleSize } from '../search/relevance.ts';
 import { wordsOf } from '../search/words.ts';
-import { type Condition, newest, rowsOn } from './newest.ts';
+import { type Condition, rowsOn, selectPage } from './lists.ts';
 import {
   checksumOf,
   corrupt,
@@ -15,9 +15,9 @@ import {
   integerOrNull,
   text,
   textOrNull,
-} from './stored.ts';
+} from '../codec/values.ts';
 
-/** In the order in which they are summed up and inserted. */
+/** In the order in which they are hashed and inserted. */
 const fixedColumns = [
   'id',
   'tenant_id',
@@ -66,7 +66,7 @@ function memoryChecksum(fixed: readonly (string | number | null)[]): number {
   return checksumOf(...fixed.map((value) => value ?? ''));
 }
 
-/** Two namespaces may have the same by chance: it finds candidates and decides nothing. */
+/** A hash: two namespaces may share one, so it only finds candidates. */
 function scopeOf(tenantId: string, namespace: string): string {
   return checksumOf(tenantId, namespace).toString(36).padStart(7, '0');
 }
@@ -85,7 +85,7 @@ function unexpired(now: number, row: string): Condition {
 export function selectMemoryIds(tenantId: string, filter: MemoryFilter, page: Page): Statement {
   const { namespace, now } = filter;
   const inNamespace = { sql: 't.namespace = ?', params: [encode(namespace)] };
-  return newest(
+  return selectPage(
     {
       tenantId,
       table: 'memories',
@@ -119,7 +119,7 @@ const isAlive = '(m.expires_at IS NULL OR m.expires_at > ?)';
  * PostgreSQL those with the most of the words, since ranking would read the words of all of them.
  * `common`: the newest that have one; in PostgreSQL of the newest five hundred, read in their order.
  *
- * PostgreSQL looks words up in a function (`row-security-tables.ts`).
+ * PostgreSQL looks words up in a function (`schema/memories.ts`).
  */
 const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'], string>>>> = {
   sqlite: {
@@ -193,7 +193,7 @@ export function deleteMemory(
 const clearSql = `DELETE FROM memories WHERE tenant_id = ? AND id IN (
   SELECT id FROM memories WHERE tenant_id = ? AND namespace = ? LIMIT ?)`;
 
-/** In pieces: a large namespace must not hold up whoever else writes. */
+/** In batches: a large namespace must not block other writes. */
 export function clearMemories(tenantId: string, namespace: string, limit: number): Statement {
   return { sql: clearSql, params: [tenantId, tenantId, encode(namespace), limit] };
 }
@@ -226,7 +226,7 @@ export interface Candidate {
 }
 
 /** One damaged memory must not keep every run of its namespace from starting: it is not found. */
-export function decodeCandidates(rows: readonly Row[]): Candidate[] {
+function decodeCandidates(rows: readonly Row[]): Candidate[] {
   return rows.filter(isSound).map((row) => ({ memory: decodeMemory(row), words: wordsIn(row) }));
 }
 
@@ -235,7 +235,31 @@ export function isSound(row: Row): boolean {
   return memoryChecksum(fixed) === row['checksum'];
 }
 
-export function wordsIn(row: Row): string[] {
+function wordsIn(row: Row): string[] {
   const words = text(row, 'words');
   return words === '' ? [] : words.split(' ');
+}
+
+/** Rare words first; common ones only where those find less than is wanted. */
+export async function searchMemories(
+  driver: SqlAccess,
+  tenantId: string,
+  search: MemorySearch,
+): Promise<FoundMemory[]> {
+  const select = ({ sql, params }: Statement) => driver.read(sql, params);
+  const sample = (await select(selectSample(tenantId, search))).map(wordsIn);
+  if (sample.length === 0) return [];
+  const question = questionOf(search.query, sample);
+  const most = Math.max(maxCandidates, search.limit);
+  const found = new Map<string, Candidate>();
+  for (const kind of ['rare', 'common'] as const) {
+    const words = question[kind];
+    if (words.length === 0 || found.size >= search.limit) continue;
+    const lookup = selectCandidates(driver.dialect, { ...search, tenantId }, { kind, words, most });
+    const candidates = decodeCandidates(await select(lookup));
+    for (const candidate of candidates) found.set(candidate.memory.id, candidate);
+  }
+  return ranked(question, [...found.values()])
+    .slice(0, search.limit)
+    .map(({ memory, score }) => ({ ...memory, score }));
 }

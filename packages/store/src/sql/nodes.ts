@@ -1,14 +1,9 @@
-/** Which nodes are alive: each says so again and again. */
+/** Which nodes are alive: each renews its row regularly. */
 import type { Claim } from '@relay/core';
 import type { SqlDialect, SqlValue, Statement } from '../drivers/driver.ts';
 import { nowSql } from './clock.ts';
 
-export const createNodes = `CREATE TABLE nodes (
-  id TEXT NOT NULL PRIMARY KEY,
-  alive_until BIGINT NOT NULL
-)`;
-
-/** One that has been gone for long is forgotten by the others. */
+/** After this time the other nodes delete the row of a dead node. */
 const forgetAfterMs = 24 * 60 * 60 * 1000;
 
 export function keepAlive(dialect: SqlDialect, { owner, now, until }: Claim): Statement[] {
@@ -35,7 +30,7 @@ export const deleteNodesSql = 'DELETE FROM nodes';
 /** More are found when these are gone. */
 const orphansAtOnce = 500;
 
-/** Chats whose node does not say any more that it is there. */
+/** Chat connections whose node is no longer alive. */
 export function selectOrphansSql(dialect: SqlDialect): string {
   return `SELECT c.tenant_id, c.id, c.run_id FROM connections c
     WHERE c.node <> ? AND NOT EXISTS (

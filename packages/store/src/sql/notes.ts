@@ -1,6 +1,6 @@
 /** Small facts about the store itself. */
 import type { Row, Statement } from '../drivers/driver.ts';
-import { checksumOf, corrupt, encode, freeText, text } from './stored.ts';
+import { checksumOf, corrupt, encode, freeText, text } from '../codec/values.ts';
 
 const insertSql = 'INSERT INTO notes (name, value, checksum) VALUES (?, ?, ?)';
 

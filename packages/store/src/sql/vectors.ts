@@ -1,4 +1,4 @@
-/** Vectors of memories: who has none yet, and which are nearest to a question. */
+/** Vectors of memories: which are missing, and which are nearest to a query. */
 import {
   claimMs,
   countedAttempts,
@@ -20,7 +20,7 @@ import {
 } from '../search/sign-cache.ts';
 import { comparedOf, cosine, leastDifferent, normalized, signsOf } from '../search/signs.ts';
 import { decodeMemory, isSound, memoryColumns } from './memories.ts';
-import { encode, freeText, integer, text } from './stored.ts';
+import { encode, freeText, integer, text } from '../codec/values.ts';
 
 type Side = '<' | '>';
 
@@ -65,7 +65,7 @@ const inSpace = 'v.tenant_id = ? AND v.namespace = ? AND v.model = ?';
 export const fingerprintSql = `SELECT COUNT(*) AS count,
   COALESCE(SUM(v.revision % ${revisionModulus}), 0) AS sum FROM memory_vectors v WHERE ${inSpace}`;
 
-/** Whoever else wants a turn gets it between two pages of them. */
+/** Other work runs between two pages. */
 const signsAtOnce = 2_000;
 
 export const signsSql = `SELECT v.memory_id, v.revision, v.signs FROM memory_vectors v
@@ -136,7 +136,7 @@ export class SqlVectorStore implements VectorStore {
     return found.length > 0;
   }
 
-  /** What a namespace that was cleared means is not kept in memory either, whichever model said it. */
+  /** A cleared namespace leaves the cache too, for all models. */
   forget(namespace: string): void {
     const place = JSON.stringify([this.#tenantId, encode(namespace)]);
     this.#signs.forgetAll(`${place.slice(0, -1)},`);
@@ -222,10 +222,10 @@ export class SqlVectorStore implements VectorStore {
   }
 }
 
-/** Of which there are statements: one for every number would be too many to keep prepared. */
+/** Sizes of the prepared statements: one for every number would be too many. */
 const sizes = [10, 50, 256, 512];
 
-/** So many that the statement is the same one each time. No memory has an empty id. */
+/** Filled up to the size of a statement. No memory has an empty id. */
 function padded(ids: readonly string[], count: number): string[] {
   return [...ids, ...Array<string>(Math.max(0, count - ids.length)).fill('')];
 }
@@ -243,7 +243,7 @@ function decodeSigns(row: Row): SignRow {
   };
 }
 
-/** Numbers of four bytes may not begin just anywhere: those that do are copied. */
+/** A Float32Array needs an aligned buffer: unaligned bytes are copied. */
 function vectorIn(row: Row): Float32Array | undefined {
   const bytes = row['vector'];
   if (!(bytes instanceof Uint8Array) || bytes.byteLength % 4 !== 0) return undefined;

@@ -1,0 +1,78 @@
+/**
+ * The events of one append as the payload of one row. Deltas come in long runs that differ in their
+ * text alone: such a run is one entry whose `text` is the list of theirs. Reading it back yields
+ * exactly the events that were written.
+ */
+import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
+
+type Delta = EventOf<'text.appended'> | EventOf<'reasoning.appended'>;
+
+/** A run of deltas: the first one's fields, with the texts of all. */
+type DeltaRun = Omit<Delta, 'text'> & { text: string[] };
+
+export function encodeEvents(events: readonly RunEvent[]): string {
+  const entries: (RunEvent | DeltaRun)[] = [];
+  let first: Delta | undefined;
+  let run: DeltaRun | undefined;
+  for (const event of events) {
+    if (!isDelta(event)) {
+      first = run = undefined;
+      entries.push(event);
+    } else if (first === undefined || !continues(first, event)) {
+      first = event;
+      run = undefined;
+      entries.push(event);
+    } else if (run === undefined) {
+      run = { ...first, text: [first.text, event.text] };
+      entries[entries.length - 1] = run;
+    } else {
+      run.text.push(event.text);
+    }
+  }
+  return JSON.stringify(entries);
+}
+
+/** Throws if the payload is not what `encodeEvents` makes; the caller knows its position. */
+export function decodeEvents(payload: string, from: { seq: number; at: string }): StoredEvent[] {
+  const events: StoredEvent[] = [];
+  const { at } = from;
+  let { seq } = from;
+  for (const entry of JSON.parse(payload) as (RunEvent | DeltaRun)[]) {
+    if (isRun(entry)) {
+      for (const part of entry.text)
+        events.push({ ...entry, text: part, seq: seq++, at } as StoredEvent);
+    } else {
+      events.push(Object.assign(entry, { seq: seq++, at }));
+    }
+  }
+  return events;
+}
+
+function isDelta(event: RunEvent): event is Delta {
+  return event.type === 'text.appended' || event.type === 'reasoning.appended';
+}
+
+function isRun(entry: RunEvent | DeltaRun): entry is DeltaRun {
+  return isDelta(entry as RunEvent) && Array.isArray((entry as DeltaRun).text);
+}
+
+/** Whether two deltas differ in nothing but their text. */
+function continues(first: Delta, next: Delta): boolean {
+  return (
+    first.type === next.type &&
+    first.agentId === next.agentId &&
+    first.parentId === next.parentId &&
+    idOf(first) === idOf(next) &&
+    isPlain(first) &&
+    isPlain(next)
+  );
+}
+
+function idOf(delta: Delta): string {
+  return delta.type === 'text.appended' ? delta.textId : delta.reasoningId;
+}
+
+/** A delta with a field that this version does not know is kept as it is. */
+function isPlain(delta: Delta): boolean {
+  return Object.keys(delta).length === (delta.parentId === undefined ? 4 : 5);
+}

@@ -1,0 +1,40 @@
+/** A hint as a short message: a letter for its kind, then its ids. */
+import type { Hint } from '@relay/core';
+
+export function encodeHint(hint: Hint): string {
+  switch (hint.kind) {
+    case 'journal':
+      return `j\t${hint.runId}`;
+    case 'run':
+      return `r\t${hint.tenantId}\t${hint.runId}`;
+    case 'approval':
+      return `a\t${hint.tenantId}\t${hint.relayId}`;
+    case 'wake':
+      return `w\t${hint.tenantId}\t${hint.runId}`;
+    case 'tenant':
+      return `t\t${hint.tenantId}`;
+    case 'all':
+      return '*';
+  }
+}
+
+/** `undefined` for a message that this version does not know. */
+export function decodeHint(message: string): Hint | undefined {
+  const [letter, first = '', second = ''] = message.split('\t');
+  switch (letter) {
+    case 'j':
+      return { kind: 'journal', runId: first };
+    case 'r':
+      return { kind: 'run', tenantId: first, runId: second };
+    case 'a':
+      return { kind: 'approval', tenantId: first, relayId: second };
+    case 'w':
+      return { kind: 'wake', tenantId: first, runId: second };
+    case 't':
+      return { kind: 'tenant', tenantId: first };
+    case '*':
+      return { kind: 'all' };
+    default:
+      return undefined;
+  }
+}

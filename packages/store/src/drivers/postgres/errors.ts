@@ -1,0 +1,61 @@
+import { RelayError } from '@relay/protocol';
+
+/** The five characters by which PostgreSQL names an error; none where the connection failed. */
+function sqlState(error: unknown): string | undefined {
+  const code = (error as { code?: unknown } | null)?.code;
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
+}
+
+export function toRelayError(error: unknown): RelayError {
+  if (error instanceof RelayError) return error;
+  const state = sqlState(error);
+  const cause = new Error(
+    `PostgreSQL: ${messageOf(error)}${state === undefined ? '' : ` (${state})`}`,
+  );
+  if (state === '53100') {
+    return new RelayError('storage_full', 'The disk that holds the journal is full', { cause });
+  }
+  if (state === 'XX001' || state === 'XX002') {
+    return new RelayError('journal_corrupt', 'The database is damaged', { cause });
+  }
+  return new RelayError('storage_failed', 'The store could not do its work', { cause });
+}
+
+/** The COMMIT was not answered: the caller must look whether it was stored. */
+export function unknownOutcome(error: unknown): RelayError {
+  const cause = new Error(`PostgreSQL: ${messageOf(error)}`);
+  return new RelayError('storage_failed', 'It is not known to be stored', { cause });
+}
+
+/** Syntax, missing tables, constraints, values, a wrong number of parameters. */
+const faultsOfStatements = /^(?:0A|21|22|23|42|44|54|P0)|^08P01$/;
+
+/** The plan of a prepared statement that a migration has made invalid, or one that is gone. */
+const staleStatement = /^(?:0A000|26000)$/;
+
+/** Whether the statement itself is wrong, so that those beside it may go on. */
+export function isFaultOfStatement(error: unknown): boolean {
+  const state = sqlState(error);
+  return state !== undefined && faultsOfStatements.test(state) && !staleStatement.test(state);
+}
+
+/** Deadlock, serialization, a lock that was not given up. */
+const collision = /^(?:40001|40P01|55P03)$/;
+
+/** Others were in the way: the same may well succeed now. */
+export function isCollision(error: unknown): boolean {
+  return collision.test(sqlState(error) ?? '');
+}
+
+/** Lost, shut down, timed out while idle, too many connections, still starting. */
+const failedConnection = /^(?:08(?!P01)|57P|25P03|25P04|53300)/;
+
+/** The connection is of no more use, and another one may be. */
+export function isLostConnection(error: unknown): boolean {
+  const state = sqlState(error);
+  return state === undefined || failedConnection.test(state) || staleStatement.test(state);
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error && error.message !== '' ? error.message : String(error);
+}

@@ -1,0 +1,118 @@
+/**
+ * The connections that read. A read goes to the one that has the least to do; repeating it is safe.
+ * A connection stays with the tenant that it was last asked for, until it is asked for another one.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { RelayError } from '@relay/protocol';
+import type { Row, SqlValue } from '../driver.ts';
+import { type Binding, crossing } from './bounds.ts';
+import { isLostConnection, toRelayError } from './errors.ts';
+import type { PostgresSession } from './session.ts';
+
+export interface ReadersOptions {
+  readonly connect: () => Promise<PostgresSession>;
+  readonly count: number;
+  readonly retryForMs: number;
+}
+
+const pauseMs = 50;
+
+interface Reader {
+  readonly session: PostgresSession;
+  binding: Binding | undefined;
+  /** Whether it is where it should be: until that is known, no answer of it counts. */
+  bound: Promise<unknown>;
+}
+
+export class PostgresReaders {
+  readonly #options: ReadersOptions;
+  readonly #all: (Reader | undefined)[];
+  readonly #connecting = new Map<number, Promise<Reader>>();
+  readonly #reading = new Set<Promise<unknown>>();
+  #closed = false;
+
+  constructor(options: ReadersOptions) {
+    this.#options = options;
+    this.#all = Array.from({ length: options.count });
+  }
+
+  read(sql: string, params: readonly SqlValue[], of?: Binding): Promise<readonly Row[]> {
+    if (this.#closed) {
+      return Promise.reject(new RelayError('storage_failed', 'The store is closed'));
+    }
+    const rows = this.#read(sql, params, of);
+    this.#reading.add(rows);
+    const over = () => this.#reading.delete(rows);
+    rows.then(over, over);
+    return rows;
+  }
+
+  /** Lets what was asked be answered. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await Promise.allSettled([...this.#reading, ...this.#connecting.values()]);
+    await Promise.all(this.#all.flatMap((reader) => reader?.session.end() ?? []));
+  }
+
+  async #read(
+    sql: string,
+    params: readonly SqlValue[],
+    of: Binding | undefined,
+  ): Promise<readonly Row[]> {
+    const deadline = performance.now() + this.#options.retryForMs;
+    for (;;) {
+      let reader: Reader | undefined;
+      try {
+        reader = await this.#leastBusy(of);
+        bind(reader, of);
+        const [answer] = await Promise.all([reader.session.query(sql, params), reader.bound]);
+        return answer.rows;
+      } catch (error) {
+        if (isLostConnection(error)) reader?.session.destroy();
+        if (!isLostConnection(error) || performance.now() > deadline) throw toRelayError(error);
+        await sleep(pauseMs * (0.5 + Math.random()));
+      }
+    }
+  }
+
+  #leastBusy(of: Binding | undefined): Promise<Reader> | Reader {
+    let best: Reader | undefined;
+    let free: number | undefined;
+    const strangeness = (reader: Reader) =>
+      reader.session.waiting + (reader.binding?.tenantId === of?.tenantId ? 0 : 0.5);
+    for (const [place, reader] of this.#all.entries()) {
+      if (reader?.session.usable !== true) free ??= place;
+      else if (best === undefined || strangeness(reader) < strangeness(best)) best = reader;
+    }
+    // A second connection is opened when the first one is busy, and not before.
+    if (best !== undefined && (best.session.waiting === 0 || free === undefined)) return best;
+    const opening = free === undefined ? undefined : this.#open(free);
+    if (best === undefined) return opening ?? Promise.reject(new Error('There is no connection'));
+    opening?.catch(() => undefined);
+    return best;
+  }
+
+  #open(place: number): Promise<Reader> {
+    const connecting = this.#connecting.get(place);
+    if (connecting !== undefined) return connecting;
+    const opening = this.#options
+      .connect()
+      .then((session) => {
+        const reader: Reader = { session, binding: undefined, bound: Promise.resolve() };
+        this.#all[place] = reader;
+        return reader;
+      })
+      .finally(() => this.#connecting.delete(place));
+    this.#connecting.set(place, opening);
+    return opening;
+  }
+}
+
+/** What is sent behind it is answered within these bounds, or not at all. */
+function bind(reader: Reader, of: Binding | undefined): void {
+  const text = crossing(reader.binding, of, 'SESSION');
+  if (text === '') return;
+  reader.binding = of;
+  reader.bound = reader.session.command(text);
+  reader.bound.catch(() => reader.session.destroy());
+}

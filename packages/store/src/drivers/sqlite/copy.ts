@@ -1,0 +1,59 @@
+/** Copies of an embedded store, and a look into one that leaves everything as it is. */
+import { chmodSync, closeSync, fsyncSync, openSync } from 'node:fs';
+import { DatabaseSync } from 'node:sqlite';
+import { RelayError } from '@relay/protocol';
+import { decodeNote, selectNote } from '../../sql/notes.ts';
+import type { Row } from '../driver.ts';
+
+const busyTimeoutMs = 10_000;
+
+/**
+ * One moment of the store, complete and on disk, however much is written meanwhile. It is read in a
+ * single transaction: copying page by page would begin anew with every commit of the server.
+ */
+export function copySqlite(path: string, target: string): void {
+  withDatabase(path, (db) => {
+    db.prepare('VACUUM INTO ?').run(target);
+  });
+  chmodSync(target, 0o600);
+  const file = openSync(target, 'r+');
+  try {
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Throws if the file is not a store, or is damaged. */
+export function checkSqlite(path: string): void {
+  withDatabase(path, (db) => {
+    const found = db.prepare('PRAGMA quick_check(1)').get() as { quick_check?: string } | undefined;
+    if (found?.quick_check !== 'ok') {
+      throw new RelayError('journal_corrupt', `${path} is damaged: ${found?.quick_check}`);
+    }
+    db.prepare('SELECT count(*) FROM notes').get();
+  });
+}
+
+/** A note of a store, as it lies there. */
+export function readSqliteNote(path: string, name: string): string | undefined {
+  return withDatabase(path, (db) => {
+    const { sql, params } = selectNote(name);
+    const row = db.prepare(sql).get(...params) as Row | undefined;
+    return row === undefined ? undefined : decodeNote(row);
+  });
+}
+
+function withDatabase<Value>(path: string, use: (db: DatabaseSync) => Value): Value {
+  let db: DatabaseSync | undefined;
+  try {
+    db = new DatabaseSync(path, { readOnly: true, timeout: busyTimeoutMs });
+    return use(db);
+  } catch (cause) {
+    if (cause instanceof RelayError) throw cause;
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new RelayError('storage_failed', `${path} cannot be read: ${why}`, { cause });
+  } finally {
+    db?.close();
+  }
+}

@@ -1,0 +1,31 @@
+import { statfsSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { RelayError } from '@relay/protocol';
+import type { SqliteFault } from './units.ts';
+
+const IO_ERROR = 10;
+const CORRUPT = 11;
+const FULL = 13;
+const NOT_A_DATABASE = 26;
+
+export function toRelayError(fault: SqliteFault, path: string): RelayError {
+  const cause = new Error(`SQLite: ${fault.message} (${fault.code})`);
+  const primary = fault.code & 0xff;
+  if (primary === FULL || (primary === IO_ERROR && isFull(path))) {
+    return new RelayError('storage_full', 'The disk that holds the journal is full', { cause });
+  }
+  if (primary === CORRUPT || primary === NOT_A_DATABASE) {
+    return new RelayError('journal_corrupt', 'The database file is damaged', { cause });
+  }
+  return new RelayError('storage_failed', 'The store could not do its work', { cause });
+}
+
+/** SQLite reports some of the ways in which a full disk shows itself as plain I/O errors. */
+function isFull(path: string): boolean {
+  try {
+    const disk = statfsSync(dirname(path));
+    return disk.bavail * disk.bsize < 64 * 1024;
+  } catch {
+    return false;
+  }
+}

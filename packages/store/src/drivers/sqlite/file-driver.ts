@@ -1,0 +1,106 @@
+/**
+ * SQLite behind the driver port. Writes go to one thread (`writer.ts`) by way of the queue
+ * that groups them (`queue.ts`); reads run here, on a connection that cannot write. With a
+ * WAL neither waits for the other, and a read that starts after a commit was answered sees it.
+ */
+import { DatabaseSync } from 'node:sqlite';
+import { Worker } from 'node:worker_threads';
+import { RelayError } from '@relay/protocol';
+import type { Row, SqlDriver, SqlValue, Statement, UnitResult } from '../driver.ts';
+import { toRelayError } from './errors.ts';
+import { WriteQueue } from './queue.ts';
+import { faultOf, PreparedStatements } from './units.ts';
+import type { WriterOptions, WriterReply } from './writer.ts';
+
+const largeRead = 64;
+
+export interface SqliteDriver extends SqlDriver {
+  /** How many units were stored so far, and in how many commits. */
+  readonly stats: { readonly units: number; readonly commits: number };
+}
+
+export interface SqliteOptions {
+  readonly path: string;
+  /** How long to wait for another process that writes. */
+  readonly busyTimeoutMs?: number;
+}
+
+export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDriver> {
+  const { path, busyTimeoutMs = 5_000 } = options;
+  const worker = await startWriter({ path, busyTimeoutMs });
+  const queue = new WriteQueue(worker, path);
+  try {
+    return new Sqlite(queue, { path, busyTimeoutMs });
+  } catch (error) {
+    await queue.close();
+    throw toRelayError(faultOf(error), path);
+  }
+}
+
+class Sqlite implements SqliteDriver {
+  readonly dialect = 'sqlite';
+  readonly #queue: WriteQueue;
+  readonly #path: string;
+  readonly #reader: DatabaseSync;
+  readonly #statements: PreparedStatements;
+
+  constructor(queue: WriteQueue, options: WriterOptions) {
+    this.#queue = queue;
+    this.#path = options.path;
+    this.#reader = new DatabaseSync(options.path, {
+      readOnly: true,
+      timeout: options.busyTimeoutMs,
+    });
+    this.#statements = new PreparedStatements(this.#reader);
+  }
+
+  get stats() {
+    return this.#queue.stats;
+  }
+
+  async read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]> {
+    if (!this.#reader.isOpen) throw new RelayError('storage_failed', 'The store is closed');
+    try {
+      const rows = this.#statements.all(sql, params);
+      // A caller that reads page after page lets other work run in between.
+      if (rows.length > largeRead) await new Promise((resolve) => setImmediate(resolve));
+      return rows;
+    } catch (error) {
+      throw toRelayError(faultOf(error), this.#path);
+    }
+  }
+
+  transact(unit: readonly Statement[]): Promise<UnitResult> {
+    return this.#queue.submit(unit);
+  }
+
+  async close(): Promise<void> {
+    // First, so that the writer's connection is the last one and can clear the WAL away.
+    if (this.#reader.isOpen) this.#reader.close();
+    await this.#queue.close();
+  }
+}
+
+/** The writer as source while this is source, and as built once this is built. */
+function startWriter(options: WriterOptions): Promise<Worker> {
+  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
+  const worker = new Worker(new URL(`./writer.${extension}`, import.meta.url), {
+    workerData: options,
+    // Flags of the process that are about its own script must not reach this one.
+    execArgv: [],
+  });
+  return new Promise((resolve, reject) => {
+    const failed = (error: unknown) => reject(toRelayError(faultOf(error), options.path));
+    worker.once('error', failed);
+    worker.once('exit', failed);
+    worker.once('message', (reply: WriterReply) => {
+      worker.off('error', failed);
+      worker.off('exit', failed);
+      if ('fault' in reply) {
+        reject(toRelayError(reply.fault, options.path));
+      } else {
+        resolve(worker);
+      }
+    });
+  });
+}

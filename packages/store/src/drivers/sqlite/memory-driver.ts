@@ -1,0 +1,51 @@
+/**
+ * SQLite in memory behind the driver port, on the calling thread and on one connection. Each call is
+ * carried out before it returns its promise.
+ */
+import { DatabaseSync } from 'node:sqlite';
+import type { SqlDriver } from '../driver.ts';
+import { toRelayError } from './errors.ts';
+import { faultOf, PreparedStatements, rollBack, type UnitOutcome, UnitRunner } from './units.ts';
+
+const path = ':memory:';
+
+/** With an `image` (of `buildImage`), the database starts as a copy of it. */
+export function openMemoryDriver(image?: Uint8Array): SqlDriver {
+  const db = new DatabaseSync(path);
+  if (image !== undefined) db.deserialize(image);
+  const statements = new PreparedStatements(db);
+  const units = new UnitRunner(db, statements);
+  return {
+    dialect: 'sqlite',
+    async read(sql, params) {
+      try {
+        return statements.all(sql, params);
+      } catch (error) {
+        throw toRelayError(faultOf(error), path);
+      }
+    },
+    async transact(unit) {
+      let outcome: UnitOutcome;
+      try {
+        outcome = units.run(unit);
+      } catch (error) {
+        rollBack(db);
+        throw toRelayError(faultOf(error), path);
+      }
+      if ('fault' in outcome) throw toRelayError(outcome.fault, path);
+      return outcome;
+    },
+    async close() {
+      if (db.isOpen) db.close();
+    },
+  };
+}
+
+/** The bytes of a database in which these statements were executed. */
+export function buildImage(statements: readonly string[]): Uint8Array {
+  const db = new DatabaseSync(path);
+  for (const sql of statements) db.exec(sql);
+  const image = db.serialize();
+  db.close();
+  return image;
+}

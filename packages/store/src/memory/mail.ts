@@ -1,9 +1,0 @@
-import type { Mail } from '@relay/core';
-import { type MemoryRun, stored } from './state.ts';
-
-/** Repeating the same mail changes nothing. */
-export function post(run: MemoryRun, mail: Mail): void {
-  const place = run.mail.findIndex(({ id }) => id === mail.id);
-  if (place === -1) run.mail.push(stored(mail));
-  else run.mail[place] = stored(mail);
-}

@@ -1,0 +1,94 @@
+/**
+ * One step of a run as one unit. Its first statement is the fence (E3): it changes the run's row only
+ * if the journal ends at the expected `seq`, under the writer's epoch, and the lease is not released. If it does not, nothing of the unit is stored.
+ */
+import type { Append, AppendOutcome } from '@relay/core';
+import { isEnded } from '@relay/protocol';
+import type { Statement, UnitOf, UnitResult } from '../../drivers/driver.ts';
+import { insertAudit } from '../tenants/audit.ts';
+import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
+import { deleteConnectionsOf } from './connections.ts';
+import { countEnding } from './conversations.ts';
+import { insertEvents } from './events.ts';
+import { useGrant, useGrantSql } from '../tenants/grants.ts';
+import { deleteCommands, deleteCommand } from './inbox.ts';
+import { insertMemory } from '../memories.ts';
+import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
+import { changesOf } from './runs.ts';
+import { putSnapshot } from './snapshots.ts';
+import { countUsage } from './usage.ts';
+import { insertNotices } from '../tenants/webhooks.ts';
+
+export function appendUnit(tenantId: string, append: Append): readonly Statement[] {
+  const { runId, afterSeq, at, events, progress = {} } = append;
+  const run = { tenantId, runId };
+  const unit: Statement[] = [fence(tenantId, append)];
+  unit.push(...insertEvents({ tenantId, runId, afterSeq, at, events }));
+  unit.push(...putSnapshot(run, progress));
+  for (const relay of append.raise ?? []) unit.push(insertRelay(tenantId, { ...relay, runId }));
+  for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
+  for (const call of append.awaited ?? []) unit.push(insertClientCall(run, call));
+  for (const id of append.givenUp ?? []) unit.push(timeOutClientCall(run, id));
+  for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
+  for (const mailId of append.take ?? []) unit.push(deleteCommand(run, mailId));
+  for (const memory of append.remember ?? []) unit.push(insertMemory(tenantId, memory));
+  if (endsRun(append)) {
+    unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
+    unit.push(deleteCommands(run), closeOpenRelays(run, at), closeClientCalls(run));
+    unit.push(deleteConnectionsOf(run));
+  }
+  unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));
+  return unit;
+}
+
+/** A run that ends is counted, in rows that it shares with others; so are the uses of a grant. */
+export function appendOf(append: Append): UnitOf {
+  return { run: append.runId, alone: endsRun(append) || (append.useGrants ?? []).length > 0 };
+}
+
+/** A used-up grant refuses the step but does not fence the writer out. */
+export function appendOutcome(unit: readonly Statement[], result: UnitResult): AppendOutcome {
+  if (result.ok) return 'committed';
+  return unit[result.failedAt]?.sql === useGrantSql ? 'refused' : 'fenced';
+}
+
+const fenceSqls = new Map<string, string>();
+
+function fence(tenantId: string, append: Append): Statement {
+  const { runId, afterSeq, epoch, events, progress } = append;
+  const changes = progress === undefined ? [] : changesOf(runId, progress);
+  const releases = append.release === true || endsRun(append);
+  return {
+    sql: fenceSql(
+      changes.map(([column]) => column),
+      releases,
+    ),
+    params: [
+      afterSeq + events.length,
+      ...changes.map(([, value]) => value),
+      tenantId,
+      runId,
+      afterSeq,
+      epoch,
+    ],
+    expect: 1,
+  };
+}
+
+/** Only what changes is written; there are few such sets, and each text is made once. */
+function fenceSql(changed: readonly string[], releases: boolean): string {
+  const key = `${changed.join()} ${releases}`;
+  let sql = fenceSqls.get(key);
+  if (sql === undefined) {
+    const assignments = ['last_seq', ...changed].map((column) => `${column} = ?`);
+    if (releases) assignments.push('lease_owner = NULL', 'lease_until = 0');
+    sql = `UPDATE runs SET ${assignments.join(', ')}
+      WHERE tenant_id = ? AND id = ? AND last_seq = ? AND epoch = ? AND lease_owner IS NOT NULL`;
+    fenceSqls.set(key, sql);
+  }
+  return sql;
+}
+
+function endsRun({ progress }: Append): boolean {
+  return progress?.status !== undefined && isEnded(progress.status);
+}

@@ -1,0 +1,92 @@
+import type { CallClaim, ClientCallRecord, NewClientCall, PostedResult, RunRef } from '@relay/core';
+import type { Row, Statement } from '../../drivers/driver.ts';
+import {
+  checksumOf,
+  corrupt,
+  encode,
+  freeText,
+  integer,
+  json,
+  text,
+  textOrNull,
+} from '../../codec/values.ts';
+
+const insertSql = `INSERT INTO client_calls
+  (run_id, tool_call_id, tenant_id, status, result_by, claimed_until, failed)
+  VALUES (?, ?, ?, 'pending', ?, 0, 0)`;
+
+export function insertClientCall({ tenantId, runId }: RunRef, call: NewClientCall): Statement {
+  const { toolCallId, resultBy } = call;
+  return { sql: insertSql, params: [runId, encode(toolCallId), tenantId, resultBy] };
+}
+
+const timeOutSql = `UPDATE client_calls SET status = 'closed'
+  WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'`;
+
+/** A result that came in the meantime counts: the step is undone, and its writer finds the result in its inbox. */
+export function timeOutClientCall({ tenantId, runId }: RunRef, toolCallId: string): Statement {
+  return { sql: timeOutSql, params: [tenantId, runId, encode(toolCallId)], expect: 1 };
+}
+
+const closeSql = `UPDATE client_calls SET output = NULL, checksum = NULL,
+    status = CASE WHEN status = 'pending' THEN 'closed' ELSE status END
+  WHERE tenant_id = ? AND run_id = ?`;
+
+export function closeClientCalls({ tenantId, runId }: RunRef): Statement {
+  return { sql: closeSql, params: [tenantId, runId] };
+}
+
+const answerSql = `UPDATE client_calls
+  SET status = 'answered', digest = ?, failed = ?, output = ?, checksum = ?
+  WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending' AND result_by > ?`;
+
+/** The compare-and-set: of all results of a call, one is accepted. */
+export function answerClientCall(tenantId: string, posted: PostedResult): Statement {
+  const { runId, toolCallId, at } = posted;
+  const { digest, failed } = posted.result;
+  const output = encode(posted.result.output);
+  const id = encode(toolCallId);
+  const kept = [digest, failed ? 1 : 0, output] as const;
+  const checksum = checksumOf(tenantId, runId, id, ...kept);
+  return { sql: answerSql, params: [...kept, checksum, tenantId, runId, id, at], expect: 1 };
+}
+
+const claimSql = `UPDATE client_calls SET claim_id = ?, claimed_until = ?
+  WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'
+    AND (claimed_until <= ? OR claim_id = ?)`;
+
+export function claimClientCall(tenantId: string, claim: CallClaim): Statement {
+  const { runId, toolCallId, claimId, now, until } = claim;
+  const params = [claimId, until, tenantId, runId, encode(toolCallId), now, claimId];
+  return { sql: claimSql, params, expect: 1 };
+}
+
+const selectSql = `SELECT run_id, tool_call_id, tenant_id, status, result_by, digest, failed, output, checksum
+  FROM client_calls WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ?`;
+
+export function selectClientCall({ tenantId, runId }: RunRef, toolCallId: string): Statement {
+  return { sql: selectSql, params: [tenantId, runId, encode(toolCallId)] };
+}
+
+export function decodeClientCall(row: Row): ClientCallRecord {
+  return {
+    runId: text(row, 'run_id'),
+    toolCallId: freeText(row, 'tool_call_id'),
+    status: text(row, 'status') as ClientCallRecord['status'],
+    resultBy: integer(row, 'result_by'),
+    result: resultOf(row),
+  };
+}
+
+function resultOf(row: Row): ClientCallRecord['result'] {
+  const digest = textOrNull(row, 'digest');
+  if (digest === null) return null;
+  const failed = integer(row, 'failed');
+  const output = textOrNull(row, 'output');
+  if (output === null) return { digest, failed: failed === 1 };
+  const place = ['tenant_id', 'run_id', 'tool_call_id'].map((column) => text(row, column));
+  if (checksumOf(...place, digest, failed, output) !== row['checksum']) {
+    throw corrupt(`The result of call ${place[2]}`, 'it does not match its checksum');
+  }
+  return { digest, failed: failed === 1, output: json(row, 'output') };
+}

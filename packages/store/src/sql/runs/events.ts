@@ -1,0 +1,139 @@
+/**
+ * The journal: one row per append. `last_seq` is in the key, so that what follows a `seq` is one range
+ * of the index. A reader gets an unbroken sequence of events or an error, never a part.
+ */
+import type { EventRange, RunRef } from '@relay/core';
+import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
+import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
+import { decodeEvents, encodeEvents } from '../../codec/events.ts';
+import { checksumOf, corrupt, integer, integerOrNull, text } from '../../codec/values.ts';
+
+export interface JournalRow {
+  readonly tenantId: string;
+  readonly runId: string;
+  readonly afterSeq: number;
+  readonly at: number;
+  readonly events: readonly RunEvent[];
+}
+
+const insertSql = `INSERT INTO events
+  (tenant_id, run_id, last_seq, first_seq, at, payload, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)`;
+
+/** Nothing to store is no row. */
+export function insertEvents(row: JournalRow): Statement[] {
+  const { tenantId, runId, afterSeq, at, events } = row;
+  if (events.length === 0) return [];
+  const first = afterSeq + 1;
+  const last = afterSeq + events.length;
+  const payload = encodeEvents(events);
+  const checksum = checksumOf(tenantId, runId, first, last, at, payload);
+  return [{ sql: insertSql, params: [tenantId, runId, last, first, at, payload, checksum] }];
+}
+
+/**
+ * The rows that hold `after + 1` to `after + limit`, and where the journal ends, which shows a
+ * missing end. The inner select finds the row that holds the last event wanted.
+ */
+export const selectEventsSql = `SELECT r.last_seq AS journal_end, r.pruning,
+    e.first_seq, e.last_seq, e.at, e.payload, e.checksum
+  FROM runs r LEFT JOIN events e
+    ON e.tenant_id = r.tenant_id AND e.run_id = r.id AND e.last_seq > ?
+    AND e.last_seq <= COALESCE((
+      SELECT w.last_seq FROM events w
+      WHERE w.tenant_id = ? AND w.run_id = ? AND w.last_seq >= ?
+      ORDER BY w.last_seq LIMIT 1), ?)
+  WHERE r.tenant_id = ? AND r.id = ?
+  ORDER BY e.last_seq`;
+
+export function selectEventsParams(
+  tenantId: string,
+  runId: string,
+  range: EventRange,
+): readonly SqlValue[] {
+  const end = endOf(range);
+  return [range.after, tenantId, runId, end, end, tenantId, runId];
+}
+
+export function decodeJournal(
+  owner: RunRef,
+  range: EventRange,
+  rows: readonly Row[],
+): StoredEvent[] {
+  const place = `The journal of run ${owner.runId}`;
+  const events: StoredEvent[] = [];
+  let next = range.after + 1;
+  let journalEnd = 0;
+  for (const row of rows) {
+    if (row['pruning'] !== null) {
+      throw new RelayError('journal_pruned', `The journal of run ${owner.runId} is no longer kept`);
+    }
+    journalEnd = integer(row, 'journal_end');
+    const last = integerOrNull(row, 'last_seq');
+    if (last === null) continue;
+    const first = integer(row, 'first_seq');
+    const startsHere = events.length === 0 ? first <= next && next <= last : first === next;
+    if (!startsHere) throw corrupt(place, `expected seq ${next}, found ${first} to ${last}`);
+    for (const event of decodeRow(owner, row)) {
+      if (event.seq >= next) events.push(event);
+    }
+    next = last + 1;
+  }
+  if (next <= Math.min(journalEnd, endOf(range))) {
+    throw corrupt(place, `seq ${next} to ${journalEnd} are missing`);
+  }
+  return events.length > range.limit ? events.slice(0, range.limit) : events;
+}
+
+function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
+  const first = integer(row, 'first_seq');
+  const last = integer(row, 'last_seq');
+  const at = integer(row, 'at');
+  const payload = text(row, 'payload');
+  const place = `The journal of run ${owner.runId} at seq ${first} to ${last}`;
+  const checksum = checksumOf(owner.tenantId, owner.runId, first, last, at, payload);
+  if (checksum !== row['checksum']) throw corrupt(place, 'it does not match its checksum');
+  const events = decodeEvents(payload, { seq: first, at: new Date(at).toISOString() });
+  if (events.length !== last - first + 1) throw corrupt(place, `it holds ${events.length} events`);
+  return events;
+}
+
+function endOf(range: EventRange): number {
+  return Math.min(range.after + range.limit, Number.MAX_SAFE_INTEGER);
+}
+
+/** A larger first row is left out of lists, in bytes. */
+const largestOpening = 8 * 1024;
+
+/** The first row of the journal of `r`, whose size is known without reading it. */
+export const joinOpening = `LEFT JOIN events o
+  ON o.tenant_id = r.tenant_id AND o.run_id = r.id AND o.last_seq = (
+    SELECT w.last_seq FROM events w WHERE w.tenant_id = r.tenant_id AND w.run_id = r.id
+    ORDER BY w.last_seq LIMIT 1)`;
+
+export const openingColumns = `o.first_seq AS opening_first, o.last_seq AS opening_last,
+  o.at AS opening_at, o.checksum AS opening_checksum,
+  CASE WHEN octet_length(o.payload) <= ${largestOpening} THEN o.payload END AS opening_payload`;
+
+/** Never throws: a list shows what can be shown. */
+export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> | null {
+  if (row['opening_payload'] === null) return null;
+  try {
+    const [first] = decodeRow(owner, {
+      first_seq: row['opening_first'] ?? null,
+      last_seq: row['opening_last'] ?? null,
+      at: row['opening_at'] ?? null,
+      checksum: row['opening_checksum'] ?? null,
+      payload: row['opening_payload'] ?? null,
+    });
+    return openingOf(first);
+  } catch {
+    return null;
+  }
+}
+
+/** The event itself, without its position in the journal. */
+function openingOf(first: StoredEvent | undefined): EventOf<'run.created'> | null {
+  if (first?.type !== 'run.created' || first.seq !== 1) return null;
+  const { seq: _seq, at: _at, ...opening } = first;
+  return opening;
+}

@@ -1,0 +1,68 @@
+import type { Letter, Mail, RunRef } from '@relay/core';
+import type { Row, SqlDialect, Statement } from '../../drivers/driver.ts';
+import { checksumOf, corrupt, encode, json, text } from '../../codec/values.ts';
+
+/** Where others write at the same time, the run's row is locked, so that it cannot end meanwhile. */
+const locked: Readonly<Record<SqlDialect, string>> = {
+  sqlite: '',
+  postgres: 'FOR NO KEY UPDATE OF r',
+};
+
+/** Finds no run to write to if the run is over; repeating the same command changes nothing. */
+const insertSql = (
+  dialect: SqlDialect,
+) => `INSERT INTO mail (id, letter, checksum, tenant_id, run_id, place)
+  SELECT ?, ?, ?, r.tenant_id, r.id,
+    (SELECT COALESCE(MAX(m.place), 0) + 1 FROM mail m WHERE m.run_id = r.id)
+  FROM runs r
+  WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting') ${locked[dialect]}
+  ON CONFLICT (run_id, id) DO UPDATE SET letter = excluded.letter, checksum = excluded.checksum`;
+
+const insertSqls = { sqlite: insertSql('sqlite'), postgres: insertSql('postgres') };
+
+export function insertCommand(
+  dialect: SqlDialect,
+  { tenantId, runId }: RunRef,
+  mail: Mail,
+): Statement {
+  const letter = encode(mail.letter);
+  const checksum = commandChecksum({ tenantId, runId }, mail.id, letter);
+  return {
+    sql: insertSqls[dialect],
+    params: [mail.id, letter, checksum, tenantId, runId],
+    expect: 1,
+  };
+}
+
+const deleteSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ? AND id = ?';
+
+export function deleteCommand({ tenantId, runId }: RunRef, mailId: string): Statement {
+  return { sql: deleteSql, params: [tenantId, runId, mailId] };
+}
+
+const deleteAllSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ?';
+
+export function deleteCommands({ tenantId, runId }: RunRef): Statement {
+  return { sql: deleteAllSql, params: [tenantId, runId] };
+}
+
+export const selectCommandsSql =
+  'SELECT id, letter, checksum, tenant_id, run_id FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
+
+/** Of all runs that a node holds. */
+export const runsWithCommandsSql = `SELECT DISTINCT m.run_id FROM runs r JOIN mail m ON m.run_id = r.id
+  WHERE r.lease_owner = ?`;
+
+export function decodeCommand(row: Row): Mail {
+  const id = text(row, 'id');
+  const run = { tenantId: text(row, 'tenant_id'), runId: text(row, 'run_id') };
+  if (commandChecksum(run, id, text(row, 'letter')) !== row['checksum']) {
+    throw corrupt(`The inbox of run ${run.runId}`, 'it does not match its checksum');
+  }
+  return { id, letter: json(row, 'letter') as Letter };
+}
+
+/** A command may be a decision: a flipped bit must not turn a denial into an approval. */
+function commandChecksum({ tenantId, runId }: RunRef, id: string, letter: string): number {
+  return checksumOf(tenantId, runId, id, letter);
+}

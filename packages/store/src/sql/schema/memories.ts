@@ -1,0 +1,144 @@
+import { currentTenant } from './tenant-tables.ts';
+
+/**
+ * Memories and the index of their words. Each word in the index begins with the `scope` of its
+ * namespace, a short fingerprint: what one namespace holds makes no search in another slower, and
+ * counts for nothing there.
+ *
+ * `words` is what a memory is ranked by (`search/relevance.ts`); `text` comes last, because finding
+ * does not read it.
+ */
+const columns = `tenant_id TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    run_id TEXT,
+    source TEXT NOT NULL,
+    once TEXT,
+    checksum BIGINT NOT NULL,
+    scope TEXT NOT NULL,
+    words TEXT NOT NULL,
+    text TEXT NOT NULL`;
+
+const indexes: readonly string[] = [
+  `CREATE INDEX memories_in_namespace ON memories (tenant_id, namespace, created_at, id)`,
+  `CREATE INDEX memories_of_tenant ON memories (tenant_id, created_at, id)`,
+  `CREATE UNIQUE INDEX memories_once ON memories (tenant_id, once) WHERE once IS NOT NULL`,
+  `CREATE INDEX memories_by_expiry ON memories (expires_at) WHERE expires_at IS NOT NULL`,
+];
+
+/** A word that a namespace does not have is followed by its words, each with the scope before it. */
+function scoped(row: string): string {
+  return `replace(' ' || ${row}words, ' ', ' ' || ${row}scope)`;
+}
+
+/**
+ * Vectors of memories. A trigger gives a memory a row here in the commit that stores it, so that none
+ * is missed; its `model` is empty until it has a vector.
+ *
+ * - The rows whose model is below or above M need a vector of model M: a change of model makes all of
+ *   them due, and no other record of it is needed.
+ * - `revision` grows with the time of the vector. Its count and sum show whether a cache is current.
+ * - `signs` are the signs of the vector's numbers, one bit each (`search/signs.ts`).
+ */
+function vectorTable(bytes: 'BLOB' | 'BYTEA'): string {
+  return `CREATE TABLE memory_vectors (
+    memory_id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    model TEXT NOT NULL DEFAULT '',
+    due_at BIGINT NOT NULL DEFAULT 0,
+    attempts BIGINT NOT NULL DEFAULT 0,
+    revision BIGINT NOT NULL DEFAULT 0,
+    signs ${bytes},
+    vector ${bytes}
+  )`;
+}
+
+const vectorsDue = `CREATE INDEX memory_vectors_due ON memory_vectors (tenant_id, model, due_at)`;
+const place = 'tenant_id, namespace, model, revision';
+const rowOf = (row: string) => `${row}id, ${row}tenant_id, ${row}namespace`;
+const insert = 'INSERT INTO memory_vectors (memory_id, tenant_id, namespace)';
+
+/**
+ * The ids of memories of the tenant in the setting, those with the most of the words first; of each word
+ * the newest five hundred count. No index of words can be searched under a policy, because its operators
+ * might reveal hidden rows; so this runs as the owner of the table, and returns only ids, which are
+ * read under the policy.
+ *
+ * The functions around columns leave the intended index as the only way to begin.
+ */
+const findMemories = `CREATE FUNCTION
+  relay_memories_with(asked TEXT, of_namespace TEXT, now BIGINT, most BIGINT) RETURNS SETOF TEXT
+  LANGUAGE sql STABLE SECURITY DEFINER ROWS 50 SET search_path FROM CURRENT AS $$
+    SELECT having_it.id FROM unnest(string_to_array(asked, ' ')) AS words (word)
+    CROSS JOIN LATERAL (
+      SELECT m.id, m.created_at FROM memories m
+      WHERE m.lexemes @@ quote_literal(words.word)::tsquery
+        AND COALESCE(m.tenant_id, '') = ${currentTenant} AND COALESCE(m.namespace, '') = of_namespace
+        AND (m.expires_at IS NULL OR m.expires_at > now)
+      ORDER BY m.created_at DESC, m.id DESC LIMIT 500
+    ) AS having_it
+    GROUP BY having_it.id, having_it.created_at
+    ORDER BY COUNT(*) DESC, having_it.created_at DESC, having_it.id DESC LIMIT most
+  $$`;
+
+export const memoryTables = {
+  sqlite: [
+    // The index knows a memory by a number, which only a primary key keeps for good.
+    `CREATE TABLE memories (
+    place INTEGER NOT NULL PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    ${columns}
+  )`,
+    ...indexes,
+    // Words are cut before they come here: all that the tokenizer has to see is the spaces.
+    `CREATE VIRTUAL TABLE memory_index USING fts5(
+    words, content = '', contentless_delete = 1, tokenize = 'ascii'
+  )`,
+    `CREATE TRIGGER memory_indexed AFTER INSERT ON memories BEGIN
+    INSERT INTO memory_index (rowid, words) VALUES (new.place, ${scoped('new.')});
+  END`,
+    `CREATE TRIGGER memory_unindexed AFTER DELETE ON memories BEGIN
+    DELETE FROM memory_index WHERE rowid = old.place;
+  END`,
+    vectorTable('BLOB'),
+    vectorsDue,
+    // With the signs in it: a row of the table is larger than a page, and would be read for them.
+    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${place}, memory_id, signs)`,
+    `CREATE TRIGGER memory_awaits_vector AFTER INSERT ON memories BEGIN
+    ${insert} VALUES (${rowOf('new.')});
+  END`,
+    `CREATE TRIGGER memory_takes_vector AFTER DELETE ON memories BEGIN
+    DELETE FROM memory_vectors WHERE memory_id = old.id;
+  END`,
+  ],
+  postgres: [
+    `CREATE TABLE memories (
+    id TEXT NOT NULL PRIMARY KEY,
+    ${columns},
+    lexemes TSVECTOR NOT NULL GENERATED ALWAYS AS (
+      array_to_tsvector(string_to_array(ltrim(${scoped('')}), ' '))
+    ) STORED
+  )`,
+    ...indexes,
+    // What waits in a list to be indexed would be read by every search.
+    `CREATE INDEX memory_index ON memories USING gin (lexemes) WITH (fastupdate = off)`,
+    findMemories,
+    vectorTable('BYTEA'),
+    vectorsDue,
+    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${place})`,
+    `CREATE FUNCTION relay_memory_awaits_vector() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+    ${insert} VALUES (${rowOf('NEW.')});
+    RETURN NULL;
+  END'`,
+    `CREATE FUNCTION relay_memory_takes_vector() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+    DELETE FROM memory_vectors WHERE memory_id = OLD.id;
+    RETURN NULL;
+  END'`,
+    `CREATE TRIGGER memory_awaits_vector AFTER INSERT ON memories
+    FOR EACH ROW EXECUTE FUNCTION relay_memory_awaits_vector()`,
+    `CREATE TRIGGER memory_takes_vector AFTER DELETE ON memories
+    FOR EACH ROW EXECUTE FUNCTION relay_memory_takes_vector()`,
+  ],
+} as const;

@@ -1,0 +1,111 @@
+/**
+ * The tables, as numbered steps. A step that has been released is never changed; a new one is added.
+ * Each is one unit that begins by recording itself, so that of several processes that start together
+ * one applies it and the others find it done.
+ *
+ * During a rolling upgrade, nodes of two versions work on the same tables. So a step adds (a table, an
+ * index, a column that may be left out) or takes an index away, and an older Relay that meets it goes
+ * on, and may start. A step that takes more away says from which step on a Relay must know the tables:
+ * its `floor`.
+ */
+import { RelayError } from '@relay/protocol';
+import { integerOrNull } from '../../codec/values.ts';
+import type { SqlDialect, SqlDriver, Statement } from '../../drivers/driver.ts';
+import { createClock } from '../clock.ts';
+import { memoryTables } from './memories.ts';
+import { protectRows } from './row-security.ts';
+import { runTables } from './runs.ts';
+import { systemTables } from './system.ts';
+import { accountTables, auditTables } from './tenants.ts';
+
+export interface Migration {
+  readonly id: number;
+  readonly statements: readonly string[] | Readonly<Record<SqlDialect, readonly string[]>>;
+  /** Relays whose last step is below this one cannot work with the tables any more. */
+  readonly floor?: number;
+}
+
+/** Each append rewrites its run's row: next to the old one, where no index has to follow. */
+const spaceForAppends =
+  'ALTER TABLE runs SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)';
+
+const tables = [...accountTables, ...runTables, ...auditTables, ...systemTables];
+
+export const migrations: readonly Migration[] = [
+  {
+    id: 1,
+    statements: {
+      sqlite: [...tables, ...memoryTables.sqlite],
+      postgres: [...tables, createClock, spaceForAppends, ...memoryTables.postgres],
+    },
+  },
+];
+
+const createTables = [
+  'CREATE TABLE IF NOT EXISTS migrations (id BIGINT NOT NULL PRIMARY KEY)',
+  'CREATE TABLE IF NOT EXISTS migration_floors (id BIGINT NOT NULL PRIMARY KEY, floor BIGINT NOT NULL)',
+];
+
+export async function migrate(
+  driver: SqlDriver,
+  steps: readonly Migration[] = migrations,
+): Promise<void> {
+  const { dialect } = driver;
+  await driver.transact([...oneAtATime[dialect], ...createTables].map(statement));
+  const present = await highest(driver, 'SELECT MAX(id) AS highest FROM migrations');
+  const floor = await highest(driver, 'SELECT MAX(floor) AS highest FROM migration_floors');
+  const known = steps.at(-1)?.id ?? 0;
+  if (floor > known) {
+    throw new RelayError(
+      'storage_failed',
+      `The database was written by a newer Relay (its tables are at ${present}, this one knows ${known})`,
+    );
+  }
+  for (const step of steps) {
+    if (step.id > present) await driver.transact(unitOf(step, dialect));
+  }
+  if (dialect === 'postgres') await protectRows(driver);
+}
+
+/** What `migrate` executes on an empty database, without the record of its steps. */
+export function schemaStatements(dialect: SqlDialect): string[] {
+  return [...createTables, ...migrations.flatMap((step) => statementsOf(step, dialect))];
+}
+
+/** A second process waits. PostgreSQL would let two create the same table, and fail one of them. */
+const oneAtATime: Readonly<Record<SqlDialect, readonly string[]>> = {
+  sqlite: [],
+  postgres: [`SELECT pg_advisory_xact_lock(hashtext('relay migrations'))`],
+};
+
+function unitOf(step: Migration, dialect: SqlDialect): Statement[] {
+  const { id, floor } = step;
+  const record = 'INSERT INTO migrations (id) VALUES (?) ON CONFLICT DO NOTHING';
+  const recordFloor = 'INSERT INTO migration_floors (id, floor) VALUES (?, ?)';
+  return [
+    ...oneAtATime[dialect].map(statement),
+    { sql: record, params: [id], expect: 1 },
+    ...(floor === undefined ? [] : [{ sql: recordFloor, params: [id, floor] }]),
+    ...statementsOf(step, dialect).map(statement),
+  ];
+}
+
+/** Text is compared byte by byte, as on SQLite, whatever the language of the database. */
+function statementsOf({ statements }: Migration, dialect: SqlDialect): readonly string[] {
+  const written = 'sqlite' in statements ? statements[dialect] : statements;
+  if (dialect === 'sqlite') return written;
+  return written.map((sql) =>
+    /^\s*(?:CREATE|ALTER) TABLE/i.test(sql)
+      ? sql.replaceAll(/\bTEXT\b(?! COLLATE)/g, 'TEXT COLLATE "C"')
+      : sql,
+  );
+}
+
+async function highest(driver: SqlDriver, sql: string): Promise<number> {
+  const [row] = await driver.read(sql, []);
+  return row === undefined ? 0 : (integerOrNull(row, 'highest') ?? 0);
+}
+
+function statement(sql: string): Statement {
+  return { sql, params: [] };
+}

@@ -1,0 +1,200 @@
+/**
+ * Row-level security on PostgreSQL: what keeps tenants apart if a statement forgets to. At each start,
+ * after the migrations, the role of tenants is made if it can be, and each table of `tenantTables` gets
+ * what it lacks, in a transaction of its own: policies, and what the role may do. See
+ * docs/decisions/2026-11-15-row-level-security.md.
+ */
+import { RelayError } from '@relay/protocol';
+import type { Row, SqlDriver, Statement } from '../../drivers/driver.ts';
+import { tenantRole, unbounded } from '../../drivers/postgres/bounds.ts';
+import { rowsOfTenant, type TenantTable, tenantTables } from './tenant-tables.ts';
+import { integer, text } from '../../codec/values.ts';
+
+interface DatabaseRole {
+  readonly name: string;
+  /** No policy holds for it. */
+  readonly isUnbounded: boolean;
+  /** May make roles, or give this one away. */
+  readonly mayGrant: boolean;
+  readonly isThere: boolean;
+  readonly mayAssume: boolean;
+  /** The role could see the rows of all tenants. */
+  readonly isUnsafe: boolean;
+}
+
+/** Since PostgreSQL 16 a member need not be allowed to take the role on. */
+const taking = `CASE WHEN current_setting('server_version_num')::int >= 160000
+  THEN 'SET' ELSE 'MEMBER' END`;
+
+const whoSql = `SELECT quote_ident(me.rolname) AS name, (me.rolsuper OR me.rolbypassrls)::int AS is_unbounded,
+    (me.rolsuper OR me.rolcreaterole
+      OR COALESCE(pg_has_role(me.oid, it.oid, 'MEMBER WITH ADMIN OPTION'), false))::int AS may_grant,
+    (it.oid IS NOT NULL)::int AS is_there,
+    COALESCE(pg_has_role(me.oid, it.oid, ${taking}), false)::int AS may_assume,
+    COALESCE(it.rolsuper OR it.rolbypassrls OR pg_has_role(it.oid, me.oid, 'MEMBER'), false)::int
+      AS is_unsafe
+  FROM pg_roles me LEFT JOIN pg_roles it ON it.rolname = '${tenantRole}'
+  WHERE me.rolname = current_user`;
+
+/** Roles are shared by all databases of a server: another process may be creating it now. */
+const attempts = 5;
+
+const createRole = `CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT`;
+const grantRole = `GRANT ${tenantRole} TO CURRENT_USER`;
+
+export async function protectRows(driver: SqlDriver): Promise<void> {
+  const who = await ensureRole(driver);
+  if (who.isUnsafe) {
+    throw new RelayError(
+      'storage_failed',
+      `The role ${tenantRole} may see the rows of all tenants: it must be no superuser, have no BYPASSRLS and be no member of ${who.name}`,
+    );
+  }
+  if (who.isUnbounded && !who.mayAssume) throw unbounded(who.name);
+  const states = await readTables(driver);
+  for (const table of tenantTables) {
+    const state = states.get(table.name);
+    if (state === undefined) continue;
+    const lacking = whatIsLacking(table, state, who);
+    if (lacking.length > 0) await change(driver, table.name, lacking);
+  }
+  if (who.mayAssume) await grantAccess(driver);
+}
+
+async function ensureRole(driver: SqlDriver): Promise<DatabaseRole> {
+  for (let attempt = 1; ; attempt += 1) {
+    const who = await readWho(driver);
+    if (who.mayAssume || !who.mayGrant || attempt > attempts) return who;
+    const unit = [...(who.isThere ? [] : [createRole]), grantRole].map(statement);
+    await driver.transact(unit).catch(() => undefined);
+  }
+}
+
+async function readWho(driver: SqlDriver): Promise<DatabaseRole> {
+  const [row] = await driver.read(whoSql, []);
+  if (row === undefined) {
+    throw new RelayError('storage_failed', 'The database does not report the current role');
+  }
+  const holds = (column: string) => integer(row, column) === 1;
+  return {
+    name: text(row, 'name'),
+    isUnbounded: holds('is_unbounded'),
+    mayGrant: holds('may_grant'),
+    isThere: holds('is_there'),
+    mayAssume: holds('may_assume'),
+    isUnsafe: holds('is_unsafe'),
+  };
+}
+
+/** Advice for an operator whose tables are protected by the setting alone; `undefined` if there is none. */
+export async function adviceOnRows(driver: SqlDriver): Promise<string | undefined> {
+  const who = await readWho(driver);
+  if (who.mayAssume) return undefined;
+  const missing = who.isThere ? '' : `${createRole}; `;
+  return `Tenants are kept apart by a setting alone, because ${who.name} cannot take on the role ${tenantRole}. To keep them apart by a role as well, let an administrator run: ${missing}GRANT ${tenantRole} TO ${who.name}; and restart`;
+}
+
+const tablesSql = `SELECT c.relname AS name,
+    pg_has_role(c.relowner, 'USAGE')::int AS is_owner,
+    (c.relrowsecurity AND c.relforcerowsecurity AND EXISTS (
+      SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'rows_of_tenant'
+    ))::int AS is_protected,
+    EXISTS (SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid
+      AND p.polname = 'rows_of_system')::int AS has_system,
+    EXISTS (SELECT 1 FROM pg_policy p JOIN pg_roles me ON me.oid = ANY (p.polroles)
+      WHERE p.polrelid = c.oid AND p.polname = 'rows_of_system' AND me.rolname = current_user
+    )::int AS has_own_system,
+    COALESCE((SELECT string_agg(a.privilege_type, ' ') FROM aclexplode(c.relacl) a
+      JOIN pg_roles r ON r.oid = a.grantee WHERE r.rolname = '${tenantRole}'), '') AS granted
+  FROM pg_class c
+  WHERE c.relkind = 'r' AND c.relnamespace = to_regnamespace(quote_ident(current_schema()))`;
+
+async function readTables(driver: SqlDriver): Promise<Map<string, Row>> {
+  const rows = await driver.read(tablesSql, []);
+  return new Map(rows.map((row) => [text(row, 'name'), row]));
+}
+
+/** A role that may not change a table must find it protected, or the start fails. */
+function whatIsLacking(table: TenantTable, state: Row, who: DatabaseRole): string[] {
+  const { name, column, privileges } = table;
+  const holds = (field: string) => integer(state, field) === 1;
+  const granted = text(state, 'granted').split(' ');
+  const isMissing = privileges.some((privilege) => !granted.includes(privilege));
+  const isTooMuch = granted.some((each) => each !== '' && !privileges.some((p) => p === each));
+  const isSystem = who.mayAssume && !who.isUnbounded && holds('is_owner');
+  return [
+    ...(holds('is_protected') ? [] : protection(name, column)),
+    ...(isSystem && !holds('has_own_system') ? forSystem(name) : []),
+    ...(!who.mayAssume && holds('has_system') ? [`DROP POLICY rows_of_system ON ${name}`] : []),
+    ...(who.mayAssume && isTooMuch ? [`REVOKE ALL ON ${name} FROM ${tenantRole}`] : []),
+    ...(who.mayAssume && (isMissing || isTooMuch)
+      ? [`GRANT ${privileges.join(', ')} ON ${name} TO ${tenantRole}`]
+      : []),
+  ];
+}
+
+/** Together: a table with security and without a policy shows nothing at all. */
+function protection(name: string, column: string): string[] {
+  return [
+    `DROP POLICY IF EXISTS rows_of_tenant ON ${name}`,
+    `CREATE POLICY rows_of_tenant ON ${name} USING (${rowsOfTenant(column)})`,
+    `ALTER TABLE ${name} ENABLE ROW LEVEL SECURITY`,
+    `ALTER TABLE ${name} FORCE ROW LEVEL SECURITY`,
+  ];
+}
+
+/** The owner is the system, where the tenants' role is another one. */
+function forSystem(name: string): string[] {
+  return [
+    `DROP POLICY IF EXISTS rows_of_system ON ${name}`,
+    `CREATE POLICY rows_of_system ON ${name} TO CURRENT_USER USING (true)`,
+  ];
+}
+
+const waySql = `SELECT quote_ident(current_schema()) AS schema,
+    has_schema_privilege('${tenantRole}', current_schema(), 'USAGE')::int AS may_enter,
+    COALESCE((SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
+      WHERE p.proname = 'relay_memories_with'
+        AND p.pronamespace = to_regnamespace(quote_ident(current_schema()))
+        AND (has_function_privilege('public', p.oid, 'EXECUTE')
+          OR NOT has_function_privilege('${tenantRole}', p.oid, 'EXECUTE'))), '') AS functions`;
+
+/** Access to the schema, and to the search for memories, for this role alone. */
+async function grantAccess(driver: SqlDriver): Promise<void> {
+  const [row] = await driver.read(waySql, []);
+  if (row === undefined) return;
+  const schema = text(row, 'schema');
+  const functions = text(row, 'functions');
+  const lacking = [
+    ...(integer(row, 'may_enter') === 1
+      ? []
+      : [`GRANT USAGE ON SCHEMA ${schema} TO ${tenantRole}`]),
+    ...(functions === ''
+      ? []
+      : [
+          `REVOKE EXECUTE ON FUNCTION ${functions} FROM PUBLIC`,
+          `GRANT EXECUTE ON FUNCTION ${functions} TO ${tenantRole}`,
+        ]),
+  ];
+  if (lacking.length > 0) await change(driver, `schema ${schema}`, lacking);
+}
+
+async function change(driver: SqlDriver, what: string, texts: readonly string[]): Promise<void> {
+  // Others that start at the same time take turns.
+  const turn = `SELECT pg_advisory_xact_lock(hashtext('relay migrations'))`;
+  try {
+    await driver.transact([turn, ...texts].map(statement));
+  } catch (error) {
+    const { cause } = error as { cause?: unknown };
+    const why = cause instanceof Error ? cause.message : String(error);
+    throw new RelayError(
+      'storage_failed',
+      `The rows of tenants cannot be kept apart in ${what}: ${why}`,
+      { cause: error },
+    );
+  }
+}
+
+function statement(sql: string): Statement {
+  return { sql, params: [] };
+}

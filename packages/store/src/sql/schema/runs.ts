@@ -1,0 +1,168 @@
+/**
+ * What an append changes comes first in `runs`, and what is large is elsewhere (`snapshots`), because
+ * each append rewrites its run's row. The indexes that find work are partial: finding it costs the
+ * same however many runs have ended. Those that lists are read by begin with the tenant and end with
+ * the time and the id; none holds a column that every append changes. A list of everything is merged
+ * from those of each status: one more index would cost every new row.
+ */
+export const runTables: readonly string[] = [
+  `CREATE TABLE conversations (
+    tenant_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    ended_runs BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, id)
+  )`,
+  `CREATE TABLE runs (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    last_seq BIGINT NOT NULL,
+    epoch BIGINT NOT NULL,
+    lease_owner TEXT,
+    lease_until BIGINT NOT NULL,
+    status TEXT NOT NULL,
+    wake_at BIGINT,
+    position BIGINT,
+    created_at BIGINT NOT NULL,
+    started_at BIGINT,
+    ended_at BIGINT,
+    input_tokens BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cost_usd DOUBLE PRECISION,
+    conversation_id TEXT NOT NULL,
+    correlation_id TEXT NOT NULL,
+    surface TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    model TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    parent_run_id TEXT,
+    workflow_id TEXT,
+    key_id TEXT,
+    error TEXT,
+    serialized_state TEXT,
+    state_checksum BIGINT,
+    output_json TEXT,
+    usage_details TEXT,
+    pruning BIGINT,
+    forked_from TEXT
+  )`,
+  `CREATE INDEX runs_to_do ON runs (created_at, id) WHERE status IN ('queued', 'running')`,
+  `CREATE INDEX runs_to_wake ON runs (wake_at) WHERE status = 'waiting' AND wake_at IS NOT NULL`,
+  `CREATE INDEX runs_leased ON runs (lease_owner) WHERE lease_owner IS NOT NULL`,
+  `CREATE INDEX runs_ended ON runs (tenant_id, conversation_id, position)
+    WHERE position IS NOT NULL`,
+  // The key is in it so that the open runs of one are counted without reading them.
+  `CREATE INDEX runs_by_status ON runs (tenant_id, status, created_at, id, key_id)`,
+  `CREATE INDEX runs_by_agent ON runs (tenant_id, agent, created_at, id)`,
+  `CREATE INDEX runs_by_conversation ON runs (tenant_id, conversation_id, created_at, id)`,
+  `CREATE INDEX runs_by_workflow ON runs (tenant_id, workflow_id, created_at, id)
+    WHERE workflow_id IS NOT NULL`,
+  `CREATE INDEX runs_by_parent ON runs (tenant_id, parent_run_id, created_at, id)
+    WHERE parent_run_id IS NOT NULL`,
+  `CREATE INDEX runs_to_prune ON runs (ended_at, id) WHERE ended_at IS NOT NULL AND pruning IS NULL`,
+  `CREATE INDEX runs_pruning ON runs (pruning, tenant_id, id) WHERE pruning = 1`,
+  `CREATE INDEX runs_forked ON runs (tenant_id, forked_from) WHERE forked_from IS NOT NULL`,
+  `CREATE TABLE run_labels (
+    tenant_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    run_id TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, name, value, created_at, run_id)
+  )`,
+  `CREATE TABLE idempotency_keys (
+    tenant_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    checksum BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, name)
+  )`,
+  `CREATE INDEX idempotency_by_expiry ON idempotency_keys (tenant_id, expires_at)`,
+  `CREATE TABLE usage_days (
+    tenant_id TEXT NOT NULL,
+    key_id TEXT NOT NULL,
+    day BIGINT NOT NULL,
+    input_tokens BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cost_usd DOUBLE PRECISION NOT NULL,
+    runs BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, key_id, day)
+  )`,
+  `CREATE INDEX usage_of_tenant ON usage_days (tenant_id, day)`,
+  `CREATE TABLE snapshots (
+    run_id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    body TEXT NOT NULL,
+    checksum BIGINT NOT NULL
+  )`,
+  `CREATE TABLE events (
+    tenant_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    last_seq BIGINT NOT NULL,
+    first_seq BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    payload TEXT NOT NULL,
+    checksum BIGINT NOT NULL,
+    PRIMARY KEY (run_id, last_seq)
+  )`,
+  `CREATE TABLE relays (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    raised_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL,
+    decided_at BIGINT,
+    decided_by TEXT,
+    reason TEXT,
+    answer TEXT,
+    kind TEXT NOT NULL,
+    agent_id TEXT NOT NULL,
+    agent_path TEXT NOT NULL,
+    tool_call_id TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    params TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    checksum BIGINT NOT NULL,
+    executed_params TEXT,
+    executed_digest TEXT,
+    question TEXT,
+    located TEXT
+  )`,
+  `CREATE INDEX open_relays ON relays (tenant_id, run_id) WHERE status = 'pending'`,
+  `CREATE INDEX relays_by_status ON relays (tenant_id, status, raised_at, id)`,
+  `CREATE INDEX relays_by_run ON relays (tenant_id, run_id, raised_at, id)`,
+  `CREATE INDEX relays_by_kind ON relays (tenant_id, kind, raised_at, id)`,
+  `CREATE TABLE mail (
+    run_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    tenant_id TEXT NOT NULL,
+    place BIGINT NOT NULL,
+    letter TEXT NOT NULL,
+    checksum BIGINT NOT NULL,
+    PRIMARY KEY (run_id, id)
+  )`,
+  `CREATE TABLE connections (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    node TEXT NOT NULL
+  )`,
+  `CREATE INDEX connections_of_run ON connections (run_id)`,
+  `CREATE TABLE client_calls (
+    run_id TEXT NOT NULL,
+    tool_call_id TEXT NOT NULL,
+    tenant_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    result_by BIGINT NOT NULL,
+    claim_id TEXT,
+    claimed_until BIGINT NOT NULL,
+    digest TEXT,
+    failed BIGINT NOT NULL,
+    output TEXT,
+    checksum BIGINT,
+    PRIMARY KEY (run_id, tool_call_id)
+  )`,
+];

@@ -1,0 +1,137 @@
+/** Tenants, and what they own besides runs and memories. */
+export const accountTables: readonly string[] = [
+  `CREATE TABLE tenants (
+    id TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    created_at BIGINT NOT NULL,
+    paused_at BIGINT,
+    settings TEXT NOT NULL,
+    settings_checksum BIGINT NOT NULL
+  )`,
+  `CREATE INDEX paused_tenants ON tenants (id) WHERE paused_at IS NOT NULL`,
+  `CREATE TABLE keys (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    hash TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    owner TEXT,
+    scopes TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT,
+    checksum BIGINT NOT NULL
+  )`,
+  `CREATE INDEX keys_of_tenant ON keys (tenant_id, created_at, id)`,
+  `CREATE TABLE credentials (
+    tenant_id TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    id TEXT NOT NULL UNIQUE,
+    label TEXT,
+    base_url TEXT,
+    last4 TEXT NOT NULL,
+    sealed TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL,
+    checksum BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, provider)
+  )`,
+  `CREATE TABLE grants (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    scope_id TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    exact TEXT,
+    params TEXT,
+    created_at BIGINT NOT NULL,
+    created_by TEXT NOT NULL,
+    checksum BIGINT NOT NULL,
+    expires_at BIGINT,
+    uses BIGINT,
+    uses_left BIGINT,
+    revoked_at BIGINT
+  )`,
+  `CREATE INDEX grants_in_scope ON grants (tenant_id, scope_id)`,
+  `CREATE INDEX grants_of_tenant ON grants (tenant_id, created_at, id)`,
+  `CREATE TABLE policies (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    version BIGINT NOT NULL,
+    rules TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    made_by TEXT NOT NULL,
+    checksum BIGINT NOT NULL
+  )`,
+  `CREATE UNIQUE INDEX policy_versions ON policies (tenant_id, agent, version, id)`,
+  `CREATE UNIQUE INDEX policy_once ON policies (tenant_id, agent, version)`,
+  `CREATE TABLE webhooks (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    url TEXT NOT NULL,
+    events TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    created_by TEXT NOT NULL,
+    may_decide BIGINT NOT NULL
+  )`,
+  `CREATE INDEX webhooks_of_tenant ON webhooks (tenant_id, created_at, id)`,
+  `CREATE TABLE deliveries (
+    webhook_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    tenant_id TEXT NOT NULL,
+    event TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    status TEXT NOT NULL,
+    attempts BIGINT NOT NULL,
+    next_at BIGINT NOT NULL,
+    last_status BIGINT,
+    last_error TEXT,
+    PRIMARY KEY (webhook_id, id)
+  )`,
+  `CREATE INDEX deliveries_of_webhook ON deliveries (tenant_id, webhook_id, at, id)`,
+  `CREATE INDEX deliveries_due ON deliveries (webhook_id, next_at, id) WHERE status = 'pending'`,
+  // `at > 0` appears in no claim, so that only a sweep uses this index.
+  `CREATE INDEX deliveries_late ON deliveries (at) WHERE status = 'pending' AND at > 0`,
+  `CREATE INDEX deliveries_over ON deliveries (at) WHERE status <> 'pending'`,
+];
+
+/**
+ * The audit trail: entries are added without a position, and get it together with their place in the
+ * chain when a batch is sealed. Nothing is ever deleted.
+ */
+export const auditTables: readonly string[] = [
+  `CREATE TABLE audit_entries (
+    id TEXT NOT NULL PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    action TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    run_id TEXT,
+    entry TEXT NOT NULL,
+    proof TEXT NOT NULL,
+    seq BIGINT,
+    hash TEXT
+  )`,
+  `CREATE INDEX audit_to_seal ON audit_entries (tenant_id, at, id) WHERE seq IS NULL`,
+  `CREATE UNIQUE INDEX audit_in_place ON audit_entries (tenant_id, seq) WHERE seq IS NOT NULL`,
+  `CREATE TABLE audit_seals (
+    tenant_id TEXT NOT NULL,
+    first_seq BIGINT NOT NULL,
+    last_seq BIGINT NOT NULL,
+    hash TEXT NOT NULL,
+    at BIGINT NOT NULL,
+    proof TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, first_seq)
+  )`,
+  // An entry is written into two indexes, in the commit that a caller waits for; the others get it when
+  // its batch is sealed. Only a search by time alone names the condition `seq > 0`, so that SQLite does
+  // not take that index for every search.
+  `CREATE INDEX audit_placed_by_time ON audit_entries (tenant_id, at, id) WHERE seq > 0`,
+  `CREATE INDEX audit_placed_by_action ON audit_entries (tenant_id, action, at, id)
+    WHERE seq IS NOT NULL`,
+  `CREATE INDEX audit_placed_by_actor ON audit_entries (tenant_id, actor, at, id)
+    WHERE seq IS NOT NULL`,
+  `CREATE INDEX audit_placed_by_run ON audit_entries (tenant_id, run_id, at, id)
+    WHERE seq IS NOT NULL AND run_id IS NOT NULL`,
+];

@@ -1,0 +1,180 @@
+/** The audit trail in tables. It is read as it is stored: a verifier decides what is wrong. */
+import type {
+  AuditFilter,
+  AuditRecord,
+  AuditSeal,
+  AuditSealing,
+  AuditTrail,
+  NewAudit,
+  Page,
+} from '@relay/core';
+import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
+import { besides, leadingBy, rowsOn, selectPage } from '../lists.ts';
+import type { ColumnFilter } from '../lists.ts';
+import { earlier } from '../runs/run-lists.ts';
+
+const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as const;
+
+const insertSql = `INSERT INTO audit_entries (${columns.join(', ')}, tenant_id)
+  VALUES (${columns.map(() => '?').join(', ')}, ?)`;
+
+/** Rows of their own, so that they neither wait for other writes nor block them. */
+export function insertAudit(tenantId: string, entries: readonly NewAudit[] = []): Statement[] {
+  return entries.map(({ id, at, action, actor, runId, text: entry, proof }) => ({
+    sql: insertSql,
+    params: [id, at, action, actor, runId, entry, proof, tenantId],
+  }));
+}
+
+export const unsealedSql = `SELECT ${columns.join(', ')} FROM audit_entries
+  WHERE tenant_id = ? AND seq IS NULL ORDER BY at, id LIMIT ?`;
+
+/** Skips from tenant to tenant in the index of unsealed entries. */
+export const tenantsToSealSql = `WITH RECURSIVE tenant (id) AS (
+    SELECT MIN(tenant_id) FROM audit_entries WHERE seq IS NULL
+    UNION ALL
+    SELECT (SELECT MIN(e.tenant_id) FROM audit_entries e
+      WHERE e.seq IS NULL AND e.tenant_id > tenant.id)
+    FROM tenant WHERE tenant.id IS NOT NULL
+  ) SELECT id FROM tenant WHERE id IS NOT NULL LIMIT ?`;
+
+const insertSealSql = `INSERT INTO audit_seals (tenant_id, first_seq, last_seq, hash, at, proof)
+  VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`;
+
+const placeSql = `UPDATE audit_entries SET seq = ?, hash = ?, proof = ?
+  WHERE tenant_id = ? AND id = ? AND seq IS NULL`;
+
+/** Of two seals that begin at one place, the first is stored. */
+function sealUnit(tenantId: string, { seal, entries }: AuditSealing): Statement[] {
+  const { firstSeq, lastSeq, hash, at, proof } = seal;
+  return [
+    { sql: insertSealSql, params: [tenantId, firstSeq, lastSeq, hash, at, proof], expect: 1 },
+    ...entries.map((entry) => ({
+      sql: placeSql,
+      params: [entry.seq, entry.hash, entry.proof, tenantId, entry.id],
+      expect: 1,
+    })),
+  ];
+}
+
+const sealColumns = 'first_seq, last_seq, hash, at, proof';
+
+export const headSql = `SELECT ${sealColumns} FROM audit_seals
+  WHERE tenant_id = ? ORDER BY first_seq DESC LIMIT 1`;
+
+export const sealsSql = `SELECT ${sealColumns} FROM audit_seals
+  WHERE tenant_id = ? AND first_seq > ? ORDER BY first_seq LIMIT ?`;
+
+export const inOrderSql = `SELECT ${columns.join(', ')}, seq, hash FROM audit_entries
+  WHERE tenant_id = ? AND seq IS NOT NULL AND seq > ? ORDER BY seq LIMIT ?`;
+
+/** They choose the index: see `auditTables`. */
+const byTimeAlone = { sql: 't.seq > 0', params: [] };
+const placed = { sql: 't.seq IS NOT NULL', params: [] };
+
+/** The most selective first: a run has few entries, an actor has more, an action has most. */
+export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
+  const { runId, actor, action, since, until } = filter;
+  const wanted = [
+    { column: 'run_id', value: runId },
+    { column: 'actor', value: actor },
+    { column: 'action', value: action },
+  ];
+  const [first, ...rest] = wanted.flatMap<ColumnFilter>(({ column, value }) =>
+    value === undefined ? [] : [{ column, values: [value] }],
+  );
+  const list = {
+    tenantId,
+    table: 'audit_entries',
+    at: 'at',
+    id: 'id',
+    leading: first === undefined ? [] : leadingBy(first),
+    others: [...rest.map((other) => besides(other)), first === undefined ? byTimeAlone : placed],
+    ...(since === undefined ? {} : { since }),
+  };
+  const before = until === undefined ? page.before : earlier(page.before, { at: until, id: '' });
+  const ids = selectPage(list, { limit: page.limit, ...(before === undefined ? {} : { before }) });
+  const shown = [...columns, 'seq', 'hash'].map((column) => `r.${column}`);
+  return rowsOn(ids, { tenantId, table: 'audit_entries', columns: shown });
+}
+
+export class SqlAuditTrail implements AuditTrail {
+  readonly #driver: SqlAccess;
+  readonly #tenantId: string;
+
+  constructor(driver: SqlAccess, tenantId: string) {
+    this.#driver = driver;
+    this.#tenantId = tenantId;
+  }
+
+  async add(entries: readonly NewAudit[]): Promise<void> {
+    await this.#driver.transact(insertAudit(this.#tenantId, entries));
+  }
+
+  async unsealed(limit: number): Promise<NewAudit[]> {
+    return (await this.#driver.read(unsealedSql, [this.#tenantId, limit])).map(decodeNew);
+  }
+
+  async seal(sealing: AuditSealing): Promise<boolean> {
+    return (await this.#driver.transact(sealUnit(this.#tenantId, sealing))).ok;
+  }
+
+  async head(): Promise<AuditSeal | undefined> {
+    const [row] = await this.#driver.read(headSql, [this.#tenantId]);
+    return row === undefined ? undefined : decodeSeal(row);
+  }
+
+  async list(filter: AuditFilter, page: Page): Promise<AuditRecord[]> {
+    const { sql, params } = selectAudit(this.#tenantId, filter, page);
+    return (await this.#driver.read(sql, params)).map(decodeRecord);
+  }
+
+  async read({ after, limit }: { after: number; limit: number }): Promise<AuditRecord[]> {
+    const rows = await this.#driver.read(inOrderSql, [this.#tenantId, after, limit]);
+    return rows.map(decodeRecord);
+  }
+
+  async seals({ after, limit }: { after: number; limit: number }): Promise<AuditSeal[]> {
+    return (await this.#driver.read(sealsSql, [this.#tenantId, after, limit])).map(decodeSeal);
+  }
+}
+
+/**
+ * As it is stored, also if its type is wrong: a changed value differs from what was signed, and
+ * verifying the trail reports where.
+ */
+function asText(row: Row, column: string): string {
+  const value = row[column];
+  return typeof value === 'string' ? value : '';
+}
+
+function asNumber(row: Row, column: string): number {
+  const value = row[column];
+  return typeof value === 'number' ? value : Number.NaN;
+}
+
+function decodeNew(row: Row): NewAudit {
+  return {
+    id: asText(row, 'id'),
+    at: asNumber(row, 'at'),
+    action: asText(row, 'action'),
+    actor: asText(row, 'actor'),
+    runId: row['run_id'] === null ? null : asText(row, 'run_id'),
+    text: asText(row, 'entry'),
+    proof: asText(row, 'proof'),
+  };
+}
+
+function decodeRecord(row: Row): AuditRecord {
+  return { ...decodeNew(row), seq: asNumber(row, 'seq'), hash: asText(row, 'hash') };
+}
+
+function decodeSeal(row: Row): AuditSeal {
+  return {
+    firstSeq: asNumber(row, 'first_seq'),
+    lastSeq: asNumber(row, 'last_seq'),
+    hash: asText(row, 'hash'),
+    at: asNumber(row, 'at'),
+    proof: asText(row, 'proof'),
+  };
+}

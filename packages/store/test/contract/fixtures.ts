@@ -1,0 +1,182 @@
+import type {
+  Append,
+  Mail,
+  NewRelay,
+  Page,
+  RelayDecision,
+  RunCreation,
+  RunIdentity,
+  SystemStore,
+  TenantStore,
+} from '@relay/core';
+import type { Decider, EventOf, RunEvent } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+import { afterAll, beforeAll } from 'vitest';
+
+export interface OpenStore {
+  readonly store: SystemStore;
+  /** Closes the store and opens it again; left out where nothing is kept. */
+  reopen(): Promise<SystemStore>;
+  dispose(): Promise<void>;
+}
+
+export type Open = () => Promise<OpenStore>;
+
+/** One store for all tests of a suite; each test works in a tenant of its own. */
+export function useStore(open: Open): { system(): SystemStore; tenant(): TenantStore } {
+  let opened: OpenStore | undefined;
+  beforeAll(async () => {
+    opened = await open();
+  });
+  afterAll(async () => {
+    await opened?.dispose();
+  });
+  const system = () => {
+    if (opened === undefined) throw new Error('The store is not open');
+    return opened.store;
+  };
+  return { system, tenant: () => system().tenant(uuidv7()) };
+}
+
+/** For tests that look at the whole store. */
+export async function withStore(open: Open, test: (opened: OpenStore) => Promise<void>) {
+  const opened = await open();
+  try {
+    await test(opened);
+  } finally {
+    await opened.dispose();
+  }
+}
+
+export const noon = Date.UTC(2026, 0, 1, 12);
+
+export const person: Decider = { type: 'key', id: 'key-1', name: 'Ada' };
+export const clock: Decider = { type: 'timeout', id: 'expiry', name: 'expiry' };
+
+export function identityIn(tenant: TenantStore, over: Partial<RunIdentity> = {}): RunIdentity {
+  return {
+    id: uuidv7(),
+    tenantId: tenant.tenantId,
+    conversationId: uuidv7(),
+    correlationId: 'request-1',
+    surface: 'runs',
+    agent: 'assistant',
+    model: 'demo',
+    labels: {},
+    parentRunId: null,
+    workflowId: null,
+    keyId: null,
+    createdAt: noon,
+    ...over,
+  };
+}
+
+export interface TestRun {
+  readonly id: string;
+  readonly conversationId: string;
+  readonly tenant: TenantStore;
+}
+
+/** A run with one event, held by `node-1` in epoch 1 unless said otherwise. */
+export async function newRun(
+  tenant: TenantStore,
+  over: Partial<Omit<RunCreation, 'identity'>> & { identity?: Partial<RunIdentity> } = {},
+): Promise<TestRun> {
+  const identity = identityIn(tenant, over.identity);
+  await tenant.createRun({
+    lease: { owner: 'node-1', until: noon + 15_000 },
+    events: [started],
+    ...over,
+    identity,
+  });
+  return { id: identity.id, conversationId: identity.conversationId, tenant };
+}
+
+export const started: RunEvent = {
+  type: 'run.started',
+  progress: { partialOutput: '', toolsInvoked: [] },
+};
+
+const agentId = uuidv7();
+const textId = uuidv7();
+
+export function delta(text: string): EventOf<'text.appended'> {
+  return { type: 'text.appended', agentId, textId, text };
+}
+
+/** The next step of a run made by `newRun`, of one event unless said otherwise. */
+export function step(run: TestRun, over: Partial<Append> = {}): Append {
+  return { runId: run.id, epoch: 1, afterSeq: 1, at: noon, events: [delta('a')], ...over };
+}
+
+export function ending(run: TestRun, over: Partial<Append> = {}): Append {
+  return step(run, { progress: { status: 'completed', endedAt: noon }, ...over });
+}
+
+export function newRelay(run: TestRun, over: Partial<NewRelay> = {}): NewRelay {
+  return {
+    id: uuidv7(),
+    runId: run.id,
+    kind: 'permission',
+    agentId,
+    agentPath: ['assistant'],
+    toolCallId: 'call_1',
+    tool: 'send_note',
+    params: { to: 'ada', text: 'hello' },
+    digest: 'c0ffee',
+    raisedAt: noon,
+    expiresAt: noon + 60_000,
+    ...over,
+  };
+}
+
+/** A waiting run without a lease, with one open relay. */
+export async function waitingRun(tenant: TenantStore, over: Partial<NewRelay> = {}) {
+  const run = await newRun(tenant);
+  const relay = newRelay(run, over);
+  await tenant.append(
+    step(run, { raise: [relay], progress: { status: 'waiting' }, release: true }),
+  );
+  return { run, relay };
+}
+
+export function approval(relay: NewRelay, over: Partial<RelayDecision> = {}): RelayDecision {
+  return {
+    relayId: relay.id,
+    runId: relay.runId,
+    status: 'approved',
+    at: noon + 1,
+    by: person,
+    reason: null,
+    answer: '{"approved":true}',
+    mail: decisionMail(relay.id),
+    ...over,
+  };
+}
+
+export function decisionMail(relayId: string): Mail {
+  const letter = { relayId, approved: true, always: false, reason: null, by: person };
+  return { id: uuidv7(), letter: { kind: 'decision', ...letter } };
+}
+
+export function cancelMail(reason: string): Mail {
+  return { id: uuidv7(), letter: { kind: 'cancel', reason, by: person } };
+}
+
+/** A whole list, by pages of this size. */
+export async function allPages<Entry extends { readonly id: string }>(
+  limit: number,
+  read: (page: Page) => Promise<Entry[]>,
+  timeOf: (entry: Entry) => number,
+): Promise<string[]> {
+  const found: string[] = [];
+  let page: Page = { limit };
+  while (found.length < 1_000) {
+    const entries = await read(page);
+    found.push(...entries.map(({ id }) => id));
+    const last = entries.at(-1);
+    if (last === undefined || entries.length < limit) return found;
+    page = { limit, before: { at: timeOf(last), id: last.id } };
+  }
+  throw new Error('The pages do not come to an end');
+}

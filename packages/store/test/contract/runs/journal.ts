@@ -1,0 +1,141 @@
+import type { RunEvent } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+import { expect, test } from 'vitest';
+import { delta, newRun, noon, started, step, useStore } from '../fixtures.ts';
+import type { Open, TestRun } from '../fixtures.ts';
+
+export function journalTests(open: Open): void {
+  const { tenant: newTenant } = useStore(open);
+
+  /** Appends batches of these sizes after the first event; returns all texts in order. */
+  async function write(run: TestRun, sizes: readonly number[]): Promise<string[]> {
+    const texts: string[] = [];
+    let afterSeq = 1;
+    for (const size of sizes) {
+      const batch = Array.from({ length: size }, (_, place) => `${afterSeq + place + 1};`);
+      texts.push(...batch);
+      await run.tenant.append(step(run, { afterSeq, events: batch.map(delta) }));
+      afterSeq += size;
+    }
+    return texts;
+  }
+
+  test('events have the seqs 1, 2, 3 … and the time of their step', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const events: RunEvent[] = [delta('a'), delta('b'), started];
+    await tenant.append(step(run, { at: noon + 1_234, events }));
+    await tenant.append(step(run, { at: noon + 5_000, afterSeq: 4, events: [delta('c')] }));
+    expect(await tenant.readEvents(run.id, { after: 0, limit: 100 })).toEqual([
+      { ...started, seq: 1, at: '2026-01-01T12:00:00.000Z' },
+      { ...delta('a'), seq: 2, at: '2026-01-01T12:00:01.234Z' },
+      { ...delta('b'), seq: 3, at: '2026-01-01T12:00:01.234Z' },
+      { ...started, seq: 4, at: '2026-01-01T12:00:01.234Z' },
+      { ...delta('c'), seq: 5, at: '2026-01-01T12:00:05.000Z' },
+    ]);
+  });
+
+  test('any range is exactly that part of the journal, also inside a step', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    await write(run, [1, 7, 2, 1, 5]);
+    const all = await tenant.readEvents(run.id, { after: 0, limit: 1_000 });
+    expect(all.map(({ seq }) => seq)).toEqual(Array.from({ length: 17 }, (_, i) => i + 1));
+    for (let after = 0; after <= 18; after += 1) {
+      for (let limit = 1; limit <= 18; limit += 1) {
+        const part = await tenant.readEvents(run.id, { after, limit });
+        expect(part).toEqual(all.slice(after, after + limit));
+      }
+    }
+  });
+
+  test('a limit without bound reads to the end', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    await write(run, [3, 4]);
+    for (const limit of [Infinity, Number.MAX_SAFE_INTEGER]) {
+      expect(await tenant.readEvents(run.id, { after: 2, limit })).toHaveLength(6);
+    }
+    expect(await tenant.readEvents(run.id, { after: 0, limit: 0 })).toEqual([]);
+  });
+
+  test('pages of any size put together are the journal', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const texts = await write(run, [50, 1, 300, 2]);
+    for (const limit of [1, 7, 64, 1_000]) {
+      const read: string[] = [];
+      for (let after = 1; ;) {
+        const page = await tenant.readEvents(run.id, { after, limit });
+        if (page.length === 0) break;
+        read.push(...page.map((event) => (event.type === 'text.appended' ? event.text : '')));
+        after += page.length;
+      }
+      expect(read.join('')).toBe(texts.join(''));
+    }
+  });
+
+  test('a step without events stores its state and leaves the journal as it is', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const outcome = await tenant.append(
+      step(run, { events: [], progress: { status: 'running', startedAt: 3 } }),
+    );
+    expect(outcome).toBe('committed');
+    expect(await tenant.readRun(run.id)).toMatchObject({ status: 'running', lastSeq: 1 });
+    expect(await tenant.append(step(run))).toBe('committed');
+    expect(await tenant.readEvents(run.id, { after: 0, limit: 10 })).toHaveLength(2);
+  });
+
+  test('steps that are not waited for are stored in their order', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const outcomes = await Promise.all(
+      Array.from({ length: 200 }, (_, i) =>
+        tenant.append(step(run, { afterSeq: i + 1, events: [delta(`${i};`)] })),
+      ),
+    );
+    expect(new Set(outcomes)).toEqual(new Set(['committed']));
+    const events = await tenant.readEvents(run.id, { after: 1, limit: 1_000 });
+    const texts = events.map((event) => (event.type === 'text.appended' ? event.text : ''));
+    expect(texts).toEqual(Array.from({ length: 200 }, (_, i) => `${i};`));
+  });
+
+  test('journals of many runs that write at once do not mix', async () => {
+    const tenant = newTenant();
+    const runs = await Promise.all(Array.from({ length: 20 }, () => newRun(tenant)));
+    await Promise.all(runs.map((run) => write(run, [1, 2, 3, 4])));
+    for (const run of runs) {
+      const events = await tenant.readEvents(run.id, { after: 0, limit: 100 });
+      expect(events.map(({ seq }) => seq)).toEqual(Array.from({ length: 11 }, (_, i) => i + 1));
+    }
+  });
+
+  test('deltas of several texts, agents and kinds keep their order and their fields', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const [root, child, one, two] = [uuidv7(), uuidv7(), uuidv7(), uuidv7()];
+    const text = { type: 'text.appended' } as const;
+    const events: RunEvent[] = [
+      { ...text, agentId: root, textId: one, text: 'a' },
+      { ...text, agentId: root, textId: one, text: '' },
+      { ...text, agentId: root, textId: two, text: 'b' },
+      { type: 'reasoning.appended', agentId: root, reasoningId: one, text: 'c' },
+      { type: 'reasoning.appended', agentId: root, reasoningId: one, text: 'd' },
+      { ...text, agentId: child, parentId: root, textId: one, text: 'e' },
+      { ...text, agentId: child, parentId: root, textId: one, text: 'f' },
+      { ...text, agentId: child, textId: one, text: 'g' },
+    ];
+    await tenant.append(step(run, { events }));
+    const read = await tenant.readEvents(run.id, { after: 1, limit: 100 });
+    expect(read.map(({ seq: _seq, at: _at, ...event }) => event)).toEqual(events);
+  });
+
+  test('a large event survives', async () => {
+    const tenant = newTenant();
+    const run = await newRun(tenant);
+    const text = 'x€😀'.repeat(200_000);
+    await tenant.append(step(run, { events: [delta(text)] }));
+    expect(await tenant.readEvents(run.id, { after: 1, limit: 1 })).toMatchObject([{ text }]);
+  });
+}

@@ -1,0 +1,174 @@
+import type { Page, Position, RunFilter, RunListing, TenantStore } from '@relay/core';
+import type { EventOf } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+import { describe, expect, test } from 'vitest';
+import { allPages, delta, newRun, noon, started, step, useStore } from '../fixtures.ts';
+import type { Open, TestRun } from '../fixtures.ts';
+
+const all = { limit: 100 };
+
+export function created(content: string): EventOf<'run.created'> {
+  return {
+    type: 'run.created',
+    surface: 'runs',
+    agent: 'assistant',
+    model: 'demo',
+    conversationId: '01900000-0000-7000-8000-000000000001',
+    correlationId: 'request-1',
+    messages: [{ role: 'user', content }],
+    history: null,
+    tools: [],
+    permissions: {},
+    maxIterations: 1,
+    labels: {},
+  };
+}
+
+export async function idsOf(tenant: TenantStore, filter: RunFilter, page = all): Promise<string[]> {
+  return (await tenant.listRuns(filter, page)).map(({ id }) => id);
+}
+
+export const ids = (...runs: (TestRun | undefined)[]) => runs.map((run) => run?.id);
+
+/** A run created so many milliseconds after noon. */
+export function at(tenant: TenantStore, ms: number, over: Parameters<typeof newRun>[1] = {}) {
+  return newRun(tenant, { ...over, identity: { createdAt: noon + ms, ...over.identity } });
+}
+
+export function runListTests(open: Open): void {
+  const { tenant: newTenant } = useStore(open);
+
+  describe('what is shown', () => {
+    test('a run is listed as it is read, without checkpoint and snapshot', async () => {
+      const tenant = newTenant();
+      const opening = created('hello');
+      const run = await newRun(tenant, {
+        identity: { keyId: uuidv7(), workflowId: 'nightly', labels: { team: 'blue' } },
+        events: [opening, started],
+        progress: { status: 'running', startedAt: noon, checkpoint: 'c' },
+      });
+      const usage = { inputTokens: 3, outputTokens: 4, costUsd: 0.25 };
+      const error = { code: 'internal', message: 'm', retryable: false };
+      const progress = { status: 'failed', endedAt: noon + 5, usage, error } as const;
+      await tenant.append(step(run, { afterSeq: 2, progress: { ...progress, outputJson: '{}' } }));
+      const record = await tenant.readRun(run.id);
+      if (record === undefined) throw new Error('The run is not there');
+      const { checkpoint: _c, snapshot: _s, snapshotSeq: _q, wakeAt: _w, ...head } = record;
+      const { epoch: _epoch, ...shown } = head;
+      const listing: RunListing = { ...shown, opening };
+      expect(await tenant.listRuns({}, all)).toEqual([listing]);
+      expect(listing).toMatchObject({ startedAt: noon, endedAt: noon + 5, error, usage });
+    });
+
+    test('a run that is neither started nor over says so', async () => {
+      const tenant = newTenant();
+      await newRun(tenant, { lease: null, events: [] });
+      const [listing] = await tenant.listRuns({}, all);
+      const nothing = { startedAt: null, endedAt: null, error: null, outputJson: null };
+      expect(listing).toMatchObject({ status: 'queued', opening: null, ...nothing });
+    });
+
+    test('the opening is there up to 8 KiB of its row, counted in bytes', async () => {
+      const tenant = newTenant();
+      const overhead = JSON.stringify([created('')]).length;
+      const cases = [
+        { content: 'x'.repeat(8192 - overhead), isShown: true },
+        { content: 'x'.repeat(8193 - overhead), isShown: false },
+        { content: '€'.repeat(Math.ceil((8193 - overhead) / 3)), isShown: false },
+      ];
+      for (const { content, isShown } of cases) {
+        const opening = created(content);
+        const run = await newRun(tenant, { events: [opening] });
+        const listed = await tenant.listRuns({ conversationId: run.conversationId }, all);
+        expect(listed.map((listing) => listing.opening)).toEqual([isShown ? opening : null]);
+      }
+    });
+
+    test('later rows do not count, and what is no opening is none', async () => {
+      const tenant = newTenant();
+      const opening = created('hello');
+      const long = await newRun(tenant, { events: [opening] });
+      await tenant.append(step(long, { events: [delta('x'.repeat(20_000))] }));
+      const odd = await newRun(tenant, { events: [started, opening] });
+      const openings = (await tenant.listRuns({}, all)).map((listing) => [
+        listing.id,
+        listing.opening,
+      ]);
+      expect(Object.fromEntries(openings)).toEqual({ [long.id]: opening, [odd.id]: null });
+    });
+
+    test('what is listed cannot be used to change what is stored', async () => {
+      const tenant = newTenant();
+      await newRun(tenant, { identity: { labels: { a: '1' } } });
+      const [first] = await tenant.listRuns({}, all);
+      Object.assign(first?.labels ?? {}, { a: 'changed' });
+      expect((await tenant.listRuns({}, all))[0]?.labels).toEqual({ a: '1' });
+    });
+  });
+
+  describe('pages', () => {
+    test('runs come newest first, those of one moment by their ids', async () => {
+      const tenant = newTenant();
+      const made = [];
+      for (const ms of [2, 0, 1, 1, 1]) made.push(await at(tenant, ms));
+      const [newest, oldest, ...together] = made.map(({ id }) => id);
+      const byId = together.toSorted((a, b) => (a < b ? 1 : -1));
+      expect(await idsOf(tenant, {})).toEqual([newest, ...byId, oldest]);
+    });
+
+    test('pages of any size put together are the whole list', async () => {
+      const tenant = newTenant();
+      const statuses = ['queued', 'running', 'waiting', 'completed', 'failed', 'canceled'] as const;
+      for (let n = 0; n < 24; n += 1) {
+        const status = statuses[n % 6] ?? 'queued';
+        const identity = { agent: n % 2 === 0 ? 'even' : 'odd', labels: { all: 'yes' } };
+        await at(tenant, Math.floor(n / 5), { identity, progress: { status } });
+      }
+      const filters: RunFilter[] = [
+        {},
+        { agent: 'even' },
+        { label: { name: 'all', value: 'yes' } },
+        { status: ['queued', 'completed', 'failed'] },
+        { since: noon + 1, until: noon + 4 },
+      ];
+      for (const filter of filters) {
+        const whole = await idsOf(tenant, filter);
+        expect(whole.length).toBeGreaterThan(10);
+        for (const limit of [1, 3, 7, 100]) {
+          const read = (page: Page) => tenant.listRuns(filter, page);
+          expect(await allPages(limit, read, (run) => run.createdAt)).toEqual(whole);
+        }
+      }
+    });
+
+    test('what is created meanwhile neither shifts nor repeats what follows', async () => {
+      const tenant = newTenant();
+      const made = [];
+      for (let ms = 0; ms < 4; ms += 1) made.push(await at(tenant, ms));
+      const [one, two, three, four] = made;
+      expect(await idsOf(tenant, {}, { limit: 2 })).toEqual(ids(four, three));
+      await at(tenant, 9);
+      const before = { at: noon + 2, id: three?.id ?? '' };
+      expect(await tenant.listRuns({}, { limit: 9, before })).toMatchObject([
+        { id: two?.id },
+        { id: one?.id },
+      ]);
+    });
+
+    test('a position need not be that of a run', async () => {
+      const tenant = newTenant();
+      const run = await at(tenant, 5);
+      const from = (before: Position) => tenant.listRuns({}, { limit: 9, before });
+      expect(await from({ at: noon + 5, id: '' })).toEqual([]);
+      expect(await from({ at: noon + 5, id: 'zzzz' })).toMatchObject([{ id: run.id }]);
+      expect(await from({ at: noon + 6, id: '' })).toMatchObject([{ id: run.id }]);
+      expect(await from({ at: 0, id: 'zzzz' })).toEqual([]);
+    });
+
+    test('a page of nothing is empty', async () => {
+      const tenant = newTenant();
+      await newRun(tenant);
+      expect(await idsOf(tenant, {}, { limit: 0 })).toEqual([]);
+    });
+  });
+}

@@ -1,0 +1,237 @@
+/**
+ * A store whose process dies at a chosen write. Count the writes of a scenario first, then run it
+ * again once for each of them and either side of it, restart on the same inner store, and compare.
+ *
+ * From the crash on no call comes back, not even one that was already on its way: a caller that waits for
+ * it is as dead as the process. What the inner store had taken by then stays stored.
+ *
+ * Lease renewals are not counted: they come by the clock, and the k-th write of a scenario must be
+ * the same one every time.
+ */
+import type {
+  Append,
+  AuditTrail,
+  PolicyStore,
+  SystemStore,
+  TenantStore,
+  VectorStore,
+  WebhookStore,
+} from '@relay/core';
+
+export interface Fault {
+  /** Which write to die at, counted from 1; left out, nothing ever happens. */
+  readonly crashAt?: number;
+  readonly when?: 'before' | 'after';
+}
+
+export interface FaultyStore extends SystemStore {
+  /** A label for each write so far, in order; their number is the number of crash points. */
+  readonly writes: readonly string[];
+  /** Resolves at the moment of the crash. */
+  readonly crashed: Promise<void>;
+}
+
+export function createFaultyStore(inner: SystemStore, fault: Fault = {}): FaultyStore {
+  const process = new MortalProcess(fault);
+  const { read, write } = process;
+  return {
+    writes: process.writes,
+    crashed: process.crashed,
+    tenant: (id) => faultyTenant(inner.tenant(id), process),
+    deliveries: {
+      claim: (by) => write('deliveries.claim', () => inner.deliveries.claim(by)),
+      finish: (delivery, result) =>
+        write('deliveries.finish', () => inner.deliveries.finish(delivery, result)),
+      sweep: (by) => write('deliveries.sweep', () => inner.deliveries.sweep(by)),
+      find: (id) => read(() => inner.deliveries.find(id)),
+    },
+    ensureTenant: (tenant) => write('ensureTenant', () => inner.ensureTenant(tenant)),
+    tenantOfRun: (runId) => read(() => inner.tenantOfRun(runId)),
+    findTenant: (name) => read(() => inner.findTenant(name)),
+    workspaces: () => read(() => inner.workspaces()),
+    census: () => read(() => inner.census()),
+    pausedTenants: () => read(() => inner.pausedTenants()),
+    addKey: (key, hash, audit) => write('addKey', () => inner.addKey(key, hash, audit)),
+    findKey: (hash) => read(() => inner.findKey(hash)),
+    sealedCredentials: (page) => read(() => inner.sealedCredentials(page)),
+    resealCredential: (row) => write('resealCredential', () => inner.resealCredential(row)),
+    tenantsToSeal: (limit) => read(() => inner.tenantsToSeal(limit)),
+    readNote: (name) => read(() => inner.readNote(name)),
+    writeNote: (name, value, options) =>
+      write('writeNote', () => inner.writeNote(name, value, options)),
+    claimRun: (runId, claim) => write('claimRun', () => inner.claimRun(runId, claim)),
+    renewLeases: (owner, renewal) => read(() => inner.renewLeases(owner, renewal)),
+    heldWithMail: (owner) => read(() => inner.heldWithMail(owner)),
+    releaseRun: (runId, epoch) => write('releaseRun', () => inner.releaseRun(runId, epoch)),
+    dueRuns: (now, limit) => read(() => inner.dueRuns(now, limit)),
+    reclaimEverything: () => write('reclaimEverything', () => inner.reclaimEverything()),
+    sweepMemories: (now, limit) => write('sweepMemories', () => inner.sweepMemories(now, limit)),
+    pruneRuns: (before, limit) => write('pruneRuns', () => inner.pruneRuns(before, limit)),
+    keepNode: (by) => read(() => inner.keepNode(by)),
+    forgetNode: (node) => read(() => inner.forgetNode(node)),
+    orphanedConnections: (node, now) => read(() => inner.orphanedConnections(node, now)),
+    listen: (listener) => inner.listen(listener),
+    ping: () => read(() => inner.ping()),
+    close: () => read(() => inner.close()),
+  };
+}
+
+function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): TenantStore {
+  return {
+    tenantId: inner.tenantId,
+    audit: faultyTrail(inner.audit, { read, write }),
+    policies: faultyPolicies(inner.policies, { read, write }),
+    webhooks: faultyWebhooks(inner.webhooks, { read, write }),
+    vectors: faultyVectors(inner.vectors, { read, write }),
+    createRun: (creation) => write('createRun', () => inner.createRun(creation)),
+    readRun: (runId) => read(() => inner.readRun(runId)),
+    findIdempotencyKey: (key, now) => read(() => inner.findIdempotencyKey(key, now)),
+    readRunHead: (runId) => read(() => inner.readRunHead(runId)),
+    listRuns: (filter, page) => read(() => inner.listRuns(filter, page)),
+    append: (append) => write(labelOf(append), () => inner.append(append)),
+    readEvents: (runId, range) => read(() => inner.readEvents(runId, range)),
+    readWorkflow: (id) => read(() => inner.readWorkflow(id)),
+    readUsage: (scope) => read(() => inner.readUsage(scope)),
+    countOpenRuns: (scope) => read(() => inner.countOpenRuns(scope)),
+    readRelay: (relayId) => read(() => inner.readRelay(relayId)),
+    listRelays: (filter, page) => read(() => inner.listRelays(filter, page)),
+    decideRelay: (decision) => write('decideRelay', () => inner.decideRelay(decision)),
+    readGrants: (scope) => read(() => inner.readGrants(scope)),
+    readClientCall: (runId, id) => read(() => inner.readClientCall(runId, id)),
+    postResult: (posted) => write('postResult', () => inner.postResult(posted)),
+    claimCall: (claim) => write('claimCall', () => inner.claimCall(claim)),
+    addGrant: (grant, audit) => write('addGrant', () => inner.addGrant(grant, audit)),
+    readGrant: (id) => read(() => inner.readGrant(id)),
+    listGrants: (filter, page) => read(() => inner.listGrants(filter, page)),
+    revokeGrant: (id, at, audit) => write('revokeGrant', () => inner.revokeGrant(id, at, audit)),
+    postMail: (runId, mail, audit) => write('postMail', () => inner.postMail(runId, mail, audit)),
+    readMail: (runId) => read(() => inner.readMail(runId)),
+    countEndedRuns: (id) => read(() => inner.countEndedRuns(id)),
+    endedRuns: (id, positions) => read(() => inner.endedRuns(id, positions)),
+    findConnection: (id) => read(() => inner.findConnection(id)),
+    closeConnection: (id) => write('closeConnection', () => inner.closeConnection(id)),
+    readTenant: () => read(() => inner.readTenant()),
+    updateTenant: (change, audit) => write('updateTenant', () => inner.updateTenant(change, audit)),
+    listKeys: (page) => read(() => inner.listKeys(page)),
+    readKey: (id) => read(() => inner.readKey(id)),
+    revokeKey: (id, at, audit) => write('revokeKey', () => inner.revokeKey(id, at, audit)),
+    putCredential: (record, audit) =>
+      write('putCredential', () => inner.putCredential(record, audit)),
+    readCredential: (provider) => read(() => inner.readCredential(provider)),
+    listCredentials: () => read(() => inner.listCredentials()),
+    deleteCredential: (provider, audit) =>
+      write('deleteCredential', () => inner.deleteCredential(provider, audit)),
+    addMemory: (record, once) => write('addMemory', () => inner.addMemory(record, once)),
+    listMemories: (filter, page) => read(() => inner.listMemories(filter, page)),
+    searchMemories: (search) => read(() => inner.searchMemories(search)),
+    deleteMemory: (id, within) => write('deleteMemory', () => inner.deleteMemory(id, within)),
+    clearMemories: (namespace, limit) =>
+      write('clearMemories', () => inner.clearMemories(namespace, limit)),
+  };
+}
+
+function faultyTrail(
+  inner: AuditTrail,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): AuditTrail {
+  return {
+    add: (entries) => write('audit.add', () => inner.add(entries)),
+    unsealed: (limit) => read(() => inner.unsealed(limit)),
+    seal: (sealing) => write('audit.seal', () => inner.seal(sealing)),
+    head: () => read(() => inner.head()),
+    list: (filter, page) => read(() => inner.list(filter, page)),
+    read: (range) => read(() => inner.read(range)),
+    seals: (range) => read(() => inner.seals(range)),
+  };
+}
+
+function faultyPolicies(
+  inner: PolicyStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): PolicyStore {
+  return {
+    inForce: (agent) => read(() => inner.inForce(agent)),
+    read: (agent) => read(() => inner.read(agent)),
+    put: (policy, audit) => write('policies.put', () => inner.put(policy, audit)),
+    versions: (agent, page) => read(() => inner.versions(agent, page)),
+  };
+}
+
+function faultyWebhooks(
+  inner: WebhookStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): WebhookStore {
+  return {
+    add: (webhook, audit) => write('webhooks.add', () => inner.add(webhook, audit)),
+    read: (id) => read(() => inner.read(id)),
+    list: (page) => read(() => inner.list(page)),
+    remove: (id, audit) => write('webhooks.remove', () => inner.remove(id, audit)),
+    deliveries: (id, page) => read(() => inner.deliveries(id, page)),
+  };
+}
+
+function faultyVectors(
+  inner: VectorStore,
+  { read, write }: Pick<MortalProcess, 'read' | 'write'>,
+): VectorStore {
+  return {
+    claim: (by) => write('vectors.claim', () => inner.claim(by)),
+    release: (ids) => write('vectors.release', () => inner.release(ids)),
+    put: (vector) => write('vectors.put', () => inner.put(vector)),
+    has: (space) => read(() => inner.has(space)),
+    nearest: (search) => read(() => inner.nearest(search)),
+  };
+}
+
+function labelOf({ events }: Append): string {
+  return `append ${[...new Set(events.map(({ type }) => type))].join(' ')}`.trimEnd();
+}
+
+class MortalProcess {
+  readonly writes: string[] = [];
+  readonly crashed: Promise<void>;
+  readonly #fault: Fault;
+  readonly #dying = Promise.withResolvers<void>();
+  #dead = false;
+
+  constructor(fault: Fault) {
+    this.#fault = fault;
+    this.crashed = this.#dying.promise;
+  }
+
+  readonly read = async <Value>(call: () => Promise<Value>): Promise<Value> => {
+    if (this.#dead) return never();
+    try {
+      const value = await call();
+      return this.#dead ? never() : value;
+    } catch (error) {
+      if (this.#dead) return never();
+      throw error;
+    }
+  };
+
+  readonly write = async <Value>(label: string, call: () => Promise<Value>): Promise<Value> => {
+    if (this.#dead) return never();
+    const isLast = this.writes.push(label) === this.#fault.crashAt;
+    if (isLast && this.#fault.when !== 'after') {
+      this.#die();
+      return never();
+    }
+    return this.read(async () => {
+      try {
+        return await call();
+      } finally {
+        if (isLast) this.#die();
+      }
+    });
+  };
+
+  #die(): void {
+    this.#dead = true;
+    this.#dying.resolve();
+  }
+}
+
+function never<Value>(): Promise<Value> {
+  return new Promise<Value>(() => undefined);
+}
