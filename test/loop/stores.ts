@@ -18,7 +18,8 @@ export interface StoreKind {
   open(): Promise<OpenedStore>;
 }
 
-const memory: StoreKind = {
+/** The store of the behaviour suites. */
+export const memory: StoreKind = {
   name: 'memory',
   open: async () => ({ store: createMemoryStore(), dispose: async () => undefined }),
 };
@@ -38,8 +39,6 @@ export const sqlite: StoreKind = {
     };
   },
 };
-
-export const stores: readonly StoreKind[] = [memory, sqlite];
 
 const free: TestDatabase[] = [];
 
@@ -63,7 +62,7 @@ const postgres: StoreKind = {
   },
 };
 
-export const allStores: readonly StoreKind[] = [...stores, postgres];
+export const allStores: readonly StoreKind[] = [memory, sqlite, postgres];
 
 /** To be called at the end of a file that uses `allStores`. */
 export async function dropDatabases(): Promise<void> {

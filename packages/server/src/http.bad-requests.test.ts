@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { bootRelay, type TestRelay } from './testing/relay.ts';
 import { finishedRun } from './testing/talk.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
@@ -13,11 +13,11 @@ const paths = [...new Set(table.map(({ path }) => path))];
 const pathOf = (path: string) => path.replaceAll(/:\w+/g, id);
 const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
 
-describe.each(storeKinds)('a query on the %s store', (kind) => {
+describe('a query', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {

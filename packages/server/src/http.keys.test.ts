@@ -3,7 +3,7 @@ import { type Route, type RouteName, routes } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from './keys.ts';
-import { addKey, bootRelay, storeKinds, type TestRelay, type Wish } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay, type Wish } from './testing/relay.ts';
 import { type Chat, startChat, startRun, statusOf } from './testing/talk.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
@@ -66,7 +66,7 @@ interface Ids {
   readonly webhook: string;
 }
 
-describe.each(storeKinds)('keys on the %s store', (kind) => {
+describe('keys', () => {
   let server: TestRelay;
   let chat: Chat;
   let ids: Ids;
@@ -75,7 +75,6 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
 
   beforeAll(async () => {
     server = await bootRelay({
-      kind,
       env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' },
       // Here one address fails more often than a minute allows.
       file: { rateLimit: { failuresPerMinute: 100_000 } },

@@ -1,10 +1,8 @@
-/** A decision is bound to where paths lead, on every store that may have kept it meanwhile. */
+/** A decision is bound to where paths lead. */
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createDatabase } from '../../../test/support/postgres.ts';
 import { bootRelay, type TestRelay } from './testing/relay.ts';
 import { eventsOf, startRun } from './testing/talk.ts';
 
@@ -23,20 +21,8 @@ afterEach(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-const stores = {
-  memory: async () => createMemoryStore(),
-  sqlite: () => openSqliteStore({ dir: join(base, 'store') }),
-  postgres: async () => {
-    const database = await createDatabase();
-    closing.push(() => database.drop());
-    return openPostgresStore({ url: database.url });
-  },
-};
-
-async function boot(kind: keyof typeof stores): Promise<TestRelay> {
-  const store = await stores[kind]();
-  closing.push(() => store.close());
-  const server = await bootRelay({ store, env: { RELAY_WORKSPACE: folder } });
+async function boot(): Promise<TestRelay> {
+  const server = await bootRelay({ env: { RELAY_WORKSPACE: folder } });
   closing.push(() => server.stop());
   return server;
 }
@@ -54,9 +40,9 @@ const approval = (server: TestRelay, id: string) => server.json(`/v1/approvals/$
 const decide = (server: TestRelay, id: string, body: object) =>
   server.request(`/v1/approvals/${id}`, { body });
 
-describe.each(Object.keys(stores) as (keyof typeof stores)[])('on the %s store', (kind) => {
+describe('a decision about a path', () => {
   it('a call whose link was swapped after it was approved is asked about again', async () => {
-    const server = await boot(kind);
+    const server = await boot();
     const link = join(folder, 'link');
     symlinkSync('a.txt', link);
     const { runId, reader, relayId } = await asked(server, 'link');
@@ -76,7 +62,7 @@ describe.each(Object.keys(stores) as (keyof typeof stores)[])('on the %s store',
   });
 
   it('edited arguments are bound to where they lead', async () => {
-    const server = await boot(kind);
+    const server = await boot();
     const { runId, reader, relayId } = await asked(server, 'a.txt');
     const { digest } = await approval(server, relayId);
     await decide(server, relayId, { approved: true, input: { path: './b.txt' } });

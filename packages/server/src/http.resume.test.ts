@@ -1,10 +1,10 @@
-/** `/api/chat/resume` on both stores. */
+/** `/api/chat/resume`. */
 import { randomUUID } from 'node:crypto';
 import type { RunRecord, SystemStore, TenantStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { typesOf } from './testing/frames.ts';
-import { addKey, bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay, until } from './testing/relay.ts';
 import {
   decideCall,
   eventsOf,
@@ -17,11 +17,11 @@ import {
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
+describe('/api/chat/resume', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {
@@ -110,7 +110,7 @@ describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
   });
 
   it('waits with a run that is queued, and tells all of it', async () => {
-    const narrow = await bootRelay({ kind, env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
+    const narrow = await bootRelay({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
     onTestFinished(() => narrow.stop());
     const first = await startApiChat(narrow, 'slow 60000');
     await first.reader.until('text_delta');

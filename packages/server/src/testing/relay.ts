@@ -11,7 +11,6 @@ import type { RelayConfig } from '../config-file.ts';
 import { hashApiKey, makeApiKey } from '../keys.ts';
 
 export type StoreKind = 'memory' | 'sqlite';
-export const storeKinds: readonly StoreKind[] = ['memory', 'sqlite'];
 
 export interface BootOptions {
   readonly kind?: StoreKind;
