@@ -1,10 +1,20 @@
+import { fileURLToPath } from 'node:url';
 import { configDefaults, defineConfig } from 'vitest/config';
 
-/** Faults, kills and loads: `npm run test:faults`. */
+/** Faults, kills, loads and the growth of time with size: `npm run test:faults`. */
 const faults = [
   'test/faults/**/*.test.ts',
   'test/e2e/{dead-peer,kill,kill-bash,kill-mcp,many-streams,nodes,nodes-agree}.test.ts',
+  'packages/**/*{sqlite-crash,sqlite-faults,postgres-faults,postgres-nodes,leaks,linear}.test.ts',
 ];
+
+/** These run in both, and look further there. */
+const fuzz = ['packages/**/*fuzz.test.ts'];
+const fuzzSizes = {
+  RELAY_FUZZ_REQUESTS: '60',
+  RELAY_FUZZ_GLOBS: '20000',
+  RELAY_FUZZ_COMMANDS: '10000',
+};
 
 export default defineConfig({
   test: {
@@ -14,6 +24,8 @@ export default defineConfig({
     hookTimeout: 60_000,
     // Real servers and child processes share the machine with the tests.
     maxWorkers: 2,
+    // Child processes compile the project once, not each.
+    env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('.cache/node', import.meta.url)) },
     projects: [
       {
         extends: true,
@@ -25,7 +37,14 @@ export default defineConfig({
           isolate: false,
         },
       },
-      { extends: true, test: { name: 'faults', include: faults } },
+      {
+        extends: true,
+        test: {
+          name: 'faults',
+          include: [...faults, ...fuzz],
+          env: { ...fuzzSizes, ...process.env },
+        },
+      },
     ],
   },
 });

@@ -256,7 +256,7 @@ describe('/v1/keys', () => {
         'by another node on the same store',
         (server, id) => server.store.tenant(server.tenantId).revokeKey(id, Date.now()),
       ],
-    ])('loses all its streams within a second, if it is revoked %s', async (_where, revokeIt) => {
+    ])('loses all its streams at once if it is revoked %s', async (_where, revokeIt) => {
       const server = await boot();
       const scopes = ['runs', 'approve'];
       const [doomed, spared] = [
@@ -266,10 +266,9 @@ describe('/v1/keys', () => {
       const { readers, runIds } = await everythingOpen(server, doomed.apiKey);
       const other = await startRun(server, { input: 'slow 60000' }, { key: spared.apiKey });
       await other.reader.until('token');
-      const began = Date.now();
       await revokeIt(server, doomed.id);
+      // Their runs would go on for a minute.
       await Promise.all(readers.map((reader) => reader.rest()));
-      expect(Date.now() - began).toBeLessThan(1_000);
       for (const { types } of readers) expect(types).not.toContain('done');
       // Others go on, and so do the runs themselves.
       await server.request(`/v1/runs/${other.runId}/cancel`, { method: 'POST' });
@@ -297,13 +296,11 @@ describe('/v1/keys', () => {
         decideCall(server, decision, { key }),
       ];
       await until(() => server.notes().length === 1, 'the note');
-      const began = Date.now();
       await revoke(server, id);
       for (const { code, body } of await Promise.all(pending)) {
         expect(code).toBe(401);
         expect(body).toEqual({ error: 'A valid API key is required', code: 'unauthorized' });
       }
-      expect(Date.now() - began).toBeLessThan(1_000);
       for (const { runId } of [slow, asked]) {
         await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
       }

@@ -186,6 +186,9 @@ const headers = fc.dictionary(
   { maxKeys: 2 },
 );
 
+/** For each route: `RELAY_FUZZ_REQUESTS=1000 npx vitest run http.fuzz` takes longer and looks further. */
+const requests = Number(process.env['RELAY_FUZZ_REQUESTS'] ?? 10);
+
 describe('whatever is sent to a server', () => {
   let server: TestRelay;
   let known: { run: string; relay: string };
@@ -244,7 +247,7 @@ describe('whatever is sent to a server', () => {
           expect(error.length).toBeGreaterThan(0);
           if (response.status >= 500) expect(code).toBe('approval_state_missing');
         }),
-        { numRuns: 60 },
+        { numRuns: requests },
       );
       expect(await server.json('/health')).toMatchObject({ status: 'ok' });
     },

@@ -4,7 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { addKey, bootRelay, type TestRelay, until, type Wish } from './testing/relay.ts';
-import { finishedRun, startRun, untilStatus } from './testing/talk.ts';
+import { eventsOf, finishedRun, startRun, untilStatus } from './testing/talk.ts';
 
 type Item = Readonly<Record<string, unknown>> & { readonly id: string };
 
@@ -390,9 +390,11 @@ describe('GET /v1/approvals', () => {
   it('shows as pending only what somebody can still decide', async () => {
     const hasty = await bootRelay({ env: { RELAY_RELAY_TTL_MS: '30' } });
     onTestFinished(() => hasty.stop());
-    const { reader } = await startRun(hasty, { input: 'notify too late' });
+    const { runId, reader } = await startRun(hasty, { input: 'notify too late' });
     await reader.until('relay');
-    await new Promise((resolve) => setTimeout(resolve, 40));
+    const { events } = await eventsOf(hasty, runId);
+    const raised = events.find(({ type }) => type === 'relay.raised');
+    await until(() => Date.now() > Date.parse(String(raised?.['expiresAt'])), 'the expiry');
     expect((await pageOf(hasty, 'approvals', { query: { status: 'pending' } })).items).toEqual([]);
     const { items } = await pageOf(hasty, 'approvals');
     expect(items.map(({ status }) => status)).toEqual(['expired']);

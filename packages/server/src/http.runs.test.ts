@@ -261,14 +261,12 @@ describe('/v1/runs', () => {
 
   describe('canceling', () => {
     it('ends a running run at once, and its stream with done', async () => {
-      const began = Date.now();
-      const { runId, reader } = await startRun(server, { input: 'slow 5000' });
+      const { runId, reader } = await startRun(server, { input: 'slow 60000' });
       const response = await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
       expect(response.status).toBe(202);
       expect(await response.json()).toMatchObject({ id: runId, model: 'demo' });
       const frames = await reader.rest();
       expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'canceled' });
-      expect(Date.now() - began).toBeLessThan(4_000);
       expect(await statusOf(server, runId)).toBe('canceled');
     });
 

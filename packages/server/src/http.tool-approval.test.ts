@@ -258,7 +258,9 @@ describe('a decision by tool-approval', () => {
     onTestFinished(() => hasty.stop());
     const { runId, reader } = await startApiChat(hasty, note('late'));
     const { data } = await reader.until('tool_approval_requested');
-    await new Promise((resolve) => setTimeout(resolve, 60));
+    const { events } = await eventsOf(hasty, runId);
+    const raised = events.find(({ type }) => type === 'relay.raised');
+    await until(() => Date.now() > Date.parse(String(raised?.['expiresAt'])), 'the expiry');
     const body = { runId, toolCallId: data['toolCallId'], action: 'approve' };
     const expired = { code: 409, body: { error: 'This tool call is already expired' } };
     expect(await decideCall(hasty, body)).toMatchObject(expired);
