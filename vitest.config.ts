@@ -4,7 +4,7 @@ import { configDefaults, defineConfig } from 'vitest/config';
 /** Faults, kills, loads and the growth of time with size: `npm run test:faults`. */
 const faults = [
   'test/faults/**/*.test.ts',
-  'test/e2e/{dead-peer,kill*,many-streams,nodes*}.test.ts',
+  'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*}.test.ts',
   'packages/**/*{sqlite-crash,sqlite-faults,postgres-faults,postgres-nodes,leaks,linear}.test.ts',
 ];
 
