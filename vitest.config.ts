@@ -1,13 +1,51 @@
-import { defineConfig } from 'vitest/config';
+import { fileURLToPath } from 'node:url';
+import { configDefaults, defineConfig } from 'vitest/config';
+
+/** Faults, kills, loads and the growth of time with size: `npm run test:faults`. */
+const faults = [
+  'test/faults/**/*.test.ts',
+  'test/e2e/{agents,dead-peer,kill*,many-streams,nodes*}.test.ts',
+  'packages/**/{leaks,*.linear}.test.ts',
+  'packages/store/test/drivers/**/{crash,faults,nodes}.test.ts',
+];
+
+/** These run in both, and look further there. */
+const fuzz = ['packages/**/*fuzz.test.ts'];
+const fuzzSizes = {
+  RELAY_FUZZ_REQUESTS: '60',
+  RELAY_FUZZ_GLOBS: '20000',
+  RELAY_FUZZ_COMMANDS: '10000',
+};
 
 export default defineConfig({
   test: {
-    include: ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts'],
     globalSetup: ['test/support/postgres-server.ts'],
     testTimeout: 20_000,
-    // The first one that asks for PostgreSQL waits until it is there.
+    // The first test that asks for PostgreSQL waits until it has started.
     hookTimeout: 60_000,
-    // Real servers and child processes share two cores: few files at once keeps their timing honest.
+    // Real servers and child processes share the machine with the tests.
     maxWorkers: 2,
+    // Child processes compile the project once, not each.
+    env: { NODE_COMPILE_CACHE: fileURLToPath(new URL('.cache/node', import.meta.url)) },
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'behaviour',
+          include: ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts'],
+          exclude: [...configDefaults.exclude, ...faults],
+          // The files of a worker share their imports, which would cost more than most tests.
+          isolate: false,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'faults',
+          include: [...faults, ...fuzz],
+          env: { ...fuzzSizes, ...process.env },
+        },
+      },
+    ],
   },
 });

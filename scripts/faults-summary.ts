@@ -66,6 +66,6 @@ ${table.join('\n')}
 
 ${total}
 
-\`npm test\` runs the same faults at a smaller size (\`test/faults/regime.test.ts\`); \`npm run mutants\` removes one safeguard after the other and shows that the tests notice.
+\`npm run test:faults\` runs the same faults at a smaller size (\`test/faults/regime.test.ts\`); \`npm run mutants\` removes one safeguard after the other and shows that the tests notice.
 `;
 }

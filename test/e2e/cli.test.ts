@@ -2,10 +2,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { relayBin } from '../support/cli.ts';
+import { requires } from '../support/requires.ts';
 import { TestServer } from '../support/server.ts';
-import { TmuxTerminal } from '../support/tmux.ts';
+import { TmuxTerminal, tmuxProblem } from '../support/tmux.ts';
 
 // Each waits for what it expects to see; a busy machine may take its time.
 vi.setConfig({ testTimeout: 120_000 });
@@ -45,252 +46,256 @@ function terminal(args: string, key: 'key' | 'keyless' = 'key', options: Screen 
 
 const notesOf = (word: string) => server.notes.filter(({ text }) => text.includes(word));
 
-test('a whole chat: an answer, a tool that is allowed once, one that is denied, and goodbye', async () => {
-  const { shell, shows } = terminal('chat');
-  await shows('you ›');
-  shell.line('calculate 23*47');
-  await shows('23 * 47 is 1081.');
-  expect(shell.screen).toContain('→ calculator {"a":23,"b":47,"op":"*"}');
+describe('the command in a terminal', requires('terminal', tmuxProblem()), () => {
+  test('a whole chat: an answer, a tool that is allowed once, one that is denied, and goodbye', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('calculate 23*47');
+    await shows('23 * 47 is 1081.');
+    expect(shell.screen).toContain('→ calculator {"a":23,"b":47,"op":"*"}');
 
-  shell.line('notify the build is green');
-  await shows('[o]nce  [a]lways  [e]dit  [d]eny >');
-  expect(shell.screen).toContain('"text": "the build is green"');
-  expect(notesOf('green')).toEqual([]);
-  // Whoever only presses Enter has not agreed to anything.
-  shell.press('Enter');
-  await expect
-    .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
-    .toBeGreaterThan(1);
-  expect(notesOf('green')).toEqual([]);
-  shell.line('o');
-  await shows('The note was sent.');
-  expect(notesOf('green')).toHaveLength(1);
+    shell.line('notify the build is green');
+    await shows('[o]nce  [a]lways  [e]dit  [d]eny >');
+    expect(shell.screen).toContain('"text": "the build is green"');
+    expect(notesOf('green')).toEqual([]);
+    // Whoever only presses Enter has not agreed to anything.
+    shell.press('Enter');
+    await expect
+      .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
+      .toBeGreaterThan(1);
+    expect(notesOf('green')).toEqual([]);
+    shell.line('o');
+    await shows('The note was sent.');
+    expect(notesOf('green')).toHaveLength(1);
 
-  shell.line('notify the build is red');
-  await shows('"text": "the build is red"');
-  await shows('[d]eny > ');
-  shell.line('d');
-  await shows('Why not?');
-  shell.line('not on a Friday');
-  await shows('it was denied (not on a Friday)');
-  expect(notesOf('red')).toEqual([]);
+    shell.line('notify the build is red');
+    await shows('"text": "the build is red"');
+    await shows('[d]eny > ');
+    shell.line('d');
+    await shows('Why not?');
+    shell.line('not on a Friday');
+    await shows('it was denied (not on a Friday)');
+    expect(notesOf('red')).toEqual([]);
 
-  shell.press('C-d');
-  await shows('Go on later: relay chat --conversation ');
-  await shows('ended with 0');
-  // Whoever reads it from top to bottom sees each thing once, in order and on a line of its own.
-  const lines = shell.screen.split('\n').map((line) => line.trimEnd());
-  const told = lines
-    .slice(lines.findIndex((line) => line.startsWith('you ›')))
-    .filter((line) => /^(you ›|[→←?·]|  \[|  Why|[A-Z0-9])/.test(line));
-  expect(told.map((line) => line.replace(/(--conversation) \S+/, '$1 ID'))).toEqual([
-    'you › calculate 23*47',
-    '→ calculator {"a":23,"b":47,"op":"*"}',
-    '← 1081',
-    '23 * 47 is 1081.',
-    'you › notify the build is green',
-    '→ send_note {"to":"operator","text":"the build is green"}',
-    '? send_note wants to run:',
-    '  [o]nce  [a]lways  [e]dit  [d]eny >',
-    '  [o]nce  [a]lways  [e]dit  [d]eny > o',
-    '· approved',
-    '← {"sent":true}',
-    'The note was sent.',
-    'you › notify the build is red',
-    '→ send_note {"to":"operator","text":"the build is red"}',
-    '? send_note wants to run:',
-    '  [o]nce  [a]lways  [e]dit  [d]eny > d',
-    '  Why not? (the agent reads it) > not on a Friday',
-    '· denied',
-    '← {"status":"denied","reason":"not on a Friday"}',
-    'The note was not sent: it was denied (not on a Friday).',
-    'you ›',
-    'Go on later: relay chat --conversation ID',
-  ]);
-});
+    shell.press('C-d');
+    await shows('Go on later: relay chat --conversation ');
+    await shows('ended with 0');
+    // Whoever reads it from top to bottom sees each thing once, in order and on a line of its own.
+    const lines = shell.screen.split('\n').map((line) => line.trimEnd());
+    const told = lines
+      .slice(lines.findIndex((line) => line.startsWith('you ›')))
+      .filter((line) => /^(you ›|[→←?·]|  \[|  Why|[A-Z0-9])/.test(line));
+    expect(told.map((line) => line.replace(/(--conversation) \S+/, '$1 ID'))).toEqual([
+      'you › calculate 23*47',
+      '→ calculator {"a":23,"b":47,"op":"*"}',
+      '← 1081',
+      '23 * 47 is 1081.',
+      'you › notify the build is green',
+      '→ send_note {"to":"operator","text":"the build is green"}',
+      '? send_note wants to run:',
+      '  [o]nce  [a]lways  [e]dit  [d]eny >',
+      '  [o]nce  [a]lways  [e]dit  [d]eny > o',
+      '· approved',
+      '← {"sent":true}',
+      'The note was sent.',
+      'you › notify the build is red',
+      '→ send_note {"to":"operator","text":"the build is red"}',
+      '? send_note wants to run:',
+      '  [o]nce  [a]lways  [e]dit  [d]eny > d',
+      '  Why not? (the agent reads it) > not on a Friday',
+      '· denied',
+      '← {"status":"denied","reason":"not on a Friday"}',
+      'The note was not sent: it was denied (not on a Friday).',
+      'you ›',
+      'Go on later: relay chat --conversation ID',
+    ]);
+  });
 
-test('a narrow screen that becomes narrower loses no line, wide letters or not', async () => {
-  const { shell, shows } = terminal('chat', 'key', { columns: 34 });
-  await shows('you ›');
-  shell.line('notify 你好，世界 is what one says here');
-  await shows('[d]eny >');
-  shell.line('yes');
-  await shows('That is no answer here: type o, a, e or d.');
-  shell.resize(26);
-  shell.line('e');
-  await shows('Arguments > {"to":"operator","text":"你好，世界 is what one says here"}');
-  shell.press(...Array.from({ length: 6 }, () => 'BSpace'));
-  shell.line('世"}');
-  await shows('The note was sent.');
-  expect(notesOf('世')).toMatchObject([{ text: '你好，世界 is what one says 世' }]);
-  const { screen } = shell;
-  expect(screen).toContain('[o]nce  [a]lways  [e]dit  [d]eny > yes\n');
-  expect(screen).toContain('type o, a, e or d.\n  [o]nce  [a]lways  [e]dit  [d]eny > e\n');
-  shell.press('C-d');
-  await shows('ended with 0');
-});
+  test('a narrow screen that becomes narrower loses no line, wide letters or not', async () => {
+    const { shell, shows } = terminal('chat', 'key', { columns: 34 });
+    await shows('you ›');
+    shell.line('notify 你好，世界 is what one says here');
+    await shows('[d]eny >');
+    shell.line('yes');
+    await shows('That is no answer here: type o, a, e or d.');
+    shell.resize(26);
+    shell.line('e');
+    await shows('Arguments > {"to":"operator","text":"你好，世界 is what one says here"}');
+    shell.press(...Array.from({ length: 6 }, () => 'BSpace'));
+    shell.line('世"}');
+    await shows('The note was sent.');
+    expect(notesOf('世')).toMatchObject([{ text: '你好，世界 is what one says 世' }]);
+    const { screen } = shell;
+    expect(screen).toContain('[o]nce  [a]lways  [e]dit  [d]eny > yes\n');
+    expect(screen).toContain('type o, a, e or d.\n  [o]nce  [a]lways  [e]dit  [d]eny > e\n');
+    shell.press('C-d');
+    await shows('ended with 0');
+  });
 
-test('arguments are edited in place, and "always" is not asked again', async () => {
-  const { shell, shows } = terminal('chat');
-  await shows('you ›');
-  shell.line('notify draft words');
-  await shows('[e]dit');
-  shell.line('e');
-  await shows('Arguments > {"to":"operator","text":"draft words"}');
-  // Back over `draft words"}`, as one does at a prompt.
-  shell.press(...Array.from({ length: 13 }, () => 'BSpace'));
-  shell.line('better words"}');
-  await shows('The note was sent');
-  expect(notesOf('draft')).toEqual([]);
-  expect(notesOf('better words')).toHaveLength(1);
+  test('arguments are edited in place, and "always" is not asked again', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('notify draft words');
+    await shows('[e]dit');
+    shell.line('e');
+    await shows('Arguments > {"to":"operator","text":"draft words"}');
+    // Back over `draft words"}`, as one does at a prompt.
+    shell.press(...Array.from({ length: 13 }, () => 'BSpace'));
+    shell.line('better words"}');
+    await shows('The note was sent');
+    expect(notesOf('draft')).toEqual([]);
+    expect(notesOf('better words')).toHaveLength(1);
 
-  shell.line('notify twice');
-  await shows('"text": "twice"');
-  shell.line('a');
-  await expect.poll(() => notesOf('twice').length, { timeout: 30_000 }).toBe(1);
-  await expect.poll(() => shell.screen.trimEnd().endsWith('you ›'), { timeout: 30_000 }).toBe(true);
-  shell.line('notify twice');
-  await expect.poll(() => notesOf('twice').length, { timeout: 30_000 }).toBe(2);
-  shell.line('/quit');
-  await shows('ended with 0');
-});
+    shell.line('notify twice');
+    await shows('"text": "twice"');
+    shell.line('a');
+    await expect.poll(() => notesOf('twice').length, { timeout: 30_000 }).toBe(1);
+    await expect
+      .poll(() => shell.screen.trimEnd().endsWith('you ›'), { timeout: 30_000 })
+      .toBe(true);
+    shell.line('notify twice');
+    await expect.poll(() => notesOf('twice').length, { timeout: 30_000 }).toBe(2);
+    shell.line('/quit');
+    await shows('ended with 0');
+  });
 
-test('without a key it works on the same machine, without what needs one', async () => {
-  const { shell, shows } = terminal('chat', 'keyless');
-  await shows('you ›');
-  expect(shell.screen).toContain('Without a key (RELAY_API_KEY) this chat ends when you leave');
-  shell.line('notify no key needed');
-  await shows('[o]nce  [a]lways  [d]eny >');
-  shell.line('o');
-  await shows('The note was sent.');
-  expect(notesOf('no key needed')).toHaveLength(1);
-  shell.press('C-c');
-  await shows('ended with 0');
-});
+  test('without a key it works on the same machine, without what needs one', async () => {
+    const { shell, shows } = terminal('chat', 'keyless');
+    await shows('you ›');
+    expect(shell.screen).toContain('Without a key (RELAY_API_KEY) this chat ends when you leave');
+    shell.line('notify no key needed');
+    await shows('[o]nce  [a]lways  [d]eny >');
+    shell.line('o');
+    await shows('The note was sent.');
+    expect(notesOf('no key needed')).toHaveLength(1);
+    shell.press('C-c');
+    await shows('ended with 0');
+  });
 
-test('Ctrl-C cancels what is going on, and leaves when nothing is', async () => {
-  const { shell, shows } = terminal('chat');
-  await shows('you ›');
-  shell.line('slow 600000');
-  await shows('I wait for 600000 ms');
-  shell.press('C-c');
-  await shows('(canceled)');
-  // Each on a line of its own, however far the answer has come.
-  expect(shell.screen).toMatch(/^I wait for 600000 ms\n\(canceling; .*\)\n\(canceled\)$/m);
-  const { runs } = (await (await server.request('/v1/runs?status=canceled')).json()) as {
-    runs: { input: string }[];
-  };
-  expect(runs.map(({ input }) => input)).toContain('slow 600000');
-  shell.line('say 3');
-  await shows('1 2 3\nyou ›');
-  shell.press('C-c');
-  await shows('ended with 0');
-});
+  test('Ctrl-C cancels what is going on, and leaves when nothing is', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('slow 600000');
+    await shows('I wait for 600000 ms');
+    shell.press('C-c');
+    await shows('(canceled)');
+    // Each on a line of its own, however far the answer has come.
+    expect(shell.screen).toMatch(/^I wait for 600000 ms\n\(canceling; .*\)\n\(canceled\)$/m);
+    const { runs } = (await (await server.request('/v1/runs?status=canceled')).json()) as {
+      runs: { input: string }[];
+    };
+    expect(runs.map(({ input }) => input)).toContain('slow 600000');
+    shell.line('say 3');
+    await shows('1 2 3\nyou ›');
+    shell.press('C-c');
+    await shows('ended with 0');
+  });
 
-test('what is typed while an answer streams waits, and never answers a request', async () => {
-  const { shell, shows } = terminal('chat');
-  await shows('you ›');
-  shell.line('slow 4000');
-  await shows('I wait for 4000 ms');
-  shell.line('notify typed ahead');
-  shell.line('a');
-  shell.type('o');
-  await shows('"text": "typed ahead"');
-  await shows('[o]nce');
-  shell.press('Enter');
-  await expect
-    .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
-    .toBeGreaterThan(1);
-  expect(notesOf('typed ahead')).toEqual([]);
-  shell.line('d');
-  await shows('Why not?');
-  shell.press('Enter');
-  await shows('it was denied');
-  expect(notesOf('typed ahead')).toEqual([]);
-});
+  test('what is typed while an answer streams waits, and never answers a request', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('slow 4000');
+    await shows('I wait for 4000 ms');
+    shell.line('notify typed ahead');
+    shell.line('a');
+    shell.type('o');
+    await shows('"text": "typed ahead"');
+    await shows('[o]nce');
+    shell.press('Enter');
+    await expect
+      .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
+      .toBeGreaterThan(1);
+    expect(notesOf('typed ahead')).toEqual([]);
+    shell.line('d');
+    await shows('Why not?');
+    shell.press('Enter');
+    await shows('it was denied');
+    expect(notesOf('typed ahead')).toEqual([]);
+  });
 
-test('a question goes away when somebody else answers it first', async () => {
-  const { shell, shows } = terminal('chat');
-  await shows('you ›');
-  shell.line('notify from elsewhere');
-  await shows('[o]nce');
-  const pending = await server.request('/v1/approvals?status=pending&limit=1');
-  const { approvals } = (await pending.json()) as { approvals: { id: string }[] };
-  shell.type('half an ans');
-  await server.request(`/v1/approvals/${approvals[0]?.id}`, { body: { approved: true } });
-  await shows('(it is no longer asked)');
-  await shows('The note was sent.');
-  // What stood at the question is not taken for a message.
-  shell.line('say 4');
-  await shows('1 2 3 4');
-  expect(notesOf('from elsewhere')).toHaveLength(1);
-});
+  test('a question goes away when somebody else answers it first', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('notify from elsewhere');
+    await shows('[o]nce');
+    const pending = await server.request('/v1/approvals?status=pending&limit=1');
+    const { approvals } = (await pending.json()) as { approvals: { id: string }[] };
+    shell.type('half an ans');
+    await server.request(`/v1/approvals/${approvals[0]?.id}`, { body: { approved: true } });
+    await shows('(it is no longer asked)');
+    await shows('The note was sent.');
+    // What stood at the question is not taken for a message.
+    shell.line('say 4');
+    await shows('1 2 3 4');
+    expect(notesOf('from elsewhere')).toHaveLength(1);
+  });
 
-test('a conversation is taken up where it waits, after the server was killed', async () => {
-  const first = terminal('chat');
-  await first.shows('you ›');
-  first.shell.line('notify survived');
-  await first.shows('[o]nce');
-  const { runs } = (await (await server.request('/v1/runs?status=waiting')).json()) as {
-    runs: { conversationId: string }[];
-  };
-  first.shell.close();
-  await server.kill();
-  await server.start();
-  const again = terminal(`chat --conversation ${runs[0]?.conversationId}`);
-  await again.shows('you › notify survived');
-  await again.shows('[o]nce');
-  again.shell.line('o');
-  await again.shows('The note was sent.');
-  expect(notesOf('survived')).toHaveLength(1);
-});
+  test('a conversation is taken up where it waits, after the server was killed', async () => {
+    const first = terminal('chat');
+    await first.shows('you ›');
+    first.shell.line('notify survived');
+    await first.shows('[o]nce');
+    const { runs } = (await (await server.request('/v1/runs?status=waiting')).json()) as {
+      runs: { conversationId: string }[];
+    };
+    first.shell.close();
+    await server.kill();
+    await server.start();
+    const again = terminal(`chat --conversation ${runs[0]?.conversationId}`);
+    await again.shows('you › notify survived');
+    await again.shows('[o]nce');
+    again.shell.line('o');
+    await again.shows('The note was sent.');
+    expect(notesOf('survived')).toHaveLength(1);
+  });
 
-test('a connection that breaks in the middle of an answer is told of on a line of its own', async () => {
-  const { shell, shows } = terminal('chat');
-  await shows('you ›');
-  shell.line('slow 6000');
-  await shows('I wait for 6000 ms');
-  const { port } = new URL(server.url);
-  await server.kill();
-  await shows('(the connection broke; trying again)');
-  await server.start({ RELAY_PORT: port });
-  await shows('I wait for 6000 ms and go on.');
-  expect(shell.screen).toMatch(
-    /^I wait for 6000 ms\n\(the connection broke; trying again\)\n· that answer was broken off/m,
-  );
-});
+  test('a connection that breaks in the middle of an answer is told of on a line of its own', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('slow 6000');
+    await shows('I wait for 6000 ms');
+    const { port } = new URL(server.url);
+    await server.kill();
+    await shows('(the connection broke; trying again)');
+    await server.start({ RELAY_PORT: port });
+    await shows('I wait for 6000 ms and go on.');
+    expect(shell.screen).toMatch(
+      /^I wait for 6000 ms\n\(the connection broke; trying again\)\n· that answer was broken off/m,
+    );
+  });
 
-test('a connection that breaks at a question leaves the question on the screen', async () => {
-  const { shell, shows } = terminal('chat');
-  await shows('you ›');
-  shell.line('notify after the break');
-  await shows('[d]eny >');
-  const { port } = new URL(server.url);
-  await server.kill();
-  await shows('(the connection broke; trying again)');
-  const { screen } = shell;
-  expect(screen).toMatch(/\[d\]eny >\s*\n\(the connection broke.*\)\n {2}\[o\]nce .*\[d\]eny >/);
-  await server.start({ RELAY_PORT: port });
-  shell.line('o');
-  await shows('The note was sent.');
-  expect(notesOf('after the break')).toHaveLength(1);
-});
+  test('a connection that breaks at a question leaves the question on the screen', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    shell.line('notify after the break');
+    await shows('[d]eny >');
+    const { port } = new URL(server.url);
+    await server.kill();
+    await shows('(the connection broke; trying again)');
+    const { screen } = shell;
+    expect(screen).toMatch(/\[d\]eny >\s*\n\(the connection broke.*\)\n {2}\[o\]nce .*\[d\]eny >/);
+    await server.start({ RELAY_PORT: port });
+    shell.line('o');
+    await shows('The note was sent.');
+    expect(notesOf('after the break')).toHaveLength(1);
+  });
 
-test('colour is for terminals that want it', async () => {
-  const coloured = terminal('chat "calculate 1+1"');
-  await coloured.shows('ended with 0');
-  expect(coloured.shell.colours).toContain('\u001B[36m→ calculator');
-  const plain = terminal('chat "calculate 1+1"', 'key', { before: 'NO_COLOR=1 ' });
-  await plain.shows('ended with 0');
-  expect(plain.shell.screen).toContain('→ calculator');
-  expect(plain.shell.colours).not.toContain('\u001B[36m→');
-});
+  test('colour is for terminals that want it', async () => {
+    const coloured = terminal('chat "calculate 1+1"');
+    await coloured.shows('ended with 0');
+    expect(coloured.shell.colours).toContain('\u001B[36m→ calculator');
+    const plain = terminal('chat "calculate 1+1"', 'key', { before: 'NO_COLOR=1 ' });
+    await plain.shows('ended with 0');
+    expect(plain.shell.screen).toContain('→ calculator');
+    expect(plain.shell.colours).not.toContain('\u001B[36m→');
+  });
 
-test('a secret is typed where nothing shows it', async () => {
-  const { shell, shows } = terminal('credentials set openai --label typed');
-  await shows('The key for openai');
-  shell.line('sk-never-on-the-screen');
-  await shows('openai has the key …reen.');
-  expect(shell.screen).not.toContain('sk-never');
-  await shows('ended with 0');
+  test('a secret is typed where nothing shows it', async () => {
+    const { shell, shows } = terminal('credentials set openai --label typed');
+    await shows('The key for openai');
+    shell.line('sk-never-on-the-screen');
+    await shows('openai has the key …reen.');
+    expect(shell.screen).not.toContain('sk-never');
+    await shows('ended with 0');
+  });
 });

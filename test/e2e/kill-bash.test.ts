@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { requiresLinux } from '../support/requires.ts';
 import { FrameReader } from '../support/frames.ts';
 import { until } from '../support/kernel.ts';
 import { TestServer } from '../support/server.ts';
@@ -41,9 +42,7 @@ async function startBash(command: string, through = server) {
 }
 
 const unique = (): string => `${100_000 + Math.floor(Math.random() * 900_000)}.${Date.now()}`;
-const linux = process.platform === 'linux';
-
-describe.skipIf(!linux)('kill -9 of the server while bash runs', () => {
+describe('kill -9 of the server while bash runs', requiresLinux(), () => {
   test('ends what it left running, and asks what came of it', { timeout: 60_000 }, async () => {
     const n = unique();
     const asleep = `sleep\0${n}`;

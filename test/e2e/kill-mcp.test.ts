@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { requiresLinux } from '../support/requires.ts';
 import { until } from '../support/kernel.ts';
 import { isAlive, McpScene } from '../support/mcp/scene.ts';
 import { TestServer } from '../support/server.ts';
@@ -30,7 +31,7 @@ const programs = (): number[][] =>
 /** A process that was killed is there until its parent, or the system, has looked at it. */
 const ended = (pids: number[]) => async () => !pids.some(isAlive);
 
-describe.skipIf(process.platform !== 'linux')('kill -9 of the server', () => {
+describe('kill -9 of the server', requiresLinux(), () => {
   test('leaves MCP programs that the next start ends', { timeout: 60_000 }, async () => {
     await until(async () => programs().length === 1, 'the program to run');
     await server.kill();

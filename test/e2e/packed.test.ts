@@ -41,10 +41,13 @@ beforeAll(() => {
   for (const room of rooms) {
     const cwd = join(copy, 'packages', room);
     execFileSync(process.execPath, ['../../scripts/pack.mjs', 'rewrite'], { cwd });
-    execFileSync('npm', ['pack', '--ignore-scripts', '--pack-destination', dir], {
-      cwd,
-      stdio: 'ignore',
-    });
+  }
+  const folders = rooms.map((room) => `./packages/${room}`);
+  execFileSync('npm', ['pack', '--ignore-scripts', '--pack-destination', dir, ...folders], {
+    cwd: copy,
+    stdio: 'ignore',
+  });
+  for (const room of rooms) {
     const target = join(modules, '@relay', room);
     mkdirSync(target);
     const tarball = join(dir, `relay-${room}-${version}.tgz`);

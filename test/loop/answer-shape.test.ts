@@ -13,7 +13,6 @@ import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
 import { createCast, delegate, endFor, says } from './cast.ts';
 import { endOf, finished, lastOf, ofType, openScene } from './scene.ts';
-import { stores } from './stores.ts';
 
 const outputSchema = {
   type: 'object',
@@ -22,9 +21,9 @@ const outputSchema = {
 };
 const good = '{"city":"Rome"}';
 
-describe.each(stores)('an answer of a given shape on $name', (kind) => {
+describe('an answer of a given shape', () => {
   test('counts as it is, and the model knows what is wanted', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says(good)]);
     const kernel = await boot({ model });
     const run = await ask(kernel, { outputSchema, reasoning: 'high' });
@@ -34,7 +33,7 @@ describe.each(stores)('an answer of a given shape on $name', (kind) => {
   });
 
   test('is taken back if it has another, and asked for once more with the reason', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([
       ({ messages }) => says(messages.length === 1 ? '{"town":1}' : good),
     ]);
@@ -53,7 +52,7 @@ describe.each(stores)('an answer of a given shape on $name', (kind) => {
   });
 
   test('that is wrong twice fails the run, and what was said about it is not remembered', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('Rome')]);
     const kernel = await boot({ model });
     const run = await ask(kernel, { outputSchema });
@@ -74,7 +73,7 @@ describe.each(stores)('an answer of a given shape on $name', (kind) => {
   });
 
   test('is not asked of turns that call tools', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedModel([
       [text('I look.'), toolCall('a', 'look'), finish()],
@@ -86,7 +85,7 @@ describe.each(stores)('an answer of a given shape on $name', (kind) => {
   });
 
   test('is still owed after a handoff, by an agent that asks for none itself', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([
       ({ messages }) =>
         messages.length === 1
@@ -103,7 +102,7 @@ describe.each(stores)('an answer of a given shape on $name', (kind) => {
   });
 
   test('can be a sub-agent’s, whose call fails if it is wrong', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[delegate('a', 'Find', 'finder'), finish()], says('Well.')],
       Find: [says('Rome'), says('Rome')],
@@ -132,7 +131,7 @@ describe.each(stores)('an answer of a given shape on $name', (kind) => {
   });
 });
 
-describe.each(stores)('what a provider attached to an answer on $name', (kind) => {
+describe('what a provider attached to an answer', () => {
   const providerData: ProviderData = {
     provider: 'acme',
     model: 'scripted',
@@ -144,7 +143,7 @@ describe.each(stores)('what a provider attached to an answer on $name', (kind) =
   const marked: ModelEvent = { ...finish(), providerData } as ModelEvent;
 
   test('is shown to it again, in this run and in the next of the conversation', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedModel([
       [toolCall('a', 'look'), marked],

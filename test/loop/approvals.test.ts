@@ -21,14 +21,14 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const pay = (n: number, input: unknown = { amount: n }) => toolCall(`call_${n}`, 'pay', input);
 
-describe.each(stores)('undecided calls on $name', (kind) => {
+describe('undecided calls', () => {
   test('of a turn are raised together, in the commit that completes the turn', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const appends: Append[] = [];
     const watched = wrapStore(store, (call) => {
       const append = appendWith(call, 'relay.raised');
@@ -56,7 +56,7 @@ describe.each(stores)('undecided calls on $name', (kind) => {
   });
 
   test('are each decided on their own: an approved one starts while its sibling waits', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -83,7 +83,7 @@ describe.each(stores)('undecided calls on $name', (kind) => {
   });
 
   test('start when they are approved, although a sibling tool is still running', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
@@ -111,7 +111,7 @@ describe.each(stores)('undecided calls on $name', (kind) => {
   });
 
   test('are denied with a reason that the model reads, and the run goes on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -131,7 +131,7 @@ describe.each(stores)('undecided calls on $name', (kind) => {
   });
 
   test('that are approved run exactly as they were shown, on record of whoever approved', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const input = { to: 'Zoë \u0000', amounts: [1, { deep: null }], z: 1, a: -0.5 };
     const model = createScriptedModel([[pay(1, input), finish()], answer]);
@@ -150,7 +150,7 @@ describe.each(stores)('undecided calls on $name', (kind) => {
   });
 
   test('of a tool that is gone when they are approved fail, and the run goes on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tools = [createRecordingTool({ name: 'pay' })];
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools });
@@ -164,9 +164,9 @@ describe.each(stores)('undecided calls on $name', (kind) => {
   });
 });
 
-describe.each(stores)('“always” on $name', (kind) => {
+describe('“always”', () => {
   test('grants exactly that call for its conversation, and no other', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([
       async ({ messages }) => {
@@ -212,7 +212,7 @@ describe.each(stores)('“always” on $name', (kind) => {
   });
 
   test('with a denial grants nothing', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });

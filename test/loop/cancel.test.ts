@@ -23,14 +23,14 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
-describe.each(stores)('a cancel on $name', (kind) => {
+describe('a cancel', () => {
   test('while the model speaks aborts it, and keeps what it had said', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createStreamingModel(async function* (_request, signal) {
       yield [text('To begin ')];
       await aborted(signal);
@@ -49,7 +49,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('while the model speaks ends the run although the model does not listen', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const deaf = Promise.withResolvers<void>();
     const model = createStreamingModel(async function* () {
       yield [text('La la ')];
@@ -68,7 +68,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('while a provider is given time to recover does not wait for that', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const busy = new ProviderFailure('Busy', { retryable: true, retryAfterMs: 30_000 });
     const model = createScriptedModel([busy]);
@@ -81,7 +81,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('while a tool runs aborts it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let seen: AbortSignal | undefined;
     const tool = createRecordingTool({
       name: 'pay',
@@ -108,7 +108,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('keeps the result of a tool that comes to its end in good order', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({
       name: 'pay',
       allowedByDefault: true,
@@ -128,7 +128,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('gives up a tool that ignores it after its grace, and says that nobody knows', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const deaf = Promise.withResolvers<void>();
     const tool = createRecordingTool({
       name: 'pay',
@@ -156,7 +156,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('does not let a tool begin whose intent was on its way to the store', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const hold = Promise.withResolvers<void>();
     let held = false;
     let noticed = false;
@@ -183,7 +183,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('while a person is asked closes the relays and settles the calls', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[text('May I? '), pay(1), pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -206,7 +206,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('in the midst of it all settles each call by what it was at', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const deaf = new Promise<never>(() => undefined);
     const tools = [
       createRecordingTool({ name: 'pay' }),
@@ -229,7 +229,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('of a run that is queued ends it at once, without a place and without the model', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const gate = Promise.withResolvers<void>();
     const model = createStreamingModel(async function* () {
       await gate.promise;
@@ -251,7 +251,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('that comes twice, or ten times at once, ends the run once with the first reason', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -268,7 +268,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('after the end changes nothing, and of what is not there is false', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const kernel = await boot({ model: createScriptedModel([answer]) });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -282,7 +282,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('at any moment of a run ends it once, and nothing is called without an end', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createScriptedModel([[text('a'), pay(1), finish()], [pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });

@@ -8,7 +8,6 @@ import { ask, type Kernel, until } from '../support/kernel.ts';
 import { says } from './cast.ts';
 import { createPages, createReader, expectWhole, hasSummary, summaryOf } from './reader.ts';
 import { endOf, finished, lastOf, ofType, openScene } from './scene.ts';
-import { type StoreKind, stores } from './stores.ts';
 
 const many = { maxIterations: 100 };
 
@@ -43,8 +42,8 @@ interface Reading {
  * Two runs of one conversation at once, each of which reads pages. They end in the order in which
  * they are given; the conversation before them has one run.
  */
-async function twoAtOnce(kind: StoreKind, readings: readonly [Reading, Reading]) {
-  const { boot } = await openScene(kind);
+async function twoAtOnce(readings: readonly [Reading, Reading]) {
+  const { boot } = await openScene();
   const conversationId = uuidv7();
   const quiet = await boot({ model: createScriptedModel([says(`Before. ${'word'.repeat(150)}`)]) });
   const before = await ask(quiet, { conversationId, messages: said('Hello') });
@@ -82,9 +81,9 @@ function textsOf({ messages }: ModelRequest): string {
   return messages.map(({ content }) => textOf(content)).join('\n');
 }
 
-describe.each(stores)('a conversation that was compacted on $name', (kind) => {
+describe('a conversation that was compacted', () => {
   test('is read as its summary and what came after, by later runs', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const conversationId = uuidv7();
     const model = createReader({ pages: 10, contextTokens: 700 });
     const kernel = await boot({ model, tools: [createPages(100)] });
@@ -104,7 +103,7 @@ describe.each(stores)('a conversation that was compacted on $name', (kind) => {
   });
 
   test('is compacted by the run that finds it too long, as far as it goes back', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const conversationId = uuidv7();
     const talk = createScriptedModel([says(`Long. ${'word'.repeat(400)}`)]);
     const first = await boot({ model: talk });
@@ -127,7 +126,7 @@ describe.each(stores)('a conversation that was compacted on $name', (kind) => {
   });
 
   test('keeps the summary, where only the instructions of the next run differ', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const conversationId = uuidv7();
     const model = createReader({ pages: 10, contextTokens: 700 });
     const kernel = await boot({ model, tools: [createPages(100)] });
@@ -143,7 +142,7 @@ describe.each(stores)('a conversation that was compacted on $name', (kind) => {
   });
 
   test('is whole again for a run that brings the whole prompt itself', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const conversationId = uuidv7();
     const model = createReader({ pages: 10, contextTokens: 700 });
     const kernel = await boot({ model, tools: [createPages(100)] });
@@ -155,7 +154,7 @@ describe.each(stores)('a conversation that was compacted on $name', (kind) => {
   });
 });
 
-describe.each(stores)('two runs of one conversation at once on $name', (kind) => {
+describe('two runs of one conversation at once', () => {
   const short = { pages: 1, tokens: 10 };
   const long = { pages: 4, tokens: 100 };
   const longer = { pages: 14, tokens: 100 };
@@ -196,7 +195,7 @@ describe.each(stores)('two runs of one conversation at once on $name', (kind) =>
 
   test.each(cases)('%s are read by the next one as something whole', async (...given) => {
     const [, readings, expected] = given;
-    const { compactions, cached, uncached } = await twoAtOnce(kind, readings);
+    const { compactions, cached, uncached } = await twoAtOnce(readings);
     expect(expected(compactions), compactions.join()).toBe(true);
     expectWhole(cached.messages);
     // What is cached is what the journals say, but for the run that asked first.
@@ -211,7 +210,7 @@ describe.each(stores)('two runs of one conversation at once on $name', (kind) =>
   });
 
   test('do not disturb each other while both go on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const conversationId = uuidv7();
     const model = createReader({
       pages: 8,

@@ -19,14 +19,14 @@ import {
   stopRun,
   untilStored,
 } from './scene.ts';
-import { mortal, stores, wrapStore } from './stores.ts';
+import { mortal, wrapStore } from './stores.ts';
 
 const many = { maxIterations: 100 };
 const compaction = { threshold: 0.8, keep: 0.3 };
 
-describe.each(stores)('a conversation that fills the window on $name', (kind) => {
+describe('a conversation that fills the window', () => {
   test('is compacted in time, again and again, and the run goes on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createReader({ pages: 20, contextTokens: 1_000 });
     const kernel = await boot({ model, tools: [createPages(100)] });
     const run = await ask(kernel, { ...many, system: 'Read it all.' });
@@ -48,7 +48,7 @@ describe.each(stores)('a conversation that fills the window on $name', (kind) =>
   });
 
   test('is not touched while it fits, or while nobody knows how much fits', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const roomy = createReader({ pages: 10, contextTokens: 100_000 });
     const unknown = createReader({ pages: 10 });
     for (const model of [roomy, unknown]) {
@@ -60,7 +60,7 @@ describe.each(stores)('a conversation that fills the window on $name', (kind) =>
   });
 
   test('is compacted by the window and the threshold that are configured', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const sizes: number[] = [];
     for (const threshold of [0.4, 0.9]) {
       const model = createReader({ pages: 10 });
@@ -76,7 +76,7 @@ describe.each(stores)('a conversation that fills the window on $name', (kind) =>
   });
 
   test('is summarized by the model that is configured, and what that used is counted', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createReader({ pages: 8, contextTokens: 600 });
     const usage = { inputTokens: 1_000, outputTokens: 50 };
     const small = createStreamingModel((request) => [
@@ -98,7 +98,7 @@ describe.each(stores)('a conversation that fills the window on $name', (kind) =>
   });
 
   test('is summarized by its own model, where the other would make the cost uncountable', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createReader({ pages: 8, contextTokens: 600 });
     const settings = { compaction: { ...compaction, model: 'unpriced' } };
     const prices = { scripted: { inputPerMillion: 1, outputPerMillion: 1 } };
@@ -112,7 +112,7 @@ describe.each(stores)('a conversation that fills the window on $name', (kind) =>
   });
 
   test('keeps the ids of its calls apart, also of those that nobody reads any more', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createReader({ pages: 12, contextTokens: 600, callId: 'call' });
     const kernel = await boot({ model, tools: [createPages(100)] });
     const run = await ask(kernel, many);
@@ -145,7 +145,7 @@ describe.each(stores)('a conversation that fills the window on $name', (kind) =>
   ];
   test.each(failures)('goes on as it is where the summarizer %s', async (...given) => {
     const [, summarize] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createReader({ pages: 9, contextTokens: 1_000, summarize });
     const kernel = await boot({ model, tools: [createPages(90)] });
     const run = await ask(kernel, many);
@@ -157,7 +157,7 @@ describe.each(stores)('a conversation that fills the window on $name', (kind) =>
   });
 
   test('is not summarized in every turn, where it is the rest that fills the window', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const summarize = async function* () {
       yield [text(`It has read up to page 1 ${'word'.repeat(80)}`), finish()];
     };
@@ -172,9 +172,9 @@ describe.each(stores)('a conversation that fills the window on $name', (kind) =>
   });
 });
 
-describe.each(stores)('a prompt that the provider refuses as too long on $name', (kind) => {
+describe('a prompt that the provider refuses as too long', () => {
   test('is compacted and asked once more', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createReader({ pages: 14, refusesAbove: 9_000 });
     const kernel = await boot({ model, tools: [createPages(1_000)] });
     const run = await ask(kernel, many);
@@ -186,7 +186,7 @@ describe.each(stores)('a prompt that the provider refuses as too long on $name',
   });
 
   test('is a clear failure if it is still too long, and is not tried for ever', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createReader({ pages: 14, refusesAbove: 9_000, summarize: endlessSummary });
     const kernel = await boot({ model, tools: [createPages(1_000)] });
     const run = await ask(kernel, many);
@@ -199,7 +199,7 @@ describe.each(stores)('a prompt that the provider refuses as too long on $name',
   });
 
   test('is a clear failure if there is nothing to compact', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createReader({ pages: 1, refusesAbove: 0 });
     const kernel = await boot({ model });
     const run = await ask(kernel);
@@ -213,9 +213,9 @@ async function* endlessSummary(): AsyncGenerator<readonly ModelEvent[]> {
   yield [text(`It has read up to page 8 ${'word'.repeat(12_000)}`), finish()];
 }
 
-describe.each(stores)('a compaction on $name', (kind) => {
+describe('a compaction', () => {
   test('is not made again after a crash between it and the turn', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const process = mortal(store);
     const dying = wrapStore(process.store, async (call) => {
       const value = await call.go();
@@ -239,7 +239,7 @@ describe.each(stores)('a compaction on $name', (kind) => {
   });
 
   test('is stopped by a cancel', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let signal: AbortSignal | undefined;
     const model = createReader({
       pages: 9,
@@ -261,7 +261,7 @@ describe.each(stores)('a compaction on $name', (kind) => {
   });
 
   test('of a sub-agent is its own: the others read what they read before', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const reader = createReader({ pages: 12, contextTokens: 700 });
     const model = createStreamingModel(
       () => [[text('You read. '), delegate('call_0', 'Read', 'reader'), finish()]],
@@ -292,7 +292,7 @@ describe.each(stores)('a compaction on $name', (kind) => {
   });
 
   test('waits for nobody else: a sibling is asked meanwhile', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const hold = Promise.withResolvers<void>();
     const reader = createReader({
       pages: 8,
@@ -325,7 +325,7 @@ describe.each(stores)('a compaction on $name', (kind) => {
   });
 
   test('never comes between a call that waits for a person and its result', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const pay = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createReader({ pages: 8, contextTokens: 600 });
     const both = {

@@ -9,10 +9,9 @@ import {
 import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
 import { decide, finished, ofType, openScene, stopRun, untilAsked } from './scene.ts';
-import { type StoreKind, stores } from './stores.ts';
 
-async function askedToPay(kind: StoreKind) {
-  const scene = await openScene(kind);
+async function askedToPay() {
+  const scene = await openScene();
   const tool = createRecordingTool({ name: 'pay' });
   const model = createScriptedModel([
     [toolCall('call_1', 'pay', { amount: 1 }), finish()],
@@ -24,9 +23,9 @@ async function askedToPay(kind: StoreKind) {
   return { ...scene, kernel, run, tool, relayId: relay?.relayId ?? '' };
 }
 
-describe.each(stores)('a decision on $name', (kind) => {
+describe('a decision', () => {
   test('is repeated without effect, also when the run is over', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, relayId } = await askedToPay();
     expect(await decide(kernel, relayId)).toMatchObject({ kind: 'decided' });
     expect(await decide(kernel, relayId)).toMatchObject({
       kind: 'repeated',
@@ -42,7 +41,7 @@ describe.each(stores)('a decision on $name', (kind) => {
     ['a denial', false],
     ['an approval', true],
   ])('stands although it is contradicted: %s', async (_what, approved) => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, relayId } = await askedToPay();
     await decide(kernel, relayId, { approved });
     expect(await decide(kernel, relayId, { approved: !approved })).toMatchObject({
       kind: 'contradicted',
@@ -57,7 +56,7 @@ describe.each(stores)('a decision on $name', (kind) => {
   });
 
   test('that comes too late with “always” makes no grant', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, relayId } = await askedToPay();
     await decide(kernel, relayId, { approved: false });
     await decide(kernel, relayId, { always: true });
     await finished(kernel, run.id);
@@ -67,7 +66,7 @@ describe.each(stores)('a decision on $name', (kind) => {
   });
 
   test('wins alone among fifty that race, and the tool runs once or not at all', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, relayId } = await askedToPay();
     const wishes = Array.from({ length: 50 }, (_, n) => n % 2 === 0);
     const outcomes = await Promise.all(
       wishes.map((approved, n) =>
@@ -88,7 +87,7 @@ describe.each(stores)('a decision on $name', (kind) => {
   });
 
   test('of fifty that all approve runs the tool once', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, relayId } = await askedToPay();
     const outcomes = await Promise.all(Array.from({ length: 50 }, () => decide(kernel, relayId)));
     expect(outcomes.filter(({ kind: made }) => made === 'decided')).toHaveLength(1);
     expect(outcomes.filter(({ kind: made }) => made === 'repeated')).toHaveLength(49);
@@ -98,7 +97,7 @@ describe.each(stores)('a decision on $name', (kind) => {
   });
 
   test('about nothing is missing, and so is one by another tenant', async () => {
-    const { kernel, store, tool, relayId } = await askedToPay(kind);
+    const { kernel, store, tool, relayId } = await askedToPay();
     expect(await decide(kernel, kernel.tenantId)).toEqual({ kind: 'missing' });
     const other = await store.ensureTenant({ id: relayId, name: 'other', at: 0 });
     expect(await decide({ ...kernel, tenantId: other.id }, relayId)).toEqual({ kind: 'missing' });
@@ -106,7 +105,7 @@ describe.each(stores)('a decision on $name', (kind) => {
   });
 
   test('after the run was canceled does not count', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, relayId } = await askedToPay();
     await stopRun(kernel, run.id);
     await finished(kernel, run.id);
     expect(await decide(kernel, relayId)).toMatchObject({
@@ -118,7 +117,7 @@ describe.each(stores)('a decision on $name', (kind) => {
 
   test('that races with a cancel ends the run once, and the tool runs at most once', async () => {
     for (let round = 0; round < 10; round += 1) {
-      const { kernel, run, tool, relayId } = await askedToPay(kind);
+      const { kernel, run, tool, relayId } = await askedToPay();
       const [outcome] = await Promise.all([decide(kernel, relayId), stopRun(kernel, run.id)]);
       const events = await finished(kernel, run.id);
       const started = ofType(events, 'tool.started').length;

@@ -19,7 +19,7 @@ import {
   resultsIn,
   untilAsked,
 } from './scene.ts';
-import { mortal, type StoreKind, stores } from './stores.ts';
+import { mortal } from './stores.ts';
 
 /** Takes an amount, and fills in a currency. */
 function createPay(options: { idempotent?: boolean } = {}) {
@@ -45,8 +45,8 @@ const script = () =>
     [text('Done.'), finish()],
   ]);
 
-async function askedToPay(kind: StoreKind, permissions = {}) {
-  const scene = await openScene(kind);
+async function askedToPay(permissions = {}) {
+  const scene = await openScene();
   const [tool, model] = [createPay(), script()];
   const kernel = await scene.boot({ model, tools: [tool] });
   const run = await ask(kernel, { permissions });
@@ -60,9 +60,9 @@ const refusal = (promise: Promise<unknown>) =>
     (error: unknown) => error as RelayError,
   );
 
-describe.each(stores)('arguments that a person changed on $name', (kind) => {
+describe('arguments that a person changed', () => {
   test('are what runs, and both versions are kept with their digests', async () => {
-    const { kernel, run, tool, relay, relayId, store } = await askedToPay(kind);
+    const { kernel, run, tool, relay, relayId, store } = await askedToPay();
     await decide(kernel, relayId, { input: { amount: 7 } });
     const events = await finished(kernel, run.id);
     const executed = { amount: 7, currency: 'EUR' };
@@ -81,7 +81,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('are told to the model, whose own call stays as it was', async () => {
-    const { kernel, run, model, relayId } = await askedToPay(kind);
+    const { kernel, run, model, relayId } = await askedToPay();
     await decide(kernel, relayId, { input: { amount: 7 } });
     await finished(kernel, run.id);
     const request = lastOf(model.requests);
@@ -93,7 +93,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('that are no other ones change nothing, and are not spoken of', async () => {
-    const { kernel, run, model, relayId, store } = await askedToPay(kind);
+    const { kernel, run, model, relayId, store } = await askedToPay();
     await decide(kernel, relayId, { input: { currency: 'EUR', amount: 100 } });
     expect(await decide(kernel, relayId)).toMatchObject({ kind: 'repeated' });
     const events = await finished(kernel, run.id);
@@ -103,7 +103,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('are refused if they do not fit the tool, and nothing is decided', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, relayId } = await askedToPay();
     for (const input of [{ amount: 'much' }, {}, { amount: 1, more: 2 }]) {
       const error = await refusal(decide(kernel, relayId, { input }));
       expect(error).toMatchObject({ code: 'tool_input_invalid', status: 400 });
@@ -114,7 +114,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
 
   test('are refused if a deny rule speaks of them, and the relay stays open', async () => {
     const denylist = [{ tool: 'pay', params: { amount: '1????*' } }];
-    const { kernel, run, tool, relayId, store } = await askedToPay(kind, { denylist });
+    const { kernel, run, tool, relayId, store } = await askedToPay({ denylist });
     const error = await refusal(decide(kernel, relayId, { input: { amount: 10_000 } }));
     expect(error).toMatchObject({ code: 'denied_by_rule', status: 403 });
     expect(error.message).toContain('denylist[0]');
@@ -127,7 +127,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('are read as what they are when a deny rule looks at them', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const shell = {
       ...createRecordingTool({ name: 'shell' }),
       kinds: { command: 'command' },
@@ -148,7 +148,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('cannot be checked once the tool is gone, and nothing is decided', async () => {
-    const { kernel, run, tool, relayId, boot, store } = await askedToPay(kind);
+    const { kernel, run, tool, relayId, boot, store } = await askedToPay();
     await kernel.stop();
     const later = await boot({ model: script(), tools: [], restarted: true });
     const error = await refusal(decide(later, relayId, { input: { amount: 1 } }));
@@ -161,7 +161,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('repeated are the same decision, and other ones contradict it, also without the tool', async () => {
-    const { kernel, run, tool, relayId, boot } = await askedToPay(kind);
+    const { kernel, run, tool, relayId, boot } = await askedToPay();
     const input = { amount: 7 };
     expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'decided' });
     expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'repeated' });
@@ -176,7 +176,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('with “always” are what is granted, and not what was asked about', async () => {
-    const { kernel, run, tool, relayId, store } = await askedToPay(kind);
+    const { kernel, run, tool, relayId, store } = await askedToPay();
     await decide(kernel, relayId, { input: { amount: 7 }, always: true });
     await finished(kernel, run.id);
     const { conversationId } = run;
@@ -196,7 +196,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('win once of 20 that race, and what won runs', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, relayId } = await askedToPay();
     const amounts = Array.from({ length: 20 }, (_, n) => n + 1);
     const outcomes = await Promise.all(
       amounts.map((amount) => decide(kernel, relayId, { input: { amount } })),
@@ -208,7 +208,7 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('are what a crash asks about: the outcome is that of the call that ran', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const tool = createPay();
     tool.hold();
     const dying = mortal(scene.store);

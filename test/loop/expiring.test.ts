@@ -19,7 +19,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
+import { mortal, wrapStore } from './stores.ts';
 
 const relayTtlMs = 60_000;
 const warnsAfterMs = 54_000;
@@ -31,9 +31,9 @@ const script = (calls = 1) =>
 const parked = (kernel: Kernel) =>
   until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
 
-async function askedToPay(kind: StoreKind, options: { calls?: number; ttlMs?: number } = {}) {
+async function askedToPay(options: { calls?: number; ttlMs?: number } = {}) {
   const { calls = 1, ttlMs = relayTtlMs } = options;
-  const scene = await openScene(kind);
+  const scene = await openScene();
   const clock = new ManualClock();
   const tool = createRecordingTool({ name: 'pay' });
   const settings = { relayTtlMs: ttlMs };
@@ -46,9 +46,9 @@ async function askedToPay(kind: StoreKind, options: { calls?: number; ttlMs?: nu
   return { ...scene, kernel, clock, tool, run, relays, settings, wake, read };
 }
 
-describe.each(stores)('the warning before an expiry on $name', (kind) => {
+describe('the warning before an expiry', () => {
   test('comes when a tenth of the time is left, found by looking around', async () => {
-    const { kernel, clock, run, relays, read } = await askedToPay(kind);
+    const { kernel, clock, run, relays, read } = await askedToPay();
     const asked = Date.parse(relays[0]?.at ?? '');
     expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + warnsAfterMs });
     await clock.advance(warnsAfterMs - 1_500);
@@ -75,13 +75,13 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
 
   test('comes at most ten minutes before the end', async () => {
     const day = 24 * 60 * 60_000;
-    const { read, relays } = await askedToPay(kind, { ttlMs: day });
+    const { read, relays } = await askedToPay({ ttlMs: day });
     const asked = Date.parse(relays[0]?.at ?? '');
     expect(await read()).toMatchObject({ wakeAt: asked + day - 600_000 });
   });
 
   test('comes once, however often the run is looked at, and the run stays parked', async () => {
-    const { kernel, clock, run, wake, tool } = await askedToPay(kind);
+    const { kernel, clock, run, wake, tool } = await askedToPay();
     await clock.advance(warnsAfterMs);
     for (let look = 0; look < 5; look += 1) {
       wake();
@@ -100,7 +100,7 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
   });
 
   test('leaves time to answer: an approval after it runs the tool', async () => {
-    const { kernel, clock, run, relays, wake, tool } = await askedToPay(kind);
+    const { kernel, clock, run, relays, wake, tool } = await askedToPay();
     await clock.advance(warnsAfterMs);
     wake();
     await untilStored(kernel, run.id, { type: 'relay.expiring' });
@@ -111,7 +111,7 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
   });
 
   test('is not given of what was answered, nor of a sibling twice', async () => {
-    const { kernel, clock, run, relays, wake } = await askedToPay(kind, { calls: 3 });
+    const { kernel, clock, run, relays, wake } = await askedToPay({ calls: 3 });
     await decide(kernel, relays[0]?.relayId, { approved: false });
     await untilAsked(kernel, run.id, 2);
     await parked(kernel);
@@ -128,7 +128,7 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
   });
 
   test('comes while a sibling tool is running, without a look around', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
@@ -148,7 +148,7 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
   });
 
   test('comes late if nobody was there in time, and not at all after the end', async () => {
-    const { kernel, clock, run, boot, settings } = await askedToPay(kind);
+    const { kernel, clock, run, boot, settings } = await askedToPay();
     await kernel.stop();
     await clock.advance(warnsAfterMs + 3_000);
     const tools = [createRecordingTool({ name: 'pay' })];
@@ -168,7 +168,7 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
   test.each(['before', 'after'] as const)(
     'comes once although the process dies %s it is stored',
     async (when) => {
-      const scene = await openScene(kind);
+      const scene = await openScene();
       const clock = new ManualClock();
       const tools = [createRecordingTool({ name: 'pay' })];
       const settings = { relayTtlMs };

@@ -23,14 +23,14 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { type StoreKind, stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
 const relayTtlMs = 60_000;
 const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
-async function askedToPay(kind: StoreKind, calls = 1) {
-  const scene = await openScene(kind);
+async function askedToPay(calls = 1) {
+  const scene = await openScene();
   const clock = new ManualClock();
   const tool = createRecordingTool({ name: 'pay' });
   const payments = Array.from({ length: calls }, (_, n) => pay(n + 1));
@@ -69,9 +69,9 @@ function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => K
   return { store, decided };
 }
 
-describe.each(stores)('a relay that nobody answers on $name', (kind) => {
+describe('a relay that nobody answers', () => {
   test('expires at its time: the tool does not run, the model reads it, the run goes on', async () => {
-    const { kernel, clock, tool, model, run, relays, store } = await askedToPay(kind);
+    const { kernel, clock, tool, model, run, relays, store } = await askedToPay();
     const ref = { tenantId: kernel.tenantId, runId: run.id };
     await clock.advance(relayTtlMs - 1);
     kernel.control.supervisor.wake(ref);
@@ -91,7 +91,7 @@ describe.each(stores)('a relay that nobody answers on $name', (kind) => {
   });
 
   test('is found by looking around, without anyone waking its run', async () => {
-    const { kernel, clock, tool, run } = await askedToPay(kind, 2);
+    const { kernel, clock, tool, run } = await askedToPay(2);
     await clock.advance(relayTtlMs);
     const events = await until(async () => {
       await clock.advance(1_000);
@@ -103,7 +103,7 @@ describe.each(stores)('a relay that nobody answers on $name', (kind) => {
   });
 
   test('leaves alone what was approved in time', async () => {
-    const { kernel, clock, tool, model, run, relays } = await askedToPay(kind, 2);
+    const { kernel, clock, tool, model, run, relays } = await askedToPay(2);
     await decide(kernel, relays[1]?.relayId);
     await untilStored(kernel, run.id, { type: 'tool.completed' });
     await untilAsked(kernel, run.id, 1);
@@ -116,7 +116,7 @@ describe.each(stores)('a relay that nobody answers on $name', (kind) => {
   });
 
   test('expires while a sibling tool is running', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
@@ -139,7 +139,7 @@ describe.each(stores)('a relay that nobody answers on $name', (kind) => {
   });
 
   test('cannot be decided any more, although nobody has noticed its expiry yet', async () => {
-    const { kernel, clock, tool, run, relays } = await askedToPay(kind);
+    const { kernel, clock, tool, run, relays } = await askedToPay();
     const relayId = relays[0]?.relayId;
     await kernel.stop();
     await clock.advance(relayTtlMs);
@@ -151,7 +151,7 @@ describe.each(stores)('a relay that nobody answers on $name', (kind) => {
   });
 
   test('stays expired whatever is decided later', async () => {
-    const { kernel, clock, tool, run, relays } = await askedToPay(kind);
+    const { kernel, clock, tool, run, relays } = await askedToPay();
     await clock.advance(relayTtlMs);
     kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
     const events = await finished(kernel, run.id);
@@ -168,7 +168,7 @@ describe.each(stores)('a relay that nobody answers on $name', (kind) => {
   });
 
   test('counts as decided if it was decided in time and taken up late', async () => {
-    const { boot, kernel, clock, tool, model, run, relays } = await askedToPay(kind);
+    const { boot, kernel, clock, tool, model, run, relays } = await askedToPay();
     await kernel.stop();
     expect(await decide(kernel, relays[0]?.relayId)).toMatchObject({ kind: 'decided' });
     await clock.advance(10 * relayTtlMs);
@@ -179,7 +179,7 @@ describe.each(stores)('a relay that nobody answers on $name', (kind) => {
   });
 
   test('counts as decided if the decision was stored just before the expiry', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
@@ -204,7 +204,7 @@ describe.each(stores)('a relay that nobody answers on $name', (kind) => {
   });
 
   test('expires by the real clock too', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool], settings: { relayTtlMs: 20 } });

@@ -34,7 +34,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { type StoreKind, stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
 const lookup: FunctionTool = {
   name: 'lookup',
@@ -52,8 +52,8 @@ const call = (n: number, input: unknown = { id: `u_${n}` }) =>
 const answer = [text('Done.'), finish()];
 const timeoutMs = 60_000;
 
-async function waitingForClient(kind: StoreKind, calls = [call(1)]) {
-  const scene = await openScene(kind);
+async function waitingForClient(calls = [call(1)]) {
+  const scene = await openScene();
   const clock = new ManualClock();
   const model = createScriptedModel([[...calls, finish()], answer]);
   const settings = { toolResultTimeoutMs: timeoutMs };
@@ -80,9 +80,9 @@ interface Result {
   readonly failed?: boolean;
 }
 
-describe.each(stores)('a function tool on $name', (kind) => {
+describe('a function tool', () => {
   test('is offered to the model, and waits for its client without anything in memory', async () => {
-    const { kernel, model, run } = await waitingForClient(kind);
+    const { kernel, model, run } = await waitingForClient();
     expect(lastOf(model.requests).tools).toEqual([
       { name: 'lookup', description: 'Finds a user', inputSchema: lookup.inputSchema },
     ]);
@@ -100,7 +100,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('gets its result to the model, and the run goes on', async () => {
-    const { kernel, model, run } = await waitingForClient(kind);
+    const { kernel, model, run } = await waitingForClient();
     expect(await bring(kernel, run.id, { output: { name: 'Ada' } })).toBe('accepted');
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: { name: 'Ada' } }]);
@@ -111,7 +111,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('takes one result: the same again is a repetition, also after the end, another a conflict', async () => {
-    const { kernel, run } = await waitingForClient(kind);
+    const { kernel, run } = await waitingForClient();
     expect(await bring(kernel, run.id, { output: { a: 1, b: [2] } })).toBe('accepted');
     expect(await bring(kernel, run.id, { output: { b: [2], a: 1 } })).toBe('repeated');
     expect(await bring(kernel, run.id, { output: { a: 1, b: [3] } })).toBe('contradicted');
@@ -124,7 +124,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('counts once, however many clients bring a result at the same moment', async () => {
-    const { kernel, run } = await waitingForClient(kind);
+    const { kernel, run } = await waitingForClient();
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, n) => bring(kernel, run.id, { output: n })),
     );
@@ -137,13 +137,13 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('knows nothing of a call that nobody made', async () => {
-    const { kernel, run } = await waitingForClient(kind);
+    const { kernel, run } = await waitingForClient();
     expect(await bring(kernel, run.id, { toolCallId: 'call_9', output: 1 })).toBe('missing');
     expect(await bring(kernel, kernel.tenantId, { output: 1 })).toBe('missing');
   });
 
   test('tells the model how the function failed', async () => {
-    const { kernel, model, run } = await waitingForClient(kind, [call(1), call(2)]);
+    const { kernel, model, run } = await waitingForClient([call(1), call(2)]);
     await bring(kernel, run.id, { output: 'No such user', failed: true });
     await bring(kernel, run.id, { toolCallId: 'call_2', output: { code: 7 }, failed: true });
     const events = await finished(kernel, run.id);
@@ -155,7 +155,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('goes on when the last of several results has come, in whatever order', async () => {
-    const { kernel, model, run } = await waitingForClient(kind, [call(1), call(2), call(3)]);
+    const { kernel, model, run } = await waitingForClient([call(1), call(2), call(3)]);
     await bring(kernel, run.id, { toolCallId: 'call_3', output: 3 });
     await untilStored(kernel, run.id, { type: 'tool.completed' });
     await parked(kernel, run.id);
@@ -168,7 +168,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('fails when its time is over, and takes no result any more', async () => {
-    const { kernel, clock, model, run } = await waitingForClient(kind);
+    const { kernel, clock, model, run } = await waitingForClient();
     await clock.advance(timeoutMs - 1);
     kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
     await parked(kernel, run.id);
@@ -183,7 +183,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('is given up at its time without anyone waking its run', async () => {
-    const { kernel, clock, run } = await waitingForClient(kind);
+    const { kernel, clock, run } = await waitingForClient();
     const events = await until(async () => {
       await clock.advance(10_000);
       const found = await journal(kernel, run.id);
@@ -193,7 +193,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('has the time that it was declared with', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const kernel = await boot({ model: createScriptedModel([[call(1), finish()], answer]), clock });
     const run = await ask(kernel, {
@@ -206,7 +206,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('keeps a result that was stored just before its time ran out', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const clock = new ManualClock();
     const began = clock.now();
     const posts: boolean[] = [];
@@ -244,7 +244,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('is not run where a rule denies it, and nobody is told to run it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([[call(1), finish()], answer]);
     const kernel = await boot({ model });
     const denylist = [{ tool: 'lookup', params: { id: 'u_*' } }];
@@ -256,7 +256,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('is not run with arguments that do not fit its schema', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([[call(1, { id: 7 }), finish()], answer]);
     const kernel = await boot({ model });
     const run = await ask(kernel, functions);
@@ -268,7 +268,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('ends with its run when that is canceled, and says that its outcome is unknown', async () => {
-    const { kernel, run } = await waitingForClient(kind);
+    const { kernel, run } = await waitingForClient();
     await stopRun(kernel, run.id);
     const events = await finished(kernel, run.id);
     expect(endOf(events).status).toBe('canceled');
@@ -277,7 +277,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('ends with the time of its run', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const model = createScriptedModel([[call(1), finish()], answer]);
     const kernel = await boot({ model, clock });
@@ -294,7 +294,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('takes no result from the moment on at which its run gave it up', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const closing = Promise.withResolvers<void>();
     const model = createStreamingModel(
@@ -319,7 +319,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('waits beside a tool of ours and beside a person', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tools = [
       createRecordingTool({ name: 'pay' }),
       createRecordingTool({ name: 'look', allowedByDefault: true }),
@@ -339,7 +339,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('is there for a sub-agent that inherits the tools of its parent', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[delegate('call_a', 'Find Ada'), finish()], answer],
       'Find Ada': [[call(1), finish()], says('Found.')],
@@ -354,7 +354,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
   });
 
   test('lets one client at a time work on a call', async () => {
-    const { kernel, clock, run } = await waitingForClient(kind);
+    const { kernel, clock, run } = await waitingForClient();
     const ref = { tenantId: kernel.tenantId, runId: run.id, toolCallId: 'call_1' };
     const first = await claimToolCall(kernel.control, ref);
     if (first.kind !== 'claimed') throw new Error('It was not claimed');

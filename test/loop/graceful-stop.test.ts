@@ -21,14 +21,13 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { stores } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const free = { allowedByDefault: true };
 
-describe.each(stores)('a stop in good order on $name', (kind) => {
+describe('a stop in good order', () => {
   test('lets a running tool finish, keeps its result and hands over', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
     const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()], answer]);
@@ -50,7 +49,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
   });
 
   test('does not wait for a tool beyond its grace, whose outcome is then unknown', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let signal: AbortSignal | undefined;
     const deaf = new Promise<never>(() => undefined);
     const tool = createRecordingTool({
@@ -77,7 +76,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
   });
 
   test('keeps its lease while its tool has time to finish', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
@@ -105,7 +104,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
   });
 
   test('aborts the model, and its half answer is discarded by whoever goes on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createStreamingModel(
       async function* (_request, signal) {
         yield [text('Half')];
@@ -127,7 +126,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
   });
 
   test('does not wait for a model that does not listen', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const deaf = Promise.withResolvers<void>();
     const model = createStreamingModel(
       async function* () {
@@ -152,7 +151,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
   });
 
   test('leaves what people decide meanwhile to the next node', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const slow = createRecordingTool({ name: 'slow', ...free });
     const tool = createRecordingTool({ name: 'pay' });
     slow.hold();
@@ -178,7 +177,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
   });
 
   test('takes no new runs, and those that are stored by then are driven later', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([answer]);
     const kernel = await boot({ model });
     await kernel.stop();
@@ -190,7 +189,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
   });
 
   test('at any moment of many runs loses none, and runs no tool twice', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay', ...free });
     const model = createScriptedModel([
       [text('One. '), toolCall('call_1', 'pay', {}), finish()],

@@ -14,7 +14,7 @@ import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, type KernelOptions, person, until } from '../support/kernel.ts';
 import { createCast, delegate, says } from './cast.ts';
 import { decide, finished, journal, ofType, openScene, untilAsked, untilStored } from './scene.ts';
-import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
+import { mortal, wrapStore } from './stores.ts';
 
 const pay = (n: number, amount = 1) => toolCall(`call_${n}`, 'pay', { amount });
 const script = (calls = 1) =>
@@ -23,8 +23,8 @@ const script = (calls = 1) =>
     [text('Done.'), finish()],
   ]);
 
-async function scene(kind: StoreKind, options: { calls?: number; idempotent?: boolean } = {}) {
-  const opened = await openScene(kind);
+async function scene(options: { calls?: number; idempotent?: boolean } = {}) {
+  const opened = await openScene();
   const clock = new ManualClock();
   const { calls = 1, idempotent = false } = options;
   const tool = createRecordingTool({
@@ -55,9 +55,9 @@ const add = async (kernel: Kernel, over: Partial<NewGrant> = {}) => {
   return grant;
 };
 
-describe.each(stores)('a grant on $name', (kind) => {
+describe('a grant', () => {
   test('of the tenant lets calls of every conversation run, until it is revoked', async () => {
-    const { kernel, tool } = await scene(kind);
+    const { kernel, tool } = await scene();
     const grant = await add(kernel);
     for (let n = 0; n < 2; n += 1) {
       const run = await ask(kernel);
@@ -72,7 +72,7 @@ describe.each(stores)('a grant on $name', (kind) => {
   });
 
   test('never beats a denial', async () => {
-    const { kernel, tool } = await scene(kind);
+    const { kernel, tool } = await scene();
     await add(kernel);
     const run = await ask(kernel, { permissions: { denylist: [{ tool: 'pay' }] } });
     expect(ofType(await finished(kernel, run.id), 'tool.denied')).toHaveLength(1);
@@ -80,7 +80,7 @@ describe.each(stores)('a grant on $name', (kind) => {
   });
 
   test('ends at its time', async () => {
-    const { kernel, clock, tool } = await scene(kind);
+    const { kernel, clock, tool } = await scene();
     await add(kernel, { expiresAt: clock.now() + 5_000 });
     await finished(kernel, (await ask(kernel)).id);
     await clock.advance(5_000);
@@ -89,7 +89,7 @@ describe.each(stores)('a grant on $name', (kind) => {
   });
 
   test('of two calls lets two of three run, and a person is asked about the third', async () => {
-    const { kernel, tool } = await scene(kind, { calls: 3 });
+    const { kernel, tool } = await scene({ calls: 3 });
     const grant = await add(kernel, { uses: 2 });
     const run = await ask(kernel);
     const [relay] = await untilAsked(kernel, run.id);
@@ -102,7 +102,7 @@ describe.each(stores)('a grant on $name', (kind) => {
   });
 
   test('of one call lets one of ten runs have it that come at once', async () => {
-    const { kernel, tool } = await scene(kind);
+    const { kernel, tool } = await scene();
     await add(kernel, { uses: 1 });
     const runs = await Promise.all(Array.from({ length: 10 }, () => ask(kernel)));
     const tenant = kernel.store.tenant(kernel.tenantId);
@@ -119,7 +119,7 @@ describe.each(stores)('a grant on $name', (kind) => {
 
   /** The grant that a call is about to use is gone when it is stored. */
   async function tooLate(options: Pick<KernelOptions, 'model' | 'tools'>) {
-    const opened = await openScene(kind);
+    const opened = await openScene();
     const taken: string[] = [];
     const store = wrapStore(opened.store, async (call) => {
       const { useGrants = [] } = call.method === 'append' ? (call.args[0] as Append) : {};
@@ -209,7 +209,7 @@ describe.each(stores)('a grant on $name', (kind) => {
   });
 
   test('is used once by a call that a crash makes start again', async () => {
-    const { store, bootDoomed, boot } = await openScene(kind);
+    const { store, bootDoomed, boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay', idempotent: true });
     tool.hold();
     const dying = mortal(store);
@@ -227,13 +227,13 @@ describe.each(stores)('a grant on $name', (kind) => {
   });
 });
 
-describe.each(stores)('“always” on $name', (kind) => {
+describe('“always”', () => {
   test.each([
     ['run', 'asked', 'asked'],
     ['conversation', 'free', 'asked'],
     ['tenant', 'free', 'free'],
   ] as const)('for the %s: the same conversation is %s, another one %s', async (scope, ...then) => {
-    const { kernel } = await scene(kind);
+    const { kernel } = await scene();
     const run = await ask(kernel);
     const [relay] = await untilAsked(kernel, run.id);
     await decide(kernel, relay?.relayId, { always: true, terms: { scope } });
@@ -246,7 +246,7 @@ describe.each(stores)('“always” on $name', (kind) => {
   });
 
   test('may be counted, end, or hold for what the tool proposes, and is kept with who said it', async () => {
-    const { kernel, clock } = await scene(kind);
+    const { kernel, clock } = await scene();
     const run = await ask(kernel);
     const [relay] = await untilAsked(kernel, run.id);
     const expiresAt = clock.now() + 60_000;
@@ -275,7 +275,7 @@ describe.each(stores)('“always” on $name', (kind) => {
   });
 
   test('for the conversation is the same whether it is said or not', async () => {
-    const { kernel } = await scene(kind);
+    const { kernel } = await scene();
     const run = await ask(kernel);
     const [relay] = await untilAsked(kernel, run.id);
     const id = relay?.relayId;
@@ -290,7 +290,7 @@ describe.each(stores)('“always” on $name', (kind) => {
     ['a rule that does not cover the call', { tool: 'pay', params: { amount: '9*' } }],
     ['a rule that is malformed', { tool: 'pay', params: { amount: '!1' } }],
   ])('for a proposal is refused where the tool proposes %s', async (_what, rule) => {
-    const opened = await openScene(kind);
+    const opened = await openScene();
     const derived = rule === undefined ? {} : { derivePermission: () => rule };
     const tool = createRecordingTool({ name: 'pay', ...derived });
     const kernel = await opened.boot({ model: script(), tools: [tool] });
@@ -305,7 +305,7 @@ describe.each(stores)('“always” on $name', (kind) => {
   });
 
   test('until a time that has passed is refused, and nothing is decided', async () => {
-    const { kernel, clock, tool } = await scene(kind);
+    const { kernel, clock, tool } = await scene();
     const run = await ask(kernel);
     const [relay] = await untilAsked(kernel, run.id);
     const terms = { expiresAt: clock.now() };

@@ -13,7 +13,7 @@ import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
 import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
 import { endOf, finished, ofType, openScene, stopRun, untilStored } from './scene.ts';
-import { mortal, stores } from './stores.ts';
+import { mortal } from './stores.ts';
 
 /** Refuses whatever has this word in it. */
 function no(word: string, pause?: () => Promise<void>): Guardrail {
@@ -38,12 +38,12 @@ const kinds: [string, (word: string) => Guardrail][] = [
   ['after a while', (word) => no(word, later)],
 ];
 
-describe.each(stores)('a guardrail on $name', (kind) => {
+describe('a guardrail', () => {
   test.each(kinds)(
     'on the input that refuses %s ends the run before the model',
     async (...given) => {
       const [, guard] = given;
-      const { boot } = await openScene(kind);
+      const { boot } = await openScene();
       const model = createScriptedModel([says('Hello.')]);
       const agents = agentsWith({ input: [guard('Begin')] });
       const kernel = await boot({ model, agents });
@@ -63,7 +63,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
 
   test.each(kinds)('on the output that refuses %s takes the words back', async (...given) => {
     const [, guard] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([[text('The secret '), text('is 42.'), finish()]]);
     const agents = agentsWith({ output: [guard('secret')] });
     const kernel = await boot({ model, agents });
@@ -89,7 +89,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
 
   test.each(kinds)('that has nothing to say %s lets everything through', async (...given) => {
     const [, guard] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('Hello.')]);
     const agents = agentsWith({ input: [guard('x'), guard('y')], output: [guard('x')] });
     const kernel = await boot({ model, agents });
@@ -110,7 +110,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
   ];
   test.each(faulty)('that %s refuses', async (...given) => {
     const [, check] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('Hello.')]);
     for (const side of ['input', 'output'] as const) {
       const agents = agentsWith({ [side]: [{ name: 'faulty', check }] });
@@ -125,7 +125,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
   });
 
   test('looks at an answer, not at what is said beside a call', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const seen: string[] = [];
     const noting: Guardrail = {
@@ -147,7 +147,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
   });
 
   test('looks at the last answer of a run that reached its limit too', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], says('A secret.')]);
     const agents = agentsWith({ output: [no('secret')] });
@@ -159,7 +159,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
   });
 
   test('that trips on a sub-agent is an error of the tool, and the parent goes on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[delegate('a', 'x', 'in'), delegate('b', 'y', 'out'), finish()], says('Done.')],
       x: [says('X.')],
@@ -185,7 +185,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
   });
 
   test('is that of whoever speaks: a handoff brings its own for the answer', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([
       [toolCall('a', 'handoff', { agent: 'strict' }), finish()],
       says('A secret.'),
@@ -198,7 +198,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
   });
 
   test('knows whose text it is, and hears of a cancel', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let context: GuardrailContext | undefined;
     const hanging: Guardrail = {
       name: 'hanging',
@@ -222,7 +222,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
   test.each(['input', 'output'] as const)(
     'on the %s that never answers does not outlive the time of the run',
     async (side) => {
-      const { boot } = await openScene(kind);
+      const { boot } = await openScene();
       const clock = new ManualClock();
       let asked = 0;
       const hanging: Guardrail = {
@@ -251,7 +251,7 @@ describe.each(stores)('a guardrail on $name', (kind) => {
   );
 
   test('looks again after a crash, at what is said then', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const process = mortal(store);
     let asked = false;
     const hanging: Guardrail = {

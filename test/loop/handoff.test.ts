@@ -25,7 +25,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, stores } from './stores.ts';
+import { mortal } from './stores.ts';
 
 const to = (agent: string, id = 'call_1') => toolCall(id, 'handoff', { agent });
 const look = () => createRecordingTool({ name: 'look', allowedByDefault: true });
@@ -63,9 +63,9 @@ function typesAfterCall(events: readonly StoredEvent[], toolCallId: string): str
   return events.slice(from + 1).map(({ type }) => type);
 }
 
-describe.each(stores)('a handoff on $name', (kind) => {
+describe('a handoff', () => {
   test('gives the next turn another name, model, tools and instructions', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const { model, models, big } = scripted(
       [[text('Let me fetch someone. '), to('expert'), finish()]],
       [[], says('Here I am.')],
@@ -89,7 +89,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('is told as the end of the call, the handoff and the switch, in this order', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const { model, models } = scripted([[to('expert'), finish()]], [[], says('Here.')]);
     const kernel = await boot({ model, models, agents, tools: [look()] });
     const run = await ask(kernel, { handoffs: ['expert'] });
@@ -119,7 +119,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('keeps the model and the tools, where the other agent brings none of its own', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([[to('clerk'), finish()], says('Here.')]);
     const kernel = await boot({ model, models: {}, agents, tools: [look()] });
     const run = await ask(kernel, { handoffs: ['clerk', 'expert'] });
@@ -132,7 +132,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('names whom the model can hand over to, and what they are for', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('No need.')]);
     const kernel = await boot({ model, agents });
     const run = await ask(kernel, { handoffs: ['expert', 'clerk'] });
@@ -145,7 +145,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('is not offered to one who may hand over to nobody, and cannot be called', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([[to('expert'), finish()], says('Alone.')]);
     const kernel = await boot({ model, agents, tools: [look()] });
     const run = await ask(kernel);
@@ -162,7 +162,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
     ['something that is no name', { agent: 7 }],
   ])('to %s is an error in the arguments', async (...given) => {
     const [, input] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([
       [toolCall('call_1', 'handoff', input), finish()],
       says('I stay.'),
@@ -181,7 +181,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   ];
   test.each(refusals)('to one who %s is refused, and the agent goes on', async (...given) => {
     const [, options] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([[to('expert'), finish()], says('I stay.')]);
     const kernel = await boot({ model, ...options });
     const run = await ask(kernel, { handoffs: ['expert'] });
@@ -192,7 +192,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('to one without a price is refused, where the cost is limited', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([[to('expert'), finish()], says('I stay.')]);
     const prices = { scripted: { inputPerMillion: 1, outputPerMillion: 1 } };
     const kernel = await boot({ model, models: { big: model }, agents, prices });
@@ -202,7 +202,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('waits for the calls beside it: those that run and those that are asked about', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
     const pay = createRecordingTool({ name: 'pay' });
@@ -229,7 +229,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('twice in one turn counts once, and the second is told so', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const { model, models } = scripted(
       [[to('expert', 'a'), to('clerk', 'b'), finish()]],
       [[], says('Here.')],
@@ -243,7 +243,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('of which the first cannot be leaves the second its chance', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([[to('ghost', 'a'), to('clerk', 'b'), finish()], says('.')]);
     const kernel = await boot({ model, agents, models: {} });
     const run = await ask(kernel, { handoffs: ['ghost', 'clerk'] });
@@ -253,7 +253,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('back and forth ends with the turns that the run has', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let turn = 0;
     const pingPong: ScriptedTurn = ({ tools, messages }) => {
       if (tools.length === 0) return says('Enough.');
@@ -278,7 +278,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('inside a sub-agent changes that one alone, and its report names the last', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const pay = createRecordingTool({ name: 'pay' });
     const big = createCast({ x: [[], [toolCall('c', 'pay', {}), finish()], says('X.')] });
     const model = createCast({
@@ -301,7 +301,7 @@ describe.each(stores)('a handoff on $name', (kind) => {
   });
 
   test('is read back after a crash, with the profile that it was made with', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const process = mortal(store);
     const pay = createRecordingTool({ name: 'pay' });
     const made = () =>

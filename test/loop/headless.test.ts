@@ -11,12 +11,12 @@ import type { Permissions } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
 import { finished, ofType, openScene } from './scene.ts';
-import { mortal, type StoreKind, stores } from './stores.ts';
+import { mortal } from './stores.ts';
 
 type Execute = (context: ToolContext) => Promise<unknown>;
 
-async function scene(kind: StoreKind, wish: { execute?: Execute; allowed?: boolean } = {}) {
-  const opened = await openScene(kind);
+async function scene(wish: { execute?: Execute; allowed?: boolean } = {}) {
+  const opened = await openScene();
   const { execute = async () => 'paid', allowed = false } = wish;
   const tool = createRecordingTool({
     name: 'pay',
@@ -32,9 +32,9 @@ async function scene(kind: StoreKind, wish: { execute?: Execute; allowed?: boole
 
 const headless: Permissions = { headless: true };
 
-describe.each(stores)('a headless run on $name', (kind) => {
+describe('a headless run', () => {
   test('asks nobody: what no rule allows is denied, and the model reads why', async () => {
-    const { boot, tool, model } = await scene(kind);
+    const { boot, tool, model } = await scene();
     const kernel = await boot({ model, tools: [tool] });
     const permissions = { ...headless, allowlist: [{ tool: 'pay', params: { amount: '2' } }] };
     const events = await finished(kernel, (await ask(kernel, { permissions })).id);
@@ -52,7 +52,7 @@ describe.each(stores)('a headless run on $name', (kind) => {
 
   test('declines what a tool asks a person', async () => {
     const question = { prompt: 'Sure?', schema: { type: 'boolean' } };
-    const { boot, tool, model } = await scene(kind, {
+    const { boot, tool, model } = await scene({
       allowed: true,
       execute: (context) => context.ask(question),
     });
@@ -66,7 +66,7 @@ describe.each(stores)('a headless run on $name', (kind) => {
   });
 
   test('takes an outcome that a crash left unknown for a failure', async () => {
-    const { store, boot, bootDoomed, tool, model } = await scene(kind, {
+    const { store, boot, bootDoomed, tool, model } = await scene({
       allowed: true,
       execute: () => new Promise<never>(() => undefined),
     });

@@ -21,7 +21,7 @@ import {
   stopRun,
   untilStored,
 } from './scene.ts';
-import { type OpenedStore, type StoreKind, stores } from './stores.ts';
+import { type OpenedStore } from './stores.ts';
 
 /** Where a journal ends at this very moment, for everyone who reads the store. */
 function createEndReader(opened: OpenedStore): (runId: string) => number | undefined {
@@ -59,8 +59,8 @@ async function watched(opened: OpenedStore, kernel: Kernel) {
   return { kernel: { ...kernel, control: { engine, supervisor } }, shown };
 }
 
-async function everything(kind: StoreKind) {
-  const opened = await openScene(kind);
+async function everything() {
+  const opened = await openScene();
   const tools = [
     createRecordingTool({ name: 'pay' }),
     createRecordingTool({
@@ -91,9 +91,9 @@ async function everything(kind: StoreKind) {
   return watched(opened, booted);
 }
 
-describe.each(stores)('on $name', (kind) => {
+describe('on $name', () => {
   test('what is shown equals what is stored, in order, and is never shown before', async () => {
-    const { kernel, shown } = await everything(kind);
+    const { kernel, shown } = await everything();
     const runs = await Promise.all(Array.from({ length: 8 }, () => ask(kernel)));
     for (const [n, { id }] of runs.entries()) {
       const raised = await untilStored(kernel, id, { type: 'relay.raised', count: 2 });
@@ -121,7 +121,7 @@ describe.each(stores)('on $name', (kind) => {
   });
 
   test('a tool begins after its intent and its approval are stored (E2, E7)', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const seen: Promise<StoredEvent[]>[] = [];
     const readNow = (tenantId: string, runId: string) =>
       store.tenant(tenantId).readEvents(runId, { after: 0, limit: 1000 });
@@ -155,7 +155,7 @@ describe.each(stores)('on $name', (kind) => {
   });
 
   test('the rows beside the journal say what it says', async () => {
-    const { kernel } = await everything(kind);
+    const { kernel } = await everything();
     const run = await ask(kernel);
     const raised = await untilStored(kernel, run.id, { type: 'relay.raised', count: 2 });
     await decide(kernel, raised[0]?.relayId);

@@ -8,7 +8,7 @@ import {
   text,
   toolCall,
 } from '@relay/core/testing';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, openRelays, until } from '../support/kernel.ts';
 import {
   aborted,
@@ -23,9 +23,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, type StoreKind, allStores, dropDatabases, wrapStore } from './stores.ts';
-
-afterAll(dropDatabases);
+import { mortal, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const calling = [toolCall('call_1', 'pay', { amount: 1 }), finish()];
@@ -48,8 +46,8 @@ function drowsy(inner: Parameters<typeof wrapStore>[0]) {
 }
 
 /** Two nodes with one clock; the first sleeps while its run is at `hold`, the second takes over. */
-async function takenOver(kind: StoreKind, tools: [RecordingTool, RecordingTool]) {
-  const { store, boot } = await openScene(kind);
+async function takenOver(tools: [RecordingTool, RecordingTool]) {
+  const { store, boot } = await openScene();
   const clock = new ManualClock();
   const first = drowsy(store);
   const settings = { leaseTtlMs };
@@ -67,9 +65,9 @@ async function takenOver(kind: StoreKind, tools: [RecordingTool, RecordingTool])
 
 const refOf = (kernel: Kernel, runId: string) => ({ tenantId: kernel.tenantId, runId });
 
-describe.each(allStores)('two nodes on $name', (kind) => {
+describe('two nodes', () => {
   test('drive each run once, however often both are told of it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createScriptedModel([calling, [toolCall('call_2', 'pay', {}), finish()], answer]);
     const nodes = [await boot({ model, tools: [tool] }), await boot({ model, tools: [tool] })];
@@ -95,7 +93,7 @@ describe.each(allStores)('two nodes on $name', (kind) => {
   });
 
   test('leave a run to the one that renews its lease, however long it takes', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     tool.hold();
@@ -118,7 +116,7 @@ describe.each(allStores)('two nodes on $name', (kind) => {
   });
 
   test('a node that died is replaced when its lease has run out, and not before', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const clock = new ManualClock();
     const settings = { leaseTtlMs };
     const doomed = mortal(store);
@@ -140,10 +138,10 @@ describe.each(allStores)('two nodes on $name', (kind) => {
   });
 });
 
-describe.each(allStores)('what comes in on one node of $name', (kind) => {
+describe('what comes in on one node', () => {
   /** Two nodes: the first drives a run whose tool is at work, the second is told something. */
   async function atWork() {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     const pay = createRecordingTool({ name: 'pay' });
@@ -188,7 +186,7 @@ describe.each(allStores)('what comes in on one node of $name', (kind) => {
   });
 });
 
-describe.each(allStores)('a node whose run was taken over on $name', (kind) => {
+describe('a node whose run was taken over', () => {
   const pair = (options: { idempotent?: boolean } = {}): [RecordingTool, RecordingTool] => {
     const made = { name: 'pay', allowedByDefault: true, ...options };
     return [createRecordingTool(made), createRecordingTool(made)];
@@ -196,7 +194,7 @@ describe.each(allStores)('a node whose run was taken over on $name', (kind) => {
 
   test('writes nothing more and starts no tool', async () => {
     const tools = pair();
-    const { a, b, first, clock, slow, gate } = await takenOver(kind, tools);
+    const { a, b, first, clock, slow, gate } = await takenOver(tools);
     const run = await ask(a);
     await untilStored(a, run.id, { type: 'text.appended' });
     first.fallAsleep();
@@ -217,7 +215,7 @@ describe.each(allStores)('a node whose run was taken over on $name', (kind) => {
 
   test('stops its model as soon as it hears that the lease is gone', async () => {
     const tools = pair();
-    const { a, b, first, clock, slow, gate } = await takenOver(kind, tools);
+    const { a, b, first, clock, slow, gate } = await takenOver(tools);
     const run = await ask(a);
     await untilStored(a, run.id, { type: 'text.appended' });
     first.fallAsleep();
@@ -234,7 +232,7 @@ describe.each(allStores)('a node whose run was taken over on $name', (kind) => {
 
   test('cannot store the result of its tool: the new holder asks what became of it', async () => {
     const tools = pair();
-    const { a, b, first, clock, gate } = await takenOver(kind, tools);
+    const { a, b, first, clock, gate } = await takenOver(tools);
     tools[0].hold();
     const run = await ask(a);
     gate.resolve();
@@ -256,7 +254,7 @@ describe.each(allStores)('a node whose run was taken over on $name', (kind) => {
 
   test('does not hold up the new holder’s idempotent tool, which has the same key', async () => {
     const tools = pair({ idempotent: true });
-    const { a, b, first, clock, gate } = await takenOver(kind, tools);
+    const { a, b, first, clock, gate } = await takenOver(tools);
     tools[0].hold();
     const run = await ask(a);
     gate.resolve();
@@ -274,7 +272,7 @@ describe.each(allStores)('a node whose run was taken over on $name', (kind) => {
 
   test('is still a node: it goes on with its other runs, and takes new ones', async () => {
     const tools = pair();
-    const { a, b, first, clock, gate } = await takenOver(kind, tools);
+    const { a, b, first, clock, gate } = await takenOver(tools);
     const run = await ask(a);
     await untilStored(a, run.id, { type: 'text.appended' });
     first.fallAsleep();

@@ -29,7 +29,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, stores } from './stores.ts';
+import { mortal } from './stores.ts';
 
 const free = { allowedByDefault: true };
 const price = { inputPerMillion: 1_000_000, outputPerMillion: 1_000_000 };
@@ -59,10 +59,10 @@ const reachable: [string, Limits & { maxIterations?: number }, LimitName, number
   ['tool calls', { toolCalls: 2 }, 'toolCalls', 2],
 ];
 
-describe.each(stores)('a limit on $name', (kind) => {
+describe('a limit', () => {
   test.each(reachable)('of %s ends the run with a last answer', async (...given) => {
     const [, { maxIterations = 50, ...limits }, name, executed] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel(Array<ScriptedTurn>(20).fill(tireless));
     const kernel = await boot({ model, tools: [tool], prices: { scripted: price } });
@@ -84,7 +84,7 @@ describe.each(stores)('a limit on $name', (kind) => {
 
   test.each(reachable)('of %s reaches a sub-agent, whose answer counts', async (...given) => {
     const [, { maxIterations, ...limits }, name] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createCast({
       Begin: [
@@ -117,7 +117,7 @@ describe.each(stores)('a limit on $name', (kind) => {
   });
 
   test('lets a model that calls tools in its last turn do nothing', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([
       [look('a'), finish()],
@@ -133,7 +133,7 @@ describe.each(stores)('a limit on $name', (kind) => {
   });
 
   test('that is reached before a crash still is afterwards, and is said once', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const process = mortal(store);
     let held = true;
     const tool = createRecordingTool({ name: 'look', ...free });
@@ -156,9 +156,9 @@ describe.each(stores)('a limit on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a limit of tool calls on $name', (kind) => {
+describe('a limit of tool calls', () => {
   test('lets none above it through, and says so once for all of them', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([
       [look('a'), look('b'), look('c'), look('d'), finish()],
@@ -176,7 +176,7 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
   });
 
   test('of none at all lets nothing through', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([[look('a'), finish()], says('Nothing.')]);
     const kernel = await boot({ model, tools: [tool] });
@@ -186,7 +186,7 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
   });
 
   test('counts those that a person is being asked about', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay('a'), pay('b'), finish()], says('Done.')]);
     const kernel = await boot({ model, tools: [tool] });
@@ -200,7 +200,7 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
   });
 
   test('does not count what was denied', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([
       [pay('a'), finish()],
@@ -223,7 +223,7 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
   });
 
   test('counts calls of all agents, and nothing above it ever runs', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'look', ...free });
     const many = [look('1'), look('2'), look('3'), finish()];
     const model = createCast({
@@ -241,7 +241,7 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
   });
 
   test('counts a call once, whose outcome is asked about after a crash', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const process = mortal(store);
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
@@ -269,9 +269,9 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a limit of cost on $name', (kind) => {
+describe('a limit of cost', () => {
   test('needs a price, and says so before anything runs', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('Free.')]);
     const kernel = await boot({ model });
     await expect(ask(kernel, { limits: { costUsd: 1 } })).rejects.toMatchObject({
@@ -282,7 +282,7 @@ describe.each(stores)('a limit of cost on $name', (kind) => {
   });
 
   test('lets no sub-agent work whose model has no price', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[delegate('a', 'x', 'dear'), finish()], says('Alone.')],
       x: [says('X.')],
@@ -298,7 +298,7 @@ describe.each(stores)('a limit of cost on $name', (kind) => {
   });
 
   test('is reached at once where a price has gone: what nobody counts has no room', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const turns = [
       [pay('a'), used(1)],
@@ -324,7 +324,7 @@ describe.each(stores)('a limit of cost on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a limit of sub-agents on $name', (kind) => {
+describe('a limit of sub-agents', () => {
   const nested = {
     Begin: [[delegate('a', 'x'), finish()], says('Done.')],
     x: [[delegate('b', 'y'), finish()], says('X.')],
@@ -335,7 +335,7 @@ describe.each(stores)('a limit of sub-agents on $name', (kind) => {
     [0, 'a', 0],
     [1, 'b', 1],
   ] as const)('in depth %i stops whoever goes beyond', async (depth, refused, spawned) => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast(nested);
     const kernel = await boot({ model, tools: [agentTool] });
     const run = await ask(kernel, { limits: { depth } });
@@ -350,7 +350,7 @@ describe.each(stores)('a limit of sub-agents on $name', (kind) => {
   });
 
   test('in depth is five unless it is said otherwise', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const deeper = Object.fromEntries(
       Array.from({ length: 8 }, (_, n) => [
         n === 0 ? 'Begin' : `level ${n}`,
@@ -365,7 +365,7 @@ describe.each(stores)('a limit of sub-agents on $name', (kind) => {
   });
 
   test('in number holds for the whole run, and is said once by whoever reaches it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [
         [delegate('a', 'x'), delegate('b', 'x'), delegate('c', 'x'), delegate('d', 'x'), finish()],
@@ -386,7 +386,7 @@ describe.each(stores)('a limit of sub-agents on $name', (kind) => {
   });
 
   test('is not needed where the tokens are gone: nobody is spawned any more', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[delegate('a', 'x'), delegate('b', 'x'), used(100)], says('Alone.')],
       x: [says('X.')],

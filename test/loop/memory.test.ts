@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
 import { createCast, delegate, resultOf, says } from './cast.ts';
 import { endOf, finished, ofType, openScene, stopRun, untilStored } from './scene.ts';
-import { stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
 const memory = { namespace: 'user:42' };
 const about = (content: string) => ({ memory, messages: [{ role: 'user' as const, content }] });
@@ -38,9 +38,9 @@ function instructionsIn(request: ModelRequest | undefined): string[] {
     .map(({ content }) => textOf(content));
 }
 
-describe.each(stores)('a run with memory on $name', (kind) => {
+describe('a run with memory', () => {
   test('reads what fits its question, set apart from its instructions, and journals it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('Green.')]);
     const kernel = await boot({ model });
     const note = await remember(kernel, 'The favourite colour of Ada is green');
@@ -64,7 +64,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('that is a fork without a word of its own is asked what its source was', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('It is 1081.')]);
     const kernel = await boot({ model });
     const source = await ask(kernel, {
@@ -83,7 +83,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('leaves nothing behind where nobody asked anything', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const kernel = await boot({ model: createScriptedModel([says('Hello.')]) });
     const run = await ask(kernel, { memory, messages: [{ role: 'system', content: 'Greet' }] });
     const events = await finished(kernel, run.id);
@@ -92,7 +92,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('leaves one memory: what was asked last and what was answered, with its run', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const kernel = await boot({ model: createScriptedModel([says('It is 1081.')]) });
     const run = await ask(kernel, {
       memory,
@@ -119,7 +119,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('knows in the next conversation what was said in the last', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('Noted.')]);
     const kernel = await boot({ model });
     await finished(kernel, (await ask(kernel, about('My dog is called Pixel'))).id);
@@ -130,7 +130,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('reads its notes in every turn, and they do not pile up in a conversation', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([
       [toolCall('call_1', 'memory', { action: 'search', query: 'dog' }), finish()],
       says('Pixel.'),
@@ -149,7 +149,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('leaves nothing if it fails, is canceled, or is refused by a guardrail', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const refused = { name: 'no', check: () => ({ ok: false, reason: 'No' }) as const };
     const kernel = await boot({
       model: createCast({
@@ -173,7 +173,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('without memory neither looks anything up nor leaves anything', async () => {
-    const { store, boot } = await openScene(kind);
+    const { store, boot } = await openScene();
     const asked: string[] = [];
     const watched: SystemStore = wrapStore(store, (call) => {
       if (/Memor/.test(call.method)) asked.push(call.method);
@@ -186,7 +186,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('recalls at most five, none that has expired, and of a long one its beginning', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('Tea.')]);
     const kernel = await boot({ model });
     await remember(kernel, 'old tea', { expiresAt: Date.now() - 1 });
@@ -201,7 +201,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('keeps of a long exchange as much as a memory holds', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const long = 'word '.repeat(5_000);
     const kernel = await boot({ model: createScriptedModel([says(`Answer ${long}`)]) });
     await finished(kernel, (await ask(kernel, about(`Question ${long}`))).id);
@@ -213,7 +213,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('is not told a note that a guardrail on its input refuses, nor believes one that ends itself', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([says('Fine.')]);
     const check = (said: string) =>
       said.includes('Ignore all') ? ({ ok: false, reason: 'No' } as const) : { ok: true as const };
@@ -230,7 +230,7 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 
   test('waits for a store that cannot be read, and is asked again', async () => {
-    const { store, boot } = await openScene(kind);
+    const { store, boot } = await openScene();
     let broken = true;
     const flaky = wrapStore(store, async (call) => {
       if (call.method === 'searchMemories' && broken) {
@@ -251,11 +251,11 @@ describe.each(stores)('a run with memory on $name', (kind) => {
   });
 });
 
-describe.each(stores)('the tool memory on $name', (kind) => {
+describe('the tool memory', () => {
   const use = (id: string, input: object) => toolCall(id, 'memory', input);
 
   test('searches, remembers and forgets in the namespace of its run, without asking', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([
       [use('call_1', { action: 'remember', text: 'The gate code is 4711' }), finish()],
       [use('call_2', { action: 'search', query: 'gate code' }), finish()],
@@ -288,7 +288,7 @@ describe.each(stores)('the tool memory on $name', (kind) => {
   });
 
   test('is not there in a run without memory, and is there for sub-agents of one with it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[delegate('call_1', 'Keep it'), finish()], says('Done.')],
       'Keep it': [
@@ -315,7 +315,7 @@ describe.each(stores)('the tool memory on $name', (kind) => {
   });
 
   test('obeys a rule that denies it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([
       [use('call_1', { action: 'remember', text: 'No' }), finish()],
       [text('Not kept.'), finish()],

@@ -9,13 +9,13 @@ import {
 import { describe, expect, test } from 'vitest';
 import { ask, person, until } from '../support/kernel.ts';
 import { appendWith, finished, ofType, openScene, untilAsked, untilStored } from './scene.ts';
-import { stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 
-describe.each(stores)('a moment on $name', (kind) => {
+describe('a moment', () => {
   test('in which a relay expires is not missed while something is being stored', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const quick = createRecordingTool({ name: 'quick', allowedByDefault: true });
     const long = createRecordingTool({ name: 'long', allowedByDefault: true });
     const pay = createRecordingTool({ name: 'pay' });
@@ -48,7 +48,7 @@ describe.each(stores)('a moment on $name', (kind) => {
   });
 
   test('shortly before a relay expires, an answer that nobody told of still counts', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const long = createRecordingTool({ name: 'long', allowedByDefault: true });
     const pay = createRecordingTool({ name: 'pay' });
     long.hold();
@@ -83,9 +83,9 @@ describe.each(stores)('a moment on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a paused tenant on $name', (kind) => {
+describe('a paused tenant', () => {
   test('hears a cancel that another node took in', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const pay = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('c1', 'pay'), finish()], answer]);
     const kernel = await scene.boot({ model, tools: [pay] });

@@ -14,14 +14,14 @@ import {
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
 import { decide, endOf, finished, journal, ofType, openScene, untilAsked } from './scene.ts';
-import { stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
-describe.each(stores)('a run that waits on $name', (kind) => {
+describe('a run that waits', () => {
   test('holds no place in the supervisor and no timer, and wakes by a decision', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
@@ -40,7 +40,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
   });
 
   test('does not keep others from running, however many wait', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const clock = new ManualClock();
@@ -55,7 +55,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
   });
 
   test('goes back to sleep when it is woken for nothing, without a trace', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool], clock: new ManualClock() });
@@ -74,7 +74,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
   });
 
   test('that is looked at for nothing is given back as one that waits', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const released: unknown[] = [];
     const watched = wrapStore(store, (call) => {
       const append = call.method === 'append' ? (call.args[0] as Append) : undefined;
@@ -96,7 +96,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
   test.each(['before', 'after'] as const)(
     'hears of a decision that comes just %s its lease is given back',
     async (when) => {
-      const scene = await openScene(kind);
+      const scene = await openScene();
       const tool = createRecordingTool({ name: 'pay' });
       const model = createScriptedModel([[pay(1), pay(2), finish()], answer]);
       let second: string | undefined;
@@ -124,7 +124,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
   );
 
   test('hears of a decision that comes while its drain takes a last look', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     let parked = false;
@@ -147,7 +147,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
   });
 
   test('is never forgotten: many runs, decided at random moments, all end', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const random = randomNumbers(20_261_115);
     const decisions: Promise<unknown>[] = [];
     const later = (then: () => Promise<unknown>) => {

@@ -12,12 +12,11 @@ import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, person } from '../support/kernel.ts';
 import { decide, finished, ofType, openScene, untilAsked, untilStored } from './scene.ts';
-import { type StoreKind, stores } from './stores.ts';
 
 const pay = (n: number, amount = 1) => toolCall(`call_${n}`, 'pay', { amount });
 
-async function scene(kind: StoreKind, amounts: readonly number[] = [1]) {
-  const opened = await openScene(kind);
+async function scene(amounts: readonly number[] = [1]) {
+  const opened = await openScene();
   const tool = createRecordingTool({ name: 'pay' });
   const model = createScriptedModel([
     ...amounts.map((amount, n) => [pay(n + 1, amount), finish()]),
@@ -45,9 +44,9 @@ async function set(kernel: Kernel, rules: Partial<PolicyRules>, agent: string | 
 
 const anyPay = [{ tool: 'pay' }];
 
-describe.each(stores)('a policy on $name', (kind) => {
+describe('a policy', () => {
   test('lets calls run that nobody has to be asked about', async () => {
-    const { kernel, tool } = await scene(kind);
+    const { kernel, tool } = await scene();
     await set(kernel, { allow: anyPay });
     const events = await finished(kernel, (await ask(kernel)).id);
     const rule = { list: 'allow', index: 0, source: 'policy', id: '*@1' };
@@ -56,7 +55,7 @@ describe.each(stores)('a policy on $name', (kind) => {
   });
 
   test('denies what a request allows', async () => {
-    const { kernel, tool } = await scene(kind);
+    const { kernel, tool } = await scene();
     await set(kernel, { deny: anyPay });
     const run = await ask(kernel, { permissions: { allowlist: anyPay } });
     const rule = { list: 'deny', source: 'policy' };
@@ -65,7 +64,7 @@ describe.each(stores)('a policy on $name', (kind) => {
   });
 
   test('has a person asked about what a request and a grant allow', async () => {
-    const { kernel, tool } = await scene(kind);
+    const { kernel, tool } = await scene();
     await set(kernel, { ask: anyPay });
     await kernel.store.tenant(kernel.tenantId).addGrant({
       id: uuidv7(),
@@ -84,7 +83,7 @@ describe.each(stores)('a policy on $name', (kind) => {
   });
 
   test('of another agent says nothing', async () => {
-    const { kernel, tool } = await scene(kind);
+    const { kernel, tool } = await scene();
     await set(kernel, { deny: anyPay }, 'somebody else');
     const run = await ask(kernel, { permissions: { allowlist: anyPay } });
     await finished(kernel, run.id);
@@ -92,7 +91,7 @@ describe.each(stores)('a policy on $name', (kind) => {
   });
 
   test('holds for the very next call, also of a run that is going on', async () => {
-    const { kernel, tool } = await scene(kind, [1, 2]);
+    const { kernel, tool } = await scene([1, 2]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await set(kernel, { deny: [{ tool: 'pay', params: { amount: '2' } }] });
@@ -103,7 +102,7 @@ describe.each(stores)('a policy on $name', (kind) => {
   });
 
   test('refuses the approval of what it denies by now, and leaves the request open', async () => {
-    const { kernel, tool } = await scene(kind);
+    const { kernel, tool } = await scene();
     const run = await ask(kernel);
     const [relay] = await untilAsked(kernel, run.id);
     await set(kernel, { deny: anyPay });
@@ -118,7 +117,7 @@ describe.each(stores)('a policy on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a call that a person has denied on $name', (kind) => {
+describe('a call that a person has denied', () => {
   const no = (kernel: Kernel, relayId: string | undefined) =>
     answerRelay(kernel.control, kernel.tenantId, {
       relayId: relayId ?? '',
@@ -129,7 +128,7 @@ describe.each(stores)('a call that a person has denied on $name', (kind) => {
     });
 
   test('is denied again without asking if it is repeated unchanged', async () => {
-    const { kernel, tool, model } = await scene(kind, [1, 1, 2]);
+    const { kernel, tool, model } = await scene([1, 1, 2]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await no(kernel, first?.relayId);
@@ -152,7 +151,7 @@ describe.each(stores)('a call that a person has denied on $name', (kind) => {
   });
 
   test('runs if a rule allows it by then', async () => {
-    const { kernel, tool } = await scene(kind, [1, 2, 1]);
+    const { kernel, tool } = await scene([1, 2, 1]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await no(kernel, first?.relayId);
@@ -164,12 +163,12 @@ describe.each(stores)('a call that a person has denied on $name', (kind) => {
   });
 
   test('is asked about again in another run', async () => {
-    const { kernel } = await scene(kind, [1]);
+    const { kernel } = await scene([1]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await no(kernel, first?.relayId);
     await finished(kernel, run.id);
-    const other = await openScene(kind);
+    const other = await openScene();
     const model = createScriptedModel([
       [pay(1), finish()],
       [text('Done.'), finish()],

@@ -24,7 +24,7 @@ import {
   untilStored,
 } from './scene.ts';
 import { untilAsleep } from './late.ts';
-import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
+import { mortal, wrapStore } from './stores.ts';
 
 const size: Question = {
   prompt: 'Which size?',
@@ -55,8 +55,8 @@ const askBoth: Execute = async ({ ask: askPerson }) => ({
   colour: await askPerson(colour),
 });
 
-async function scene(kind: StoreKind, options: { idempotent: boolean; execute?: Execute }) {
-  const opened = await openScene(kind);
+async function scene(options: { idempotent: boolean; execute?: Execute }) {
+  const opened = await openScene();
   const clock = new ManualClock();
   const tool = createOrder(options.idempotent, options.execute ?? askBoth);
   const model = script();
@@ -77,12 +77,12 @@ async function asked(kernel: Kernel, runId: string, prompt: string) {
 const statusOf = async ({ store, tenantId }: Kernel, runId: string) =>
   (await store.tenant(tenantId).readRun(runId))?.status;
 
-describe.each(stores)('a question of a tool on $name', (kind) => {
+describe('a question of a tool', () => {
   test.each([
     ['that may run again', true],
     ['that may not', false],
   ])('%s brings it the answer of a person', async (_what, idempotent) => {
-    const { kernel, run, model, tool, store } = await scene(kind, { idempotent });
+    const { kernel, run, model, tool, store } = await scene({ idempotent });
     const first = await asked(kernel, run.id, 'Which size?');
     expect(first).toMatchObject({
       kind: 'question',
@@ -114,7 +114,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   test('ends the attempt of a tool that may run again, so that its finally runs', async () => {
     const ended: unknown[] = [];
     let released = 0;
-    const { kernel, run } = await scene(kind, {
+    const { kernel, run } = await scene({
       idempotent: true,
       execute: async ({ ask: askPerson }) => {
         try {
@@ -139,7 +139,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test('of a tool that may run again parks the run: nothing stays in memory', async () => {
-    const { kernel, run } = await scene(kind, { idempotent: true });
+    const { kernel, run } = await scene({ idempotent: true });
     const [relay] = await untilAsked(kernel, run.id);
     await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
     const [suspended] = ofType(await journal(kernel, run.id), 'run.suspended');
@@ -147,7 +147,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test('of a tool that may not keeps the run at work, and is answered there', async () => {
-    const { kernel, run } = await scene(kind, { idempotent: false });
+    const { kernel, run } = await scene({ idempotent: false });
     await asked(kernel, run.id, 'Which size?');
     expect(await statusOf(kernel, run.id)).toBe('running');
     await stopRun(kernel, run.id);
@@ -156,7 +156,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test('is refused an answer that does not fit, and stays open', async () => {
-    const { kernel, run } = await scene(kind, { idempotent: true });
+    const { kernel, run } = await scene({ idempotent: true });
     const { relayId } = await asked(kernel, run.id, 'Which size?');
     for (const input of [{ size: 'XL' }, {}, 'M', null, []]) {
       await expect(decide(kernel, relayId, { input })).rejects.toMatchObject({
@@ -177,7 +177,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test.each([true, false])('that is declined is an error of the tool (%s)', async (idempotent) => {
-    const { kernel, run } = await scene(kind, { idempotent });
+    const { kernel, run } = await scene({ idempotent });
     const { relayId } = await asked(kernel, run.id, 'Which size?');
     await decide(kernel, relayId, { approved: false, reason: 'None of your business' });
     const events = await finished(kernel, run.id);
@@ -188,7 +188,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   test('that is declined can be taken by the tool as an answer too', async () => {
     const execute: Execute = ({ ask: askPerson }) =>
       askPerson(size).catch((error: unknown) => (error as RelayError).code);
-    const { kernel, run } = await scene(kind, { idempotent: true, execute });
+    const { kernel, run } = await scene({ idempotent: true, execute });
     const { relayId } = await asked(kernel, run.id, 'Which size?');
     await decide(kernel, relayId, { approved: false });
     const events = await finished(kernel, run.id);
@@ -196,7 +196,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test.each([true, false])('that nobody answers warns, and expires (%s)', async (idempotent) => {
-    const { kernel, run, clock } = await scene(kind, { idempotent });
+    const { kernel, run, clock } = await scene({ idempotent });
     const { relayId } = await asked(kernel, run.id, 'Which size?');
     if (idempotent) await untilAsked(kernel, run.id);
     else await until(async () => clock.sleepers === 3, 'the loop to wait');
@@ -215,7 +215,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test('is asked once although the process dies: the tool runs again and gets its answer', async () => {
-    const { store, boot, bootDoomed } = await openScene(kind);
+    const { store, boot, bootDoomed } = await openScene();
     const tool = createOrder(true, askBoth);
     const dying = mortal(store);
     const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
@@ -236,7 +236,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test('of a tool that may not run again is closed by a crash, and its outcome is asked about', async () => {
-    const { store, boot, bootDoomed } = await openScene(kind);
+    const { store, boot, bootDoomed } = await openScene();
     const tool = createOrder(false, askBoth);
     const dying = mortal(store);
     const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
@@ -264,7 +264,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   test('can be one of several at once: the tool runs again when all are answered', async () => {
     const execute: Execute = ({ ask: askPerson }) =>
       Promise.all([askPerson(size), askPerson(colour)]);
-    const { kernel, run, tool } = await scene(kind, { idempotent: true, execute });
+    const { kernel, run, tool } = await scene({ idempotent: true, execute });
     const relays = await untilAsked(kernel, run.id, 2);
     const [first, second] = relays.toSorted(
       (a, b) => (a.question?.nth ?? 0) - (b.question?.nth ?? 0),
@@ -284,7 +284,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
       void askPerson(size).catch(() => undefined);
       return enough.promise;
     };
-    const { kernel, run } = await scene(kind, { idempotent: false, execute });
+    const { kernel, run } = await scene({ idempotent: false, execute });
     await asked(kernel, run.id, 'Which size?');
     enough.resolve('without it');
     const events = await finished(kernel, run.id);
@@ -295,7 +295,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   test('is not mixed up with another one that the tool asks in its place', async () => {
     let times = 0;
     const execute: Execute = ({ ask: askPerson }) => askPerson((times += 1) === 1 ? size : colour);
-    const { kernel, run } = await scene(kind, { idempotent: true, execute });
+    const { kernel, run } = await scene({ idempotent: true, execute });
     const { relayId } = await asked(kernel, run.id, 'Which size?');
     await decide(kernel, relayId, { input: { size: 'S' } });
     const events = await finished(kernel, run.id);
@@ -315,14 +315,14 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     ['no schema', { prompt: 'Well?' } as unknown as Question],
   ])('with %s is an error of the tool, and nobody is asked', async (_what, question) => {
     const execute: Execute = ({ ask: askPerson }) => askPerson(question);
-    const { kernel, run } = await scene(kind, { idempotent: true, execute });
+    const { kernel, run } = await scene({ idempotent: true, execute });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.failed')).toHaveLength(1);
     expect(ofType(events, 'relay.raised')).toEqual([]);
   });
 
   test.each([true, false])('is closed when its run is canceled (%s)', async (idempotent) => {
-    const { kernel, run, store } = await scene(kind, { idempotent });
+    const { kernel, run, store } = await scene({ idempotent });
     const { relayId } = await asked(kernel, run.id, 'Which size?');
     await stopRun(kernel, run.id);
     const events = await finished(kernel, run.id);
@@ -333,7 +333,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test('is not waited for by a tool whose run was canceled while it was being stored', async () => {
-    const opened = await openScene(kind);
+    const opened = await openScene();
     const heard: unknown[] = [];
     let stopped: AbortSignal | undefined;
     const tool = createOrder(false, ({ ask: askPerson, signal }) => {
@@ -357,7 +357,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test('is not waited for any more when the time of its run is over', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const heard: unknown[] = [];
     const tool = createOrder(false, async ({ ask: askPerson }) => {
@@ -378,7 +378,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
   });
 
   test('leaves a sibling alone that is at work meanwhile', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const order = createOrder(true, ({ ask: askPerson }) => askPerson(colour));
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();

@@ -13,7 +13,7 @@ import {
   openScene,
   stopRun,
 } from './scene.ts';
-import { type StoreKind, stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
 /** A model whose calls wait for their turn to go on, and that knows how many are under way. */
 function createCountedModel() {
@@ -34,8 +34,8 @@ function createCountedModel() {
 
 const named = (name: string) => ({ messages: [{ role: 'user', content: name } as const] });
 
-async function twoTenants(kind: StoreKind, maxActiveRuns: number) {
-  const { boot, store } = await openScene(kind);
+async function twoTenants(maxActiveRuns: number) {
+  const { boot, store } = await openScene();
   const counted = createCountedModel();
   const clock = new ManualClock();
   const kernel = await boot({ model: counted.model, clock, settings: { maxActiveRuns } });
@@ -44,9 +44,9 @@ async function twoTenants(kind: StoreKind, maxActiveRuns: number) {
   return { ...counted, kernel, guest, clock };
 }
 
-describe.each(stores)('with fewer places than runs on $name', (kind) => {
+describe('with fewer places than runs', () => {
   test('never more are driven at once than there are places, and all end', async () => {
-    const { kernel, guest, order, count, waiting, model } = await twoTenants(kind, 2);
+    const { kernel, guest, order, count, waiting, model } = await twoTenants(2);
     const hosts = await Promise.all(
       Array.from({ length: 6 }, (_, n) => ask(kernel, named(`host ${n}`))),
     );
@@ -67,7 +67,7 @@ describe.each(stores)('with fewer places than runs on $name', (kind) => {
   });
 
   test('tenants take turns, so that one with many runs does not hold up the other', async () => {
-    const { kernel, guest, order, waiting } = await twoTenants(kind, 1);
+    const { kernel, guest, order, waiting } = await twoTenants(1);
     const runs = [];
     for (let n = 0; n < 8; n += 1) runs.push(await ask(kernel, named(`host ${n}`)));
     for (let n = 0; n < 3; n += 1) await ask(guest, named(`guest ${n}`));
@@ -89,7 +89,7 @@ describe.each(stores)('with fewer places than runs on $name', (kind) => {
   });
 
   test('a run that has no place yet is queued, and nothing of it has begun', async () => {
-    const { kernel, waiting, model, clock } = await twoTenants(kind, 1);
+    const { kernel, waiting, model, clock } = await twoTenants(1);
     const [first, second] = [await ask(kernel), await ask(kernel)];
     await until(async () => waiting.length === 1, 'the first');
     // Looking around finds it again and again, and does not make it more than one.
@@ -107,7 +107,7 @@ describe.each(stores)('with fewer places than runs on $name', (kind) => {
   });
 
   test('a place is free again after a cancel and after a failure', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const never = new Promise<never>(() => undefined);
     const model = createStreamingModel(
       async function* (_request, signal) {
@@ -130,7 +130,7 @@ describe.each(stores)('with fewer places than runs on $name', (kind) => {
   });
 
   test('a run that could not be stored takes no place', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     let full = true;
     const store = wrapStore(scene.store, async (call) => {
       if (call.method === 'createRun' && full) throw new RelayError('storage_full', 'Full');

@@ -9,7 +9,7 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import type { StoredEvent } from '@relay/protocol';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
 import {
   createStreamingModel,
@@ -24,9 +24,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, type StoreKind, allStores, dropDatabases } from './stores.ts';
-
-afterAll(dropDatabases);
+import { mortal } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
@@ -41,9 +39,9 @@ function readByFollower(events: readonly StoredEvent[]): string {
   return shown.map((piece) => piece.text).join('');
 }
 
-describe.each(allStores)('after a crash on $name', (kind) => {
+describe('after a crash', () => {
   test('a run that was only created is begun', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const model = createScriptedModel([answer]);
     const doomed = mortal(store);
     const settings = { maxActiveRuns: 0 };
@@ -59,7 +57,7 @@ describe.each(allStores)('after a crash on $name', (kind) => {
   });
 
   test('half an answer is discarded, marked, and asked for anew', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const never = new Promise<never>(() => undefined);
     const begun = createStreamingModel(
@@ -92,7 +90,7 @@ describe.each(allStores)('after a crash on $name', (kind) => {
   });
 
   test('a run that waits goes on waiting, and is answered later', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const doomed = mortal(store);
@@ -113,7 +111,7 @@ describe.each(allStores)('after a crash on $name', (kind) => {
   });
 
   test('a decision that was acknowledged and not yet taken up counts', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const doomed = mortal(store);
@@ -133,7 +131,7 @@ describe.each(allStores)('after a crash on $name', (kind) => {
   });
 
   test('a turn with a call done, a call running and a call asked about is put together', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const free = { allowedByDefault: true };
     const done = createRecordingTool({ name: 'done', ...free });
     const slow = createRecordingTool({ name: 'slow', ...free, idempotent: true });
@@ -162,11 +160,8 @@ describe.each(allStores)('after a crash on $name', (kind) => {
 });
 
 /** A process dies while its tool runs; the tool of the next process is `after`. */
-async function crashInTool(
-  kind: StoreKind,
-  options: Partial<Pick<Tool, 'idempotent' | 'onUnknown'>>,
-) {
-  const scene = await openScene(kind);
+async function crashInTool(options: Partial<Pick<Tool, 'idempotent' | 'onUnknown'>>) {
+  const scene = await openScene();
   const made = { name: 'pay', allowedByDefault: true, ...options };
   const before = createRecordingTool(made);
   const after = createRecordingTool(made);
@@ -183,9 +178,9 @@ async function crashInTool(
   return { kernel, run, before, after, model, clock };
 }
 
-describe.each(allStores)('a tool that ran when its process died on $name', (kind) => {
+describe('a tool that ran when its process died', () => {
   test('runs again with the same key if it is idempotent', async () => {
-    const { kernel, run, before, after } = await crashInTool(kind, { idempotent: true });
+    const { kernel, run, before, after } = await crashInTool({ idempotent: true });
     const events = await finished(kernel, run.id);
     expect(after.executions).toEqual(before.executions);
     expect(ofType(events, 'tool.started').map(({ idempotencyKey }) => idempotencyKey)).toEqual([
@@ -196,7 +191,7 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
   });
 
   test('asks a person for its outcome if it is not, and runs again only if told so', async () => {
-    const { kernel, run, after } = await crashInTool(kind, {});
+    const { kernel, run, after } = await crashInTool({});
     const [relay] = await untilAsked(kernel, run.id);
     expect(relay).toMatchObject({ kind: 'outcome', tool: 'pay', params: { amount: 7 } });
     expect(after.executions).toEqual([]);
@@ -210,7 +205,7 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
   test.each([{ paid: 7 }, null, 'paid', 0, false])(
     'takes a person’s word for its result: %j',
     async (output) => {
-      const { kernel, run, after, model } = await crashInTool(kind, {});
+      const { kernel, run, after, model } = await crashInTool({});
       const [relay] = await untilAsked(kernel, run.id);
       await decide(kernel, relay?.relayId, { output });
       const events = await finished(kernel, run.id);
@@ -222,7 +217,7 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
   );
 
   test('is a tool error if a person denies, and the run goes on', async () => {
-    const { kernel, run, after, model } = await crashInTool(kind, {});
+    const { kernel, run, after, model } = await crashInTool({});
     const [relay] = await untilAsked(kernel, run.id);
     await decide(kernel, relay?.relayId, { approved: false, reason: 'Lost' });
     const events = await finished(kernel, run.id);
@@ -236,7 +231,7 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
   });
 
   test('is a tool error if nobody answers in time', async () => {
-    const { kernel, run, after, clock } = await crashInTool(kind, {});
+    const { kernel, run, after, clock } = await crashInTool({});
     await untilAsked(kernel, run.id);
     await clock.advance(60_000);
     kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
@@ -246,7 +241,7 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
   });
 
   test('is a tool error at once if it is made so', async () => {
-    const { kernel, run, after } = await crashInTool(kind, { onUnknown: 'fail' });
+    const { kernel, run, after } = await crashInTool({ onUnknown: 'fail' });
     const events = await finished(kernel, run.id);
     expect(after.executions).toEqual([]);
     expect(ofType(events, 'relay.raised')).toEqual([]);

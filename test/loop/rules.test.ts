@@ -19,18 +19,17 @@ import {
   resultsIn,
   untilAsked,
 } from './scene.ts';
-import { mortal, type StoreKind, stores } from './stores.ts';
+import { mortal } from './stores.ts';
 
 const pay = (amount: number | string) => ({ amount });
 const answer = [text('Done.'), finish()];
 
 /** One turn that pays the given amounts, and what became of it. */
 async function paying(
-  kind: StoreKind,
   permissions: Permissions,
   { amounts = [1], allowed = false }: { amounts?: readonly number[]; allowed?: boolean } = {},
 ) {
-  const { boot } = await openScene(kind);
+  const { boot } = await openScene();
   const tool = createRecordingTool({ name: 'pay', allowedByDefault: allowed });
   const calls = amounts.map((amount, n) => toolCall(`call_${n + 1}`, 'pay', pay(amount)));
   const model = createScriptedModel([[...calls, finish()], answer]);
@@ -42,7 +41,7 @@ async function paying(
 const any = { tool: 'pay' };
 const only = (amount: string) => ({ tool: 'pay', params: { amount } });
 
-describe.each(stores)('a rule on $name', (kind) => {
+describe('a rule', () => {
   test.each<[string, Permissions, { list: string; index: number; source: string }]>([
     [
       'the allowlist',
@@ -51,7 +50,7 @@ describe.each(stores)('a rule on $name', (kind) => {
     ],
     ['allow-once', { allowOnce: [only('?')] }, { list: 'allowOnce', index: 0, source: 'request' }],
   ])('of %s lets a call through, and the journal says which', async (_what, permissions, rule) => {
-    const { kernel, run, tool } = await paying(kind, permissions);
+    const { kernel, run, tool } = await paying(permissions);
     const events = await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(ofType(events, 'tool.started')).toMatchObject([{ rule }]);
@@ -59,7 +58,7 @@ describe.each(stores)('a rule on $name', (kind) => {
   });
 
   test('built into the tool lets a call through', async () => {
-    const { kernel, run, tool } = await paying(kind, {}, { allowed: true });
+    const { kernel, run, tool } = await paying({}, { allowed: true });
     const events = await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(ofType(events, 'tool.started')).toMatchObject([
@@ -76,7 +75,7 @@ describe.each(stores)('a rule on $name', (kind) => {
       { allowlist: [{ tool: 'pay', params: { amount: '1', to: '*' } }] },
     ],
   ])('is missing where %s: a person is asked, and nothing runs', async (_what, permissions) => {
-    const { kernel, run, tool } = await paying(kind, permissions);
+    const { kernel, run, tool } = await paying(permissions);
     const [relay] = await untilAsked(kernel, run.id);
     expect(tool.executions).toEqual([]);
     expect(relay).toMatchObject({ kind: 'permission', tool: 'pay', params: pay(1) });
@@ -87,7 +86,6 @@ describe.each(stores)('a rule on $name', (kind) => {
 
   test('that denies a call by its id gives its reason to the model, and the run goes on', async () => {
     const { kernel, run, tool, model } = await paying(
-      kind,
       { deny: [{ toolCallId: 'call_2', reason: 'Too much' }], allowlist: [any] },
       { amounts: [1, 2, 3] },
     );
@@ -107,7 +105,6 @@ describe.each(stores)('a rule on $name', (kind) => {
     ['all of them together', { allowlist: [any], allowOnce: [any] }, true],
   ])('of the denylist beats %s', async (_what, permissions, allowed) => {
     const { kernel, run, tool } = await paying(
-      kind,
       { ...permissions, denylist: [only('1')] },
       { allowed },
     );
@@ -120,7 +117,7 @@ describe.each(stores)('a rule on $name', (kind) => {
   });
 
   test('of the denylist also beats what a person always allows', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('call_1', 'pay', pay(1)), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -137,9 +134,9 @@ describe.each(stores)('a rule on $name', (kind) => {
   });
 });
 
-describe.each(stores)('an allow-once rule on $name', (kind) => {
+describe('an allow-once rule', () => {
   test('is used up by one of two calls that match it at the same moment', async () => {
-    const { kernel, run, tool } = await paying(kind, { allowOnce: [any] }, { amounts: [1, 2] });
+    const { kernel, run, tool } = await paying({ allowOnce: [any] }, { amounts: [1, 2] });
     const [relay] = await untilAsked(kernel, run.id);
     expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_1']);
     expect(relay?.toolCallId).toBe('call_2');
@@ -147,7 +144,6 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
 
   test('written twice lets two calls through, each by its own rule', async () => {
     const { kernel, run, tool } = await paying(
-      kind,
       { allowOnce: [any, only('1'), any] },
       { amounts: [1, 2, 1, 4] },
     );
@@ -160,7 +156,6 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
 
   test('is not used up where a standing rule allows already', async () => {
     const { kernel, run, tool } = await paying(
-      kind,
       { allowOnce: [any], allowlist: [only('1')] },
       { amounts: [1, 2, 3] },
     );
@@ -178,7 +173,7 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
   const once: AskOptions = { permissions: { allowOnce: [any] } };
 
   test('stays used up in the next turn', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twice(['call_1', 'call_2']), tools: [tool] });
     const run = await ask(kernel, once);
@@ -188,7 +183,7 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
   });
 
   test('stays used up after a crash while its call ran', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const tool = createRecordingTool({ name: 'pay', idempotent: true });
     tool.hold();
     const doomed = mortal(store);

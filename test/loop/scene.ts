@@ -21,7 +21,7 @@ import {
   until,
   untilStatus,
 } from '../support/kernel.ts';
-import type { OpenedStore, StoreCall, StoreKind } from './stores.ts';
+import { memory, type OpenedStore, type StoreCall, type StoreKind } from './stores.ts';
 
 export interface Scene extends OpenedStore {
   /** A kernel on the scene's store (or another one), stopped when the test is over. */
@@ -32,7 +32,7 @@ export interface Scene extends OpenedStore {
   bootDoomed(options: KernelOptions): Promise<Kernel>;
 }
 
-export async function openScene(kind: StoreKind): Promise<Scene> {
+export async function openScene(kind: StoreKind = memory): Promise<Scene> {
   const opened = await kind.open();
   onTestFinished(() => opened.dispose());
   return {

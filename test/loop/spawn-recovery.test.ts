@@ -16,7 +16,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, stores, wrapStore } from './stores.ts';
+import { mortal, wrapStore } from './stores.ts';
 import { createTeam, outputs, team } from './team.ts';
 
 const done = says('Done.');
@@ -43,9 +43,9 @@ async function dieWhen(
   return { next, run };
 }
 
-describe.each(stores)('a crash while an idempotent tool waits for its agents on $name', (kind) => {
+describe('a crash while an idempotent tool waits for its agents', () => {
   test('finds them again, in their order, wherever each one was', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const effect = createRecordingTool({ name: 'effect', allowedByDefault: true });
     const reports: AgentReport[][] = [];
     const tool = createTeam(async ({ spawn }) => {
@@ -96,7 +96,7 @@ describe.each(stores)('a crash while an idempotent tool waits for its agents on 
   });
 
   test('spawns what it had not come to yet, and nobody twice', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const tool = createTeam(async ({ spawn }) => {
       const reports: AgentReport[] = [];
       for (const prompt of ['x', 'y', 'z']) reports.push(await spawn({ prompt }));
@@ -127,7 +127,7 @@ describe.each(stores)('a crash while an idempotent tool waits for its agents on 
   });
 
   test('tells again of one that had failed', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const tool = createTeam(async ({ spawn }) => {
       const { reason, error } = await spawn({ prompt: 'nobody plays this' });
       await spawn({ prompt: 'x' });
@@ -148,7 +148,7 @@ describe.each(stores)('a crash while an idempotent tool waits for its agents on 
   });
 
   test('below another one takes both up where they were', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const tool = createRecordingTool({
       name: 'team',
       allowedByDefault: true,
@@ -173,9 +173,9 @@ describe.each(stores)('a crash while an idempotent tool waits for its agents on 
   });
 });
 
-describe.each(stores)('what a tool hears of its agents on $name', (kind) => {
+describe('what a tool hears of its agents', () => {
   test('is stored by then: what it does next cannot rest on something that is lost', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const hold = Promise.withResolvers<void>();
     let held = false;
     const slow = wrapStore(store, async (call) => {
@@ -203,7 +203,7 @@ describe.each(stores)('what a tool hears of its agents on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a crash while another tool waits for its agents on $name', (kind) => {
+describe('a crash while another tool waits for its agents', () => {
   async function interrupted(scene: Scene) {
     const pay = createRecordingTool({ name: 'pay' });
     const tool = createTeam(async ({ spawn }) =>
@@ -223,7 +223,7 @@ describe.each(stores)('a crash while another tool waits for its agents on $name'
   }
 
   test('asks about the outcome, and ends the agents that were still at work', async () => {
-    const { next, run, relay, tool, pay } = await interrupted(await openScene(kind));
+    const { next, run, relay, tool, pay } = await interrupted(await openScene());
     expect(relay).toMatchObject({ kind: 'outcome', toolCallId: 'call_1', tool: 'team' });
     const parked = await journal(next, run.id);
     expect(endFor(parked, 'x')).toMatchObject({ reason: 'completed' });
@@ -237,7 +237,7 @@ describe.each(stores)('a crash while another tool waits for its agents on $name'
   });
 
   test('and a person who says no ends the call as an error', async () => {
-    const { next, run, relay } = await interrupted(await openScene(kind));
+    const { next, run, relay } = await interrupted(await openScene());
     await decide(next, relay?.relayId, { approved: false });
     const events = await finished(next, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ code: 'outcome_unknown' });
@@ -245,7 +245,7 @@ describe.each(stores)('a crash while another tool waits for its agents on $name'
   });
 
   test('and a person who says “again” gets what was done, and the rest anew', async () => {
-    const { next, run, relay, tool, pay, model } = await interrupted(await openScene(kind));
+    const { next, run, relay, tool, pay, model } = await interrupted(await openScene());
     await decide(next, relay?.relayId);
     const [, , asked] = await untilStored(next, run.id, { type: 'relay.raised', count: 3 });
     expect(asked).toMatchObject({ kind: 'permission', tool: 'pay' });
@@ -264,9 +264,9 @@ describe.each(stores)('a crash while another tool waits for its agents on $name'
   });
 });
 
-describe.each(stores)('a stop of the server while a tool waits for its agents on $name', (kind) => {
+describe('a stop of the server while a tool waits for its agents', () => {
   test('lets the next one find them, if the tool is idempotent', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const pay = createRecordingTool({ name: 'pay' });
     const tool = createTeam(async ({ spawn }) => outputs([await spawn({ prompt: 'x' })]), again);
     const model = createCast({

@@ -15,14 +15,14 @@ import {
   stopRun,
   untilStored,
 } from './scene.ts';
-import { stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 import { createTeam, outputs, team } from './team.ts';
 
 const done = says('Done.');
 
-describe.each(stores)('agents that outlive their use on $name', (kind) => {
+describe('agents that outlive their use', () => {
   test('end with the tool that does not wait for them, and so do their tools', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const endless = createStreamingModel(async function* (_request, signal) {
       yield [text('On and ')];
       await aborted(signal);
@@ -69,7 +69,7 @@ describe.each(stores)('agents that outlive their use on $name', (kind) => {
   });
 
   test('end with a tool that throws, at any depth below it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const reports: string[] = [];
     const go = Promise.withResolvers<void>();
     const tool = createRecordingTool({
@@ -107,7 +107,7 @@ describe.each(stores)('agents that outlive their use on $name', (kind) => {
   });
 
   test('are canceled with the run, and what their tools brought is kept', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const saves = createRecordingTool({
       name: 'saves',
       allowedByDefault: true,
@@ -144,7 +144,7 @@ describe.each(stores)('agents that outlive their use on $name', (kind) => {
   });
 
   test('keep what their tools brought, also where the loop is held up meanwhile', async () => {
-    const { boot, store } = await openScene(kind);
+    const { boot, store } = await openScene();
     const hold = Promise.withResolvers<void>();
     let held = false;
     const slow = wrapStore(store, async (call) => {
@@ -200,7 +200,7 @@ describe.each(stores)('agents that outlive their use on $name', (kind) => {
   });
 
   test('are not followed by others once the run is canceled', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let started = false;
     let second: Promise<AgentReport> | undefined;
     const tool = createTeam(async ({ spawn, signal }) => {

@@ -6,14 +6,13 @@ import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
 import { agentFor, createCast, resultOf, says } from './cast.ts';
 import { decide, endOf, finished, journal, ofType, openScene, untilStored } from './scene.ts';
-import { stores } from './stores.ts';
 import { createTeam, outputs, team } from './team.ts';
 
 const done = says('Done.');
 
-describe.each(stores)('a tool that spawns on $name', (kind) => {
+describe('a tool that spawns', () => {
   test('gets the report of its agent', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let report: AgentReport | undefined;
     const tool = createTeam(async ({ spawn }) => {
       report = await spawn({ prompt: 'x', instructions: 'Be x.', tools: [], maxIterations: 2 });
@@ -43,7 +42,7 @@ describe.each(stores)('a tool that spawns on $name', (kind) => {
   });
 
   test('lets several work one after the other', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createTeam(async ({ spawn }) => {
       const first = await spawn({ prompt: 'x' });
       const second = await spawn({ prompt: `after ${first.output}` });
@@ -66,7 +65,7 @@ describe.each(stores)('a tool that spawns on $name', (kind) => {
   });
 
   test('lets several work side by side', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const hold = Promise.withResolvers<void>();
     const tool = createTeam(async ({ spawn }) =>
       outputs(await Promise.all(['x', 'y', 'z'].map((prompt) => spawn({ prompt })))),
@@ -85,7 +84,7 @@ describe.each(stores)('a tool that spawns on $name', (kind) => {
   });
 
   test('is told of an agent that failed, and may go on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createTeam(async ({ spawn }) => {
       const { reason, error } = await spawn({ prompt: 'nobody plays this' });
       return { context: `${reason}: ${error?.code}` };
@@ -99,7 +98,7 @@ describe.each(stores)('a tool that spawns on $name', (kind) => {
   });
 
   test('whose agent asks a person waits in memory, and goes on with the decision', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const pay = createRecordingTool({ name: 'pay' });
     const tool = createTeam(async ({ spawn }) => outputs([await spawn({ prompt: 'x' })]));
     const model = createCast({
@@ -117,7 +116,7 @@ describe.each(stores)('a tool that spawns on $name', (kind) => {
   });
 
   test('may be a tool of a sub-agent that was itself spawned', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({
       name: 'team',
       allowedByDefault: true,
@@ -142,7 +141,7 @@ describe.each(stores)('a tool that spawns on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a spawn that cannot be on $name', (kind) => {
+describe('a spawn that cannot be', () => {
   const refusals: [string, Task, string, string][] = [
     ['an unknown agent', { prompt: 'x', agent: 'nobody' }, 'invalid_request', 'nobody'],
     ['an unknown model', { prompt: 'x', model: 'gone' }, 'invalid_request', 'gone'],
@@ -152,7 +151,7 @@ describe.each(stores)('a spawn that cannot be on $name', (kind) => {
 
   test.each(refusals)('for %s is refused inside the tool', async (...given) => {
     const [, task, code, words] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let refusal: unknown;
     const tool = createTeam(async ({ spawn }) => {
       refusal = await spawn(task).catch((error: unknown) => error);
@@ -170,7 +169,7 @@ describe.each(stores)('a spawn that cannot be on $name', (kind) => {
   });
 
   test('for a limit is refused inside the tool, and its agent has its last turn', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const codes: unknown[] = [];
     const tool = createTeam(async ({ spawn }) => {
       const work = await Promise.allSettled(['x', 'y', 'z'].map((prompt) => spawn({ prompt })));
@@ -194,7 +193,7 @@ describe.each(stores)('a spawn that cannot be on $name', (kind) => {
   });
 
   test('harms nobody where the tool does not even look', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createTeam(({ spawn }) => {
       void spawn({ prompt: 'x', agent: 'nobody' });
       void spawn(undefined as unknown as Task);
@@ -208,7 +207,7 @@ describe.each(stores)('a spawn that cannot be on $name', (kind) => {
   });
 
   test('because the tool is over is refused, also when the run is over', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     let late: (() => Promise<AgentReport>) | undefined;
     const tool = createTeam(({ spawn }) => {
       late = () => spawn({ prompt: 'x' });

@@ -27,7 +27,7 @@ import {
   stopRun,
   untilAsked,
 } from './scene.ts';
-import { type StoreCall, stores, wrapStore } from './stores.ts';
+import { type StoreCall, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const full = () => new RelayError('storage_full', 'The disk is full');
@@ -64,9 +64,9 @@ async function endAfterwards(kernel: Kernel, clock: ManualClock, runId: string) 
   return finished(kernel, runId);
 }
 
-describe.each(stores)('a disk that is full for a while on $name', (kind) => {
+describe('a disk that is full for a while', () => {
   test.each(['appends', 'writes'] as const)('stops %s, and later all runs go on', async (what) => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     let isFull = false;
     const store = failing(
       scene.store,
@@ -121,7 +121,7 @@ describe.each(stores)('a disk that is full for a while on $name', (kind) => {
   });
 
   test('does not lose what was shown before it', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     let isFull = false;
     const store = failing(scene.store, ({ method }) => isFull && method === 'append');
     const clock = new ManualClock();
@@ -149,12 +149,12 @@ describe.each(stores)('a disk that is full for a while on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a single append that fails on $name', (kind) => {
+describe('a single append that fails', () => {
   test.each(['before', 'after'] as const)(
     '%s it was stored, whichever it is, changes nothing in the end',
     async (when) => {
       for (let nth = 1; ; nth += 1) {
-        const { store: inner, boot } = await openScene(kind);
+        const { store: inner, boot } = await openScene();
         let count = 0;
         const store = wrapStore(inner, async (call) => {
           if (call.method !== 'append') return call.go();
@@ -190,9 +190,9 @@ describe.each(stores)('a single append that fails on $name', (kind) => {
   );
 });
 
-describe.each(stores)('a read that fails once on $name', (kind) => {
+describe('a read that fails once', () => {
   test('does not lose a cancel that was acknowledged while a tool runs', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     let failures = 0;
     const store = failing(scene.store, ({ method }) => {
       if (method !== 'readMail' || failures === 0) return false;
@@ -213,9 +213,9 @@ describe.each(stores)('a read that fails once on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a fault that ends a run on $name', (kind) => {
+describe('a fault that ends a run', () => {
   test('ends it at once, although one of its commits is still on its way', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const headRead = Promise.withResolvers<void>();
     const store = wrapStore(scene.store, async (call) => {
       if (call.method === 'readGrants') throw new RelayError('journal_corrupt', 'A bad grant');
@@ -246,7 +246,7 @@ describe.each(stores)('a fault that ends a run on $name', (kind) => {
   });
 
   test('leaves no call without its end, for the journal itself is sound (E6)', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const store = wrapStore(scene.store, async (call) => {
       if (call.method === 'readGrants') throw new RelayError('journal_corrupt', 'A bad grant');
       return call.go();

@@ -18,7 +18,8 @@ export interface StoreKind {
   open(): Promise<OpenedStore>;
 }
 
-const memory: StoreKind = {
+/** The store of the behaviour suites. */
+export const memory: StoreKind = {
   name: 'memory',
   open: async () => ({ store: createMemoryStore(), dispose: async () => undefined }),
 };
@@ -38,9 +39,6 @@ export const sqlite: StoreKind = {
     };
   },
 };
-
-/** For suites about behaviour, which is the same on every store. */
-export const stores: readonly StoreKind[] = [memory];
 
 const free: TestDatabase[] = [];
 
@@ -64,7 +62,6 @@ const postgres: StoreKind = {
   },
 };
 
-/** For suites about durability and about several nodes. */
 export const allStores: readonly StoreKind[] = [memory, sqlite, postgres];
 
 /** To be called at the end of a file that uses `allStores`. */

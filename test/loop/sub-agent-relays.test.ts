@@ -27,7 +27,6 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { stores } from './stores.ts';
 
 const done = says('Done.');
 const pay = (id: string, amount = 1) => toolCall(id, 'pay', { amount });
@@ -82,9 +81,9 @@ function watchTenants(inner: SystemStore) {
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
+describe('a relay of a sub-agent', () => {
   test('comes up from three deep with its path, while nothing stays in memory', async () => {
-    const scene = await openScene(kind);
+    const scene = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const { store, left } = watchTenants(scene.store);
@@ -121,7 +120,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
   });
 
   test('that is approved brings everything above it to its end', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
     const kernel = await boot({ model, tools: [agentTool, tool], agents: staff });
@@ -142,7 +141,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
   });
 
   test('that is denied is told to the sub-agent alone, which goes on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
     const kernel = await boot({ model, tools: [agentTool, tool], agents: staff });
@@ -159,7 +158,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
   });
 
   test('that expires is told to the sub-agent, and the run goes on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
@@ -176,7 +175,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
   });
 
   test('does not hold up its siblings, who finish while it is open', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
@@ -206,7 +205,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
   });
 
   test('that is approved starts at once, while a sibling is still at work', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
@@ -231,7 +230,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     ['in reverse', 1],
   ] as const)('and one of its sibling are decided %s, each on its own', async (...given) => {
     const [, first] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool] });
     const run = await ask(kernel);
@@ -248,7 +247,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
   });
 
   test('that is decided while the run is on its way to sleep is not lost', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const clock = new ManualClock();
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool], clock });
@@ -268,11 +267,11 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
   });
 });
 
-describe.each(stores)('the rules of a run on $name', (kind) => {
+describe('the rules of a run', () => {
   const anyPayment: ToolPermission = { tool: 'pay' };
 
   test('hold for its sub-agents: what is allowed runs, what is denied does not', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool] });
     const permissions = {
@@ -286,7 +285,7 @@ describe.each(stores)('the rules of a run on $name', (kind) => {
   });
 
   test('may deny sub-agents altogether', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = twoPayers();
     const kernel = await boot({ model, tools: [agentTool] });
     const run = await ask(kernel, { permissions: { denylist: [{ tool: 'agent' }] } });
@@ -297,7 +296,7 @@ describe.each(stores)('the rules of a run on $name', (kind) => {
   });
 
   test('allow once means once in the whole tree', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createCast({
       Begin: [[delegate('a', 'x'), delegate('b', 'y'), pay('pay_0'), finish()], done],
@@ -318,7 +317,7 @@ describe.each(stores)('the rules of a run on $name', (kind) => {
   });
 
   test('take in what one sub-agent was always allowed, for the others too', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     const hold = Promise.withResolvers<void>();
     const model = createCast({
@@ -341,7 +340,7 @@ describe.each(stores)('the rules of a run on $name', (kind) => {
   });
 
   test('of a program are read for each call, and an allow-once is used up in it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tool = createRecordingTool({ name: 'pay' });
     let allowOnce = [anyPayment];
     const rules = () => ({

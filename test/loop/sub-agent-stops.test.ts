@@ -17,7 +17,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, stores } from './stores.ts';
+import { mortal } from './stores.ts';
 
 const free = { allowedByDefault: true };
 const done = says('Done.');
@@ -30,9 +30,9 @@ function createEndlessModel() {
   });
 }
 
-describe.each(stores)('a cancel on $name', (kind) => {
+describe('a cancel', () => {
   test('aborts the model calls of sub-agents', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const endless = createEndlessModel();
     const model = createCast({
       Begin: [[delegate('a', 'x', 'talker'), delegate('b', 'y', 'talker'), finish()], done],
@@ -55,7 +55,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('aborts their tools, keeps what those bring, and closes their relays', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const signals: AbortSignal[] = [];
     const listens = createRecordingTool({
       name: 'listens',
@@ -100,7 +100,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('ends a run that waits for a person at the bottom', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const pay = createRecordingTool({ name: 'pay' });
     const model = createCast({
       Begin: [[delegate('a', 'x'), finish()], done],
@@ -120,7 +120,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 
   test('that comes while a sub-agent is being spawned lets it do nothing', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[delegate('a', 'x'), finish()], done],
       x: [says('X.')],
@@ -135,7 +135,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
   });
 });
 
-describe.each(stores)('a stop of the server on $name', (kind) => {
+describe('a stop of the server', () => {
   /** One sub-agent asks, one is at a tool, one is at the model. */
   function busyTree() {
     const pay = createRecordingTool({ name: 'pay' });
@@ -170,7 +170,7 @@ describe.each(stores)('a stop of the server on $name', (kind) => {
   }
 
   test('in the middle of a tree lets another one go on with all of it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const { made, pay, look, endless, loosen } = busyTree();
     const kernel = await boot(made);
     const run = await ask(kernel);
@@ -203,7 +203,7 @@ describe.each(stores)('a stop of the server on $name', (kind) => {
   });
 
   test('by a crash is the same to a tree', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const { made, pay, look, loosen } = busyTree();
     const process = mortal(store);
     const doomed = await bootDoomed({ ...made, store: process.store });
@@ -226,7 +226,7 @@ describe.each(stores)('a stop of the server on $name', (kind) => {
   });
 
   test('with a deep call that must not run twice asks about its outcome with its path', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const pay = createRecordingTool({ name: 'pay', ...free });
     pay.hold();
     const model = createCast({

@@ -18,7 +18,6 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { stores } from './stores.ts';
 
 const free = { allowedByDefault: true };
 const done = says('Done.');
@@ -29,9 +28,9 @@ function rootOf(events: readonly StoredEvent[]): string {
   );
 }
 
-describe.each(stores)('a sub-agent on $name', (kind) => {
+describe('a sub-agent', () => {
   test('lives in its parent’s run, and its answer is the result of the call', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[text('I ask. '), delegate('call_1', 'Look it up'), finish()], done],
       'Look it up': [says('It is blue.')],
@@ -73,7 +72,7 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
   });
 
   test('reads its task and nothing else; its parent reads the answer and nothing else', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = createRecordingTool({ name: 'look', ...free });
     const model = createCast({
       Begin: [[text('Secret. '), delegate('call_1', 'Look'), finish()], done],
@@ -99,7 +98,7 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
   });
 
   test('of a name brings its own model, tools and instructions', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = createRecordingTool({ name: 'look', ...free });
     const pay = createRecordingTool({ name: 'pay', ...free });
     const asked = createCast({ Begin: [[delegate('call_1', 'Look', 'scout'), finish()], done] });
@@ -139,7 +138,7 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
   });
 
   test('has its parent’s tools, and cannot call others', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = createRecordingTool({ name: 'look', ...free });
     const pay = createRecordingTool({ name: 'pay', ...free });
     const model = createCast({
@@ -160,7 +159,7 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
     ['an agent whose model nobody offers', 'dreamer', 'unknown_model'],
   ])('that would be %s is an error of the tool, and the parent goes on', async (...given) => {
     const [, name, code] = given;
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({ Begin: [[delegate('call_1', 'Dream', name), finish()], done] });
     const agents = [{ name: 'dreamer', model: 'gone' }];
     const kernel = await boot({ model, models: {}, tools: [agentTool], agents });
@@ -173,7 +172,7 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
   });
 
   test('whose provider fails is an error of the tool, and the parent goes on', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createCast({
       Begin: [[delegate('call_1', 'Fail'), delegate('call_2', 'Work'), finish()], done],
       Fail: [new ProviderFailure('No credit', { retryable: false })],
@@ -191,7 +190,7 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
   });
 
   test('may be a tool of its own, with a schema, and is asked about if it is not allowed', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const review = defineDelegatingTool({
       name: 'review',
       description: 'Has a file reviewed',
@@ -217,7 +216,7 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
   });
 
   test('whose tool cannot say what there is to do fails as a tool, not as a run', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const broken = defineDelegatingTool({
       name: 'broken',
       description: 'Never knows what to do',
@@ -240,9 +239,9 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
   });
 });
 
-describe.each(stores)('several sub-agents on $name', (kind) => {
+describe('several sub-agents', () => {
   test('work side by side: one that is held up holds nobody up', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const slow = createRecordingTool({ name: 'slow', ...free });
     slow.hold();
     const think = Promise.withResolvers<void>();
@@ -275,7 +274,7 @@ describe.each(stores)('several sub-agents on $name', (kind) => {
   });
 
   test('mix their text in the journal, and each text stays whole', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const words = (name: string) => [
       ...Array.from({ length: 50 }, (_, n) => text(`${name}${n} `)),
       finish(),
@@ -298,7 +297,7 @@ describe.each(stores)('several sub-agents on $name', (kind) => {
   });
 
   test('may all call their tools by the same id: each gets its own', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = createRecordingTool({ name: 'look', ...free });
     const turns = [[toolCall('call_1', 'look', {}), finish()], says('Seen.')];
     const model = createCast({
@@ -329,7 +328,7 @@ describe.each(stores)('several sub-agents on $name', (kind) => {
   });
 
   test('use up tokens and money together, and each knows its own part', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const used = (inputTokens: number, outputTokens: number) =>
       finish({ inputTokens, outputTokens });
     const model = createCast({

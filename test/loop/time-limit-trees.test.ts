@@ -22,13 +22,12 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { stores } from './stores.ts';
 
 const free = { allowedByDefault: true };
 
-describe.each(stores)('when the time is over for a tree on $name', (kind) => {
+describe('when the time is over for a tree', () => {
   test('every agent stops and answers once more, from the bottom up', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const endless = createEndlessModel();
     const pay = createRecordingTool({ name: 'pay' });
@@ -67,7 +66,7 @@ describe.each(stores)('when the time is over for a tree on $name', (kind) => {
   });
 
   test('a tree that waits at its bottom wakes as a whole', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const pay = createRecordingTool({ name: 'pay' });
     const model = createCast({
@@ -89,7 +88,7 @@ describe.each(stores)('when the time is over for a tree on $name', (kind) => {
   });
 
   test('a tool that spawns on and on spawns nobody any more', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const refused: unknown[] = [];
     const tool = createRecordingTool({
@@ -126,7 +125,7 @@ describe.each(stores)('when the time is over for a tree on $name', (kind) => {
   });
 
   test('agents of a deaf tool end with it', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({
       name: 'team',

@@ -33,7 +33,7 @@ import {
   untilAsked,
   untilStored,
 } from './scene.ts';
-import { mortal, stores } from './stores.ts';
+import { mortal } from './stores.ts';
 
 const free = { allowedByDefault: true };
 
@@ -45,9 +45,9 @@ function stopped(signal: AbortSignal | undefined): Promise<void> {
   return signal === undefined ? new Promise(() => undefined) : aborted(signal);
 }
 
-describe.each(stores)('when the time is over on $name', (kind) => {
+describe('when the time is over', () => {
   test('a model that streams without end is stopped, and its words are taken back', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const model = createEndlessModel();
     const kernel = await boot({ model, tools: [createRecordingTool({ name: 'look' })], clock });
@@ -69,7 +69,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('a model that has said nothing yet is stopped without a trace', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const look = createRecordingTool({ name: 'look' });
     const model = createStreamingModel(
@@ -89,7 +89,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('a wait for a provider to recover is over too', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const busy = new ProviderFailure('Busy', { retryable: true, retryAfterMs: 50_000 });
     const model = createScriptedModel([(request) => (isClosing(request) ? late : fail(busy))]);
@@ -101,7 +101,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('a tool that listens ends by itself, and what it brings is kept', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({
       name: 'slow',
@@ -123,7 +123,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('a tool that throws when it is stopped fails by the limit', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'slow', ...free });
     tool.hold();
@@ -139,7 +139,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('a tool that does not listen is left behind after a moment', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const deaf = Promise.withResolvers<{ context: string }>();
     const tool = createRecordingTool({ name: 'slow', ...free, execute: () => deaf.promise });
@@ -162,7 +162,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('a run that is parked wakes, and its relay is closed', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
@@ -185,7 +185,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('a decision that came too late starts nothing', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
@@ -206,7 +206,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('calls that the model has just made do not start', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'look', ...free });
     const go = Promise.withResolvers<void>();
@@ -226,7 +226,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('after a crash an idempotent tool is not started once more', async () => {
-    const { boot, bootDoomed, store } = await openScene(kind);
+    const { boot, bootDoomed, store } = await openScene();
     const clock = new ManualClock();
     const process = mortal(store);
     const tool = createRecordingTool({ name: 'look', ...free, idempotent: true });
@@ -247,7 +247,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('a last answer that does not end is cut off', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const clock = new ManualClock();
     const model = createStreamingModel(async function* (request, signal) {
       yield [text(isClosing(request) ? 'In short' : 'On and ')];
@@ -267,7 +267,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
   });
 
   test('an answer that was complete just in time is an answer', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const begin = Date.parse('2026-01-01T00:00:00Z');
     let now = begin;
     const clock = { now: () => now, sleep: (_ms: number, signal?: AbortSignal) => stopped(signal) };

@@ -11,15 +11,14 @@ import {
 import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
 import { endOf, finished, lastOf, ofType, openScene, resultsIn } from './scene.ts';
-import { type StoreKind, stores } from './stores.ts';
 
 function nested(depth: number): string {
   return `{"a":${'['.repeat(depth)}${']'.repeat(depth)}}`;
 }
 
 /** One call, and what became of it: the run must complete in any case. */
-async function callOnce(kind: StoreKind, tool: RecordingTool, input: unknown = {}) {
-  const { boot } = await openScene(kind);
+async function callOnce(tool: RecordingTool, input: unknown = {}) {
+  const { boot } = await openScene();
   const model = createScriptedModel([
     [toolCall('call_1', tool.name, input), finish()],
     [text('Went on.'), finish()],
@@ -33,7 +32,7 @@ async function callOnce(kind: StoreKind, tool: RecordingTool, input: unknown = {
   return { events, read: JSON.parse(String(read)) as unknown };
 }
 
-describe.each(stores)('a call that does not fit on $name', (kind) => {
+describe('a call that does not fit', () => {
   test.each([
     ['cut short', '{"a": 1'],
     ['text', 'at once'],
@@ -46,7 +45,7 @@ describe.each(stores)('a call that does not fit on $name', (kind) => {
     ['unbalanced brackets without end', '['.repeat(200_000)],
   ])('because its arguments are %s goes back, and the tool never runs', async (_what, json) => {
     const pay = createRecordingTool({ name: 'pay', allowedByDefault: true });
-    const { events, read } = await callOnce(kind, pay, json);
+    const { events, read } = await callOnce(pay, json);
     expect(pay.executions).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_input_invalid' }]);
     expect(ofType(events, 'tool.started')).toEqual([]);
@@ -56,7 +55,7 @@ describe.each(stores)('a call that does not fit on $name', (kind) => {
 
   test('takes arguments that are deep but not too deep', async () => {
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });
-    const { events } = await callOnce(kind, look, nested(60));
+    const { events } = await callOnce(look, nested(60));
     expect(look.executions).toHaveLength(1);
     expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
@@ -67,7 +66,7 @@ describe.each(stores)('a call that does not fit on $name', (kind) => {
       allowedByDefault: true,
       validate: () => ({ ok: false, issues: [{ path: 'amount', message: 'Not a number' }] }),
     });
-    const { read } = await callOnce(kind, pay, { amount: 'much' });
+    const { read } = await callOnce(pay, { amount: 'much' });
     expect(pay.executions).toEqual([]);
     expect(read).toMatchObject({
       code: 'tool_input_invalid',
@@ -77,7 +76,7 @@ describe.each(stores)('a call that does not fit on $name', (kind) => {
 
   test('with names that objects inherit is taken literally', async () => {
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });
-    await callOnce(kind, look, '{"__proto__": {"admin": true}, "constructor": 1}');
+    await callOnce(look, '{"__proto__": {"admin": true}, "constructor": 1}');
     const input = look.executions[0]?.input as Record<string, unknown>;
     expect(Object.keys(input)).toEqual(['__proto__', 'constructor']);
     expect(Object.getPrototypeOf(input)).toBe(Object.prototype);
@@ -87,14 +86,14 @@ describe.each(stores)('a call that does not fit on $name', (kind) => {
 const cycle: { self?: unknown } = {};
 cycle.self = cycle;
 
-describe.each(stores)('a tool that fails on $name', (kind) => {
+describe('a tool that fails', () => {
   test.each<[string, () => never, string]>([
     ['an error', () => fail(new Error('No money')), 'No money'],
     ['text', () => fail('No luck'), 'No luck'],
     ['nothing', () => fail(undefined), 'undefined'],
   ])('by throwing %s is a tool error', async (_what, execute, message) => {
     const pay = createRecordingTool({ name: 'pay', allowedByDefault: true, execute });
-    const { events, read } = await callOnce(kind, pay);
+    const { events, read } = await callOnce(pay);
     expect(pay.executions).toHaveLength(1);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_failed', error: message }]);
     expect(read).toEqual({ status: 'error', error: message, code: 'tool_failed' });
@@ -105,7 +104,7 @@ describe.each(stores)('a tool that fails on $name', (kind) => {
     ['an error with more than text', () => fail(Object.assign(new Error('x'), { message: [7n] }))],
   ])('by throwing %s is a tool error', async (_what, execute) => {
     const pay = createRecordingTool({ name: 'pay', allowedByDefault: true, execute });
-    const { events } = await callOnce(kind, pay);
+    const { events } = await callOnce(pay);
     expect(ofType(events, 'tool.failed')).toMatchObject([
       { code: 'tool_failed', error: expect.any(String) },
     ]);
@@ -116,7 +115,7 @@ describe.each(stores)('a tool that fails on $name', (kind) => {
       ...createRecordingTool({ name: 'pay', allowedByDefault: true }),
       execute: () => fail(new Error('At once')),
     };
-    const { events } = await callOnce(kind, pay);
+    const { events } = await callOnce(pay);
     expect(ofType(events, 'tool.failed')).toMatchObject([
       { code: 'tool_failed', error: 'At once' },
     ]);
@@ -125,7 +124,7 @@ describe.each(stores)('a tool that fails on $name', (kind) => {
   test('while it checks its arguments is a tool error', async () => {
     const validate: Tool['validate'] = () => fail(new Error('Schema broken'));
     const pay = createRecordingTool({ name: 'pay', allowedByDefault: true, validate });
-    const { events } = await callOnce(kind, pay);
+    const { events } = await callOnce(pay);
     expect(pay.executions).toEqual([]);
     expect(ofType(events, 'tool.failed')).toHaveLength(1);
   });
@@ -141,7 +140,7 @@ describe.each(stores)('a tool that fails on $name', (kind) => {
       allowedByDefault: true,
       execute: () => ({ result }),
     });
-    const { events, read } = await callOnce(kind, pay);
+    const { events, read } = await callOnce(pay);
     expect(pay.executions).toHaveLength(1);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_failed' }]);
     expect(read).toMatchObject({ status: 'error', code: 'tool_failed' });
@@ -153,7 +152,7 @@ describe.each(stores)('a tool that fails on $name', (kind) => {
       allowedByDefault: true,
       execute: () => ({ context: cycle as unknown as string }),
     });
-    const { events } = await callOnce(kind, pay);
+    const { events } = await callOnce(pay);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_failed' }]);
   });
 
@@ -162,12 +161,12 @@ describe.each(stores)('a tool that fails on $name', (kind) => {
       ...createRecordingTool({ name: 'pay', allowedByDefault: true }),
       execute: async () => undefined as never,
     };
-    const { events } = await callOnce(kind, pay);
+    const { events } = await callOnce(pay);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_failed' }]);
   });
 
   test('leaves its siblings alone', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const bad = createRecordingTool({
       name: 'bad',
       allowedByDefault: true,

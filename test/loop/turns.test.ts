@@ -18,11 +18,10 @@ import {
   shownToTheEnd,
   untilStored,
 } from './scene.ts';
-import { stores } from './stores.ts';
 
-describe.each(stores)('a turn on $name', (kind) => {
+describe('a turn', () => {
   test('brings the text piece by piece, in the order in which it came', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const pieces = ['One ', '', 'two ', '\u{1F600}', '\ud800', ' \u0000 three.'];
     const model = createScriptedModel([[...pieces.map(text), finish()]]);
     const kernel = await boot({ model });
@@ -36,7 +35,7 @@ describe.each(stores)('a turn on $name', (kind) => {
   });
 
   test('shows its text while the model is still speaking', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const more = Promise.withResolvers<void>();
     const model = createStreamingModel(async function* () {
       yield [text('First. ')];
@@ -56,7 +55,7 @@ describe.each(stores)('a turn on $name', (kind) => {
   });
 
   test('takes a piece with many events in their order, as one commit can hold them', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const words = Array.from({ length: 5000 }, (_, n) => `${n} `);
     const model = createStreamingModel(() => [words.map(text), [finish()]]);
     const kernel = await boot({ model });
@@ -67,7 +66,7 @@ describe.each(stores)('a turn on $name', (kind) => {
   });
 
   test('keeps what the model thinks apart from what it says', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([
       [{ type: 'reasoning', text: 'Hm.' }, text('Yes.'), finish()],
       [text('Next.'), finish()],
@@ -84,7 +83,7 @@ describe.each(stores)('a turn on $name', (kind) => {
   });
 
   test('is followed by another one with the results, until the model calls nothing', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = createRecordingTool({
       name: 'look',
       allowedByDefault: true,
@@ -117,7 +116,7 @@ describe.each(stores)('a turn on $name', (kind) => {
   });
 
   test('offers the model the tools of the run, and only those', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const tools = ['look', 'pay', 'wait'].map((name) => createRecordingTool({ name }));
     const model = createScriptedModel([[finish()]]);
     const kernel = await boot({ model, tools });
@@ -127,7 +126,7 @@ describe.each(stores)('a turn on $name', (kind) => {
   });
 
   test('in which the model says nothing at all completes the run', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const kernel = await boot({ model: createScriptedModel([[finish()]]) });
     const run = await ask(kernel);
     expect(endOf(await finished(kernel, run.id))).toMatchObject({
@@ -137,7 +136,7 @@ describe.each(stores)('a turn on $name', (kind) => {
   });
 });
 
-describe.each(stores)('the limit of turns on $name', (kind) => {
+describe('the limit of turns', () => {
   const tireless = (id: number) => [
     text(`Again ${id}. `),
     toolCall(`call_${id}`, 'look', {}),
@@ -146,7 +145,7 @@ describe.each(stores)('the limit of turns on $name', (kind) => {
   const lookTool = () => createRecordingTool({ name: 'look', allowedByDefault: true });
 
   test('ends a run with `limit` after one more call without tools', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = lookTool();
     const model = createScriptedModel([tireless(1), tireless(2), [text('What I have.'), finish()]]);
     const kernel = await boot({ model, tools: [look] });
@@ -163,7 +162,7 @@ describe.each(stores)('the limit of turns on $name', (kind) => {
   });
 
   test('holds although the model calls tools in that last call', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const look = lookTool();
     const model = createScriptedModel([tireless(1), tireless(2), tireless(3)]);
     const kernel = await boot({ model, tools: [look] });
@@ -177,7 +176,7 @@ describe.each(stores)('the limit of turns on $name', (kind) => {
   });
 
   test('says nothing about a run that answers in its last allowed turn', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([tireless(1), [text('Done.'), finish()]]);
     const kernel = await boot({ model, tools: [lookTool()] });
     const run = await ask(kernel, { maxIterations: 2 });
@@ -187,7 +186,7 @@ describe.each(stores)('the limit of turns on $name', (kind) => {
   });
 
   test('leaves its own instruction out of the conversation', async () => {
-    const { boot } = await openScene(kind);
+    const { boot } = await openScene();
     const model = createScriptedModel([tireless(1), [text('Short.'), finish()]]);
     const kernel = await boot({ model, tools: [lookTool()] });
     const first = await ask(kernel, { maxIterations: 1 });

@@ -19,12 +19,12 @@ import {
   stopRun,
   untilAsked,
 } from './scene.ts';
-import { stores, wrapStore } from './stores.ts';
+import { wrapStore } from './stores.ts';
 
-describe.each(stores)('waking a run on $name', (kind) => {
+describe('waking a run', () => {
   /** How many events are read from the answer to the next question to the model. */
   async function eventsReadToWake(turnsBefore: number): Promise<number> {
-    const { store: inner, boot } = await openScene(kind);
+    const { store: inner, boot } = await openScene();
     let read = 0;
     let counting = false;
     const store = wrapStore(inner, async (call) => {
@@ -66,9 +66,9 @@ describe.each(stores)('waking a run on $name', (kind) => {
   });
 });
 
-describe.each(stores)('looking around on $name', (kind) => {
+describe('looking around', () => {
   test('asks one question for the mail of all runs that are at work, however many', async () => {
-    const { store: inner, boot } = await openScene(kind);
+    const { store: inner, boot } = await openScene();
     const asked: string[] = [];
     const store = wrapStore(inner, (call) => {
       if (call.method === 'readMail' || call.method === 'heldWithMail') asked.push(call.method);

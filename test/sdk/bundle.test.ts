@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { rolldown } from 'rolldown';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { requires } from '../support/requires.ts';
 import { TestServer } from '../support/server.ts';
 
 const input = fileURLToPath(new URL('../../packages/sdk/src/index.ts', import.meta.url));
@@ -74,7 +75,9 @@ const olderNode = ['/usr/bin/node', '/usr/local/bin/node'].find((path) => {
   return major >= 20 && major < 24;
 });
 
-describe.skipIf(olderNode === undefined)('in an older Node', () => {
+const noOlderNode = olderNode === undefined ? 'no older Node is installed' : undefined;
+
+describe('in an older Node', requires('older-Node', noOlderNode), () => {
   test('a program starts a run, runs its function and reads the answer', async () => {
     const relay = await new TestServer().start();
     const folder = mkdtempSync(join(tmpdir(), 'relay-older-node-'));
@@ -99,7 +102,9 @@ describe.skipIf(olderNode === undefined)('in an older Node', () => {
   });
 });
 
-describe.skipIf(chromium === undefined)('in a real browser', () => {
+const noBrowser = chromium === undefined ? 'chromium is not installed' : undefined;
+
+describe('in a real browser', requires('browser', noBrowser), () => {
   const relay = new TestServer();
   const profile = mkdtempSync(join(tmpdir(), 'relay-browser-'));
   let front: Server;

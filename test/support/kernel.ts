@@ -155,7 +155,7 @@ export async function until<Value>(
   look: () => Promise<Value | undefined | false>,
   what = 'what was waited for',
 ): Promise<Value> {
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 15_000;
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;

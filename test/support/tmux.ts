@@ -1,5 +1,5 @@
 /** A real terminal: a program in tmux, its keys and its screen. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 
 export interface TerminalOptions {
@@ -7,6 +7,11 @@ export interface TerminalOptions {
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
   readonly columns?: number;
+}
+
+/** Why there is no terminal here; undefined if there is one. */
+export function tmuxProblem(): string | undefined {
+  return spawnSync('tmux', ['-V']).status === 0 ? undefined : 'tmux is not installed';
 }
 
 export class TmuxTerminal {
@@ -56,6 +61,8 @@ export class TmuxTerminal {
   }
 
   #tmux(...args: readonly string[]): string {
-    return execFileSync('tmux', ['-L', this.#socket, ...args], { encoding: 'utf8' });
+    // Colours depend on the terminal, not on who runs the tests.
+    const { NO_COLOR: _no, FORCE_COLOR: _force, ...env } = process.env;
+    return execFileSync('tmux', ['-L', this.#socket, ...args], { encoding: 'utf8', env });
   }
 }

@@ -3,13 +3,13 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 
 /** Why this machine cannot; undefined if it can. */
 export function whyNoNetworks(): string | undefined {
-  if (process.platform !== 'linux') return 'network namespaces are Linux’s';
-  if (process.getuid?.() !== 0) return 'making a network needs root';
+  if (process.platform !== 'linux') return 'this is not Linux';
+  if (process.getuid?.() !== 0) return 'creating a network namespace requires root';
   try {
     execFileSync('unshare', ['-n', 'ip', 'link', 'show'], { stdio: 'ignore' });
     return undefined;
   } catch {
-    return 'this machine lets nobody make a network';
+    return 'network namespaces are not permitted';
   }
 }
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
+import { bootRelay, type TestRelay, until } from './testing/relay.ts';
 import {
   answerRelay,
   decideCall,
@@ -9,11 +9,11 @@ import {
   untilStatus,
 } from './testing/talk.ts';
 
-describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
+describe('/v1/approvals', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {
@@ -228,7 +228,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
   });
 
   it('warns of a request that is about to expire, on its stream and on the feed', async () => {
-    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '3000' } });
+    const hasty = await bootRelay({ env: { RELAY_RELAY_TTL_MS: '3000' } });
     const talk = await startRun(hasty, { input: 'notify hurry up' });
     const relay = await talk.reader.until('relay');
     const gone = new AbortController();
@@ -251,7 +251,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
   });
 
   it('lets a request expire: nobody can decide it any more, and the run goes on', async () => {
-    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '50' } });
+    const hasty = await bootRelay({ env: { RELAY_RELAY_TTL_MS: '50' } });
     const talk = await startRun(hasty, { input: 'notify too late' });
     const relay = await talk.reader.until('relay');
     const path = `/v1/approvals/${String(relay.data['id'])}`;

@@ -1,7 +1,7 @@
 /** Whatever is wrong with a request is said before anything happens, in one shape of error. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { expectHealth } from './testing/health.ts';
-import { bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { bootRelay, type TestRelay } from './testing/relay.ts';
 
 const hi = [{ role: 'user', content: 'hi' }];
 const chat = { model: 'demo', messages: hi };
@@ -288,11 +288,11 @@ function named(rows: readonly Row[]) {
   return rows.map((row) => ({ what: row[0], row }));
 }
 
-describe.each(storeKinds)('bad input on the %s store', (kind) => {
+describe('bad input', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {

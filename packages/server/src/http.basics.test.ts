@@ -4,7 +4,7 @@ import { createModelRegistry } from '@relay/models';
 import { RelayError, type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type BootOptions, bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
+import { type BootOptions, bootRelay, type TestRelay, until } from './testing/relay.ts';
 import { finishedRun, startRun, statusOf, untilStatus } from './testing/talk.ts';
 
 async function boot(options: BootOptions = {}): Promise<TestRelay> {
@@ -17,9 +17,9 @@ interface Listed {
   readonly models: readonly { id: string; provider: string }[];
 }
 
-describe.each(storeKinds)('a server on the %s store', (kind) => {
+describe('a server', () => {
   it('is alive, ready, and says its version to anyone', async () => {
-    const server = await boot({ kind });
+    const server = await boot();
     const manifest = JSON.parse(
       readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
     ) as { version: string };
@@ -35,7 +35,7 @@ describe.each(storeKinds)('a server on the %s store', (kind) => {
   });
 
   it('tells whoever only has its address where to read on', async () => {
-    const server = await boot({ kind });
+    const server = await boot();
     const welcome = await server.request('/', { key: null });
     expect(welcome.status).toBe(200);
     const { name, docs, openapi, health } = (await welcome.json()) as Record<string, string>;
@@ -46,7 +46,7 @@ describe.each(storeKinds)('a server on the %s store', (kind) => {
   });
 
   it('answers health checks that want no body', async () => {
-    const server = await boot({ kind });
+    const server = await boot();
     for (const path of ['/health', '/ready']) {
       const response = await server.request(path, { method: 'HEAD' });
       expect([response.status, await response.text()]).toEqual([200, '']);
@@ -54,12 +54,12 @@ describe.each(storeKinds)('a server on the %s store', (kind) => {
   });
 
   it('lists the demo model', async () => {
-    const server = await boot({ kind });
+    const server = await boot();
     expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
   });
 
   it('lists the models of providers whose key the tenant has, until it is revoked', async () => {
-    const server = await boot({ kind });
+    const server = await boot();
     const path = '/v1/credentials/anthropic';
     await server.request(path, { method: 'PUT', body: { apiKey: 'sk-0123456789abcdef' } });
     const { models } = (await server.json('/models')) as unknown as Listed;
@@ -72,15 +72,13 @@ describe.each(storeKinds)('a server on the %s store', (kind) => {
     expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
   });
 
-  it('answers health at once while it streams', async () => {
-    const server = await boot({ kind });
+  it('answers health while it streams', async () => {
+    const server = await boot();
     const { reader } = await startRun(server, { input: 'say 20000' });
-    const reading = reader.rest();
-    for (let n = 0; n < 5; n += 1) {
-      const began = performance.now();
-      expect((await server.request('/health')).status).toBe(200);
-      expect(performance.now() - began).toBeLessThan(500);
-    }
+    let ended = false;
+    const reading = reader.rest().finally(() => (ended = true));
+    expect((await server.request('/health')).status).toBe(200);
+    expect(ended).toBe(false);
     await reading;
   });
 });

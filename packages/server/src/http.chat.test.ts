@@ -1,13 +1,13 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay, until } from './testing/relay.ts';
 import { answerRelay, type Chat, eventsOf, startChat, statusOf } from './testing/talk.ts';
 
-describe.each(storeKinds)('/chat on the %s store', (kind) => {
+describe('/chat', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {

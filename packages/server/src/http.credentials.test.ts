@@ -11,7 +11,7 @@ import {
 import type { StoredEvent } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay } from './testing/relay.ts';
 import { eventsOf, finishedRun } from './testing/talk.ts';
 
 const canary = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
@@ -34,9 +34,9 @@ function put(name: string, body: object, more: object = {}): Promise<Response> {
   return server.request(`/v1/credentials/${name}`, { method: 'PUT', body, ...more });
 }
 
-describe.each(storeKinds)('credentials on the %s store', (kind) => {
+describe('credentials', () => {
   it('are used for the provider’s models, and shown to nobody', async () => {
-    server = await bootRelay({ kind, env: local });
+    server = await bootRelay({ env: local });
     const uploaded = await put('openai', {
       apiKey: canary,
       label: 'prod',
@@ -62,7 +62,7 @@ describe.each(storeKinds)('credentials on the %s store', (kind) => {
   });
 
   it('are rotated and revoked from the next call on', async () => {
-    server = await bootRelay({ kind, env: local });
+    server = await bootRelay({ env: local });
     const { baseUrl } = provider;
     await put('openai', { apiKey: 'sk-the-first-key-1111', baseUrl });
     await finishedRun(server, { model: 'gpt-4o', input: 'Hi' });
@@ -86,7 +86,7 @@ describe.each(storeKinds)('credentials on the %s store', (kind) => {
   });
 
   it('belong to one tenant', async () => {
-    server = await bootRelay({ kind, env: local });
+    server = await bootRelay({ env: local });
     await put('openai', { apiKey: canary, baseUrl: provider.baseUrl });
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     expect(await server.json('/v1/credentials', { key })).toMatchObject({ credentials: [] });
@@ -100,7 +100,7 @@ describe.each(storeKinds)('credentials on the %s store', (kind) => {
   });
 
   it('of a provider that Relay does not know need a URL, and are used as name:model', async () => {
-    server = await bootRelay({ kind, env: local });
+    server = await bootRelay({ env: local });
     const nowhere = await put('zhipu', { apiKey: canary });
     expect(nowhere.status).toBe(400);
     expect(await nowhere.json()).toMatchObject({ details: [{ path: 'baseUrl' }] });

@@ -2,17 +2,10 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  addKey,
-  bootRelay,
-  storeKinds,
-  type TestRelay,
-  until,
-  type Wish,
-} from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay, until, type Wish } from './testing/relay.ts';
 import { startRun, untilStatus } from './testing/talk.ts';
 
-describe.each(storeKinds)('a decision link on the %s store', (kind) => {
+describe('a decision link', () => {
   let server: TestRelay;
   let receiver: Server;
   const links = new Map<string, string>();
@@ -31,7 +24,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
     const { port } = receiver.address() as AddressInfo;
     const env = { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8', RELAY_PUBLIC_URL: 'http://127.0.0.1:1' };
-    server = await bootRelay({ kind, env });
+    server = await bootRelay({ env });
     const maker = await addKey(server.store, {});
     keyId = maker.keyId;
     await server.json('/v1/webhooks', {

@@ -3,14 +3,7 @@ import { remakeMs } from '@relay/core';
 import { type FakeEmbeddings, startFakeEmbeddings } from '@relay/models/testing';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import {
-  addKey,
-  type BootOptions,
-  bootRelay,
-  storeKinds,
-  type TestRelay,
-  until,
-} from './testing/relay.ts';
+import { addKey, type BootOptions, bootRelay, type TestRelay, until } from './testing/relay.ts';
 import { eventsOf, finishedRun } from './testing/talk.ts';
 
 const providerKey = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
@@ -85,9 +78,9 @@ async function recalledBy(input: string) {
   };
 }
 
-describe.each(storeKinds)('embeddings on the %s store', (kind) => {
+describe('embeddings', () => {
   it('find what has no word in common with the question, and say how', async () => {
-    await boot({ kind });
+    await boot();
     await trust();
     const id = await add('The dog is called Pixel');
     await add('The car is red');
@@ -104,7 +97,7 @@ describe.each(storeKinds)('embeddings on the %s store', (kind) => {
   });
 
   it('bring it to a run, and the journal tells what was found by what', async () => {
-    await boot({ kind });
+    await boot();
     await trust();
     const id = await add('The dog is called Pixel');
     await untilFound('pet', id);
@@ -116,7 +109,7 @@ describe.each(storeKinds)('embeddings on the %s store', (kind) => {
   });
 
   it('send nothing anywhere unless the operator has chosen them', async () => {
-    await boot({ kind, embeddings: '' });
+    await boot({ embeddings: '' });
     await trust();
     const id = await add('The dog is called Pixel');
     expect(await search('pet')).toEqual([]);
@@ -126,7 +119,7 @@ describe.each(storeKinds)('embeddings on the %s store', (kind) => {
   });
 
   it('send nothing of a tenant without a credential, and mix nothing up', async () => {
-    await boot({ kind });
+    await boot();
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const theirs = await add('Their dog', { key });
     const elsewhere = await add('A dog elsewhere', { namespace: 'other' });
@@ -144,7 +137,7 @@ describe.each(storeKinds)('embeddings on the %s store', (kind) => {
   });
 
   it('that fail leave words alone, and the journal says why, without the key', async () => {
-    await boot({ kind });
+    await boot();
     await trust();
     const id = await add('The dog is called Pixel');
     await untilFound('pet', id);
@@ -159,7 +152,7 @@ describe.each(storeKinds)('embeddings on the %s store', (kind) => {
 
   it('that are slow leave words alone', async () => {
     const embeddings = { model: 'openai:e', floor: 0.3, questionTimeoutMs: 50 };
-    await boot({ kind, embeddings: '', file: { embeddings } });
+    await boot({ embeddings: '', file: { embeddings } });
     await trust();
     const id = await add('The dog is called Pixel');
     await until(() => meant().length === 1, 'its vector');
@@ -171,7 +164,7 @@ describe.each(storeKinds)('embeddings on the %s store', (kind) => {
   });
 
   it('of what was deleted or cleared are gone with it', async () => {
-    await boot({ kind });
+    await boot();
     await trust();
     const [one, two] = [await add('My dog'), await add('Another dog')];
     await untilFound('pet', one);

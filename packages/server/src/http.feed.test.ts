@@ -2,7 +2,7 @@
 import type { StoredEvent } from '@relay/protocol';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Feed, type Hint } from './feed.ts';
-import { addKey, bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay } from './testing/relay.ts';
 import { finishedRun, startRun, untilStatus } from './testing/talk.ts';
 
 let server: TestRelay;
@@ -45,9 +45,9 @@ async function until(test: () => boolean): Promise<void> {
   }
 }
 
-describe.each(storeKinds)('the feed on the %s store', (kind) => {
+describe('the feed', () => {
   it('tells a tenant what of it has changed, and nobody else', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const mine = await listen(server.apiKey);
     const theirs = await listen(stranger.apiKey);
@@ -69,7 +69,7 @@ describe.each(storeKinds)('the feed on the %s store', (kind) => {
   });
 
   it('says nothing of content', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     const mine = await listen(server.apiKey);
     const { runId } = await finishedRun(server, { input: 'say 50' });
     await until(() => mine.heard.length > 0);
@@ -79,7 +79,7 @@ describe.each(storeKinds)('the feed on the %s store', (kind) => {
   });
 
   it('leaves nothing behind when its readers are gone', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     for (let n = 0; n < 20; n += 1) (await listen(server.apiKey)).leave();
     await until(() => server.relay.feed.size === 0);
   });

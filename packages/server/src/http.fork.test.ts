@@ -1,13 +1,13 @@
 /** Taking runs up again, forking them, and looking at those of a workflow, over HTTP. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, storeKinds, type TestRelay, type Wish } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay, type Wish } from './testing/relay.ts';
 import { eventsOf, finishedRun, startRun, untilStatus } from './testing/talk.ts';
 
-describe.each(storeKinds)('runs that go on, on the %s store', (kind) => {
+describe('runs that go on', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {
@@ -49,7 +49,7 @@ describe.each(storeKinds)('runs that go on, on the %s store', (kind) => {
     });
 
     it('is refused while the tenant is paused', async () => {
-      const own = await bootRelay({ kind });
+      const own = await bootRelay();
       const talk = await startRun(own, { input: 'notify paused' });
       await talk.reader.until('relay');
       await own.request('/v1/tenant', { method: 'PUT', body: { paused: true } });

@@ -1,16 +1,16 @@
 /** What may run without asking: made, listed, previewed, explained and revoked over HTTP. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay } from './testing/relay.ts';
 import { finishedRun, startRun } from './testing/talk.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 const later = '2099-01-01T00:00:00.000Z';
 
-describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
+describe('/v1/grants', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {
@@ -64,7 +64,7 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
   });
 
   it('lists what is active, or all, page by page, and by scope and tool', async () => {
-    const own = await bootRelay({ kind });
+    const own = await bootRelay();
     const made: string[] = [];
     for (let n = 0; n < 5; n += 1) {
       const tool = n % 2 === 0 ? 'calculator' : 'send_note';
@@ -157,7 +157,7 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
   });
 
   it('shows which of the latest requests it would have answered, and decides nothing', async () => {
-    const own = await bootRelay({ kind });
+    const own = await bootRelay();
     const talks = [];
     for (const text of ['see one', 'see two', 'other']) {
       const talk = await startRun(own, { input: `notify ${text}` });
@@ -191,11 +191,11 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
   });
 });
 
-describe.each(storeKinds)('/v1/permissions/explain on the %s store', (kind) => {
+describe('/v1/permissions/explain', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {

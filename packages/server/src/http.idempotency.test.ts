@@ -1,14 +1,7 @@
 /** `Idempotency-Key`: asked again, it means the run that is there already. */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allFrames, FrameReader } from './testing/frames.ts';
-import {
-  addKey,
-  bootRelay,
-  storeKinds,
-  type TestRelay,
-  until,
-  type Wish,
-} from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay, until, type Wish } from './testing/relay.ts';
 import { eventsOf, startChat, startRun, untilStatus } from './testing/talk.ts';
 
 let keys = 0;
@@ -23,11 +16,11 @@ const routes: [string, (text: string) => Record<string, unknown>][] = [
   ['/api/chat', (message) => ({ model: 'demo', message })],
 ];
 
-describe.each(storeKinds)('an idempotency key on the %s store', (kind) => {
+describe('an idempotency key', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {
@@ -274,7 +267,7 @@ describe.each(storeKinds)('an idempotency key on the %s store', (kind) => {
   });
 
   it('gives the places back that its repetitions had taken', async () => {
-    const narrow = await bootRelay({ kind, env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
+    const narrow = await bootRelay({ env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
     onTestFinished(() => narrow.stop());
     const headers = { 'idempotency-key': freshKey() };
     const body = { model: 'demo', input: 'say 3' };

@@ -40,7 +40,7 @@ const approval = (server: TestRelay, id: string) => server.json(`/v1/approvals/$
 const decide = (server: TestRelay, id: string, body: object) =>
   server.request(`/v1/approvals/${id}`, { body });
 
-describe('a call with a path', () => {
+describe('a decision about a path', () => {
   it('a call whose link was swapped after it was approved is asked about again', async () => {
     const server = await boot();
     const link = join(folder, 'link');

@@ -1,6 +1,6 @@
 /** Figures for Prometheus. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay } from './testing/relay.ts';
 import { finishedRun, startRun, untilStatus } from './testing/talk.ts';
 
 let server: TestRelay;
@@ -27,9 +27,9 @@ async function figures(): Promise<Map<string, number>> {
   return found;
 }
 
-describe.each(storeKinds)('metrics on the %s store', (kind) => {
+describe('metrics', () => {
   it('count runs, relays, tools and tokens', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     await finishedRun(server, { input: 'calculate 23*47' });
     await finishedRun(server, { input: 'fail 400' }).catch(() => undefined);
     const waiting = await startRun(server, { input: 'notify me' });
@@ -50,7 +50,7 @@ describe.each(storeKinds)('metrics on the %s store', (kind) => {
   });
 
   it('measure the first token and the journal, in buckets that only grow', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     await finishedRun(server, { input: 'say 300' });
     await finishedRun(server, { input: 'say 3' });
     const now = await figures();

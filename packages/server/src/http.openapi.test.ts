@@ -1,7 +1,7 @@
 /** `/openapi.json` and `/docs`, and whether the routes really answer as these say. */
 import { openApiDocument, type Route, type RouteName, routes } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay } from './testing/relay.ts';
 import { finishedRun, startApiChat, startRun, untilStatus } from './testing/talk.ts';
 import { version } from './version.ts';
 
@@ -81,10 +81,10 @@ describe('every route of the document', () => {
   );
 });
 
-describe.each(storeKinds)('the answers on the %s store', (kind) => {
+describe('the answers', () => {
   let own: TestRelay;
   beforeAll(async () => {
-    own = await bootRelay({ kind });
+    own = await bootRelay();
   });
   afterAll(async () => {
     await own.stop();

@@ -1,15 +1,15 @@
 /** `/v1/policy`: the tenant's own rules, in versions, and what a change would mean. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay } from './testing/relay.ts';
 import { startRun } from './testing/talk.ts';
 
 const note = { tool: 'send_note' };
 const toEve = { tool: 'send_note', params: { to: 'eve' } };
 
-describe.each(storeKinds)('a policy on the %s store', (kind) => {
+describe('a policy', () => {
   let server: TestRelay;
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
   afterAll(() => server.stop());
 
@@ -185,7 +185,7 @@ describe.each(storeKinds)('a policy on the %s store', (kind) => {
 
   it('is the tenant’s own', async () => {
     await set({ deny: [note] });
-    const { apiKey: key } = await addKey(server.store, { tenant: `other-${kind}` });
+    const { apiKey: key } = await addKey(server.store, { tenant: `other` });
     expect(await server.json('/v1/policy', { key })).toMatchObject({ version: 0, deny: [] });
     expect(await server.json('/v1/policy/versions', { key })).toEqual({
       versions: [],

@@ -34,7 +34,6 @@ async function boot(file: BootOptions['file'] = {}): Promise<void> {
     google: `${mock.url}/v1beta`,
   };
   server = await bootRelay({
-    kind: 'sqlite',
     env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' },
     file: { ...file, providers: { endpoints, ...file.providers } },
   });

@@ -2,7 +2,7 @@
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { bootRelay, type TestRelay } from './testing/relay.ts';
 import {
   answerRelay,
   decideCall,
@@ -42,11 +42,11 @@ const fit = defineTool({
   },
 });
 
-describe.each(storeKinds)('a question on the %s store', (kind) => {
+describe('a question', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind, tools: createToolRegistry([order, fit]) });
+    server = await bootRelay({ tools: createToolRegistry([order, fit]) });
   });
 
   afterAll(async () => {

@@ -1,7 +1,7 @@
 /** Repeating a request brings its run back, whatever has become of everything else since. */
 import { startScriptedProvider, textStream } from '@relay/models/testing';
 import { afterEach, describe, expect, it } from 'vitest';
-import { bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { bootRelay, type TestRelay } from './testing/relay.ts';
 import { untilStatus } from './testing/talk.ts';
 
 let server: TestRelay;
@@ -15,11 +15,11 @@ function set(body: object): Promise<Response> {
   return server.request('/v1/tenant', { method: 'PUT', body });
 }
 
-describe.each(storeKinds)('a request that is repeated, on the %s store', (kind) => {
+describe('a request that is repeated', () => {
   const body = { model: 'demo', input: 'say 20' };
 
   it('is answered although the budget is used up by it, or the tenant paused', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     await set({ budgets: { tenant: { tokens: 5 } } });
     const first = await start(body);
     const told = await first.text();
@@ -36,7 +36,7 @@ describe.each(storeKinds)('a request that is repeated, on the %s store', (kind) 
   });
 
   it('is answered while its own run is the one that may be at work', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     await set({ budgets: { tenant: { concurrentRuns: 1 } } });
     const slow = { model: 'demo', input: 'slow 500' };
     const first = await start(slow);
@@ -53,7 +53,7 @@ describe.each(storeKinds)('a request that is repeated, on the %s store', (kind) 
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.end(textStream(['Hello']));
     });
-    server = await bootRelay({ kind, env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' } });
+    server = await bootRelay({ env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' } });
     const { baseUrl } = provider;
     await server.request('/v1/credentials/openai', {
       method: 'PUT',

@@ -1,10 +1,10 @@
-/** `/api/chat/resume` on both stores. */
+/** `/api/chat/resume`. */
 import { randomUUID } from 'node:crypto';
 import type { RunRecord, SystemStore, TenantStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { typesOf } from './testing/frames.ts';
-import { addKey, bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay, until } from './testing/relay.ts';
 import {
   decideCall,
   eventsOf,
@@ -17,11 +17,11 @@ import {
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
+describe('/api/chat/resume', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {
@@ -47,9 +47,7 @@ describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
 
   it('answers at once for a run that waits, with what has happened since its checkpoint', async () => {
     const { runId, reader, decide } = await waiting('resumed');
-    const began = Date.now();
     const { code, body, events } = await resumeRun(server, runId);
-    expect(Date.now() - began).toBeLessThan(1_000);
     expect(code).toBe(200);
     expect(Object.keys(body).toSorted()).toEqual(['events', 'ok', 'runId', 'status']);
     expect(body).toMatchObject({ ok: true, runId, status: 'waiting' });
@@ -110,7 +108,7 @@ describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
   });
 
   it('waits with a run that is queued, and tells all of it', async () => {
-    const narrow = await bootRelay({ kind, env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
+    const narrow = await bootRelay({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
     onTestFinished(() => narrow.stop());
     const first = await startApiChat(narrow, 'slow 60000');
     await first.reader.until('text_delta');

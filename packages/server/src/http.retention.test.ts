@@ -1,6 +1,6 @@
 /** What is no longer kept: the run is known, and what was said in it is gone for good. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { bootRelay, type TestRelay } from './testing/relay.ts';
 
 let server: TestRelay;
 afterEach(() => server.stop());
@@ -16,9 +16,9 @@ async function forget(): Promise<void> {
   while ((await server.store.pruneRuns(Date.now(), 100)) > 0);
 }
 
-describe.each(storeKinds)('a run whose journal is no longer kept, on the %s store', (kind) => {
+describe('a run whose journal is no longer kept', () => {
   it('answers 410 wherever its journal is asked for, before a stream begins', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     const id = await endedRun();
     await forget();
     const paths = ['events', 'events?after=3', 'stream', 'stream?after=2&follow=false'];
@@ -36,7 +36,7 @@ describe.each(storeKinds)('a run whose journal is no longer kept, on the %s stor
   });
 
   it('is still in the lists, with what it used and without what was said', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     const id = await endedRun();
     const before = await server.json(`/v1/runs/${id}`);
     await forget();
@@ -48,7 +48,7 @@ describe.each(storeKinds)('a run whose journal is no longer kept, on the %s stor
   });
 
   it('does not keep its conversation from going on', async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     const first = await server.json(`/v1/runs/${await endedRun()}`);
     await forget();
     const next = await server.json(`/v1/runs/${await endedRun(String(first['conversationId']))}`);

@@ -1,15 +1,15 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, storeKinds, type TestRelay } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay } from './testing/relay.ts';
 import { eventsOf, finishedRun, startRun, statusOf, untilStatus } from './testing/talk.ts';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-describe.each(storeKinds)('/v1/runs on the %s store', (kind) => {
+describe('/v1/runs', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
   });
 
   afterAll(async () => {
@@ -261,14 +261,12 @@ describe.each(storeKinds)('/v1/runs on the %s store', (kind) => {
 
   describe('canceling', () => {
     it('ends a running run at once, and its stream with done', async () => {
-      const began = Date.now();
-      const { runId, reader } = await startRun(server, { input: 'slow 5000' });
+      const { runId, reader } = await startRun(server, { input: 'slow 60000' });
       const response = await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
       expect(response.status).toBe(202);
       expect(await response.json()).toMatchObject({ id: runId, model: 'demo' });
       const frames = await reader.rest();
       expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'canceled' });
-      expect(Date.now() - began).toBeLessThan(4_000);
       expect(await statusOf(server, runId)).toBe('canceled');
     });
 

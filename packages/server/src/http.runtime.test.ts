@@ -1,13 +1,7 @@
-/** `POST /api/chat` on both stores. */
+/** `POST /api/chat`. */
 import { defineAgent } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  addKey,
-  type BootOptions,
-  bootRelay,
-  storeKinds,
-  type TestRelay,
-} from './testing/relay.ts';
+import { addKey, type BootOptions, bootRelay, type TestRelay } from './testing/relay.ts';
 import { dataOf, typesOf } from './testing/frames.ts';
 import { eventsOf, startApiChat, untilStatus } from './testing/talk.ts';
 
@@ -43,11 +37,11 @@ const file: NonNullable<BootOptions['file']> = {
 
 const note = (text: string) => `use send_note {"to":"ann","text":"${text}"}`;
 
-describe.each(storeKinds)('a chat by /api/chat on the %s store', (kind) => {
+describe('a chat by /api/chat', () => {
   let server: TestRelay;
 
   beforeAll(async () => {
-    server = await bootRelay({ kind, file });
+    server = await bootRelay({ file });
   });
 
   afterAll(async () => {

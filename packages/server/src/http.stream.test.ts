@@ -2,12 +2,12 @@ import { connect, type Socket } from 'node:net';
 import { type DialectName, dialects } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allFrames, FrameReader, type SeenFrame } from './testing/frames.ts';
-import { bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
+import { bootRelay, type TestRelay, until } from './testing/relay.ts';
 import { answerRelay, eventsOf, finishedRun, startChat, startRun } from './testing/talk.ts';
 
 const names = Object.keys(dialects) as DialectName[];
 
-describe.each(storeKinds)('following a run on the %s store', (kind) => {
+describe('following a run', () => {
   let server: TestRelay;
   /** A run with text, calls, an approval and a denial in it. */
   let runId: string;
@@ -19,7 +19,7 @@ describe.each(storeKinds)('following a run on the %s store', (kind) => {
     allFrames(await stream(query, headers));
 
   beforeAll(async () => {
-    server = await bootRelay({ kind });
+    server = await bootRelay();
     const said =
       'use calculator {"a":1,"b":2,"op":"+"}\nuse send_note {"to":"a","text":"b"}\nuse send_note {"to":"c","text":"d"}';
     const chat = await startChat(server, said);
@@ -212,9 +212,9 @@ describe.each(storeKinds)('following a run on the %s store', (kind) => {
   });
 });
 
-describe.each(storeKinds)('a reader that stops reading, on the %s store', (kind) => {
+describe('a reader that stops reading', () => {
   it('holds at most 256 KiB in the server, and gets all of it when it reads on', async () => {
-    const server = await bootRelay({ kind });
+    const server = await bootRelay();
     const sockets: Socket[] = [];
     server.relay.app.server.on('connection', (socket: Socket) => sockets.push(socket));
     const { runId, reader } = await startRun(server, { input: 'say 60000' });

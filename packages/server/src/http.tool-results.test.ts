@@ -2,7 +2,7 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FrameReader } from './testing/frames.ts';
-import { addKey, bootRelay, storeKinds, type TestRelay, type Wish } from './testing/relay.ts';
+import { addKey, bootRelay, type TestRelay, type Wish } from './testing/relay.ts';
 import { eventsOf, startRun, statusOf, type Talk, untilStatus } from './testing/talk.ts';
 
 const secret = 'a-secret-of-16-or-more';
@@ -15,10 +15,10 @@ const lookup = {
 };
 const input = 'use lookup_user {"id":"u_001"}';
 
-describe.each(storeKinds)('function tools on the %s store', (kind) => {
+describe('function tools', () => {
   let server: TestRelay;
   beforeAll(async () => {
-    server = await bootRelay({ kind, env: { RELAY_INTERNAL_SECRET: secret } });
+    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
   });
   afterAll(() => server.stop());
 

@@ -2,7 +2,7 @@
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Collector, openCollector, type SeenSpan } from './testing/collector.ts';
-import { bootRelay, storeKinds, type TestRelay, until } from './testing/relay.ts';
+import { bootRelay, type TestRelay, until } from './testing/relay.ts';
 import { finishedRun, startRun, untilStatus } from './testing/talk.ts';
 
 let collector: Collector;
@@ -45,9 +45,9 @@ async function decide(server: TestRelay, runId: string): Promise<void> {
   await server.json(`/v1/approvals/${approvals[0]?.id}`, { body: { approved: true } });
 }
 
-describe.each(storeKinds)('a run on the %s store', (kind) => {
+describe('a run', () => {
   it('is one trace: the run, its agent, its model calls and its tools', async () => {
-    const server = await boot({ kind, env: { OTEL_SERVICE_NAME: 'relay-test' } });
+    const server = await boot({ env: { OTEL_SERVICE_NAME: 'relay-test' } });
     const { runId } = await finishedRun(server, { input: 'calculate 23*47' });
     const spans = await told(server);
     const traceId = runId.replaceAll('-', '');
@@ -92,7 +92,7 @@ describe.each(storeKinds)('a run on the %s store', (kind) => {
   });
 
   it('shows how long it waited for a person', async () => {
-    const server = await boot({ kind });
+    const server = await boot();
     const { runId, reader } = await startRun(server, { input: 'notify me' });
     const raised = await reader.until('relay');
     await untilStatus(server, runId, 'waiting');

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { createToolRegistry } from '@relay/tools';
 import { afterEach, describe, expect, it } from 'vitest';
+import { requiresLinux } from '../../../test/support/requires.ts';
 import { isAlive, McpScene } from '../../../test/support/mcp/scene.ts';
 import { bootRelay } from './testing/relay.ts';
 
@@ -27,7 +28,7 @@ const beganAt = (): number => {
   return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]);
 };
 
-describe.skipIf(process.platform !== 'linux')('at its start a server', () => {
+describe('at its start a server', requiresLinux(), () => {
   it('with MCP programs ends those of one that was killed, also without bash, and no others', async () => {
     const orphan = leftBy(process.pid, beganAt() - 1);
     const other = leftBy(process.pid, beganAt());

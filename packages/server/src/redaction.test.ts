@@ -149,10 +149,17 @@ it('keeps a bounded number of secrets, the newest ones', () => {
 });
 
 it('looks through a text once, however many secrets are known', () => {
-  const redactor = new Redactor();
-  for (let n = 0; n < 10_000; n += 1) redactor.conceal(`${n}-${Math.random()}`);
   const line = 'GET /v1/runs/:id 200 in 3 ms '.repeat(5);
-  const since = performance.now();
-  for (let n = 0; n < 1_000; n += 1) redactor.text(line);
-  expect(performance.now() - since).toBeLessThan(500);
+  const cost = (secrets: number) => {
+    const redactor = new Redactor();
+    for (let n = 0; n < secrets; n += 1) redactor.conceal(`${n}-${Math.random()}`);
+    const times = Array.from({ length: 5 }, () => {
+      const since = performance.now();
+      for (let n = 0; n < 200; n += 1) redactor.text(line);
+      return performance.now() - since;
+    });
+    return Math.min(...times);
+  };
+  cost(10);
+  expect(cost(10_000)).toBeLessThan(50 * cost(10));
 });

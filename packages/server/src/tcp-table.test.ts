@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { endianness } from 'node:os';
 import { describe, expect, it } from 'vitest';
+import { requires, requiresLinux } from '../../../test/support/requires.ts';
 import { connectionOf, readLines, readUnanswered, type Unanswered } from './tcp-table.ts';
 
 const header =
@@ -18,7 +19,9 @@ const retransmitting =
 const probing =
   '   8: 0100007F:0FA0 0300000A:D432 01 00010000:00000000 04:00000ABC 00000000     0        6 12346 4 0000000000000000 22 0 0 1 7';
 
-describe.skipIf(endianness() === 'BE')('a line of the kernel’s table', () => {
+const bigEndian = endianness() === 'BE' ? 'this machine is big-endian' : undefined;
+
+describe('a line of the kernel’s table', requires('little-endian', bigEndian), () => {
   it('tells what the peer does not acknowledge, and how often it was tried', () => {
     expect([...read(retransmitting, probing)]).toEqual([
       ['4000 10.0.0.2 54321', { queued: 30, tries: 5 }],
@@ -59,7 +62,7 @@ it('knows a connection by all that tells it apart', () => {
   expect(connectionOf({ remoteAddress: undefined })).toBeUndefined();
 });
 
-describe.skipIf(process.platform !== 'linux')('the table of this machine', () => {
+describe('the table of this machine', requiresLinux(), () => {
   it('can be read, and holds a reader that has stopped reading, which answers', async () => {
     const server = createServer();
     server.listen(0, '127.0.0.1');

@@ -12,6 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { requires } from '../../../../test/support/requires.ts';
 import { decide, type RuleSet } from './decide.ts';
 
 /*
@@ -58,7 +59,9 @@ function ran(command: string): string[] {
   return existsSync(log) ? readFileSync(log, 'utf8').split('\x1e').slice(0, -1) : [];
 }
 
-describe.skipIf(!existsSync(BASH))('beside a real bash', () => {
+const noBash = existsSync(BASH) ? undefined : 'bash is not installed';
+
+describe('beside a real bash', requires('shell', noBash), () => {
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'relay-shell-'));
     mkdirSync(join(folder, 'bin'));

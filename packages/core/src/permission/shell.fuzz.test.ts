@@ -20,6 +20,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { requires } from '../../../../test/support/requires.ts';
 import { decide, type RuleSet } from './decide.ts';
 
 const BASH = '/bin/bash';
@@ -257,7 +258,9 @@ const plain = fc
   );
 const allowedPatterns = fc.subarray(Object.keys(patterns), { minLength: 3 });
 
-describe.skipIf(!existsSync(BASH))('what is allowed, run by a real bash', () => {
+const noBash = existsSync(BASH) ? undefined : 'bash is not installed';
+
+describe('what is allowed, run by a real bash', requires('shell', noBash), () => {
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'relay-fuzz-'));
     mkdirSync(join(folder, 'empty'));

@@ -50,7 +50,8 @@ describe('AsyncQueue', () => {
     const items = await all(queue);
     expect(items).toHaveLength(200_000);
     expect(items.every((item, index) => item === index)).toBe(true);
-    expect(performance.now() - began).toBeLessThan(3_000);
+    // Shifting an array would take minutes.
+    expect(performance.now() - began).toBeLessThan(15_000);
   });
 
   test('keeps the order when it is filled while it is being read', async () => {

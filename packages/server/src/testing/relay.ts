@@ -11,7 +11,6 @@ import type { RelayConfig } from '../config-file.ts';
 import { hashApiKey, makeApiKey } from '../keys.ts';
 
 export type StoreKind = 'memory' | 'sqlite';
-export const storeKinds: readonly StoreKind[] = ['memory'];
 
 export interface BootOptions {
   readonly kind?: StoreKind;
@@ -168,7 +167,7 @@ export async function until<Value>(
   look: () => Promise<Value | undefined | false> | Value | undefined | false,
   what: string,
 ): Promise<Value> {
-  const deadline = Date.now() + 8_000;
+  const deadline = Date.now() + 15_000;
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;

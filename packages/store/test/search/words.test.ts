@@ -50,7 +50,8 @@ describe('the words of a text', () => {
   test('take time in proportion to the text', () => {
     const began = performance.now();
     wordsOf('aé咖'.repeat(100_000));
-    expect(performance.now() - began).toBeLessThan(3_000);
+    // Quadratic work would take minutes.
+    expect(performance.now() - began).toBeLessThan(15_000);
   });
 });
 

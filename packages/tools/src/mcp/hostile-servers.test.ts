@@ -1,6 +1,7 @@
 /** Whatever a server does, it is at most a tool error. */
 import { systemClock } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { requiresLinux } from '../../../../test/support/requires.ts';
 import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
 import { createToolContext } from '../testing/tool-context.ts';
 import { usualPauses } from './link.ts';
@@ -172,18 +173,15 @@ describe('a hostile or broken server', () => {
     await poll(() => logged.join('\n')).toContain('It did not answer within 300 ms');
   });
 
-  it.runIf(process.platform === 'linux')(
-    'that clings on is ended, with what it has started',
-    async () => {
-      await start('clings');
-      await poll(() => scene.traces().some((line) => line.startsWith('pids'))).toBe(true);
-      const line = scene.traces().find((found) => found.startsWith('pids')) ?? '';
-      const pids = line.split(' ').slice(1).map(Number);
-      expect(pids.map(isAlive)).toEqual([true, true]);
-      await servers?.stop();
-      await poll(() => pids.map(isAlive)).toEqual([false, false]);
-    },
-  );
+  it('that clings on is ended, with what it has started', requiresLinux(), async () => {
+    await start('clings');
+    await poll(() => scene.traces().some((line) => line.startsWith('pids'))).toBe(true);
+    const line = scene.traces().find((found) => found.startsWith('pids')) ?? '';
+    const pids = line.split(' ').slice(1).map(Number);
+    expect(pids.map(isAlive)).toEqual([true, true]);
+    await servers?.stop();
+    await poll(() => pids.map(isAlive)).toEqual([false, false]);
+  });
 
   it('that is not there is told in one line', async () => {
     const log = (message: string, fields = {}) =>

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { requiresLinux } from '../../../../test/support/requires.ts';
 import { makeFolder, type TestFolder } from '../testing/folder.ts';
 import { createToolContext } from '../testing/tool-context.ts';
 import { type BashOptions, createBash } from './bash.ts';
@@ -177,20 +178,18 @@ describe('bash', () => {
     expect(existsSync(join(folder.root, 'x'))).toBe(false);
   });
 
-  it.skipIf(process.platform !== 'linux')(
-    'leaves nothing behind, not even what has left its group',
-    async () => {
-      const n = unique();
-      const { result } = await bash({
-        command: `sleep ${n} & setsid sleep ${n} & (setsid nohup sleep ${n} >/dev/null 2>&1 &) ; echo done`,
-      });
-      expect(result).toMatchObject({ exitCode: 0, stdout: 'done\n' });
-      await until(() => running(n).length === 0);
-    },
-  );
+  it('leaves nothing behind, not even what has left its group', requiresLinux(), async () => {
+    const n = unique();
+    const { result } = await bash({
+      command: `sleep ${n} & setsid sleep ${n} & (setsid nohup sleep ${n} >/dev/null 2>&1 &) ; echo done`,
+    });
+    expect(result).toMatchObject({ exitCode: 0, stdout: 'done\n' });
+    await until(() => running(n).length === 0);
+  });
 
-  it.skipIf(process.platform !== 'linux')(
+  it(
     'finds what is forking or turning into another program just when it looks',
+    requiresLinux(),
     async () => {
       const n = unique();
       const chain = 'nohup env nice env nohup env nice env setsid env nice env';

@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { requires } from '../../../../test/support/requires.ts';
 import { makeFolder, type TestFolder } from '../testing/folder.ts';
 import { createToolContext } from '../testing/tool-context.ts';
 import { createBash } from './bash.ts';
@@ -36,8 +37,7 @@ describe('a command line for bubblewrap', () => {
   });
 });
 
-// Where it is not installed, or user namespaces are not permitted, the arguments are all we can check.
-describe.skipIf(bubblewrapProblem() !== undefined)('a command inside bubblewrap', () => {
+describe('a command inside bubblewrap', requires('sandbox', bubblewrapProblem()), () => {
   let folder: TestFolder;
   beforeEach(() => {
     folder = makeFolder();
