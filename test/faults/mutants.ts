@@ -93,7 +93,7 @@ export const mutants: readonly Mutant[] = [
     from: `        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
     to: `        this.#options.publisher.publish(this.#options.run.id, batch.placed, this.#options.run.tenantId);
         let outcome = await store.append(this.#appendOf(batch, this.#state));`,
-    noticedBy: ['packages/core/src/journal.test.ts'],
+    noticedBy: ['packages/core/test/journal.test.ts'],
   },
   {
     safeguard: 'allow-once: one call uses it up',

@@ -1,4 +1,4 @@
-import type { Log, Publisher } from './ports.ts';
+import type { Log, Publisher } from './ports/index.ts';
 
 type Publish = Publisher['publish'];
 

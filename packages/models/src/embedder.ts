@@ -7,8 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Embedder, type EmbeddingOf, ProviderFailure } from '@relay/core';
 import { defaultTimeouts } from './http/exchange.ts';
 import { type JsonPost, postJson } from './http/answer.ts';
-import { callAborted, checkApiKey } from './provider-failure.ts';
-import type { ProviderOptions } from './sdk-model.ts';
+import { callAborted, checkApiKey } from './http/provider-failure.ts';
+import type { ProviderOptions } from './ai-sdk/model.ts';
 
 export interface EmbedderOptions extends ProviderOptions {
   /** What the provider calls the model. */

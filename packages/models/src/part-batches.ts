@@ -8,8 +8,8 @@
  */
 import type { LanguageModelV4StreamPart } from '@ai-sdk/provider';
 import { type ModelEvent, Signal } from '@relay/core';
-import { callAborted } from './provider-failure.ts';
-import type { SdkAnswer } from './sdk-answer.ts';
+import { callAborted } from './http/provider-failure.ts';
+import type { SdkAnswer } from './ai-sdk/answer.ts';
 
 const maxWaiting = 512;
 /** How long a finished answer may take to end. */

@@ -9,7 +9,7 @@
  *   to `maxBackoffMs`.
  * - `stop` aborts the signal that the step has, waits for the step, and never rejects.
  */
-import type { Clock } from '../ports.ts';
+import type { Clock } from '../ports/index.ts';
 import { Signal } from './signal.ts';
 
 export interface BackgroundLoopOptions {

@@ -2,7 +2,7 @@
  * Wakes waiters, like a condition variable: `notify` wakes those that wait now and is not remembered.
  * So check the condition, then wait, without an `await` in between.
  */
-import type { Clock } from '../ports.ts';
+import type { Clock } from '../ports/index.ts';
 
 export interface Timeout {
   readonly clock: Clock;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { BackgroundLoop, type BackgroundLoopOptions } from '../../src/runtime/background-loop.ts';
-import { ManualClock } from '../../src/testing/index.ts';
+import { ManualClock } from '../support/index.ts';
 
 function loopWith(options: Partial<BackgroundLoopOptions> = {}) {
   const clock = new ManualClock(0);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Signal } from '../../src/runtime/signal.ts';
-import { ManualClock } from '../../src/testing/index.ts';
+import { ManualClock } from '../support/index.ts';
 
 describe('Signal', () => {
   test('wakes every waiter once', async () => {

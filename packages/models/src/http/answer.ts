@@ -6,7 +6,7 @@ import {
   failureOfPlainAnswer,
   failureOfResponse,
   failureToConnect,
-} from '../provider-failure.ts';
+} from './provider-failure.ts';
 import { HttpExchange, type Timeouts } from './exchange.ts';
 
 /** As much of an error's body as can matter. */

@@ -16,7 +16,7 @@ import {
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { StringDecoder } from 'node:string_decoder';
 import { ProviderFailure, Signal } from '@relay/core';
-import { callAborted } from '../provider-failure.ts';
+import { callAborted } from './provider-failure.ts';
 
 const httpAgent = new HttpAgent({ keepAlive: true });
 const httpsAgent = new HttpsAgent({ keepAlive: true });

@@ -7,7 +7,7 @@ import type { Agent } from 'node:http';
 import { ProviderFailure } from '@relay/core';
 import { openAnswer } from './answer.ts';
 import { defaultTimeouts, HttpExchange, type Timeouts } from './exchange.ts';
-import { failureToConnect } from '../provider-failure.ts';
+import { failureToConnect } from './provider-failure.ts';
 
 export interface Connecting {
   readonly apiKey: string;

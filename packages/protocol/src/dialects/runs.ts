@@ -1,6 +1,6 @@
 import { defined } from '../defined.ts';
-import type { EventOf, Stored } from '../events.ts';
-import { wireUsage } from '../runs.ts';
+import type { EventOf, Stored } from '../events/catalogue.ts';
+import { wireUsage } from '../schemas/runs.ts';
 import type { Dialect } from './dialect.ts';
 import { ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
 import type { RunsFrame, ToolCallFrame } from './runs-frames.ts';

@@ -2,10 +2,10 @@
 import type { Clock, Embedder, Embedders, Log, SystemStore } from '@relay/core';
 import { createGoogleEmbedder, createOpenAiEmbedder } from '@relay/models';
 import type { StoredEvent } from '@relay/protocol';
-import type { Config } from '../config.ts';
-import { CredentialCache } from '../credential-cache.ts';
-import type { Providers } from '../providers.ts';
-import type { Vault } from '../vault/vault.ts';
+import type { Config } from '../config/config.ts';
+import { CredentialCache } from '../outbound/credential-cache.ts';
+import type { Providers } from '../outbound/providers.ts';
+import type { Vault } from '../secrets/vault/vault.ts';
 import { EmbeddingWorker } from './worker.ts';
 import { type EmbeddingConfig, embeddingSettings } from './settings.ts';
 

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { uuidv7 } from 'uuidv7';
 import { AuditSigner } from '../audit/signer.ts';
 import { verifyTrail, type Verdict } from '../audit/verify.ts';
-import { ConfigError, readConfig } from '../config.ts';
+import { ConfigError, readConfig } from '../config/config.ts';
 import { openStore } from '../open-store.ts';
-import { masterKeys } from '../vault/master-key.ts';
-import { derive, openRootKey } from '../vault/root-key.ts';
+import { masterKeys } from '../secrets/vault/master-key.ts';
+import { derive, openRootKey } from '../secrets/vault/root-key.ts';
 import type { Place } from './place.ts';
 import { restoreBackup } from './restore.ts';
 

@@ -1,0 +1,206 @@
+/**
+ * Reads a Chat Completions stream: text in, model events out.
+ *
+ * Tool calls come in pieces and are held back until the answer is finished, because half a call is
+ * of no use to anyone. The answer is finished by its `finish_reason`; what follows is only usage.
+ */
+import { type FinishReason, type ModelEvent, ProviderFailure } from '@relay/core';
+import { noUsage, SseParser, type Usage } from '@relay/protocol';
+import { failureInStream } from '../http/provider-failure.ts';
+import { thoughtOf } from './reasoning.ts';
+import { SafeNames } from '../safe-names.ts';
+import { TextFrame } from '../text-frame.ts';
+import { ToolCallPieces } from './tool-call-pieces.ts';
+
+/** What we read of a chunk. It comes from outside: every field may be missing or something else. */
+interface Chunk {
+  readonly object?: unknown;
+  readonly error?: unknown;
+  readonly usage?: ChunkUsage | null;
+  readonly choices?: readonly (Choice | null)[] | null;
+}
+
+interface ChunkUsage {
+  readonly prompt_tokens?: unknown;
+  readonly completion_tokens?: unknown;
+  readonly prompt_tokens_details?: { readonly cached_tokens?: unknown } | null;
+  /** DeepSeek's name for what was cached. */
+  readonly prompt_cache_hit_tokens?: unknown;
+  readonly completion_tokens_details?: { readonly reasoning_tokens?: unknown } | null;
+}
+
+interface Choice {
+  readonly delta?: Delta | null;
+  readonly finish_reason?: unknown;
+}
+
+interface Delta {
+  readonly content?: unknown;
+  readonly refusal?: unknown;
+  readonly reasoning_content?: unknown;
+  readonly reasoning?: unknown;
+  readonly tool_calls?: unknown;
+}
+
+const finishReasons = new Map<string, FinishReason>([
+  ['stop', 'stop'],
+  ['tool_calls', 'tool-calls'],
+  ['function_call', 'tool-calls'],
+  ['length', 'length'],
+  ['content_filter', 'content-filter'],
+]);
+
+export class ChatDecoder {
+  readonly #secret: string | undefined;
+  readonly #names: SafeNames;
+  readonly #model: string | undefined;
+  readonly #parser: SseParser;
+  readonly #textFrame = new TextFrame();
+  readonly #calls = new ToolCallPieces();
+  #events: ModelEvent[] = [];
+  #reason: FinishReason | undefined;
+  #usage: Usage = noUsage;
+  /** What came as `reasoning_content`: servers that say it so want to see it again. */
+  #thought = '';
+  #done = false;
+
+  /** `model`: whose thoughts they are; left out, nothing is kept of them. */
+  constructor(secret: string | undefined, names: SafeNames = new SafeNames([]), model?: string) {
+    this.#secret = secret;
+    this.#names = names;
+    this.#model = model;
+    this.#parser = new SseParser((frame) => this.#frame(frame.data));
+  }
+
+  /** True once the answer is all there, though its usage may still follow. */
+  get answered(): boolean {
+    return this.#reason !== undefined;
+  }
+
+  /** True once `finish` is among the events; nothing that follows counts. */
+  get done(): boolean {
+    return this.#done;
+  }
+
+  /** The events in this piece of the stream, wherever it was cut. */
+  feed(text: string): readonly ModelEvent[] {
+    try {
+      this.#parser.feed(text);
+    } catch (cause) {
+      if (cause instanceof ProviderFailure) throw cause;
+      throw new ProviderFailure('The provider sent a frame that is too long', { retryable: false });
+    }
+    return this.#take();
+  }
+
+  /** The stream is over, whether properly or not. */
+  end(): readonly ModelEvent[] {
+    if (!this.#done) this.#complete();
+    return this.#take();
+  }
+
+  #take(): readonly ModelEvent[] {
+    const events = this.#events;
+    this.#events = [];
+    return events;
+  }
+
+  #frame(data: string): void {
+    if (this.#done) return;
+    const known = this.#textFrame.read(data);
+    if (known !== undefined) {
+      this.#events.push({ type: 'text', text: known });
+      return;
+    }
+    if (data === '[DONE]') return this.#complete();
+    const chunk = parseChunk(data);
+    const error = chunk.error ?? (chunk.object === 'error' ? chunk : undefined);
+    if (error !== undefined) throw failureInStream(error, this.#secret);
+    const choice = chunk.choices?.[0];
+    if (choice !== undefined && choice !== null) this.#choice(choice);
+    if (typeof chunk.usage === 'object' && chunk.usage !== null) {
+      this.#usage = usageOf(chunk.usage);
+    }
+    const text = onlyText(chunk);
+    if (text !== undefined) this.#textFrame.learn(data, text);
+  }
+
+  #choice({ delta, finish_reason: reason }: Choice): void {
+    if (typeof delta === 'object' && delta !== null) this.#delta(delta);
+    // Some servers say "" where others say null.
+    if (typeof reason === 'string' && reason !== '') {
+      this.#reason = finishReasons.get(reason) ?? 'other';
+    }
+  }
+
+  #delta(delta: Delta): void {
+    const reasoning = delta.reasoning_content ?? delta.reasoning;
+    if (isText(reasoning)) this.#events.push({ type: 'reasoning', text: reasoning });
+    if (isText(delta.reasoning_content)) this.#thought += delta.reasoning_content;
+    if (isText(delta.content)) this.#events.push({ type: 'text', text: delta.content });
+    if (isText(delta.refusal)) this.#events.push({ type: 'text', text: delta.refusal });
+    if (Array.isArray(delta.tool_calls)) this.#calls.add(delta.tool_calls);
+  }
+
+  #complete(): void {
+    if (this.#reason === undefined) {
+      throw new ProviderFailure('The provider’s answer ended before it was finished', {
+        retryable: true,
+      });
+    }
+    this.#done = true;
+    const calls = this.#calls.whole();
+    const model = this.#model;
+    const isWanted = calls.length > 0 && this.#thought !== '' && model !== undefined;
+    this.#events.push(
+      ...calls.map((call) => ({ ...call, name: this.#names.original(call.name) })),
+      {
+        type: 'finish',
+        reason: this.#reason,
+        usage: this.#usage,
+        ...(isWanted ? { providerData: thoughtOf(model, this.#thought) } : {}),
+      },
+    );
+  }
+}
+
+function parseChunk(data: string): Chunk {
+  let value: unknown;
+  try {
+    value = JSON.parse(data);
+  } catch {
+    // Its text is not repeated: nobody knows what it holds.
+    throw new ProviderFailure('The provider sent something that is not JSON', { retryable: true });
+  }
+  return typeof value === 'object' && value !== null ? value : {};
+}
+
+/** The text of a chunk that says nothing else. */
+function onlyText({ choices, usage }: Chunk): string | undefined {
+  const choice = choices?.[0];
+  const delta = choice?.delta;
+  if (typeof delta !== 'object' || delta === null || !isText(delta.content)) return undefined;
+  const others = [delta.reasoning_content, delta.reasoning, delta.refusal, choice?.finish_reason];
+  if (others.some(isText) || Array.isArray(delta.tool_calls)) return undefined;
+  return typeof usage === 'object' && usage !== null ? undefined : delta.content;
+}
+
+function usageOf(usage: ChunkUsage): Usage {
+  const told = count(usage.prompt_tokens_details?.cached_tokens);
+  const cached = told === 0 ? count(usage.prompt_cache_hit_tokens) : told;
+  const reasoning = count(usage.completion_tokens_details?.reasoning_tokens);
+  return {
+    inputTokens: count(usage.prompt_tokens),
+    outputTokens: count(usage.completion_tokens),
+    ...(cached === 0 ? {} : { cachedInputTokens: cached }),
+    ...(reasoning === 0 ? {} : { reasoningTokens: reasoning }),
+  };
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+function count(value: unknown): number {
+  return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : 0;
+}

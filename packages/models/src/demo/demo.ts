@@ -1,0 +1,149 @@
+/**
+ * The model `demo`: no key, no network, the same answer every time. What it does follows from the
+ * transcript alone, so it can be asked again after any crash.
+ */
+import {
+  type Clock,
+  type FinishReason,
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+  ProviderFailure,
+  systemClock,
+} from '@relay/core';
+import { type Message, type MessageToolCall, textOf } from '@relay/protocol';
+import { answerTo, type DemoResult } from './answers.ts';
+import { type DemoPlan, planFor } from './commands.ts';
+import { callAborted } from '../http/provider-failure.ts';
+
+export interface DemoModelOptions {
+  readonly clock?: Pick<Clock, 'sleep'>;
+}
+
+type Stream = AsyncGenerator<readonly ModelEvent[], void, undefined>;
+
+const tokensInBatch = 4;
+/** Everyone else gets a turn of the event loop in between. */
+const batchesInARow = 16;
+
+export function createDemoModel({ clock = systemClock }: DemoModelOptions = {}): Model {
+  return {
+    async *stream(request, signal) {
+      for await (const batch of answer(request, clock, signal)) {
+        yield batch;
+        if (signal.aborted) throw callAborted();
+      }
+    },
+  };
+}
+
+async function* answer(
+  request: ModelRequest,
+  clock: Pick<Clock, 'sleep'>,
+  signal: AbortSignal,
+): Stream {
+  if (signal.aborted) throw callAborted();
+  const plan = nextStep(request);
+  const inputTokens = tokensIn(request);
+  const finish = (reason: FinishReason, outputTokens: number): ModelEvent => ({
+    type: 'finish',
+    reason,
+    usage: { inputTokens, outputTokens },
+  });
+  switch (plan.kind) {
+    case 'fail':
+      throw new ProviderFailure(`The demo provider answered ${plan.status}`, {
+        retryable: plan.status === 429 || plan.status >= 500,
+      });
+    case 'answer':
+      yield* spoken(wordsOf(plan.text));
+      yield [finish('stop', wordsOf(plan.text).length)];
+      return;
+    case 'say':
+      yield* spoken(countTo(plan.tokens));
+      yield [finish('stop', plan.tokens)];
+      return;
+    case 'wait': {
+      const before = wordsOf(`I wait for ${plan.ms} ms`);
+      yield* spoken(before);
+      await clock.sleep(plan.ms, signal);
+      if (signal.aborted) throw callAborted();
+      yield [textEvent(' and'), textEvent(' go'), textEvent(' on.')];
+      yield [finish('stop', before.length + 3)];
+      return;
+    }
+    case 'call': {
+      const words = wordsOf(plan.text);
+      const first = callsIn(request.messages).length + 1;
+      yield* spoken(words);
+      const calls = plan.calls.map((call, index): ModelEvent => ({
+        type: 'tool-call',
+        id: `call_${first + index}`,
+        ...call,
+      }));
+      const written = plan.calls.reduce((sum, call) => sum + tokensOf(call.arguments), 0);
+      yield [...calls, finish('tool-calls', words.length + calls.length + written)];
+    }
+  }
+}
+
+/** The tools of this turn have answered, or there is a message to act on. */
+function nextStep({ messages, tools }: ModelRequest): DemoPlan {
+  const asked = messages.findLastIndex(({ role }) => role === 'user');
+  const since = messages.slice(asked + 1);
+  const results = callsIn(since).map((call): DemoResult => ({
+    call,
+    reading: readingOf(call.id, since),
+  }));
+  if (results.length > 0) return { kind: 'answer', text: answerTo(results) };
+  return planFor(textOf(messages[asked]?.content ?? ''), new Set(tools.map(({ name }) => name)));
+}
+
+function callsIn(messages: readonly Message[]): MessageToolCall[] {
+  return messages.flatMap((message) =>
+    message.role === 'assistant' ? (message.tool_calls ?? []) : [],
+  );
+}
+
+function readingOf(callId: string, messages: readonly Message[]): string | undefined {
+  const result = messages.find(
+    (message) => message.role === 'tool' && message.tool_call_id === callId,
+  );
+  return result === undefined ? undefined : textOf(result.content);
+}
+
+/** Words with the space before them, so that joined they are the text again. */
+function wordsOf(text: string): string[] {
+  return text.match(/\s*\S+/g) ?? [];
+}
+
+function* countTo(tokens: number): Generator<string, void, undefined> {
+  for (let n = 1; n <= tokens; n += 1) yield n === 1 ? '1' : ` ${n}`;
+}
+
+async function* spoken(tokens: Iterable<string>): Stream {
+  let batch: ModelEvent[] = [];
+  let batches = 0;
+  for (const token of tokens) {
+    batch.push(textEvent(token));
+    if (batch.length < tokensInBatch) continue;
+    yield batch;
+    batch = [];
+    batches += 1;
+    if (batches % batchesInARow === 0) await new Promise(setImmediate);
+  }
+  if (batch.length > 0) yield batch;
+}
+
+function textEvent(text: string): ModelEvent {
+  return { type: 'text', text };
+}
+
+/** Four characters are a token here. */
+function tokensOf(text: string): number {
+  return Math.ceil(text.length / 4);
+}
+
+function tokensIn({ messages }: ModelRequest): number {
+  return messages.reduce((sum, { content }) => sum + tokensOf(textOf(content)), 0);
+}

@@ -1,0 +1,60 @@
+/** Handles hints from other nodes. A hint only says where to look; this node reads the store itself. */
+import type { Hint, Supervisor, SystemStore } from '@relay/core';
+import type { BudgetChecker } from './budgets.ts';
+import type { Feed } from '../streaming/feed.ts';
+import type { Hub } from '../streaming/hub.ts';
+import type { OpenStreams } from '../streaming/open-streams.ts';
+import type { Vault } from '../secrets/vault/vault.ts';
+
+export interface PeerListeners {
+  readonly store: SystemStore;
+  readonly hub: Hub;
+  readonly feed: Feed;
+  readonly supervisor: Supervisor;
+  readonly budgets: BudgetChecker;
+  readonly streams: OpenStreams;
+  readonly vault: Pick<Vault, 'changed'>;
+}
+
+/** Returns the function that unsubscribes. */
+export function subscribeToPeers(listeners: PeerListeners): () => void {
+  return listeners.store.listen((hint) => handle(listeners, hint));
+}
+
+function handle(
+  { hub, feed, supervisor, budgets, streams, vault }: PeerListeners,
+  hint: Hint,
+): void {
+  switch (hint.kind) {
+    case 'journal':
+      hub.publish(hint.runId, []);
+      return;
+    case 'run':
+      hub.publish(hint.runId, []);
+      feed.add(hint.tenantId, { kind: 'run', id: hint.runId });
+      return;
+    case 'approval':
+      feed.add(hint.tenantId, { kind: 'approval', id: hint.relayId });
+      return;
+    case 'wake':
+      supervisor.wake(hint);
+      return;
+    case 'tenant':
+      budgets.forget(hint.tenantId);
+      vault.changed(hint.tenantId);
+      lookForPauses(supervisor);
+      streams.look();
+      return;
+    case 'all':
+      hub.invalidate();
+      feed.addToAll({ kind: 'all' });
+      vault.changed();
+      lookForPauses(supervisor);
+      streams.look();
+  }
+}
+
+/** If it fails, the next look around comes within a second. */
+function lookForPauses(supervisor: Supervisor): void {
+  supervisor.lookForPauses().catch(() => undefined);
+}
