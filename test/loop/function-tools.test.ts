@@ -96,7 +96,7 @@ describe('a function tool', () => {
     expect(started?.resultBy).toBe(
       new Date(kernel.control.engine.clock.now() + timeoutMs).toISOString(),
     );
-    expect(ofType(events, 'run.suspended')).toMatchObject([{ relayIds: [] }]);
+    expect(ofType(events, 'run.suspended')).toMatchObject([{ approvalIds: [] }]);
   });
 
   test('gets its result to the model, and the run goes on', async () => {
@@ -107,7 +107,7 @@ describe('a function tool', () => {
     expect(resultsIn(lastOf(model.requests))).toEqual(['{"result":{"name":"Ada"}}']);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
     const { tenantId, store } = kernel;
-    expect(await store.tenant(tenantId).readMail(run.id)).toEqual([]);
+    expect(await store.tenant(tenantId).readInbox(run.id)).toEqual([]);
   });
 
   test('takes one result: the same again is a repetition, also after the end, another a conflict', async () => {
@@ -214,14 +214,14 @@ describe('a function tool', () => {
       const append = appendWith(stored, 'tool.failed');
       if (append !== undefined && posts.length === 0) {
         const { runId } = append;
-        const letter = { kind: 'result', toolCallId: 'call_1' } as const;
+        const command = { kind: 'result', toolCallId: 'call_1' } as const;
         posts.push(
           await store.tenant(kernel.tenantId).postResult({
             runId,
             toolCallId: 'call_1',
             at: began,
             result: { digest: 'd', failed: false, output: 'just in time' },
-            mail: { id: 'mail', letter },
+            queued: { id: 'mail', command },
           }),
         );
         kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId });
@@ -329,13 +329,13 @@ describe('a function tool', () => {
     const model = createScriptedModel([[call(1), pay, look, finish()], answer]);
     const kernel = await boot({ model, tools });
     const run = await ask(kernel, { tools: ['pay', 'look', 'lookup'], functions: [lookup] });
-    const [relay] = await untilAsked(kernel, run.id, 1);
+    const [approval] = await untilAsked(kernel, run.id, 1);
     expect(await bring(kernel, run.id, { output: 1 })).toBe('accepted');
     await untilStored(kernel, run.id, { type: 'tool.completed', count: 2 });
     expect(model.requests).toHaveLength(1);
     await stopRun(kernel, run.id);
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.closed')).toMatchObject([{ relayId: relay?.relayId }]);
+    expect(ofType(events, 'approval.closed')).toMatchObject([{ approvalId: approval?.approvalId }]);
   });
 
   test('is there for a sub-agent that inherits the tools of its parent', async () => {

@@ -8,7 +8,7 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
-import { ask, openRelays, until } from '../support/kernel.ts';
+import { ask, openApprovals, until } from '../support/kernel.ts';
 import {
   aborted,
   createStreamingModel,
@@ -44,7 +44,7 @@ describe('a stop in good order', () => {
     const next = await boot({ model, tools: [tool] });
     const events = await finished(next, run.id);
     expect(tool.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });
 
@@ -68,9 +68,9 @@ describe('a stop in good order', () => {
     expect(signal?.aborted).toBe(true);
     const again = createRecordingTool({ name: 'pay', ...free });
     const next = await boot({ model, tools: [again] });
-    const [relay] = await untilAsked(next, run.id);
-    expect(relay?.kind).toBe('outcome');
-    await decide(next, relay?.relayId, { output: 'paid' });
+    const [approval] = await untilAsked(next, run.id);
+    expect(approval?.kind).toBe('outcome');
+    await decide(next, approval?.approvalId, { output: 'paid' });
     await finished(next, run.id);
     expect(again.executions).toEqual([]);
   });
@@ -95,11 +95,11 @@ describe('a stop in good order', () => {
     }
     tool.release();
     await stopped;
-    expect(ofType(await journal(kernel, run.id), 'relay.raised')).toEqual([]);
+    expect(ofType(await journal(kernel, run.id), 'approval.requested')).toEqual([]);
     await clock.advance(2_000);
     const events = await finished(next, run.id);
     expect(tool.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
 
@@ -163,9 +163,9 @@ describe('a stop in good order', () => {
     const kernel = await boot({ model, tools, settings: { graceMs: 60_000 } });
     const run = await ask(kernel);
     await until(async () => slow.executions.length === 1, 'the slow tool');
-    const [relay] = openRelays(await journal(kernel, run.id));
+    const [approval] = openApprovals(await journal(kernel, run.id));
     const stopped = kernel.stop();
-    expect(await decide(kernel, relay?.relayId)).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, approval?.approvalId)).toMatchObject({ kind: 'decided' });
     slow.release();
     await stopped;
     expect(tool.executions).toEqual([]);
@@ -173,7 +173,7 @@ describe('a stop in good order', () => {
     const events = await finished(next, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(slow.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.decided')).toHaveLength(1);
+    expect(ofType(events, 'approval.decided')).toHaveLength(1);
   });
 
   test('takes no new runs, and those that are stored by then are driven later', async () => {
@@ -208,7 +208,7 @@ describe('a stop in good order', () => {
     for (const id of ids) {
       const events = await finished(kernel, id);
       expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
-      expect(ofType(events, 'relay.raised')).toEqual([]);
+      expect(ofType(events, 'approval.requested')).toEqual([]);
     }
     expect(tool.executions).toHaveLength(ids.length * 2);
   });

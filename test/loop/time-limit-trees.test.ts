@@ -42,7 +42,7 @@ describe('when the time is over for a tree', () => {
     const tools = [agentTool, pay, slow];
     const kernel = await boot({ model, models: { endless }, agents, tools, clock });
     const run = await ask(kernel, { limits });
-    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'approval.requested' });
     await untilStored(kernel, run.id, { type: 'text.appended' });
     await until(async () => slow.executions.length === 1, 'the tool');
     await untilAsleep(clock);
@@ -62,7 +62,7 @@ describe('when the time is over for a tree', () => {
       context: 'Middle.',
       result: { reason: 'limit' },
     });
-    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'approval.closed')).toHaveLength(1);
   });
 
   test('a tree that waits at its bottom wakes as a whole', async () => {

@@ -49,7 +49,7 @@ describe('a call that does not fit', () => {
     expect(pay.executions).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_input_invalid' }]);
     expect(ofType(events, 'tool.started')).toEqual([]);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(read).toMatchObject({ status: 'error', code: 'tool_input_invalid' });
   });
 

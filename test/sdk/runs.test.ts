@@ -43,7 +43,7 @@ describe('a run', () => {
     const { runs } = inside.client;
     const run = await runs.create({ model: 'demo', input: 'say 3' });
     const result = await run.result();
-    const again = runs.stream(run.id, { after: run.lastSeq, patienceMs: 0 });
+    const again = runs.stream(run.id, { after: run.lastSeq, deliveryTimeoutMs: 0 });
     for await (const event of again) expect.fail(`There was a ${event.type}`);
     expect(await again.result()).toEqual(result);
   });
@@ -169,7 +169,7 @@ describe('an approval', () => {
     const run = await inside.client.runs.create(
       { model: 'demo', input: 'notify inline', tools: [builtin('send_note')] },
       {
-        onRelay(approval) {
+        onApproval(approval) {
           asked.push(approval.display.text);
           return { approved: true, reason: 'as agreed' };
         },
@@ -181,7 +181,7 @@ describe('an approval', () => {
     expect(inside.notes().filter((line) => line.includes('inline'))).toHaveLength(1);
     // Whoever follows it later is not asked about what was answered.
     const later = inside.client.runs.stream(run.id, {
-      onRelay: () => {
+      onApproval: () => {
         throw new Error('asked again');
       },
     });
@@ -196,7 +196,7 @@ describe('an approval', () => {
       tools: [builtin('send_note')],
     });
     for await (const event of run) {
-      if (event.type === 'relay') break;
+      if (event.type === 'approval_requested') break;
     }
     const [pending] = (await approvals.list({ status: 'pending', runId: run.id }).page()).items;
     expect(pending).toMatchObject({ tool: 'send_note', runId: run.id });
@@ -205,14 +205,16 @@ describe('an approval', () => {
     expect(denied).toMatchObject({ status: 'denied', reason: 'not now' });
     // Repeating it changes nothing, contradicting it is an error.
     expect(await approvals.deny(denied.id, 'not now')).toMatchObject({ status: 'denied' });
-    expect(await failure(approvals.approve(denied.id))).toMatchObject({ code: 'relay_conflict' });
+    expect(await failure(approvals.approve(denied.id))).toMatchObject({
+      code: 'approval_conflict',
+    });
     expect(await run.result()).toMatchObject({ status: 'completed' });
     expect(inside.notes().filter((line) => line.includes('elsewhere'))).toEqual([]);
   });
 });
 
 describe('a chat', () => {
-  test('is followed, and its relay answered', async () => {
+  test('is followed, and its approval answered', async () => {
     const chat = await inside.client.chat({
       model: 'demo',
       messages: [{ role: 'user', content: 'notify by chat' }],

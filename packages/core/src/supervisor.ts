@@ -7,10 +7,10 @@
  *   driven   here, with the lease, in exactly one drain
  *
  * - `wake` may be called by anyone at any time, also twice. A wake during a drain is never lost: the
- *   loop hears of its mail, and a drain that is just ending is followed by another look.
+ *   loop hears of its inbox, and a drain that is just ending is followed by another look.
  * - Leases are renewed three times within their lifetime. A lease that could not be renewed is given
  *   up at once; the epoch fences out whatever was still on its way (E3).
- * - Runs that nobody told us about (left behind, due, queued), and mail that came in elsewhere, are
+ * - Runs that nobody told us about (left behind, due, queued), and commands that came in elsewhere, are
  *   found by a look around. It makes wake-ups a matter of speed and never of correctness.
  */
 import { isEnded, RelayError } from '@relay/protocol';
@@ -22,7 +22,7 @@ import type { RunRef } from './ports/index.ts';
 import { drive, fail, type Outcome } from './run/loop.ts';
 import type { LiveRun } from './run/live-run.ts';
 import { load } from './run/recover.ts';
-import { buryDamaged, runErrorOf } from './run/state/corrupt.ts';
+import { failCorruptRun, runErrorOf } from './run/state/corrupt.ts';
 
 interface Drain {
   readonly ref: RunRef;
@@ -99,7 +99,7 @@ export class Supervisor {
     const drain = this.#drains.get(ref.runId);
     if (drain !== undefined) {
       drain.wokenAgain = true;
-      void drain.live?.mailArrived().catch((error: unknown) => this.#warn(ref, error));
+      void drain.live?.commandsArrived().catch((error: unknown) => this.#warn(ref, error));
       return;
     }
     if (this.#stopped.signal.aborted) return;
@@ -192,7 +192,7 @@ export class Supervisor {
       if (outcome === 'yielded') this.#engine.publisher.publish(ref.runId, [], ref.tenantId);
       // A wake-up while the run was being parked may not have been noticed.
       if (outcome !== 'suspended') drain.wokenAgain = false;
-      else if ((await drain.live.store.readMail(ref.runId)).length > 0) drain.wokenAgain = true;
+      else if ((await drain.live.store.readInbox(ref.runId)).length > 0) drain.wokenAgain = true;
     } catch (error) {
       await this.#recoverFrom(error, drain, epoch);
     }
@@ -220,7 +220,7 @@ export class Supervisor {
       await live?.journal.settled().catch(() => undefined);
       if (isStoreFault(error)) await this.#engine.store.releaseRun(drain.ref.runId, epoch);
       else if (live === undefined || !(await endsSoundly(live, error))) {
-        await buryDamaged(this.#engine, { ref: drain.ref, epoch, error: runErrorOf(error) });
+        await failCorruptRun(this.#engine, { ref: drain.ref, epoch, error: runErrorOf(error) });
       }
     } catch (second) {
       // The lease runs out by itself; the look-around finds the run again.
@@ -236,23 +236,23 @@ export class Supervisor {
       if (!this.isPaused(ref.tenantId)) this.wake(ref);
       else if (await this.#isToStop(ref)) this.wake(ref, 'urgent');
     }
-    await this.#collectMail();
+    await this.#collectCommands();
   }
 
   /** Of a paused tenant a cancel is heard, and nothing else. */
   async #isToStop({ tenantId, runId }: RunRef): Promise<boolean> {
-    const mail = await this.#engine.store.tenant(tenantId).readMail(runId);
-    return mail.some(({ letter }) => letter.kind === 'cancel');
+    const queued = await this.#engine.store.tenant(tenantId).readInbox(runId);
+    return queued.some(({ command }) => command.kind === 'cancel');
   }
 
-  /** Mail for runs that are driven here but that another node took in, or whose wake-up was lost. */
-  async #collectMail(): Promise<void> {
+  /** QueuedRunCommand for runs that are driven here but that another node took in, or whose wake-up was lost. */
+  async #collectCommands(): Promise<void> {
     if (this.#drains.size === 0) return;
     const { store, settings, log } = this.#engine;
-    for (const runId of await store.heldWithMail(settings.node)) {
+    for (const runId of await store.heldWithCommands(settings.node)) {
       await this.#drains
         .get(runId)
-        ?.live?.mailArrived()
+        ?.live?.commandsArrived()
         .catch((error: unknown) => {
           log.warn('Looking for mail failed', { runId, error: describe(error) });
         });

@@ -1,5 +1,8 @@
 export { createAnthropicModel } from './ai-sdk/anthropic.ts';
-export { type ChatCompletionsOptions, createChatCompletionsModel } from './chat-completions/model.ts';
+export {
+  type ChatCompletionsOptions,
+  createChatCompletionsModel,
+} from './chat-completions/model.ts';
 export { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from './embedder.ts';
 export { createDemoModel, type DemoModelOptions } from './demo/demo.ts';
 export { createGoogleModel } from './ai-sdk/google.ts';

@@ -57,7 +57,7 @@ export const errorTable = {
     retryable: false,
     title: 'The run has ended: there is no result to wait for',
   },
-  relay_conflict: { status: 409, retryable: false, title: 'The relay was decided otherwise' },
+  approval_conflict: { status: 409, retryable: false, title: 'The approval was decided otherwise' },
   policy_conflict: {
     status: 409,
     retryable: false,

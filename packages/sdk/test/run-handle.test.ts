@@ -57,7 +57,7 @@ describe('a run that has ended before the place it is read from', () => {
       () => said([9, done()]),
       () => json(200, ended),
     );
-    const run = runs.stream('run-1', { after: 9, onRelay: () => undefined });
+    const run = runs.stream('run-1', { after: 9, onApproval: () => undefined });
     expect(await run.result()).toEqual(result);
   });
 });

@@ -157,7 +157,7 @@ export async function compose(world: World): Promise<Relay> {
       ...defaultSettings,
       node,
       leaseTtlMs: config.leaseTtlMs,
-      relayTtlMs: config.relayTtlMs,
+      approvalTtlMs: config.approvalTtlMs,
       toolResultTimeoutMs: config.toolResultTimeoutMs,
       maxActiveRuns: config.maxActiveRuns,
       compaction: { ...defaultSettings.compaction, ...file.compaction },

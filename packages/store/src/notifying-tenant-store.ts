@@ -5,10 +5,10 @@ import type {
   CreationOutcome,
   CredentialRecord,
   Hint,
-  Mail,
+  QueuedRunCommand,
   NewAudit,
   PostedResult,
-  RelayDecision,
+  ApprovalDecision,
   RunCreation,
   TenantChange,
 } from '@relay/core';
@@ -43,10 +43,10 @@ export class NotifyingTenantStore extends SqlTenantStore {
     const hasChanged = events.some(({ type }) => type.startsWith('run.'));
     if (hasChanged) this.#notifyRun(runId, 'run');
     else if (events.length > 0) this.#notify({ kind: 'journal', runId });
-    for (const { id } of raise) this.#notifyRelay(id);
-    for (const { relayId } of close) this.#notifyRelay(relayId);
+    for (const { id } of raise) this.#notifyApproval(id);
+    for (const { approvalId } of close) this.#notifyApproval(approvalId);
     for (const event of events) {
-      if (event.type === 'relay.expiring') this.#notifyRelay(event.relayId);
+      if (event.type === 'approval.expiring') this.#notifyApproval(event.approvalId);
     }
     // Released although it could go on: another node may take it.
     const isOver = status !== undefined && isEnded(status);
@@ -54,11 +54,11 @@ export class NotifyingTenantStore extends SqlTenantStore {
     return outcome;
   }
 
-  override async decideRelay(decision: RelayDecision): Promise<boolean> {
-    const won = await super.decideRelay(decision);
+  override async decideApproval(decision: ApprovalDecision): Promise<boolean> {
+    const won = await super.decideApproval(decision);
     if (won) {
       this.#notifyRun(decision.runId, 'wake');
-      this.#notifyRelay(decision.relayId);
+      this.#notifyApproval(decision.approvalId);
     }
     return won;
   }
@@ -69,12 +69,12 @@ export class NotifyingTenantStore extends SqlTenantStore {
     return counts;
   }
 
-  override async postMail(
+  override async postRunCommand(
     runId: string,
-    mail: Mail,
+    queued: QueuedRunCommand,
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
-    const posted = await super.postMail(runId, mail, audit);
+    const posted = await super.postRunCommand(runId, queued, audit);
     if (posted) this.#notifyRun(runId, 'wake');
     return posted;
   }
@@ -113,8 +113,8 @@ export class NotifyingTenantStore extends SqlTenantStore {
     this.#notify({ kind, tenantId: this.tenantId, runId });
   }
 
-  #notifyRelay(relayId: string): void {
-    this.#notify({ kind: 'approval', tenantId: this.tenantId, relayId });
+  #notifyApproval(approvalId: string): void {
+    this.#notify({ kind: 'approval', tenantId: this.tenantId, approvalId });
   }
 
   #notify(hint: Hint): void {

@@ -1,5 +1,5 @@
 import type {
-  Census,
+  StoreStats,
   Claim,
   DeliveryQueue,
   Hint,
@@ -106,12 +106,12 @@ class SqlStore implements SystemStore {
     return rows.flatMap((row) => workspaceOf(decodeTenant(row)));
   }
 
-  async census(): Promise<Census> {
-    const [runs, relays] = await Promise.all([
+  async stats(): Promise<StoreStats> {
+    const [runs, approvals] = await Promise.all([
       this.#driver.read(openRunsSql, []),
       this.#driver.read(openRelaysSql, []),
     ]);
-    return decodeStats(runs, relays[0]);
+    return decodeStats(runs, approvals[0]);
   }
 
   async pausedTenants(): Promise<string[]> {
@@ -180,7 +180,7 @@ class SqlStore implements SystemStore {
     return renewal.runIds.filter((id) => held.has(id));
   }
 
-  async heldWithMail(owner: string): Promise<string[]> {
+  async heldWithCommands(owner: string): Promise<string[]> {
     const rows = await this.#driver.read(runsWithCommandsSql, [owner]);
     return rows.map((row) => text(row, 'run_id'));
   }

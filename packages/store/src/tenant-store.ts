@@ -13,7 +13,7 @@ import type {
   GrantFilter,
   GrantRecord,
   KeyRecord,
-  Mail,
+  QueuedRunCommand,
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
@@ -23,9 +23,9 @@ import type {
   Page,
   PolicyStore,
   PostedResult,
-  RelayDecision,
-  RelayFilter,
-  RelayRecord,
+  ApprovalDecision,
+  ApprovalFilter,
+  ApprovalRecord,
   RunCreation,
   RunFilter,
   RunHead,
@@ -84,7 +84,12 @@ import {
   selectMemoryOnce,
 } from './sql/memories.ts';
 import { SqlPolicyStore } from './sql/tenants/policies.ts';
-import { decide, decodeRelay, selectRelays, selectRelaySql } from './sql/runs/relays.ts';
+import {
+  decide,
+  decodeApproval,
+  selectApprovals,
+  selectApprovalSql,
+} from './sql/runs/approvals.ts';
 import { decodeListing, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
 import { decodeRun, decodeRunHead, selectRunSql } from './sql/runs/runs.ts';
 import { integer, text } from './codec/values.ts';
@@ -189,20 +194,20 @@ export class SqlTenantStore implements TenantStore {
     return decodeOpenRuns(await this.#select(selectOpenRuns(this.tenantId, scope)));
   }
 
-  async readRelay(relayId: string): Promise<RelayRecord | undefined> {
-    const [row] = await this.#driver.read(selectRelaySql, [this.tenantId, relayId]);
-    return row === undefined ? undefined : decodeRelay(row);
+  async readApproval(approvalId: string): Promise<ApprovalRecord | undefined> {
+    const [row] = await this.#driver.read(selectApprovalSql, [this.tenantId, approvalId]);
+    return row === undefined ? undefined : decodeApproval(row);
   }
 
-  async listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]> {
-    return (await this.#select(selectRelays(this.tenantId, filter, page))).map(decodeRelay);
+  async listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]> {
+    return (await this.#select(selectApprovals(this.tenantId, filter, page))).map(decodeApproval);
   }
 
-  async decideRelay(decision: RelayDecision): Promise<boolean> {
-    const { runId, mail, grant } = decision;
+  async decideApproval(decision: ApprovalDecision): Promise<boolean> {
+    const { runId, queued, grant } = decision;
     // The run's row first, as in an append: all units lock these rows in one order.
     const unit = [
-      insertCommand(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
+      insertCommand(this.#driver.dialect, { tenantId: this.tenantId, runId }, queued),
       decide(this.tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
       ...insertAudit(this.tenantId, decision.audit),
@@ -228,9 +233,9 @@ export class SqlTenantStore implements TenantStore {
 
   async postResult(posted: PostedResult): Promise<boolean> {
     const { tenantId } = this;
-    const { runId, mail } = posted;
+    const { runId, queued } = posted;
     const unit = [
-      insertCommand(this.#driver.dialect, { tenantId, runId }, mail),
+      insertCommand(this.#driver.dialect, { tenantId, runId }, queued),
       answerClientCall(tenantId, posted),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
@@ -261,16 +266,20 @@ export class SqlTenantStore implements TenantStore {
     return this.#change(revokeGrant(this.tenantId, grantId, at), audit);
   }
 
-  async postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean> {
+  async postRunCommand(
+    runId: string,
+    queued: QueuedRunCommand,
+    audit?: readonly NewAudit[],
+  ): Promise<boolean> {
     const { tenantId } = this;
     const unit = [
-      insertCommand(this.#driver.dialect, { tenantId, runId }, mail),
+      insertCommand(this.#driver.dialect, { tenantId, runId }, queued),
       ...insertAudit(tenantId, audit),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
-  async readMail(runId: string): Promise<Mail[]> {
+  async readInbox(runId: string): Promise<QueuedRunCommand[]> {
     return (await this.#driver.read(selectCommandsSql, [this.tenantId, runId])).map(decodeCommand);
   }
 

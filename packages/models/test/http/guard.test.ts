@@ -1,7 +1,12 @@
 import { createServer, request, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from '../../src/http/guard.ts';
+import {
+  createOutboundGuard,
+  type OutboundGuard,
+  parseNetwork,
+  UrlRefused,
+} from '../../src/http/guard.ts';
 
 const guard = createOutboundGuard();
 

@@ -34,7 +34,7 @@ function handle(
       feed.add(hint.tenantId, { kind: 'run', id: hint.runId });
       return;
     case 'approval':
-      feed.add(hint.tenantId, { kind: 'approval', id: hint.relayId });
+      feed.add(hint.tenantId, { kind: 'approval', id: hint.approvalId });
       return;
     case 'wake':
       supervisor.wake(hint);

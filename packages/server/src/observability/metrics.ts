@@ -19,16 +19,19 @@ export class Metrics {
   readonly #registry = new Registry();
   readonly #delay = monitorEventLoopDelay({ resolution: 20 });
   readonly #runs = this.#gauge('relay_runs', 'Runs that are not over, by status', 'status');
-  readonly #waiting = this.#gauge('relay_relays_waiting', 'Requests to people without an answer');
+  readonly #waiting = this.#gauge(
+    'relay_approvals_waiting',
+    'Requests to people without an answer',
+  );
   readonly #oldest = this.#gauge(
-    'relay_relays_oldest_seconds',
+    'relay_approvals_oldest_seconds',
     'How long the oldest of them waits',
   );
   readonly #started = this.#counter('relay_runs_started_total');
   readonly #ended = this.#counter('relay_runs_ended_total', 'status');
   readonly #toolCalls = this.#counter('relay_tool_calls_total', 'outcome');
   readonly #tokens = this.#counter('relay_tokens_total', 'direction');
-  readonly #raised = this.#counter('relay_relays_raised_total');
+  readonly #raised = this.#counter('relay_approvals_requested_total');
   readonly #firstToken = this.#histogram(
     'relay_first_token_seconds',
     'From a run’s start to its first token',
@@ -108,7 +111,7 @@ export class Metrics {
       case 'tool.denied':
         this.#toolCalls.inc({ outcome: event.status });
         break;
-      case 'relay.raised':
+      case 'approval.requested':
         this.#raised.inc();
         break;
       // How long people take is not how long models take.
@@ -125,10 +128,11 @@ export class Metrics {
   }
 
   async render(): Promise<string> {
-    const { runs, relays } = await this.#store.census();
+    const { runs, approvals } = await this.#store.stats();
     for (const [status, count] of Object.entries(runs)) this.#runs.set({ status }, count);
-    this.#waiting.set(relays.pending);
-    const age = relays.oldestAt === null ? 0 : Math.max(0, Date.now() - relays.oldestAt) / 1000;
+    this.#waiting.set(approvals.pending);
+    const age =
+      approvals.oldestAt === null ? 0 : Math.max(0, Date.now() - approvals.oldestAt) / 1000;
     this.#oldest.set(age);
     return this.#registry.metrics();
   }

@@ -185,11 +185,14 @@ export class WebhookDeliverer {
   /** The link is made when it is sent: nothing that could decide lies in the store. */
   #bodyOf(webhook: WebhookRecord, { event, payload }: DeliveryRecord): string {
     const { signer, publicUrl } = this.#options;
-    if (event !== 'relay.raised' || publicUrl === undefined || !webhook.mayDecide) return payload;
-    const told = JSON.parse(payload) as { relay: { kind: string; expiresAt: string } & LinkFacts };
-    if (told.relay.kind !== 'permission') return payload;
-    const { id, digest } = told.relay;
-    const expiresAt = Date.parse(told.relay.expiresAt);
+    if (event !== 'approval.requested' || publicUrl === undefined || !webhook.mayDecide)
+      return payload;
+    const told = JSON.parse(payload) as {
+      approval: { kind: string; expiresAt: string } & LinkFacts;
+    };
+    if (told.approval.kind !== 'permission') return payload;
+    const { id, digest } = told.approval;
+    const expiresAt = Date.parse(told.approval.expiresAt);
     const token = signer.tokenFor(webhook, { id, digest, expiresAt });
     return JSON.stringify({ ...told, decisionUrl: `${publicUrl}/decide/${token}` });
   }

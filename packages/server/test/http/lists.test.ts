@@ -382,18 +382,18 @@ describe('GET /v1/approvals', () => {
       between: async () => more.push(await asking(1)),
     });
     expect(idsOf(paged).toSorted()).toEqual([...idsOf(one.items), ...idsOf(two.items)].toSorted());
-    const times = paged.map(({ raisedAt }) => String(raisedAt));
+    const times = paged.map(({ requestedAt }) => String(requestedAt));
     expect(times).toEqual(times.toSorted().toReversed());
     await Promise.all([one, two, ...more].map(cancel));
   });
 
   it('shows as pending only what somebody can still decide', async () => {
-    const hasty = await bootRelay({ env: { RELAY_RELAY_TTL_MS: '30' } });
+    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '30' } });
     onTestFinished(() => hasty.stop());
     const { runId, reader } = await startRun(hasty, { input: 'notify too late' });
-    await reader.until('relay');
+    await reader.until('approval_requested');
     const { events } = await eventsOf(hasty, runId);
-    const raised = events.find(({ type }) => type === 'relay.raised');
+    const raised = events.find(({ type }) => type === 'approval.requested');
     await until(() => Date.now() > Date.parse(String(raised?.['expiresAt'])), 'the expiry');
     expect((await pageOf(hasty, 'approvals', { query: { status: 'pending' } })).items).toEqual([]);
     const { items } = await pageOf(hasty, 'approvals');

@@ -31,7 +31,7 @@ describe.each(Object.entries(stores))('a server on the %s store', (_name, open) 
     const headers = { 'idempotency-key': 'once' };
     const body = { input: 'notify the build is green', labels: { team: 'a' } };
     const { runId, reader } = await startRun(first, body, { headers });
-    const { data: relay } = await reader.until('relay');
+    const { data: relay } = await reader.until('approval_requested');
     await first.stop();
 
     // A run that waits outlives its server.
@@ -54,7 +54,7 @@ describe.each(Object.entries(stores))('a server on the %s store', (_name, open) 
     expect(await server.json(`/v1/audit?runId=${runId}`)).toMatchObject({
       entries: [
         { action: 'grant.created' },
-        { action: 'relay.decided', why: 'Fine' },
+        { action: 'approval.decided', why: 'Fine' },
         { action: 'run.started' },
       ],
     });

@@ -25,7 +25,7 @@ describe('a tenant', () => {
     });
     await finishedRun(server, { input: 'say 5' });
     const waiting = await startRun(server, { input: 'notify me' });
-    await waiting.reader.until('relay');
+    await waiting.reader.until('approval_requested');
     await untilStatus(server, waiting.runId, 'waiting');
     const tenant = await server.json('/v1/tenant');
     expect(tenant).toMatchObject({
@@ -110,7 +110,7 @@ describe('a tenant', () => {
     const slow = await startRun(server, { input: 'slow 2000' });
     await slow.reader.until('token');
     const asked = await startRun(server, { input: 'notify later' });
-    const relay = await asked.reader.until('relay');
+    const relay = await asked.reader.until('approval_requested');
     await untilStatus(server, asked.runId, 'waiting');
     expect(await (await set({ paused: true })).json()).toMatchObject({ paused: true });
     expect(await refusal()).toMatchObject({ status: 409, body: { code: 'tenant_paused' } });

@@ -98,7 +98,7 @@ describe('what neighbours say', () => {
     const hints = await nextHints('t', () => {
       neighbours.say({ kind: 'run', tenantId: 't', runId: 'r' });
       neighbours.say({ kind: 'run', tenantId: 'another', runId: 'x' });
-      neighbours.say({ kind: 'approval', tenantId: 't', relayId: 'a' });
+      neighbours.say({ kind: 'approval', tenantId: 't', approvalId: 'a' });
     });
     expect(hints).toEqual([
       { kind: 'run', id: 'r' },

@@ -18,8 +18,8 @@ import { memoryTests } from './memories/memories.ts';
 import { memorySearchTests } from './memories/memory-search.ts';
 import { noteTests } from './notes.ts';
 import { policyTests } from './tenants/policies.ts';
-import { relayListTests } from './runs/relay-lists.ts';
-import { relayTests } from './runs/relays.ts';
+import { approvalListTests } from './runs/approval-lists.ts';
+import { approvalTests } from './runs/approvals.ts';
 import { reopenTests } from './reopen.ts';
 import { retentionTests } from './runs/retention.ts';
 import { runFilterTests } from './runs/run-filters.ts';
@@ -39,7 +39,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('runs', () => runTests(open));
     describe('journal', () => journalTests(open));
     describe('fence', () => fenceTests(open));
-    describe('relays', () => relayTests(open));
+    describe('approvals', () => approvalTests(open));
     describe('calls of clients', () => clientCallTests(open));
     describe('grants', () => grantTests(open));
     describe('inbox', () => inboxTests(open));
@@ -51,7 +51,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('idempotency', () => idempotencyTests(open));
     describe('lists of runs', () => runListTests(open));
     describe('lists of runs, filtered', () => runFilterTests(open));
-    describe('lists of relays', () => relayListTests(open));
+    describe('lists of approvals', () => approvalListTests(open));
     describe('workflows', () => workflowTests(open));
     describe('usage', () => usageTests(open));
     describe('tenants', () => tenantTests(open));

@@ -1,9 +1,9 @@
 /** That PostgreSQL finds what is asked often by an index, in tables that are large. */
-import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
+import type { AuditFilter, ApprovalFilter, RunFilter } from '@relay/core';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
-import { approval, newRelay } from '../contract/fixtures.ts';
+import { decisionOn, newApproval } from '../contract/fixtures.ts';
 import { postgresText } from '../../src/drivers/postgres/text.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
@@ -14,7 +14,7 @@ import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { claim, dueSql } from '../../src/sql/runs/leases.ts';
 import { runsWithCommandsSql, insertCommand, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories.ts';
-import { decide, selectRelays, selectRelaySql } from '../../src/sql/runs/relays.ts';
+import { decide, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
 import { selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import { selectOpenRuns, selectUsage } from '../../src/sql/runs/usage.ts';
@@ -41,7 +41,7 @@ describe('query plans of PostgreSQL', () => {
     await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, payload, checksum)
       SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, '[]', 0
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
-    await database.sql(`INSERT INTO relays (id, tenant_id, run_id, status, raised_at, expires_at, kind,
+    await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
         agent_id, agent_path, tool_call_id, tool, params, digest, checksum)
       SELECT 'relay-' || n, 'tenant-' || n % 20, 'run-' || n,
         CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
@@ -67,9 +67,12 @@ describe('query plans of PostgreSQL', () => {
   });
 
   const page = { limit: 50 };
-  const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const run = { tenantId: 't', runId: 'r' };
-  const mail = { id: 'm', letter: { kind: 'cancel', reason: '', by: approval(relay).by } } as const;
+  const mail = {
+    id: 'm',
+    command: { kind: 'cancel', reason: '', by: decisionOn(approval).by },
+  } as const;
   const progress = {
     status: 'completed',
     endedAt: 1,
@@ -89,7 +92,7 @@ describe('query plans of PostgreSQL', () => {
     { workflowId: 'w' },
     { label: { name: 'a', value: 'b' } },
   ];
-  const relayFilters: RelayFilter[] = [{}, { status: 'pending' }, { runId: 'r' }];
+  const approvalFilters: ApprovalFilter[] = [{}, { status: 'pending' }, { runId: 'r' }];
   const auditFilters: AuditFilter[] = [
     {},
     { action: 'a' },
@@ -106,8 +109,8 @@ describe('query plans of PostgreSQL', () => {
     ),
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
-    'a relay': selectRelaySql,
-    'a decision': decide('t', approval(relay)).sql,
+    'an approval': selectApprovalSql,
+    'a decision': decide('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
     'the mail of a run': selectCommandsSql,
     'mail for a run': insertCommand('postgres', run, mail).sql,
@@ -134,9 +137,9 @@ describe('query plans of PostgreSQL', () => {
       ]),
     ),
     ...Object.fromEntries(
-      relayFilters.map((filter) => [
-        `relays by ${JSON.stringify(filter)}`,
-        selectRelays('t', filter, page).sql,
+      approvalFilters.map((filter) => [
+        `approvals by ${JSON.stringify(filter)}`,
+        selectApprovals('t', filter, page).sql,
       ]),
     ),
   };
@@ -154,14 +157,14 @@ describe('query plans of PostgreSQL', () => {
     '%s is found under the policies without reading a table',
     async (_name, sql) => {
       const plan = planOf((await asTenant.query(explained(sql))).rows);
-      expect(plan).toMatch(/relay\.tenant/);
-      expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
+      expect(plan).toMatch(/approval\.tenant/);
+      expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
     },
   );
 
   test.each(Object.entries(ofSystem))('%s is found without reading a table', async (_name, sql) => {
     const plan = planOf(await database.sql(explained(sql)));
-    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
+    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
   });
 
   test('an append of text changes no index', async () => {

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
+import type { AuditFilter, ApprovalFilter, RunFilter } from '@relay/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../../src/drivers/driver.ts';
 import { openSqliteDriver } from '../../src/drivers/sqlite/file-driver.ts';
@@ -47,7 +47,12 @@ import {
 import { migrate } from '../../src/sql/schema/migrations.ts';
 import { selectNote } from '../../src/sql/notes.ts';
 import { selectInForceSql, selectVersions } from '../../src/sql/tenants/policies.ts';
-import { decide, selectRelayIds, selectRelays, selectRelaySql } from '../../src/sql/runs/relays.ts';
+import {
+  decide,
+  selectApprovalIds,
+  selectApprovals,
+  selectApprovalSql,
+} from '../../src/sql/runs/approvals.ts';
 import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
 import { selectTenantSql } from '../../src/sql/tenants/tenants.ts';
@@ -61,7 +66,7 @@ import {
   signsSql,
 } from '../../src/sql/vectors.ts';
 import { insertNotices, selectDeliveries, selectWebhooks } from '../../src/sql/tenants/webhooks.ts';
-import { approval, newRelay } from '../contract/fixtures.ts';
+import { decisionOn, newApproval } from '../contract/fixtures.ts';
 
 describe('query plans', () => {
   let dir: string;
@@ -85,12 +90,12 @@ describe('query plans', () => {
   const label: RunFilter = { label: { name: 'a', value: 'b' } };
   const run = { tenantId: 't', runId: 'r' };
   const search = { namespace: 'n', query: 'q', limit: 5, now: 0 };
-  const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const queries: Record<string, string> = {
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
-    'a relay': selectRelaySql,
-    'a decision': decide('t', approval(relay)).sql,
+    'an approval': selectApprovalSql,
+    'a decision': decide('t', decisionOn(approval)).sql,
     'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'the grants in scope': selectGrantsSql,
     'a grant': selectGrantSql,
@@ -252,20 +257,24 @@ describe('query plans', () => {
     });
   }
 
-  const relayLists: [RelayFilter, string][] = [
-    [{}, 'relays_by_status (tenant_id=? AND status=?'],
-    [{ status: 'pending' }, 'relays_by_status (tenant_id=? AND status=?'],
-    [{ runId: 'r' }, 'relays_by_run (tenant_id=? AND run_id=?'],
-    [{ kind: 'outcome' }, 'relays_by_kind (tenant_id=? AND kind=?'],
-    [{ runId: 'r', status: 'pending', kind: 'outcome' }, 'relays_by_run (tenant_id=? AND run_id=?'],
+  const approvalLists: [ApprovalFilter, string][] = [
+    [{}, 'approvals_by_status (tenant_id=? AND status=?'],
+    [{ status: 'pending' }, 'approvals_by_status (tenant_id=? AND status=?'],
+    [{ runId: 'r' }, 'approvals_by_run (tenant_id=? AND run_id=?'],
+    [{ kind: 'outcome' }, 'approvals_by_kind (tenant_id=? AND kind=?'],
+    [
+      { runId: 'r', status: 'pending', kind: 'outcome' },
+      'approvals_by_run (tenant_id=? AND run_id=?',
+    ],
   ];
-  for (const [filter, index] of relayLists) {
-    test(`a page of relays by ${JSON.stringify(filter)} is one range of an index`, async () => {
-      const ids = await plan(selectRelayIds('t', filter, page).sql);
+  for (const [filter, index] of approvalLists) {
+    test(`a page of approvals by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const ids = await plan(selectApprovalIds('t', filter, page).sql);
       const searches = ids.filter((line) => line.startsWith('SEARCH'));
       expect(searches.length).toBeGreaterThan(0);
-      for (const line of searches) expect(line).toContain(`${index} AND raised_at>? AND (raised_`);
-      expect(scansIn(await plan(selectRelays('t', filter, page).sql))).toEqual([]);
+      for (const line of searches)
+        expect(line).toContain(`${index} AND requested_at>? AND (raised_`);
+      expect(scansIn(await plan(selectApprovals('t', filter, page).sql))).toEqual([]);
     });
   }
 
@@ -296,7 +305,7 @@ describe('query plans', () => {
     });
   }
 
-  test('a step finds its run by the id, and its open relays among the pending ones', async () => {
+  test('a step finds its run by the id, and its open approvals among the pending ones', async () => {
     const usage = { inputTokens: 1, outputTokens: 1 };
     const progress = { status: 'completed', endedAt: 1, usage } as const;
     const unit = appendUnit('t', {
@@ -310,7 +319,9 @@ describe('query plans', () => {
     const lines = (await Promise.all(unit.map(({ sql }) => plan(sql)))).flat();
     expect(lines.filter((line) => line.startsWith('SCAN'))).toEqual([]);
     expect(lines[0]).toBe('SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)');
-    expect(lines).toContain('SEARCH relays USING INDEX open_relays (tenant_id=? AND run_id=?)');
+    expect(lines).toContain(
+      'SEARCH approvals USING INDEX open_approvals (tenant_id=? AND run_id=?)',
+    );
   });
 
   test('no index is changed by an append of text', async () => {

@@ -1,6 +1,6 @@
 /** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
-import { answerRelay, type GrantTerms, proposedRule, type RelayRecord } from '@relay/core';
-import { type BodyOf, defined, RelayError, type RelayStatus } from '@relay/protocol';
+import { answerApproval, type GrantTerms, proposedRule, type ApprovalRecord } from '@relay/core';
+import { type BodyOf, defined, RelayError, type ApprovalStatus } from '@relay/protocol';
 import { notFound } from '../errors.ts';
 import { displayOf } from '../views/display.ts';
 import { type Call, type Handler, storeOf } from './handler.ts';
@@ -9,9 +9,12 @@ import { iso, isoOrNone } from '../views/time.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
   const { status, runId, kind, ...page } = call.query;
-  const found = await storeOf(call).listRelays(defined({ status, runId, kind }), pageOf(page));
-  const { items, nextCursor } = cutPage(found, page.limit, ({ raisedAt: at, id }) => ({ at, id }));
-  const approvals = items.map((relay) => presentApproval(call, relay));
+  const found = await storeOf(call).listApprovals(defined({ status, runId, kind }), pageOf(page));
+  const { items, nextCursor } = cutPage(found, page.limit, ({ requestedAt: at, id }) => ({
+    at,
+    id,
+  }));
+  const approvals = items.map((approval) => presentApproval(call, approval));
   // One that expired a moment ago is stored as pending until its run has noticed.
   return {
     approvals:
@@ -21,14 +24,14 @@ export const listApprovals: Handler<'listApprovals'> = async (call) => {
 };
 
 export const getApproval: Handler<'getApproval'> = async (call) =>
-  presentApproval(call, await findRelay(call, call.params.id));
+  presentApproval(call, await findApproval(call, call.params.id));
 
 export const decideApproval: Handler<'decideApproval'> = async (call) => {
   const body = call.body;
   const { approved, always, reason, input, output } = body;
-  const relay = await findRelay(call, call.params.id);
-  const outcome = await answerRelay(call.context.control, call.caller.tenantId, {
-    relayId: relay.id,
+  const approval = await findApproval(call, call.params.id);
+  const outcome = await answerApproval(call.context.control, call.caller.tenantId, {
+    approvalId: approval.id,
     approved,
     always: always ?? false,
     reason: reason ?? null,
@@ -38,9 +41,12 @@ export const decideApproval: Handler<'decideApproval'> = async (call) => {
   });
   if (outcome.kind === 'missing') throw notFound('approval');
   if (outcome.kind === 'contradicted') {
-    throw new RelayError('relay_conflict', `This request is already ${statusNow(outcome.relay)}`);
+    throw new RelayError(
+      'approval_conflict',
+      `This request is already ${statusNow(outcome.approval)}`,
+    );
   }
-  return presentApproval(call, await findRelay(call, relay.id));
+  return presentApproval(call, await findApproval(call, approval.id));
 };
 
 /** The answer to a question, as it was stored. */
@@ -58,34 +64,43 @@ function termsOf(body: BodyOf<'decideApproval'>): GrantTerms {
   });
 }
 
-async function findRelay(call: Call, id: string): Promise<RelayRecord> {
-  const relay = await storeOf(call).readRelay(id);
-  if (relay === undefined) throw notFound('approval');
-  return relay;
+async function findApproval(call: Call, id: string): Promise<ApprovalRecord> {
+  const approval = await storeOf(call).readApproval(id);
+  if (approval === undefined) throw notFound('approval');
+  return approval;
 }
 
 /** A pending approval past its time has expired, although its run has not recorded that yet. */
-export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
+export function statusNow({ status, expiresAt }: ApprovalRecord): ApprovalStatus {
   return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
 
-function presentApproval(call: Call, relay: RelayRecord) {
-  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, edited, question, answer, ...rest } =
-    relay;
+function presentApproval(call: Call, approval: ApprovalRecord) {
+  const {
+    requestedAt,
+    expiresAt,
+    decidedAt,
+    decidedBy,
+    reason,
+    edited,
+    question,
+    answer,
+    ...rest
+  } = approval;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
-  const asked = { name: relay.tool, params: edited?.params ?? relay.params };
+  const asked = { name: approval.tool, params: edited?.params ?? approval.params };
   const rule =
-    relay.kind === 'permission' ? proposedRule(tools.find(relay.tool), asked) : undefined;
+    approval.kind === 'permission' ? proposedRule(tools.find(approval.tool), asked) : undefined;
   return {
     ...rest,
-    status: statusNow(relay),
+    status: statusNow(approval),
     executedParams: edited?.params,
     executedDigest: edited?.digest,
     ...question,
     input: question === undefined ? undefined : givenAnswer(answer),
-    display: displayOf(relay.tool, question ?? relay.params),
+    display: displayOf(approval.tool, question ?? approval.params),
     suggestedRule: rule,
-    raisedAt: iso(raisedAt),
+    requestedAt: iso(requestedAt),
     expiresAt: iso(expiresAt),
     decidedAt: isoOrNone(decidedAt),
     decidedBy: decidedBy ?? undefined,

@@ -63,14 +63,14 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
     rule: checkedRule(body),
     ...defined({ scope: scope === 'tenant' ? undefined : scope, scopeId }),
   });
-  const calls = matched.slice(0, shownCalls).map((relay) => ({
-    approvalId: relay.id,
-    runId: relay.runId,
-    toolCallId: relay.toolCallId,
-    tool: relay.tool,
-    params: relay.params,
-    status: relay.status,
-    raisedAt: iso(relay.raisedAt),
+  const calls = matched.slice(0, shownCalls).map((approval) => ({
+    approvalId: approval.id,
+    runId: approval.runId,
+    toolCallId: approval.toolCallId,
+    tool: approval.tool,
+    params: approval.params,
+    status: approval.status,
+    requestedAt: iso(approval.requestedAt),
   }));
   return { looked, matched: matched.length, calls };
 };

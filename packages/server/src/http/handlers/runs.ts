@@ -12,7 +12,7 @@ import {
 import { closedSignal } from '../../streaming/event-stream.ts';
 import { followRun } from '../../streaming/subscribe.ts';
 import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
-import { firstWord } from '../../streaming/first-event.ts';
+import { firstEvent } from '../../streaming/first-event.ts';
 import { chooseAll } from './functions.ts';
 import { cutPage, pageOf } from '../views/pagination.ts';
 import { presentListed, presentRun } from '../views/run.ts';
@@ -77,7 +77,7 @@ function refuseToolsOfMemory(call: Call, tools: readonly { readonly name: string
 
 /** A provider that fails before its first word is a 502; from then on the answer is a stream. */
 async function answerWith(call: Call, { run, batches }: Following): Promise<void> {
-  const opening = await firstWord(batches);
+  const opening = await firstEvent(batches);
   if (opening.failure !== undefined) throw opening.failure;
   await streamOut(call, { dialect: dialects.runs, run, batches: opening.batches });
 }

@@ -3,8 +3,8 @@ import { decideApproval } from '../../../src/http/handlers/approvals.ts';
 import type { RouteCall } from '../../../src/http/handlers/handler.ts';
 
 it('answers 404 to a decision about an approval whose run was deleted', async () => {
-  const relay = { id: 'relay-1', runId: 'run-1', status: 'pending' };
-  const store = { readRelay: async () => relay, readRunHead: async () => undefined };
+  const approval = { id: 'relay-1', runId: 'run-1', status: 'pending' };
+  const store = { readApproval: async () => approval, readRunHead: async () => undefined };
   const tenants = { tenant: () => store };
   const call = {
     params: { id: 'relay-1' },

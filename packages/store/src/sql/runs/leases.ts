@@ -68,7 +68,7 @@ export const dueSql = byDialect((dialect) => {
       WHERE r.status = 'waiting' AND r.wake_at <= ? AND ${isFree} AND ${isNotPaused} ${oldest}) AS to_wake
     UNION
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at
-      FROM (SELECT DISTINCT run_id FROM mail) AS m CROSS JOIN runs r
+      FROM (SELECT DISTINCT run_id FROM run_inbox) AS m CROSS JOIN runs r
       WHERE r.id = m.run_id AND r.status = 'waiting' AND ${isFree} ${oldest}) AS with_command
   ) AS due ORDER BY created_at, id`;
 });

@@ -21,7 +21,7 @@ import { accountTables, auditTables } from './tenants.ts';
 export interface Migration {
   readonly id: number;
   readonly statements: readonly string[] | Readonly<Record<SqlDialect, readonly string[]>>;
-  /** Relays whose last step is below this one cannot work with the tables any more. */
+  /** Approvals whose last step is below this one cannot work with the tables any more. */
   readonly floor?: number;
 }
 

@@ -107,12 +107,12 @@ export const runTables: readonly string[] = [
     checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, last_seq)
   )`,
-  `CREATE TABLE relays (
+  `CREATE TABLE approvals (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
     run_id TEXT NOT NULL,
     status TEXT NOT NULL,
-    raised_at BIGINT NOT NULL,
+    requested_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
     decided_at BIGINT,
     decided_by TEXT,
@@ -129,18 +129,18 @@ export const runTables: readonly string[] = [
     executed_params TEXT,
     executed_digest TEXT,
     question TEXT,
-    located TEXT
+    resolved_paths TEXT
   )`,
-  `CREATE INDEX open_relays ON relays (tenant_id, run_id) WHERE status = 'pending'`,
-  `CREATE INDEX relays_by_status ON relays (tenant_id, status, raised_at, id)`,
-  `CREATE INDEX relays_by_run ON relays (tenant_id, run_id, raised_at, id)`,
-  `CREATE INDEX relays_by_kind ON relays (tenant_id, kind, raised_at, id)`,
-  `CREATE TABLE mail (
+  `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
+  `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
+  `CREATE INDEX approvals_by_run ON approvals (tenant_id, run_id, requested_at, id)`,
+  `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, requested_at, id)`,
+  `CREATE TABLE run_inbox (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
     place BIGINT NOT NULL,
-    letter TEXT NOT NULL,
+    command TEXT NOT NULL,
     checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,

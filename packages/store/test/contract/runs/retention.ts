@@ -5,7 +5,7 @@ import { uuidv7 } from 'uuidv7';
 import {
   delta,
   ending,
-  newRelay,
+  newApproval,
   newRun,
   noon,
   step,
@@ -19,11 +19,11 @@ const gone = { code: 'journal_pruned' };
 export function retentionTests(open: Open): void {
   const { system, tenant: newTenant } = useStore(open);
 
-  /** A run that ended at `at`, with a relay and an output. */
+  /** A run that ended at `at`, with an approval and an output. */
   async function endedRun(tenant: TenantStore, at: number, conversationId = uuidv7()) {
     const run = await newRun(tenant, { identity: { conversationId } });
-    const relay = newRelay(run);
-    await tenant.append(step(run, { raise: [relay] }));
+    const approval = newApproval(run);
+    await tenant.append(step(run, { raise: [approval] }));
     const usage = { inputTokens: 3, outputTokens: 2 };
     const progress = {
       status: 'completed',
@@ -34,7 +34,7 @@ export function retentionTests(open: Open): void {
     await tenant.append(
       ending(run, { afterSeq: 2, at, progress: { ...progress, checkpoint: 'c' } }),
     );
-    return { ...run, relayId: relay.id };
+    return { ...run, approvalId: approval.id };
   }
 
   const events = (run: TestRun) => run.tenant.readEvents(run.id, { after: 0, limit: 10 });
@@ -60,7 +60,7 @@ export function retentionTests(open: Open): void {
       checkpoint: null,
       snapshot: null,
     });
-    expect(await tenant.readRelay(run.relayId)).toBeUndefined();
+    expect(await tenant.readApproval(run.approvalId)).toBeUndefined();
     const [listed] = await tenant.listRuns({}, { limit: 10 });
     expect(listed).toMatchObject({ id: run.id, opening: null });
     expect((await tenant.readUsage({ since: 0 })).runs).toBe(1);

@@ -13,7 +13,7 @@ import {
 import type { ToolPermission } from '@relay/protocol';
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
-import { ask, openRelays, until } from '../support/kernel.ts';
+import { ask, openApprovals, until } from '../support/kernel.ts';
 import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
 import {
   decide,
@@ -81,7 +81,7 @@ function watchTenants(inner: SystemStore) {
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-describe('a relay of a sub-agent', () => {
+describe('an approval of a sub-agent', () => {
   test('comes up from three deep with its path, while nothing stays in memory', async () => {
     const scene = await openScene();
     const clock = new ManualClock();
@@ -91,12 +91,12 @@ describe('a relay of a sub-agent', () => {
     const kernel = await scene.boot({ store, model: threeDeep(), tools, agents: staff, clock });
     await until(async () => clock.sleepers === 2, 'the supervisor’s own timers');
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     const events = await journal(kernel, run.id);
     const middle = agentFor(events, 'Middle');
     const deep = agentFor(events, 'Deep');
     expect(deep.parentId).toBe(middle.agentId);
-    expect(relay).toMatchObject({
+    expect(approval).toMatchObject({
       agentId: deep.agentId,
       parentId: middle.agentId,
       agentPath: ['assistant', 'manager', 'worker'],
@@ -104,7 +104,9 @@ describe('a relay of a sub-agent', () => {
       toolCallId: 'call_3',
       kind: 'permission',
     });
-    const stored = await kernel.store.tenant(kernel.tenantId).readRelay(relay?.relayId ?? '');
+    const stored = await kernel.store
+      .tenant(kernel.tenantId)
+      .readApproval(approval?.approvalId ?? '');
     expect(stored).toMatchObject({
       agentId: deep.agentId,
       agentPath: ['assistant', 'manager', 'worker'],
@@ -125,8 +127,8 @@ describe('a relay of a sub-agent', () => {
     const model = threeDeep();
     const kernel = await boot({ model, tools: [agentTool, tool], agents: staff });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(paidCalls(tool)).toEqual(['call_3']);
     expect(ofType(events, 'agent.ended').map(({ output }) => output)).toEqual([
@@ -146,8 +148,8 @@ describe('a relay of a sub-agent', () => {
     const model = threeDeep();
     const kernel = await boot({ model, tools: [agentTool, tool], agents: staff });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId, { approved: false, reason: 'Too dear' });
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId, { approved: false, reason: 'Too dear' });
     const events = await finished(kernel, run.id);
     expect(tool.executions).toEqual([]);
     expect(resultsIn(lastOf(model.requestsFor('Deep')))).toEqual([
@@ -162,7 +164,7 @@ describe('a relay of a sub-agent', () => {
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
-    const settings = { relayTtlMs: 60_000 };
+    const settings = { approvalTtlMs: 60_000 };
     const tools = [agentTool, tool];
     const kernel = await boot({ model, tools, agents: staff, clock, settings });
     const run = await ask(kernel);
@@ -190,7 +192,7 @@ describe('a relay of a sub-agent', () => {
     });
     const kernel = await boot({ model, tools: [agentTool, tool, slow] });
     const run = await ask(kernel);
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
     await until(async () => slow.executions.length === 1, 'the sibling to be at work');
     // One waits and one is at work: the run is running.
     const row = await kernel.store.tenant(kernel.tenantId).readRun(run.id);
@@ -200,7 +202,7 @@ describe('a relay of a sub-agent', () => {
     const parked = await journal(kernel, run.id);
     expect(endFor(parked, 'Slow')).toMatchObject({ output: 'Slow.' });
     expect(slow.executions).toHaveLength(2);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     expect(endOf(await finished(kernel, run.id)).status).toBe('completed');
   });
 
@@ -216,9 +218,9 @@ describe('a relay of a sub-agent', () => {
     });
     const kernel = await boot({ model, tools: [agentTool, tool, slow] });
     const run = await ask(kernel);
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
     await until(async () => slow.executions.length === 1, 'the sibling to be at work');
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     await until(async () => endFor(await journal(kernel, run.id), 'Pays'), 'the payer’s end');
     expect(slow.executions).toHaveLength(1);
     slow.release();
@@ -234,12 +236,12 @@ describe('a relay of a sub-agent', () => {
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool] });
     const run = await ask(kernel);
-    const relays = await untilAsked(kernel, run.id, 2);
-    await decide(kernel, relays[first]?.relayId);
+    const approvals = await untilAsked(kernel, run.id, 2);
+    await decide(kernel, approvals[first]?.approvalId);
     await untilStored(kernel, run.id, { type: 'agent.ended' });
     await untilAsked(kernel, run.id, 1);
-    expect(paidCalls(tool)).toEqual([relays[first]?.toolCallId]);
-    await decide(kernel, relays[1 - first]?.relayId);
+    expect(paidCalls(tool)).toEqual([approvals[first]?.toolCallId]);
+    await decide(kernel, approvals[1 - first]?.approvalId);
     const events = await finished(kernel, run.id);
     expect(paidCalls(tool).toSorted()).toEqual(['pay_x', 'pay_y']);
     expect(ofType(events, 'run.suspended')).toHaveLength(2);
@@ -255,10 +257,10 @@ describe('a relay of a sub-agent', () => {
     const seen = new Set<string>();
     await until(async () => {
       const events = await journal(kernel, run.id);
-      for (const { relayId } of openRelays(events)) {
-        if (seen.has(relayId)) continue;
-        seen.add(relayId);
-        await decide(kernel, relayId);
+      for (const { approvalId } of openApprovals(events)) {
+        if (seen.has(approvalId)) continue;
+        seen.add(approvalId);
+        await decide(kernel, approvalId);
       }
       return events.at(-1)?.type === 'run.ended';
     }, 'the end');
@@ -305,13 +307,13 @@ describe('the rules of a run', () => {
     });
     const kernel = await boot({ model, tools: [agentTool, tool] });
     const run = await ask(kernel, { permissions: { allowOnce: [anyPayment, anyPayment] } });
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(tool.executions).toHaveLength(2);
     const rules = ofType(await journal(kernel, run.id), 'tool.started').flatMap(({ rule }) =>
       rule?.list === 'allowOnce' ? [rule.index] : [],
     );
     expect(rules).toEqual([0, 1]);
-    await decide(kernel, relay?.relayId, { approved: false });
+    await decide(kernel, approval?.approvalId, { approved: false });
     await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(2);
   });
@@ -327,14 +329,14 @@ describe('the rules of a run', () => {
     });
     const kernel = await boot({ model, tools: [agentTool, tool] });
     const run = await ask(kernel);
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
-    await decide(kernel, relay?.relayId, { always: true });
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
+    await decide(kernel, approval?.approvalId, { always: true });
     await untilStored(kernel, run.id, { type: 'tool.completed' });
     hold.resolve();
     const [other] = await untilAsked(kernel, run.id);
     // The grant is of that very call: another amount is asked about.
     expect(other).toMatchObject({ toolCallId: 'pay_z', params: { amount: 9 } });
-    await decide(kernel, other?.relayId, { approved: false });
+    await decide(kernel, other?.approvalId, { approved: false });
     await finished(kernel, run.id);
     expect(paidCalls(tool).toSorted()).toEqual(['pay_0', 'pay_x', 'pay_y']);
   });
@@ -351,7 +353,7 @@ describe('the rules of a run', () => {
     });
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool], rules });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(allowOnce).toEqual([]);
     expect(tool.executions).toHaveLength(1);
     const started = ofType(await journal(kernel, run.id), 'tool.started');
@@ -359,7 +361,7 @@ describe('the rules of a run', () => {
       list: 'allowOnce',
       source: 'program',
     });
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(2);
   });
