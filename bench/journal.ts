@@ -9,8 +9,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { evolve, initialState, RunJournal, type RunIdentity, type SystemStore } from '@relay/core';
 import type { EventOf, RunEvent } from '@relay/protocol';
 import { openSqliteStore } from '@relay/store';
-import { Hub } from '../packages/server/src/hub.ts';
-import { followRun } from '../packages/server/src/subscribe.ts';
+import { Hub } from '../packages/server/src/streaming/hub.ts';
+import { followRun } from '../packages/server/src/streaming/subscribe.ts';
 import { compare, show } from './measure.ts';
 
 const writers = 16;

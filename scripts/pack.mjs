@@ -13,7 +13,9 @@ if (step === 'build') {
   copyFileSync('package.json', 'package.json.source');
   const manifest = JSON.parse(readFileSync('package.json', 'utf8'));
   manifest.exports = Object.fromEntries(
-    Object.entries(manifest.exports).map(([name, source]) => [name, builtFrom(source)]),
+    Object.entries(manifest.exports)
+      .filter(([, source]) => source.startsWith('./src/'))
+      .map(([name, source]) => [name, builtFrom(source)]),
   );
   writeFileSync('package.json', `${JSON.stringify(manifest, null, 2)}\n`);
 } else if (step === 'restore') {

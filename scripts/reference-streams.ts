@@ -1,5 +1,5 @@
 import { type Dialect, dialects, type Frame } from '@relay/protocol';
-import { header, journal } from '../packages/protocol/src/dialects/fixture-journal.ts';
+import { header, journal } from '../packages/protocol/test/dialects/fixture-journal.ts';
 
 interface Example {
   readonly from: Set<string>;

@@ -15,7 +15,7 @@ export interface Mutant {
 }
 
 const regime = ['test/faults/regime.test.ts'];
-const sqliteStore = ['packages/store/src/sqlite-store.test.ts'];
+const sqliteStore = ['packages/store/test/sqlite-store.test.ts'];
 
 export const mutants: readonly Mutant[] = [
   {
@@ -37,7 +37,7 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/store/src/drivers/sqlite-writer.ts',
     from: 'PRAGMA synchronous = FULL',
     to: 'PRAGMA synchronous = OFF',
-    noticedBy: ['packages/store/src/drivers/sqlite-faults.test.ts'],
+    noticedBy: ['packages/store/test/drivers/sqlite-faults.test.ts'],
   },
   {
     safeguard: 'compare-and-set: the first decision counts',
@@ -66,7 +66,7 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/store/src/sql/row-security-tables.ts',
     from: 'return `${column} = ${current} OR',
     to: 'return `true OR ${column} = ${current} OR',
-    noticedBy: ['packages/store/src/sql/row-security.postgres.test.ts'],
+    noticedBy: ['packages/store/test/sql/row-security.postgres.test.ts'],
     only: 'where Relay is a superuser',
   },
   {
@@ -93,7 +93,7 @@ export const mutants: readonly Mutant[] = [
     from: `        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
     to: `        this.#options.publisher.publish(this.#options.run.id, batch.placed, this.#options.run.tenantId);
         let outcome = await store.append(this.#appendOf(batch, this.#state));`,
-    noticedBy: ['packages/core/src/journal.test.ts'],
+    noticedBy: ['packages/core/test/journal.test.ts'],
   },
   {
     safeguard: 'allow-once: one call uses it up',

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 const root = new URL('../../', import.meta.url);
 const read = (path: string) => readFileSync(new URL(path, root), 'utf8');
 const example = (name: string) => read(`examples/scale-out/${name}`);
-const config = read('packages/server/src/config.ts');
+const config = read('packages/server/src/config/config.ts');
 const files = ['compose.yaml', 'relay.service', 'nginx.conf', 'Dockerfile'];
 
 function matches(text: string, pattern: RegExp): string[] {

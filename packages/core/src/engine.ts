@@ -13,8 +13,8 @@ import type {
   RunRef,
   SystemStore,
   ToolRegistry,
-} from './ports.ts';
-import type { TranscriptCache } from './run/transcript-cache.ts';
+} from './ports/index.ts';
+import type { TranscriptCache } from './run/context/transcript-cache.ts';
 
 export interface Settings {
   /** This process among the nodes on one store. */

@@ -15,7 +15,7 @@
  *   by the grant is decided again. What came after it keeps its place, since others may know of it.
  */
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
-import { noticesOfEvents } from './notices.ts';
+import { noticesOfEvents } from './governance/notifications.ts';
 import type {
   Append,
   Clock,
@@ -24,9 +24,9 @@ import type {
   Publisher,
   RunIdentity,
   TenantStore,
-} from './ports.ts';
-import { project } from './run/projection.ts';
-import { evolveAll, type RunState } from './run/state.ts';
+} from './ports/index.ts';
+import { project } from './run/state/projection.ts';
+import { evolveAll, type RunState } from './run/state/state.ts';
 
 /** What else happens in the commit of some events. */
 export interface Along {

@@ -14,14 +14,14 @@
  *   found by a look around. It makes wake-ups a matter of speed and never of correctness.
  */
 import { isEnded, RelayError } from '@relay/protocol';
-import { FairQueue } from './fair-queue.ts';
+import { FairQueue } from './runtime/fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
-import type { RunRef } from './ports.ts';
+import type { RunRef } from './ports/index.ts';
 import { drive, fail, type Outcome } from './run/loop.ts';
 import type { LiveRun } from './run/live-run.ts';
 import { load } from './run/recover.ts';
-import { buryDamaged, runErrorOf } from './run/damaged.ts';
+import { buryDamaged, runErrorOf } from './run/state/corrupt.ts';
 
 interface Drain {
   readonly ref: RunRef;

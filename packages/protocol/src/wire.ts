@@ -1,5 +1,5 @@
 /** What a browser needs: the SSE parser and the types, without a line of zod at run time. */
-export * from './sse.ts';
+export * from './sse/sse.ts';
 export type { ErrorBody, ErrorCode, FieldIssue } from './errors.ts';
 export type {
   EventOf,
@@ -9,19 +9,19 @@ export type {
   Stored,
   StoredEvent,
   Trust,
-} from './events.ts';
-export type { ContentPart, Message, MessageContent, MessageToolCall } from './messages.ts';
+} from './events/catalogue.ts';
+export type { ContentPart, Message, MessageContent, MessageToolCall } from './schemas/messages.ts';
 export type {
   PermissionResponse,
   Permissions,
   RelayResponse,
   ToolPermission,
-} from './permissions.ts';
-export type { ProviderData } from './provider-data.ts';
-export type { Decider, RelayKind, RelayStatus } from './relays.ts';
-export type { CheckpointEnvelope, EndedStatus, RunError, RunStatus, Usage } from './runs.ts';
+} from './schemas/permissions.ts';
+export type { ProviderData } from './schemas/provider-data.ts';
+export type { Decider, RelayKind, RelayStatus } from './schemas/approvals.ts';
+export type { CheckpointEnvelope, EndedStatus, RunError, RunStatus, Usage } from './schemas/runs.ts';
 export type { ChatFrame, ChatToolOutput } from './dialects/chat-frames.ts';
 export type * from './dialects/runs-frames.ts';
-export type * from './shapes.ts';
-export type { Limits, LimitName } from './limits.ts';
+export type * from './schemas/shapes.ts';
+export type { Limits, LimitName } from './schemas/limits.ts';
 export type { Scope } from './routes/route.ts';

@@ -2,8 +2,8 @@
 import { audited } from '@relay/core';
 import { operatorsDeed } from './audit/operator.ts';
 import { ids } from './compose.ts';
-import { fetchInto, type InProcessFetch } from './in-process-fetch.ts';
-import { issueBootstrapKey } from './keys.ts';
+import { fetchInto, type InProcessFetch } from './http/in-process-fetch.ts';
+import { issueBootstrapKey } from './secrets/keys.ts';
 import { openRelay, type ServeOptions } from './serve.ts';
 
 export interface EmbedOptions extends Partial<Pick<ServeOptions, 'models' | 'tools' | 'cwd'>> {

@@ -1,7 +1,7 @@
 /** The store that the configuration names: a folder of this server's own, or a database of several. */
 import type { SystemStore } from '@relay/core';
 import { lockFolder, makeFolder, openPostgresStore, openSqliteStore } from '@relay/store';
-import type { Config } from './config.ts';
+import type { Config } from './config/config.ts';
 
 export interface OpenedStore {
   readonly store: SystemStore;

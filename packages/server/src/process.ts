@@ -1,6 +1,6 @@
 /** The server as a process of its own: it leaves in good order when it is told to. */
 import { RelayError } from '@relay/protocol';
-import { ConfigError } from './config-error.ts';
+import { ConfigError } from './config/config-error.ts';
 import { serve, type Serving } from './serve.ts';
 
 const forcedExitMs = 20_000;

@@ -2,13 +2,13 @@
 import type { AddressInfo } from 'node:net';
 import type { ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
 import { tellOfRestore } from './audit/operator.ts';
-import { loadConfigFile } from './config-file.ts';
+import { loadConfigFile } from './config/config-file.ts';
 import { compose, type Relay } from './compose.ts';
-import { type Config, readConfig } from './config.ts';
-import { showFirstKey } from './first-key.ts';
-import { createLog, type ServerLog } from './log.ts';
+import { type Config, readConfig } from './config/config.ts';
+import { showFirstKey } from './secrets/first-key.ts';
+import { createLog, type ServerLog } from './observability/log.ts';
 import { openStore } from './open-store.ts';
-import { unknownSettings } from './unknown-settings.ts';
+import { unknownSettings } from './config/unknown-settings.ts';
 
 export interface ServeOptions {
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -1,11 +1,11 @@
 import type { Located } from '../ports/tool.ts';
 import type { ParameterKind } from './kinds.ts';
-import { compileGlob } from './glob.ts';
+import { compileGlob } from './glob/glob.ts';
 import { matchesExact, matchesPermission, type ToolCallLike, type ToolRule } from './match.ts';
 import { allowsPath, deniesPath, isReadablePath, samePath, withinRoot } from './path.ts';
 import { scalarText } from './scalar.ts';
-import { type CommandReading, deniesCommand, readCommands } from './shell-denial.ts';
-import { grantsCommand, isOpenToDenial } from './shell-grant.ts';
+import { type CommandReading, deniesCommand, readCommands } from './shell/denial.ts';
+import { grantsCommand, isOpenToDenial } from './shell/grant.ts';
 import { allowsUrl, deniesUrl, isReadableUrl } from './url.ts';
 
 export interface Facts {

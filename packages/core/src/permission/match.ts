@@ -1,5 +1,5 @@
 import { canonicalJson, type Permissions } from '@relay/protocol';
-import { checkPattern, compileGlob, type Effect } from './glob.ts';
+import { checkPattern, compileGlob, type Effect } from './glob/glob.ts';
 import { scalarText } from './scalar.ts';
 
 export interface ToolCallLike {

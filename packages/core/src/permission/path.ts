@@ -4,7 +4,7 @@
  * Only the text is read here. Where a link leads is for whoever can look: `allowsPath` is then to be
  * asked once more with the path that was found, and again when the call is dispatched.
  */
-import { compileGlob } from './glob.ts';
+import { compileGlob } from './glob/glob.ts';
 
 const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
 const GROUP_OPENERS = '{(@+';

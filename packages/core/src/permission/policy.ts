@@ -1,5 +1,5 @@
 import type { PolicyRules } from '@relay/protocol';
-import type { PolicyRecord } from '../ports.ts';
+import type { PolicyRecord } from '../ports/index.ts';
 
 /** A tenant's standing rules, for all of its agents or for one of them. */
 export interface Policy extends PolicyRules {

@@ -1,5 +1,5 @@
 import type { ToolPermission } from '@relay/protocol';
-import type { Tool } from '../ports.ts';
+import type { Tool } from '../ports/index.ts';
 
 /** The rule that a tool proposes for calls like this one. One that fails at it proposes none. */
 export function suggestedRule(

@@ -3,7 +3,7 @@
  * the form that a client would connect to. `https://*.example.com/*` is not met by
  * `https://evil.net/.example.com/`, nor `https://api.example.com/*` by a name in front of an `@`.
  */
-import { compileGlob } from './glob.ts';
+import { compileGlob } from './glob/glob.ts';
 
 const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
 // Clients disagree about spaces, backslashes and names outside of ASCII.

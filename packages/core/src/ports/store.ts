@@ -39,7 +39,7 @@ import type {
   RelayDecision,
   RelayFilter,
   RelayRecord,
-} from './stored-relays.ts';
+} from './stored-approvals.ts';
 import type { VectorStore } from './stored-vectors.ts';
 import type { DeliveryQueue, Notice, WebhookStore } from './stored-webhooks.ts';
 import type {
@@ -65,7 +65,7 @@ export type * from './stored-audit.ts';
 export type * from './stored-client-calls.ts';
 export type * from './stored-memories.ts';
 export type * from './stored-policies.ts';
-export type * from './stored-relays.ts';
+export type * from './stored-approvals.ts';
 export type * from './stored-runs.ts';
 export * from './stored-vectors.ts';
 export type * from './stored-webhooks.ts';

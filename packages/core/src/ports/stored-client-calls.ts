@@ -1,5 +1,5 @@
 /** Calls of function tools as a store keeps them: who works on one, and the one result it gets. */
-import type { Mail } from './stored-relays.ts';
+import type { Mail } from './stored-approvals.ts';
 
 export interface NewClientCall {
   readonly toolCallId: string;

@@ -6,7 +6,7 @@
  * is refused: nobody could say what would run.
  */
 import { canonicalJson } from '@relay/protocol';
-import type { Tool } from '../ports.ts';
+import type { Tool } from '../ports/index.ts';
 import { textOfError } from './error-text.ts';
 
 export type Arguments = Record<string, unknown>;

@@ -5,18 +5,18 @@
  * after. A tool that throws is a tool error, never the end of the run.
  */
 import type { EventOf, RuleRef, RunEvent } from '@relay/protocol';
-import type { Question, Task, Tool, ToolOutput } from '../ports.ts';
+import type { Question, Task, Tool, ToolOutput } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
 import { readArguments } from './arguments.ts';
-import type { CallState } from './call.ts';
+import type { CallState } from './state/call.ts';
 import { textOfError } from './error-text.ts';
 import { isNestedTooDeep } from './json-depth.ts';
-import { agentFields, type AgentState } from './agent.ts';
-import { handoffToolName } from './handoff-tool.ts';
+import { agentFields, type AgentState } from './state/agent.ts';
+import { handoffToolName } from './agents/handoff-tool.ts';
 import type { LiveRun } from './live-run.ts';
-import { memoryFor } from './memory.ts';
-import { askFor } from './questions.ts';
-import { reachedLimit, spawnFor, type Spawning, spawning } from './spawn.ts';
+import { memoryFor } from './context/memory.ts';
+import { askFor } from './waiting/questions.ts';
+import { reachedLimit, spawnFor, type Spawning, spawning } from './agents/spawn.ts';
 
 export interface Start {
   readonly call: CallState;

@@ -7,23 +7,23 @@
  * letter, is denied again. Whatever a limit leaves no room for is refused.
  */
 import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
-import { digestOfCall } from '../edits.ts';
+import { digestOfCall } from '../commands/edited-call.ts';
 import type { ProgramRules } from '../engine.ts';
 import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
-import type { Located, Tool } from '../ports.ts';
+import type { Located, Tool } from '../ports/index.ts';
 import { readArguments } from './arguments.ts';
-import type { CallState } from './call.ts';
-import { agentFields, type AgentState } from './agent.ts';
+import type { CallState } from './state/call.ts';
+import { agentFields, type AgentState } from './state/agent.ts';
 import { start, type Start } from './dispatch.ts';
-import { GrantsAtHand } from './grants-at-hand.ts';
-import { callsLeft, limitText } from './limits.ts';
+import { GrantsAtHand } from './active-grants.ts';
+import { callsLeft, limitText } from './agents/limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { locate } from './locate.ts';
-import { findTool, pathOf } from './profile.ts';
+import { findTool, pathOf } from './agents/profile.ts';
 import { decidedAgain } from './refused-grants.ts';
-import { reachedLimit } from './spawn.ts';
-import { warningTime } from './warnings.ts';
+import { reachedLimit } from './agents/spawn.ts';
+import { warningTime } from './waiting/expiry.ts';
 
 /** Decides all calls that wait at the gate, and starts those that may run. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {

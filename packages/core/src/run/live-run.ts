@@ -4,14 +4,14 @@
  * journal is.
  */
 import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protocol';
-import { auditOfEvents } from '../audit.ts';
+import { auditOfEvents } from '../governance/audit.ts';
 import type { Engine } from '../engine.ts';
 import { RunJournal } from '../journal.ts';
-import type { AgentReport, Mail, RunIdentity, RunRef, TenantStore } from '../ports.ts';
+import type { AgentReport, Mail, RunIdentity, RunRef, TenantStore } from '../ports/index.ts';
 import { Activity } from './activity.ts';
-import { Answers } from './answers.ts';
-import type { RunState } from './state.ts';
-import { foldTranscripts, type Transcripts } from './transcripts.ts';
+import { Answers } from './waiting/answers.ts';
+import type { RunState } from './state/state.ts';
+import { foldTranscripts, type Transcripts } from './context/transcripts.ts';
 import type { TurnOutcome } from './turn.ts';
 
 /** Why a live run stops: a person canceled it, or this node has to let go of it. */

@@ -1,5 +1,5 @@
 /** Where the path parameters of calls lead now. Whatever goes wrong with that is a reason to refuse the call. */
-import type { Located, Locating, Tool } from '../ports.ts';
+import type { Located, Locating, Tool } from '../ports/index.ts';
 import { textOfError } from './error-text.ts';
 
 export async function locate(tool: Tool | undefined, input: unknown): Promise<Locating> {

@@ -8,23 +8,23 @@
  *   yielded    this node lets go; the journal holds all another one needs
  */
 import type { RunError } from '@relay/protocol';
-import { agentFields, type AgentState } from './agent.ts';
-import { expireClientCalls, resultTimes } from './client-calls.ts';
+import { agentFields, type AgentState } from './state/agent.ts';
+import { expireClientCalls, resultTimes } from './waiting/client-calls.ts';
 import { gate } from './gate.ts';
-import { handOver } from './handoff.ts';
-import { limitBeforeTurn } from './limits.ts';
+import { handOver } from './agents/handoff.ts';
+import { limitBeforeTurn } from './agents/limits.ts';
 import type { LiveRun } from './live-run.ts';
-import { type Command, decide } from './machine.ts';
-import { answerMail, expireRelays, isAnswerDue, startApproved } from './mail.ts';
-import { type LeftBehind, leftBehind } from './memory.ts';
-import { isReadyAgain } from './questions.ts';
+import { type Command, decide } from './state/machine.ts';
+import { answerMail, expireRelays, isAnswerDue, startApproved } from './waiting/inbox.ts';
+import { type LeftBehind, leftBehind } from './context/memory.ts';
+import { isReadyAgain } from './waiting/questions.ts';
 import { recover, takeUpCalls } from './recover.ts';
-import { endSubAgent, reachedLimit, takeResults } from './spawn.ts';
-import { liveAgents, pendingRelays, rootAgent } from './state.ts';
-import { endingTimes, endTime } from './time.ts';
-import { trustOf } from './trust.ts';
+import { endSubAgent, reachedLimit, takeResults } from './agents/spawn.ts';
+import { liveAgents, pendingRelays, rootAgent } from './state/state.ts';
+import { endingTimes, endTime } from './waiting/time.ts';
+import { trustOf } from './state/trust.ts';
 import { takeTurn } from './turn.ts';
-import { nextLook, warnOfExpiry } from './warnings.ts';
+import { nextLook, warnOfExpiry } from './waiting/expiry.ts';
 
 export type Outcome = 'settled' | 'suspended' | 'yielded';
 

@@ -9,21 +9,21 @@
  */
 import { type EventOf, RelayError, type RunEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
-import type { RunRecord, RunRef, TenantStore } from '../ports.ts';
-import { agentFields, type AgentState } from './agent.ts';
-import type { CallState } from './call.ts';
+import type { RunRecord, RunRef, TenantStore } from '../ports/index.ts';
+import { agentFields, type AgentState } from './state/agent.ts';
+import type { CallState } from './state/call.ts';
 import { start, type Start } from './dispatch.ts';
 import { raised } from './gate.ts';
-import { isHeadless } from './headless.ts';
-import { isTimeOver } from './limits.ts';
+import { isHeadless } from './waiting/headless.ts';
+import { isTimeOver } from './agents/limits.ts';
 import { LiveRun } from './live-run.ts';
-import { decide } from './machine.ts';
-import { pagesOf } from './pages.ts';
-import { findTool } from './profile.ts';
-import { closeQuestions, openIn } from './open-questions.ts';
-import { stopSpawned } from './spawn.ts';
-import { readSnapshot } from './snapshot.ts';
-import { evolveAll, initialState, liveAgents, type RunState } from './state.ts';
+import { decide } from './state/machine.ts';
+import { pagesOf } from './context/pages.ts';
+import { findTool } from './agents/profile.ts';
+import { closeQuestions, openIn } from './waiting/open-questions.ts';
+import { stopSpawned } from './agents/spawn.ts';
+import { readSnapshot } from './state/snapshot.ts';
+import { evolveAll, initialState, liveAgents, type RunState } from './state/state.ts';
 
 /** Reads a run back into memory. Damage in what is stored throws `journal_corrupt`. */
 export async function load(

@@ -7,13 +7,13 @@ import {
   type RunEvent,
   type Usage,
 } from '@relay/protocol';
-import type { FinishReason, ModelEvent } from '../ports.ts';
-import { agentFields, type AgentState } from './agent.ts';
+import type { FinishReason, ModelEvent } from '../ports/index.ts';
+import { agentFields, type AgentState } from './state/agent.ts';
 import { isNestedTooDeep } from './json-depth.ts';
 import type { LiveRun } from './live-run.ts';
-import { priced } from './price.ts';
-import { findTool } from './profile.ts';
-import { usedCallIds } from './transcripts.ts';
+import { priced } from './agents/price.ts';
+import { findTool } from './agents/profile.ts';
+import { usedCallIds } from './context/transcripts.ts';
 
 type DiscardReason = EventOf<'turn.discarded'>['reason'];
 type Called = Extract<ModelEvent, { type: 'tool-call' }>;

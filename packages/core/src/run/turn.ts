@@ -8,20 +8,20 @@
  * Turns of several agents go on side by side. Nothing here waits for another agent.
  */
 import { type Message, RelayError, type RunError } from '@relay/protocol';
-import { type Model, type ModelRequest, ProviderFailure } from '../ports.ts';
+import { type Model, type ModelRequest, ProviderFailure } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
-import type { AgentState } from './agent.ts';
+import type { AgentState } from './state/agent.ts';
 import { backoffMs, maxRetryAfterMs } from './backoff.ts';
-import { compactAfterRefusal, compactInTime } from './compaction.ts';
+import { compactAfterRefusal, compactInTime } from './context/compaction.ts';
 import { textOfError } from './error-text.ts';
-import { checkInput, checkOutput, guardsOutput } from './guardrails.ts';
-import { correctionOf, corrected, shapeError, shapeIssues } from './answer-shape.ts';
-import { closingInstruction } from './limits.ts';
+import { checkInput, checkOutput, guardsOutput } from './agents/guardrails.ts';
+import { correctionOf, corrected, shapeError, shapeIssues } from './agents/answer-shape.ts';
+import { closingInstruction } from './agents/limits.ts';
 import type { LiveRun } from './live-run.ts';
-import { recall } from './memory.ts';
-import { answerFields, offeredTools, profileOf } from './profile.ts';
-import type { Transcript } from './transcript.ts';
-import { transcriptOf } from './transcripts.ts';
+import { recall } from './context/memory.ts';
+import { answerFields, offeredTools, profileOf } from './agents/profile.ts';
+import type { Transcript } from './context/transcript.ts';
+import { transcriptOf } from './context/transcripts.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
 
 export type TurnOutcome =

@@ -1,5 +1,5 @@
-import type { RelayKind } from '../relays.ts';
-import type { AgentEnd, Usage } from '../runs.ts';
+import type { RelayKind } from '../schemas/approvals.ts';
+import type { AgentEnd, Usage } from '../schemas/runs.ts';
 
 /** Who speaks; below a spawned agent also whom it works for. */
 interface OfAgent {

@@ -1,4 +1,4 @@
-import type { EventOf } from '../events.ts';
+import type { EventOf } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type OfAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
 

@@ -1,4 +1,4 @@
-import type { StoredEvent } from '../events.ts';
+import type { StoredEvent } from '../events/catalogue.ts';
 
 /** What stays the same throughout a run and that frames may show. */
 export interface RunHeader {

@@ -1,4 +1,4 @@
-import type { EventOf, StoredEvent } from '../events.ts';
+import type { EventOf, StoredEvent } from '../events/catalogue.ts';
 import type { Frame } from './dialect.ts';
 
 export type OfAgent = Extract<StoredEvent, { agentId: string }>;

@@ -1,6 +1,6 @@
-import type { LimitName } from '../limits.ts';
-import type { RelayKind, RelayStatus } from '../relays.ts';
-import type { EndedStatus } from '../runs.ts';
+import type { LimitName } from '../schemas/limits.ts';
+import type { RelayKind, RelayStatus } from '../schemas/approvals.ts';
+import type { EndedStatus } from '../schemas/runs.ts';
 
 /** What a sub-agent's frames carry besides; the first agent's do not. */
 type OfSubAgent = {

@@ -1,5 +1,5 @@
-import type { EventOf, Stored } from '../events.ts';
-import { wireUsage } from '../runs.ts';
+import type { EventOf, Stored } from '../events/catalogue.ts';
+import { wireUsage } from '../schemas/runs.ts';
 import type { Dialect } from './dialect.ts';
 import { ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
 import type { RunsFrame, ToolCallFrame } from './runs-frames.ts';

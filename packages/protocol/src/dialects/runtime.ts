@@ -1,4 +1,4 @@
-import type { EventOf, Progress } from '../events.ts';
+import type { EventOf, Progress } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
 import { type OfAgent, ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
 

@@ -7,7 +7,7 @@
  * length of texts. A value on which it is used up is refused. Of what is wrong, the first few things
  * are told. `format` is a remark, as the standard says. What is not known is ignored.
  */
-import { canonicalJson } from '../canonical.ts';
+import { canonicalJson } from '../schemas/canonical.ts';
 import type { FieldIssue } from '../errors.ts';
 import { isObject, type JsonSchema, resolveRef } from './schema.ts';
 

@@ -1,8 +1,8 @@
 /** `/v1/approvals`: requests to people, whatever surface their run came in by. */
 import { z } from 'zod';
-import { idSchema } from '../ids.ts';
-import { toolPermissionSchema } from '../permissions.ts';
-import { deciderSchema, relayKinds, relayStatuses } from '../relays.ts';
+import { idSchema } from '../schemas/ids.ts';
+import { toolPermissionSchema } from '../schemas/permissions.ts';
+import { deciderSchema, relayKinds, relayStatuses } from '../schemas/approvals.ts';
 import { termsShape } from './grants.ts';
 import {
   aboutOne,

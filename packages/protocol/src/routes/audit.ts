@@ -1,8 +1,8 @@
 /** `/v1/audit`: who did what, when and why, and whether that is still all of it. */
 import { z } from 'zod';
-import { auditActions } from '../audit.ts';
-import { idSchema } from '../ids.ts';
-import { deciderSchema } from '../relays.ts';
+import { auditActions } from '../schemas/audit.ts';
+import { idSchema } from '../schemas/ids.ts';
+import { deciderSchema } from '../schemas/approvals.ts';
 import { aList, listOf, needsKey, pageQuery, type Route, seqSchema, timeSchema } from './route.ts';
 
 const hashSchema = z.string().regex(/^[0-9a-f]{64}$/, 'Must be 64 hexadecimal digits');

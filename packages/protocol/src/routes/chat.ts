@@ -1,9 +1,9 @@
 /** `POST /chat`: a run over one connection. */
 import { z } from 'zod';
-import { idSchema } from '../ids.ts';
-import { limitsSchema } from '../limits.ts';
-import { messageSchema } from '../messages.ts';
-import { relayResponseSchema, permissionsSchema } from '../permissions.ts';
+import { idSchema } from '../schemas/ids.ts';
+import { limitsSchema } from '../schemas/limits.ts';
+import { messageSchema } from '../schemas/messages.ts';
+import { relayResponseSchema, permissionsSchema } from '../schemas/permissions.ts';
 import { attachmentsLimit, type Route } from './route.ts';
 import { startsRun } from './starts-run.ts';
 

@@ -1,9 +1,9 @@
 /** `/v1/grants` and `/v1/permissions`: standing answers, and what the rules make of a call. */
 import { z } from 'zod';
-import { idSchema } from '../ids.ts';
-import { permissionsSchema, toolPermissionSchema } from '../permissions.ts';
-import { ruleRefSchema } from '../events.ts';
-import { deciderSchema, grantScopes, relayStatuses } from '../relays.ts';
+import { idSchema } from '../schemas/ids.ts';
+import { permissionsSchema, toolPermissionSchema } from '../schemas/permissions.ts';
+import { ruleRefSchema } from '../events/catalogue.ts';
+import { deciderSchema, grantScopes, relayStatuses } from '../schemas/approvals.ts';
 import {
   aList,
   idParam,

@@ -1,6 +1,6 @@
 /** `/v1/keys`: who may call, and what for. */
 import { z } from 'zod';
-import { idSchema } from '../ids.ts';
+import { idSchema } from '../schemas/ids.ts';
 import {
   aList,
   idParam,

@@ -1,7 +1,7 @@
 /** `/v1/memories`: what runs and callers have left to be recalled. */
 import { z } from 'zod';
-import { idSchema } from '../ids.ts';
-import { foundBy, memorySources, memoryTextSchema, namespaceSchema } from '../memories.ts';
+import { idSchema } from '../schemas/ids.ts';
+import { foundBy, memorySources, memoryTextSchema, namespaceSchema } from '../schemas/memories.ts';
 import {
   aList,
   idParam,

@@ -1,9 +1,9 @@
 /** `/v1/policy`: a tenant's standing rules, and what a change of them would mean. */
 import { z } from 'zod';
-import { policyRulesSchema } from '../permissions.ts';
-import { idSchema } from '../ids.ts';
-import { ruleRefSchema } from '../events.ts';
-import { deciderSchema } from '../relays.ts';
+import { policyRulesSchema } from '../schemas/permissions.ts';
+import { idSchema } from '../schemas/ids.ts';
+import { ruleRefSchema } from '../events/catalogue.ts';
+import { deciderSchema } from '../schemas/approvals.ts';
 import { aList, listOf, needsKey, pageQuery, readsBody, type Route, timeSchema } from './route.ts';
 
 const agent = z.string().min(1).max(128).optional();

@@ -1,7 +1,7 @@
 /** What a route declares, and the pieces that routes share. */
 import { z } from 'zod';
 import type { ErrorCode } from '../errors.ts';
-import { idSchema } from '../ids.ts';
+import { idSchema } from '../schemas/ids.ts';
 
 /**
  * `local-or-key`: also without a key from this very machine, as the tenant `default`.

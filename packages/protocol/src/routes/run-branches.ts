@@ -1,9 +1,9 @@
 /** `/v1/runs/:id/resume` and `/fork`, and the runs of a workflow taken together. */
 import { z } from 'zod';
-import { limitsSchema } from '../limits.ts';
-import { messageSchema } from '../messages.ts';
-import { permissionsSchema } from '../permissions.ts';
-import { runStatuses } from '../runs.ts';
+import { limitsSchema } from '../schemas/limits.ts';
+import { messageSchema } from '../schemas/messages.ts';
+import { permissionsSchema } from '../schemas/permissions.ts';
+import { runStatuses } from '../schemas/runs.ts';
 import { aboutOne, aList, idParam, labelsSchema, pageQuery, type Route } from './route.ts';
 import { runSchema } from './runs.ts';
 import { startsRun } from './starts-run.ts';

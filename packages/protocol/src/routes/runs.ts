@@ -1,19 +1,19 @@
 /** `/v1/runs`: start, list, look at, follow and cancel runs. */
 import { z } from 'zod';
-import { functionSchema } from '../functions.ts';
-import { idSchema } from '../ids.ts';
-import { limitsSchema } from '../limits.ts';
-import { memoryUseSchema } from '../memories.ts';
-import { messageSchema } from '../messages.ts';
-import { outputSchemaSchema } from '../output-schema.ts';
-import { permissionsSchema } from '../permissions.ts';
+import { functionSchema } from '../schemas/functions.ts';
+import { idSchema } from '../schemas/ids.ts';
+import { limitsSchema } from '../schemas/limits.ts';
+import { memoryUseSchema } from '../schemas/memories.ts';
+import { messageSchema } from '../schemas/messages.ts';
+import { outputSchemaSchema } from '../schemas/output-schema.ts';
+import { permissionsSchema } from '../schemas/permissions.ts';
 import {
   checkpointEnvelopeSchema,
   reasoningEfforts,
   runErrorSchema,
   runStatuses,
   wireUsageSchema,
-} from '../runs.ts';
+} from '../schemas/runs.ts';
 import {
   aboutOne,
   aList,

@@ -1,9 +1,9 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import { z } from 'zod';
-import { idSchema, toolCallIdSchema } from '../ids.ts';
-import { limitsSchema } from '../limits.ts';
-import { permissionsSchema } from '../permissions.ts';
-import { relayKinds } from '../relays.ts';
+import { idSchema, toolCallIdSchema } from '../schemas/ids.ts';
+import { limitsSchema } from '../schemas/limits.ts';
+import { permissionsSchema } from '../schemas/permissions.ts';
+import { relayKinds } from '../schemas/approvals.ts';
 import { needsKey, readsBody, type Route } from './route.ts';
 import { startsRun } from './starts-run.ts';
 

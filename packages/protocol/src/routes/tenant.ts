@@ -1,6 +1,6 @@
 /** `/v1/tenant`: what the tenant as a whole may use, and the switch that stops it. */
 import { z } from 'zod';
-import { idSchema } from '../ids.ts';
+import { idSchema } from '../schemas/ids.ts';
 import { labelsSchema, needsKey, readsBody, type Route } from './route.ts';
 
 /** Counted over the UTC day or month, when runs end. */

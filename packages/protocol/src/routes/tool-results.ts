@@ -1,6 +1,6 @@
 /** How what a function tool brings comes back into its run. */
 import { z } from 'zod';
-import { idSchema, toolCallIdSchema } from '../ids.ts';
+import { idSchema, toolCallIdSchema } from '../schemas/ids.ts';
 import {
   aboutOne,
   attachmentsLimit,

@@ -1,7 +1,7 @@
 /** `/v1/webhooks`: who is told when people are asked, and when runs end. */
 import { z } from 'zod';
-import { idSchema } from '../ids.ts';
-import { webhookEvents } from '../webhooks.ts';
+import { idSchema } from '../schemas/ids.ts';
+import { webhookEvents } from '../schemas/webhooks.ts';
 import {
   aboutOne,
   aList,

@@ -13,9 +13,9 @@ import {
 } from '@relay/core';
 import type { AuditAction } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
-import type { MasterKeys } from '../vault/master-key.ts';
-import { derive } from '../vault/root-key.ts';
-import { Notary } from './notary.ts';
+import type { MasterKeys } from '../secrets/vault/master-key.ts';
+import { derive } from '../secrets/vault/root-key.ts';
+import { Notary } from './signer.ts';
 
 type Write = NonNullable<Engine['audit']>;
 

@@ -1,5 +1,5 @@
 import type { AuditRecord, AuditTrail } from '@relay/core';
-import { genesis, type Notary } from './notary.ts';
+import { genesis, type Notary } from './signer.ts';
 
 export interface Verdict {
   readonly ok: boolean;

@@ -2,9 +2,9 @@
 import type { Clock, Embedder, Embedders, Log, SystemStore } from '@relay/core';
 import { createGoogleEmbedder, createOpenAiEmbedder } from '@relay/models';
 import type { StoredEvent } from '@relay/protocol';
-import type { Config } from '../config.ts';
-import type { Providers } from '../providers.ts';
-import { VectorKeeper } from './keeper.ts';
+import type { Config } from '../config/config.ts';
+import type { Providers } from '../outbound/providers.ts';
+import { VectorKeeper } from './worker.ts';
 import { type EmbeddingConfig, embeddingSettings, type EmbeddingSettings } from './settings.ts';
 
 export interface EmbeddingsOptions {

@@ -3,8 +3,8 @@
  * nothing of them is sent to anyone, whatever credentials there are.
  */
 import { z } from 'zod';
-import type { Config } from '../config.ts';
-import { ConfigError } from '../config-error.ts';
+import type { Config } from '../config/config.ts';
+import { ConfigError } from '../config/config-error.ts';
 
 export interface EmbeddingConfig {
   /** A provider and its model, such as `openai:text-embedding-3-small`. */

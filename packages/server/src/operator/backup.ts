@@ -2,7 +2,7 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { checkSqlite, copySqlite } from '@relay/store';
-import { ConfigError, readConfig } from '../config.ts';
+import { ConfigError, readConfig } from '../config/config.ts';
 import { version } from '../version.ts';
 import { masterKeyFile, presentKey, syncFolder } from './key-file.ts';
 import type { Place } from './place.ts';

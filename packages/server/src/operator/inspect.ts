@@ -2,9 +2,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { checkSqlite, lookIntoPostgres, readSqliteNote } from '@relay/store';
-import { type Config, readConfig } from '../config.ts';
-import { unknownSettings } from '../unknown-settings.ts';
-import { opensWith } from '../vault/vault.ts';
+import { type Config, readConfig } from '../config/config.ts';
+import { unknownSettings } from '../config/unknown-settings.ts';
+import { opensWith } from '../secrets/vault/vault.ts';
 import { masterKeyFile, presentKey } from './key-file.ts';
 import type { Place } from './place.ts';
 

@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import type { Config } from '../config.ts';
-import { parseMasterKey } from '../vault/master-key.ts';
-import type { MasterKey } from '../vault/seal.ts';
+import type { Config } from '../config/config.ts';
+import { parseMasterKey } from '../secrets/vault/master-key.ts';
+import type { MasterKey } from '../secrets/vault/seal.ts';
 
 export const masterKeyFile = 'master-key';
 

@@ -11,7 +11,7 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { checkSqlite, copySqlite } from '@relay/store';
 import { noteRestore } from '../audit/operator.ts';
-import { type Config, ConfigError, readConfig } from '../config.ts';
+import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { type BackupManifest, manifestFile, otherFiles } from './backup.ts';
 import { masterKeyFile, presentKey, readKeyFile, syncFolder } from './key-file.ts';
 import type { Place } from './place.ts';

@@ -12,12 +12,12 @@ import { join, resolve } from 'node:path';
 import { countPostgresNodes } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { tellOfRotation, writerOf } from '../audit/operator.ts';
-import { type Config, ConfigError, readConfig } from '../config.ts';
+import { type Config, ConfigError, readConfig } from '../config/config.ts';
 import { openStore } from '../open-store.ts';
-import { type MasterKeys, masterKeys } from '../vault/master-key.ts';
-import { openRootKey } from '../vault/root-key.ts';
-import type { MasterKey } from '../vault/seal.ts';
-import { Vault } from '../vault/vault.ts';
+import { type MasterKeys, masterKeys } from '../secrets/vault/master-key.ts';
+import { openRootKey } from '../secrets/vault/root-key.ts';
+import type { MasterKey } from '../secrets/vault/seal.ts';
+import { Vault } from '../secrets/vault/vault.ts';
 import { keyInFile, masterKeyFile, syncFolder } from './key-file.ts';
 import type { Place } from './place.ts';
 

@@ -1,11 +1,11 @@
 import { uuidv7 } from 'uuidv7';
 import { writerOf } from '../audit/operator.ts';
-import { ConfigError, readConfig } from '../config.ts';
-import { type IssuedKey, issueBootstrapKey } from '../keys.ts';
+import { ConfigError, readConfig } from '../config/config.ts';
+import { type IssuedKey, issueBootstrapKey } from '../secrets/keys.ts';
 import { openStore } from '../open-store.ts';
-import { masterKeys } from '../vault/master-key.ts';
-import { openRootKey } from '../vault/root-key.ts';
-import { giveWorkspace } from '../workspaces.ts';
+import { masterKeys } from '../secrets/vault/master-key.ts';
+import { openRootKey } from '../secrets/vault/root-key.ts';
+import { giveWorkspace } from '../workspace/workspaces.ts';
 import type { Place } from './place.ts';
 
 const tenantForm = /^[a-z0-9][a-z0-9_-]{0,62}$/i;

@@ -3,12 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { uuidv7 } from 'uuidv7';
-import { Notary } from '../audit/notary.ts';
+import { Notary } from '../audit/signer.ts';
 import { verifyTrail, type Verdict } from '../audit/verify.ts';
-import { ConfigError, readConfig } from '../config.ts';
+import { ConfigError, readConfig } from '../config/config.ts';
 import { openStore } from '../open-store.ts';
-import { masterKeys } from '../vault/master-key.ts';
-import { derive, openRootKey } from '../vault/root-key.ts';
+import { masterKeys } from '../secrets/vault/master-key.ts';
+import { derive, openRootKey } from '../secrets/vault/root-key.ts';
 import type { Place } from './place.ts';
 import { restoreBackup } from './restore.ts';
 

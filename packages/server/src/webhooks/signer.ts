@@ -5,7 +5,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { RelayRecord, WebhookRecord } from '@relay/core';
 import { idSchema } from '@relay/protocol';
-import { derive } from '../vault/root-key.ts';
+import { derive } from '../secrets/vault/root-key.ts';
 
 export class Signer {
   readonly #rootKey: Buffer;

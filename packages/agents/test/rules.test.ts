@@ -1,0 +1,177 @@
+import { RelayError, type Permissions } from '@relay/protocol';
+import { describe, expect, test } from 'vitest';
+import { AgentRules, checkRules } from '../src/rules.ts';
+
+function errorOf(act: () => unknown): RelayError {
+  try {
+    act();
+  } catch (error) {
+    if (error instanceof RelayError) return error;
+    throw error;
+  }
+  throw new Error('Nothing was thrown');
+}
+
+describe('the rules of an agent', () => {
+  test('are those of the object that was handed in, as it is at the moment', () => {
+    const permissions: Permissions = {};
+    const rules = new AgentRules(permissions);
+    expect(rules.current()).toEqual({});
+    permissions.allowlist = [{ tool: 'bash' }];
+    expect(rules.current().allowlist).toEqual([{ tool: 'bash' }]);
+    permissions.allowlist.push({ tool: 'read' });
+    expect(rules.current().allowlist).toHaveLength(2);
+    delete permissions.allowlist;
+    expect(rules.current()).toEqual({});
+  });
+
+  test('always have all lists for whoever looks at them', () => {
+    const rules = new AgentRules({ denylist: [{ tool: 'bash' }] });
+    expect(rules.complete()).toEqual({
+      allowlist: [],
+      allowOnce: [],
+      deny: [],
+      denylist: [{ tool: 'bash' }],
+    });
+  });
+
+  test('are not changed by whoever changes what they were shown', () => {
+    const permissions: Permissions = { allowlist: [{ tool: 'bash' }] };
+    const rules = new AgentRules(permissions);
+    rules.complete().allowlist.push({ tool: 'read' });
+    expect(permissions.allowlist).toEqual([{ tool: 'bash' }]);
+  });
+
+  test('lose an allow-once rule in the object itself', () => {
+    const permissions: Permissions = {
+      allowOnce: [{ tool: 'a' }, { tool: 'b' }, { tool: 'c' }],
+    };
+    new AgentRules(permissions).useOnce(1);
+    expect(permissions.allowOnce).toEqual([{ tool: 'a' }, { tool: 'c' }]);
+  });
+});
+
+describe('always', () => {
+  test('adds the call to the allowlist of the object, as a literal', () => {
+    const permissions: Permissions = {};
+    const rules = new AgentRules(permissions);
+    const params = { command: 'ls *', deep: { list: [1, null] } };
+    rules.allowAlways('bash', params);
+    params.command = 'changed later';
+    expect(permissions.allowlist).toEqual([
+      { tool: 'bash', exact: { command: 'ls *', deep: { list: [1, null] } } },
+    ]);
+  });
+
+  test('adds the same call once', () => {
+    const permissions: Permissions = { allowlist: [{ tool: 'bash', params: { a: '1', b: '2' } }] };
+    const rules = new AgentRules(permissions);
+    rules.allowAlways('bash', { a: '1', b: '2' });
+    rules.allowAlways('bash', { b: '2', a: '1' });
+    rules.allowAlways('bash', { a: '1' });
+    expect(permissions.allowlist?.map(({ exact }) => exact)).toEqual([
+      undefined,
+      { a: '1', b: '2' },
+      { a: '1' },
+    ]);
+  });
+
+  test('can be for one agent alone', () => {
+    const permissions: Permissions = { allowlist: [{ tool: 'read' }] };
+    const [one, other] = [1, 2].map(() => new AgentRules(permissions, { alwaysForItself: true }));
+    one?.allowAlways('bash', { command: 'ls' });
+    expect(one?.complete().allowlist).toEqual([
+      { tool: 'read' },
+      { tool: 'bash', exact: { command: 'ls' } },
+    ]);
+    expect(other?.complete().allowlist).toEqual([{ tool: 'read' }]);
+    expect(permissions.allowlist).toEqual([{ tool: 'read' }]);
+  });
+
+  test('goes where the rules are after they were replaced', () => {
+    const permissions: Permissions = {};
+    const rules = new AgentRules(permissions);
+    rules.replace({ allowlist: [] });
+    rules.allowAlways('bash', {});
+    expect(rules.current().allowlist).toEqual([{ tool: 'bash', exact: {} }]);
+    expect(permissions).toEqual({});
+  });
+});
+
+describe('an update', () => {
+  test('replaces the lists that it has and leaves the others and the object alone', () => {
+    const permissions: Permissions = { allowlist: [{ tool: 'a' }], denylist: [{ tool: 'd' }] };
+    const rules = new AgentRules(permissions);
+    rules.replace({ allowlist: [{ tool: 'b' }], deny: [{ toolCallId: 'tc-1' }] });
+    expect(rules.complete()).toEqual({
+      allowlist: [{ tool: 'b' }],
+      allowOnce: [],
+      deny: [{ toolCallId: 'tc-1' }],
+      denylist: [{ tool: 'd' }],
+    });
+    expect(permissions).toEqual({ allowlist: [{ tool: 'a' }], denylist: [{ tool: 'd' }] });
+    rules.replace({ allowlist: undefined });
+    expect(rules.complete().allowlist).toEqual([{ tool: 'b' }]);
+  });
+
+  test('takes the scalars of a call as text', () => {
+    const rules = new AgentRules({});
+    rules.replace({
+      allowlist: [{ tool: 'read', params: { filePath: 'a.ts', limit: 100, all: true } }],
+    });
+    expect(rules.current().allowlist).toEqual([
+      { tool: 'read', params: { filePath: 'a.ts', limit: '100', all: 'true' } },
+    ]);
+  });
+
+  test.each([[null], [['a']], [{ a: 1 }], [undefined]])(
+    'does not take %j as a pattern, and then changes nothing',
+    (value) => {
+      const rules = new AgentRules({ allowlist: [{ tool: 'read' }] });
+      const update = { allowlist: [{ tool: 'bash' }, { tool: 'bash', params: { value } }] };
+      const error = errorOf(() => rules.replace(update));
+      expect(error.code).toBe('invalid_request');
+      expect(error.details?.[0]?.path).toBe('permissions.allowlist[1].params.value');
+      expect(rules.current().allowlist).toEqual([{ tool: 'read' }]);
+    },
+  );
+
+  test('refuses patterns that nobody should write', () => {
+    const rules = new AgentRules({});
+    for (const command of ['', '!ls', '!(ls)', 'ls [a', '{a,b', 'x'.repeat(2_000)]) {
+      const error = errorOf(() =>
+        rules.replace({ allowOnce: [{ tool: 'bash', params: { command } }] }),
+      );
+      expect(error.code).toBe('invalid_pattern');
+      expect(error.message).toContain('permissions.allowOnce[0].params.command');
+    }
+    expect(rules.complete().allowOnce).toEqual([]);
+  });
+
+  test('keeps literals as they are', () => {
+    const rules = new AgentRules({});
+    const exact = { command: '!not a pattern', list: [1] };
+    rules.replace({ allowlist: [{ tool: 'bash', exact }] });
+    expect(rules.current().allowlist).toEqual([{ tool: 'bash', exact }]);
+  });
+});
+
+describe('rules that are handed in', () => {
+  test('are checked, and the error says where', () => {
+    const wrong = [
+      [{ allowlist: [{ tool: 'bash', params: { command: '!x' } }] }, 'allowlist[0].params.command'],
+      [{ denylist: [{ tool: 'a' }, { tool: '' }] }, 'denylist[1].tool'],
+      [{ deny: [{ reason: 'No id' }] }, 'deny[0].toolCallId'],
+      [{ allowed: [] }, 'allowed'],
+      [{ allowlist: [{ tool: 'a', params: { limit: 100 } }] }, 'allowlist[0].params.limit'],
+    ] as const;
+    for (const [permissions, path] of wrong) {
+      const error = errorOf(() => checkRules(permissions as unknown as Permissions));
+      expect(['invalid_pattern', 'invalid_request']).toContain(error.code);
+      expect(error.details?.[0]?.path).toBe(`permissions.${path}`);
+    }
+    expect(() => new AgentRules({ allowlist: [{ tool: 'a', params: { x: '!' } }] })).toThrow(
+      RelayError,
+    );
+  });
+});

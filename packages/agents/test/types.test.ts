@@ -1,0 +1,203 @@
+/**
+ * What TypeScript knows. Everything here is checked by the compiler; running it shows only that it is
+ * there. The examples of the document stand in test/conformance, without a cast and without an `any`.
+ */
+import { describe, expectTypeOf, test } from 'vitest';
+import { z } from 'zod';
+import {
+  type AgentEvent,
+  type AgentHarness,
+  type AgentMessage,
+  AgentOrchestrator,
+  type CompletePermissions,
+  createAgentHarness,
+  createChatCompletionsModel,
+  createDeterministicHarness,
+  defineTool,
+  type EventStream,
+  type Harness,
+  type InvokeOptions,
+  type Permissions,
+  type RelayEvent,
+  type RelayResponse,
+  type ScriptedEvent,
+  type ToolContext,
+  type ToolDefinition,
+  type ToolOutput,
+  type ToolPermission,
+  type ToolResultOutput,
+} from '../src/index.ts';
+
+const agent = createAgentHarness({ harness: createDeterministicHarness([]) });
+const orchestrator = new AgentOrchestrator();
+const relay: RelayEvent = {
+  type: 'relay',
+  kind: 'permission',
+  runId: 'run',
+  agentId: 'agent',
+  id: 'relay',
+  toolCallId: 'tc-1',
+  tool: 'bash',
+  params: { command: 'ls', limit: 1 },
+  agentPath: ['assistant'],
+  respond: () => undefined,
+};
+const messages = [{ role: 'user', content: 'Begin' }];
+
+/** Only for the compiler: it is never called. */
+function checked(_code: () => unknown): void {}
+
+describe('an invocation', () => {
+  test('is a stream of events that are told apart by their type', () => {
+    expectTypeOf(agent.invoke).returns.toEqualTypeOf<EventStream<AgentEvent>>();
+    checked(async () => {
+      for await (const event of agent.invoke({ messages })) {
+        expectTypeOf(event).toEqualTypeOf<AgentEvent>();
+        expectTypeOf(event).not.toBeAny();
+        if (event.type === 'text') expectTypeOf(event.content).toBeString();
+        if (event.type === 'tool_call') expectTypeOf(event.input).toBeUnknown();
+        if (event.type === 'tool_result')
+          expectTypeOf(event.output).toEqualTypeOf<ToolResultOutput>();
+        if (event.type === 'harness_end') expectTypeOf(event.iterations).toBeNumber();
+        if (event.type === 'relay' && event.kind === 'permission') {
+          expectTypeOf(event.params).toEqualTypeOf<Record<string, unknown>>();
+          expectTypeOf(event.suggestedRule).toEqualTypeOf<ToolPermission | undefined>();
+        }
+      }
+    });
+    expectTypeOf<Extract<AgentEvent, { type: 'text' }>>().not.toBeNever();
+    expectTypeOf<Extract<AgentEvent, { type: 'reasoning' }>>().not.toBeNever();
+  });
+
+  test('needs messages, whose role may be a mere string, and nothing else', () => {
+    expectTypeOf({ messages }).toExtend<InvokeOptions>();
+    expectTypeOf<{ tools: [] }>().not.toExtend<InvokeOptions>();
+    expectTypeOf<{ messages: { role: string }[] }>().not.toExtend<InvokeOptions>();
+    // @ts-expect-error A misspelt option is a mistake.
+    checked(() => agent.invoke({ messages, permision: {} }));
+  });
+
+  test('takes permissions as they are written down', () => {
+    const written = { allowlist: [{ tool: 'bash', params: { command: 'ls*' } }] };
+    expectTypeOf(written).toExtend<Permissions>();
+    const wrong = { allowlist: [{ tool: 'a', params: { n: 1 } }] };
+    // @ts-expect-error A pattern is a text.
+    checked(() => agent.invoke({ messages, permissions: wrong }));
+    // @ts-expect-error A denial is of a call.
+    checked(() => agent.invoke({ messages, permissions: { deny: [{ tool: 'bash' }] } }));
+  });
+});
+
+describe('an answer', () => {
+  test('may be known or not when it is compiled', () => {
+    const approved = Math.random() > 2;
+    checked(() => relay.respond({ approved, reason: approved ? undefined : 'No' }));
+    checked(() => relay.respond({ approved: true, always: true }));
+    checked(() => relay.respond({ approved: false }));
+    expectTypeOf(relay.respond).parameters.toEqualTypeOf<[RelayResponse]>();
+    // @ts-expect-error It must say whether.
+    checked(() => relay.respond({}));
+    // @ts-expect-error Yes is no answer.
+    checked(() => relay.respond({ approved: 'yes' }));
+  });
+});
+
+describe('the orchestrator', () => {
+  test('shows relays without respond', () => {
+    expectTypeOf(orchestrator.events).returns.toEqualTypeOf<EventStream<AgentMessage>>();
+    checked(async () => {
+      for await (const { agentId, event } of orchestrator.events()) {
+        expectTypeOf(agentId).toBeString();
+        if (event.type !== 'relay') continue;
+        expectTypeOf(event).not.toHaveProperty('respond');
+        expectTypeOf(orchestrator.resolveRelay(event.id, { approved: true })).toBeBoolean();
+      }
+    });
+    expectTypeOf(orchestrator.spawn).returns.toBeString();
+  });
+
+  test('has all lists, and takes the params of a relay', () => {
+    expectTypeOf(orchestrator.getPermissions).returns.toEqualTypeOf<CompletePermissions>();
+    expectTypeOf<CompletePermissions['allowlist']>().toEqualTypeOf<ToolPermission[]>();
+    expectTypeOf<CompletePermissions['denylist']>().toEqualTypeOf<ToolPermission[]>();
+    checked(() =>
+      orchestrator.updatePermissions('a', {
+        allowlist: [
+          ...orchestrator.getPermissions('a').allowlist,
+          { tool: relay.tool, params: relay.params },
+        ],
+      }),
+    );
+    // @ts-expect-error A rule has a tool.
+    checked(() => orchestrator.updatePermissions('a', { allowlist: [{ params: {} }] }));
+  });
+
+  test('needs no harness, or an agent harness', () => {
+    expectTypeOf(AgentOrchestrator).toBeConstructibleWith();
+    expectTypeOf(AgentOrchestrator).toBeConstructibleWith(agent);
+  });
+});
+
+describe('a tool', () => {
+  test('knows its input by its schema when it is defined', () => {
+    defineTool({
+      name: 'typed',
+      description: 'Typed',
+      schema: z.object({ path: z.string(), limit: z.number().default(1) }),
+      execute: async (input, context) => {
+        expectTypeOf(input).toEqualTypeOf<{ path: string; limit: number }>();
+        expectTypeOf(context).toEqualTypeOf<ToolContext>();
+        return { context: input.path };
+      },
+      derivePermission: (input) => ({ tool: 'typed', params: { path: input.path } }),
+    });
+    expectTypeOf<ToolOutput>().toEqualTypeOf<{
+      readonly context?: string | undefined;
+      readonly result?: unknown;
+    }>();
+    checked(() =>
+      defineTool({
+        name: 'wrong',
+        description: 'Wrong',
+        schema: z.object({}),
+        // @ts-expect-error The context is for the model, who reads text.
+        execute: async () => ({ context: 7 }),
+      }),
+    );
+  });
+
+  test('may be handed in as a definition of any schema', () => {
+    const definition = {
+      name: 'a',
+      description: 'A',
+      schema: z.object({ n: z.number() }),
+      execute: async ({ n }: { n: number }) => ({ result: n }),
+    };
+    const typed: ToolDefinition<typeof definition.schema> = definition;
+    const plain: ToolDefinition = definition;
+    checked(() => agent.invoke({ messages, tools: [definition, typed, plain, 'b'] }));
+    checked(() => agent.invoke({ messages, tools: [defineTool(definition)] }));
+  });
+});
+
+describe('a harness', () => {
+  test('is a script, a model of a provider, or anything that streams', () => {
+    expectTypeOf(createDeterministicHarness).returns.toEqualTypeOf<Harness>();
+    expectTypeOf(createChatCompletionsModel).returns.toExtend<Harness>();
+    const own: Harness = {
+      async *stream({ model }, signal) {
+        expectTypeOf(signal).toEqualTypeOf<AbortSignal>();
+        yield [{ type: 'text', text: model }];
+        yield [{ type: 'finish', reason: 'stop', usage: { inputTokens: 1, outputTokens: 1 } }];
+      },
+    };
+    expectTypeOf(createAgentHarness({ harness: own })).toEqualTypeOf<AgentHarness>();
+  });
+
+  test('plays events that are written as they are shown', () => {
+    const call = { type: 'tool_call', id: 'tc-1', name: 'bash', input: { command: 'ls' } } as const;
+    expectTypeOf(call).toExtend<ScriptedEvent>();
+    // @ts-expect-error A call has an id.
+    checked(() => createDeterministicHarness([{ type: 'tool_call', name: 'bash', input: {} }]));
+  });
+});

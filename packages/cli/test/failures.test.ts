@@ -1,0 +1,70 @@
+import { expect, test } from 'vitest';
+import { RelayApiError } from '@relay/sdk';
+import { CliError, failureOf, usageError } from '../src/failures.ts';
+
+test.each([
+  [401, 'unauthorized', 4],
+  [403, 'scope_required', 4],
+  [404, 'not_found', 3],
+  [410, 'run_over', 3],
+  [409, 'relay_conflict', 5],
+  [422, 'idempotency_mismatch', 5],
+  [400, 'invalid_request', 2],
+  [413, 'payload_too_large', 2],
+  [500, 'internal', 1],
+  [503, 'storage_failed', 1],
+] as const)('an answer %i %s exits with %i', (status, code, exit) => {
+  expect(failureOf(new RelayApiError(code, 'No', { status }))).toMatchObject({
+    error: 'No',
+    code,
+    exit,
+  });
+});
+
+test('fields that are wrong are named, once', () => {
+  const details = [
+    { path: 'name', message: 'Too long' },
+    { path: 'scopes', message: 'Required' },
+  ];
+  const error = new RelayApiError('invalid_request', 'scopes are required', {
+    status: 400,
+    details,
+  });
+  expect(failureOf(error).error).toBe('scopes are required (name: Too long)');
+});
+
+test('whoever has named no model is told how', () => {
+  const details = [{ path: 'model', message: 'Required' }];
+  const error = new RelayApiError('invalid_request', 'model is required', { status: 400, details });
+  expect(failureOf(error).hint).toContain('--model');
+  const other = [{ path: 'model', message: 'Too long' }];
+  const wrong = new RelayApiError('invalid_request', 'No', { status: 400, details: other });
+  expect(failureOf(wrong).hint).toBeUndefined();
+});
+
+test('a server that is not there is said with its reason and what to do', () => {
+  const cause = new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } });
+  const message = 'GET http://x:4000/v1/runs?limit=20 failed: fetch failed';
+  const error = new RelayApiError('network_error', message, { cause });
+  expect(failureOf(error)).toMatchObject({
+    error: 'No answer from http://x:4000: ECONNREFUSED',
+    exit: 6,
+    hint: expect.stringContaining('relay serve'),
+  });
+});
+
+test('what the command says itself is said as it is', () => {
+  expect(failureOf(usageError('No', 'do'))).toEqual({
+    error: 'No',
+    code: 'usage',
+    exit: 2,
+    hint: 'do',
+  });
+  expect(failureOf(new CliError('x', 'No'))).toEqual({ error: 'No', code: 'x', exit: 1 });
+});
+
+test('whatever else goes wrong is a failure with its own code', () => {
+  const missing = Object.assign(new Error('no such file'), { code: 'ENOENT' });
+  expect(failureOf(missing)).toMatchObject({ code: 'enoent', exit: 1 });
+  expect(failureOf('odd')).toEqual({ error: 'odd', code: 'internal', exit: 1 });
+});

@@ -1,0 +1,51 @@
+/** The guide says nothing about the command that is not so. */
+import { readFileSync } from 'node:fs';
+import type { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+import { candidates } from '../src/completion.ts';
+import { exitCodes } from '../src/failures.ts';
+import { createProgram } from '../src/program.ts';
+import { fakeWorld } from './support/fake-world.ts';
+
+const guide = readFileSync(new URL('../../../docs/guides/cli.md', import.meta.url), 'utf8');
+const shown = [...guide.matchAll(/```sh\n([\s\S]*?)```/g)]
+  .flatMap(([, block = '']) => block.split('\n'))
+  .flatMap((line) => /(?:^|<\()relay ([^|)#]*)/.exec(line)?.[1]?.trim() ?? []);
+
+function wordsOf(line: string): string[] {
+  return line
+    .split(/ [<>] /)[0]!
+    .replaceAll(/'[^']*'|"[^"]*"/g, 'X')
+    .split(/ +/);
+}
+
+describe('the guide', () => {
+  test.each(shown)('relay %s: its command and its options exist', (line) => {
+    const words = wordsOf(line);
+    const offered = (before: readonly string[], typed: string) =>
+      candidates(createProgram(fakeWorld()), [...before, typed]).map(({ word }) => word);
+    expect(offered([], words[0] ?? '')).toContain(words[0]);
+    for (const [at, word] of words.entries()) {
+      if (word.startsWith('--')) expect(offered(words.slice(0, at), '--')).toContain(word);
+    }
+  });
+
+  test('shows every command, or at least names it', () => {
+    const names = (command: Command): string[] =>
+      command.commands.flatMap((each) => [each.name(), ...names(each)]);
+    for (const name of names(createProgram(fakeWorld()))) {
+      if (/^(__complete|help|resume)$/.test(name)) continue;
+      expect(guide, name).toMatch(new RegExp(`\\b${name}\\b`));
+    }
+  });
+
+  test('lists every exit code', () => {
+    for (const code of Object.values(exitCodes)) expect(guide).toContain(`| ${code} |`);
+  });
+
+  test('begins with what one wants to do', () => {
+    const titles = [...guide.matchAll(/^## (.*)$/gm)].map(([, title]) => title);
+    expect(titles.slice(0, 2)).toEqual(['Talk to an agent', 'See what is waiting, and decide it']);
+    expect(shown.length).toBeGreaterThan(25);
+  });
+});

@@ -1,0 +1,159 @@
+import { type Alphabet, foldAlphabet } from './alphabet.ts';
+import type { CodeRanges } from './code-ranges.ts';
+import type { GlobNode } from './tree.ts';
+
+/**
+ * A position automaton (Glushkov): state 0 is the start, and each other state is a place in the
+ * pattern that has just consumed a code point. A set of states is a bitset. An assertion looks
+ * one code point ahead, and only "a dot", "anything else" and "the end" matter to one, so the
+ * epsilon closures are computed once for each of these three and nothing is left to run time.
+ */
+export interface Automaton {
+  readonly words: number;
+  readonly alphabet: Alphabet;
+  /** By class, then word: the states that consume a code point of that class. */
+  readonly reach: Int32Array;
+  /** States followed by themselves, the next one, the next but one: a shift moves them all. */
+  readonly shifts: readonly [Int32Array, Int32Array, Int32Array];
+  /** States with other successors, or with some that depend on what is ahead. */
+  readonly branching: Int32Array;
+  /** The successors of a branching state, as words of the bitset: [index, bits, index, bits, …]. */
+  readonly beforeDot: readonly Int32Array[];
+  readonly beforeOther: readonly Int32Array[];
+  readonly accepting: Int32Array;
+}
+
+type Ahead = 'dot' | 'other' | 'end';
+
+type Edge =
+  | { kind: 'consume'; ranges: CodeRanges; next: number }
+  | { kind: 'fork'; next: number[] }
+  | { kind: 'assert'; what: 'notDot' | 'notEnd' | 'end'; next: number };
+
+const ACCEPT = 0;
+/** Words that the branching states can touch together: what a code point costs at worst. */
+const MAX_COST = 1_024;
+
+/** Undefined if the automaton is larger than what we are ready to run. */
+export function buildAutomaton(root: GlobNode): Automaton | undefined {
+  const edges: Edge[] = [{ kind: 'fork', next: [] }];
+  const entry = addNode(edges, root, ACCEPT);
+  // Nodes are added back to front, so descending order numbers the states as they are written.
+  const stateOf = new Map<number, number>();
+  const ranges: CodeRanges[] = [];
+  for (let index = edges.length - 1; index > 0; index -= 1) {
+    const edge = edges[index]!;
+    if (edge.kind === 'consume') stateOf.set(index, ranges.push(edge.ranges));
+  }
+  const entries = [entry, ...[...stateOf.keys()].map((index) => afterConsuming(edges, index))];
+  const words = (entries.length + 31) >>> 5;
+  const shifts = [new Int32Array(words), new Int32Array(words), new Int32Array(words)] as const;
+  const branching = new Int32Array(words);
+  const accepting = new Int32Array(words);
+  const beforeDot: Int32Array[] = [];
+  const beforeOther: Int32Array[] = [];
+  let cost = 0;
+  for (const [state, from] of entries.entries()) {
+    const dot = closure(edges, from, 'dot').map((index) => stateOf.get(index)!);
+    const other = closure(edges, from, 'other').map((index) => stateOf.get(index)!);
+    if (closure(edges, from, 'end').includes(ACCEPT)) setBit(accepting, state);
+    const near = other.every((next) => next >= state && next <= state + 2);
+    // A dot ahead can only rule successors out, so equal counts mean equal sets.
+    if (near && dot.length === other.length) {
+      for (const next of other) setBit(shifts[next - state]!, state);
+      continue;
+    }
+    setBit(branching, state);
+    beforeDot[state] = packBits(dot);
+    beforeOther[state] = packBits(other);
+    cost += Math.max(beforeDot[state].length, beforeOther[state].length) / 2;
+    if (cost > MAX_COST) return undefined;
+  }
+  const { alphabet, reach } = buildReach(ranges, words);
+  return { words, alphabet, reach, shifts, branching, beforeDot, beforeOther, accepting };
+}
+
+/** Adds a node whose match goes on at `next`; answers with where it is entered. */
+function addNode(edges: Edge[], node: GlobNode, next: number): number {
+  switch (node.kind) {
+    case 'one':
+      return edges.push({ kind: 'consume', ranges: node.ranges, next }) - 1;
+    case 'assert':
+      return edges.push({ kind: 'assert', what: node.next, next }) - 1;
+    case 'all':
+      return node.nodes.reduceRight((after, part) => addNode(edges, part, after), next);
+    case 'either': {
+      const branches = node.nodes.toReversed().map((part) => addNode(edges, part, next));
+      return edges.push({ kind: 'fork', next: branches }) - 1;
+    }
+    case 'repeat': {
+      const exits: number[] = [];
+      const fork = edges.push({ kind: 'fork', next: exits }) - 1;
+      const body = addNode(edges, node.node, node.many ? fork : next);
+      exits.push(body, next);
+      return node.min === 1 ? body : fork;
+    }
+  }
+}
+
+function afterConsuming(edges: readonly Edge[], index: number): number {
+  const edge = edges[index]!;
+  return edge.kind === 'consume' ? edge.next : ACCEPT;
+}
+
+/** The consuming edges (and ACCEPT) that are reached from an edge without consuming anything. */
+function closure(edges: readonly Edge[], from: number, ahead: Ahead): number[] {
+  const seen = new Set([from]);
+  const reached: number[] = [];
+  for (const index of seen) {
+    const edge = edges[index]!;
+    if (index === ACCEPT) {
+      if (ahead === 'end') reached.push(index);
+    } else if (edge.kind === 'consume') {
+      if (ahead !== 'end') reached.push(index);
+    } else if (edge.kind === 'fork') {
+      for (const next of edge.next) seen.add(next);
+    } else if (holds(edge.what, ahead)) {
+      seen.add(edge.next);
+    }
+  }
+  return reached;
+}
+
+function holds(what: 'notDot' | 'notEnd' | 'end', ahead: Ahead): boolean {
+  if (what === 'notDot') return ahead !== 'dot';
+  return (what === 'end') === (ahead === 'end');
+}
+
+function buildReach(
+  ranges: readonly CodeRanges[],
+  words: number,
+): Pick<Automaton, 'alphabet' | 'reach'> {
+  const sets = new Map<string, { ranges: CodeRanges; states: number[] }>();
+  for (const [index, set] of ranges.entries()) {
+    const key = set.join(',');
+    const known = sets.get(key);
+    if (known === undefined) sets.set(key, { ranges: set, states: [index + 1] });
+    else known.states.push(index + 1);
+  }
+  const distinct = [...sets.values()];
+  const alphabet = foldAlphabet(distinct.map((set) => set.ranges));
+  const reach = new Int32Array(alphabet.size * words);
+  for (const [symbol, within] of alphabet.members.entries()) {
+    const row = reach.subarray(symbol * words, (symbol + 1) * words);
+    for (const set of within) for (const state of distinct[set]!.states) setBit(row, state);
+  }
+  return { alphabet, reach };
+}
+
+function packBits(states: readonly number[]): Int32Array {
+  const words = new Map<number, number>();
+  for (const state of states) {
+    words.set(state >>> 5, (words.get(state >>> 5) ?? 0) | (1 << (state & 31)));
+  }
+  return Int32Array.from([...words].flat());
+}
+
+function setBit(bits: Int32Array, index: number): void {
+  bits[index >>> 5]! |= 1 << (index & 31);
+}

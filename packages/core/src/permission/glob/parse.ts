@@ -1,0 +1,273 @@
+import { ANY_CODE, type CodeRanges, complement, except, rangesOf, union } from './code-ranges.ts';
+import { parseClass } from './class.ts';
+import {
+  all,
+  AT_END,
+  either,
+  type GlobNode,
+  many,
+  maybe,
+  NOT_DOT,
+  NOT_END,
+  one,
+  textNode,
+} from './tree.ts';
+
+/** What a rule does with a match. In doubt an allow rule does not match, and a deny rule does. */
+export type Effect = 'allow' | 'deny';
+
+/** What stands before a wildcard decides its meaning; groups and separators count as `text`. */
+type Before = 'slash' | 'star' | 'class' | 'text';
+
+const MAX_DEPTH = 32;
+const LINE_ENDS = rangesOf('\n\r\u2028\u2029');
+const SLASH = rangesOf('/');
+const DOT = rangesOf('.');
+
+// picomatch has three compilers, and so three meanings of a star. In patterns without any of these
+// characters it stops before a hidden name (`/.x`), in all others only a leading dot stops it…
+const FREE_STARS = /^[*!]|[/()[\]{}"]/;
+// …and these forms take one slash at their end; some of them want more than nothing for it.
+const SHORT_FORM =
+  /^(\*\*\/\*\.\*|\*\*\/\.\*|\*\*\/\*|\*\*|\*\/\*|\*\.\*|\.\*|\*)((?:\.[A-Za-z0-9_]+)*)$/;
+const NON_EMPTY_TAIL: ReadonlySet<string> = new Set(['**/*.*', '**/.*', '*/*', '*.*', '.*']);
+const BRACE_RANGE = /^-?[A-Za-z0-9]+\.\.-?[A-Za-z0-9]+(?:\.\.-?[A-Za-z0-9]+)?$/;
+
+/** The pattern as a tree, or a sentence that says why it is refused. */
+export function parseGlob(pattern: string, effect: Effect): GlobNode | string {
+  const parser = new GlobParser(pattern, effect);
+  const node = parser.whole();
+  return parser.fault ?? node;
+}
+
+class GlobParser {
+  fault: string | undefined;
+  readonly #chars: readonly string[];
+  readonly #allow: boolean;
+  readonly #short: { readonly base: string; readonly suffix: string } | undefined;
+  readonly #before: Before[] = [];
+  readonly #wildcard: CodeRanges;
+  readonly #anything: GlobNode;
+  readonly #visible: GlobNode;
+  #at = 0;
+  #depth = 0;
+
+  constructor(pattern: string, effect: Effect) {
+    this.#chars = Array.from(pattern);
+    this.#allow = effect === 'allow';
+    const short = SHORT_FORM.exec(pattern);
+    this.#short = short === null ? undefined : { base: short[1]!, suffix: short[2]! };
+    this.#wildcard = this.#allow ? complement(LINE_ENDS) : ANY_CODE;
+    const free = many(one(this.#wildcard));
+    this.#visible = this.#allow
+      ? many(either(one(except(this.#wildcard, SLASH)), visibleSlash()))
+      : free;
+    const guarded =
+      this.#short === undefined
+        ? !FREE_STARS.test(pattern)
+        : this.#short.base === '**' && this.#short.suffix !== '';
+    this.#anything = guarded ? this.#visible : free;
+  }
+
+  whole(): GlobNode {
+    if (this.#chars[0] === '!') {
+      this.#refuse('A pattern cannot be negated; write "\\!" for a leading exclamation mark.');
+    }
+    const nodes = [...this.#sequence('')];
+    const short = this.#short;
+    if (short?.suffix === '' && NON_EMPTY_TAIL.has(short.base) && this.#allow) {
+      nodes.splice(-1, 0, NOT_END);
+    }
+    if (short !== undefined || this.#before.at(-1) === 'class') nodes.push(maybe(one(SLASH)));
+    return all(...nodes);
+  }
+
+  #sequence(stops: string): readonly GlobNode[] {
+    const nodes: GlobNode[] = [];
+    while (this.#at < this.#chars.length && !stops.includes(this.#chars[this.#at]!)) {
+      nodes.push(this.#item(nodes));
+    }
+    return nodes;
+  }
+
+  #item(earlier: GlobNode[]): GlobNode {
+    const char = this.#chars[this.#at]!;
+    if ('?*+@!'.includes(char) && this.#chars[this.#at + 1] === '(') return this.#extglob(char);
+    switch (char) {
+      case '*':
+        return this.#stars(earlier);
+      case '?':
+        return this.#questionMark();
+      case '[':
+        return this.#bracket();
+      case '{':
+        return this.#braces();
+      case '(':
+        return this.#parens();
+      case '/':
+        this.#at += 1;
+        this.#before.push('slash');
+        return one(SLASH);
+      case '\\':
+        this.#at += 1;
+        if (this.#at === this.#chars.length) {
+          return this.#refuse(
+            'The pattern ends in a lone backslash; write "\\\\" for the character.',
+          );
+        }
+        return this.#literal();
+      default:
+        return this.#literal();
+    }
+  }
+
+  #literal(): GlobNode {
+    const char = this.#chars[this.#at]!;
+    this.#at += 1;
+    this.#before.push('text');
+    return one(rangesOf(char));
+  }
+
+  #questionMark(): GlobNode {
+    const hidden = this.#allow && this.#startsSegment() ? union(SLASH, DOT) : SLASH;
+    this.#at += 1;
+    this.#before.push('text');
+    return one(this.#allow ? except(this.#wildcard, hidden) : this.#wildcard);
+  }
+
+  #stars(earlier: GlobNode[]): GlobNode {
+    const starts = this.#startsSegment();
+    let end = this.#at;
+    while (this.#chars[end] === '*') end += 1;
+    if (this.#chars[end] === '(') end -= 1;
+    const count = end - this.#at;
+    this.#at = end;
+    if (count === 2 && starts && (end === this.#chars.length || this.#chars[end] === '/')) {
+      return this.#globstar(earlier);
+    }
+    this.#before.push('star');
+    return starts ? this.#leading(this.#anything) : this.#anything;
+  }
+
+  /** `**` as a whole segment stands for any folders, also none; it does not run over a `/.`. */
+  #globstar(earlier: GlobNode[]): GlobNode {
+    while (this.#repeatsGlobstar()) this.#at += 3;
+    const first = this.#before.length === 0;
+    const rooted = this.#before.length === 1;
+    const afterStar = this.#before.at(-2) === 'star';
+    const ends = this.#at === this.#chars.length;
+    this.#before.push('star');
+    if (first && ends) return this.#leading(this.#visible);
+    if (first) {
+      this.#takeSlash();
+      return maybe(all(this.#leading(this.#visible), one(SLASH)));
+    }
+    if (ends && !rooted && !afterStar) {
+      earlier.pop();
+      return either(all(one(SLASH), this.#visible), AT_END);
+    }
+    if (ends || (rooted && this.#allow)) return this.#visible;
+    earlier.pop();
+    this.#takeSlash();
+    const folders = either(all(one(SLASH), this.#visible, one(SLASH)), one(SLASH));
+    return this.#at < this.#chars.length ? either(folders, AT_END) : folders;
+  }
+
+  #bracket(): GlobNode {
+    const found = parseClass(this.#chars, this.#at);
+    if (typeof found === 'string') return this.#refuse(found);
+    this.#at = found.next;
+    this.#before.push('class');
+    if (found.negated) {
+      const rest = complement(found.ranges);
+      return one(this.#allow ? except(rest, union(SLASH, LINE_ENDS)) : rest);
+    }
+    if (found.literal === undefined) return one(found.ranges);
+    return either(one(found.ranges), textNode(found.literal));
+  }
+
+  #extglob(operator: string): GlobNode {
+    if (operator === '!') {
+      return this.#refuse(
+        'A negated group "!(…)" is not supported; write "\\!(" for the characters.',
+      );
+    }
+    this.#at += 1;
+    const node = either(...this.#group('|', ')').map((branch) => branch.node));
+    if (operator === '@') return node;
+    return { kind: 'repeat', node, min: operator === '+' ? 1 : 0, many: operator !== '?' };
+  }
+
+  #parens(): GlobNode {
+    const branches = this.#group('|', ')');
+    if (branches.length > 1) return either(...branches.map((branch) => branch.node));
+    return all(textNode('('), ...branches.map((branch) => branch.node), textNode(')'));
+  }
+
+  #braces(): GlobNode {
+    const branches = this.#group(',', '}');
+    const range = branches.find((branch) => BRACE_RANGE.test(branch.text));
+    if (range !== undefined) {
+      return this.#refuse(
+        `The range "{${range.text}}" is not supported; list its values, as in {1,2,3}, or use [1-3].`,
+      );
+    }
+    if (branches.length > 1) return either(...branches.map((branch) => branch.node));
+    return all(textNode('{'), ...branches.map((branch) => branch.node), textNode('}'));
+  }
+
+  #group(separator: string, close: string): readonly { node: GlobNode; text: string }[] {
+    const open = this.#chars[this.#at]!;
+    const opened = this.#at;
+    const branches: { node: GlobNode; text: string }[] = [];
+    this.#depth += 1;
+    if (this.#depth > MAX_DEPTH) this.#refuse(`The pattern nests more than ${MAX_DEPTH} groups.`);
+    let closed = false;
+    while (!closed && this.fault === undefined) {
+      this.#at += 1;
+      this.#before.push('text');
+      const from = this.#at;
+      const node = all(...this.#sequence(separator + close));
+      branches.push({ node, text: this.#chars.slice(from, this.#at).join('') });
+      closed = this.#chars[this.#at] === close;
+      if (this.#at >= this.#chars.length) {
+        this.#refuse(
+          `The "${open}" at character ${opened + 1} is never closed; ` +
+            `write "\\${open}" for the character.`,
+        );
+      }
+    }
+    this.#at += 1;
+    this.#before.push('text');
+    this.#depth -= 1;
+    return branches;
+  }
+
+  #takeSlash(): void {
+    this.#at += 1;
+    this.#before.push('slash');
+  }
+
+  #leading(wildcard: GlobNode): GlobNode {
+    return this.#allow ? all(NOT_DOT, wildcard) : wildcard;
+  }
+
+  #startsSegment(): boolean {
+    return this.#before.length === 0 || this.#before.at(-1) === 'slash';
+  }
+
+  #repeatsGlobstar(): boolean {
+    const ahead = this.#chars.slice(this.#at, this.#at + 4).join('');
+    return ahead === '/**' || ahead === '/**/';
+  }
+
+  #refuse(sentence: string): GlobNode {
+    this.fault ??= sentence;
+    this.#at = this.#chars.length;
+    return all();
+  }
+}
+
+function visibleSlash(): GlobNode {
+  return all(one(SLASH), NOT_DOT);
+}

@@ -1,0 +1,88 @@
+/**
+ * What a run may use up. Whoever reaches a limit gets one more turn, without tools, to answer with
+ * what there is; then it ends with the reason `limit`. Limits of the run hold for all its agents.
+ */
+import type { LimitName, Limits, Message, Usage } from '@relay/protocol';
+import { type AgentState, openCalls } from '../state/agent.ts';
+import type { RunState } from '../state/state.ts';
+
+const defaultDepth = 5;
+const defaultSubAgents = 50;
+
+export function depthLimit(limits: Limits): number {
+  return limits.depth ?? defaultDepth;
+}
+
+export function subAgentLimit(limits: Limits): number {
+  return limits.subAgents ?? defaultSubAgents;
+}
+
+/** The limit that an agent has reached before its next turn. */
+export function limitBeforeTurn(
+  state: RunState,
+  agent: AgentState,
+  maxIterations: number,
+): LimitName | undefined {
+  if (agent.iterations >= (agent.spawned?.maxIterations ?? maxIterations)) return 'iterations';
+  return usedUp(state);
+}
+
+/** What the run as a whole has used up. */
+export function usedUp({ limits, usage }: RunState): LimitName | undefined {
+  const { tokens, costUsd } = limits;
+  if (tokens !== undefined && usage.inputTokens + usage.outputTokens >= tokens) return 'tokens';
+  if (costUsd !== undefined && costOf(usage) >= costUsd) return 'cost';
+  return undefined;
+}
+
+/** What nobody could count leaves no room. */
+function costOf({ inputTokens, outputTokens, costUsd }: Usage): number {
+  return costUsd ?? (inputTokens + outputTokens === 0 ? 0 : Infinity);
+}
+
+/** How many more calls may pass the gate. Those that a person is being asked about count already. */
+export function callsLeft(state: RunState): number {
+  const { toolCalls } = state.limits;
+  if (toolCalls === undefined) return Infinity;
+  const admitted = Object.values(state.agents)
+    .flatMap(openCalls)
+    // One that has begun is counted among those that started.
+    .filter((call) => call.idempotencyKey === undefined)
+    .filter((call) => call.phase === 'asking' || call.phase === 'answered');
+  return toolCalls - state.toolsStarted - admitted.length;
+}
+
+/** When the run's time is over. */
+export function deadlineOf(state: RunState): number | undefined {
+  const { timeMs } = state.limits;
+  if (timeMs === undefined || state.startedAt === null) return undefined;
+  return Date.parse(state.startedAt) + timeMs;
+}
+
+export function isTimeOver(state: RunState, now: number): boolean {
+  const deadline = deadlineOf(state);
+  return deadline !== undefined && now >= deadline;
+}
+
+const whatIsOver: Record<LimitName, string> = {
+  iterations: 'The limit of turns is reached',
+  tokens: 'The limit of tokens is reached',
+  cost: 'The limit of cost is reached',
+  toolCalls: 'The limit of tool calls is reached',
+  time: 'The time for this run is over',
+  depth: 'Agents cannot be nested any deeper',
+  subAgents: 'The limit of sub-agents is reached',
+};
+
+export function limitText(limit: LimitName): string {
+  return whatIsOver[limit];
+}
+
+export function closingInstruction(limit: LimitName): Message {
+  return {
+    role: 'system',
+    content:
+      `${whatIsOver[limit]} and no tool can be called any more. ` +
+      'Answer now with what you have, and say what is missing.',
+  };
+}

@@ -1,0 +1,27 @@
+import type { AgentDefinition, AgentRegistry } from '../../ports/index.ts';
+
+const form = /^[\p{L}\p{N}][\p{L}\p{N} ._-]{0,63}$/u;
+
+/** Agents by their exact names. A handoff to nobody is a mistake that shows at once. */
+export function createAgentRegistry(agents: readonly AgentDefinition[]): AgentRegistry {
+  const byName = new Map<string, AgentDefinition>();
+  for (const agent of agents) {
+    const { name } = agent;
+    if (typeof name !== 'string' || !form.test(name)) {
+      throw new TypeError(
+        `An agent is named by 1 to 64 letters, digits, spaces, ".", "_" or "-", not ${JSON.stringify(name)}`,
+      );
+    }
+    if (byName.has(name)) throw new TypeError(`Two agents are named ${name}`);
+    byName.set(name, agent);
+  }
+  for (const { name, handoffs = [] } of agents) {
+    for (const to of handoffs) {
+      if (!byName.has(to))
+        throw new TypeError(`The agent ${name} hands off to ${to}, who does not exist`);
+      if (to === name) throw new TypeError(`The agent ${name} hands off to itself`);
+    }
+  }
+  const all = [...byName.values()];
+  return { find: (name) => byName.get(name), list: () => all };
+}

@@ -1,0 +1,171 @@
+/**
+ * Folding a long conversation anew for every turn would cost its whole history. The cache keeps the
+ * folds that were used last, within a bound: a hit costs what was added since, a miss costs one
+ * read. What it holds is always a prefix of what the journals say, never more (E4).
+ */
+import { type EventOf, type Message, RelayError } from '@relay/protocol';
+import type { RunRef, TenantStore } from '../../ports/index.ts';
+import { pagesOf } from './pages.ts';
+import { emptyTranscript } from './transcript.ts';
+import { foldTranscripts, noTranscripts, type Transcripts } from './transcripts.ts';
+
+interface Entry {
+  readonly transcripts: Transcripts;
+  /** Up to where: ended runs of a conversation, or the `seq` of a run. */
+  readonly upTo: number;
+  /** Of a conversation: its last run. Once that is pruned, none of this may be read any more. */
+  readonly lastRunId?: string;
+}
+
+export interface TranscribedRun {
+  readonly id: string;
+  readonly spec: EventOf<'run.created'>;
+}
+
+function runKey(tenantId: string, runId: string): string {
+  return `${tenantId}/run/${runId}`;
+}
+
+export interface CacheBounds {
+  readonly entries: number;
+  /** Of text, images and files in all of them together. */
+  readonly chars: number;
+}
+
+export class TranscriptCache {
+  readonly #entries = new Map<string, Entry & { readonly size: number }>();
+  readonly #bounds: CacheBounds;
+  readonly #sizes = new WeakMap<Message, number>();
+  #size = 0;
+
+  constructor(bounds: Partial<CacheBounds> = {}) {
+    this.#bounds = { entries: 64, chars: 32 * 1024 * 1024, ...bounds };
+  }
+
+  /** The transcripts of a run up to `seq`, with the part of the conversation that came before it. */
+  async ofRun(store: TenantStore, run: TranscribedRun, seq: number): Promise<Transcripts> {
+    const known = this.#entries.get(runKey(store.tenantId, run.id));
+    if (known !== undefined && known.upTo <= seq) {
+      return foldRun(store, run.id, { ...known, to: seq });
+    }
+    const before = await this.#withSource(store, run.spec, await this.#before(store, run.spec));
+    const transcripts = foldTranscripts(before, [run.spec]);
+    return foldRun(store, run.id, { transcripts, upTo: 1, to: seq });
+  }
+
+  /** A run that is parked will probably be taken up here again. */
+  keepRun(ref: RunRef, transcripts: Transcripts, seq: number): void {
+    this.#keep(runKey(ref.tenantId, ref.runId), { transcripts, upTo: seq });
+  }
+
+  forgetRun(ref: RunRef): void {
+    this.#drop(runKey(ref.tenantId, ref.runId));
+  }
+
+  async #before(store: TenantStore, spec: EventOf<'run.created'>): Promise<Transcripts> {
+    const { conversationId, history: count } = spec;
+    if (count === null || count === 0) return noTranscripts;
+    const key = `${store.tenantId}/conversation/${conversationId}`;
+    let entry = await this.#kept(store, { key, conversationId, count });
+    const span = { after: entry.upTo, upTo: count };
+    for (const { runId, position } of await store.endedRuns(conversationId, span)) {
+      const { first } = await this.#foldEnded(store, runId, entry.transcripts);
+      const transcripts = { ...noTranscripts, first };
+      entry = { transcripts, upTo: position, lastRunId: runId };
+    }
+    this.#keep(key, entry);
+    return entry.transcripts;
+  }
+
+  /** What is kept of the first `count` runs of a conversation, if its last one is still there. */
+  async #kept(
+    store: TenantStore,
+    { key, conversationId, count }: { key: string; conversationId: string; count: number },
+  ): Promise<Entry> {
+    const none = { transcripts: noTranscripts, upTo: 0 };
+    const known = this.#entries.get(key);
+    if (known === undefined || known.upTo > count || known.upTo === 0) return none;
+    const { upTo } = known;
+    const [last] = await store.endedRuns(conversationId, { after: upTo - 1, upTo });
+    return last?.runId === known.lastRunId ? known : none;
+  }
+
+  async #foldEnded(store: TenantStore, runId: string, before: Transcripts): Promise<Transcripts> {
+    let transcripts = before;
+    for await (const page of pagesOf(store, runId, { after: 0, to: Infinity })) {
+      const [spec] = page;
+      if (spec?.type === 'run.created') {
+        transcripts = await this.#withSource(store, spec, transcripts);
+      }
+      transcripts = foldTranscripts(transcripts, page);
+    }
+    return transcripts;
+  }
+
+  /**
+   * What a fork was forked from comes first: the fork has seen it so, and what it compacts is counted
+   * from there. What other runs said that ended in its conversation before it follows.
+   */
+  async #withSource(
+    store: TenantStore,
+    { forkedFrom }: EventOf<'run.created'>,
+    before: Transcripts,
+  ): Promise<Transcripts> {
+    if (forkedFrom === undefined) return before;
+    const { runId, seq } = forkedFrom;
+    const [spec] = await store.readEvents(runId, { after: 0, limit: 1 });
+    if (spec?.type !== 'run.created') {
+      throw new RelayError('journal_corrupt', `The run ${runId}, which was forked, is not there`);
+    }
+    const { first } = await this.ofRun(store, { id: runId, spec }, seq);
+    const messages = [...first.messages, ...before.first.messages];
+    const generation = first.generation + before.first.generation;
+    return { ...noTranscripts, first: { ...emptyTranscript, messages, generation } };
+  }
+
+  #keep(key: string, entry: Entry): void {
+    this.#drop(key);
+    const size = this.#sizeOf(entry.transcripts);
+    this.#entries.set(key, { ...entry, size });
+    this.#size += size;
+    for (const oldest of this.#entries.keys()) {
+      if (this.#entries.size <= this.#bounds.entries && this.#size <= this.#bounds.chars) break;
+      this.#drop(oldest);
+    }
+  }
+
+  #drop(key: string): void {
+    this.#size -= this.#entries.get(key)?.size ?? 0;
+    this.#entries.delete(key);
+  }
+
+  #sizeOf({ first, subs }: Transcripts): number {
+    let size = 0;
+    for (const { messages } of [first, ...Object.values(subs)]) {
+      for (const message of messages) {
+        let known = this.#sizes.get(message);
+        if (known === undefined) this.#sizes.set(message, (known = charsIn(message)));
+        size += known;
+      }
+    }
+    return size;
+  }
+}
+
+function charsIn(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 8;
+  return Object.values(value).reduce<number>((sum, inner) => sum + charsIn(inner), 16);
+}
+
+async function foldRun(
+  store: TenantStore,
+  runId: string,
+  span: Entry & { to: number },
+): Promise<Transcripts> {
+  let { transcripts } = span;
+  for await (const page of pagesOf(store, runId, { after: span.upTo, to: span.to })) {
+    transcripts = foldTranscripts(transcripts, page);
+  }
+  return transcripts;
+}

@@ -1,0 +1,97 @@
+/**
+ * The checkpoint envelope in `runs.serialized_state`. It points at a place in the journal and never
+ * copies the transcript, so it stays small however long the run is. Its note is for people who look
+ * into the table: the last words before the boundary.
+ */
+import {
+  type CheckpointEnvelope,
+  type CheckpointKind,
+  checkpointEnvelopeSchema,
+  RelayError,
+  type StoredEvent,
+} from '@relay/protocol';
+import type { RunIdentity } from '../../ports/index.ts';
+import { rootAgent, type RunState } from './state.ts';
+
+/** The boundary that an event marks, if it marks one. */
+export function boundaryOf(event: StoredEvent): CheckpointKind | undefined {
+  switch (event.type) {
+    case 'run.started':
+    case 'run.resumed':
+      return 'resume_request';
+    case 'tool.completed':
+    case 'tool.failed':
+      return 'tool_completion';
+    case 'relay.raised':
+      return 'approval_pending';
+    case 'run.ended':
+      return 'final_result';
+    default:
+      return undefined;
+  }
+}
+
+/** The envelope for the last boundary among the events, or undefined if there was none. */
+export function checkpointOf(
+  events: readonly StoredEvent[],
+  state: RunState,
+  run: RunIdentity,
+): string | undefined {
+  const event = events.findLast((candidate) => boundaryOf(candidate) !== undefined);
+  const kind = event === undefined ? undefined : boundaryOf(event);
+  if (event === undefined || kind === undefined) return undefined;
+  const agent = rootAgent(state)?.name ?? run.agent;
+  const tool = toolOf(event);
+  const note = tool === undefined ? '' : lastWords(state);
+  const envelope: CheckpointEnvelope = {
+    version: 1,
+    serializedRunState: JSON.stringify({ runId: run.id, seq: state.seq, agent }),
+    checkpoint: {
+      kind,
+      at: event.at,
+      runId: run.id,
+      correlationId: run.correlationId,
+      ...(tool === undefined ? {} : { tool }),
+      ...(note === '' ? {} : { note }),
+    },
+  };
+  return JSON.stringify(envelope);
+}
+
+/** Reads an envelope; a version from the future is a clear error, never a guess. */
+export function parseCheckpoint(text: string): CheckpointEnvelope {
+  const value = jsonOf(text);
+  const parsed = checkpointEnvelopeSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const version = (value as { version?: unknown } | null)?.version;
+  throw new RelayError(
+    'journal_corrupt',
+    version === 1
+      ? 'The checkpoint is malformed'
+      : `The checkpoint has version ${String(version)}; this server reads version 1`,
+  );
+}
+
+const noteChars = 200;
+
+/** Of what the first agent has said in this turn, and never half a character. */
+function lastWords(state: RunState): string {
+  const text = rootAgent(state)?.turn?.text ?? '';
+  return text.slice(-noteChars).replace(/^[\udc00-\udfff]/, '');
+}
+
+function toolOf(event: StoredEvent): { name: string; toolCallId: string } | undefined {
+  if (event.type === 'tool.completed' || event.type === 'tool.failed') {
+    return { name: event.name, toolCallId: event.toolCallId };
+  }
+  if (event.type === 'relay.raised') return { name: event.tool, toolCallId: event.toolCallId };
+  return undefined;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new RelayError('journal_corrupt', 'The checkpoint is not JSON', { cause });
+  }
+}

@@ -1,0 +1,197 @@
+/**
+ * What was said while the run was going on or parked: decisions, results, cancellations. They were
+ * stored before they were acknowledged; here they enter the journal, and their mail is taken in the
+ * same commit, so that each counts exactly once.
+ */
+import { RelayError, type RunEvent } from '@relay/protocol';
+import type { EditedCall, Letter, Mail, Tool } from '../../ports/index.ts';
+import { agentFields, type AgentState } from '../state/agent.ts';
+import type { CallState, OpenRelay } from '../state/call.ts';
+import { applyResult, isResultDue } from './client-calls.ts';
+import { start, type Start } from '../dispatch.ts';
+import { digestOf, gateAgain } from '../gate.ts';
+import type { LiveRun } from '../live-run.ts';
+import { leadsThere, locate } from '../locate.ts';
+import { resume } from './parked.ts';
+import { findTool } from '../agents/profile.ts';
+import { type OpenQuestion, openQuestions } from './open-questions.ts';
+import { askingCalls, pendingRelays } from '../state/state.ts';
+
+type Decision = Extract<Letter, { kind: 'decision' }>;
+type Json = Extract<RunEvent, { type: 'relay.decided' }>['output'];
+
+/** Takes all mail that waits into the journal. A node that lets go leaves it to the next one. */
+export async function answerMail(run: LiveRun): Promise<void> {
+  if (run.stop?.kind === 'yield') return;
+  for (const mail of await run.takeMail()) {
+    const { letter } = mail;
+    if (letter.kind === 'decision') applyDecision(run, mail, letter);
+    else if (letter.kind === 'result') await applyResult(run, mail, letter);
+    else run.stopWith({ kind: 'cancel', reason: letter.reason });
+  }
+}
+
+/** Starts what people approved: at once, whatever its siblings wait for. */
+export async function startApproved(run: LiveRun, agent: AgentState): Promise<void> {
+  const starts: Start[] = [];
+  const answered = agent.turn?.calls.filter(({ phase }) => phase === 'answered') ?? [];
+  const looked = await Promise.all(
+    answered.map(async (call) => {
+      const tool = findTool(run, agent, call.name);
+      return { call, tool, looking: await locate(tool, call.input) };
+    }),
+  );
+  for (const { call, tool, looking } of looked) {
+    if (tool === undefined) run.journal.stage([gone(agent, call)]);
+    else if (!looking.ok) run.journal.stage([notThere(agent, call, looking.problem)]);
+    else if (leadsThere(call.located, looking.located)) {
+      starts.push(approvedStart(run, call, tool));
+    } else await gateAgain(run, agent, { call, located: looking.located });
+  }
+  await start(run, agent, starts);
+}
+
+/** The tool was there when it was asked about, and is not any more. */
+function gone(agent: AgentState, call: CallState): RunEvent {
+  return {
+    type: 'tool.failed',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    error: `There is no tool named ${call.name} any more`,
+    code: 'unknown_tool',
+  };
+}
+
+/** Where it leads by now, the tool may not go. */
+function notThere(agent: AgentState, call: CallState, problem: string): RunEvent {
+  return {
+    type: 'tool.failed',
+    ...agentFields(agent),
+    toolCallId: call.toolCallId,
+    name: call.name,
+    error: problem,
+    code: 'path_refused',
+  };
+}
+
+function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
+  const asking = askingCalls(run.state).find(({ call }) => call.relay?.id === decision.relayId);
+  const asked = openQuestions(run.state).find(({ relay }) => relay.id === decision.relayId);
+  if (asked !== undefined) {
+    answerQuestion(run, asked, { mail, decision });
+    return;
+  }
+  if (asking === undefined) {
+    // The relay was closed first: the decision has nothing left to decide.
+    run.journal.stage([], { take: [mail.id] });
+    return;
+  }
+  const { agent, call } = asking;
+  resume(run);
+  const { relayId, approved, always, reason, edited, by } = decision;
+  const output = decision.output as Json;
+  const decided: RunEvent = {
+    type: 'relay.decided',
+    ...agentFields(agent),
+    relayId,
+    toolCallId: call.toolCallId,
+    approved,
+    ...(always ? { always } : {}),
+    ...(reason === null ? {} : { reason }),
+    ...(edited === undefined ? {} : editOf(edited)),
+    ...(output === undefined ? {} : { output }),
+    by,
+  };
+  run.journal.stage([decided], { take: [mail.id] });
+  if (!approved) run.journal.stage([refused(agent, call, reason)]);
+  else if (call.relay?.kind === 'outcome' && output !== undefined) {
+    const { toolCallId, name } = call;
+    const of = { ...agentFields(agent), toolCallId, name, relayId };
+    run.journal.stage([{ type: 'tool.completed', ...of, result: output }]);
+  }
+}
+
+function editOf({ params, located, digest }: EditedCall) {
+  return { input: params as Json, ...(located === undefined ? {} : { located }), digest };
+}
+
+/** The tool that asked hears of it, or is run again. */
+function answerQuestion(
+  run: LiveRun,
+  { agent, call, relay }: OpenQuestion,
+  { mail, decision }: { mail: Mail; decision: Decision },
+): void {
+  const { approved, reason, by } = decision;
+  resume(run);
+  const decided: RunEvent = {
+    type: 'relay.decided',
+    ...agentFields(agent),
+    relayId: relay.id,
+    toolCallId: call.toolCallId,
+    approved,
+    ...(reason === null ? {} : { reason }),
+    ...(approved ? { answer: decision.answer as Json } : {}),
+    by,
+  };
+  run.journal.stage([decided], { take: [mail.id] });
+  run.answers.arrived(relay.id);
+}
+
+/** The approval is bound to what was shown: anything else must not run. */
+function approvedStart(run: LiveRun, call: CallState, tool: Tool): Start {
+  const { relay } = call;
+  if (relay?.approved !== true || digestOf(run, call) !== relay.digest) {
+    throw new RelayError('journal_corrupt', `Call ${call.toolCallId} is not what was approved`);
+  }
+  return { call, tool, relayId: relay.id };
+}
+
+function refused(agent: AgentState, call: CallState, reason: string | null): RunEvent {
+  const of = { ...agentFields(agent), toolCallId: call.toolCallId, name: call.name };
+  if (call.relay?.kind === 'outcome') {
+    const error = reason ?? 'The tool was interrupted and nobody vouches for its outcome';
+    return { type: 'tool.failed', ...of, error, code: 'outcome_unknown' };
+  }
+  return {
+    type: 'tool.denied',
+    ...of,
+    status: 'denied',
+    ...(reason === null ? {} : { reason }),
+    ...(call.relay === undefined ? {} : { relayId: call.relay.id }),
+  };
+}
+
+/** Something is about to expire: an answer may have been stored of which nobody told. */
+export function isAnswerDue(run: LiveRun, now: number): boolean {
+  if (isResultDue(run, now)) return true;
+  return pendingRelays(run.state).some((relay) => isDue(run, relay, now));
+}
+
+function isDue(run: LiveRun, relay: OpenRelay, now: number): boolean {
+  return Date.parse(relay.expiresAt) + run.engine.settings.lateAnswerMs <= now;
+}
+
+/** A relay that nobody answered in time never becomes an approval. */
+export function expireRelays(run: LiveRun, now: number): void {
+  for (const { agent, call } of askingCalls(run.state)) {
+    if (call.relay === undefined || !isDue(run, call.relay, now)) continue;
+    resume(run);
+    const of = { ...agentFields(agent), toolCallId: call.toolCallId };
+    const { id: relayId, kind } = call.relay;
+    const reason = 'Nobody answered in time';
+    run.journal.stage([
+      { type: 'relay.expired', ...of, relayId },
+      kind === 'outcome'
+        ? { type: 'tool.failed', ...of, name: call.name, error: reason, code: 'outcome_unknown' }
+        : { type: 'tool.denied', ...of, name: call.name, status: 'expired', reason, relayId },
+    ]);
+  }
+  for (const { agent, call, relay } of openQuestions(run.state)) {
+    if (!isDue(run, relay, now)) continue;
+    resume(run);
+    const of = { ...agentFields(agent), toolCallId: call.toolCallId };
+    run.journal.stage([{ type: 'relay.expired', ...of, relayId: relay.id }]);
+    run.answers.arrived(relay.id);
+  }
+}

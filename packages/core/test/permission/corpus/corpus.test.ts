@@ -1,0 +1,53 @@
+/** Every trick with what must come of it. Where a case changes, somebody has to say why. */
+import { describe, expect, it } from 'vitest';
+import { decide } from '../../../src/permission/decide.ts';
+import { pathsAndUrls } from './paths-urls.ts';
+import { shellActing } from './shell-acting.ts';
+import { shellLists } from './shell-lists.ts';
+import { shellNames } from './shell-names.ts';
+import { shellOptions } from './shell-options.ts';
+import { shellText } from './shell-text.ts';
+
+const groups = [
+  ...shellLists,
+  ...shellActing,
+  ...shellNames,
+  ...shellOptions,
+  ...shellText,
+  ...pathsAndUrls,
+];
+const short = (value: string) => (value.length > 60 ? `${value.slice(0, 60)}…` : value);
+
+describe.each(groups)('$trick', ({ rules, parameter, cases }) => {
+  it.each(cases.map(([expected, value]) => ({ expected, value, shown: short(value) })))(
+    '$expected: $shown',
+    ({ expected, value }) => {
+      const call = { toolCallId: 'c', name: 'tool', arguments: { [parameter]: value } };
+      expect(decide(call, rules).decision).toBe(expected);
+    },
+  );
+});
+
+describe('where nobody is there', () => {
+  it('what would be asked is denied, and everything else stays as it is', () => {
+    const wrong = groups.flatMap(({ rules, parameter, cases }) => {
+      const headless = { ...rules, permissions: { ...rules.permissions, headless: true } };
+      return cases.filter(([expected, value]) => {
+        const call = { toolCallId: 'c', name: 'tool', arguments: { [parameter]: value } };
+        const { decision } = decide(call, headless);
+        return decision !== (expected === 'ask' ? 'deny' : expected);
+      });
+    });
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe('the corpus', () => {
+  it('has at least 250 cases, none of them twice', () => {
+    const keys = groups.flatMap(({ trick, cases }) =>
+      cases.map(([, value]) => `${trick}: ${value}`),
+    );
+    expect(keys.length).toBeGreaterThanOrEqual(250);
+    expect(new Set(keys).size).toBe(keys.length);
+  });
+});

@@ -1,0 +1,127 @@
+import { describe, expect, it } from 'vitest';
+import { decide, type ParameterKind, type RuleSet } from '../../src/permission/decide.ts';
+
+const bash = (command: unknown, more: Record<string, unknown> = {}) => ({
+  toolCallId: 'tc-1',
+  name: 'bash',
+  arguments: { command, ...more },
+});
+const rule = (command: string) => ({ tool: 'bash', params: { command } });
+const ruleSet = (permissions: RuleSet['permissions'], more: Partial<RuleSet> = {}): RuleSet => ({
+  permissions,
+  usedOnce: [],
+  grants: [],
+  builtinAllow: false,
+  kinds: { command: 'command' },
+  ...more,
+});
+const denylist = ['rm *', 'curl *'].map(rule);
+const cases = ruleSet({
+  allowlist: ['ls *', 'cat *', 'echo *', 'git log*'].map(rule),
+  denylist,
+});
+const on = (command: unknown, rules = cases): string => decide(bash(command), rules).decision;
+
+describe('several rules about one command', () => {
+  const allowlist = [rule('ls *'), rule('cat *')];
+  const verdict = (command: string, rules: RuleSet) => decide(bash(command), rules);
+
+  it('cover it together, and the one that matches the whole line is named', () => {
+    expect(verdict('cat a | ls b', ruleSet({ allowlist }))).toEqual({
+      decision: 'allow',
+      rule: { list: 'allowlist', index: 1, source: 'request' },
+    });
+    const grants = [{ id: 'g-1', tool: 'bash', params: { command: 'wc*' } }];
+    expect(verdict('cat a | wc', ruleSet({ allowlist }, { grants }))).toEqual({
+      decision: 'allow',
+      rule: { list: 'allowlist', index: 1, source: 'request' },
+    });
+    expect(verdict('wc a | cat b', ruleSet({ allowlist }, { grants }))).toEqual({
+      decision: 'allow',
+      rule: { list: 'grants', index: 0, source: 'grant', id: 'g-1' },
+    });
+  });
+
+  it('never allow what the text of none of them matches', () => {
+    const literal = ruleSet({ allowlist: [rule('git status'), rule('git diff')] });
+    expect(verdict('git status', literal).decision).toBe('allow');
+    expect(verdict('git status; git diff', literal).decision).toBe('ask');
+    expect(verdict('(ls a)', ruleSet({ allowlist })).decision).toBe('ask');
+  });
+
+  it('count only if their other parameters hold', () => {
+    const kinds: Record<string, ParameterKind> = { command: 'command', cwd: 'path' };
+    const inside = { tool: 'bash', params: { command: 'cat *', cwd: '/app/**' } };
+    const rules = ruleSet({ allowlist: [rule('ls *'), inside] }, { kinds });
+    const at = (cwd: string) => decide(bash('ls a | cat b', { cwd }), rules).decision;
+    expect(at('/app/x')).toBe('allow');
+    expect(at('/etc')).toBe('ask');
+    expect(at('/app/../etc')).toBe('ask');
+  });
+
+  it('lend an allow-once the standing ones, and never another allow-once', () => {
+    const allowOnce = [rule('mkdir *'), rule('touch *')];
+    const rules = ruleSet({ allowlist, allowOnce });
+    expect(verdict('mkdir a && ls b', rules)).toEqual({
+      decision: 'allow',
+      rule: { list: 'allowOnce', index: 0, source: 'request' },
+    });
+    expect(verdict('mkdir a && touch b', rules).decision).toBe('ask');
+    expect(verdict('ls a && touch b', rules).decision).toBe('ask');
+    expect(verdict('mkdir a && ls b', { ...rules, usedOnce: [0] }).decision).toBe('ask');
+  });
+});
+
+describe('a literal rule', () => {
+  const command = 'curl $(cat url) > "/tmp/x" # for once';
+
+  it('allows that very call, whatever it is', () => {
+    const grants = [{ id: 'g-1', tool: 'bash', exact: { command } }];
+    expect(on(command, ruleSet({}, { grants }))).toBe('allow');
+    expect(on(`${command} `, ruleSet({}, { grants }))).toBe('ask');
+    expect(on(command, ruleSet({ denylist }, { grants }))).toBe('deny');
+    const exact = { tool: 'bash', exact: { command } };
+    expect(on(command, ruleSet({ allowlist: [exact] }))).toBe('allow');
+    expect(on('ls', ruleSet({ allowlist: [exact] }))).toBe('ask');
+    expect(on('ls', ruleSet({ allowOnce: [exact] }))).toBe('ask');
+  });
+
+  it('denies that very call and no other', () => {
+    const exact = { tool: 'bash', exact: { command: 'ls a' } };
+    const rules = ruleSet({ allowlist: [{ tool: 'bash' }], denylist: [exact] });
+    expect(on('ls a', rules)).toBe('deny');
+    expect(on('ls b', rules)).toBe('allow');
+  });
+
+  it('covers no part of another call', () => {
+    const grants = [{ id: 'g-1', tool: 'bash', exact: { command: 'touch x' } }];
+    expect(on('ls a; touch x', ruleSet({ allowlist: [rule('ls *')] }, { grants }))).toBe('ask');
+  });
+});
+
+describe('sensitive parameters', () => {
+  const rules = ruleSet({ allowlist: [rule('ls *')] }, { sensitive: ['env'] });
+
+  it('do not slip through a rule that names others', () => {
+    expect(decide(bash('ls a'), rules).decision).toBe('allow');
+    expect(decide(bash('ls a', { env: 'PATH=/tmp' }), rules).decision).toBe('ask');
+    expect(decide(bash('ls a', { other: 'x' }), rules).decision).toBe('allow');
+  });
+
+  it('pass a rule that names them, or one of the whole tool', () => {
+    const named = { tool: 'bash', params: { command: 'ls *', env: 'LANG=*' } };
+    const call = bash('ls a', { env: 'LANG=C' });
+    expect(decide(call, { ...rules, permissions: { allowlist: [named] } }).decision).toBe('allow');
+    const whole = { allowlist: [{ tool: 'bash' }] };
+    expect(decide(call, { ...rules, permissions: whole }).decision).toBe('allow');
+  });
+});
+
+describe('without kinds', () => {
+  it('everything is text, as the seed documents it', () => {
+    const { kinds: _, ...text } = cases;
+    expect(on('ls x; curl y', text)).toBe('allow');
+    expect(on('ls x; curl y', { ...cases, kinds: { command: 'text' } })).toBe('allow');
+    expect(on('ls x; curl y', { ...cases, kinds: { other: 'command' } })).toBe('allow');
+  });
+});

@@ -1,0 +1,129 @@
+import { describe, expect, it } from 'vitest';
+import { decide, type RuleSet } from '../../src/permission/decide.ts';
+
+const call = (command: string, toolCallId = 'tc-1') => ({
+  toolCallId,
+  name: 'bash',
+  arguments: { command },
+});
+const rules = (some: Partial<RuleSet>): RuleSet => ({
+  permissions: {},
+  usedOnce: [],
+  grants: [],
+  builtinAllow: false,
+  ...some,
+});
+const ls = { tool: 'bash', params: { command: 'ls*' } };
+const everything = { tool: 'bash' };
+
+describe('a decision', () => {
+  it('asks when no rule speaks', () => {
+    expect(decide(call('ls'), rules({}))).toEqual({ decision: 'ask' });
+    expect(decide(call('rm x'), rules({ permissions: { allowlist: [ls] } }))).toEqual({
+      decision: 'ask',
+    });
+  });
+
+  it('denies by the id of the call before anything else, with the reason given', () => {
+    const permissions = {
+      allowlist: [everything],
+      denylist: [everything],
+      deny: [
+        { toolCallId: 'tc-0' },
+        { toolCallId: 'tc-1', reason: 'This specific call looks suspicious' },
+      ],
+    };
+    expect(decide(call('ls'), rules({ permissions, builtinAllow: true }))).toEqual({
+      decision: 'deny',
+      rule: { list: 'deny', index: 1, source: 'request' },
+      reason: 'This specific call looks suspicious',
+    });
+    expect(decide(call('ls', 'tc-0'), rules({ permissions }))).toEqual({
+      decision: 'deny',
+      rule: { list: 'deny', index: 0, source: 'request' },
+    });
+    expect(
+      decide(call('ls', 'tc-2'), rules({ permissions: { ...permissions, denylist: [] } })),
+    ).toEqual({
+      decision: 'allow',
+      rule: { list: 'allowlist', index: 0, source: 'request' },
+    });
+  });
+
+  it('lets a denylist beat every kind of allow', () => {
+    const verdict = decide(
+      call('rm -r /home/me/.ssh'),
+      rules({
+        permissions: {
+          allowlist: [everything],
+          allowOnce: [everything],
+          denylist: [ls, { tool: 'bash', params: { command: 'rm *' } }],
+        },
+        grants: [{ id: 'g-1', tool: 'bash', exact: { command: 'rm -r /home/me/.ssh' } }],
+        builtinAllow: true,
+      }),
+    );
+    expect(verdict).toEqual({
+      decision: 'deny',
+      rule: { list: 'denylist', index: 1, source: 'request' },
+    });
+  });
+
+  it('names the first of the standing rules: the list, then grants, then the tool itself', () => {
+    const grants = [
+      { id: 'g-1', tool: 'bash', params: { command: 'cat *' } },
+      { id: 'g-2', tool: 'bash', params: { command: 'ls*' } },
+    ];
+    const all = rules({
+      permissions: { allowlist: [{ tool: 'read' }, ls], allowOnce: [everything] },
+      grants,
+      builtinAllow: true,
+    });
+    expect(decide(call('ls'), all)).toEqual({
+      decision: 'allow',
+      rule: { list: 'allowlist', index: 1, source: 'request' },
+    });
+    expect(decide(call('ls'), { ...all, permissions: { allowOnce: [everything] } })).toEqual({
+      decision: 'allow',
+      rule: { list: 'grants', index: 1, source: 'grant', id: 'g-2' },
+    });
+    expect(decide(call('rm x'), all)).toEqual({
+      decision: 'allow',
+      rule: { list: 'builtin', index: 0, source: 'builtin' },
+    });
+  });
+
+  it('takes the first allow-once that matches and is not used up, in source order', () => {
+    const permissions = { allowOnce: [{ tool: 'read' }, everything, ls, ls] };
+    const picked = (usedOnce: readonly number[]) => {
+      const verdict = decide(call('ls'), rules({ permissions, usedOnce }));
+      return verdict.decision === 'allow' ? verdict.rule.index : verdict.decision;
+    };
+    expect(picked([])).toBe(1);
+    expect(picked([1])).toBe(2);
+    expect(picked([2])).toBe(1);
+    expect(picked([1, 2])).toBe(3);
+    expect(picked([1, 2, 3])).toBe('ask');
+  });
+
+  it('takes a literal grant for that call alone, stars and all', () => {
+    const granted = rules({
+      grants: [{ id: 'g-1', tool: 'bash', exact: { command: 'rm -rf ./tmp/*' } }],
+    });
+    expect(decide(call('rm -rf ./tmp/*'), granted).decision).toBe('allow');
+    expect(decide(call('rm -rf ./tmp/x'), granted).decision).toBe('ask');
+  });
+
+  it('takes a grant without parameters for the whole tool, and for no other', () => {
+    const granted = rules({ grants: [{ id: 'g-1', tool: 'bash' }] });
+    expect(decide(call('anything'), granted).decision).toBe('allow');
+    expect(decide({ ...call('anything'), name: 'read' }, granted).decision).toBe('ask');
+  });
+
+  it('changes nothing that it is given', () => {
+    const set = rules({ permissions: { allowOnce: [everything] } });
+    const before = structuredClone(set);
+    decide(call('ls'), set);
+    expect(set).toEqual(before);
+  });
+});

@@ -1,0 +1,19 @@
+import { expect, it } from 'vitest';
+import type { Engine } from '../../src/engine.ts';
+import { previewPolicy } from '../../src/permission/policy-preview.ts';
+import type { TenantStore } from '../../src/ports/index.ts';
+
+it('reads a bounded part of the journals, however long they are, and says so', async () => {
+  let read = 0;
+  const listRuns = async (_filter: unknown, { limit }: { limit: number }) =>
+    Array.from({ length: limit }, (_, n) => ({ id: `run-${n}`, createdAt: n }));
+  const readEvents = async (_runId: string, { limit }: { limit: number }) => {
+    read += limit;
+    return Array.from({ length: limit }, () => ({ type: 'text.delta' }));
+  };
+  const store = { tenantId: 't', listRuns, readEvents } as unknown as TenantStore;
+  const draft = { agent: null, rules: { allow: [], deny: [], ask: [] }, since: 0 };
+  const preview = await previewPolicy({} as Engine, store, draft);
+  expect(preview).toMatchObject({ calls: 0, complete: false, changed: [] });
+  expect(read).toBe(200_000);
+});

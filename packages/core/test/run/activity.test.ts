@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest';
+import { Activity } from '../../src/run/activity.ts';
+
+const never = new Promise<never>(() => undefined);
+
+describe('an activity', () => {
+  it('is its agent’s, and goes on until it is stopped', () => {
+    const activity = new Activity('a1');
+    expect(activity.agentId).toBe('a1');
+    expect([activity.stopped, activity.signal.aborted]).toEqual([false, false]);
+    activity.stop('Enough');
+    expect([activity.stopped, activity.signal.aborted]).toEqual([true, true]);
+  });
+
+  it('tells whoever listens why it was stopped, and keeps to the first reason', () => {
+    const activity = new Activity('a1');
+    const heard: unknown[] = [];
+    activity.signal.addEventListener('abort', () => heard.push(activity.signal.reason));
+    activity.stop('Enough');
+    activity.stop('Again');
+    expect(heard).toEqual(['Enough']);
+    expect(activity.signal.reason).toBe('Enough');
+  });
+
+  it('brings what it brings while nobody stops it', async () => {
+    const activity = new Activity('a1');
+    expect(await activity.unlessStopped(Promise.resolve(1))).toBe(1);
+    expect(await activity.unlessStopped(Promise.resolve(2))).toBe(2);
+  });
+
+  it('fails as it fails while nobody stops it', async () => {
+    const failing = new Activity('a1').unlessStopped(Promise.reject(new Error('Broken')));
+    await expect(failing).rejects.toThrow('Broken');
+  });
+
+  it('is no longer waited for once it is stopped, even if it does not listen', async () => {
+    const activity = new Activity('a1');
+    const waiting = activity.unlessStopped(never);
+    activity.stop('Enough');
+    expect(await waiting).toBeUndefined();
+  });
+
+  it('is not waited for at all after it was stopped', async () => {
+    const activity = new Activity('a1');
+    activity.stop('Enough');
+    expect(await activity.unlessStopped(never)).toBeUndefined();
+    expect(await activity.unlessStopped(Promise.resolve(1))).toBeUndefined();
+  });
+
+  it('may fail after it was stopped without anyone being hurt', async () => {
+    const unhandled: unknown[] = [];
+    const note = (reason: unknown) => unhandled.push(reason);
+    process.on('unhandledRejection', note);
+    const late = Promise.withResolvers<number>();
+    const activity = new Activity('a1');
+    const waiting = activity.unlessStopped(late.promise);
+    activity.stop('Enough');
+    const ignored = activity.unlessStopped(Promise.reject(new Error('Too late')));
+    late.reject(new Error('Late'));
+    expect([await waiting, await ignored]).toEqual([undefined, undefined]);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    process.off('unhandledRejection', note);
+    expect(unhandled).toEqual([]);
+  });
+});

@@ -1,0 +1,280 @@
+import type { EventOf } from '@relay/protocol';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  type CallEvent,
+  type CallPhase,
+  callPhases,
+  type CallState,
+  callSteps,
+  callTable,
+  evolveCall,
+  stepOf,
+} from '../../../src/run/state/call.ts';
+
+const of = { agentId: 'agent', toolCallId: 'call_1' };
+const tool = { ...of, name: 'bash' };
+const by = { type: 'key', id: 'k1', name: 'ann' } as const;
+
+const started: EventOf<'tool.started'> = {
+  type: 'tool.started',
+  ...tool,
+  input: {},
+  idempotencyKey: 'key-1',
+};
+const completed: CallEvent = { type: 'tool.completed', ...tool, result: 1 };
+const failed: CallEvent = { type: 'tool.failed', ...tool, error: 'broke', code: 'tool_failed' };
+const denied: CallEvent = { type: 'tool.denied', ...tool, status: 'denied' };
+const expired: CallEvent = { type: 'relay.expired', ...of, relayId: 'relay_1' };
+const closed: CallEvent = { type: 'relay.closed', ...of, relayId: 'relay_1', reason: 'over' };
+
+function raised(relayId = 'relay_1', kind: 'permission' | 'outcome' = 'permission'): CallEvent {
+  const shown = { tool: 'bash', params: {}, digest: `digest of ${relayId}`, agentPath: ['a'] };
+  return {
+    type: 'relay.raised',
+    ...of,
+    relayId,
+    kind,
+    ...shown,
+    expiresAt: '2026-03-02T10:00:00Z',
+  };
+}
+
+function decided(approved: boolean, relayId = 'relay_1'): CallEvent {
+  return { type: 'relay.decided', ...of, relayId, approved, by };
+}
+
+const everyEvent = [
+  started,
+  completed,
+  failed,
+  denied,
+  raised(),
+  decided(true),
+  decided(false),
+  expired,
+  closed,
+];
+
+const called: CallState = { toolCallId: 'call_1', name: 'bash', input: { a: 1 }, phase: 'called' };
+
+const relay = { id: 'relay_1', kind: 'permission', digest: 'd', expiresAt: '2026' } as const;
+
+function inPhase(phase: CallPhase): CallState {
+  return Object.freeze(phase === 'called' ? called : { ...called, phase, relay });
+}
+
+/** The call after all events, or the first of them that was refused. */
+function play(...events: CallEvent[]): CallState | string {
+  let call: CallState = called;
+  for (const event of events) {
+    const next = evolveCall(Object.freeze(call), event);
+    if (next === undefined) return `refused ${event.type}`;
+    call = next;
+  }
+  return call;
+}
+
+describe('the table of a call', () => {
+  it('is total: every phase says what each step makes of it', () => {
+    expect(Object.keys(callTable)).toEqual([...callPhases]);
+    for (const phase of callPhases) {
+      expect(Object.keys(callTable[phase]).toSorted()).toEqual([...callSteps].toSorted());
+      for (const step of callSteps) {
+        expect([...callPhases, 'refused']).toContain(callTable[phase][step]);
+      }
+    }
+  });
+
+  it('lets nothing leave settled (E6)', () => {
+    expect(new Set(Object.values(callTable.settled))).toEqual(new Set(['refused']));
+  });
+
+  it('never starts or settles a call about which a person is being asked', () => {
+    const { start, settle, deny } = callTable.asking;
+    expect({ start, settle, deny }).toEqual({
+      start: 'refused',
+      settle: 'refused',
+      deny: 'refused',
+    });
+  });
+
+  it('never denies what has already started', () => {
+    expect(callTable.started.deny).toBe('refused');
+  });
+
+  it('reaches settled from every phase', () => {
+    for (const phase of callPhases) {
+      const reached = new Set<CallPhase>([phase]);
+      for (const from of reached) {
+        for (const to of Object.values(callTable[from])) if (to !== 'refused') reached.add(to);
+      }
+      expect(reached, phase).toContain('settled');
+    }
+  });
+
+  it.each(
+    callPhases.flatMap((phase) => everyEvent.map((event) => [phase, event.type, event] as const)),
+  )('decides what a call that is %s makes of %s', (phase, _type, event) => {
+    const next = evolveCall(inPhase(phase), event);
+    const expected = callTable[phase][stepOf[event.type]];
+    expect(next?.phase ?? 'refused').toBe(expected);
+  });
+
+  it('accepts at most one end, whatever comes in whatever order (E6)', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom(...everyEvent), { maxLength: 30 }), (events) => {
+        let call: CallState = called;
+        let ends = 0;
+        for (const event of events) {
+          const next = evolveCall(Object.freeze(call), event);
+          if (next === undefined) continue;
+          expect(call.phase).not.toBe('settled');
+          call = next;
+          if (call.phase === 'settled') ends += 1;
+        }
+        expect(ends).toBe(call.phase === 'settled' ? 1 : 0);
+      }),
+    );
+  });
+});
+
+describe('a call', () => {
+  it('that a rule allows is started and settled', () => {
+    expect(play(started, completed)).toMatchObject({ phase: 'settled', idempotencyKey: 'key-1' });
+    expect(play(started, failed)).toMatchObject({ phase: 'settled' });
+  });
+
+  it('that a rule denies is settled without having started', () => {
+    expect(play(denied)).toEqual({ ...called, phase: 'settled' });
+  });
+
+  it('that does not fit its tool is settled as an error at once', () => {
+    expect(play(failed)).toEqual({ ...called, phase: 'settled' });
+  });
+
+  it('remembers the relay that asks about it, without any answer', () => {
+    expect(play(raised())).toEqual({
+      ...called,
+      // What is shown is what will run.
+      input: {},
+      phase: 'asking',
+      relay: {
+        id: 'relay_1',
+        kind: 'permission',
+        digest: 'digest of relay_1',
+        expiresAt: '2026-03-02T10:00:00Z',
+      },
+    });
+  });
+
+  it('that a person approved may start', () => {
+    expect(play(raised(), decided(true))).toMatchObject({
+      phase: 'answered',
+      relay: { id: 'relay_1', approved: true },
+    });
+    expect(play(raised(), decided(true), started, completed)).toMatchObject({ phase: 'settled' });
+  });
+
+  it('that a person refused is denied, and shows no approval', () => {
+    expect(play(raised(), decided(false))).toMatchObject({ relay: { approved: false } });
+    expect(play(raised(), decided(false), denied)).toMatchObject({ phase: 'settled' });
+  });
+
+  it.each([
+    ['expired', expired],
+    ['closed', closed],
+  ])('whose relay was %s is never approved by that', (_how, end) => {
+    const call = play(raised(), end);
+    expect(call).toMatchObject({ phase: 'answered' });
+    expect(call).not.toHaveProperty('relay.approved');
+  });
+
+  it('that was approved with other arguments is from then on what was approved', () => {
+    const edited = { ...decided(true), input: { b: 2 }, digest: 'digest of b' } as CallEvent;
+    const call = play(raised(), edited);
+    expect(call).toMatchObject({
+      phase: 'answered',
+      input: { b: 2 },
+      relay: { approved: true, digest: 'digest of b' },
+    });
+    expect(play(raised(), decided(true))).toMatchObject({
+      input: {},
+      relay: { digest: 'digest of relay_1' },
+    });
+  });
+
+  it('may ask while it runs, stays started, and keeps the answers by their place', () => {
+    const schema = { type: 'string' };
+    const asks = (nth: number, relayId: string): CallEvent => ({
+      ...(raised(relayId) as EventOf<'relay.raised'>),
+      kind: 'question',
+      question: { nth, prompt: 'Well?', schema },
+    });
+    const reply = (relayId: string, answer: string): CallEvent => ({
+      ...(decided(true, relayId) as EventOf<'relay.decided'>),
+      answer,
+    });
+    const [one, two] = [asks(1, 'q1'), asks(2, 'q2')];
+    expect(play(started, one, two, reply('q2', 'b'), reply('q1', 'a'), started)).toMatchObject({
+      phase: 'started',
+      questions: [
+        { id: 'q1', state: 'answered', answer: 'a' },
+        { id: 'q2', state: 'answered', answer: 'b' },
+      ],
+    });
+    const no = { ...(decided(false, 'q1') as EventOf<'relay.decided'>), reason: 'No' };
+    expect(play(started, one, no)).toMatchObject({
+      questions: [{ state: 'declined', reason: 'No' }],
+    });
+    expect(play(started, one, { ...expired, relayId: 'q1' } as CallEvent, completed)).toMatchObject(
+      {
+        phase: 'settled',
+      },
+    );
+    expect(play(started, one, completed)).toBe('refused tool.completed');
+    expect(play(started, one, raised('relay_2', 'outcome'))).toBe('refused relay.raised');
+    expect(play(started, two)).toBe('refused relay.raised');
+    expect(play(one)).toBe('refused relay.raised');
+    expect(play(started, one, reply('q1', 'a'), reply('q1', 'b'))).toBe('refused relay.decided');
+  });
+
+  it('takes one answer: a second one is refused', () => {
+    expect(play(raised(), decided(false), decided(true))).toBe('refused relay.decided');
+    expect(play(raised(), expired, decided(true))).toBe('refused relay.decided');
+  });
+
+  it('with an unknown outcome starts again, or asks a person once more', () => {
+    expect(play(started, started, completed)).toMatchObject({ phase: 'settled' });
+    expect(play(started, raised('relay_2', 'outcome'))).toMatchObject({
+      phase: 'asking',
+      relay: { id: 'relay_2', kind: 'outcome' },
+      idempotencyKey: 'key-1',
+    });
+  });
+
+  it('does not carry an approval over to the relay that asks about its outcome', () => {
+    const call = play(raised(), decided(true), started, raised('relay_2', 'outcome'));
+    expect(call).toMatchObject({ phase: 'asking', relay: { id: 'relay_2' } });
+    expect(call).not.toHaveProperty('relay.approved');
+  });
+
+  it('remembers from its start what brings its result, where that is not the tool itself', () => {
+    expect(play(started)).not.toHaveProperty('via');
+    for (const via of ['agent', 'handoff'] as const) {
+      expect(play({ ...started, via })).toMatchObject({ phase: 'started', via });
+      expect(play({ ...started, via }, completed)).toMatchObject({ phase: 'settled', via });
+    }
+  });
+
+  it('is from its start what is executed, and from its relay what is shown', () => {
+    const exact = { ...started, input: { command: 'ls' } };
+    expect(play(exact)).toMatchObject({ input: { command: 'ls' } });
+    const shown = { ...raised(), params: { command: 'pwd' } } as CallEvent;
+    expect(play(shown)).toMatchObject({ input: { command: 'pwd' } });
+  });
+
+  it('is not answered by a decision about another relay', () => {
+    expect(play(raised('relay_1'), decided(true, 'relay_2'))).toBe('refused relay.decided');
+  });
+});

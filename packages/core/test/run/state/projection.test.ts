@@ -1,0 +1,333 @@
+import type { RunEvent, StoredEvent } from '@relay/protocol';
+import { describe, expect, it } from 'vitest';
+import type { RunIdentity } from '../../../src/ports/index.ts';
+import { eventsOf } from '../../support/agent-events.ts';
+import { project } from '../../../src/run/state/projection.ts';
+import { readSnapshot } from '../../../src/run/state/snapshot.ts';
+import { evolve, initialState, type RunState } from '../../../src/run/state/state.ts';
+
+const at = '2026-03-01T10:00:00.000Z';
+const now = Date.parse(at);
+const run: RunIdentity = {
+  id: '01963a5c-7891-7abc-8ef0-123456789abc',
+  tenantId: 'tenant',
+  conversationId: 'conversation',
+  correlationId: 'req-7',
+  surface: 'runs',
+  agent: 'assistant',
+  model: 'demo',
+  labels: {},
+  parentRunId: null,
+  workflowId: null,
+  keyId: null,
+  createdAt: 0,
+};
+const root = { agentId: 'root' };
+const usage = { inputTokens: 10, outputTokens: 2 };
+const progress = { partialOutput: '', toolsInvoked: [] };
+const by = { type: 'key', id: 'k1', name: 'ann' } as const;
+
+const started: RunEvent = { type: 'run.started', progress };
+const suspended: RunEvent = { type: 'run.suspended', progress, relayIds: ['r1', 'r2'] };
+const resumed: RunEvent = { type: 'run.resumed', progress };
+const agentStarted: RunEvent = { type: 'agent.started', ...root, name: 'assistant', model: 'demo' };
+const turn: RunEvent = { type: 'turn.started', ...root, turn: 1, textId: 't', reasoningId: 'r' };
+const text: RunEvent = { type: 'text.appended', ...root, textId: 't', text: 'Let me look.' };
+const finished: RunEvent = {
+  type: 'turn.completed',
+  ...root,
+  turn: 1,
+  finishReason: 'tool-calls',
+  usage,
+};
+
+function call(toolCallId: string): RunEvent {
+  return { type: 'tool.called', ...root, toolCallId, name: 'bash', input: { command: 'ls' } };
+}
+
+function raised(toolCallId: string, relayId: string, expiresAt: string): RunEvent {
+  return {
+    type: 'relay.raised',
+    ...root,
+    relayId,
+    toolCallId,
+    kind: 'permission',
+    tool: 'bash',
+    params: { command: 'ls' },
+    digest: 'digest',
+    agentPath: ['assistant'],
+    expiresAt,
+  };
+}
+
+function decided(toolCallId: string, relayId: string): RunEvent {
+  return { type: 'relay.decided', ...root, relayId, toolCallId, approved: true, by };
+}
+
+function expired(toolCallId: string, relayId: string): RunEvent[] {
+  return [
+    { type: 'relay.expired', ...root, relayId, toolCallId },
+    { type: 'tool.denied', ...root, toolCallId, name: 'bash', status: 'expired', relayId },
+  ];
+}
+
+function failed(toolCallId: string): RunEvent {
+  return {
+    type: 'tool.failed',
+    ...root,
+    toolCallId,
+    name: 'bash',
+    error: 'e',
+    code: 'tool_failed',
+  };
+}
+
+const sub = eventsOf({ agentId: 'sub', parentId: 'root' });
+
+/** A call whose work a sub-agent does. */
+function delegated(toolCallId: string): RunEvent[] {
+  return [eventsOf(root).start(toolCallId, { via: 'agent' }), sub.spawnedBy(toolCallId)];
+}
+
+function subAsks(id: string, relayId: string, expiresAt: string): RunEvent[] {
+  const asking = { relayId, expiresAt, agentPath: ['assistant', 'sub'] };
+  return [sub.turn, sub.called(id), sub.completed, sub.raised(id, asking)];
+}
+
+/** A batch that follows a state: what it projects to, and the state after it. */
+function step(before: RunState, ...events: readonly RunEvent[]) {
+  const placed: StoredEvent[] = events.map((event, index) => ({
+    ...event,
+    seq: before.seq + index + 1,
+    at,
+  }));
+  const state = placed.reduce(evolve, before);
+  return { state, ...project(placed, state, run) };
+}
+
+const soon = '2026-03-01T11:00:00.000Z';
+const later = '2026-03-02T10:00:00.000Z';
+const begun = step(initialState, started, agentStarted).state;
+const asked = step(begun, turn, text, call('c1'), call('c2'), finished).state;
+const waiting = step(asked, raised('c1', 'r1', later), raised('c2', 'r2', soon), suspended).state;
+
+function output(value: { progress: { outputJson?: string | null } }): unknown {
+  return JSON.parse(value.progress.outputJson ?? 'null');
+}
+
+describe('the rows beside the journal', () => {
+  it('stay as they are while only text, reasoning and progress come in', () => {
+    const inTurn = step(begun, turn).state;
+    const of = { ...root, toolCallId: 'c1', name: 'bash', progressId: 'p', content: 'x' };
+    const {
+      progress: changed,
+      raise,
+      close,
+    } = step(
+      inTurn,
+      text,
+      { type: 'reasoning.appended', ...root, reasoningId: 'r', text: 'hm' },
+      { type: 'tool.progressed', ...of },
+    );
+    expect({ changed, raise, close }).toEqual({ changed: {}, raise: [], close: [] });
+    expect(project([], inTurn, run)).toEqual({
+      progress: {},
+      raise: [],
+      close: [],
+      awaited: [],
+      givenUp: [],
+      useGrants: [],
+    });
+  });
+
+  it('say what the run is and what it has used, after every other batch', () => {
+    expect(step(begun, turn, text, finished).progress).toMatchObject({ status: 'running', usage });
+    expect(step(asked, failed('c1')).progress).toMatchObject({ status: 'running', usage });
+  });
+
+  it('say when the run started', () => {
+    expect(step(initialState, started, agentStarted).progress).toMatchObject({
+      status: 'running',
+      startedAt: now,
+    });
+    expect(step(asked, failed('c1')).progress).not.toHaveProperty('startedAt');
+  });
+
+  it('hold a snapshot from each start of a turn, of the state after its whole batch', () => {
+    const { progress: changed, state } = step(begun, turn, text);
+    expect(readSnapshot(changed.snapshot ?? null)).toStrictEqual(state);
+    expect(changed.snapshotSeq).toBe(state.seq);
+    expect(step(asked, failed('c1')).progress).not.toHaveProperty('snapshot');
+  });
+
+  it('hold the checkpoint of the batch', () => {
+    const { checkpoint } = step(asked, raised('c1', 'r1', later)).progress;
+    expect(JSON.parse(checkpoint ?? '')).toMatchObject({
+      version: 1,
+      checkpoint: { kind: 'approval_pending', tool: { name: 'bash', toolCallId: 'c1' } },
+    });
+    expect(step(begun, turn).progress).not.toHaveProperty('checkpoint');
+  });
+});
+
+describe('a run that waits', () => {
+  it('is looked at again when the first of its relays expires', () => {
+    const { progress: changed } = step(
+      asked,
+      raised('c1', 'r1', later),
+      raised('c2', 'r2', soon),
+      suspended,
+    );
+    expect(changed).toMatchObject({ status: 'waiting', wakeAt: Date.parse(soon) });
+  });
+
+  it('is looked at again when its time is over, if that comes first', () => {
+    const raise = [raised('c1', 'r1', later), raised('c2', 'r2', soon)];
+    const limited = (timeMs: number) =>
+      step({ ...asked, limits: { timeMs } }, ...raise, suspended).progress.wakeAt;
+    expect(limited(60_000)).toBe(now + 60_000);
+    expect(limited(2 * 60 * 60 * 1000)).toBe(Date.parse(soon));
+    expect(step({ ...asked, limits: { timeMs: 5 } }, suspended).progress.wakeAt).toBe(now + 5);
+    expect(step(asked, suspended).progress.wakeAt).toBeNull();
+  });
+
+  it('waits for the relays of its sub-agents too, and shows their calls as pending', () => {
+    const { state } = step(asked, failed('c2'), ...delegated('c1'), ...subAsks('s1', 'r9', soon));
+    const parked = step(state, suspended);
+    expect(parked.progress.wakeAt).toBe(Date.parse(soon));
+    expect(output(parked)).toMatchObject({ pendingApproval: { toolCallId: 's1', relayId: 'r9' } });
+  });
+
+  it('has no such time once it goes on', () => {
+    expect(step(waiting, resumed).progress).toMatchObject({ status: 'running', wakeAt: null });
+  });
+
+  it('waits anew for those relays alone that are still open', () => {
+    const { state } = step(waiting, resumed, ...expired('c2', 'r2'));
+    expect(step(state, suspended).progress.wakeAt).toBe(Date.parse(later));
+  });
+
+  it('shows the call that is pending, with its arguments and its relay', () => {
+    const shown = output(step(asked, raised('c1', 'r1', later), suspended));
+    expect(shown).toEqual({
+      output: null,
+      approvals: [],
+      pendingApproval: { toolCallId: 'c1', name: 'bash', args: { command: 'ls' }, relayId: 'r1' },
+    });
+  });
+
+  it('shows who answered what, and what is pending after that', () => {
+    expect(output(step(waiting, resumed, decided('c1', 'r1')))).toEqual({
+      output: null,
+      approvals: [{ toolCallId: 'c1', name: 'bash', action: 'approve', by: 'ann', at }],
+      pendingApproval: { toolCallId: 'c2', name: 'bash', args: { command: 'ls' }, relayId: 'r2' },
+    });
+  });
+
+  it('no longer shows a call as pending whose relay has expired', () => {
+    const one = step(asked, failed('c2'), raised('c1', 'r1', soon), suspended).state;
+    expect(output(step(one, resumed, ...expired('c1', 'r1')))).toEqual({
+      output: null,
+      approvals: [],
+    });
+  });
+});
+
+describe('relays', () => {
+  it('get a row when they are raised', () => {
+    expect(step(asked, raised('c1', 'r1', later)).raise).toEqual([
+      {
+        id: 'r1',
+        runId: run.id,
+        kind: 'permission',
+        agentId: 'root',
+        agentPath: ['assistant'],
+        toolCallId: 'c1',
+        tool: 'bash',
+        params: { command: 'ls' },
+        digest: 'digest',
+        raisedAt: now,
+        expiresAt: Date.parse(later),
+      },
+    ]);
+  });
+
+  it('say which agent asks, from the first one down', () => {
+    const { state } = step(asked, ...delegated('c1'));
+    expect(step(state, ...subAsks('s1', 'r9', soon)).raise).toMatchObject([
+      { id: 'r9', agentId: 'sub', agentPath: ['assistant', 'sub'], toolCallId: 's1' },
+    ]);
+  });
+
+  it('are raised together if their turn raised them together', () => {
+    const { raise } = step(asked, raised('c1', 'r1', later), raised('c2', 'r2', soon));
+    expect(raise.map(({ id }) => id)).toEqual(['r1', 'r2']);
+  });
+
+  it('are closed by the clock when nobody answered', () => {
+    expect(step(waiting, resumed, ...expired('c2', 'r2')).close).toEqual([
+      {
+        relayId: 'r2',
+        status: 'expired',
+        at: now,
+        by: { type: 'timeout', id: 'expiry', name: 'expiry' },
+        reason: 'Nobody answered in time',
+      },
+    ]);
+  });
+
+  it('are closed by Relay itself when their run ends', () => {
+    const closed = { type: 'relay.closed', ...root, toolCallId: 'c2', relayId: 'r2' } as const;
+    expect(step(waiting, { ...closed, reason: 'Stopped by ann' }).close).toEqual([
+      {
+        relayId: 'r2',
+        status: 'closed',
+        at: now,
+        by: { type: 'system', id: 'relay', name: 'relay' },
+        reason: 'Stopped by ann',
+      },
+    ]);
+  });
+
+  it('that a person decided are left alone: their row was changed when they did', () => {
+    const { raise, close } = step(waiting, resumed, decided('c1', 'r1'));
+    expect({ raise, close }).toEqual({ raise: [], close: [] });
+  });
+});
+
+describe('a run that ends', () => {
+  const agentEnded: RunEvent = {
+    type: 'agent.ended',
+    ...root,
+    reason: 'completed',
+    iterations: 1,
+    usage,
+  };
+  const answered = step(begun, turn, text, finished).state;
+
+  it('has its time, its answer and its approvals, and nothing to recover or to wake for', () => {
+    const ended: RunEvent = { type: 'run.ended', status: 'completed', output: 'Done.', usage };
+    const changed = step(answered, agentEnded, ended);
+    expect(changed.progress).toMatchObject({
+      status: 'completed',
+      usage,
+      endedAt: now,
+      error: null,
+      snapshot: null,
+      wakeAt: null,
+    });
+    expect(output(changed)).toEqual({ output: 'Done.', approvals: [] });
+  });
+
+  it('says why if it failed', () => {
+    const error = { code: 'provider_failed', message: 'Overloaded', retryable: true };
+    const ended: RunEvent = { type: 'run.ended', status: 'failed', output: '', usage, error };
+    expect(step(answered, agentEnded, ended).progress).toMatchObject({ status: 'failed', error });
+  });
+
+  it('leaves no snapshot behind even if its last turn began in the same batch', () => {
+    const ended: RunEvent = { type: 'run.ended', status: 'canceled', output: '', usage };
+    const { progress: changed } = step(begun, turn, agentEnded, ended);
+    expect(changed.snapshot).toBeNull();
+  });
+});

@@ -1,0 +1,277 @@
+import type { ModelEvent, ModelRequest } from '@relay/core';
+import type { Message } from '@relay/protocol';
+import { describe, expect, it } from 'vitest';
+import { createDemoModel } from '../src/demo.ts';
+import { asking, batchesOf, eventsOf, textIn } from './support/index.ts';
+
+const model = createDemoModel();
+
+function requestFor(message: string, tools: readonly string[] = []): ModelRequest {
+  return asking(message, {
+    model: 'demo',
+    tools: tools.map((name) => ({ name, description: name, inputSchema: {} })),
+  });
+}
+
+/** The request after the model's calls were answered. */
+function answered(request: ModelRequest, calls: readonly ModelEvent[], readings: string[]) {
+  const called = calls.filter((event) => event.type === 'tool-call');
+  const messages: Message[] = [
+    ...request.messages,
+    {
+      role: 'assistant',
+      content: null,
+      tool_calls: called.map(({ id, name, arguments: text }) => ({
+        id,
+        type: 'function',
+        function: { name, arguments: text },
+      })),
+    },
+    ...called.map(({ id }, index): Message => ({
+      role: 'tool',
+      tool_call_id: id,
+      content: readings[index] ?? '',
+    })),
+  ];
+  return { ...request, messages };
+}
+
+/** What the model says once its calls have brought these readings. */
+async function answerAfter(request: ModelRequest, ...readings: string[]): Promise<string> {
+  const events = await eventsOf(model, answered(request, await eventsOf(model, request), readings));
+  expect(events.filter(({ type }) => type === 'tool-call')).toEqual([]);
+  expect(events.at(-1)).toMatchObject({ type: 'finish', reason: 'stop' });
+  return textIn(events);
+}
+
+const calls = (events: readonly ModelEvent[]) =>
+  events.flatMap((event) =>
+    event.type === 'tool-call' ? [[event.name, JSON.parse(event.arguments)]] : [],
+  );
+
+describe('demo: calculate', () => {
+  it.each([
+    ['calculate 23*47', { a: 23, b: 47, op: '*' }],
+    ['Calculate 23 * 47', { a: 23, b: 47, op: '*' }],
+    ['  calculate   23   x   47 = ', { a: 23, b: 47, op: '*' }],
+    ['What is 23 * 47?', { a: 23, b: 47, op: '*' }],
+    ['calculate 23×47?', { a: 23, b: 47, op: '*' }],
+    ['calculate 23X47', { a: 23, b: 47, op: '*' }],
+    ['calculate 10 ÷ 4', { a: 10, b: 4, op: '/' }],
+    ['calculate 10/4', { a: 10, b: 4, op: '/' }],
+    ['calculate 1.5 + .25', { a: 1.5, b: 0.25, op: '+' }],
+    ['calculate -3 - -4', { a: -3, b: -4, op: '-' }],
+    ['calculate −3−−4', { a: -3, b: -4, op: '-' }],
+    ['calculate 3-4', { a: 3, b: 4, op: '-' }],
+    ['calculate 3+-4', { a: 3, b: -4, op: '+' }],
+  ])('%s', async (message, input) => {
+    const events = await eventsOf(model, requestFor(message, ['calculator']));
+    expect(calls(events)).toEqual([['calculator', input]]);
+    expect(events.at(-1)).toMatchObject({ type: 'finish', reason: 'tool-calls' });
+  });
+
+  it.each(['What is my dog called?', 'what is 1+2+3', 'what', `what is ${'9'.repeat(1_000_000)}`])(
+    'leaves other questions to other models: %.30s',
+    async (message) => {
+      const events = await eventsOf(model, requestFor(message, ['calculator']));
+      expect(textIn(events)).toContain('I am the demo model');
+      expect(calls(events)).toEqual([]);
+    },
+  );
+
+  it.each([
+    'calculate',
+    'calculate the moon',
+    'calculate 1+2+3',
+    'calculate 1+',
+    'calculate 1e3*2',
+    'calculate 1.2.3+4',
+    `calculate 1+${'9'.repeat(400)}`,
+    `calculate ${'9'.repeat(1_000_000)}`,
+    `calculate 1+1${' '.repeat(1_000_000)}x`,
+  ])('says so when it cannot read the numbers', async (message) => {
+    const events = await eventsOf(model, requestFor(message, ['calculator']));
+    expect(textIn(events)).toContain('I can only calculate two numbers');
+    expect(calls(events)).toEqual([]);
+  });
+
+  it.each(['23 * 47 = 1081', '1081', '{"result":1081}', '{"context":"x","result":1081}'])(
+    'answers in words with the result: %s',
+    async (reading) => {
+      const request = requestFor('calculate 23*47', ['calculator']);
+      expect(await answerAfter(request, reading)).toBe('23 * 47 is 1081.');
+    },
+  );
+
+  it('says why there is no result', async () => {
+    const request = requestFor('calculate 1/0', ['calculator']);
+    const reading =
+      '{"status":"error","error":"Nothing can be divided by zero","code":"tool_failed"}';
+    expect(await answerAfter(request, reading)).toBe(
+      'I could not calculate that: Nothing can be divided by zero.',
+    );
+  });
+});
+
+describe('demo: notify', () => {
+  const request = requestFor('notify The build is red\nand on fire', ['send_note']);
+
+  it('sends a note to the operator', async () => {
+    expect(calls(await eventsOf(model, request))).toEqual([
+      ['send_note', { to: 'operator', text: 'The build is red\nand on fire' }],
+    ]);
+  });
+
+  it.each([
+    ['The note to operator was sent.', 'The note was sent.'],
+    ['{"status":"denied","reason":"too loud"}', 'The note was not sent: it was denied (too loud).'],
+    ['{"status":"denied"}', 'The note was not sent: it was denied.'],
+    ['{"status":"expired"}', 'The note was not sent: nobody decided in time.'],
+    ['{"status":"error","error":"disk full"}', 'The note was not sent: disk full.'],
+  ])('after %s', async (reading, answer) => {
+    expect(await answerAfter(request, reading)).toBe(answer);
+  });
+
+  it('without a text is no command', async () => {
+    expect(textIn(await eventsOf(model, requestFor('notify', ['send_note'])))).toContain('Hello!');
+  });
+});
+
+describe('demo: use', () => {
+  it('calls any tool with any JSON', async () => {
+    const request = requestFor('use bash {"command": "ls -l"}', ['bash']);
+    expect(calls(await eventsOf(model, request))).toEqual([['bash', { command: 'ls -l' }]]);
+    expect(await answerAfter(request, 'total 0')).toBe('bash answered: total 0');
+    expect(await answerAfter(request, '{"status":"denied"}')).toBe(
+      'bash brought no result: it was denied.',
+    );
+  });
+
+  it('calls several tools at once, one for each use', async () => {
+    const message = 'use a {"n":1}\n  use b {\n  "n": 2\n}\n\nUSE a\n';
+    const request = requestFor(message, ['a', 'b']);
+    const events = await eventsOf(model, request);
+    expect(events.filter(({ type }) => type === 'tool-call')).toEqual([
+      { type: 'tool-call', id: 'call_1', name: 'a', arguments: '{"n":1}' },
+      { type: 'tool-call', id: 'call_2', name: 'b', arguments: '{\n  "n": 2\n}' },
+      { type: 'tool-call', id: 'call_3', name: 'a', arguments: '' },
+    ]);
+    expect(await answerAfter(request, 'one', 'two', 'three')).toBe(
+      'a answered: one\nb answered: two\na answered: three',
+    );
+  });
+
+  it('hands on what is not JSON, for the gate to refuse', async () => {
+    const events = await eventsOf(model, requestFor('use a {oops', ['a']));
+    expect(events[0]).toMatchObject({ type: 'tool-call', arguments: '{oops' });
+  });
+
+  it('says which tools there are not, and calls the others', async () => {
+    const events = await eventsOf(model, requestFor('use a {}\nuse b {}\nuse c {}', ['b']));
+    expect(textIn(events)).toBe('I have no tool named a. I have no tool named c.');
+    expect(calls(events)).toEqual([['b', {}]]);
+  });
+
+  it.each([
+    ['calculate 1+1', 'calculator'],
+    ['notify me', 'send_note'],
+    ['use bash {}', 'bash'],
+  ])('%s says that there is no such tool', async (message, tool) => {
+    const events = await eventsOf(model, requestFor(message));
+    expect(textIn(events)).toBe(`I have no tool named ${tool}.`);
+    expect(calls(events)).toEqual([]);
+  });
+
+  it('is quick about a message that is long and empty', async () => {
+    const message = `use a {}${'\n'.repeat(500_000)}${' '.repeat(500_000)}`;
+    expect(calls(await eventsOf(model, requestFor(message, ['a'])))).toEqual([['a', {}]]);
+  });
+
+  it('shortens what a tool answered at length', async () => {
+    const answer = await answerAfter(requestFor('use a {}', ['a']), 'x'.repeat(1_000_000));
+    expect(answer.length).toBeLessThan(3_000);
+  });
+});
+
+describe('demo: hand off', () => {
+  const request = requestFor('Hand off to billing', ['handoff']);
+
+  it('calls the tool for it', async () => {
+    expect(calls(await eventsOf(model, request))).toEqual([['handoff', { agent: 'billing' }]]);
+    expect(await answerAfter(request, 'Done')).toBe('You are now talking to billing.');
+    expect(await answerAfter(request, '{"status":"error","error":"No agent billing"}')).toBe(
+      'I could not hand off: No agent billing.',
+    );
+  });
+
+  it('says that there is nobody if there is no such tool', async () => {
+    expect(textIn(await eventsOf(model, requestFor('hand off to billing')))).toBe(
+      'There is nobody named billing to hand off to.',
+    );
+  });
+
+  it.each(['hand', 'hand off', 'hand off to', 'hand me that'])(
+    '%s is no command',
+    async (message) => {
+      expect(textIn(await eventsOf(model, requestFor(message, ['handoff'])))).toContain('Hello!');
+    },
+  );
+});
+
+describe('demo', () => {
+  it('says the same every time', async () => {
+    const tools = ['calculator', 'a'];
+    for (const message of ['Hi', 'say 9', 'calculate 1+1', 'use a {}\nuse a {}']) {
+      const request = requestFor(message, tools);
+      expect(await batchesOf(model, request)).toEqual(await batchesOf(model, request));
+    }
+  });
+
+  it('reads the last user message, and counts its calls through the conversation', async () => {
+    const first = requestFor('calculate 1+1', ['calculator']);
+    const then = answered(first, await eventsOf(model, first), ['1 + 1 = 2']);
+    const next: ModelRequest = {
+      ...then,
+      messages: [
+        ...then.messages,
+        { role: 'assistant', content: '1 + 1 is 2.' },
+        { role: 'user', content: [{ type: 'text', text: 'calculate 2+2' }] },
+      ],
+    };
+    expect((await eventsOf(model, next))[0]).toEqual({
+      type: 'tool-call',
+      id: 'call_2',
+      name: 'calculator',
+      arguments: '{"a":2,"b":2,"op":"+"}',
+    });
+  });
+
+  it('answers when the last turn takes its tools away', async () => {
+    const request = requestFor('calculate 1+1', ['calculator']);
+    const last = answered(request, await eventsOf(model, request), ['1 + 1 = 2']);
+    const closing: Message = { role: 'system', content: 'Answer now.' };
+    const messages = [...last.messages, closing];
+    const events = await eventsOf(model, { ...last, messages, tools: [] });
+    expect(textIn(events)).toBe('1 + 1 is 2.');
+  });
+
+  it('says so when a call has no answer in the transcript', async () => {
+    const request = requestFor('use a {}', ['a']);
+    const { messages } = answered(request, await eventsOf(model, request), []);
+    const events = await eventsOf(model, { ...request, messages: messages.slice(0, -1) });
+    expect(textIn(events)).toBe('a brought no result: there is no answer.');
+  });
+
+  it('counts what it reads and what it says', async () => {
+    const [short, long] = await Promise.all(
+      ['say 3', `say 3${' '.repeat(400)}`].map((message) => eventsOf(model, requestFor(message))),
+    );
+    expect(short?.at(-1)).toMatchObject({ usage: { inputTokens: 2, outputTokens: 3 } });
+    expect(long?.at(-1)).toMatchObject({ usage: { inputTokens: 102, outputTokens: 3 } });
+  });
+
+  it('does nothing for a call that was aborted before', async () => {
+    const call = eventsOf(model, requestFor('Hi'), AbortSignal.abort());
+    await expect(call).rejects.toThrow('The model call was aborted');
+  });
+});

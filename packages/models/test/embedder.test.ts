@@ -1,0 +1,191 @@
+/** Embedders over real HTTP: OpenAI's way and Google's. */
+import { LLMock } from '@copilotkit/aimock';
+import { type Embedder, ProviderFailure } from '@relay/core';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from '../src/embedder.ts';
+import { createOutboundGuard } from '../src/outbound.ts';
+import { type FakeEmbeddings, startFakeEmbeddings } from './support/index.ts';
+
+const apiKey = 'sk-test-9fQ4mZ7xL2pR8vW1';
+const memory = { purpose: 'memory' } as const;
+const question = { purpose: 'question' } as const;
+
+let fake: FakeEmbeddings;
+beforeEach(async () => {
+  fake = await startFakeEmbeddings();
+});
+afterEach(() => fake.stop());
+
+const ways = [
+  { name: 'openai', create: createOpenAiEmbedder, base: () => fake.url },
+  { name: 'google', create: createGoogleEmbedder, base: () => fake.beta },
+];
+
+describe.each(ways)('an embedder of $name', ({ create, base }) => {
+  const open = (over: Partial<EmbedderOptions> = {}): Embedder =>
+    create({
+      apiKey,
+      baseUrl: base(),
+      model: 'small',
+      name: 'test:small',
+      floor: 0.3,
+      questionMs: 5_000,
+      ...over,
+    });
+  const failure = async (call: Promise<unknown>): Promise<ProviderFailure> => {
+    const error = await call.then(
+      () => new Error('It did not fail'),
+      (cause: unknown) => cause,
+    );
+    expect(error).toBeInstanceOf(ProviderFailure);
+    return error as ProviderFailure;
+  };
+
+  it('makes a vector for each text, in their order', async () => {
+    const texts = ['the dog', 'the car', 'a pet'];
+    const vectors = await open().embed(texts, memory);
+    expect(vectors.map((vector) => vector.indexOf(Math.max(...vector)))).toEqual([0, 1, 0]);
+    expect(vectors[0]).toBeInstanceOf(Float32Array);
+    expect(fake.requests).toMatchObject([{ key: apiKey, texts }]);
+    expect(await open().embed([], memory)).toEqual([]);
+    expect(fake.requests).toHaveLength(1);
+  });
+
+  it('can be asked for shorter ones', async () => {
+    await open({ dimensions: 256 }).embed(['x'], question);
+    expect(JSON.stringify(fake.requests[0]?.body)).toMatch(/imension\w*":256/);
+  });
+
+  it('tries again what may pass, and not for ever', async () => {
+    fake.misbehave({ status: 503 }, { status: 429, retryAfter: 0 });
+    expect(await open().embed(['dog'], memory)).toHaveLength(1);
+    expect(fake.requests).toHaveLength(3);
+    fake.misbehave(...Array.from({ length: 9 }, () => ({ status: 500 })));
+    expect(await failure(open().embed(['dog'], memory))).toMatchObject({ retryable: true });
+    expect(fake.requests).toHaveLength(6);
+  });
+
+  it('does not wait for a provider that asks for much patience', async () => {
+    fake.misbehave({ status: 429, retryAfter: 3_600 });
+    const failed = await failure(open().embed(['dog'], memory));
+    expect(failed).toMatchObject({ retryable: true, retryAfterMs: 3_600_000 });
+    expect(fake.requests).toHaveLength(1);
+  });
+
+  it('quotes a refusal without the key, and does not repeat itself', async () => {
+    fake.misbehave({ status: 401, message: `Wrong key ${apiKey}` });
+    const failed = await failure(open().embed(['dog'], memory));
+    expect(failed.message).toBe('The provider answered 401: Wrong key [redacted]');
+    expect(failed.retryable).toBe(false);
+    expect(fake.requests).toHaveLength(1);
+  });
+
+  it('gives a question up after its time, and says so', async () => {
+    fake.misbehave({ silentMs: 60_000 });
+    const failed = await failure(open({ questionMs: 100 }).embed(['dog'], question));
+    expect(failed.message).toBe('The provider took longer than 0.1 s');
+  });
+
+  it('gives up a provider that falls silent, and whoever asks can hang up', async () => {
+    fake.misbehave({ silentMs: 60_000 }, { silentMs: 60_000 }, { silentMs: 60_000 });
+    const timeouts = { firstByteMs: 50, idleMs: 50 };
+    const failed = await failure(open({ timeouts }).embed(['dog'], memory));
+    expect(failed.message).toBe('The provider sent nothing for 0.05 s');
+    fake.misbehave({ silentMs: 60_000 });
+    const stop = new AbortController();
+    const waiting = open().embed(['dog'], { ...memory, signal: stop.signal });
+    await expect.poll(() => fake.requests.length).toBe(4);
+    stop.abort();
+    expect((await failure(waiting)).retryable).toBe(false);
+  });
+
+  it.each([
+    ['no JSON', '{"data":[{"embed'],
+    ['nothing', 'null'],
+    ['a list', '[]'],
+    ['no vectors', '{}'],
+    ['too few', '{"data":[],"embeddings":[]}'],
+    ['an empty one', '{"data":[{"embedding":[]}],"embeddings":[{"values":[]}]}'],
+    ['text', '{"data":[{"embedding":["1"]}],"embeddings":[{"values":["1"]}]}'],
+    ['zeros', '{"data":[{"embedding":[0,0]}],"embeddings":[{"values":[0,0]}]}'],
+    ['infinity', '{"data":[{"embedding":[1e99]}],"embeddings":[{"values":[1e99]}]}'],
+    ['null', '{"data":[null],"embeddings":[null]}'],
+    ['a wrong place', '{"data":[{"index":7,"embedding":[1]}],"embeddings":[{}]}'],
+    [
+      'too much',
+      `{"data":[{"embedding":[${'1,'.repeat(8_192)}1]}],"embeddings":[{"values":[${'1,'.repeat(8_192)}1]}]}`,
+    ],
+  ])('refuses an answer with %s', async (_, raw) => {
+    fake.misbehave({ raw }, { raw }, { raw });
+    expect((await failure(open().embed(['dog'], memory))).message).toMatch(/^The provider sent/);
+  });
+
+  it('refuses vectors of different lengths', async () => {
+    const raw =
+      '{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1,2]}],' +
+      '"embeddings":[{"values":[1]},{"values":[1,2]}]}';
+    fake.misbehave({ raw });
+    expect((await failure(open().embed(['a', 'b'], memory))).retryable).toBe(false);
+  });
+
+  it('looks at no more of an answer than there can be in it', async () => {
+    // Whoever names a provider may have written it: this must not keep others waiting.
+    const many = `[${'0,'.repeat(150_000)}0]`;
+    fake.misbehave({ raw: `{"data":${many},"embeddings":${many}}` });
+    const before = process.cpuUsage().user;
+    expect((await failure(open().embed(['dog'], memory))).retryable).toBe(false);
+    expect(process.cpuUsage().user - before).toBeLessThan(1_000_000);
+    fake.misbehave({ raw: `{"more":"${'x'.repeat(400_000)}"}` });
+    expect((await failure(open().embed(['dog'], memory))).message).toMatch(/too long$/);
+  });
+
+  it('connects to nothing that the guard does not let it', async () => {
+    const guard = createOutboundGuard();
+    const url = new URL(base().replace('127.0.0.1', 'localhost'));
+    const closed = open({ baseUrl: url.href, agent: guard.agentFor(url) });
+    expect((await failure(closed.embed(['dog'], memory))).message).toContain('not allowed');
+    expect(fake.requests).toEqual([]);
+    guard.close();
+  });
+
+  it('refuses a key that no header can carry', () => {
+    expect(() => open({ apiKey: 'two\nlines' })).toThrow(TypeError);
+  });
+});
+
+it.each([
+  ['[0, 2, 2]', [0, 2, 2]],
+  ['[0, 1, 1e9]', [0, 1, 1e9]],
+])('refuses vectors of OpenAI that say they belong to %s', async (_, places) => {
+  const data = places.map((index) => ({ index, embedding: [1, 2] }));
+  const raw = JSON.stringify({ data });
+  fake.misbehave({ raw });
+  const options = { apiKey, baseUrl: fake.url, model: 'm', name: 'n', floor: 0 };
+  const embedder = createOpenAiEmbedder({ ...options, questionMs: 5_000 });
+  await expect(embedder.embed(['a', 'b', 'c'], memory)).rejects.toThrow('other than vectors');
+});
+
+it('tells Google whether it is a question or a memory', async () => {
+  const options = { apiKey, baseUrl: fake.beta, model: 'gemini-embedding-001', name: 'n' };
+  const embedder = createGoogleEmbedder({ ...options, floor: 0, questionMs: 5_000 });
+  await embedder.embed(['x'], question);
+  await embedder.embed(['x'], memory);
+  expect(fake.requests.map(({ path }) => path)).toEqual(
+    Array(2).fill('/v1beta/models/gemini-embedding-001:batchEmbedContents'),
+  );
+  const tasks = fake.requests.map(({ body }) => JSON.stringify(body));
+  expect(tasks[0]).toContain('RETRIEVAL_QUERY');
+  expect(tasks[1]).toContain('RETRIEVAL_DOCUMENT');
+});
+
+it('is understood by a mock that others wrote', async () => {
+  const mock = await LLMock.create({ port: 0 });
+  try {
+    mock.onEmbedding('dog', { embedding: [0.1, 0.2, 0.3] });
+    const options = { apiKey, baseUrl: `${mock.url}/v1`, model: 'text-embedding-3-small' };
+    const embedder = createOpenAiEmbedder({ ...options, name: 'n', floor: 0, questionMs: 5_000 });
+    expect(await embedder.embed(['dog'], memory)).toEqual([Float32Array.of(0.1, 0.2, 0.3)]);
+  } finally {
+    await mock.stop();
+  }
+});

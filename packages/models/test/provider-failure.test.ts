@@ -1,0 +1,176 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ProviderFailure } from '@relay/core';
+import {
+  failureInStream,
+  failureOfResponse,
+  failureToConnect,
+  redact,
+} from '../src/provider-failure.ts';
+
+const secret = 'sk-proj-4f9aQ2xZ7LmN0pRsTuVw';
+
+function ofResponse(status: number, body = '', headers: Record<string, string> = {}) {
+  return failureOfResponse({ status, body, headers }, secret);
+}
+
+describe('a provider that answers with an error', () => {
+  it.each([408, 409, 429, 500, 502, 503, 504, 529])('may be asked again after %i', (status) => {
+    expect(ofResponse(status).retryable).toBe(true);
+  });
+
+  it.each([301, 400, 401, 402, 403, 404, 413, 422])('is not asked again after %i', (status) => {
+    expect(ofResponse(status).retryable).toBe(false);
+  });
+
+  it.each([
+    ['{"error":{"message":"No such model","code":"model_not_found"}}', 'No such model'],
+    ['{"error":"No such model"}', 'No such model'],
+    ['{"message":"No such model"}', 'No such model'],
+    ['{"detail":"No such model"}', 'No such model'],
+    ['"No such model"', 'No such model'],
+    ['No such model', 'No such model'],
+    ['{"code":7}', '{"code":7}'],
+    ['[1]', '[1]'],
+  ])('is quoted: %s', (body, message) => {
+    expect(ofResponse(404, body).message).toBe(`The provider answered 404: ${message}`);
+  });
+
+  it('is quoted in short', () => {
+    expect(ofResponse(500, '<html>'.repeat(10_000)).message.length).toBeLessThan(600);
+    expect(ofResponse(500).message).toBe('The provider answered 500');
+  });
+
+  it('may say when to come back, in seconds, as a date or in milliseconds', () => {
+    const after = (value: string) => ofResponse(429, '', { 'retry-after': value }).retryAfterMs;
+    expect(after('12')).toBe(12_000);
+    expect(after('0.5')).toBe(500);
+    const inAMinute = after(new Date(Date.now() + 60_000).toUTCString());
+    expect(inAMinute).toBeGreaterThan(57_000);
+    expect(inAMinute).toBeLessThanOrEqual(60_000);
+    expect(after('Wed, 21 Oct 2015 07:28:00 GMT')).toBe(0);
+    expect(after('soon')).toBeUndefined();
+    expect(after('-3')).not.toBeLessThan(0);
+    expect(ofResponse(429).retryAfterMs).toBeUndefined();
+    const both = { 'retry-after': '3', 'retry-after-ms': '2150' };
+    expect(ofResponse(429, '', both).retryAfterMs).toBe(2150);
+  });
+});
+
+describe('a prompt that does not fit', () => {
+  it.each([
+    '{"error":{"message":"This model\'s maximum context length is 8192 tokens","code":"context_length_exceeded"}}',
+    '{"error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}',
+    '{"error":{"message":"The input is too long for the context window"}}',
+    '{"error":{"message":"Please reduce the length of the messages"}}',
+  ])('is told from other refusals: %s', (body) => {
+    expect(ofResponse(400, body)).toMatchObject({ contextExceeded: true, retryable: false });
+    expect(ofResponse(400, body).toRunError().code).toBe('context_exceeded');
+    const error: unknown = (JSON.parse(body) as { error: unknown }).error;
+    expect(failureInStream(error, secret)).toMatchObject({
+      contextExceeded: true,
+      retryable: false,
+    });
+  });
+
+  it.each([
+    [400, '{"error":{"message":"Unknown parameter: context"}}'],
+    [400, ''],
+    [429, '{"error":{"message":"Too many tokens per minute"}}'],
+    [500, '{"error":{"message":"context_length_exceeded"}}'],
+  ])('is not what %i %s says', (status, body) => {
+    expect(ofResponse(status, body).contextExceeded).toBe(false);
+  });
+});
+
+describe('a provider that breaks off', () => {
+  it.each([
+    [{ message: 'm', code: 429 }, true],
+    [{ message: 'm', code: '503' }, true],
+    [{ message: 'm', status: 400 }, false],
+    [{ message: 'm', code: 'invalid_api_key' }, false],
+    [{ message: 'm', type: 'invalid_request_error' }, false],
+    [{ message: 'm', type: 'BadRequestError' }, false],
+    [{ message: 'm', code: 'insufficient_quota', type: 'insufficient_quota' }, false],
+    [{ message: 'm', code: 'context_length_exceeded' }, false],
+    [{ message: 'm', type: 'rate_limit_error' }, true],
+    [{ message: 'm', type: 'server_error', code: null }, true],
+    [{ message: 'm' }, true],
+    ['m', true],
+  ])('%j may be tried again: %s', (error, retryable) => {
+    expect(failureInStream(error, secret)).toMatchObject({
+      message: 'The provider broke off: m',
+      retryable,
+    });
+  });
+
+  it('may say nothing about it', () => {
+    expect(failureInStream({}, secret).message).toBe('The provider broke off');
+    expect(failureInStream(true, secret).message).toBe('The provider broke off');
+  });
+});
+
+describe('a provider that cannot be reached', () => {
+  const place = { host: 'models.example:8080', secret };
+
+  it('is named, with the reason', () => {
+    const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
+    expect(failureToConnect(cause, place)).toMatchObject({
+      message: 'No connection to the provider at models.example:8080: ECONNREFUSED',
+      retryable: true,
+    });
+  });
+
+  it('is not blamed for what an agent refused on purpose', () => {
+    const refused = new ProviderFailure('This address is private', { retryable: false });
+    expect(failureToConnect(refused, place)).toBe(refused);
+  });
+});
+
+describe('the API key', () => {
+  it.each([
+    ['alone', secret],
+    ['in a sentence', `Incorrect API key provided: ${secret}. Find yours online.`],
+    ['twice', `${secret}${secret}`],
+    ['in a header', `Authorization: Bearer ${secret}`],
+    ['cut at its end', secret.slice(0, -3)],
+    ['cut at its start', secret.slice(3)],
+    ['a middle part', `…${secret.slice(5, 20)}…`],
+    ['behind its own beginning', `sk-proj-${secret}`],
+  ])('is taken out of an error: %s', (_, body) => {
+    for (const { message } of [ofResponse(401, body), failureInStream(body, secret)]) {
+      expect(message).toContain('[redacted]');
+      for (let at = 0; at + 8 <= secret.length; at += 1) {
+        expect(message).not.toContain(secret.slice(at, at + 8));
+      }
+    }
+  });
+
+  it('is taken out before the text is cut', () => {
+    for (let before = 470; before <= 510; before += 1) {
+      const { message } = ofResponse(400, `${'-'.repeat(before)}${secret}`);
+      expect(message).not.toContain(secret.slice(0, 8));
+    }
+  });
+
+  it('leaves other words alone', () => {
+    expect(redact('The project sk-proj was not found', secret)).toBe(
+      'The project sk-proj was not found',
+    );
+    expect(redact('anything', undefined)).toBe('anything');
+    expect(redact('anything', '')).toBe('anything');
+  });
+
+  it('is taken out even if it is short', () => {
+    expect(redact('the key abc', 'abc')).toBe('the key [redacted]');
+  });
+
+  it('is never left in any text', () => {
+    fc.assert(
+      fc.property(fc.string({ minLength: 1 }), fc.array(fc.string()), (key, parts) => {
+        const shown = redact(parts.join(key), key).split('[redacted]');
+        expect(shown.filter((part) => part.includes(key))).toEqual([]);
+      }),
+    );
+  });
+});

@@ -1,0 +1,111 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createOutboundGuard } from '../src/outbound.ts';
+import { createProviderFetch } from '../src/provider-fetch.ts';
+import { type ScriptedProvider, startScriptedProvider } from './support/index.ts';
+
+const apiKey = 'sk-test-9fQ4mZ7xL2pR8vW1';
+
+let provider: ScriptedProvider;
+beforeEach(async () => {
+  provider = await startScriptedProvider((response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.end('data: 1\n\n');
+  });
+});
+afterEach(() => provider.close());
+
+const post = (more: RequestInit = {}): RequestInit => ({ method: 'POST', body: '{}', ...more });
+const fetchIt = (options: Partial<Parameters<typeof createProviderFetch>[0]> = {}) =>
+  createProviderFetch({ apiKey, ...options });
+
+describe('the fetch of a provider', () => {
+  it('posts, and streams what comes', async () => {
+    const response = await fetchIt()(provider.baseUrl, post({ headers: { 'X-Key': 'k' } }));
+    expect(response.status).toBe(200);
+    expect(await response.text()).toBe('data: 1\n\n');
+    expect(provider.requests[0]).toMatchObject({
+      path: '/v1',
+      headers: { 'x-key': 'k' },
+      body: {},
+    });
+  });
+
+  it('uses its connection again once an answer was read', async () => {
+    const guard = createOutboundGuard(['127.0.0.0/8']);
+    const fetcher = fetchIt({ agent: guard.agentFor(new URL(provider.baseUrl)) });
+    for (const _ of [1, 2, 3]) await (await fetcher(provider.baseUrl, post())).text();
+    expect(provider.connections.made).toBe(1);
+    guard.close();
+  });
+
+  it('goes only where the guard lets it', async () => {
+    const guard = createOutboundGuard();
+    const url = new URL(provider.baseUrl.replace('127.0.0.1', 'localhost'));
+    const going = fetchIt({ agent: guard.agentFor(url) })(url, post());
+    await expect(going).rejects.toThrow('leads to an address that is not allowed');
+    expect(provider.requests).toHaveLength(0);
+    guard.close();
+  });
+
+  it('does not follow a redirect', async () => {
+    provider.script((response) => {
+      response.writeHead(302, { location: 'http://169.254.169.254/latest/meta-data' }).end();
+    });
+    await expect(fetchIt()(provider.baseUrl, post())).rejects.toThrow('The provider answered 302');
+    expect(provider.requests).toHaveLength(1);
+  });
+
+  it('refuses an answer that is no stream', async () => {
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{"message":"Hello"}');
+    });
+    await expect(fetchIt()(provider.baseUrl, post())).rejects.toThrow(
+      'The provider answered without a stream: Hello',
+    );
+  });
+
+  it('gives up an answer that never ends', async () => {
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      const piece = Buffer.alloc(1024 * 1024, 'x');
+      const write = () => {
+        while (!response.destroyed && response.write(piece));
+      };
+      response.on('drain', write);
+      write();
+    });
+    const response = await fetchIt()(provider.baseUrl, post());
+    await expect(response.text()).rejects.toThrow('The provider’s answer is too long');
+  });
+
+  it('waits for the first byte as long as it may, and then from piece to piece', async () => {
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.flushHeaders();
+      setTimeout(() => response.write('data: 1\n\n'), 300);
+    });
+    const response = await fetchIt({ timeouts: { firstByteMs: 5_000, idleMs: 100 } })(
+      provider.baseUrl,
+      post(),
+    );
+    const reader = response.body?.getReader();
+    expect((await reader?.read())?.value?.toString()).toBeDefined();
+    await expect(reader?.read()).rejects.toThrow('The provider sent nothing for 0.1 s');
+  });
+
+  it('hangs up when its reader leaves or its signal says so', async () => {
+    provider.script((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: 1\n\n');
+    });
+    const left = await fetchIt()(provider.baseUrl, post());
+    await left.body?.cancel();
+    await expect.poll(() => provider.connections.open).toBe(0);
+    const controller = new AbortController();
+    const stopped = await fetchIt()(provider.baseUrl, post({ signal: controller.signal }));
+    const reading = stopped.text();
+    controller.abort();
+    await expect(reading).rejects.toThrow('The model call was aborted');
+    await expect.poll(() => provider.connections.open).toBe(0);
+  });
+});

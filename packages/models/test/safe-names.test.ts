@@ -1,0 +1,38 @@
+import { describe, expect, it } from 'vitest';
+import { SafeNames } from '../src/safe-names.ts';
+
+const accepted = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/;
+
+describe('a name that providers accept', () => {
+  it('stays as it is', () => {
+    const names = new SafeNames(['look', 'send_note', 'a-b']);
+    for (const name of ['look', 'send_note', 'a-b', 'not-known-before']) {
+      expect(names.safe(name)).toBe(name);
+      expect(names.original(name)).toBe(name);
+    }
+  });
+
+  it.each(['acme.look', '3d', '-x', 'a b', 'ü', '', 'x'.repeat(65), '工具', 'a/b:c'])(
+    'is found for %j, and leads back to it',
+    (name) => {
+      const names = new SafeNames([name]);
+      expect(names.safe(name)).toMatch(accepted);
+      expect(names.original(names.safe(name))).toBe(name);
+      expect(names.safe(name)).toBe(names.safe(name));
+    },
+  );
+
+  it('is never that of another, however alike they are', () => {
+    const long = 'x'.repeat(80);
+    const given = ['a.b', 'a_b', 'a/b', `${long}1`, `${long}2`, 'x'.repeat(64)];
+    const names = new SafeNames(given);
+    expect(new Set(given.map((name) => names.safe(name))).size).toBe(given.length);
+    expect(names.safe('a_b')).toBe('a_b');
+    expect(names.safe('x'.repeat(64))).toBe('x'.repeat(64));
+    for (const name of given) expect(names.original(names.safe(name))).toBe(name);
+  });
+
+  it('that nobody was told stays what the provider says', () => {
+    expect(new SafeNames(['look']).original('invented')).toBe('invented');
+  });
+});

@@ -1,0 +1,57 @@
+/**
+ * The one table of routes. Validation, authentication, documentation and tests read it, so that a
+ * route cannot exist in one of them alone.
+ */
+import { approvalRoutes } from './approvals.ts';
+import { auditRoutes } from './audit.ts';
+import { chatRoutes } from './chat.ts';
+import { credentialRoutes } from './credentials.ts';
+import { grantRoutes } from './grants.ts';
+import { keyRoutes } from './keys.ts';
+import { memoryRoutes } from './memories.ts';
+import { policyRoutes } from './policy.ts';
+import type { Route } from './route.ts';
+import { runBranchRoutes } from './run-branches.ts';
+import { runRoutes } from './runs.ts';
+import { runtimeRoutes } from './runtime.ts';
+import { systemRoutes } from './system.ts';
+import { tenantRoutes } from './tenant.ts';
+import { toolResultRoutes } from './tool-results.ts';
+import { webhookRoutes } from './webhooks.ts';
+
+export * from './approvals.ts';
+export * from './audit.ts';
+export * from './chat.ts';
+export * from './credentials.ts';
+export * from './grants.ts';
+export * from './keys.ts';
+export * from './memories.ts';
+export * from './policy.ts';
+export type { Route, RouteAuth, Scope } from './route.ts';
+export { scopes } from './route.ts';
+export * from './run-branches.ts';
+export * from './runs.ts';
+export * from './runtime.ts';
+export * from './tenant.ts';
+export * from './tool-results.ts';
+export * from './webhooks.ts';
+
+export const routes = {
+  ...systemRoutes,
+  ...chatRoutes,
+  ...runtimeRoutes,
+  ...runRoutes,
+  ...runBranchRoutes,
+  ...toolResultRoutes,
+  ...approvalRoutes,
+  ...grantRoutes,
+  ...keyRoutes,
+  ...credentialRoutes,
+  ...memoryRoutes,
+  ...tenantRoutes,
+  ...auditRoutes,
+  ...policyRoutes,
+  ...webhookRoutes,
+} as const satisfies Record<string, Route>;
+
+export type RouteName = keyof typeof routes;

@@ -1,0 +1,249 @@
+import { describe, expect, it } from 'vitest';
+import type { RunEvent } from '../../src/events/catalogue.ts';
+import * as fixture from './fixture-journal.ts';
+import { runs } from '../../src/dialects/runs.ts';
+
+const { framesOf, header, onTheWire, placed, rootId, subId } = fixture;
+
+function frame(event: RunEvent): unknown {
+  return onTheWire(runs.project(placed(event), header));
+}
+
+describe('the runs dialect', () => {
+  it('leaves the SSE event field alone', () => {
+    expect(runs.namesEvents).toBe(false);
+  });
+
+  it('tells the whole journal in the words of /v1/runs', () => {
+    const permission = { type: 'relay', kind: 'permission', agentId: rootId };
+    expect(framesOf(runs)).toEqual([
+      [5, { type: 'token', text: 'Let me' }],
+      [6, { type: 'reset', after: 4 }],
+      [9, { type: 'token', text: '23' }],
+      [10, { type: 'token', text: ' *' }],
+      [
+        11,
+        { type: 'tool_call', id: 'call_sum', name: 'calculator', input: { a: 23, b: 47, op: '*' } },
+      ],
+      [
+        12,
+        { type: 'tool_call', id: 'call_bash', name: 'bash', input: { command: 'rm -rf ./temp' } },
+      ],
+      [
+        13,
+        {
+          type: 'tool_call',
+          id: 'call_fetch~2',
+          name: 'fetch',
+          input: { url: 'https://example.com' },
+        },
+      ],
+      [
+        14,
+        {
+          type: 'tool_call',
+          id: 'call_note',
+          name: 'send_note',
+          input: { to: 'ann', text: 'hi' },
+        },
+      ],
+      [
+        16,
+        {
+          ...permission,
+          id: fixture.bashRelayId,
+          toolCallId: 'call_bash',
+          tool: 'bash',
+          params: { command: 'rm -rf ./temp' },
+        },
+      ],
+      [
+        17,
+        {
+          ...permission,
+          id: fixture.fetchRelayId,
+          toolCallId: 'call_fetch~2',
+          tool: 'fetch',
+          params: { url: 'https://example.com' },
+        },
+      ],
+      [
+        18,
+        {
+          ...permission,
+          id: fixture.noteRelayId,
+          toolCallId: 'call_note',
+          tool: 'send_note',
+          params: { to: 'ann', text: 'hi' },
+        },
+      ],
+      [21, { type: 'tool_result', id: 'call_sum', output: 1081 }],
+      [
+        24,
+        {
+          type: 'relay_resolved',
+          id: fixture.bashRelayId,
+          status: 'approved',
+          executedParams: { command: 'rm -rf ./tmp' },
+        },
+      ],
+      [
+        26,
+        {
+          type: 'tool_result',
+          id: 'call_bash',
+          output: { status: 'error', error: 'No such folder', code: 'tool_failed' },
+        },
+      ],
+      [27, { type: 'relay_resolved', id: fixture.fetchRelayId, status: 'expired' }],
+      [
+        28,
+        {
+          type: 'tool_result',
+          id: 'call_fetch~2',
+          output: { status: 'expired', reason: 'Nobody answered in time' },
+        },
+      ],
+      [29, { type: 'relay_resolved', id: fixture.noteRelayId, status: 'denied' }],
+      [
+        30,
+        {
+          type: 'tool_result',
+          id: 'call_note',
+          output: { status: 'denied', reason: 'Not now' },
+        },
+      ],
+      [
+        41,
+        {
+          type: 'tool_call',
+          id: 'call_look',
+          name: 'look_up',
+          input: { word: 'relay' },
+          agentId: subId,
+        },
+      ],
+      [
+        44,
+        {
+          type: 'relay',
+          kind: 'outcome',
+          agentId: subId,
+          parentId: rootId,
+          agentPath: ['researcher', 'helper'],
+          id: fixture.subRelayId,
+          toolCallId: 'call_look',
+          tool: 'look_up',
+          params: { word: 'relay' },
+        },
+      ],
+      [
+        45,
+        { type: 'relay_expiring', id: fixture.subRelayId, expiresAt: '2026-03-02T10:00:00.000Z' },
+      ],
+      [
+        46,
+        {
+          type: 'error',
+          error: 'The model is overloaded',
+          code: 'provider_failed',
+          retryable: true,
+        },
+      ],
+      [47, { type: 'relay_resolved', id: fixture.subRelayId, status: 'closed' }],
+      [
+        48,
+        {
+          type: 'tool_result',
+          id: 'call_look',
+          output: { status: 'error', error: 'The model is overloaded', code: 'provider_failed' },
+          agentId: subId,
+        },
+      ],
+      [
+        54,
+        {
+          type: 'done',
+          status: 'failed',
+          output: '23 *',
+          usage: { input_tokens: 239, output_tokens: 18 },
+        },
+      ],
+    ]);
+  });
+
+  it('writes the documented frames letter by letter', () => {
+    const call = { agentId: rootId, toolCallId: 'call_…', name: 'calculator' };
+    const lines = [
+      { type: 'text.appended', agentId: rootId, textId: fixture.textId, text: '23' },
+      { type: 'text.appended', agentId: rootId, textId: fixture.textId, text: ' *' },
+      { type: 'tool.called', ...call, input: { a: 23, b: 47, op: '*' } },
+      { type: 'tool.completed', ...call, context: '1081', result: 1081 },
+    ] satisfies RunEvent[];
+    expect(lines.map((event) => JSON.stringify(frame(event)))).toEqual([
+      '{"type":"token","text":"23"}',
+      '{"type":"token","text":" *"}',
+      '{"type":"tool_call","id":"call_…","name":"calculator","input":{"a":23,"b":47,"op":"*"}}',
+      '{"type":"tool_result","id":"call_…","output":1081}',
+    ]);
+  });
+
+  it('keeps every documented field of the last frame', () => {
+    const usage = { inputTokens: 234, outputTokens: 12 };
+    expect(frame({ type: 'run.ended', status: 'completed', output: '…', usage })).toMatchObject({
+      type: 'done',
+      output: '…',
+      usage: { input_tokens: 234, output_tokens: 12 },
+    });
+  });
+
+  it.each(['completed', 'failed', 'canceled'] as const)(
+    'ends a run that is %s with done',
+    (status) => {
+      const usage = { inputTokens: 0, outputTokens: 0 };
+      expect(frame({ type: 'run.ended', status, output: 'so far', usage })).toEqual({
+        type: 'done',
+        status,
+        output: 'so far',
+        usage: { input_tokens: 0, output_tokens: 0 },
+      });
+    },
+  );
+
+  it('shows the result for programs first, then what the model read, then null', () => {
+    const call = { agentId: rootId, toolCallId: 'c1', name: 'read' };
+    const output = (event: RunEvent) => (frame(event) as { output: unknown }).output;
+    expect(output({ type: 'tool.completed', ...call, context: 'text', result: 0 })).toBe(0);
+    expect(output({ type: 'tool.completed', ...call, context: 'text', result: '' })).toBe('');
+    expect(output({ type: 'tool.completed', ...call, context: 'text' })).toBe('text');
+    expect(output({ type: 'tool.completed', ...call })).toBeNull();
+  });
+
+  it('names the parent of an agent below the first one on its relay, and no parent otherwise', () => {
+    const shown = fixture.journal
+      .filter((event) => event.type === 'relay.raised')
+      .map((event) => frame(event));
+    expect(shown.map((each) => (each as { parentId?: string }).parentId)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      rootId,
+    ]);
+  });
+
+  it('hides the text of sub-agents and what was discarded of it', () => {
+    const sub = { agentId: subId, parentId: rootId };
+    const text: RunEvent = { type: 'text.appended', ...sub, textId: fixture.subTextId, text: 'x' };
+    const discarded: RunEvent = {
+      type: 'turn.discarded',
+      ...sub,
+      turn: 1,
+      textId: fixture.subTextId,
+      after: 3,
+      reason: 'crash',
+    };
+    expect([frame(text), frame(discarded)]).toEqual([undefined, undefined]);
+    const { parentId: _, ...root } = { ...text, agentId: rootId };
+    expect(frame(root)).toEqual({ type: 'token', text: 'x' });
+  });
+});

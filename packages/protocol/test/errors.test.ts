@@ -1,0 +1,92 @@
+import { describe, expect, it } from 'vitest';
+import { type ErrorCode, errorTable, RelayError } from '../src/errors.ts';
+
+const rows = Object.entries(errorTable);
+const codes = Object.keys(errorTable) as ErrorCode[];
+
+describe('the table of errors', () => {
+  it.each(rows)('writes %s in snake case, with an HTTP status that says error', (code, kind) => {
+    expect(code).toMatch(/^[a-z]+(_[a-z]+)*$/);
+    expect(Number.isInteger(kind.status)).toBe(true);
+    expect(kind.status).toBeGreaterThanOrEqual(400);
+    expect(kind.status).toBeLessThan(600);
+  });
+
+  it.each(rows)('gives %s a title of its own that fits on one line', (code, { title }) => {
+    expect(title).toMatch(/^[A-Z][^\n]{4,79}[^.\s]$/);
+    expect(rows.filter(([, kind]) => kind.title === title).map(([name]) => name)).toEqual([code]);
+  });
+
+  it('promises that a repetition can help only where nothing is wrong with the request', () => {
+    const retryable = rows.filter(([, kind]) => kind.retryable).map(([, kind]) => kind.status);
+    expect(retryable.length).toBeGreaterThan(0);
+    for (const status of retryable) expect([408, 429, 502, 503]).toContain(status);
+  });
+
+  it.each(['limit_reached', 'handoff_refused', 'guardrail_tripped', 'context_exceeded'] as const)(
+    'says of %s that the same again would end the same way',
+    (code) => {
+      expect(errorTable[code].retryable).toBe(false);
+    },
+  );
+
+  it.each([
+    ['invalid_json', 400],
+    ['invalid_request', 400],
+    ['unknown_model', 400],
+    ['unauthorized', 401],
+    ['approve_scope_required', 403],
+    ['session_not_found', 404],
+    ['relay_not_found', 404],
+    ['relay_conflict', 409],
+    ['payload_too_large', 413],
+    ['provider_failed', 502],
+    ['unknown_agent', 400],
+    ['limit_reached', 409],
+    ['handoff_refused', 409],
+    ['guardrail_tripped', 422],
+    ['context_exceeded', 502],
+  ] as const)('answers %s with %i, as the documented surfaces do', (code, status) => {
+    expect(new RelayError(code, 'x').status).toBe(status);
+  });
+});
+
+describe('RelayError', () => {
+  it.each(codes)('reads the status and the retryability of %s from the table', (code) => {
+    const error = new RelayError(code, 'Something is wrong');
+    expect({ status: error.status, retryable: error.retryable }).toEqual({
+      status: errorTable[code].status,
+      retryable: errorTable[code].retryable,
+    });
+  });
+
+  it('is shown as a sentence and a code, and nothing else', () => {
+    const cause = new Error('password=hunter2');
+    const body = new RelayError('storage_failed', 'The store did not answer', { cause }).toBody();
+    expect(body).toStrictEqual({ error: 'The store did not answer', code: 'storage_failed' });
+    expect(JSON.stringify(body)).not.toContain('hunter2');
+  });
+
+  it('shows where the input is wrong if it knows', () => {
+    const details = [{ path: 'messages.0.role', message: 'Unknown role' }];
+    const body = new RelayError('invalid_request', 'The body is malformed', { details }).toBody();
+    expect(body).toStrictEqual({
+      error: 'The body is malformed',
+      code: 'invalid_request',
+      details: [{ path: 'messages.0.role', message: 'Unknown role' }],
+    });
+  });
+
+  it('is an Error with a name, a message and its cause', () => {
+    const cause = new Error('below');
+    const error = new RelayError('internal', 'Above', { cause });
+    expect(error).toBeInstanceOf(Error);
+    expect(error.name).toBe('RelayError');
+    expect(error.message).toBe('Above');
+    expect(error.cause).toBe(cause);
+  });
+
+  it('has no cause unless it was given one', () => {
+    expect(Object.hasOwn(new RelayError('internal', 'Above'), 'cause')).toBe(false);
+  });
+});

@@ -1,0 +1,93 @@
+import { expect, test } from 'vitest';
+import { checkSchema, checkToolSchema } from '../../src/json-schema/check.ts';
+
+function issuesOf(schema: unknown): string[] {
+  return checkToolSchema(schema).map(({ path, message }) => `${path}: ${message}`);
+}
+
+test.each<[string, unknown]>([
+  ['without parameters', { type: 'object' }],
+  [
+    'with references into itself',
+    { type: 'object', properties: { a: { $ref: '#/$defs/a~1b' } }, $defs: { 'a/b': true } },
+  ],
+  ['with a dialect', { $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object' }],
+])('a schema %s is taken', (_, schema) => {
+  expect(issuesOf(schema)).toEqual([]);
+});
+
+test.each<[string, unknown, string]>([
+  ['no object', 'string', ': Must be a JSON Schema'],
+  ['a list', [], ': Must be a JSON Schema'],
+  [
+    'of something else',
+    { type: 'string' },
+    'type: Must be "object": a tool takes named parameters',
+  ],
+  ['of nothing said', {}, 'type: Must be "object": a tool takes named parameters'],
+  [
+    'a remote reference',
+    { type: 'object', properties: { a: { $ref: 'https://example.com/s.json' } } },
+    'properties.a.$ref: Must point into this schema (#/…): nothing is fetched',
+  ],
+  [
+    'a reference to a file',
+    { type: 'object', properties: { a: { $ref: 'other.json#/a' } } },
+    'properties.a.$ref: Must point into this schema (#/…): nothing is fetched',
+  ],
+  [
+    'a dangling reference',
+    { type: 'object', anyOf: [{ $ref: '#/$defs/none' }] },
+    'anyOf[0].$ref: Points at nothing',
+  ],
+  [
+    'a reference to what every object has',
+    { type: 'object', anyOf: [{ $ref: '#/constructor' }] },
+    'anyOf[0].$ref: Points at nothing',
+  ],
+  [
+    'a dynamic reference',
+    { type: 'object', items: { $dynamicRef: '#x' } },
+    'items.$dynamicRef: Only $ref is understood',
+  ],
+  [
+    'an unknown type',
+    { type: 'object', properties: { a: { type: 'text' } } },
+    'properties.a.type: Must be one of object, array, string, number, integer, boolean, null',
+  ],
+  [
+    'required as text',
+    { type: 'object', required: 'a' },
+    'required: Must be a list of parameter names',
+  ],
+  ['properties as a list', { type: 'object', properties: [] }, 'properties: Must name schemas'],
+  [
+    'a property that is none',
+    { type: 'object', properties: { a: 1 } },
+    'properties.a: Must be a JSON Schema',
+  ],
+  [
+    'a negative length',
+    { type: 'object', minProperties: -1 },
+    'minProperties: Must be a whole number',
+  ],
+  [
+    'a zero step',
+    { type: 'object', items: { multipleOf: 0 } },
+    'items.multipleOf: Must be above 0',
+  ],
+  [
+    'too long',
+    { type: 'object', description: 'x'.repeat(70_000) },
+    ': Must have at most 65536 characters',
+  ],
+])('%s is told', (_, schema, issue) => {
+  expect(issuesOf(schema)).toContain(issue);
+});
+
+test('a schema of anything is one where no tool is meant', () => {
+  for (const schema of [{}, { type: 'array' }, { anyOf: [{ type: 'string' }] }]) {
+    expect(checkSchema(schema)).toEqual([]);
+  }
+  expect(checkSchema({ type: 'text' })).toHaveLength(1);
+});

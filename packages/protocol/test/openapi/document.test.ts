@@ -1,0 +1,288 @@
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { type ErrorCode, errorTable } from '../../src/errors.ts';
+import { openApiDocument } from '../../src/openapi/document.ts';
+import { type Route, routes } from '../../src/routes/index.ts';
+
+type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
+type Fields = { readonly [key: string]: Json };
+
+interface Operation {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly tags: readonly string[];
+  readonly parameters?: readonly { name: string; in: string; required: boolean; schema: Fields }[];
+  readonly requestBody?: { required: boolean; content: Record<string, { schema: Fields }> };
+  readonly responses: Readonly<Record<string, Answer>>;
+  readonly security: readonly Readonly<Record<string, readonly string[]>>[];
+}
+
+interface Answer {
+  readonly description: string;
+  readonly content?: Readonly<Record<string, { schema?: Fields }>>;
+}
+
+const document = openApiDocument('1.2.3');
+const plain = document as unknown as Fields;
+const table: readonly (readonly [string, Route])[] = Object.entries(routes);
+
+function operationOf(route: Route): Operation {
+  const path = route.path.replaceAll(/:(\w+)/g, '{$1}');
+  const operation = document.paths[path]?.[route.method.toLowerCase()];
+  expect(operation, `${route.method} ${path}`).toBeDefined();
+  return operation as unknown as Operation;
+}
+
+/** Everything in the document, with the way to it. */
+function* walk(value: Json, path: string): Generator<readonly [string, Json]> {
+  yield [path, value];
+  if (typeof value !== 'object' || value === null) return;
+  for (const [key, inner] of Object.entries(value)) {
+    yield* walk(inner as Json, `${path}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`);
+  }
+}
+
+function at(pointer: string): Json | undefined {
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
+    .reduce<Json | undefined>(
+      (value, key) =>
+        typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+          ? (value as Fields)[key]
+          : undefined,
+      plain,
+    );
+}
+
+/** A schema, or the one that it refers to. */
+function resolved(schema: Fields | undefined): Json | undefined {
+  const ref = schema?.['$ref'];
+  return typeof ref === 'string' ? at(ref.slice(1)) : schema;
+}
+
+describe('the OpenAPI document', () => {
+  it('is one of version 3.1, with a title and the version that it was made for', () => {
+    expect(document.openapi).toBe('3.1.0');
+    expect(document.info).toMatchObject({ title: 'Relay', version: '1.2.3' });
+    const parts = ['components', 'info', 'openapi', 'paths', 'servers'];
+    expect(Object.keys(document).toSorted()).toEqual(parts);
+  });
+
+  it('is plain JSON: it reads back as it was written, and nothing in it is undefined', () => {
+    expect(JSON.parse(JSON.stringify(document))).toEqual(document);
+    for (const [path, value] of walk(plain, '')) {
+      expect(value, path).not.toBeUndefined();
+      expect(['string', 'number', 'boolean', 'object'], path).toContain(typeof value);
+    }
+  });
+
+  it('refers only to what it holds', () => {
+    const refs = [...walk(plain, '')].filter(([path]) => path.endsWith('/$ref'));
+    expect(refs.length).toBeGreaterThan(10);
+    for (const [path, ref] of refs) {
+      expect(ref, path).toMatch(/^#\//);
+      expect(at((ref as string).slice(1)), path).toBeDefined();
+    }
+    const text = JSON.stringify(document);
+    for (const odd of ['"$defs"', '"$schema"', '"definitions"', '"~standard"']) {
+      expect(text).not.toContain(odd);
+    }
+  });
+
+  it('has every route of the table and no other', () => {
+    const described = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method} ${path}`),
+    );
+    const served = table.map(
+      ([, { method, path }]) => `${method.toLowerCase()} ${path.replaceAll(/:(\w+)/g, '{$1}')}`,
+    );
+    expect(described.toSorted()).toEqual(served.toSorted());
+    const ids = table.map(([, route]) => operationOf(route).operationId);
+    expect(ids).toEqual(table.map(([name]) => name));
+  });
+
+  it('has a place for each thing that has a name, and no name for two of them', () => {
+    const answers = { Run: 'getRun', Approval: 'getApproval', Tenant: 'getTenant' };
+    for (const [name, route] of Object.entries(answers)) {
+      const answer = operationOf(routes[route as keyof typeof routes]).responses['200'];
+      expect(answer?.content?.['application/json']?.schema).toEqual({
+        $ref: `#/components/schemas/${name}`,
+      });
+      expect(at(`/components/schemas/${name}/properties`)).toBeDefined();
+    }
+    expect(document.servers).toEqual([{ url: '/' }]);
+  });
+
+  it('names every error once, in the one table', () => {
+    expect(at('/components/schemas/Error/properties/code/enum')).toEqual(Object.keys(errorTable));
+    expect(at('/components/schemas/Error/required')).toEqual(['error', 'code']);
+  });
+});
+
+function schemaOf({ query }: Route, name: string): z.ZodType | undefined {
+  return query instanceof z.ZodObject ? (query.shape[name] as z.ZodType | undefined) : undefined;
+}
+
+describe.each(table)('%s', (_name, route) => {
+  it('has all parameters of its path, and its query', () => {
+    const parameters = operationOf(route).parameters ?? [];
+    const inPath = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name);
+    const names = (place: string) =>
+      parameters.filter((each) => each.in === place).map(({ name }) => name);
+    expect(names('path')).toEqual(inPath);
+    const query = route.query instanceof z.ZodObject ? Object.keys(route.query.shape) : [];
+    expect(names('query')).toEqual(query);
+    for (const { name, in: place, required, schema } of parameters) {
+      const isNeeded = schemaOf(route, name)?.safeParse(undefined).success === false;
+      expect(required, name).toBe(place === 'path' || isNeeded);
+      expect(schema, name).not.toHaveProperty('description');
+      expect(schema['type'], name).toBe('string');
+    }
+    expect(new Set(parameters.map((each) => `${each.in} ${each.name}`)).size).toBe(
+      parameters.length,
+    );
+  });
+
+  it('has its body, with the fields that it cannot do without', () => {
+    const { requestBody } = operationOf(route);
+    expect(requestBody !== undefined).toBe(route.body !== undefined);
+    if (requestBody === undefined) return;
+    expect(requestBody.required).toBe(route.body?.safeParse(undefined).success === false);
+    const schema = requestBody.content['application/json']?.schema ?? {};
+    expect(schema).toMatchObject({ type: 'object', additionalProperties: false });
+    for (const field of route.requires?.fields ?? []) {
+      expect(schema['properties']).toHaveProperty(field);
+      expect(schema['required']).toContain(field);
+    }
+  });
+
+  it('has its answer, of the status and kind that it gives', () => {
+    const good = Object.entries(operationOf(route).responses).filter(
+      ([status]) => Number(status) < 400,
+    );
+    expect(good).toHaveLength(route.mayBeNothing === true ? 2 : 1);
+    const [status, { description, content }] = good[0] ?? ['', { description: '' }];
+    expect(description).toMatch(/\w/);
+    const kinds = {
+      json: 'application/json',
+      sse: 'text/event-stream',
+      html: 'text/html',
+      text: 'text/plain',
+      none: undefined,
+    };
+    const kind = kinds[route.answer];
+    expect(Object.keys(content ?? {})).toEqual(kind === undefined ? [] : [kind]);
+    expect(status).toBe(String(route.status ?? (route.answer === 'none' ? 204 : 200)));
+    if (route.answer === 'json') {
+      expect(resolved(content?.['application/json']?.schema)).toMatchObject({ type: 'object' });
+    }
+  });
+
+  it('has each of its errors at its status, and none besides', () => {
+    const bad = Object.entries(operationOf(route).responses).filter(
+      ([status]) => Number(status) >= 400,
+    );
+    const told = bad.flatMap(([status, { description, content }]) => {
+      const schema = content?.['application/json']?.schema as unknown as {
+        allOf: [unknown, { properties: { code: { enum: ErrorCode[] } } }];
+      };
+      expect(schema.allOf[0]).toEqual({ $ref: '#/components/schemas/Error' });
+      return schema.allOf[1].properties.code.enum.map((code) => {
+        expect(String(errorTable[code].status)).toBe(status);
+        expect(description).toContain(`\`${code}\`: ${errorTable[code].title}`);
+        return code;
+      });
+    });
+    expect(told.toSorted()).toEqual([...route.errors].toSorted());
+  });
+
+  it('says who may call it', () => {
+    const { security } = operationOf(route);
+    const expected = {
+      public: [],
+      link: [],
+      key:
+        route.anyScope === true
+          ? route.scopes.map((scope) => ({ key: [scope] }))
+          : [{ key: [...route.scopes] }],
+      'local-or-key': [{ key: [...route.scopes] }, {}],
+      'internal-or-key': [{ key: [...route.scopes] }, { internal: [] }],
+      internal: [{ internal: [] }],
+    };
+    expect(security).toEqual(expected[route.auth]);
+    expect(at('/components/securitySchemes/key')).toMatchObject({ type: 'http', scheme: 'bearer' });
+  });
+
+  it('has schemas whose keywords have the form that JSON Schema gives them', () => {
+    const { parameters = [], requestBody, responses } = operationOf(route);
+    const schemas = [
+      ...parameters.map(({ schema }) => schema),
+      requestBody?.content['application/json']?.schema,
+      ...Object.values(responses).map(({ content }) => content?.['application/json']?.schema),
+    ].filter((schema) => schema !== undefined);
+    for (const schema of schemas) expectSchema(schema, route.path);
+  });
+
+  it('has no schema that refers to itself, other than JSON of any shape', () => {
+    const any = JSON.stringify(at('/components/schemas/Json'));
+    for (const schema of [route.params, route.query, route.body, route.output]) {
+      if (schema === undefined) continue;
+      const { $defs = {} } = z.toJSONSchema(schema, { unrepresentable: 'any' });
+      for (const [name, inner] of Object.entries($defs)) {
+        if (at(`/components/schemas/${name}`) !== undefined) continue;
+        const named = JSON.stringify(inner).replaceAll(
+          /"#\/\$defs\/[^"]+"/g,
+          '"#/components/schemas/Json"',
+        );
+        expect(named).toBe(any);
+      }
+    }
+  });
+});
+
+const types = ['string', 'number', 'integer', 'boolean', 'object', 'array', 'null'];
+
+/** What a reader of the document relies on: a small part of the meta-schema of 2020-12. */
+function expectSchema(schema: Json | undefined, where: string): void {
+  if (typeof schema === 'boolean') return;
+  expect(typeof schema, where).toBe('object');
+  const fields = schema as Fields;
+  const lists = ['anyOf', 'oneOf', 'allOf'].flatMap((word) => fields[word] ?? []);
+  if (fields['type'] !== undefined) expect([fields['type']].flat(), where).toSatisfy(areTypes);
+  for (const word of ['required', 'enum']) {
+    if (fields[word] !== undefined) expect(Array.isArray(fields[word]), where).toBe(true);
+  }
+  if (fields['pattern'] !== undefined) {
+    expect(() => new RegExp(fields['pattern'] as string, 'u'), where).not.toThrow();
+  }
+  const properties = Object.entries((fields['properties'] ?? {}) as Fields);
+  for (const name of (fields['required'] ?? []) as string[]) {
+    if (properties.length > 0) expect(fields['properties'], where).toHaveProperty([name]);
+  }
+  for (const [name, inner] of properties) expectSchema(inner, `${where}/${name}`);
+  for (const word of ['items', 'additionalProperties', 'propertyNames']) {
+    if (fields[word] !== undefined) expectSchema(fields[word], `${where}/${word}`);
+  }
+  for (const inner of lists) expectSchema(inner as Json, where);
+}
+
+function areTypes(given: unknown): boolean {
+  return Array.isArray(given) && given.every((each) => types.includes(String(each)));
+}
+
+describe('a list', () => {
+  it('says how many it shows, and what a cursor is', () => {
+    const listed = table.filter(
+      ([, { query }]) => query instanceof z.ZodObject && 'cursor' in query.shape,
+    );
+    expect(listed.length).toBeGreaterThan(2);
+    for (const [, route] of listed) {
+      const parameters = operationOf(route).parameters as unknown as Fields[];
+      const described = (name: string) => parameters.find((each) => each['name'] === name);
+      expect(described('limit')?.['description']).toMatch(/1 to 200.*50/);
+      expect(described('cursor')?.['description']).toContain('nextCursor');
+    }
+  });
+});

@@ -1,0 +1,98 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { canonicalJson } from '../../src/schemas/canonical.ts';
+
+describe('the canonical text of a value', () => {
+  it('sorts keys by code unit at every level and keeps the order of arrays', () => {
+    const value = {
+      b: [3, 1, { z: 1, y: 2 }],
+      a: null,
+      B: true,
+      é: 1,
+      '😀': 2,
+      '\uffff': 3,
+      10: 0,
+      9: 0,
+    };
+    expect(canonicalJson(value)).toBe(
+      '{"10":0,"9":0,"B":true,"a":null,"b":[3,1,{"y":2,"z":1}],"é":1,"😀":2,"\uffff":3}',
+    );
+  });
+
+  it('does not depend on the order in which keys were written', () => {
+    expect(canonicalJson({ a: 1, b: { c: 2, d: 3 } })).toBe(
+      canonicalJson({ b: { d: 3, c: 2 }, a: 1 }),
+    );
+  });
+
+  it('leaves out what has no value, and writes minus zero as zero', () => {
+    expect(canonicalJson({ a: undefined, b: -0, c: [undefined, Number.NaN] })).toBe(
+      '{"b":0,"c":[null,null]}',
+    );
+    expect(canonicalJson(undefined)).toBe('null');
+    expect(canonicalJson([])).toBe('[]');
+    expect(canonicalJson({})).toBe('{}');
+  });
+
+  it('sees own enumerable properties only, a key named __proto__ among them', () => {
+    const child: unknown = Object.create(
+      { inherited: 1 },
+      { hidden: { value: 1, enumerable: false } },
+    );
+    expect(canonicalJson(child)).toBe('{}');
+    expect(canonicalJson(JSON.parse('{"__proto__":{"a":1},"b":2}'))).toBe(
+      '{"__proto__":{"a":1},"b":2}',
+    );
+  });
+
+  it('keeps NUL and lone surrogates apart from everything else', () => {
+    expect(canonicalJson('a\0b')).toBe(String.raw`"a\u0000b"`);
+    expect(canonicalJson('\ud800')).toBe(String.raw`"\ud800"`);
+    expect(JSON.parse(canonicalJson({ '\udfff': '\ud800' }))).toEqual({ '\udfff': '\ud800' });
+  });
+
+  it('writes a bigint in digits and a date as JSON does', () => {
+    expect(canonicalJson({ a: 12n, b: new Date(0) })).toBe(
+      '{"a":12,"b":"1970-01-01T00:00:00.000Z"}',
+    );
+  });
+
+  it('is not stopped by depth or by size', () => {
+    const depth = 100_000;
+    const deep: unknown = JSON.parse('['.repeat(depth) + ']'.repeat(depth));
+    expect(canonicalJson(deep)).toHaveLength(2 * depth);
+    expect(canonicalJson(Array.from({ length: 300_000 }, () => 1))).toHaveLength(600_001);
+  });
+
+  it('refuses a value that contains itself, but not one that holds another twice', () => {
+    const shared = { a: 1 };
+    expect(canonicalJson([shared, shared])).toBe('[{"a":1},{"a":1}]');
+    const cycle: Record<string, unknown> = {};
+    cycle['self'] = { cycle };
+    expect(() => canonicalJson(cycle)).toThrow(TypeError);
+  });
+
+  it('reads back as the same value', () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), (value) => {
+        expect(JSON.parse(canonicalJson(value))).toEqual(JSON.parse(JSON.stringify(value)));
+      }),
+    );
+  });
+
+  it('is the same before and after a trip through JSON', () => {
+    const anything = fc.anything({
+      withDate: true,
+      withNullPrototype: true,
+      withSparseArray: true,
+    });
+    fc.assert(
+      fc.property(fc.record({ value: anything }), (holder) => {
+        const stored: unknown = JSON.parse(JSON.stringify(holder));
+        expect(canonicalJson(holder)).toBe(canonicalJson(stored));
+        expect(canonicalJson(JSON.parse(canonicalJson(holder)))).toBe(canonicalJson(holder));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});

@@ -1,0 +1,70 @@
+import { describe, expect, test } from 'vitest';
+import { errorFrom, networkError, RelayApiError, retryAfterOf } from '../src/errors.ts';
+import { json } from './support/fake-server.ts';
+
+describe('an error', () => {
+  test('says what the server said', async () => {
+    const details = [{ path: 'input', message: 'Required' }];
+    const body = { error: 'input: Required', code: 'invalid_request', details };
+    const error = await errorFrom(json(400, body, { 'x-request-id': 'r-1' }));
+    expect(error).toBeInstanceOf(RelayApiError);
+    expect(error).toMatchObject({
+      name: 'RelayApiError',
+      message: 'input: Required',
+      code: 'invalid_request',
+      status: 400,
+      details,
+      requestId: 'r-1',
+      retryable: false,
+    });
+  });
+
+  test('names the run that was started all the same', async () => {
+    const body = { error: 'The provider failed', code: 'provider_failed' };
+    const error = await errorFrom(json(502, body, { 'x-run-id': 'run-1' }));
+    expect(error).toMatchObject({ runId: 'run-1', retryable: true });
+  });
+
+  test.each([
+    ['a page of a proxy', new Response('<h1>Bad Gateway</h1>', { status: 502 }), true],
+    ['nothing at all', new Response(null, { status: 504 }), true],
+    ['JSON of somebody else', json(403, { message: 'Forbidden' }), false],
+    ['a JSON null', new Response('null', { status: 500 }), false],
+  ])('is made of %s too', async (_, response, retryable) => {
+    const error = await errorFrom(response);
+    expect(error).toMatchObject({ code: 'unexpected_answer', status: response.status, retryable });
+    expect(error.message).toContain(String(response.status));
+  });
+
+  test('of the network has no status, and keeps its cause', () => {
+    const cause = new TypeError('fetch failed');
+    expect(networkError('It broke', cause)).toMatchObject({
+      code: 'network_error',
+      status: 0,
+      retryable: true,
+      cause,
+    });
+  });
+
+  test('of a refused connection can be told from one that will not change', () => {
+    expect(new RelayApiError('context_exceeded', 'Too long', { status: 502 }).retryable).toBe(
+      false,
+    );
+    expect(new RelayApiError('shutting_down', 'Later', { status: 503 }).retryable).toBe(true);
+  });
+});
+
+describe('Retry-After', () => {
+  const now = Date.parse('2026-11-15T10:00:00Z');
+  test.each([
+    [null, undefined],
+    ['3', 3000],
+    ['0', 0],
+    ['-5', 0],
+    ['Sun, 15 Nov 2026 10:00:07 GMT', 7000],
+    ['Sun, 15 Nov 2026 09:00:00 GMT', 0],
+    ['soon', undefined],
+  ])('%j means %j ms', (header, ms) => {
+    expect(retryAfterOf(header, now)).toBe(ms);
+  });
+});

@@ -1,0 +1,15 @@
+import type { RunRecord, TenantStore } from '@relay/core';
+import { nothingHere } from '../errors.ts';
+import type { Call } from './handler.ts';
+
+/** All that a caller can see. */
+export function storeOf({ context, caller }: Call): TenantStore {
+  return context.store.tenant(caller.tenantId);
+}
+
+/** Another tenant's run is answered exactly like one that does not exist. */
+export async function findRun(call: Call, runId: string): Promise<RunRecord> {
+  const run = await storeOf(call).readRun(runId);
+  if (run === undefined) throw nothingHere('run');
+  return run;
+}

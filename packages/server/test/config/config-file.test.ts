@@ -1,0 +1,173 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { loadConfigFile, type RelayConfig } from '../../src/config/config-file.ts';
+import { ConfigError, readConfig } from '../../src/config/config.ts';
+import { assembleDefinitions } from '../../src/config/definitions.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'relay-config-'));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+function write(name: string, text: string): string {
+  const path = join(dir, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+describe('the configuration file', () => {
+  it('need not be there', async () => {
+    expect(await loadConfigFile({}, dir)).toEqual({});
+  });
+
+  it.each(['relay.config.ts', 'relay.config.mts', 'relay.config.js', 'relay.config.mjs'])(
+    'is found as %s where the server starts',
+    async (name) => {
+      write('package.json', '{"type":"module"}');
+      write(name, 'export default { limits: { depth: 2 } };');
+      expect(await loadConfigFile({}, dir)).toEqual({ limits: { depth: 2 } });
+    },
+  );
+
+  it('is TypeScript, without a build', async () => {
+    write('relay.config.ts', 'const depth: number = 2;\nexport default { limits: { depth } };');
+    expect(await loadConfigFile({}, dir)).toEqual({ limits: { depth: 2 } });
+  });
+
+  it('can lie elsewhere', async () => {
+    write('other.ts', 'export default { prices: {} };');
+    expect(await loadConfigFile({ RELAY_CONFIG: 'other.ts' }, dir)).toEqual({ prices: {} });
+    const path = join(dir, 'other.ts');
+    expect(await loadConfigFile({ RELAY_CONFIG: path }, '/')).toEqual({ prices: {} });
+  });
+
+  it('is handed on as it was written, not as a copy', async () => {
+    write(
+      'relay.config.ts',
+      `class Tool { name = 'own'; validate() {} }
+       export const own = new Tool();
+       export default { tools: [own] };`,
+    );
+    const { tools = [] } = await loadConfigFile({}, dir);
+    expect(tools[0]).toHaveProperty('validate');
+  });
+
+  it.each([
+    ['export default { limit: {} };', /relay\.config\.ts: limit: Unknown field$/],
+    ['export default { limits: { depth: -1 } };', /limits\.depth: /],
+    ['export default { prices: { demo: { inputPerMillion: "1" } } };', /prices\.demo\./],
+    ['export default { agents: [{}] };', /agents\[0\]\.name: /],
+    ['export default { compaction: { threshold: 2 } };', /compaction\.threshold: /],
+    ['export default { embeddings: { model: "a:b", floor: 2 } };', /embeddings\.floor: /],
+    ['export default { embeddings: {} };', /embeddings\.model: /],
+    ['export default { providers: { endpoints: { acme: "https://a.b" } } };', /endpoints\.acme: /],
+    ['export default { providers: { endpoints: { openai: "here" } } };', /endpoints\.openai: /],
+    ['export default { providers: { timeouts: { idleMs: 0 } } };', /timeouts\.idleMs: /],
+    ['export default { mcpServers: { a: {} } };', /mcpServers\.a: Must have a command or a url/],
+    [
+      'export default { mcpServers: { a_b: { command: "x" } } };',
+      /mcpServers\.a_b: A server is named by/,
+    ],
+    [
+      'export default { mcpServers: { a: { command: "x", env: { T: process.env.NO } } } };',
+      /\.T: /,
+    ],
+    ['export default 7;', /must export its configuration as default/],
+    ['export const config = {};', /must export its configuration as default/],
+    ['throw new Error("Not today");', /cannot be read: Not today$/],
+    ['import "./missing.ts";', /cannot be read: .*missing/],
+  ])('stops the start with one line: %s', async (text, line) => {
+    write('relay.config.ts', text);
+    const failure = await loadConfigFile({}, dir).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(ConfigError);
+    expect((failure as ConfigError).message).toMatch(line);
+    expect((failure as ConfigError).message).not.toContain('\n');
+  });
+
+  it('that was named must be there', async () => {
+    await expect(loadConfigFile({ RELAY_CONFIG: 'gone.ts' }, dir)).rejects.toThrow(
+      /RELAY_CONFIG: there is no file .*gone\.ts/,
+    );
+  });
+});
+
+describe('what is defined', () => {
+  const assemble = (file: RelayConfig) =>
+    assembleDefinitions(readConfig({ RELAY_DATA_DIR: dir }, dir), file, {});
+
+  it('comes on top of what is there by itself', () => {
+    const { tools, agents, models } = assemble({
+      agents: [{ name: 'triage', handoffs: [{ name: 'billing', tools: ['calculator'] }] }],
+      prices: { demo: { inputPerMillion: 1, outputPerMillion: 2 } },
+    });
+    expect(tools.list().map(({ name }) => name)).toEqual([
+      'agent',
+      'calculator',
+      'memory',
+      'send_note',
+    ]);
+    expect(agents.list().map(({ name }) => name)).toEqual(['triage', 'billing']);
+    expect(models.price?.('demo')).toEqual({ inputPerMillion: 1, outputPerMillion: 2 });
+    expect(models.price?.('other')).toBeUndefined();
+  });
+
+  it.each<[string, RelayConfig, string]>([
+    [
+      'two agents of one name',
+      { agents: [{ name: 'a' }, { name: 'a' }] },
+      'relay.config: Two agents are named a',
+    ],
+    [
+      'a handoff to nobody',
+      { agents: [{ name: 'a', handoffs: ['b'] }] },
+      'relay.config: The agent a hands off to b, who does not exist',
+    ],
+    [
+      'a tool that does not exist',
+      { agents: [{ name: 'a', tools: ['fly'] }] },
+      'relay.config: the agent a uses the tool fly, which does not exist',
+    ],
+    [
+      'a model that nobody offers',
+      { agents: [{ name: 'a', model: 'hal-9000' }] },
+      'relay.config: no provider offers the model hal-9000 of the agent a',
+    ],
+    [
+      'a summarizer that nobody offers',
+      { compaction: { model: 'hal-9000' } },
+      'relay.config: compaction.model: no provider offers the model hal-9000',
+    ],
+    [
+      'an agent without a name',
+      { agents: [{ name: '' }] },
+      'relay.config: An agent is named by 1 to 64 letters, digits, spaces, ".", "_" or "-", not ""',
+    ],
+  ])('stops the start with one line: %s', (_, file, line) => {
+    expect(() => assemble(file)).toThrow(new ConfigError(line));
+  });
+
+  it('may name tools that an MCP server can bring, and no others', () => {
+    const mcpServers = { files: { command: 'x', tools: ['read'] }, web: { command: 'y' } };
+    const agent = (tool: string) => ({ mcpServers, agents: [{ name: 'a', tools: [tool] }] });
+    for (const tool of ['files_read', 'web_find'])
+      expect(() => assemble(agent(tool))).not.toThrow();
+    for (const tool of ['files_write', 'mail_send']) {
+      expect(() => assemble(agent(tool))).toThrow(`the tool ${tool}, which does not exist`);
+    }
+  });
+
+  it('cannot shadow a built-in tool', async () => {
+    const { defineTool } = await import('@relay/tools');
+    const { z } = await import('zod');
+    const shadow = defineTool({
+      name: 'calculator',
+      description: 'Another one',
+      schema: z.object({}),
+      execute: () => ({}),
+    });
+    expect(() => assemble({ tools: [shadow] })).toThrow('Two tools are named calculator');
+  });
+});

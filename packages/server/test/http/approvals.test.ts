@@ -1,0 +1,273 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
+import {
+  answerRelay,
+  decideCall,
+  eventsOf,
+  startChat,
+  startRun,
+  untilStatus,
+} from '../support/talk.ts';
+
+describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
+  let server: TestRelay;
+
+  beforeAll(async () => {
+    server = await bootRelay({ kind });
+  });
+
+  afterAll(async () => {
+    await server.stop();
+  });
+
+  /** A run that waits for a person. */
+  async function asking(text: string) {
+    const talk = await startRun(server, { input: `notify ${text}` });
+    const relay = await talk.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    const decide = (body: unknown) => server.request(path, { body });
+    return { ...talk, relay, path, decide };
+  }
+
+  it('shows a request with all a person needs to decide it', async () => {
+    const { runId, relay, path, decide, reader } = await asking('look at me');
+    expect(await server.json(path)).toMatchObject({
+      id: relay.data['id'],
+      status: 'pending',
+      kind: 'permission',
+      runId,
+      agentId: relay.data['agentId'],
+      agentPath: ['assistant'],
+      toolCallId: 'call_1',
+      tool: 'send_note',
+      params: { to: 'operator', text: 'look at me' },
+      digest: expect.stringMatching(/^[0-9a-f]{64}$/),
+      raisedAt: expect.stringMatching(/Z$/),
+      expiresAt: expect.stringMatching(/Z$/),
+    });
+    await decide({ approved: false });
+    await reader.rest();
+  });
+
+  it('runs the tool once it is approved, and says by whom', async () => {
+    const { path, decide, reader, runId } = await asking('approved here');
+    const response = await decide({ approved: true });
+    expect(response.status).toBe(200);
+    expect(await response.json()).toMatchObject({
+      status: 'approved',
+      decidedAt: expect.stringMatching(/Z$/),
+      decidedBy: { type: 'key' },
+    });
+    await reader.rest();
+    expect(server.notes().filter((line) => line.includes('approved here'))).toHaveLength(1);
+    expect(await server.json(path)).toMatchObject({ status: 'approved' });
+    const { events } = await eventsOf(server, runId);
+    expect(events.filter(({ type }) => type === 'relay.decided')).toHaveLength(1);
+  });
+
+  it('takes the same answer again, also after the end, and refuses another one', async () => {
+    const { decide, reader } = await asking('decided once');
+    expect((await decide({ approved: false, reason: 'No' })).status).toBe(200);
+    const repeated = await decide({ approved: false });
+    expect(repeated.status).toBe(200);
+    expect(await repeated.json()).toMatchObject({ status: 'denied', reason: 'No' });
+    const contradicted = await decide({ approved: true });
+    expect(contradicted.status).toBe(409);
+    expect(await contradicted.json()).toMatchObject({ code: 'relay_conflict' });
+    await reader.rest();
+    expect((await decide({ approved: false })).status).toBe(200);
+    expect((await decide({ approved: true })).status).toBe(409);
+    expect(server.notes().join()).not.toContain('decided once');
+  });
+
+  it('refuses the same approval with more in it than before: it would not take effect', async () => {
+    const { decide, reader } = await asking('once is not always');
+    expect((await decide({ approved: true })).status).toBe(200);
+    expect((await decide({ approved: true, always: true })).status).toBe(409);
+    expect((await decide({ approved: true, always: false })).status).toBe(200);
+    await reader.rest();
+  });
+
+  it('lets one of 50 racing decisions win, and only those that agree are told 200', async () => {
+    const { decide, path, reader, runId } = await asking('raced');
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, n) => decide({ approved: n % 2 === 0 })),
+    );
+    const { status } = await server.json(path);
+    for (const [n, answer] of answers.entries()) {
+      const agrees = (n % 2 === 0) === (status === 'approved');
+      expect(answer.status).toBe(agrees ? 200 : 409);
+    }
+    await reader.rest();
+    const { events } = await eventsOf(server, runId);
+    expect(events.filter(({ type }) => type === 'relay.decided')).toHaveLength(1);
+  });
+
+  it('refuses to decide what was canceled, and nothing runs', async () => {
+    const { decide, path, reader, runId } = await asking('canceled first');
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    await reader.rest();
+    expect(await server.json(path)).toMatchObject({ status: 'closed' });
+    for (const approved of [true, false]) {
+      expect((await decide({ approved })).status).toBe(409);
+    }
+    expect(server.notes().join()).not.toContain('canceled first');
+  });
+
+  it('decides the relay of a chat too, which then is gone for the chat', async () => {
+    const chat = await startChat(server, 'notify from both sides');
+    const relay = await chat.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    expect((await server.request(path, { body: { approved: true } })).status).toBe(200);
+    const late = await answerRelay(server, chat, {
+      relayId: relay.data['id'],
+      response: { approved: true },
+    });
+    expect(late.status).toBe(404);
+    await chat.reader.rest();
+    expect(server.notes().filter((line) => line.includes('from both sides'))).toHaveLength(1);
+  });
+
+  it('runs what a person wrote in the place of what was asked, and shows both', async () => {
+    const { decide, path, reader, runId } = await asking('the first words');
+    const input = { to: 'operator', text: 'better words' };
+    const response = await decide({ approved: true, input });
+    expect(response.status).toBe(200);
+    const shown = (await response.json()) as Record<string, unknown>;
+    expect(shown).toMatchObject({
+      status: 'approved',
+      params: { to: 'operator', text: 'the first words' },
+      executedParams: input,
+      executedDigest: expect.stringMatching(/^[0-9a-f]{64}$/),
+    });
+    expect(shown['executedDigest']).not.toBe(shown['digest']);
+    expect((await decide({ approved: true, input })).status).toBe(200);
+    expect((await decide({ approved: true })).status).toBe(409);
+    expect((await decide({ approved: true, input: { ...input, to: 'x' } })).status).toBe(409);
+    const frames = await reader.rest();
+    expect(frames.find(({ data }) => data.type === 'relay_resolved')?.data).toMatchObject({
+      status: 'approved',
+      executedParams: input,
+    });
+    const notes = server.notes().join('\n');
+    expect(notes).toContain('better words');
+    expect(notes).not.toContain('the first words');
+    const { events } = await eventsOf(server, runId);
+    expect(events.find(({ type }) => type === 'tool.started')).toMatchObject({ input });
+    expect(await server.json(path)).toEqual(shown);
+  });
+
+  it.each([
+    ['arguments that do not fit', { to: 7 }, 400, 'tool_input_invalid'],
+    ['arguments that a deny rule refuses', { to: 'mallory', text: 'x' }, 403, 'denied_by_rule'],
+  ])('refuses %s, and the request stays open', async (_what, input, status, code) => {
+    const talk = await startRun(server, {
+      input: 'notify refuse the edit',
+      permissions: { denylist: [{ tool: 'send_note', params: { to: 'mallory' } }] },
+    });
+    const relay = await talk.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    const response = await server.request(path, { body: { approved: true, input } });
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({
+      code,
+      details: [{ path: 'input', message: expect.any(String) }],
+    });
+    expect(await server.json(path)).toMatchObject({ status: 'pending' });
+    await server.request(path, { body: { approved: false } });
+    await talk.reader.rest();
+    expect(server.notes().join()).not.toContain('mallory');
+  });
+
+  it('runs what a person wrote, and refuses what a deny rule does, by the other surfaces too', async () => {
+    const permissions = { denylist: [{ tool: 'send_note', params: { to: 'mallory' } }] };
+    const denied = { to: 'mallory', text: 'x' };
+    const edited = (text: string) => ({ to: 'operator', text });
+    const talk = await startRun(server, { input: 'notify first here', permissions });
+    await talk.reader.until('relay');
+    const approve = (input: unknown) =>
+      decideCall(server, { runId: talk.runId, toolCallId: 'call_1', action: 'approve', input });
+    expect(await approve(denied)).toMatchObject({ code: 403, body: { code: 'denied_by_rule' } });
+    expect(await approve(edited('edited here'))).toMatchObject({ code: 200 });
+    await talk.reader.rest();
+    const chat = await startChat(server, 'notify first there', { body: { permissions } });
+    const relay = await chat.reader.until('relay');
+    const answer = (input: unknown) =>
+      answerRelay(server, chat, {
+        relayId: relay.data['id'],
+        response: { approved: true, input },
+      });
+    expect((await answer(denied)).status).toBe(403);
+    expect((await answer(edited('edited there'))).status).toBe(200);
+    await chat.reader.rest();
+    const notes = server.notes().join();
+    expect(notes).toMatch(/edited here.*edited there/s);
+    expect(notes).not.toMatch(/first (t?here)|mallory/);
+  });
+
+  it.each([
+    ['nothing', {}],
+    ['approved as text', { approved: 'true' }],
+    ['approved as null', { approved: null }],
+    ['always with a denial', { approved: false, always: true }],
+    ['an output for a permission', { approved: true, output: 1 }],
+    ['a reason that is too long', { approved: false, reason: 'x'.repeat(10_001) }],
+    ['arguments for a denial', { approved: false, input: { to: 'a', text: 'b' } }],
+    ['arguments that are a list', { approved: true, input: [] }],
+    ['arguments that are a text', { approved: true, input: '{}' }],
+    ['arguments that are null', { approved: true, input: null }],
+    ['an unknown field', { approved: true, scope: 'planet' }],
+  ])('refuses %s with 400, and the request stays open', async (_what, body) => {
+    const { decide, path, reader } = await asking('malformed');
+    const response = await decide(body);
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({ code: 'invalid_request' });
+    expect(await server.json(path)).toMatchObject({ status: 'pending' });
+    await decide({ approved: false });
+    await reader.rest();
+  });
+
+  it('warns of a request that is about to expire, on its stream and on the feed', async () => {
+    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '3000' } });
+    const talk = await startRun(hasty, { input: 'notify hurry up' });
+    const relay = await talk.reader.until('relay');
+    const gone = new AbortController();
+    await untilStatus(hasty, talk.runId, 'waiting');
+    const hints: unknown[] = [];
+    for await (const told of hasty.relay.feed.read(hasty.tenantId, gone.signal)) {
+      hints.push(...told);
+      if (told.some((hint) => hint.kind === 'approval')) break;
+    }
+    const warning = await talk.reader.until('relay_expiring');
+    const approval = await hasty.json(`/v1/approvals/${String(relay.data['id'])}`);
+    await hasty.request(`/v1/runs/${talk.runId}/cancel`, { method: 'POST' });
+    await talk.reader.rest();
+    gone.abort();
+    await hasty.stop();
+    const { id, expiresAt } = approval;
+    expect(warning.data).toEqual({ type: 'relay_expiring', id, expiresAt });
+    expect(approval).toMatchObject({ status: 'pending' });
+    expect(hints).toContainEqual({ kind: 'approval', id });
+  });
+
+  it('lets a request expire: nobody can decide it any more, and the run goes on', async () => {
+    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '50' } });
+    const talk = await startRun(hasty, { input: 'notify too late' });
+    const relay = await talk.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    await until(
+      async () => (await hasty.json(path))['status'] === 'expired',
+      'the request to expire',
+    );
+    const late = await hasty.request(path, { body: { approved: true } });
+    await untilStatus(hasty, talk.runId, 'completed');
+    const frames = await talk.reader.rest();
+    const notes = hasty.notes();
+    await hasty.stop();
+    expect(late.status).toBe(409);
+    expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toMatchObject({
+      status: 'expired',
+    });
+    expect(notes).toEqual([]);
+  });
+});

@@ -1,0 +1,312 @@
+/** What is wrong with a request before its body is looked at, or in spite of it. */
+import { request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
+import { type Route, routes } from '@relay/protocol';
+import { createMemoryStore } from '@relay/store';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bootRelay, storeKinds, type TestRelay } from '../support/relay.ts';
+import { finishedRun } from '../support/talk.ts';
+
+const id = '01963a5c-7891-7abc-8ef0-123456789abc';
+const table: readonly Route[] = Object.values(routes);
+const paths = [...new Set(table.map(({ path }) => path))];
+const pathOf = (path: string) => path.replaceAll(/:\w+/g, id);
+const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
+
+describe.each(storeKinds)('a query on the %s store', (kind) => {
+  let server: TestRelay;
+
+  beforeAll(async () => {
+    server = await bootRelay({ kind });
+  });
+
+  afterAll(async () => {
+    await server.stop();
+  });
+
+  it.each(['after', 'limit'])('refuses nonsense as %s of the events', async (name) => {
+    const { runId } = await finishedRun(server, { input: 'say 1' });
+    for (const value of [
+      '',
+      '-1',
+      '1.5',
+      'x',
+      '1e3',
+      '0x1',
+      '%20',
+      '9'.repeat(16),
+      'null',
+      '%00',
+    ]) {
+      const response = await server.request(`/v1/runs/${runId}/events?${name}=${value}`);
+      expect(response.status, value).toBe(400);
+      expect(await response.json()).toMatchObject({ details: [{ path: name }] });
+    }
+    const twice = await server.request(`/v1/runs/${runId}/events?${name}=1&${name}=2`);
+    expect(twice.status).toBe(400);
+  });
+
+  it.each(['limit=0', 'limit=5001', 'cursor=1', 'dialect=chat', 'aftr=1'])(
+    'refuses the events with ?%s',
+    async (query) => {
+      const { runId } = await finishedRun(server, { input: 'say 1' });
+      expect((await server.request(`/v1/runs/${runId}/events?${query}`)).status).toBe(400);
+    },
+  );
+
+  it.each([
+    'dialect=latin',
+    'dialect=',
+    'dialect=constructor',
+    'follow=no',
+    'follow=',
+    'after=x',
+    'limit=5',
+    'api_key=x',
+  ])('refuses a stream with ?%s', async (query) => {
+    const { runId } = await finishedRun(server, { input: 'say 1' });
+    const response = await server.request(`/v1/runs/${runId}/stream?${query}`);
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({ code: 'invalid_request' });
+  });
+});
+
+describe('a request', () => {
+  let server: TestRelay;
+
+  beforeAll(async () => {
+    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
+  });
+
+  afterAll(async () => {
+    await server.stop();
+  });
+
+  const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
+  const wrong = paths.flatMap((path) => {
+    const known: string[] = table
+      .filter((route) => route.path === path)
+      .flatMap(({ method, auth }) => (auth === 'public' ? [method, 'HEAD'] : [method]));
+    return methods
+      .filter((method) => !known.includes(method))
+      .map((method) => ({ method, path, allow: known.join(', ') }));
+  });
+
+  it.each(wrong)('by the wrong method is 405 with Allow: $method $path', async (row) => {
+    const response = await server.request(pathOf(row.path), { method: row.method });
+    expect(response.status).toBe(405);
+    expect(response.headers.get('allow')).toBe(row.allow);
+    expect(await response.json()).toMatchObject({ code: 'method_not_allowed' });
+  });
+
+  it('by HEAD or OPTIONS is no 404 where there is something', async () => {
+    for (const path of paths) {
+      for (const method of ['HEAD', 'OPTIONS']) {
+        const response = await server.request(pathOf(path), { method });
+        expect(response.status, `${method} ${path}`).not.toBe(404);
+      }
+    }
+  });
+
+  it.each(['/nope', '/v1', '/v1/nope', '/health/', '/internal/runs', '/HEALTH'])(
+    'to %s finds nothing, with or without a key',
+    async (path) => {
+      for (const key of [null, server.apiKey]) {
+        const response = await server.request(path, { key });
+        expect(response.status).toBe(404);
+        expect(await response.json()).toEqual({
+          error: expect.any(String),
+          code: 'not_found',
+        });
+      }
+    },
+  );
+
+  it.each(['1', 'undefined', `${id}0`, 'x'.repeat(99), '%00', '%2e%2e', "'%20or%201=1--"])(
+    'about the run %s finds nothing',
+    async (wrongId) => {
+      for (const tail of ['', '/events', '/stream']) {
+        const response = await server.request(`/v1/runs/${wrongId}${tail}`);
+        expect(response.status).toBe(404);
+        expect(await response.json()).toMatchObject({ code: 'not_found' });
+      }
+      const cancel = await server.request(`/v1/runs/${wrongId}/cancel`, { method: 'POST' });
+      expect(cancel.status).toBe(404);
+    },
+  );
+
+  it('about a run with a malformed id is answered as about one that does not exist', async () => {
+    const missing = await (await server.request(`/v1/runs/${id}`)).text();
+    expect(await (await server.request('/v1/runs/not-an-id')).text()).toBe(missing);
+  });
+
+  it.each([
+    [`/v1/runs/${id}`, 'No such run'],
+    ['/v1/runs/nonsense/stream', 'No such run'],
+    [`/v1/approvals/${id}`, 'No such approval'],
+    ['/v1/approvals/nonsense', 'No such approval'],
+    ['/v1/nope', 'No such path'],
+  ])('to %s is told what there is none of', async (path, error) => {
+    const response = await server.request(path);
+    expect(response.status).toBe(404);
+    expect(await response.json()).toEqual({ error, code: 'not_found' });
+  });
+
+  it.each([
+    ['an id that is too long', `/v1/runs/${'x'.repeat(500)}`, 404],
+    ['an id that is far too long', `/v1/runs/${'x'.repeat(4000)}`, 404],
+    ['a URL that is no URL', '/v1/runs/%zz', 400],
+    ['a URL that is no UTF-8', '/v1/runs/%ff', 400],
+  ])('gets the one shape of error for %s', async (_what, path, status) => {
+    const response = await server.request(path);
+    const body = (await response.json()) as Record<string, unknown>;
+    expect(Object.keys(body)).toEqual(['error', 'code']);
+    expect(body['code']).toMatch(/^[a-z_]+$/);
+    expect(response.status).toBe(status);
+  });
+
+  // Whoever follows a link sends the form of a page.
+  const posts = table
+    .filter(({ method, auth }) => method === 'POST' && auth !== 'link')
+    .map(({ path }) => path);
+
+  it.each(posts)('by POST %s must be JSON', async (path) => {
+    for (const type of [
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'multipart/form-data; boundary=x',
+      'application/xml',
+      'application/jsonx',
+      'application/vnd.api+json',
+      'x',
+    ]) {
+      const response = await server.request(pathOf(path), {
+        body: '{"model":"demo"}',
+        headers: { 'content-type': type },
+      });
+      expect(response.status, type).toBe(415);
+      expect(await response.json()).toEqual({
+        error: 'The body must be application/json',
+        code: 'unsupported_media_type',
+      });
+    }
+  });
+
+  it('may name a charset with its content type', async () => {
+    const response = await server.request('/v1/runs', {
+      body: { model: 'demo', input: 'say 1' },
+      headers: { 'content-type': 'Application/JSON; charset=utf-8' },
+    });
+    expect(response.status).toBe(200);
+    await response.text();
+  });
+
+  const withBody = table
+    .filter(({ body }) => body !== undefined)
+    .map(({ method, path, bodyLimit = 1024 * 1024 }) => [method, path, bodyLimit] as const);
+
+  it('may be larger than 1 MB where images and files travel', () => {
+    const large = withBody.filter(([, , limit]) => limit > 1024 * 1024);
+    expect(large).toEqual(
+      expect.arrayContaining([
+        ['POST', '/chat', 10 * 1024 * 1024],
+        ['POST', '/v1/runs', 10 * 1024 * 1024],
+      ]),
+    );
+  });
+
+  it.each(withBody)('by %s %s may hold %i bytes and not one more', async (...given) => {
+    const [method, path, limit] = given;
+    const fill = (size: number) => `{"x":"${'a'.repeat(size - 8)}"}`;
+    const fits = await server.request(pathOf(path), { method, body: fill(limit) });
+    expect(fits.status).toBe(400);
+    await fits.text();
+    const tooLarge = await server.request(pathOf(path), { method, body: fill(limit + 1) });
+    expect(tooLarge.status).toBe(413);
+    expect(await tooLarge.json()).toMatchObject({ code: 'payload_too_large' });
+  });
+
+  it('may not be larger in chunks either', async () => {
+    const answer = await new Promise<number | undefined>((resolve, reject) => {
+      const sending = httpRequest(`${server.url}/v1/keys`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${server.apiKey}`,
+          'content-type': 'application/json',
+          'transfer-encoding': 'chunked',
+        },
+      });
+      sending.on('response', (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      });
+      sending.on('error', reject);
+      sending.write('{"x":"');
+      for (let n = 0; n < 33; n += 1) sending.write('a'.repeat(32 * 1024));
+      sending.end('"}');
+    });
+    expect(answer).toBe(413);
+  });
+
+  it('that is no HTTP at all harms nobody', async () => {
+    const { hostname, port } = new URL(server.url);
+    const socket = connect(Number(port), hostname);
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    socket.on('error', () => undefined).resume();
+    socket.write('\x16\x03\x01\x02\0hello\r\n\r\n');
+    await closed;
+    expect((await server.request('/health')).status).toBe(200);
+  });
+});
+
+describe('a failure inside', () => {
+  it('is a 500 that shows nothing, and the operator finds it in the log', async () => {
+    const store = createMemoryStore();
+    const server = await bootRelay({ store });
+    store.ping = () => Promise.reject(new Error('hunter2 at /home/relay'));
+    const response = await server.request('/ready');
+    expect(response.status).toBe(500);
+    expect(await response.json()).toEqual({
+      error: 'Something went wrong inside Relay',
+      code: 'internal',
+    });
+    await server.stop();
+    expect(server.logged.join()).toContain('hunter2');
+  });
+});
+
+describe('JSON that would change on its way', () => {
+  let server: TestRelay;
+
+  beforeAll(async () => {
+    server = await bootRelay();
+  });
+
+  afterAll(async () => {
+    await server.stop();
+  });
+
+  const contextOf = (context: string) =>
+    `{"model":"demo","messages":[{"role":"user","content":"say 1"}],"context":{"x":${context}}}`;
+
+  it.each([
+    ['nested deeper than 64', contextOf(nested(65))],
+    ['nested deeper than the stack', contextOf(nested(100_000))],
+    ['an integer that no number holds', contextOf('12345678901234567890')],
+    ['a number beyond all numbers', contextOf('1e400')],
+    [
+      'a key given twice',
+      '{"model":"demo","messages":[{"role":"user","content":"a","content":"say 1"}]}',
+    ],
+  ])('is refused: %s', async (_what, body) => {
+    const response = await server.request('/chat', { body });
+    await response.text();
+    expect(response.status).toBe(400);
+  });
+
+  it('is taken where it would not', async () => {
+    const response = await server.request('/chat', { body: contextOf(nested(32)) });
+    expect(response.status).toBe(200);
+    await response.text();
+  });
+});

@@ -1,0 +1,197 @@
+import { readFileSync } from 'node:fs';
+import { createScriptedModel, finish, text } from '@relay/core/testing';
+import { createModelRegistry } from '@relay/models';
+import { RelayError, type Route, routes } from '@relay/protocol';
+import { createMemoryStore } from '@relay/store';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { type BootOptions, bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
+import { finishedRun, startRun, statusOf, untilStatus } from '../support/talk.ts';
+
+async function boot(options: BootOptions = {}): Promise<TestRelay> {
+  const server = await bootRelay(options);
+  onTestFinished(() => server.stop());
+  return server;
+}
+
+interface Listed {
+  readonly models: readonly { id: string; provider: string }[];
+}
+
+describe.each(storeKinds)('a server on the %s store', (kind) => {
+  it('is alive, ready, and says its version to anyone', async () => {
+    const server = await boot({ kind });
+    const manifest = JSON.parse(
+      readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+    ) as { version: string };
+    for (const headers of [{}, { authorization: 'Bearer nonsense' }, { host: 'relay.example' }]) {
+      const wish = { method: 'GET' as const, headers };
+      const health = await server.relay.app.inject({ ...wish, url: '/health' });
+      expect(health.statusCode).toBe(200);
+      expect(health.json()).toEqual({ status: 'ok', version: manifest.version });
+      const ready = await server.relay.app.inject({ ...wish, url: '/ready' });
+      expect(ready.statusCode).toBe(200);
+      expect(ready.json()).toEqual({ status: 'ready' });
+    }
+  });
+
+  it('tells whoever only has its address where to read on', async () => {
+    const server = await boot({ kind });
+    const welcome = await server.request('/', { key: null });
+    expect(welcome.status).toBe(200);
+    const { name, docs, openapi, health } = (await welcome.json()) as Record<string, string>;
+    expect(name).toBe('Relay');
+    for (const path of [docs, openapi, health]) {
+      expect((await server.request(path ?? '', { key: null })).status).toBe(200);
+    }
+  });
+
+  it('answers health checks that want no body', async () => {
+    const server = await boot({ kind });
+    for (const path of ['/health', '/ready']) {
+      const response = await server.request(path, { method: 'HEAD' });
+      expect([response.status, await response.text()]).toEqual([200, '']);
+    }
+  });
+
+  it('lists the demo model', async () => {
+    const server = await boot({ kind });
+    expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
+  });
+
+  it('lists the models of providers whose key the tenant has, until it is revoked', async () => {
+    const server = await boot({ kind });
+    const path = '/v1/credentials/anthropic';
+    await server.request(path, { method: 'PUT', body: { apiKey: 'sk-0123456789abcdef' } });
+    const { models } = (await server.json('/models')) as unknown as Listed;
+    expect(models[0]).toEqual({ id: 'demo', provider: 'demo' });
+    expect(models.length).toBeGreaterThan(5);
+    for (const { id, provider } of models.slice(1)) {
+      expect([id, provider]).toEqual([expect.stringMatching(/^claude-/), 'anthropic']);
+    }
+    await server.request(path, { method: 'DELETE' });
+    expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
+  });
+
+  it('answers health at once while it streams', async () => {
+    const server = await boot({ kind });
+    const { reader } = await startRun(server, { input: 'say 20000' });
+    const reading = reader.rest();
+    for (let n = 0; n < 5; n += 1) {
+      const began = performance.now();
+      expect((await server.request('/health')).status).toBe(200);
+      expect(performance.now() - began).toBeLessThan(500);
+    }
+    await reading;
+  });
+});
+
+describe('the default model', () => {
+  it('is shown with the models, and taken where none is named', async () => {
+    const server = await boot({ env: { RELAY_DEFAULT_MODEL: 'demo' } });
+    expect(await server.json('/models')).toMatchObject({ defaultModel: 'demo' });
+    const response = await server.request('/v1/runs', { body: { input: 'say 1' } });
+    expect(response.status).toBe(200);
+    await response.text();
+    const chat = await server.request('/chat', {
+      body: { messages: [{ role: 'user', content: 'say 1' }] },
+    });
+    expect(chat.status).toBe(200);
+    await chat.text();
+  });
+});
+
+describe('readiness', () => {
+  it('is lost when the store does not answer, while the process is alive', async () => {
+    const store = createMemoryStore();
+    const server = await boot({ store });
+    store.ping = () => Promise.reject(new RelayError('storage_failed', 'The store did not answer'));
+    const ready = await server.request('/ready');
+    expect(ready.status).toBe(503);
+    expect(await ready.json()).toMatchObject({ code: 'storage_failed' });
+    expect((await server.request('/health')).status).toBe(200);
+  });
+
+  it('is lost as soon as the server begins to stop', async () => {
+    const held = Promise.withResolvers<void>();
+    const began = Promise.withResolvers<void>();
+    const model = {
+      async *stream() {
+        yield [text('a')];
+        began.resolve();
+        await held.promise;
+        yield [finish()];
+      },
+    };
+    const models = createModelRegistry([{ id: 'held', provider: 'test', model }]);
+    const server = await bootRelay({ models });
+    const { reader } = await startRun(server, { model: 'held', input: 'x' });
+    await began.promise;
+    const stopping = server.stop();
+    const ready = await server.relay.app.inject({ method: 'GET', url: '/ready' });
+    held.resolve();
+    await reader.rest().catch(() => undefined);
+    await stopping;
+    expect(ready.statusCode).toBe(503);
+    expect(ready.json()).toMatchObject({ code: 'shutting_down' });
+  });
+});
+
+describe('an embedded server', () => {
+  it('uses the models it is given', async () => {
+    const model = createScriptedModel([[text('from a script'), finish()]]);
+    const models = createModelRegistry([{ id: 'scripted', provider: 'test', model }]);
+    const server = await boot({ models });
+    expect(await server.json('/models')).toEqual({
+      models: [{ id: 'scripted', provider: 'test' }],
+    });
+    const { frames } = await finishedRun(server, { model: 'scripted', input: 'x' });
+    expect(frames.at(-1)?.data['output']).toBe('from a script');
+  });
+});
+
+describe('more runs than places', () => {
+  /** A server whose one place is taken, and a run that waits for it. */
+  async function queued() {
+    const server = await boot({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
+    const busy = await startRun(server, { input: 'slow 60000' });
+    await busy.reader.until('token');
+    const asked = server.request('/v1/runs', { body: { model: 'demo', input: 'say 1' } });
+    const runId = await until(async () => {
+      const due = await server.store.dueRuns(Date.now(), 10);
+      return due.find((ref) => ref.runId !== busy.runId)?.runId;
+    }, 'a queued run');
+    const cancel = (id: string) => server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
+    return { server, busy, asked, runId, cancel };
+  }
+
+  it('wait in the queue, and run when there is room', async () => {
+    const { server, busy, asked, runId, cancel } = await queued();
+    expect(await statusOf(server, runId)).toBe('queued');
+    await cancel(busy.runId);
+    await untilStatus(server, runId, 'completed');
+    expect(await (await asked).text()).toContain('"type":"done","status":"completed"');
+  });
+
+  it('can be canceled while they wait, without waiting for room', async () => {
+    const { server, busy, asked, runId, cancel } = await queued();
+    expect((await cancel(runId)).status).toBe(202);
+    const ended = await untilStatus(server, runId, 'canceled').catch(() => 'still queued');
+    await cancel(busy.runId);
+    await (await asked).text();
+    expect(ended).toBe('canceled');
+  });
+});
+
+describe('the table of routes', () => {
+  it('is served whole: no route of it is missing', async () => {
+    const server = await boot({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
+    for (const { method, path, auth } of Object.values(routes) as Route[]) {
+      const url = path.replaceAll(/:\w+/g, '01963a5c-7891-7abc-8ef0-123456789abc');
+      expect(server.relay.app.hasRoute({ method, url: path }), path).toBe(true);
+      const response = await server.request(url, { method, key: 'nonsense' });
+      // A link that is none leads nowhere.
+      const expected = auth === 'link' ? [404] : [200, 401];
+      expect(expected, `${method} ${path}`).toContain(response.status);
+    }
+  });
+});

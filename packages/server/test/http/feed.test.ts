@@ -1,0 +1,109 @@
+/** Hints for pages. */
+import type { StoredEvent } from '@relay/protocol';
+import { afterEach, describe, expect, it } from 'vitest';
+import { Feed, type Hint } from '../../src/streaming/feed.ts';
+import { addKey, bootRelay, storeKinds, type TestRelay } from '../support/relay.ts';
+import { finishedRun, startRun, untilStatus } from '../support/talk.ts';
+
+let server: TestRelay;
+afterEach(() => server.stop());
+
+interface Listening {
+  readonly heard: Hint[];
+  leave(): void;
+}
+
+/** Follows the feed until it is left. */
+async function listen(key: string): Promise<Listening> {
+  const gone = new AbortController();
+  const response = await server.request('/v1/feed', { key, signal: gone.signal });
+  expect(response.headers.get('content-type')).toContain('text/event-stream');
+  const heard: Hint[] = [];
+  const connected = Promise.withResolvers<void>();
+  void (async () => {
+    let rest = '';
+    for await (const bytes of response.body ?? []) {
+      rest += Buffer.from(bytes).toString();
+      const frames = rest.split('\n\n');
+      rest = frames.pop() ?? '';
+      for (const frame of frames) {
+        const hint = JSON.parse(frame.replace(/^data: /, '')) as Hint & { kind: string };
+        if ((hint.kind as string) === 'connected') connected.resolve();
+        else heard.push(hint);
+      }
+    }
+  })().catch(() => undefined);
+  await connected.promise;
+  return { heard, leave: () => gone.abort() };
+}
+
+async function until(test: () => boolean): Promise<void> {
+  const deadline = Date.now() + 5_000;
+  while (!test()) {
+    if (Date.now() > deadline) throw new Error('Waited in vain');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+describe.each(storeKinds)('the feed on the %s store', (kind) => {
+  it('tells a tenant what of it has changed, and nobody else', async () => {
+    server = await bootRelay({ kind });
+    const stranger = await addKey(server.store, { tenant: 'stranger' });
+    const mine = await listen(server.apiKey);
+    const theirs = await listen(stranger.apiKey);
+    const asked = await startRun(server, { input: 'notify me' });
+    const relay = await asked.reader.until('relay');
+    const id = String(relay.data['id']);
+    await until(() => mine.heard.some((hint) => hint.kind === 'approval' && hint.id === id));
+    expect(mine.heard).toContainEqual({ kind: 'run', id: asked.runId });
+    await untilStatus(server, asked.runId, 'waiting');
+    mine.heard.length = 0;
+    await server.request(`/v1/approvals/${id}`, { body: { approved: false } });
+    await untilStatus(server, asked.runId, 'completed');
+    await until(() => mine.heard.some((hint) => hint.kind === 'approval' && hint.id === id));
+    await until(() => mine.heard.some((hint) => hint.kind === 'run' && hint.id === asked.runId));
+    expect(theirs.heard).toEqual([]);
+    mine.leave();
+    theirs.leave();
+    await asked.reader.leave();
+  });
+
+  it('says nothing of content', async () => {
+    server = await bootRelay({ kind });
+    const mine = await listen(server.apiKey);
+    const { runId } = await finishedRun(server, { input: 'say 50' });
+    await until(() => mine.heard.length > 0);
+    for (const hint of mine.heard) expect(hint).toEqual({ kind: 'run', id: runId });
+    expect(mine.heard.length).toBeLessThan(10);
+    mine.leave();
+  });
+
+  it('leaves nothing behind when its readers are gone', async () => {
+    server = await bootRelay({ kind });
+    for (let n = 0; n < 20; n += 1) (await listen(server.apiKey)).leave();
+    await until(() => server.relay.feed.size === 0);
+  });
+});
+
+describe('a reader that is slow', () => {
+  it('hears of each thing once, and at some point of everything at once', async () => {
+    server = await bootRelay();
+    const feed = new Feed();
+    const gone = new AbortController();
+    const reader = feed.read('t', gone.signal)[Symbol.asyncIterator]();
+    const placed: StoredEvent = {
+      type: 'run.resumed',
+      progress: { partialOutput: '', toolsInvoked: [] },
+      seq: 1,
+      at: '2026-01-01T00:00:00.000Z',
+    };
+    for (let n = 0; n < 3; n += 1) feed.publish('t', 'run-1', [placed]);
+    expect((await reader.next()).value).toEqual([{ kind: 'run', id: 'run-1' }]);
+    for (let n = 0; n < 5_000; n += 1) feed.publish('t', `run-${n}`, [placed]);
+    expect((await reader.next()).value).toEqual([{ kind: 'all' }]);
+    const waiting = reader.next();
+    gone.abort();
+    expect((await waiting).done).toBe(true);
+    expect(feed.size).toBe(0);
+  });
+});

@@ -1,0 +1,153 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import fastify, { type FastifyInstance } from 'fastify';
+import { fetchInto, type InProcessFetch } from '../../src/http/in-process-fetch.ts';
+import { bootRelay, type TestRelay, until } from '../support/relay.ts';
+
+describe('fetch without a socket', () => {
+  let relay: TestRelay;
+  let fetch: InProcessFetch;
+  beforeEach(async () => {
+    relay = await bootRelay();
+    fetch = fetchInto(relay.relay.app);
+  });
+  afterEach(() => relay.stop());
+
+  const headers = () => ({
+    authorization: `Bearer ${relay.apiKey}`,
+    'content-type': 'application/json',
+  });
+  const start = (input: string, signal?: AbortSignal) =>
+    fetch('http://localhost/v1/runs', {
+      method: 'POST',
+      headers: headers(),
+      body: JSON.stringify({ model: 'demo', input }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+
+  test('gives the same answers as the port does', async () => {
+    for (const path of ['/health', '/v1/runs?limit=1', '/v1/runs?limit=0', '/nowhere']) {
+      const inside = await fetch(`http://localhost${path}`, { headers: headers() });
+      const outside = await relay.request(path);
+      expect(inside.status).toBe(outside.status);
+      expect(await inside.json()).toEqual(await outside.json());
+    }
+  });
+
+  test('asks for a key like the port', async () => {
+    const response = await fetch('http://localhost/v1/runs');
+    expect(response.status).toBe(401);
+    expect(await response.json()).toMatchObject({ code: 'unauthorized' });
+  });
+
+  test('streams a run to its end', async () => {
+    const response = await start('say 50');
+    expect(response.headers.get('x-run-id')).toMatch(/^[0-9a-f-]{36}$/);
+    expect(response.headers.get('content-type')).toContain('text/event-stream');
+    const text = await response.text();
+    expect(text.match(/"type":"token"/g)).toHaveLength(50);
+    expect(text).toContain('"type":"done"');
+  });
+
+  test('has no body where there is none', async () => {
+    const made = await fetch('http://localhost/v1/keys', {
+      method: 'POST',
+      headers: headers(),
+      body: JSON.stringify({ name: 'short', scopes: ['runs'] }),
+    });
+    expect(made.status).toBe(201);
+    const { id } = (await made.json()) as { id: string };
+    const gone = await fetch(`http://localhost/v1/keys/${id}`, {
+      method: 'DELETE',
+      headers: { authorization: `Bearer ${relay.apiKey}` },
+    });
+    expect(gone.status).toBe(204);
+    expect(gone.body).toBeNull();
+  });
+
+  test('refuses what it cannot send', async () => {
+    const body = new Uint8Array(3);
+    await expect(fetch('http://localhost/health', { method: 'POST', body })).rejects.toThrow(
+      /text/,
+    );
+  });
+});
+
+describe('a reader that leaves', () => {
+  let app: FastifyInstance;
+  let closed = 0;
+  let release = () => {};
+  beforeEach(() => {
+    closed = 0;
+    app = fastify();
+    const streaming = (raw: import('node:http').ServerResponse) => {
+      raw.once('close', () => (closed += 1));
+      raw.writeHead(200, { 'content-type': 'text/event-stream' });
+      raw.write('data: 1\n\n');
+    };
+    app.get('/now', (_request, reply) => {
+      reply.hijack();
+      streaming(reply.raw);
+    });
+    app.get('/later', async (_request, reply) => {
+      reply.hijack();
+      await new Promise<void>((resolve) => (release = resolve));
+      streaming(reply.raw);
+    });
+  });
+  afterEach(() => app.close());
+
+  test('by canceling the body is seen to leave', async () => {
+    const response = await fetchInto(app)('http://localhost/now');
+    const reader = response.body!.getReader();
+    expect(new TextDecoder().decode((await reader.read()).value)).toBe('data: 1\n\n');
+    expect(closed).toBe(0);
+    await reader.cancel();
+    await until(() => closed === 1, 'the end of the response');
+  });
+
+  test('by its signal is seen to leave, and its reading ends with the reason', async () => {
+    const gone = new AbortController();
+    const response = await fetchInto(app)('http://localhost/now', { signal: gone.signal });
+    const reader = response.body!.getReader();
+    await reader.read();
+    const next = reader.read();
+    gone.abort(new Error('enough'));
+    await expect(next).rejects.toThrow('enough');
+    await until(() => closed === 1, 'the end of the response');
+  });
+
+  test('before there is an answer is not kept waiting for it', async () => {
+    const gone = new AbortController();
+    const asked = fetchInto(app)('http://localhost/later', { signal: gone.signal });
+    gone.abort(new Error('too slow'));
+    await expect(asked).rejects.toThrow('too slow');
+    await until(() => {
+      release();
+      return closed === 1;
+    }, 'the end of the response');
+  });
+
+  test('without a word is cut off before it costs too much memory', async () => {
+    let write: (text: string) => boolean = () => true;
+    app.get('/much', (_request, reply) => {
+      reply.hijack();
+      reply.raw.once('close', () => (closed += 1));
+      reply.raw.writeHead(200, { 'content-type': 'text/event-stream' });
+      write = (text) => reply.raw.write(text);
+    });
+    const response = await fetchInto(app)('http://localhost/much');
+    const megabyte = 'x'.repeat(1024 * 1024);
+    for (let n = 0; n < 15; n += 1) write(megabyte);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(closed).toBe(0);
+    for (let n = 0; n < 17; n += 1) write(megabyte);
+    await until(() => closed === 1, 'the end of the response');
+    await expect(response.text()).rejects.toThrow('Read too slowly');
+  });
+
+  test('before it asks asks nothing', async () => {
+    const signal = AbortSignal.abort(new Error('never mind'));
+    await expect(fetchInto(app)('http://localhost/now', { signal })).rejects.toThrow('never mind');
+    expect(closed).toBe(0);
+  });
+});

@@ -1,0 +1,344 @@
+/** Who may call what, and what one tenant learns about another: nothing. */
+import { type Route, type RouteName, routes } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeApiKey } from '../../src/secrets/keys.ts';
+import { addKey, bootRelay, storeKinds, type TestRelay, type Wish } from '../support/relay.ts';
+import { type Chat, startChat, startRun, statusOf } from '../support/talk.ts';
+
+const table = Object.entries(routes) as [RouteName, Route][];
+/** All but those that anyone may call, and links, which are their own right. */
+const closed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
+const guarded = table.filter(([, { auth }]) => auth !== 'public');
+const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
+
+/** Ids that bodies carry. */
+type Told = Pick<Chat, 'sessionId' | 'runId'>;
+
+/** A body that a route takes, so that nothing but the caller can be wrong. */
+const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
+  startApiChat: () => ({ message: 'say 1', model: 'demo' }),
+  approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
+  resumeChat: ({ runId }) => ({ runId }),
+  createKey: () => ({ name: 'made', scopes: ['runs'] }),
+  updateTenant: () => ({}),
+  cancelRuns: () => ({ agent: 'nobody' }),
+  putCredential: () => ({ apiKey: 'sk-0123456789abcdef' }),
+  startChat: () => ({ model: 'demo', messages: [{ role: 'user', content: 'say 1' }] }),
+  startRun: () => ({ model: 'demo', input: 'say 1' }),
+  answerChatRelay: ({ sessionId }) => ({ sessionId, response: { approved: true } }),
+  decideApproval: () => ({ approved: true }),
+  postToolResult: () => ({ output: 1 }),
+  claimToolCall: () => ({}),
+  addMemory: () => ({ namespace: 'matrix', text: 'from a stranger' }),
+  forkRun: () => ({ input: 'say 1' }),
+  createGrant: () => ({ tool: 'send_note', params: { to: 'nobody' }, scope: 'tenant' }),
+  previewGrant: () => ({ tool: 'send_note' }),
+  createWebhook: () => ({ url: 'https://hooks.example/x', events: ['run.ended'] }),
+  putPolicy: () => ({ version: 0 }),
+  previewPolicy: () => ({}),
+  explainPermission: () => ({ tool: 'send_note', params: {} }),
+};
+
+function wishFor(name: RouteName, chat: Told): Wish {
+  const route: Route = routes[name];
+  if (route.body === undefined) return { method: route.method };
+  const body = bodies[name]?.(chat);
+  if (body === undefined) throw new Error(`There is no body for ${name}: add one`);
+  return { method: route.method, body };
+}
+
+async function whole(response: Response) {
+  const headers = Object.fromEntries(response.headers);
+  delete headers['date'];
+  // Every request has its own.
+  delete headers['x-request-id'];
+  return { status: response.status, headers, body: await response.text() };
+}
+
+interface Ids {
+  readonly run: string;
+  readonly relay: string;
+  readonly key: string;
+  readonly memory: string;
+  readonly grant: string;
+  readonly workflow: string;
+  readonly webhook: string;
+}
+
+describe.each(storeKinds)('keys on the %s store', (kind) => {
+  let server: TestRelay;
+  let chat: Chat;
+  let ids: Ids;
+  /** A run that is over. */
+  let over: string;
+
+  beforeAll(async () => {
+    server = await bootRelay({
+      kind,
+      env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' },
+      // Here one address fails more often than a minute allows.
+      file: { rateLimit: { failuresPerMinute: 100_000 } },
+    });
+    chat = await startChat(server, 'notify whose is it');
+    const relay = await chat.reader.until('relay');
+    const { keyId } = await addKey(server.store, { scopes: ['runs'] });
+    const memory = await server.json('/v1/memories', {
+      body: { namespace: 'matrix', text: 'Whose is it?' },
+    });
+    const flow = await startRun(server, { input: 'say 1', workflowId: 'whose' });
+    await flow.reader.rest();
+    over = flow.runId;
+    const { id: grant } = await server.json('/v1/grants', {
+      body: { tool: 'nothing', scope: 'run', scopeId: chat.runId },
+    });
+    const { id: webhook } = await server.json('/v1/webhooks', {
+      body: { url: 'https://hooks.example/x', events: ['relay.expired'] },
+    });
+    ids = {
+      run: chat.runId,
+      relay: String(relay.data['id']),
+      key: keyId,
+      memory: String(memory['id']),
+      grant: String(grant),
+      workflow: 'whose',
+      webhook: String(webhook),
+    };
+  });
+
+  afterAll(async () => {
+    await chat.reader.leave();
+    await server.stop();
+  });
+
+  /** The path of a route with ids of this tenant, or with ids that nobody has. */
+  function pathWith(path: string, of: Ids): string {
+    return path.replaceAll(/:(\w+)/g, (_, name: string) => {
+      if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
+        return of.relay;
+      if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
+      if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
+      if (name === 'id' && path.startsWith('/v1/memories')) return of.memory;
+      if (name === 'id' && path.startsWith('/v1/grants')) return of.grant;
+      if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
+      if (name === 'id' && path.startsWith('/v1/webhooks')) return of.webhook;
+      if (name === 'provider') return 'openai';
+      // A link is nobody's but its holder's, whatever key comes with it.
+      if (name === 'token') return `${of.relay}.${of.webhook}.x`;
+      if (name === 'toolUseId') return 'call_1';
+      throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
+    });
+  }
+
+  it.each(closed)(
+    '%s turns away whoever has no valid key, always in the same way',
+    async (name, route) => {
+      const path = pathWith(route.path, ids);
+      const revoked = await addKey(server.store, { revokedAt: 1 });
+      const expired = await addKey(server.store, { expiresAt: 1 });
+      const headers: Record<string, string>[] = [
+        {},
+        { authorization: '' },
+        { authorization: 'Bearer' },
+        { authorization: 'Bearer x' },
+        { authorization: server.apiKey },
+        { authorization: `Basic ${server.apiKey}` },
+        { authorization: `Bearer ${makeApiKey()}` },
+        { authorization: `Bearer ${revoked.apiKey}` },
+        { authorization: `Bearer ${expired.apiKey}` },
+        { authorization: 'Internal a-secret-of-16-or-less' },
+        { 'x-api-key': server.apiKey },
+        ...(route.auth === 'internal' ? [{ authorization: `Bearer ${server.apiKey}` }] : []),
+      ];
+      // Somebody on this machine may chat without a key; whoever comes through a proxy may not.
+      const from: Record<string, string> =
+        route.auth === 'local-or-key' ? { 'x-forwarded-for': '203.0.113.9' } : {};
+      const answers = [];
+      for (const each of headers) {
+        const response = await server.request(path, {
+          ...wishFor(name, chat),
+          key: null,
+          headers: { ...each, ...from },
+        });
+        answers.push(await whole(response));
+      }
+      answers.push(
+        await whole(
+          await server.request(`${path}?api_key=${server.apiKey}`, {
+            ...wishFor(name, chat),
+            key: null,
+            headers: from,
+          }),
+        ),
+      );
+      expect(answers[0]).toMatchObject({
+        status: 401,
+        headers: { 'www-authenticate': expect.stringContaining('Bearer') },
+        body: '{"error":"A valid API key is required","code":"unauthorized"}',
+      });
+      for (const answer of answers) expect(answer).toEqual(answers[0]);
+    },
+  );
+
+  it('tells a stranger nothing about the body it sent', async () => {
+    const json = { 'content-type': 'application/json' };
+    const sent: [string, Record<string, string>][] = [
+      ['{', json],
+      ['{}', json],
+      ['x', { 'content-type': 'text/plain' }],
+      ['a'.repeat(1024 * 1024 + 1), json],
+    ];
+    for (const [body, headers] of sent) {
+      const response = await server.request('/v1/runs', { body, headers, key: null });
+      expect(response.status).toBe(401);
+      expect(await response.json()).toMatchObject({ code: 'unauthorized' });
+    }
+  });
+
+  it.each(guarded)('%s needs each of its scopes', async (name, route) => {
+    for (const scope of route.anyScope === true ? route.scopes.slice(0, 1) : route.scopes) {
+      const needed: readonly string[] = route.anyScope === true ? route.scopes : [scope];
+      const others = ['runs', 'approve', 'admin'].filter((each) => !needed.includes(each));
+      const { apiKey } = await addKey(server.store, { scopes: others });
+      const response = await server.request(pathWith(route.path, ids), {
+        ...wishFor(name, chat),
+        key: apiKey,
+      });
+      expect(response.status).toBe(403);
+      expect(await response.json()).toEqual({
+        error: expect.stringContaining(scope),
+        code: 'scope_required',
+      });
+    }
+  });
+
+  /** Routes that name something, in their path or in their body. */
+  const about = table.filter(
+    ([name, { path, auth }]) =>
+      (path.includes(':') && !path.includes(':provider') && auth !== 'internal') ||
+      name === 'approveTool' ||
+      name === 'resumeChat',
+  );
+
+  it.each(about)(
+    '%s answers for the ids of another tenant as for ids that nobody has',
+    async (name, route) => {
+      const stranger = await addKey(server.store, { tenant: 'stranger' });
+      const ask = (of: Ids, sessionId: string) =>
+        server.request(pathWith(route.path, of), {
+          ...wishFor(name, { sessionId, runId: of.run }),
+          key: stranger.apiKey,
+        });
+      const theirs = await whole(await ask(ids, chat.sessionId));
+      const nobody = {
+        run: missing,
+        relay: missing,
+        key: missing,
+        memory: missing,
+        grant: missing,
+        workflow: 'none',
+        webhook: missing,
+      };
+      const nobodys = await whole(await ask(nobody, missing));
+      // What is gone already is deleted: that holds of what was never there, too.
+      const isDeleted = name === 'deleteMemory' || name === 'deleteWebhook';
+      expect(theirs.status).toBe(isDeleted ? 204 : 404);
+      expect(theirs).toEqual(nobodys);
+      expect(await statusOf(server, chat.runId)).toBe('waiting');
+      const { memories } = await server.json('/v1/memories?namespace=matrix');
+      expect(memories).toMatchObject([{ id: ids.memory }]);
+      const { webhooks } = await server.json('/v1/webhooks');
+      expect(webhooks).toMatchObject([{ id: ids.webhook }]);
+    },
+  );
+
+  it('keeps queries and Last-Event-ID of another tenant as meaningless as its ids', async () => {
+    const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
+    for (const tail of ['/events?after=1', '/events?after=999999', '/stream?after=999999']) {
+      const theirs = await whole(await server.request(`/v1/runs/${chat.runId}${tail}`, { key }));
+      const nobodys = await whole(await server.request(`/v1/runs/${missing}${tail}`, { key }));
+      expect(theirs.status).toBe(404);
+      expect(theirs).toEqual(nobodys);
+    }
+    const headers = { 'last-event-id': '999999' };
+    const theirs = await server.request(`/v1/runs/${chat.runId}/stream`, { key, headers });
+    expect(theirs.status).toBe(404);
+  });
+
+  it('lets two tenants use one conversation id without seeing each other', async () => {
+    const conversationId = uuidv7();
+    const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
+    const mine = await startChat(server, 'notify shared', { body: { conversationId } });
+    const relay = await mine.reader.until('relay');
+    const answered = await server.request(`/chat/relay/${String(relay.data['id'])}`, {
+      body: { sessionId: mine.sessionId, response: { approved: true, always: true } },
+    });
+    expect(answered.status).toBe(200);
+    await mine.reader.rest();
+    const theirs = await startRun(server, { input: 'notify shared', conversationId }, { key });
+    await theirs.reader.until('relay');
+    await server.request(`/v1/runs/${theirs.runId}/cancel`, { method: 'POST', key });
+    await theirs.reader.rest();
+  });
+
+  it('lets whoever only approves see what there is to approve', async () => {
+    const { apiKey: key } = await addKey(server.store, { scopes: ['approve'] });
+    expect((await server.request('/v1/approvals', { key })).status).toBe(200);
+    expect((await server.request(`/v1/approvals/${ids.relay}`, { key })).status).toBe(200);
+    expect((await server.request('/v1/runs', { key })).status).toBe(403);
+  });
+
+  describe('without the scope approve', () => {
+    const rule = { tool: 'send_note', params: { to: '*' } };
+    const taking = (more: object) =>
+      table.filter(([name, { body }]) => {
+        const given = bodies[name]?.({ sessionId: missing, runId: missing });
+        return body?.safeParse({ ...(given as object), ...more }).success === true;
+      });
+
+    it('no route that takes rules takes one that widens', async () => {
+      const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
+      const permissions = { allowlist: [rule] };
+      const found = taking({ permissions });
+      expect(found.map(([name]) => name).toSorted()).toEqual(
+        ['startChat', 'startApiChat', 'startRun', 'forkRun', 'explainPermission'].toSorted(),
+      );
+      for (const [name, { path, method }] of found) {
+        // It only says what would be.
+        if (name === 'explainPermission') continue;
+        const body = { ...(bodies[name]?.(chat) as object), permissions };
+        const of = name === 'forkRun' ? { ...ids, run: over } : ids;
+        const response = await server.request(pathWith(path, of), { method, key, body });
+        expect([name, response.status]).toEqual([name, 403]);
+        expect(await response.json()).toMatchObject({ code: 'approve_scope_required' });
+      }
+    });
+
+    it('no route decides for always', () => {
+      const words = [{ always: true }, { response: { approved: true, always: true } }];
+      const found = words.flatMap((more) => taking(more));
+      expect(found.map(([name]) => name).toSorted()).toEqual(
+        ['answerChatRelay', 'approveTool', 'decideApproval'].toSorted(),
+      );
+      for (const [, { scopes }] of found) expect(scopes).toEqual(['approve']);
+    });
+
+    it.each([
+      ['/chat', { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] }],
+      ['/v1/runs', { model: 'demo', input: 'say 1' }],
+    ])('%s takes rules that narrow and refuses rules that widen', async (path, body) => {
+      const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
+      for (const list of ['allowlist', 'allowOnce']) {
+        const wish = { key, body: { ...body, permissions: { [list]: [rule] } } };
+        const response = await server.request(path, wish);
+        expect(response.status).toBe(403);
+        expect(response.headers.has('x-run-id')).toBe(false);
+        expect(await response.json()).toMatchObject({ code: 'approve_scope_required' });
+      }
+      const permissions = { denylist: [rule], deny: [{ toolCallId: 'call_9' }], allowlist: [] };
+      const narrowed = await server.request(path, { key, body: { ...body, permissions } });
+      expect(narrowed.status).toBe(200);
+      await narrowed.text();
+    });
+  });
+});

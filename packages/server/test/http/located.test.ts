@@ -1,0 +1,92 @@
+/** A decision is bound to where paths lead, on every store that may have kept it meanwhile. */
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/store';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createDatabase } from '../../../../test/support/postgres.ts';
+import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { eventsOf, startRun } from '../support/talk.ts';
+
+let base = '';
+let folder = '';
+const closing: (() => Promise<void>)[] = [];
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-located-')));
+  folder = join(base, 'ws "b" ü');
+  mkdirSync(folder);
+  writeFileSync(join(folder, 'a.txt'), 'alpha\n');
+  writeFileSync(join(folder, 'b.txt'), 'beta\n');
+});
+afterEach(async () => {
+  for (const close of closing.splice(0).toReversed()) await close();
+  rmSync(base, { recursive: true, force: true });
+});
+
+const stores = {
+  memory: async () => createMemoryStore(),
+  sqlite: () => openSqliteStore({ dir: join(base, 'store') }),
+  postgres: async () => {
+    const database = await createDatabase();
+    closing.push(() => database.drop());
+    return openPostgresStore({ url: database.url });
+  },
+};
+
+async function boot(kind: keyof typeof stores): Promise<TestRelay> {
+  const store = await stores[kind]();
+  closing.push(() => store.close());
+  const server = await bootRelay({ store, env: { RELAY_WORKSPACE: folder } });
+  closing.push(() => server.stop());
+  return server;
+}
+
+async function asked(server: TestRelay, path: string) {
+  const { runId, reader } = await startRun(server, {
+    input: `use read ${JSON.stringify({ path })}`,
+    tools: [{ name: 'read', kind: 'builtin' }],
+  });
+  const { data } = await reader.until('relay');
+  return { runId, reader, relayId: String(data['id']) };
+}
+
+const approval = (server: TestRelay, id: string) => server.json(`/v1/approvals/${id}`);
+const decide = (server: TestRelay, id: string, body: object) =>
+  server.request(`/v1/approvals/${id}`, { body });
+
+describe.each(Object.keys(stores) as (keyof typeof stores)[])('on the %s store', (kind) => {
+  it('a call whose link was swapped after it was approved is asked about again', async () => {
+    const server = await boot(kind);
+    const link = join(folder, 'link');
+    symlinkSync('a.txt', link);
+    const { runId, reader, relayId } = await asked(server, 'link');
+    const shown = await approval(server, relayId);
+    expect(shown).toMatchObject({ located: { path: join(folder, 'a.txt') } });
+    rmSync(link);
+    symlinkSync('b.txt', link);
+    await decide(server, relayId, { approved: true });
+    const next = String((await reader.until('relay')).data['id']);
+    const again = await approval(server, next);
+    expect(again).toMatchObject({ status: 'pending', located: { path: join(folder, 'b.txt') } });
+    expect(again['digest']).not.toBe(shown['digest']);
+    const { events } = await eventsOf(server, runId);
+    expect(events.map(({ type }) => type)).not.toContain('tool.started');
+    await decide(server, next, { approved: true });
+    expect(JSON.stringify(await reader.rest())).toContain('beta');
+  });
+
+  it('edited arguments are bound to where they lead', async () => {
+    const server = await boot(kind);
+    const { runId, reader, relayId } = await asked(server, 'a.txt');
+    const { digest } = await approval(server, relayId);
+    await decide(server, relayId, { approved: true, input: { path: './b.txt' } });
+    expect(JSON.stringify(await reader.rest())).toContain('beta');
+    const { events } = await eventsOf(server, runId);
+    const decided = events.find(({ type }) => type === 'relay.decided');
+    expect(decided).toMatchObject({ located: { path: join(folder, 'b.txt') } });
+    expect((decided as unknown as { digest: string }).digest).not.toBe(digest);
+    expect(events.find(({ type }) => type === 'tool.started')).toMatchObject({
+      located: { path: join(folder, 'b.txt') },
+    });
+  });
+});

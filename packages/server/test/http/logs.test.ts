@@ -1,0 +1,169 @@
+/** What a server writes down about the requests that it serves. */
+import { connect } from 'node:net';
+import { createMemoryStore } from '@relay/store';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createLog } from '../../src/observability/log.ts';
+import { bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { finishedRun, startRun } from '../support/talk.ts';
+
+interface Line extends Record<string, unknown> {
+  readonly level: string;
+  readonly msg: string;
+}
+
+let server: TestRelay;
+let text: string;
+
+const lines = () =>
+  text
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as Line);
+const line = (wanted: Partial<Line>) =>
+  until(
+    () =>
+      lines().find((each) => Object.entries(wanted).every(([key, value]) => each[key] === value)),
+    JSON.stringify(wanted),
+  );
+
+async function boot(options: Parameters<typeof bootRelay>[0] = {}): Promise<void> {
+  text = '';
+  const log = createLog({ level: 'debug', write: (more) => (text += more) });
+  server = await bootRelay({ ...options, log });
+}
+
+beforeEach(() => boot());
+afterEach(() => server.stop());
+
+describe('a request', () => {
+  it('is one line: what, by whom, how it went, and how long it took', async () => {
+    const { runId } = await finishedRun(server, { input: 'say 1' });
+    expect(await line({ msg: 'request', route: '/v1/runs' })).toEqual({
+      time: expect.any(String),
+      level: 'info',
+      msg: 'request',
+      requestId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      method: 'POST',
+      route: '/v1/runs',
+      status: 200,
+      ms: expect.any(Number),
+      tenantId: server.tenantId,
+      caller: expect.any(String),
+      runId,
+    });
+  });
+
+  it('is told by its route, without what the caller put into the URL', async () => {
+    await server.request('/v1/runs/swordfish/stream?after=swordfish&key=swordfish');
+    await server.request('/swordfish?swordfish');
+    await server.request('/%swordfish');
+    await line({ msg: 'request', route: '/v1/runs/:id/stream', status: 404 });
+    await line({ msg: 'request', route: null, status: 404 });
+    await line({ msg: 'request', status: 400 });
+    expect(text).not.toContain('swordfish');
+  });
+
+  it('is told without its body and its headers', async () => {
+    await server.request('/v1/runs', {
+      body: { model: 'swordfish', input: 'swordfish' },
+      headers: { 'x-custom': 'swordfish' },
+    });
+    await server.request('/v1/keys', { body: { name: 'swordfish', scopes: ['runs'] } });
+    await line({ route: '/v1/runs', status: 400 });
+    await line({ route: '/v1/keys', status: 201 });
+    expect(text).not.toContain('swordfish');
+    expect(text).not.toContain('relay_live_');
+  });
+
+  it('says so if its reader has gone', async () => {
+    const leaving = new AbortController();
+    await startRun(server, { input: 'notify me' }, { signal: leaving.signal });
+    leaving.abort();
+    expect(await line({ route: '/v1/runs', aborted: true })).toMatchObject({ status: 200 });
+  });
+
+  it('of a machine that only looks whether we are there is told on demand', async () => {
+    await server.request('/health');
+    expect(await line({ route: '/health' })).toMatchObject({ level: 'debug', status: 200 });
+  });
+
+  it('that could not be read leaves a line too', async () => {
+    const { hostname, port } = new URL(server.url);
+    connect(Number(port), hostname).end('nonsense\r\n\r\n');
+    await line({ msg: 'A request could not be read', code: 'HPE_INVALID_METHOD' });
+  });
+});
+
+describe('the id of a request', () => {
+  const idFor = async (given: string, path = '/health') => {
+    const response = await server.request(path, { headers: { 'x-request-id': given } });
+    await response.text();
+    return response.headers.get('x-request-id');
+  };
+
+  it.each(['req-42', 'a.b:c~d/e@f+g=h_i', 'x'.repeat(128)])(
+    'is the caller’s own if it is a plain one: %s',
+    async (given) => {
+      expect(await idFor(given)).toBe(given);
+      expect(await idFor(given, '/v1/runs')).toBe(given);
+      expect(await idFor(given, '/nowhere')).toBe(given);
+      expect(await line({ requestId: given, route: '/health' })).toBeDefined();
+    },
+  );
+
+  it.each(['', 'x'.repeat(129), 'a b', '<script>', 'a;b', 'ü', '"'])(
+    'is a new one instead of %j',
+    async (given) => {
+      expect(await idFor(given)).toMatch(/^[0-9a-f]{8}-[0-9a-f-]{27}$/);
+    },
+  );
+
+  it('comes with every answer, also with a stream and with a refusal', async () => {
+    const stream = await server.request('/v1/runs', { body: { model: 'demo', input: 'say 1' } });
+    await stream.text();
+    expect(stream.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+    const refused = await server.request('/v1/runs', { key: null });
+    expect(refused.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+    const unroutable = await server.request('/%zz');
+    expect(unroutable.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  it('ties a run to the request that started it, where the caller says nothing', async () => {
+    const response = await server.request('/api/chat', { body: { model: 'demo', message: 'hi' } });
+    const shown = await response.text();
+    expect(shown).toContain(`"correlationId":"${response.headers.get('x-request-id')}"`);
+  });
+});
+
+describe('a fault of ours', () => {
+  it('is logged with its stack, and the caller hears nothing of it', async () => {
+    await server.stop();
+    const store = createMemoryStore();
+    store.census = () => Promise.reject(new Error('the cellar: sk-abcdefghijklmnopqrstuvwx'));
+    await boot({ store });
+    const response = await server.request('/metrics');
+    const body = await response.text();
+    expect(response.status).toBe(500);
+    expect(body).toBe('{"error":"Something went wrong inside Relay","code":"internal"}');
+    const logged = await line({ msg: 'A request failed' });
+    expect(logged).toMatchObject({
+      level: 'error',
+      requestId: response.headers.get('x-request-id'),
+      route: '/metrics',
+      code: 'internal',
+      error: { message: 'the cellar: [redacted]' },
+    });
+    expect((logged['error'] as { stack: string }).stack).toContain('http.logs.test.ts');
+  });
+});
+
+it('hides a credential from the moment it comes in', async () => {
+  const apiKey = 'nothing.in.here.looks.like.one';
+  const response = await server.request('/v1/credentials/mine', {
+    method: 'PUT',
+    body: { apiKey, baseUrl: 'https://models.example/v1' },
+  });
+  expect(response.status).toBe(200);
+  server.relay.control.engine.log.warn(`The provider says: ${apiKey}`);
+  expect(text).toContain('The provider says: [redacted]');
+});

@@ -1,0 +1,31 @@
+/** Tenants beside each other: what one of them asks for does not hold up the others. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { addKey, bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
+import { finishedRun, startRun } from '../support/talk.ts';
+
+describe.each(storeKinds)('a tenant beside one that floods the %s store', (kind) => {
+  let server: TestRelay;
+  beforeAll(async () => {
+    server = await bootRelay({ kind, env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
+  });
+  afterAll(() => server.stop());
+
+  it('has its turn long before the flood is over', async () => {
+    const { apiKey: key } = await addKey(server.store, { tenant: 'flood' });
+    // Answers begin with a first word: whoever waited for them would let the flood pass.
+    const flood = Array.from({ length: 30 }, () =>
+      startRun(server, { input: 'slow 300' }, { key }),
+    );
+    const queued = async () => {
+      const { runs } = await server.json('/v1/runs?status=queued&limit=100', { key });
+      return (runs as unknown[]).length;
+    };
+    await until(async () => (await queued()) >= 20, 'the flood to queue');
+    const { frames } = await finishedRun(server, { input: 'say 1' });
+    expect(frames.at(-1)?.data).toMatchObject({ status: 'completed' });
+    // It had to wait for a place, not for the others: most of them still do.
+    expect(await queued()).toBeGreaterThan(10);
+    await server.request('/v1/runs/cancel', { key, body: { agent: 'assistant' } });
+    for (const { reader } of await Promise.all(flood)) await reader.rest();
+  });
+});

@@ -1,0 +1,178 @@
+/** What a tool asks while it runs, answered over HTTP. */
+import { createToolRegistry, defineTool } from '@relay/tools';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { bootRelay, storeKinds, type TestRelay } from '../support/relay.ts';
+import {
+  answerRelay,
+  decideCall,
+  resumeRun,
+  startChat,
+  startRun,
+  untilStatus,
+} from '../support/talk.ts';
+
+const schema = {
+  type: 'object',
+  properties: { size: { enum: ['S', 'M'] } },
+  required: ['size'],
+};
+
+const order = defineTool({
+  name: 'order',
+  description: 'Orders a shirt, and asks which size',
+  schema: z.object({ what: z.string() }),
+  idempotent: true,
+  allowedByDefault: true,
+  execute: async ({ what }, context) => {
+    const answer = await context.ask({ prompt: 'Which\u202e size?', schema });
+    return { result: { what, answer } };
+  },
+});
+
+/** It cannot be let go while it waits. */
+const fit = defineTool({
+  name: 'fit',
+  description: 'Fits a shirt once it is allowed to, and asks twice',
+  schema: z.object({ what: z.string() }),
+  execute: async (_input, context) => {
+    const sizes = [await context.ask({ prompt: 'Which size?', schema })];
+    sizes.push(await context.ask({ prompt: 'And now?', schema }));
+    return { result: sizes };
+  },
+});
+
+describe.each(storeKinds)('a question on the %s store', (kind) => {
+  let server: TestRelay;
+
+  beforeAll(async () => {
+    server = await bootRelay({ kind, tools: createToolRegistry([order, fit]) });
+  });
+
+  afterAll(async () => {
+    await server.stop();
+  });
+
+  async function asking() {
+    const talk = await startRun(server, {
+      input: 'use order {"what":"shirt"}',
+      tools: [{ name: 'order', kind: 'builtin' }],
+    });
+    const relay = await talk.reader.until('relay');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    const decide = (body: unknown) => server.request(path, { body });
+    return { ...talk, relay, path, decide };
+  }
+
+  it('is shown with what is asked, answered with what fits, and brings the tool the answer', async () => {
+    const { relay, path, decide, reader, runId } = await asking();
+    expect(relay.data).toMatchObject({ kind: 'question', prompt: 'Which\u202e size?', schema });
+    expect(await server.json(path)).toMatchObject({
+      kind: 'question',
+      status: 'pending',
+      runId,
+      tool: 'order',
+      params: { what: 'shirt' },
+      prompt: 'Which\u202e size?',
+      schema,
+      display: { text: expect.stringContaining('\\u{202e}'), flags: ['bidi'] },
+    });
+    const input = { size: 'M' };
+    const answered = await decide({ approved: true, input });
+    expect(answered.status).toBe(200);
+    expect(await answered.json()).toMatchObject({ status: 'approved', input });
+    expect((await decide({ approved: true, input })).status).toBe(200);
+    expect((await decide({ approved: true, input: { size: 'S' } })).status).toBe(409);
+    const frames = await reader.rest();
+    expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toEqual({
+      what: 'shirt',
+      answer: input,
+    });
+  });
+
+  it.each([
+    ['no answer', { approved: true }, 'input'],
+    ['an answer that does not fit', { approved: true, input: { size: 'XL' } }, 'input.size'],
+    ['an answer of another kind', { approved: true, input: 'M' }, 'input'],
+    ['always', { approved: true, input: { size: 'M' }, always: true }, 'always'],
+    ['an answer with a refusal', { approved: false, input: { size: 'M' } }, 'input'],
+    ['an output', { approved: true, input: { size: 'M' }, output: 1 }, 'output'],
+  ])('refuses %s with 400, and stays open', async (_what, body, field) => {
+    const { decide, path, reader, runId } = await asking();
+    const response = await decide(body);
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({
+      code: 'invalid_request',
+      details: [{ path: field }],
+    });
+    expect(await server.json(path)).toMatchObject({ status: 'pending' });
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    await reader.rest();
+  });
+
+  it('is listed by its kind', async () => {
+    const { relay, runId, reader } = await asking();
+    const { approvals } = await server.json('/v1/approvals?kind=question&status=pending');
+    expect(approvals).toMatchObject([{ id: relay.data['id'] }]);
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    await reader.rest();
+  });
+
+  it('is answered by the other surfaces too, with what fits', async () => {
+    const { runId, reader } = await asking();
+    const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
+    expect((await decideCall(server, { ...wanted, input: { size: 'XL' } })).code).toBe(400);
+    const input = { size: 'M' };
+    expect((await decideCall(server, { ...wanted, action: 'reject', input })).code).toBe(400);
+    expect(await decideCall(server, { ...wanted, input })).toMatchObject({ code: 200 });
+    const outputIn = (frames: readonly { data: Record<string, unknown> }[]) =>
+      frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
+    expect(outputIn(await reader.rest())).toMatchObject({ answer: input });
+    const chat = await startChat(server, 'use order {"what":"shirt"}');
+    const relay = await chat.reader.until('relay');
+    const answer = (response: unknown) =>
+      answerRelay(server, chat, { relayId: relay.data['id'], response });
+    expect((await answer({ approved: true, input: { size: 'XL' } })).status).toBe(400);
+    expect((await answer({ approved: true, input })).status).toBe(200);
+    expect(JSON.stringify(await chat.reader.rest())).toContain('"size":"M"');
+  });
+
+  it('of a tool that waits for it in memory is told at once to whoever has brought the run there', async () => {
+    const { runId, reader } = await startRun(server, {
+      input: 'use fit {"what":"shirt"}',
+      tools: [{ name: 'fit', kind: 'builtin' }],
+    });
+    await reader.until('relay');
+    await untilStatus(server, runId, 'waiting');
+    const wanted = { runId, toolCallId: 'call_1', action: 'approve' };
+    const approved = await decideCall(server, wanted);
+    expect(approved).toMatchObject({ code: 200, body: { status: 'waiting' } });
+    // All that led there is told, up to the question.
+    expect(approved.events.at(-1)).toMatchObject({ type: 'tool_approval_requested' });
+    expect(await resumeRun(server, runId)).toMatchObject({ body: { status: 'waiting' } });
+    const answer = { ...wanted, kind: 'question', input: { size: 'S' } };
+    const first = await decideCall(server, answer);
+    expect(first).toMatchObject({ code: 200, body: { status: 'waiting' } });
+    const second = await decideCall(server, { ...answer, input: { size: 'M' } });
+    expect(second).toMatchObject({ code: 200, body: { status: 'succeeded' } });
+    await reader.rest();
+  });
+
+  it('cannot be approved without an answer by the other surfaces, but refused', async () => {
+    const { runId, reader } = await asking();
+    const wanted = { runId, toolCallId: 'call_1', kind: 'question' };
+    expect((await decideCall(server, { ...wanted, action: 'approve' })).code).toBe(400);
+    expect((await decideCall(server, { ...wanted, action: 'reject' })).code).toBe(200);
+    const frames = await reader.rest();
+    expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toMatchObject({
+      status: 'error',
+    });
+    const chat = await startChat(server, 'use order {"what":"shirt"}');
+    const relay = await chat.reader.until('relay');
+    const answer = (response: unknown) =>
+      answerRelay(server, chat, { relayId: relay.data['id'], response });
+    expect((await answer({ approved: true })).status).toBe(400);
+    expect((await answer({ approved: false, reason: 'No' })).status).toBe(200);
+    await chat.reader.rest();
+  });
+});

@@ -1,0 +1,82 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { RateLimiter } from '../../src/http/rate-limit.ts';
+import { addKey, bootRelay } from '../support/relay.ts';
+
+describe('a rate', () => {
+  it('lets a minute’s worth through at once, and then as it fills up', () => {
+    const limiter = new RateLimiter(60);
+    const taken = Array.from({ length: 61 }, () => limiter.take('a', 0).ok);
+    expect(taken.filter((ok) => ok)).toHaveLength(60);
+    expect(limiter.take('a', 500)).toEqual({ ok: false, retryAfterMs: 500 });
+    expect(limiter.take('a', 1000)).toEqual({ ok: true });
+    expect(limiter.take('a', 1000)).toEqual({ ok: false, retryAfterMs: 1000 });
+  });
+
+  it('of one caller is nothing to another', () => {
+    const limiter = new RateLimiter(1);
+    expect(limiter.take('a', 0).ok).toBe(true);
+    expect(limiter.take('a', 0).ok).toBe(false);
+    expect(limiter.take('b', 0).ok).toBe(true);
+  });
+
+  it('never lets through more than its share, however the calls come', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(500), { maxLength: 200 }), (pauses) => {
+        const limiter = new RateLimiter(120);
+        let now = 0;
+        let through = 0;
+        for (const pause of pauses) {
+          now += pause;
+          if (limiter.take('a', now).ok) through += 1;
+        }
+        expect(through).toBeLessThanOrEqual(120 + (now * 120) / 60_000 + 1e-6);
+      }),
+    );
+  });
+
+  it('is not upset by a clock that goes back', () => {
+    const limiter = new RateLimiter(1);
+    limiter.take('a', 100_000);
+    expect(limiter.take('a', 0).ok).toBe(false);
+  });
+
+  it('forgets callers whose bucket is full again', () => {
+    const limiter = new RateLimiter(60);
+    for (let n = 0; n < 1000; n += 1) limiter.take(`caller ${n}`, 0);
+    expect(limiter.size).toBe(1000);
+    limiter.take('late', 120_000);
+    expect(limiter.size).toBe(1);
+  });
+});
+
+describe('over HTTP', () => {
+  it('a key that calls too often is told when to come back, and others go on', async () => {
+    const server = await bootRelay({ file: { rateLimit: { requestsPerMinute: 3 } } });
+    const other = await addKey(server.store, { tenant: 'other' });
+    const answers = [];
+    for (let n = 0; n < 5; n += 1) answers.push(await server.request('/models'));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 429, 429]);
+    const refused = answers.at(-1)!;
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(refused.headers.get('ratelimit-limit')).toBe('3');
+    expect(refused.headers.get('ratelimit-remaining')).toBe('0');
+    expect(Number(refused.headers.get('ratelimit-reset'))).toBeGreaterThan(0);
+    expect(await refused.json()).toMatchObject({ code: 'rate_limited' });
+    expect((await server.request('/models', { key: other.apiKey })).status).toBe(200);
+    expect((await server.request('/health', { key: null })).status).toBe(200);
+    await server.stop();
+  });
+
+  it('somebody who tries keys is stopped, and good keys from the same address go on', async () => {
+    const server = await bootRelay({ file: { rateLimit: { failuresPerMinute: 3 } } });
+    const statuses = [];
+    for (let n = 0; n < 5; n += 1) {
+      statuses.push((await server.request('/v1/runs', { key: `relay_live_${n}` })).status);
+    }
+    expect(statuses).toEqual([401, 401, 401, 429, 429]);
+    expect((await server.request('/v1/runs')).status).toBe(200);
+    expect((await server.request('/health', { key: null })).status).toBe(200);
+    await server.stop();
+  });
+});

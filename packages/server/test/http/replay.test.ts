@@ -1,0 +1,118 @@
+/** Repeating a request brings its run back, whatever has become of everything else since. */
+import { startScriptedProvider, textStream } from '@relay/models/testing';
+import { afterEach, describe, expect, it } from 'vitest';
+import { bootRelay, storeKinds, type TestRelay } from '../support/relay.ts';
+import { untilStatus } from '../support/talk.ts';
+
+let server: TestRelay;
+afterEach(() => server.stop());
+
+function start(body: object, key = 'once'): Promise<Response> {
+  return server.request('/v1/runs', { body, headers: { 'idempotency-key': key } });
+}
+
+function set(body: object): Promise<Response> {
+  return server.request('/v1/tenant', { method: 'PUT', body });
+}
+
+describe.each(storeKinds)('a request that is repeated, on the %s store', (kind) => {
+  const body = { model: 'demo', input: 'say 20' };
+
+  it('is answered although the budget is used up by it, or the tenant paused', async () => {
+    server = await bootRelay({ kind });
+    await set({ budgets: { tenant: { tokens: 5 } } });
+    const first = await start(body);
+    const told = await first.text();
+    expect((await start(body, 'another')).status).toBe(429);
+    const again = await start(body);
+    expect(again.status).toBe(200);
+    expect(again.headers.get('idempotent-replayed')).toBe('true');
+    expect(again.headers.get('x-run-id')).toBe(first.headers.get('x-run-id'));
+    expect(await again.text()).toBe(told);
+    await set({ paused: true });
+    const paused = await start(body);
+    expect(await paused.text()).toBe(told);
+    expect((await start({ ...body, input: 'say 2' })).status).toBe(422);
+  });
+
+  it('is answered while its own run is the one that may be at work', async () => {
+    server = await bootRelay({ kind });
+    await set({ budgets: { tenant: { concurrentRuns: 1 } } });
+    const slow = { model: 'demo', input: 'slow 500' };
+    const first = await start(slow);
+    const runId = first.headers.get('x-run-id') ?? '';
+    await first.body?.cancel();
+    await untilStatus(server, runId, 'running');
+    const again = await start(slow);
+    expect(again.headers.get('x-run-id')).toBe(runId);
+    expect(await again.text()).toContain('"status":"completed"');
+  });
+
+  it('is answered although the credential is gone', async () => {
+    const provider = await startScriptedProvider((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end(textStream(['Hello']));
+    });
+    server = await bootRelay({ kind, env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' } });
+    const { baseUrl } = provider;
+    await server.request('/v1/credentials/openai', {
+      method: 'PUT',
+      body: { apiKey: 'sk-0123456789abcdef', baseUrl },
+    });
+    const asked = { model: 'gpt-4o', input: 'Hi' };
+    const told = await (await start(asked)).text();
+    await server.request('/v1/credentials/openai', { method: 'DELETE' });
+    expect((await start(asked, 'another')).status).toBe(400);
+    expect(await (await start(asked)).text()).toBe(told);
+    await provider.close();
+  });
+});
+
+describe('what a budget leaves', () => {
+  it('bounds the run itself, with a clear end', async () => {
+    server = await bootRelay();
+    await set({ budgets: { tenant: { tokens: 30 } } });
+    const calls = Array.from({ length: 3 }, () => 'use agent {"prompt":"say 20"}').join('\n');
+    const response = await start({
+      model: 'demo',
+      input: calls,
+      tools: [{ name: 'agent', kind: 'builtin' }],
+    });
+    expect(await response.text()).toContain('"limit":"tokens"');
+  });
+
+  it('in dollars needs a price, by whichever name the model is asked for', async () => {
+    server = await bootRelay({
+      file: { prices: { 'gpt-4o': { inputPerMillion: 1, outputPerMillion: 1 } } },
+    });
+    await set({ budgets: { tenant: { costUsd: 1 } } });
+    const free = await start({ model: 'demo', input: 'say 1' });
+    expect(free.status).toBe(400);
+    expect(await free.json()).toMatchObject({
+      error: 'The cost is limited and the model demo has no price',
+    });
+    const models = server.relay.control.engine.models(server.tenantId);
+    const price = { inputPerMillion: 1, outputPerMillion: 1 };
+    expect(models.price?.('openai:gpt-4o')).toEqual(price);
+    expect(models.price?.('gpt-4o')).toEqual(price);
+    expect(models.price?.('other:gpt-4o')).toBeUndefined();
+  });
+});
+
+describe('a provider’s model', () => {
+  it('can be the default, an agent’s, or the one that summarizes', async () => {
+    server = await bootRelay({
+      env: { RELAY_DEFAULT_MODEL: 'gpt-4o-mini' },
+      file: {
+        agents: [{ name: 'writer', model: 'zhipu:glm-4.7' }],
+        compaction: { model: 'gpt-4o-mini' },
+      },
+    });
+    const response = await server.request('/v1/runs', { body: { input: 'Hi' } });
+    expect(await response.json()).toMatchObject({ code: 'credential_missing' });
+    const written = await server.request('/v1/runs', { body: { agent: 'writer', input: 'Hi' } });
+    expect(await written.json()).toMatchObject({
+      error: 'There is no credential for the provider zhipu',
+    });
+  });
+});

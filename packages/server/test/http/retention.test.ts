@@ -1,0 +1,57 @@
+/** What is no longer kept: the run is known, and what was said in it is gone for good. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { bootRelay, storeKinds, type TestRelay } from '../support/relay.ts';
+
+let server: TestRelay;
+afterEach(() => server.stop());
+
+async function endedRun(conversationId?: string): Promise<string> {
+  const body = { model: 'demo', input: 'say 3', ...(conversationId ? { conversationId } : {}) };
+  const response = await server.request('/v1/runs', { body });
+  await response.text();
+  return response.headers.get('x-run-id') ?? '';
+}
+
+async function forget(): Promise<void> {
+  while ((await server.store.pruneRuns(Date.now(), 100)) > 0);
+}
+
+describe.each(storeKinds)('a run whose journal is no longer kept, on the %s store', (kind) => {
+  it('answers 410 wherever its journal is asked for, before a stream begins', async () => {
+    server = await bootRelay({ kind });
+    const id = await endedRun();
+    await forget();
+    const paths = ['events', 'events?after=3', 'stream', 'stream?after=2&follow=false'];
+    for (const path of [...paths, 'stream?dialect=chat']) {
+      const response = await server.request(`/v1/runs/${id}/${path}`);
+      expect([path, response.status]).toEqual([path, 410]);
+      expect(await response.json()).toMatchObject({ code: 'journal_pruned' });
+    }
+    const stream = await server.request(`/v1/runs/${id}/stream`, {
+      headers: { 'last-event-id': '2' },
+    });
+    expect(stream.status).toBe(410);
+    const fork = await server.request(`/v1/runs/${id}/fork`, { body: { input: 'And?' } });
+    expect(fork.status).toBe(410);
+  });
+
+  it('is still in the lists, with what it used and without what was said', async () => {
+    server = await bootRelay({ kind });
+    const id = await endedRun();
+    const before = await server.json(`/v1/runs/${id}`);
+    await forget();
+    const after = await server.json(`/v1/runs/${id}`);
+    expect(after).toMatchObject({ id, status: 'completed', usage: before['usage'], input: null });
+    expect(after['output'] ?? null).toBeNull();
+    const { runs } = (await server.json('/v1/runs')) as { runs: { id: string }[] };
+    expect(runs.map((run) => run.id)).toEqual([id]);
+  });
+
+  it('does not keep its conversation from going on', async () => {
+    server = await bootRelay({ kind });
+    const first = await server.json(`/v1/runs/${await endedRun()}`);
+    await forget();
+    const next = await server.json(`/v1/runs/${await endedRun(String(first['conversationId']))}`);
+    expect(next).toMatchObject({ status: 'completed', conversationId: first['conversationId'] });
+  });
+});

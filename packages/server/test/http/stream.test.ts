@@ -1,0 +1,243 @@
+import { connect, type Socket } from 'node:net';
+import { type DialectName, dialects } from '@relay/protocol';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { allFrames, FrameReader, type SeenFrame } from '../support/frames.ts';
+import { bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
+import { answerRelay, eventsOf, finishedRun, startChat, startRun } from '../support/talk.ts';
+
+const names = Object.keys(dialects) as DialectName[];
+
+describe.each(storeKinds)('following a run on the %s store', (kind) => {
+  let server: TestRelay;
+  /** A run with text, calls, an approval and a denial in it. */
+  let runId: string;
+  let lastSeq: number;
+
+  const stream = (query = '', headers: Record<string, string> = {}, id = runId) =>
+    server.request(`/v1/runs/${id}/stream${query}`, { headers });
+  const frames = async (query = '', headers: Record<string, string> = {}) =>
+    allFrames(await stream(query, headers));
+
+  beforeAll(async () => {
+    server = await bootRelay({ kind });
+    const said =
+      'use calculator {"a":1,"b":2,"op":"+"}\nuse send_note {"to":"a","text":"b"}\nuse send_note {"to":"c","text":"d"}';
+    const chat = await startChat(server, said);
+    const first = await chat.reader.until('relay');
+    const second = await chat.reader.until('relay');
+    await answerRelay(server, chat, { relayId: first.data['id'], response: { approved: true } });
+    await answerRelay(server, chat, { relayId: second.data['id'], response: { approved: false } });
+    await chat.reader.rest();
+    runId = chat.runId;
+    lastSeq = (await eventsOf(server, runId)).events.length;
+  });
+
+  afterAll(async () => {
+    await server.stop();
+  });
+
+  it('speaks the runs dialect unless asked otherwise, and ends with done', async () => {
+    const response = await stream();
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toContain('text/event-stream');
+    expect(response.headers.get('x-run-id')).toBe(runId);
+    const plain = await allFrames(response);
+    expect(plain.at(-1)?.data.type).toBe('done');
+    expect(plain).toEqual(await frames('?dialect=runs'));
+  });
+
+  it.each(names)('shows the journal as the %s dialect projects it', async (name) => {
+    const { events, run } = await eventsOf(server, runId);
+    const header = {
+      runId,
+      conversationId: String(run['conversationId']),
+      correlationId: String(events[0]?.['correlationId']),
+    };
+    const expected = events.flatMap((event) => {
+      const frame = dialects[name].project(event as never, header);
+      return frame === undefined
+        ? []
+        : [{ id: String(event.seq), data: JSON.parse(JSON.stringify(frame)) as unknown }];
+    });
+    const seen = await frames(`?dialect=${name}`);
+    expect(seen.map(({ id, data }) => ({ id, data }))).toEqual(expected);
+    for (const { event, data } of seen) {
+      expect(event).toBe(dialects[name].namesEvents ? data.type : 'message');
+    }
+  });
+
+  it.each(names)('yields exactly what follows any place, in the %s dialect', async (name) => {
+    const whole = await frames(`?dialect=${name}`);
+    const after = (seq: number): SeenFrame[] => whole.filter(({ id }) => Number(id) > seq);
+    for (let seq = 0; seq <= lastSeq; seq += 1) {
+      const query = `?dialect=${name}&follow=false`;
+      expect(await frames(query, { 'last-event-id': String(seq) }), `${seq}`).toEqual(after(seq));
+      expect(await frames(`${query}&after=${seq}`), `${seq}`).toEqual(after(seq));
+      if (seq === lastSeq) continue;
+      expect(await frames(`?dialect=${name}&after=${seq}`), `${seq}`).toEqual(after(seq));
+    }
+  });
+
+  it('begins at the beginning for an empty Last-Event-ID, as a new EventSource sends it', async () => {
+    expect(await frames('?follow=false', { 'last-event-id': '' })).toEqual(await frames());
+  });
+
+  it('lets the Last-Event-ID of a reconnect outrank the after of its URL', async () => {
+    const ids = (await frames()).map(({ id }) => Number(id));
+    const middle = ids.at(ids.length / 2) ?? 0;
+    const seen = await frames('?after=0&follow=false', { 'last-event-id': String(middle) });
+    expect(seen.map(({ id }) => Number(id))).toEqual(ids.filter((id) => id > middle));
+  });
+
+  it('ends at once for a reader that has seen the end, and does not hang', async () => {
+    const gone = AbortSignal.timeout(1_500);
+    const response = await server.request(`/v1/runs/${runId}/stream`, {
+      headers: { 'last-event-id': String(lastSeq) },
+      signal: gone,
+    });
+    expect(response.status).toBe(200);
+    const text = await response.text().catch(() => 'it was still open');
+    expect(text).toBe('');
+  });
+
+  it.each(['1.5', '-1', 'abc', '0x1', '1e3', ' 1 2', '9'.repeat(16), 'null', 'NaN'])(
+    'refuses the Last-Event-ID %j',
+    async (id) => {
+      const response = await stream('', { 'last-event-id': id });
+      expect(response.status).toBe(400);
+      expect(await response.json()).toMatchObject({
+        code: 'invalid_request',
+        details: [{ path: 'Last-Event-ID' }],
+      });
+    },
+  );
+
+  it('refuses a place past the end with 409, by header and by query', async () => {
+    for (const response of [
+      await stream(`?after=${lastSeq + 1}`),
+      await stream('', { 'last-event-id': String(lastSeq + 1) }),
+      await stream('?after=999999999999999'),
+    ]) {
+      expect(response.status).toBe(409);
+      expect(await response.json()).toMatchObject({ code: 'cursor_past_end' });
+    }
+  });
+
+  it('stays open while a run waits, and shows what then happens to every reader', async () => {
+    const chat = await startChat(server, 'notify several readers');
+    const relay = await chat.reader.until('relay');
+    const early = new FrameReader(await stream('?dialect=chat', {}, chat.runId));
+    await early.until('relay');
+    const late = new FrameReader(
+      await stream('?dialect=chat', { 'last-event-id': relay.id }, chat.runId),
+    );
+    await answerRelay(server, chat, { relayId: relay.data['id'], response: { approved: true } });
+    const all = await chat.reader.rest();
+    const withoutGreeting = all.filter(({ data }) => data.type !== 'connected');
+    expect(await early.rest()).toEqual(withoutGreeting);
+    expect(await late.rest()).toEqual(
+      withoutGreeting.filter(({ id }) => Number(id) > Number(relay.id)),
+    );
+    await until(() => server.relay.hub.size === 0, 'the readers to be gone');
+  });
+
+  it('ends at the present end without follow, though the run goes on', async () => {
+    const { runId: id, reader } = await startRun(server, { input: 'notify not followed' });
+    await reader.until('relay');
+    const seen = await allFrames(await stream('?follow=false', {}, id));
+    expect(seen.at(-1)?.data.type).toBe('relay');
+    await server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
+    await reader.rest();
+  });
+
+  it('loses and repeats nothing over many reconnects of a run that goes on', async () => {
+    const { runId: id, reader } = await startRun(server, { input: 'say 3000' });
+    const seen: SeenFrame[] = [];
+    let last = '0';
+    while (seen.at(-1)?.data.type !== 'done') {
+      const piece = new FrameReader(await stream('', { 'last-event-id': last }, id));
+      for (let n = 0; n < 150 && seen.at(-1)?.data.type !== 'done'; n += 1) {
+        const next = await piece.next();
+        if (next === undefined) break;
+        seen.push(next);
+        last = next.id;
+      }
+      await piece.leave();
+    }
+    expect(seen).toEqual(await reader.rest());
+    expect(seen.filter(({ data }) => data.type === 'token')).toHaveLength(3000);
+  });
+
+  it('keeps text with line ends and separators inside its one frame', async () => {
+    const text = 'a\n\ndata: x\r\rid: 99\n\n\u2028b\u2029';
+    const { runId: id, reader } = await startRun(server, { input: `notify ${text}!` });
+    const relay = await reader.until('relay');
+    expect(relay.data['params']).toEqual({ to: 'operator', text: `${text}!` });
+    await server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
+    await reader.rest();
+    for (const name of names) {
+      const response = await stream(`?dialect=${name}`, {}, id);
+      const blocks = (await response.text()).split('\n\n').slice(0, -1);
+      const ids = blocks.map(
+        (block) => /^id: (\d+)\n(event: \w+\n)?data: [^\n\r]+$/.exec(block)?.[1],
+      );
+      expect(ids).not.toContain(undefined);
+      expect(new Set(ids).size).toBe(blocks.length);
+    }
+  });
+});
+
+describe.each(storeKinds)('a reader that stops reading, on the %s store', (kind) => {
+  it('holds at most 256 KiB in the server, and gets all of it when it reads on', async () => {
+    const server = await bootRelay({ kind });
+    const sockets: Socket[] = [];
+    server.relay.app.server.on('connection', (socket: Socket) => sockets.push(socket));
+    const { runId, reader } = await startRun(server, { input: 'say 60000' });
+    const { hostname, port } = new URL(server.url);
+    const lazy = connect(Number(port), hostname).setEncoding('utf8').pause();
+    const head = [
+      `GET /v1/runs/${runId}/stream?dialect=chat HTTP/1.1`,
+      `host: ${hostname}`,
+      `authorization: Bearer ${server.apiKey}`,
+    ];
+    lazy.write(`${head.join('\r\n')}\r\n\r\n`);
+    const buffered = () => Math.max(...sockets.map((socket) => socket.writableLength));
+    let most = 0;
+    const watch = setInterval(() => (most = Math.max(most, buffered())), 1);
+    await reader.rest();
+    let text = '';
+    lazy.on('data', (chunk: string) => (text += chunk));
+    lazy.resume();
+    await until(() => text.includes('"harness_end"'), 'the rest of the stream');
+    clearInterval(watch);
+    lazy.destroy();
+    await server.stop();
+    expect(text.match(/event: text\n/g)).toHaveLength(60_000);
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThanOrEqual(256 * 1024);
+  });
+});
+
+describe('an embedded server without a port', () => {
+  it('streams to inject() too', async () => {
+    const server = await bootRelay();
+    const inject = (method: 'GET' | 'POST', url: string, payload?: object) =>
+      Promise.race([
+        server.relay.app.inject({
+          method,
+          url,
+          headers: { authorization: `Bearer ${server.apiKey}` },
+          ...(payload === undefined ? {} : { payload }),
+        }),
+        new Promise<undefined>((resolve) => {
+          setTimeout(() => resolve(undefined), 2_000);
+        }),
+      ]);
+    const { runId } = await finishedRun(server, { input: 'say 2' });
+    const started = await inject('POST', '/v1/runs', { model: 'demo', input: 'say 2' });
+    const followed = await inject('GET', `/v1/runs/${runId}/stream`);
+    await server.stop();
+    expect(started?.body ?? 'no answer').toContain('"type":"done"');
+    expect(followed?.body ?? 'no answer').toContain('"type":"done"');
+  });
+});

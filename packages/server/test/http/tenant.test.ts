@@ -1,0 +1,204 @@
+/** Budgets, the pause and the kill switch. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { addKey, bootRelay, storeKinds, type TestRelay } from '../support/relay.ts';
+import { finishedRun, startRun, statusOf, untilStatus } from '../support/talk.ts';
+
+let server: TestRelay;
+afterEach(() => server.stop());
+
+function set(body: object): Promise<Response> {
+  return server.request('/v1/tenant', { method: 'PUT', body });
+}
+
+async function refusal(body: object = {}, key?: string) {
+  const response = await server.request('/v1/runs', {
+    body: { model: 'demo', input: 'say 1', ...body },
+    ...(key === undefined ? {} : { key }),
+  });
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+}
+
+describe.each(storeKinds)('a tenant on the %s store', (kind) => {
+  it('shows what it has used and what is open', async () => {
+    server = await bootRelay({
+      kind,
+      file: { prices: { demo: { inputPerMillion: 1_000_000, outputPerMillion: 0 } } },
+    });
+    await finishedRun(server, { input: 'say 5' });
+    const waiting = await startRun(server, { input: 'notify me' });
+    await waiting.reader.until('relay');
+    await untilStatus(server, waiting.runId, 'waiting');
+    const tenant = await server.json('/v1/tenant');
+    expect(tenant).toMatchObject({
+      name: 'default',
+      paused: false,
+      budgets: {},
+      usage: { day: { outputTokens: 5, runs: 1 }, month: { runs: 1 } },
+      openRuns: { queued: 0, running: 0, waiting: 1 },
+    });
+    const { usage } = tenant as { usage: { day: { inputTokens: number; costUsd: number } } };
+    expect(usage.day.costUsd).toBeCloseTo(usage.day.inputTokens);
+    await waiting.reader.leave();
+  });
+
+  it('is refused runs up front when its tokens are used up', async () => {
+    server = await bootRelay({ kind });
+    await set({ budgets: { tenant: { tokens: 5 } } });
+    await finishedRun(server, { input: 'say 20' });
+    expect(await refusal()).toEqual({
+      status: 429,
+      body: {
+        error: 'The tenant has used its 5 tokens of this day',
+        code: 'budget_exceeded',
+      },
+    });
+    const later = await server.request('/v1/runs', { body: { model: 'demo', input: 'say 1' } });
+    const seconds = Number(later.headers.get('retry-after'));
+    const end = new Date(Date.now() + seconds * 1000);
+    expect([end.getUTCHours(), end.getUTCMinutes()]).toEqual([0, 0]);
+    expect(seconds).toBeLessThanOrEqual(24 * 60 * 60);
+    const other = await addKey(server.store, { tenant: 'other' });
+    await (
+      await server.request('/v1/runs', {
+        key: other.apiKey,
+        body: { model: 'demo', input: 'say 1' },
+      })
+    ).text();
+    await set({ budgets: {} });
+    await finishedRun(server, { input: 'say 1' });
+  });
+
+  it('can bound one key and leave the others', async () => {
+    server = await bootRelay({ kind });
+    const bounded = await addKey(server.store, { scopes: ['runs'] });
+    await set({ budgets: { keys: { [bounded.keyId]: { tokens: 1, period: 'month' } } } });
+    const first = await server.request('/v1/runs', {
+      key: bounded.apiKey,
+      body: { model: 'demo', input: 'say 3' },
+    });
+    await first.text();
+    expect(await refusal({}, bounded.apiKey)).toMatchObject({
+      status: 429,
+      body: { error: 'This key has used its 1 tokens of this month' },
+    });
+    await finishedRun(server, { input: 'say 1' });
+  });
+
+  it('can bound how many runs are at work; those that wait do not count', async () => {
+    server = await bootRelay({ kind });
+    await set({ budgets: { tenant: { concurrentRuns: 1 } } });
+    const waiting = await startRun(server, { input: 'notify me' });
+    await untilStatus(server, waiting.runId, 'waiting');
+    const slow = await startRun(server, { input: 'slow 60000' });
+    await untilStatus(server, slow.runId, 'running');
+    expect(await refusal()).toMatchObject({
+      status: 429,
+      body: { error: 'The tenant has as many runs at work as it may: 1' },
+    });
+    const busy = await server.request('/v1/runs', { body: { model: 'demo', input: 'say 1' } });
+    expect(busy.status).toBe(429);
+    expect(busy.headers.has('retry-after')).toBe(false);
+    await server.request(`/v1/runs/${slow.runId}/cancel`, { method: 'POST' });
+    await untilStatus(server, slow.runId, 'canceled');
+    await finishedRun(server, { input: 'say 1' });
+    await waiting.reader.leave();
+    await slow.reader.leave();
+  });
+
+  it('that is paused starts nothing and goes on with nothing, until it is let', async () => {
+    server = await bootRelay({ kind });
+    const other = await addKey(server.store, { tenant: 'other' });
+    const slow = await startRun(server, { input: 'slow 2000' });
+    await slow.reader.until('token');
+    const asked = await startRun(server, { input: 'notify later' });
+    const relay = await asked.reader.until('relay');
+    await untilStatus(server, asked.runId, 'waiting');
+    expect(await (await set({ paused: true })).json()).toMatchObject({ paused: true });
+    expect(await refusal()).toMatchObject({ status: 409, body: { code: 'tenant_paused' } });
+    const theirs = await server.request('/v1/runs', {
+      key: other.apiKey,
+      body: { model: 'demo', input: 'say 1' },
+    });
+    expect(theirs.status).toBe(200);
+    await theirs.text();
+
+    // A decision is taken, and nothing follows from it yet.
+    const decided = await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
+      body: { approved: true },
+    });
+    expect(decided.status).toBe(200);
+    await new Promise((resolve) => setTimeout(resolve, 2_500));
+    expect(server.notes()).toEqual([]);
+    expect(await statusOf(server, slow.runId)).toBe('running');
+
+    expect(await (await set({ paused: false })).json()).toMatchObject({ paused: false });
+    await untilStatus(server, asked.runId, 'completed');
+    await untilStatus(server, slow.runId, 'completed');
+    expect(server.notes()).toHaveLength(1);
+    await slow.reader.leave();
+    await asked.reader.leave();
+  }, 20_000);
+
+  it('that is paused still hears a cancel', async () => {
+    server = await bootRelay({ kind });
+    const asked = await startRun(server, { input: 'notify later' });
+    await untilStatus(server, asked.runId, 'waiting');
+    await set({ paused: true });
+    await server.request(`/v1/runs/${asked.runId}/cancel`, { method: 'POST' });
+    await untilStatus(server, asked.runId, 'canceled');
+    await asked.reader.leave();
+  });
+
+  it('can cancel all runs of labels, of an agent, or all there are', async () => {
+    server = await bootRelay({
+      kind,
+      file: { agents: [{ name: 'triage', tools: ['send_note'] }] },
+    });
+    const begin = async (body: object) => {
+      const run = await startRun(server, { input: 'notify me', ...body });
+      await untilStatus(server, run.runId, 'waiting');
+      return run;
+    };
+    const runs = [
+      await begin({ labels: { team: 'red', env: 'test' } }),
+      await begin({ labels: { team: 'red', env: 'prod' } }),
+      await begin({ labels: { team: 'blue' } }),
+      await begin({ agent: 'triage' }),
+    ] as const;
+    const kill = async (body: object) => {
+      const response = await server.request('/v1/runs/cancel', { body });
+      expect(response.status).toBe(202);
+      return ((await response.json()) as { canceled: number }).canceled;
+    };
+    expect(await kill({ labels: { team: 'red', env: 'test' } })).toBe(1);
+    await untilStatus(server, runs[0].runId, 'canceled');
+    expect(await statusOf(server, runs[1].runId)).toBe('waiting');
+    expect(await kill({ agent: 'triage' })).toBe(1);
+    await untilStatus(server, runs[3].runId, 'canceled');
+    expect(await kill({ all: true })).toBe(2);
+    await untilStatus(server, runs[1].runId, 'canceled');
+    await untilStatus(server, runs[2].runId, 'canceled');
+    expect(await kill({ all: true })).toBe(0);
+    for (const { reader } of runs) await reader.leave();
+  });
+});
+
+describe('what a tenant is told', () => {
+  it.each([
+    ['/v1/tenant', { paused: 'yes' }, 'paused'],
+    ['/v1/tenant', { budgets: { tenant: { tokens: -1 } } }, 'budgets.tenant.tokens'],
+    ['/v1/tenant', { budgets: { tenant: { period: 'year' } } }, 'budgets.tenant.period'],
+    ['/v1/tenant', { budgets: { keys: { x: {} } } }, 'budgets.keys.x'],
+    ['/v1/tenant', { more: 1 }, 'more'],
+    ['/v1/runs/cancel', {}, ''],
+    ['/v1/runs/cancel', { all: false }, 'all'],
+    ['/v1/runs/cancel', { labels: { '': 'x' } }, 'labels'],
+  ])('is checked: %s %j', async (path, body, field) => {
+    server = await bootRelay();
+    const method = path === '/v1/tenant' ? 'PUT' : 'POST';
+    const response = await server.request(path, { method, body });
+    expect(response.status).toBe(400);
+    const { details } = (await response.json()) as { details: { path: string }[] };
+    expect(details[0]?.path.startsWith(field)).toBe(true);
+  });
+});

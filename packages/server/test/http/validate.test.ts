@@ -1,0 +1,164 @@
+import { RelayError, type Route, routes } from '@relay/protocol';
+import type { FastifyRequest } from 'fastify';
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { type Input, validate } from '../../src/http/validate.ts';
+
+const id = '01963a5c-7891-7abc-8ef0-123456789abc';
+
+function requestOf(parts: Partial<Input>): FastifyRequest {
+  return { params: {}, query: {}, body: undefined, ...parts } as FastifyRequest;
+}
+
+function refusal(route: Route, parts: Partial<Input>): RelayError {
+  try {
+    validate(route, requestOf(parts));
+  } catch (error) {
+    expect(error).toBeInstanceOf(RelayError);
+    return error as RelayError;
+  }
+  throw new Error('It was accepted');
+}
+
+describe('a request that fits its route', () => {
+  it('comes out with defaults filled in and numbers as numbers', () => {
+    const request = requestOf({ params: { id }, query: { after: '7' } });
+    expect(validate(routes.listRunEvents, request)).toEqual({
+      params: { id },
+      query: { after: 7, limit: 1000 },
+      body: undefined,
+    });
+  });
+
+  it('loses what its route does not speak about', () => {
+    const request = requestOf({ query: { api_key: 'x' }, body: { any: 'thing' } });
+    expect(validate(routes.health, request)).toEqual({
+      params: undefined,
+      query: undefined,
+      body: undefined,
+    });
+  });
+});
+
+describe('a missing field', () => {
+  it.each<[string, Route, unknown, string, string[]]>([
+    [
+      'chat without messages',
+      routes.startChat,
+      {},
+      'model and messages are required',
+      ['messages'],
+    ],
+    [
+      'a run without input',
+      routes.startRun,
+      { model: 'demo' },
+      'model and input are required',
+      ['input'],
+    ],
+    [
+      'an answer without either',
+      routes.answerChatRelay,
+      {},
+      'sessionId and response are required',
+      ['sessionId', 'response'],
+    ],
+    [
+      'an answer without a response',
+      routes.answerChatRelay,
+      { sessionId: 's' },
+      'sessionId and response are required',
+      ['response'],
+    ],
+  ])('gives %s the sentence of its route', (_what, route, body, sentence, paths) => {
+    const error = refusal(route, { params: { relayId: id }, body });
+    expect(error.code).toBe('invalid_request');
+    expect(error.message).toBe(sentence);
+    expect(error.details?.map(({ path }) => path)).toEqual(paths);
+  });
+
+  it.each([null, 'text', 7, true, [], [{ input: 'x' }]])(
+    'is missing from a body that is %j',
+    (body) => {
+      expect(refusal(routes.startRun, { body }).message).toBe('model and input are required');
+    },
+  );
+
+  it.each([null, ''])('is missing if it is %j', (input) => {
+    const body = { model: 'demo', input };
+    expect(refusal(routes.startRun, { body }).message).toBe('model and input are required');
+  });
+
+  it('is not what is wrong with a request that has no body at all', () => {
+    const error = refusal(routes.startRun, { body: undefined });
+    expect(error.toBody()).toEqual({ error: 'Invalid JSON body', code: 'invalid_json' });
+  });
+
+  it('cannot be inherited', () => {
+    const body: unknown = Object.create({ input: 'hi' });
+    expect(refusal(routes.startRun, { body }).message).toBe('model and input are required');
+  });
+
+  it('is named before anything else that may be wrong', () => {
+    const error = refusal(routes.startRun, { body: { model: 7, tools: 'x' } });
+    expect(error.details).toEqual([{ path: 'input', message: 'Required' }]);
+  });
+});
+
+describe('a malformed field', () => {
+  it('is named by its path, in the sentence and in the details', () => {
+    const body = { model: 'demo', messages: [{ role: 'user', content: 7 }] };
+    const error = refusal(routes.startChat, { body });
+    expect(error.code).toBe('invalid_request');
+    expect(error.status).toBe(400);
+    expect(error.message).toMatch(/^messages\[0\]\.content: /);
+    expect(error.details?.[0]?.path).toBe('messages[0].content');
+  });
+
+  it('is named with all others, the first one in the sentence', () => {
+    const error = refusal(routes.startRun, { body: { input: 'x', model: '', labels: { a: 1 } } });
+    expect(error.details?.map(({ path }) => path)).toEqual(['model', 'labels.a']);
+    expect(error.message).toMatch(/^model: /);
+  });
+
+  it('is the body itself if it knows no such key', () => {
+    const error = refusal(routes.startRun, { body: { input: 'x', stream: true } });
+    expect(error.message).toContain('stream');
+    expect(error.details).toHaveLength(1);
+  });
+
+  it('may be in the query', () => {
+    const error = refusal(routes.listRunEvents, { params: { id }, query: { limit: '0' } });
+    expect(error.details?.[0]?.path).toBe('limit');
+  });
+
+  it('is not repeated back: what somebody typed may be a secret', () => {
+    const body = { input: 'x', model: ['sk-secret'], labels: { a: { key: 'sk-secret' } } };
+    expect(JSON.stringify(refusal(routes.startRun, { body }).toBody())).not.toContain('sk-secret');
+  });
+});
+
+describe('a wrong id', () => {
+  it.each(['1', 'undefined', `${id}0`, '../etc/passwd', ' ', '%', 'null'])(
+    '%j is answered like one that does not exist',
+    (wrong) => {
+      const error = refusal(routes.getRun, { params: { id: wrong } });
+      expect(error.code).toBe('not_found');
+      expect(error.details).toBeUndefined();
+    },
+  );
+
+  it('comes before the query, so that nothing is told about what is not there', () => {
+    const error = refusal(routes.listRunEvents, { params: { id: 'x' }, query: { limit: 'x' } });
+    expect(error.code).toBe('not_found');
+  });
+});
+
+describe('a schema that gives no path', () => {
+  it('still says what is wrong', () => {
+    const route: Route = { ...routes.startRun, body: z.never() };
+    const error = refusal(route, { body: { input: 'x' } });
+    expect(error.message).not.toMatch(/^:/);
+    expect(error.message.length).toBeGreaterThan(5);
+  });
+});

@@ -1,0 +1,146 @@
+import {
+  errorTable,
+  openApiDocument,
+  type OpenApiDocument,
+  type Route,
+  routes,
+} from '@relay/protocol';
+import { describe, expect, it } from 'vitest';
+import { docsPage } from '../../../src/http/views/docs-page.ts';
+
+const page = docsPage(openApiDocument('1.2.3'));
+const table = Object.entries(routes) as [string, Route][];
+
+/** The part of the page that is about one route. */
+function articleOf(name: string, of = page): string {
+  const [, article] = new RegExp(`<article id="${name}">([^]*?)</article>`).exec(of) ?? [];
+  if (article === undefined) throw new Error(`There is nothing about ${name}`);
+  return article;
+}
+
+describe('the page of the API', () => {
+  it('says which version it is of, and where the document lies', () => {
+    expect(page).toMatch(/^<!doctype html>\n<html lang="en">/);
+    expect(page).toContain('Version 1.2.3');
+    expect(page).toContain('<a href="/openapi.json">');
+  });
+
+  it('begins with how to call at all, and ends with what only operators need', () => {
+    expect(page).toContain('<code>Authorization: Bearer relay_live_…</code>');
+    const sections = [...page.matchAll(/<section id="([^"]+)">/g)].map(([, tag]) => tag);
+    expect(sections.slice(0, 3)).toEqual(['models', 'tools', 'chat']);
+    expect(sections.slice(-2)).toEqual(['system', 'types']);
+  });
+
+  it.each(table)('has %s with its method, its path and what it is for', (name, route) => {
+    const article = articleOf(name);
+    const path = route.path.replaceAll(/:(\w+)/g, '{$1}');
+    expect(article).toContain(`>${route.method}</span> <code>${path}</code>`);
+    expect(article).toContain(`<p>${route.summary}. `);
+    for (const code of route.errors) {
+      expect(article).toContain(`<b>${errorTable[code].status}</b>`);
+      expect(article).toContain(`<code>${code}</code>: ${errorTable[code].title}`);
+    }
+  });
+
+  it('says who may call what', () => {
+    expect(articleOf('health')).toContain('<em>Public.</em>');
+    expect(articleOf('startRun')).toContain(
+      '<em>Needs a key with the scope <code>runs</code>.</em>',
+    );
+    expect(articleOf('startChat')).toContain('<code>runs</code>, or none on this machine.</em>');
+  });
+
+  it('shows bodies, parameters and answers', () => {
+    const start = articleOf('startRun');
+    expect(start).toContain('<summary>Body</summary>');
+    expect(start).toContain('labels?: { [name]: string (0–256 characters) }');
+    expect(start).toContain('permissions?: <a href="#type-Permissions">Permissions</a>');
+    expect(start).toContain('<code>Idempotency-Key</code> <i>optional</i>');
+    const list = articleOf('listRuns');
+    expect(list).toContain('<code>limit</code> <i>optional</i>');
+    expect(list).toContain('How many, from 1 to 200; left out: 50');
+    expect(list).toContain('<summary>Answer</summary>');
+    expect(articleOf('getRun')).toContain('<code>id</code></td>');
+    expect(articleOf('revokeKey')).not.toContain('<summary>');
+  });
+
+  it('links to a section for each subject, and each section is there once', () => {
+    const [, nav = ''] = /<nav>(.*)<\/nav>/.exec(page) ?? [];
+    const linked = [...nav.matchAll(/<a href="#([^"]+)">/g)].map(([, id]) => id);
+    const sections = [...page.matchAll(/<section id="([^"]+)">/g)].map(([, id]) => id);
+    expect(linked).toEqual(sections);
+    expect(new Set(sections).size).toBe(sections.length);
+    expect(sections).toContain('api/chat');
+    const ids = [...page.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);
+    const targets = [...page.matchAll(/ href="#([^"]+)"/g)].map(([, id]) => id);
+    expect(targets.filter((target) => !ids.includes(target))).toEqual([]);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  it('takes nothing from elsewhere and runs nothing', () => {
+    const markup = page.replace(/<style>[^]*<\/style>/, '');
+    expect(markup).not.toMatch(/<(script|link|img|iframe|object|embed|base|form)\b/i);
+    expect(markup).not.toMatch(/\s(src|on\w+|style)=/i);
+    expect(markup).not.toMatch(/href="(?!#|\/openapi\.json")/);
+    expect(page).not.toMatch(/url\(|@import/);
+  });
+
+  it('closes what it opens', () => {
+    expect(unbalanced(page)).toEqual([]);
+  });
+});
+
+const hostile = `"'><script>alert(1)</script>&lt;`;
+
+/** The same document with something hostile in every text and in every name. */
+function poisoned(value: unknown, key = ''): unknown {
+  if (typeof value === 'string') return key === 'openapi' ? value : `${value}${hostile}`;
+  if (Array.isArray(value)) return value.map((each) => poisoned(each));
+  if (typeof value !== 'object' || value === null) return value;
+  const kept = ['application/json', 'properties', 'schema', 'content'];
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => {
+      const isOurs = /^[a-z]+$/i.test(name) || kept.includes(name);
+      return [isOurs ? name : `${name}${hostile}`, poisoned(inner, name)];
+    }),
+  );
+}
+
+describe('whatever the document says', () => {
+  const poisonedPage = docsPage(poisoned(openApiDocument('1.2.3')) as OpenApiDocument);
+
+  it('stays text on the page', () => {
+    expect(poisonedPage).toContain('alert(1)');
+    expect(poisonedPage).not.toContain('<script');
+    expect(poisonedPage).not.toContain(`"'>`);
+    // What was an entity already is shown as it was written.
+    expect(poisonedPage).toContain('&amp;lt;');
+    expect(unbalanced(poisonedPage)).toEqual([]);
+    const tags = new Set([...poisonedPage.matchAll(/<\/?([a-z0-9!]+)/g)].map(([, tag]) => tag));
+    expect([...tags].filter((tag) => !allowed.includes(tag ?? ''))).toEqual([]);
+  });
+
+  it('stays inside its attribute', () => {
+    for (const [tag] of poisonedPage.matchAll(/<[a-z][^>]*>/g)) {
+      expect(tag).toMatch(/^<[a-z0-9]+( [a-z-]+="[^"<>]*")*>$/);
+    }
+  });
+});
+
+const allowed =
+  '!doctype html head meta title style body header h1 p a nav main section h2 article h3 span code em table tr th td i details summary pre b br'.split(
+    ' ',
+  );
+
+/** Tags that are not closed, or closed without having been opened. */
+function unbalanced(html: string): string[] {
+  const open: string[] = [];
+  const odd: string[] = [];
+  for (const [, slash, tag = ''] of html.matchAll(/<(\/?)([a-z0-9]+)[^>]*>/g)) {
+    if (['meta', 'br'].includes(tag)) continue;
+    if (slash === '') open.push(tag);
+    else if (open.pop() !== tag) odd.push(tag);
+  }
+  return [...odd, ...open];
+}

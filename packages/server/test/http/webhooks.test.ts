@@ -1,0 +1,200 @@
+/** `/v1/webhooks`: whoever wants to know is told, signed, until it has heard. */
+import { createHmac } from 'node:crypto';
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { addKey, bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
+import { startRun } from '../support/talk.ts';
+
+interface Heard {
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+  readonly json: Record<string, unknown> & { relay?: Record<string, unknown> };
+}
+
+/** What a receiver hears; it answers with `status`. */
+class Receiver {
+  readonly heard: Heard[] = [];
+  status = 200;
+  readonly #server: Server = createServer((request, response) => {
+    let body = '';
+    request.on('data', (chunk: Buffer) => (body += chunk.toString()));
+    request.on('end', () => {
+      const { url: path = '', headers } = request;
+      this.heard.push({ path, headers, body, json: JSON.parse(body) as Heard['json'] });
+      response.writeHead(this.status, { location: '/elsewhere' }).end('secret words');
+    });
+  });
+
+  async listen(): Promise<string> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+
+  at(path: string, type: string): Heard | undefined {
+    return this.heard.find((each) => each.path === path && each.json['type'] === type);
+  }
+}
+
+describe.each(storeKinds)('webhooks on the %s store', (kind) => {
+  let server: TestRelay;
+  let base: string;
+  const receiver = new Receiver();
+
+  beforeAll(async () => {
+    base = await receiver.listen();
+    const env = {
+      RELAY_PRIVATE_NETWORKS: '127.0.0.0/8',
+      RELAY_PUBLIC_URL: 'https://relay.example/',
+    };
+    server = await bootRelay({ kind, env });
+  });
+  afterAll(async () => {
+    await server.stop();
+    receiver.close();
+  });
+
+  async function hook(path: string, events: readonly string[], key?: string) {
+    const body = { url: `${base}${path}`, events };
+    const made = await server.json('/v1/webhooks', { body, ...(key === undefined ? {} : { key }) });
+    return { id: String(made['id']), secret: String(made['secret']) };
+  }
+
+  const all = ['relay.raised', 'relay.expiring', 'relay.expired', 'relay.decided', 'run.ended'];
+
+  async function deliveriesOf(id: string) {
+    const { deliveries } = await server.json(`/v1/webhooks/${id}/deliveries`);
+    return deliveries as Record<string, unknown>[];
+  }
+
+  it('are told what they asked for, signed, and nothing of what a call contains', async () => {
+    const { id, secret } = await hook('/all', all);
+    await hook('/ends', ['run.ended']);
+    const run = await startRun(server, { input: 'notify sk-canary' });
+    const relay = await run.reader.until('relay');
+    const relayId = String(relay.data['id']);
+    const raised = await until(() => receiver.at('/all', 'relay.raised'), 'relay.raised');
+    expect(raised.json).toMatchObject({
+      id: `relay.raised:${relayId}`,
+      run: { id: run.runId, agent: 'assistant' },
+      relay: { id: relayId, kind: 'permission', tool: 'send_note', expiresAt: expect.any(String) },
+      decisionUrl: expect.stringContaining(`https://relay.example/decide/${relayId}.`),
+    });
+    expect(raised.headers).toMatchObject({
+      'relay-event': 'relay.raised',
+      'relay-delivery': `relay.raised:${relayId}`,
+      'content-type': 'application/json',
+    });
+    const [, time, mac] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(
+      String(raised.headers['relay-signature']),
+    ) as unknown as [string, string, string];
+    expect(createHmac('sha256', secret).update(`${time}.${raised.body}`).digest('hex')).toBe(mac);
+    expect(Math.abs(Number(time) - Date.now() / 1000)).toBeLessThan(600);
+    await server.request(`/v1/approvals/${relayId}`, { body: { approved: false, reason: 'no' } });
+    await run.reader.rest();
+    const decided = await until(() => receiver.at('/all', 'relay.decided'), 'relay.decided');
+    expect(decided.json).toMatchObject({ relay: { id: relayId, status: 'denied' } });
+    const ended = await until(() => receiver.at('/ends', 'run.ended'), 'run.ended');
+    expect(ended.json).toMatchObject({ run: { id: run.runId, status: 'completed' } });
+    const told = JSON.stringify(receiver.heard);
+    expect(told).not.toContain('sk-canary');
+    expect(receiver.heard.filter(({ path }) => path === '/ends')).toHaveLength(1);
+    const shown = await until(async () => {
+      const found = await deliveriesOf(id);
+      return found.length === 3 && found.every(({ status }) => status === 'delivered') && found;
+    }, 'three deliveries');
+    expect(shown).toMatchObject([
+      { event: 'run.ended', lastStatus: 200, attempts: 1 },
+      { event: 'relay.decided' },
+      { event: 'relay.raised' },
+    ]);
+    const first = await server.json(`/v1/webhooks/${id}/deliveries?limit=1`);
+    const next = await server.json(
+      `/v1/webhooks/${id}/deliveries?limit=2&cursor=${String(first['nextCursor'])}`,
+    );
+    expect(next['deliveries']).toEqual(shown.slice(1));
+    // The secret is shown once, and lies nowhere.
+    expect(JSON.stringify(await server.json('/v1/webhooks'))).not.toContain(secret);
+    expect(JSON.stringify(await server.json('/v1/audit?limit=200'))).not.toContain(secret);
+  });
+
+  it('that answer badly are told again later, with the same id, and redirects lead nowhere', async () => {
+    receiver.status = 302;
+    const { id } = await hook('/again', ['run.ended']);
+    const run = await startRun(server, { input: 'say 1' });
+    await run.reader.rest();
+    await until(() => receiver.at('/again', 'run.ended'), 'the first attempt');
+    const [waiting] = await until(async () => {
+      const found = await deliveriesOf(id);
+      return found[0]?.['lastStatus'] === 302 && found;
+    }, 'the failed attempt');
+    expect(waiting).toMatchObject({ status: 'pending', attempts: 1, id: `run.ended:${run.runId}` });
+    expect(Date.parse(String(waiting?.['nextAttemptAt']))).toBeGreaterThan(Date.now());
+    expect(receiver.heard.some(({ path }) => path === '/elsewhere')).toBe(false);
+    receiver.status = 200;
+    await server.request(`/v1/webhooks/${id}`, { method: 'DELETE' });
+  });
+
+  it('carry no link unless whoever made them may approve', async () => {
+    const { apiKey } = await addKey(server.store, { scopes: ['admin'] });
+    await hook('/plain', ['relay.raised'], apiKey);
+    const run = await startRun(server, { input: 'notify x' });
+    await run.reader.until('relay');
+    const raised = await until(() => receiver.at('/plain', 'relay.raised'), 'relay.raised');
+    expect(raised.json['decisionUrl']).toBeUndefined();
+    await server.request(`/v1/runs/${run.runId}/cancel`, { method: 'POST' });
+    await run.reader.rest();
+  });
+
+  it('lead nowhere that Relay may not go', async () => {
+    for (const url of [
+      'http://10.0.0.1/',
+      'https://169.254.169.254/x',
+      'https://[::1]/',
+      'http://u:p@127.0.0.1/',
+    ]) {
+      const response = await server.request('/v1/webhooks', { body: { url, events: all } });
+      expect(response.status).toBe(400);
+      expect(await response.json()).toMatchObject({ code: 'base_url_refused' });
+    }
+    for (const body of [
+      { url: 'ftp://x/', events: all },
+      { url: base, events: [] },
+      { url: base, events: ['x'] },
+    ]) {
+      expect((await server.request('/v1/webhooks', { body })).status).toBe(400);
+    }
+  });
+
+  it('are the tenant’s own, and gone when they are deleted', async () => {
+    const { apiKey: key } = await addKey(server.store, { tenant: `other-${kind}` });
+    const { id } = await hook('/other', ['run.ended'], key);
+    const run = await startRun(server, { input: 'say 1' });
+    await run.reader.rest();
+    await until(
+      () =>
+        receiver.heard.some(
+          ({ path, json }) => path === '/ends' && json['id'] === `run.ended:${run.runId}`,
+        ),
+      'the own one',
+    );
+    expect(receiver.heard.some(({ path }) => path === '/other')).toBe(false);
+    for (const _ of [1, 2]) {
+      const gone = await server.request(`/v1/webhooks/${id}`, { method: 'DELETE', key });
+      expect(gone.status).toBe(204);
+    }
+    expect(await server.json('/v1/webhooks', { key })).toEqual({ webhooks: [], nextCursor: null });
+    expect((await server.request(`/v1/webhooks/${id}/deliveries`, { key })).status).toBe(404);
+    const { entries } = (await server.json('/v1/audit', { key })) as { entries: object[] };
+    expect(entries).toMatchObject([
+      { action: 'webhook.deleted', what: { webhookId: id } },
+      { action: 'webhook.created', what: { webhookId: id, origin: base, events: ['run.ended'] } },
+    ]);
+  });
+});

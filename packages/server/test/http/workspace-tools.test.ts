@@ -1,0 +1,356 @@
+/** `bash`, `read` and `patch` from a request to what they leave on the disk. */
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { addKey, bootRelay, type BootOptions, type TestRelay, until } from '../support/relay.ts';
+import { answerRelay, eventsOf, startChat, startRun, untilStatus } from '../support/talk.ts';
+
+let base = '';
+let folder = '';
+const running: TestRelay[] = [];
+
+beforeEach(() => {
+  base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-ws-')));
+  folder = join(base, 'ws');
+  mkdirSync(folder);
+  writeFileSync(join(folder, 'a.txt'), 'alpha\n');
+  writeFileSync(join(folder, 'b.txt'), 'beta\n');
+});
+afterEach(async () => {
+  for (const server of running.splice(0)) await server.stop();
+  rmSync(base, { recursive: true, force: true });
+});
+
+async function boot(options: BootOptions = {}): Promise<TestRelay> {
+  const env = { RELAY_WORKSPACE: folder, ...options.env };
+  const server = await bootRelay({ ...options, env });
+  running.push(server);
+  return server;
+}
+
+const use = (tool: string, input: object): string => `use ${tool} ${JSON.stringify(input)}`;
+const builtin = (name: string) => ({ name, kind: 'builtin' });
+
+async function startWith(server: TestRelay, tool: string, input: object, more: object = {}) {
+  return startRun(server, { input: use(tool, input), tools: [builtin(tool)], ...more });
+}
+
+/** Starts a call that is asked about, and waits until it is. */
+async function asked(server: TestRelay, tool: string, input: object, more: object = {}) {
+  const { runId, reader } = await startWith(server, tool, input, more);
+  const { data } = await reader.until('relay');
+  return { runId, reader, relayId: String(data['id']) };
+}
+
+const decide = (server: TestRelay, relayId: string, body: object) =>
+  server.request(`/v1/approvals/${relayId}`, { body });
+
+async function typesOf(server: TestRelay, runId: string): Promise<string[]> {
+  return (await eventsOf(server, runId)).events.map(({ type }) => type);
+}
+
+function sleepers(n: string): string[] {
+  return readdirSync('/proc').filter((pid) => {
+    try {
+      return /^\d+$/.test(pid) && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(n);
+    } catch {
+      return false;
+    }
+  });
+}
+const unique = (): string => `${100_000 + Math.floor(Math.random() * 900_000)}.${Date.now()}`;
+
+describe('bash in a chat', () => {
+  it('is asked about, runs as approved, and shows what it does', async () => {
+    const server = await boot();
+    const chat = await startChat(server, use('bash', { command: 'ls; echo made > c.txt' }));
+    const { data } = await chat.reader.until('relay');
+    expect(data).toMatchObject({ tool: 'bash', params: { command: 'ls; echo made > c.txt' } });
+    expect(existsSync(join(folder, 'c.txt'))).toBe(false);
+    await answerRelay(server, chat, { relayId: data['id'], response: { approved: true } });
+    const frames = await chat.reader.rest();
+    const of = (type: string) =>
+      frames.filter(({ event }) => event === type).map((frame) => frame.data);
+    expect(of('tool_result')[0]).toMatchObject({
+      name: 'bash',
+      output: {
+        context: 'a.txt\nb.txt\nExit code 0.',
+        result: { exitCode: 0, stdout: 'a.txt\nb.txt\n' },
+      },
+    });
+    expect(
+      of('tool_progress')
+        .map(({ content }) => content)
+        .join(''),
+    ).toBe('a.txt\nb.txt\n');
+    expect(readFileSync(join(folder, 'c.txt'), 'utf8')).toBe('made\n');
+  });
+
+  it('is not asked about again after "always", to the letter', async () => {
+    const server = await boot();
+    const conversationId = '018f0000-0000-7000-8000-000000000001';
+    const first = await asked(server, 'bash', { command: 'echo 1 >> n' }, { conversationId });
+    await decide(server, first.relayId, { approved: true, always: true });
+    await first.reader.rest();
+    const again = await startWith(server, 'bash', { command: 'echo 1 >> n' }, { conversationId });
+    await again.reader.rest();
+    expect(await typesOf(server, again.runId)).not.toContain('relay.raised');
+    expect(readFileSync(join(folder, 'n'), 'utf8')).toBe('1\n1\n');
+    const other = await asked(server, 'bash', { command: 'echo 1  >> n' }, { conversationId });
+    await decide(server, other.relayId, { approved: false });
+    await other.reader.rest();
+  });
+
+  it('is granted by what it proposes, and by nothing that slips past it', async () => {
+    const server = await boot();
+    const conversationId = '018f0000-0000-7000-8000-000000000002';
+    const first = await asked(server, 'bash', { command: 'ls -a' }, { conversationId });
+    expect(await server.json(`/v1/approvals/${first.relayId}`)).toMatchObject({
+      suggestedRule: { tool: 'bash', params: { command: 'ls*' } },
+    });
+    await decide(server, first.relayId, { approved: true, always: true, rule: 'suggested' });
+    await first.reader.rest();
+    const like = await startWith(server, 'bash', { command: 'ls -l a.txt' }, { conversationId });
+    await like.reader.rest();
+    expect(await typesOf(server, like.runId)).toContain('tool.completed');
+    for (const command of ['ls; touch x', 'lsof', 'ls $(touch x)', 'ls > x']) {
+      const { relayId, reader } = await asked(server, 'bash', { command }, { conversationId });
+      await decide(server, relayId, { approved: false });
+      await reader.rest();
+    }
+    const elsewhere = await asked(server, 'bash', { command: 'ls', cwd: '.' }, { conversationId });
+    await decide(server, elsewhere.relayId, { approved: false });
+    expect(existsSync(join(folder, 'x'))).toBe(false);
+  });
+
+  it('is refused by a deny rule without a question', async () => {
+    const server = await boot();
+    const permissions = {
+      allowlist: [{ tool: 'bash' }],
+      denylist: [{ tool: 'bash', params: { command: 'rm *' } }],
+    };
+    const { runId, reader } = await startWith(
+      server,
+      'bash',
+      { command: 'ls; rm a.txt' },
+      { permissions },
+    );
+    await reader.rest();
+    const types = await typesOf(server, runId);
+    expect(types).toContain('tool.denied');
+    expect(types).not.toContain('tool.started');
+    expect(existsSync(join(folder, 'a.txt'))).toBe(true);
+  });
+
+  it('does not run with edited arguments that a deny rule refuses', async () => {
+    const server = await boot();
+    const permissions = { denylist: [{ tool: 'bash', params: { command: 'rm *' } }] };
+    const { runId, relayId, reader } = await asked(
+      server,
+      'bash',
+      { command: 'ls' },
+      { permissions },
+    );
+    const refused = await decide(server, relayId, {
+      approved: true,
+      input: { command: 'ls; rm a.txt' },
+    });
+    expect(refused.status).toBe(403);
+    const outside = await decide(server, relayId, {
+      approved: true,
+      input: { command: 'ls', cwd: '..' },
+    });
+    expect(outside.status).toBe(400);
+    expect(await typesOf(server, runId)).not.toContain('tool.started');
+    await decide(server, relayId, { approved: true, input: { command: 'echo edited > e' } });
+    await reader.rest();
+    expect(readFileSync(join(folder, 'e'), 'utf8')).toBe('edited\n');
+  });
+
+  it('of 50 that decide at once one wins, and it runs once or not at all', async () => {
+    const server = await boot();
+    const { runId, relayId, reader } = await asked(server, 'bash', { command: 'echo ran >> log' });
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, n) =>
+        decide(server, relayId, n % 2 === 0 ? { approved: true } : { approved: false }),
+      ),
+    );
+    await reader.rest();
+    const approved = answers[0]?.status === 200;
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 409]));
+    expect((await typesOf(server, runId)).filter((type) => type === 'relay.decided')).toHaveLength(
+      1,
+    );
+    const log = existsSync(join(folder, 'log')) ? readFileSync(join(folder, 'log'), 'utf8') : '';
+    expect(log).toBe(approved ? 'ran\n' : '');
+  });
+
+  it('does not run when nobody has answered in time', async () => {
+    const server = await boot({ env: { RELAY_RELAY_TTL_MS: '60' } });
+    const { runId, reader } = await startWith(server, 'bash', { command: 'touch late' });
+    await reader.rest();
+    const types = await typesOf(server, runId);
+    expect(types).toContain('relay.expired');
+    expect(types).not.toContain('tool.started');
+    expect(existsSync(join(folder, 'late'))).toBe(false);
+  });
+
+  it('is ended with all that it started when its run is canceled', async () => {
+    const server = await boot();
+    const n = unique();
+    const command = `sleep ${n} & (sleep ${n} | sleep ${n}); wait`;
+    const permissions = { allowlist: [{ tool: 'bash' }] };
+    const { runId } = await startWith(server, 'bash', { command }, { permissions });
+    await until(() => sleepers(`sleep\0${n}`).length >= 3, 'the command to run');
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    await untilStatus(server, runId, 'canceled');
+    await until(() => sleepers(n).length === 0, 'its processes to end');
+  });
+
+  it('keeps long output in the data folder', async () => {
+    const server = await boot();
+    const permissions = { allowlist: [{ tool: 'bash' }] };
+    const { runId, reader } = await startWith(
+      server,
+      'bash',
+      { command: 'seq 1 20000' },
+      { permissions },
+    );
+    await reader.rest();
+    const { events } = await eventsOf(server, runId);
+    const { result } = events.find(({ type }) => type === 'tool.completed') as unknown as {
+      result: { stdoutFile: string };
+    };
+    const [, ...rest] = result.stdoutFile.split('/');
+    const kept = join(server.config.dataDir, 'outputs', server.tenantId, ...rest);
+    expect(readFileSync(kept, 'utf8').split('\n')).toHaveLength(20_001);
+  });
+});
+
+describe('a path that was approved', () => {
+  it('is asked about again if a link was swapped before it runs', async () => {
+    const server = await boot();
+    const link = join(folder, 'link');
+    symlinkSync('a.txt', link);
+    const first = await asked(server, 'read', { path: 'link' });
+    expect(await server.json(`/v1/approvals/${first.relayId}`)).toMatchObject({
+      located: { path: join(folder, 'a.txt') },
+    });
+    rmSync(link);
+    symlinkSync('b.txt', link);
+    await decide(server, first.relayId, { approved: true });
+    const { data } = await first.reader.until('relay');
+    expect(data['id']).not.toBe(first.relayId);
+    const again = await server.json(`/v1/approvals/${String(data['id'])}`);
+    expect(again).toMatchObject({ status: 'pending', located: { path: join(folder, 'b.txt') } });
+    expect(await typesOf(server, first.runId)).not.toContain('tool.started');
+    await decide(server, String(data['id']), { approved: true });
+    const frames = await first.reader.rest();
+    expect(JSON.stringify(frames)).toContain('beta');
+    expect(JSON.stringify(frames)).not.toContain('alpha');
+  });
+
+  it('is not read at all if it leads out by then', async () => {
+    const server = await boot();
+    writeFileSync(join(base, 'secret'), 'top secret');
+    const first = await asked(server, 'read', { path: 'a.txt' });
+    rmSync(join(folder, 'a.txt'));
+    symlinkSync('../secret', join(folder, 'a.txt'));
+    await decide(server, first.relayId, { approved: true });
+    const frames = await first.reader.rest();
+    expect(JSON.stringify(frames)).not.toContain('top secret');
+    const { events } = await eventsOf(server, first.runId);
+    expect(events.find(({ type }) => type === 'tool.failed')).toMatchObject({
+      code: 'path_refused',
+    });
+  });
+
+  it('is denied if it leads by then to what a rule denies', async () => {
+    const server = await boot();
+    const permissions = { denylist: [{ tool: 'read', params: { path: 'b.txt' } }] };
+    const first = await asked(server, 'read', { path: 'a.txt' }, { permissions });
+    rmSync(join(folder, 'a.txt'));
+    symlinkSync('b.txt', join(folder, 'a.txt'));
+    await decide(server, first.relayId, { approved: true });
+    await first.reader.rest();
+    expect(await typesOf(server, first.runId)).toContain('tool.denied');
+  });
+
+  it('is refused without a question where the tool may not go', async () => {
+    const server = await boot();
+    for (const path of ['../secret', '/etc/passwd', 'a.txt\0']) {
+      const { runId, reader } = await startWith(server, 'read', { path });
+      await reader.rest();
+      const { events } = await eventsOf(server, runId);
+      expect(events.find(({ type }) => type === 'tool.failed')).toMatchObject({
+        code: 'path_refused',
+      });
+      expect(events.some(({ type }) => type === 'relay.raised')).toBe(false);
+    }
+  });
+});
+
+describe('patch', () => {
+  it('changes what was approved', async () => {
+    const server = await boot();
+    const edits = [{ old: 'alpha', new: 'omega' }];
+    const { relayId, reader } = await asked(server, 'patch', { path: 'a.txt', edits });
+    await decide(server, relayId, { approved: true });
+    await reader.rest();
+    expect(readFileSync(join(folder, 'a.txt'), 'utf8')).toBe('omega\n');
+  });
+});
+
+describe('a tenant without a folder', () => {
+  it('has not got these tools', async () => {
+    const server = await boot();
+    const { apiKey: key } = await addKey(server.store, { tenant: 'other' });
+    const body = { model: 'demo', input: 'hi', tools: [builtin('bash')] };
+    const refused = await server.request('/v1/runs', { body, key });
+    expect(refused.status).toBe(400);
+    expect(await refused.json()).toMatchObject({ code: 'unknown_tool' });
+  });
+});
+
+describe('a chat without a key', () => {
+  const wish = { key: null };
+
+  it('has not got these tools, not by way of a sub-agent either', async () => {
+    const file = { agents: [{ name: 'digger', instructions: 'Dig.', tools: ['bash'] }] };
+    const server = await boot({ file });
+    const call = use('bash', { command: 'touch x' });
+    const delegated = use('agent', { agent: 'digger', prompt: call });
+    for (const content of [call, delegated]) {
+      const chat = await startChat(server, content, { wish });
+      await chat.reader.rest();
+      const { events } = await eventsOf(server, chat.runId);
+      expect(events.filter(({ name }) => name === 'bash')).toEqual([]);
+    }
+    const named = { model: 'demo', messages: [{ role: 'user', content: 'hi' }], tools: ['bash'] };
+    expect((await server.request('/chat', { body: named, key: null })).status).toBe(400);
+    // With a key, the same sub-agent has it.
+    const known = await startChat(server, delegated);
+    expect((await known.reader.until('relay')).data).toMatchObject({ tool: 'bash' });
+    expect(existsSync(join(folder, 'x'))).toBe(false);
+  });
+
+  it('has them if the operator says so', async () => {
+    const server = await boot({ env: { RELAY_LOCAL_CHAT: 'on' } });
+    const chat = await startChat(server, use('bash', { command: 'touch x' }), { wish });
+    const { data } = await chat.reader.until('relay');
+    await answerRelay(server, chat, { relayId: data['id'], response: { approved: true }, wish });
+    await chat.reader.rest();
+    expect(existsSync(join(folder, 'x'))).toBe(true);
+  });
+});

@@ -1,0 +1,107 @@
+import type { DeliveryQueue, DeliverySweep } from '@relay/core';
+import { ManualClock } from '@relay/core/testing';
+import { RelayError } from '@relay/protocol';
+import { createMemoryStore } from '@relay/store';
+import { uuidv7 } from 'uuidv7';
+import { describe, expect, it } from 'vitest';
+import { Housekeeping } from '../../src/jobs/housekeeping.ts';
+import { until } from '../support/relay.ts';
+
+function setUp() {
+  const store = createMemoryStore();
+  const clock = new ManualClock();
+  const warnings: string[] = [];
+  const log = { warn: (message: string) => void warnings.push(message), error: () => undefined };
+  const tenant = store.tenant('t');
+  const left = async () => (await tenant.listMemories({ now: 0 }, { limit: 1_000 })).length;
+  const add = async (expiresAt: number | null) =>
+    tenant.addMemory({
+      id: uuidv7(),
+      namespace: 'n',
+      text: 'x',
+      runId: null,
+      source: 'api',
+      createdAt: 0,
+      expiresAt,
+    });
+  return { store, clock, log, warnings, left, add };
+}
+
+describe('housekeeping', () => {
+  it('clears away what has expired, all of it, and looks again every minute', async () => {
+    const { store, clock, log, left, add } = setUp();
+    const now = clock.now();
+    for (let n = 0; n < 250; n += 1) await add(now - 1);
+    await add(now + 30_000);
+    await add(null);
+    const housekeeping = new Housekeeping({ store, clock, log });
+    housekeeping.start();
+    await until(async () => (await left()) === 2, 'the first sweep');
+    await clock.advance(60_000);
+    await until(async () => (await left()) === 1, 'the next sweep');
+    await housekeeping.stop();
+  });
+
+  it('forgets what was said in quiet conversations, if it is told for how long to keep it', async () => {
+    const { clock, log } = setUp();
+    const asked: [number, number][] = [];
+    const store = {
+      deliveries: createMemoryStore().deliveries,
+      sweepMemories: async () => 0,
+      pruneRuns: async (before: number, limit: number) => {
+        asked.push([before, limit]);
+        return asked.length < 3 ? 1 : 0;
+      },
+    };
+    const forever = new Housekeeping({ store, clock, log });
+    forever.start();
+    await until(() => clock.sleepers === 1, 'the end of the first look');
+    await forever.stop();
+    expect(asked).toEqual([]);
+    const housekeeping = new Housekeeping({ store, clock, log, retentionMs: 5_000 });
+    housekeeping.start();
+    await until(() => asked.length === 3, 'all that there is to forget');
+    await housekeeping.stop();
+    expect(asked).toEqual(Array.from({ length: 3 }, () => [clock.now() - 5_000, 100]));
+  });
+
+  it('gives up what nobody could be told for a day, and forgets deliveries after a week', async () => {
+    const { clock, log } = setUp();
+    const asked: DeliverySweep[] = [];
+    const sweep = async (by: DeliverySweep) => (asked.push(by) < 3 ? 1 : 0);
+    const deliveries = { sweep } as DeliveryQueue;
+    const store = { deliveries, sweepMemories: async () => 0, pruneRuns: async () => 0 };
+    const housekeeping = new Housekeeping({ store, clock, log });
+    housekeeping.start();
+    await until(() => asked.length === 3, 'all that there is to sweep');
+    await housekeeping.stop();
+    const hour = 60 * 60_000;
+    const now = clock.now();
+    const by = { giveUpBefore: now - 25 * hour, forgetBefore: now - 7 * 24 * hour, limit: 100 };
+    expect(asked).toEqual([by, by, by]);
+  });
+
+  it('goes on after a failure, and stops when it is told', async () => {
+    const { store, clock, log, warnings, left, add } = setUp();
+    let broken = true;
+    const flaky = {
+      deliveries: store.deliveries,
+      pruneRuns: async () => 0,
+      sweepMemories: async (now: number, limit: number) => {
+        if (broken) throw new RelayError('storage_failed', 'No');
+        return store.sweepMemories(now, limit);
+      },
+    };
+    await add(clock.now() - 1);
+    const housekeeping = new Housekeeping({ store: flaky, clock, log });
+    housekeeping.start();
+    await until(() => warnings.length === 1, 'the warning');
+    broken = false;
+    await clock.advance(60_000);
+    await until(async () => (await left()) === 0, 'the sweep');
+    await housekeeping.stop();
+    await add(clock.now() - 1);
+    await clock.advance(120_000);
+    expect(await left()).toBe(1);
+  });
+});

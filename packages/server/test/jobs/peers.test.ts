@@ -1,0 +1,149 @@
+import type { Hint, Supervisor, SystemStore } from '@relay/core';
+import { createMemoryStore } from '@relay/store';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { BudgetKeeper } from '../../src/jobs/budgets.ts';
+import { Feed } from '../../src/streaming/feed.ts';
+import { Hub } from '../../src/streaming/hub.ts';
+import { hearNeighbours } from '../../src/jobs/peers.ts';
+import { OpenStreams } from '../../src/streaming/open-streams.ts';
+
+/** A store whose neighbours say what the test lets them say. */
+class Neighbourhood {
+  readonly #ears = new Set<(hint: Hint) => void>();
+  readonly store: SystemStore;
+
+  constructor() {
+    const inner = createMemoryStore();
+    this.store = new Proxy(inner, {
+      get: (target, name) => {
+        if (name === 'listen') return (ear: (hint: Hint) => void) => this.#listen(ear);
+        const value: unknown = Reflect.get(target, name, target);
+        return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+      },
+    });
+  }
+
+  #listen(ear: (hint: Hint) => void): () => void {
+    this.#ears.add(ear);
+    return () => this.#ears.delete(ear);
+  }
+
+  say(hint: Hint): void {
+    for (const ear of this.#ears) ear(hint);
+  }
+}
+
+describe('what neighbours say', () => {
+  let neighbours: Neighbourhood;
+  let hub: Hub;
+  let feed: Feed;
+  let budgets: BudgetKeeper;
+  let stop: () => void;
+  let woken: string[];
+  let looksForPauses: number;
+  let streams: OpenStreams;
+
+  beforeEach(() => {
+    neighbours = new Neighbourhood();
+    const { store } = neighbours;
+    hub = new Hub();
+    feed = new Feed();
+    budgets = new BudgetKeeper(store);
+    streams = new OpenStreams(store);
+    woken = [];
+    looksForPauses = 0;
+    const supervisor = {
+      wake: ({ runId }: { runId: string }) => woken.push(runId),
+      lookForPauses: async () => {
+        looksForPauses += 1;
+        throw new Error('The store does not answer');
+      },
+    } as unknown as Supervisor;
+    stop = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
+  });
+
+  /** The runs that a stream of this node was told to look at. */
+  function followed(...runIds: string[]): string[] {
+    const told: string[] = [];
+    for (const runId of runIds) {
+      hub.listen(runId, (events) => {
+        expect(events).toEqual([]);
+        told.push(runId);
+      });
+    }
+    return told;
+  }
+
+  async function nextHints(tenantId: string, say: () => void): Promise<unknown> {
+    const gone = new AbortController();
+    const reader = feed.read(tenantId, gone.signal)[Symbol.asyncIterator]();
+    say();
+    const { value } = await reader.next();
+    gone.abort();
+    return value;
+  }
+
+  it('sends streams to look, those of that run alone', () => {
+    const told = followed('one', 'other');
+    neighbours.say({ kind: 'journal', runId: 'one' });
+    neighbours.say({ kind: 'run', tenantId: 't', runId: 'other' });
+    neighbours.say({ kind: 'journal', runId: 'nobody follows it' });
+    expect(told).toEqual(['one', 'other']);
+  });
+
+  it('passes on to pages what has changed, within the tenant', async () => {
+    const hints = await nextHints('t', () => {
+      neighbours.say({ kind: 'run', tenantId: 't', runId: 'r' });
+      neighbours.say({ kind: 'run', tenantId: 'another', runId: 'x' });
+      neighbours.say({ kind: 'approval', tenantId: 't', relayId: 'a' });
+    });
+    expect(hints).toEqual([
+      { kind: 'run', id: 'r' },
+      { kind: 'approval', id: 'a' },
+    ]);
+  });
+
+  it('wakes runs', () => {
+    neighbours.say({ kind: 'wake', tenantId: 't', runId: 'r' });
+    expect(woken).toEqual(['r']);
+  });
+
+  it('makes settings count at once, and survives a store that does not answer', async () => {
+    const { store } = neighbours;
+    await store.ensureTenant({ id: 't', name: 't', at: 0 });
+    expect(await budgets.check('t', undefined)).toEqual({});
+    const tenant = { period: 'day', concurrentRuns: 0 } as const;
+    await store.tenant('t').updateTenant({ settings: { budgets: { tenant } } });
+    expect(await budgets.check('t', undefined)).toEqual({});
+    neighbours.say({ kind: 'tenant', tenantId: 't' });
+    await expect(budgets.check('t', undefined)).rejects.toMatchObject({ code: 'budget_exceeded' });
+    expect(looksForPauses).toBe(1);
+  });
+
+  it('closes the streams of a key that was revoked elsewhere', async () => {
+    const times = { createdAt: 0, expiresAt: null, revokedAt: null };
+    const key = { id: 'k', tenantId: 't', name: 'k', owner: null, scopes: ['runs'], ...times };
+    await neighbours.store.addKey(key, 'hash');
+    let closed = false;
+    const as = { type: 'key', id: 'k', name: 'k' } as const;
+    streams.add({ tenantId: 't', as }, () => (closed = true));
+    await neighbours.store.tenant('t').revokeKey('k', 1);
+    neighbours.say({ kind: 'tenant', tenantId: 't' });
+    // Sooner than it would look by itself.
+    await expect.poll(() => closed, { timeout: 400, interval: 5 }).toBe(true);
+  });
+
+  it('lets everybody look when words were lost', async () => {
+    const told = followed('one', 'other');
+    const hints = await nextHints('t', () => neighbours.say({ kind: 'all' }));
+    expect(hints).toEqual([{ kind: 'all' }]);
+    expect(told).toEqual(['one', 'other']);
+    expect(looksForPauses).toBe(1);
+  });
+
+  it('is no longer heard once the server stops', () => {
+    stop();
+    neighbours.say({ kind: 'wake', tenantId: 't', runId: 'r' });
+    expect(woken).toEqual([]);
+  });
+});

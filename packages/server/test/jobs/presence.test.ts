@@ -1,0 +1,140 @@
+import type { Control, SystemStore } from '@relay/core';
+import { ManualClock } from '@relay/core/testing';
+import { createMemoryStore } from '@relay/store';
+import { uuidv7 } from 'uuidv7';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config/config.ts';
+import { Presence } from '../../src/jobs/presence.ts';
+
+const ttl = 15_000;
+const config = readConfig({ RELAY_DISCONNECT: 'detach' }, '/srv');
+
+describe('a node among others', () => {
+  let store: SystemStore;
+  let clock: ManualClock;
+  let warned: string[];
+
+  function nodeOn(store: SystemStore, node: string): Presence {
+    const log = { warn: (message: string) => warned.push(message), error: () => undefined };
+    const engine = { store, clock, log, settings: { node, leaseTtlMs: ttl } };
+    return new Presence({ engine } as unknown as Control, config);
+  }
+
+  /** Lets time go by in small steps, and everybody do what they do then. */
+  async function pass(ms: number): Promise<void> {
+    for (let gone = 0; gone < ms; gone += 1_000) {
+      await clock.advance(1_000);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+
+  const connectionId = 'c';
+  const isOpen = async () => (await store.tenant('t').findConnection(connectionId)) !== undefined;
+
+  async function connect(node: string): Promise<void> {
+    await store.tenant('t').createRun({
+      identity: {
+        id: uuidv7(),
+        tenantId: 't',
+        conversationId: uuidv7(),
+        correlationId: 'c',
+        surface: 'chat',
+        agent: 'assistant',
+        model: 'demo',
+        labels: {},
+        parentRunId: null,
+        workflowId: null,
+        keyId: null,
+        createdAt: 0,
+      },
+      lease: null,
+      events: [],
+      connection: { id: connectionId, node },
+    });
+  }
+
+  beforeEach(() => {
+    store = createMemoryStore();
+    clock = new ManualClock();
+    warned = [];
+  });
+
+  it('keeps its chats for as long as it is there, whoever else starts', async () => {
+    const [one, other] = [nodeOn(store, 'one'), nodeOn(store, 'other')];
+    await one.start();
+    await connect('one');
+    await other.start();
+    for (let n = 0; n < 4; n += 1) {
+      await pass(ttl);
+      expect(await isOpen()).toBe(true);
+    }
+    await one.stop();
+    // The others need not wait until its time is over.
+    await pass(ttl / 3 + 1_000);
+    expect(await isOpen()).toBe(false);
+    await other.stop();
+  });
+
+  it('hangs up for one that died, once it has not been heard of for the time of a lease', async () => {
+    const now = clock.now();
+    await store.keepNode({ owner: 'dead', now, until: now + ttl });
+    await connect('dead');
+    const node = nodeOn(store, 'alive');
+    await node.start();
+    await pass(ttl - 1_000);
+    expect(await isOpen()).toBe(true);
+    await pass(ttl / 3 + 1_000);
+    expect(await isOpen()).toBe(false);
+    await node.stop();
+  });
+
+  it('goes on when the store fails for a while, and says so', async () => {
+    let fails = false;
+    const faulty = new Proxy(store, {
+      get: (target, name) => {
+        const value: unknown = Reflect.get(target, name, target);
+        if (typeof value !== 'function') return value;
+        return (...args: unknown[]) => {
+          if (fails) return Promise.reject(new Error('The store is gone'));
+          return value.apply(target, args) as unknown;
+        };
+      },
+    });
+    const node = nodeOn(faulty, 'one');
+    await node.start();
+    fails = true;
+    await pass(2 * ttl);
+    expect(warned.length).toBeGreaterThan(1);
+    await connect('one');
+    expect(await store.orphanedConnections('x', clock.now())).toHaveLength(1);
+    fails = false;
+    await pass(ttl);
+    expect(await store.orphanedConnections('x', clock.now())).toEqual([]);
+    fails = true;
+    await node.stop();
+    expect(warned.at(-1)).toBe('The other nodes could not be told');
+  });
+
+  it('says that it is alive while it has much to hang up', async () => {
+    const others = Array.from({ length: 600 }, (_, n) => ({
+      tenantId: 't',
+      id: `o${n}`,
+      runId: 'r',
+    }));
+    let beats = 0;
+    const held = Promise.withResolvers<void>();
+    const busy = {
+      keepNode: async () => void (beats += 1),
+      forgetNode: async () => undefined,
+      orphanedConnections: async () => others,
+      tenant: () => ({ closeConnection: () => held.promise }),
+    };
+    const presence = nodeOn(busy as unknown as SystemStore, 'busy');
+    await presence.start();
+    await pass(ttl * 2);
+    expect(beats).toBeGreaterThanOrEqual(6);
+    const stopped = presence.stop();
+    held.resolve();
+    await stopped;
+  });
+});

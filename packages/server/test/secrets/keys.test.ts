@@ -1,0 +1,140 @@
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import type { KeyRecord } from '@relay/core';
+import { createCountingIds } from '@relay/core/testing';
+import { createMemoryStore } from '@relay/store';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { hashApiKey, isWellFormed, issueBootstrapKey, makeApiKey } from '../../src/secrets/keys.ts';
+
+const someKey = makeApiKey();
+const places = fc.integer({ min: 0, max: someKey.length - 1 });
+
+describe('an API key', () => {
+  it('is relay_live_, 32 random bytes and a checksum, in lower-case hex', () => {
+    expect(makeApiKey()).toMatch(/^relay_live_[0-9a-f]{72}$/);
+  });
+
+  it('is another one every time, and always well formed', () => {
+    const keys = Array.from({ length: 500 }, makeApiKey);
+    expect(new Set(keys).size).toBe(500);
+    expect(keys.filter((key) => !isWellFormed(key))).toEqual([]);
+  });
+
+  it('is refused if any one of its characters is another', () => {
+    for (let place = 0; place < someKey.length; place += 1) {
+      for (const other of '0123456789abcdefAFg_ \n') {
+        if (other === someKey[place]) continue;
+        const changed = someKey.slice(0, place) + other + someKey.slice(place + 1);
+        expect(isWellFormed(changed), `${other} at ${place}`).toBe(false);
+      }
+    }
+  });
+
+  it('is refused if two of its neighbouring characters changed places', () => {
+    for (let place = 0; place + 1 < someKey.length; place += 1) {
+      const [a = '', b = ''] = someKey.slice(place, place + 2);
+      if (a === b) continue;
+      const swapped = someKey.slice(0, place) + b + a + someKey.slice(place + 2);
+      expect(isWellFormed(swapped), `at ${place}`).toBe(false);
+    }
+  });
+
+  it('is refused if something is missing or was added', () => {
+    fc.assert(
+      fc.property(places, fc.string({ minLength: 1, maxLength: 8 }), (place, more) => {
+        expect(isWellFormed(someKey.slice(0, place) + someKey.slice(place + 1))).toBe(false);
+        expect(isWellFormed(someKey.slice(0, place) + more + someKey.slice(place))).toBe(false);
+      }),
+    );
+    expect(isWellFormed(`${someKey}\n`)).toBe(false);
+    expect(isWellFormed(someKey + someKey)).toBe(false);
+  });
+
+  it('is refused if it was invented', () => {
+    const hex = fc.string({
+      unit: fc.constantFrom(...'0123456789abcdef'.split('')),
+      minLength: 72,
+      maxLength: 72,
+    });
+    fc.assert(
+      fc.property(hex, (digits) => {
+        expect(isWellFormed(`relay_live_${digits}`)).toBe(false);
+      }),
+    );
+    expect(isWellFormed('')).toBe(false);
+    expect(isWellFormed('relay_live_')).toBe(false);
+  });
+
+  it('has a checksum over its prefix and its secret, so that keys of old stay good', () => {
+    const secret = '0123456789abcdef'.repeat(4);
+    const withSum = (text: string) =>
+      `relay_live_${secret}${crc32(text).toString(16).padStart(8, '0')}`;
+    expect(isWellFormed(withSum(`relay_live_${secret}`))).toBe(true);
+    expect(isWellFormed(withSum(`relay_sess_${secret}`))).toBe(false);
+    expect(isWellFormed(withSum(secret))).toBe(false);
+  });
+
+  it('is refused under the prefix of another kind', () => {
+    expect(isWellFormed(someKey.replace('relay_live_', 'relay_sess_'))).toBe(false);
+  });
+});
+
+describe('the hash of a key', () => {
+  it('is its SHA-256 in hex, so that any store can look it up', () => {
+    expect(hashApiKey('abc')).toBe(createHash('sha256').update('abc').digest('hex'));
+    expect(hashApiKey(someKey)).toMatch(/^[0-9a-f]{64}$/);
+  });
+
+  it('shows nothing of the key', () => {
+    expect(hashApiKey(someKey)).not.toContain(someKey.slice(11, 19));
+  });
+});
+
+describe('issuing the bootstrap key', () => {
+  const issue = { tenant: 'acme', by: 'bootstrap', audit: undefined } as const;
+
+  it('makes the tenant and a key with all scopes that never expires', async () => {
+    const store = createMemoryStore();
+    const issued = await issueBootstrapKey(store, createCountingIds(), issue);
+    expect(await store.findTenant('acme')).toEqual({ id: issued.tenantId, name: 'acme' });
+    const found = await store.findKey(hashApiKey(issued.apiKey));
+    expect(found).toMatchObject<Partial<KeyRecord>>({
+      id: issued.keyId,
+      tenantId: issued.tenantId,
+      name: 'bootstrap',
+      scopes: ['runs', 'approve', 'admin'],
+      expiresAt: null,
+      revokedAt: null,
+    });
+  });
+
+  it('adds a key to a tenant that exists, and both keys are good', async () => {
+    const store = createMemoryStore();
+    const ids = createCountingIds();
+    const first = await issueBootstrapKey(store, ids, issue);
+    const second = await issueBootstrapKey(store, ids, issue);
+    expect(second.tenantId).toBe(first.tenantId);
+    expect(second.apiKey).not.toBe(first.apiKey);
+    for (const { apiKey, keyId } of [first, second]) {
+      expect((await store.findKey(hashApiKey(apiKey)))?.id).toBe(keyId);
+    }
+  });
+
+  it('stores the hash alone, never the key', async () => {
+    const handed: unknown[] = [];
+    const store = createMemoryStore();
+    const { ensureTenant, addKey } = store;
+    store.ensureTenant = (tenant) => {
+      handed.push(tenant);
+      return ensureTenant.call(store, tenant);
+    };
+    store.addKey = (...args) => {
+      handed.push(...args);
+      return addKey.call(store, ...args);
+    };
+    const issued = await issueBootstrapKey(store, createCountingIds(), issue);
+    expect(JSON.stringify(handed)).toContain(hashApiKey(issued.apiKey));
+    expect(JSON.stringify(handed)).not.toContain(issued.apiKey.slice('relay_live_'.length));
+  });
+});

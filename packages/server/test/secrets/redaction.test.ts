@@ -1,0 +1,158 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { makeApiKey } from '../../src/secrets/keys.ts';
+import { Redactor } from '../../src/secrets/redaction.ts';
+
+describe('a secret', () => {
+  it('is not shown by halves where a long text is cut', () => {
+    const redactor = new Redactor();
+    const secret = 'hunter2-hunter2-hunter2-hunter2-hunter2';
+    redactor.conceal(secret);
+    for (const before of [16_384 - 30, 24_576 - 20, 24_576 - 5]) {
+      const text = `${'x '.repeat(before / 2)}${secret}${' y'.repeat(20_000)}`;
+      expect(redactor.text(text)).not.toContain('hunter2');
+      expect(redactor.text(`${secret} `.repeat(2_000))).not.toContain('hunter2');
+    }
+    expect(redactor.text('z'.repeat(16_384))).toHaveLength(16_384);
+    expect(redactor.text('z'.repeat(16_385))).toBe(`${'z'.repeat(16_384)}…`);
+  });
+
+  it.each([
+    makeApiKey(),
+    'relay_sess_0123',
+    'sk-proj-abcdefghijklmnop',
+    'sk-ant-api03-abcdefghijklmnopqrstuv-wxyz',
+    `AIza${'x'.repeat(35)}`,
+    'AKIAABCDEFGHIJKLMNOP',
+    `ghp_${'a'.repeat(36)}`,
+    'xoxb-1234567890-abcdef',
+    `eyJ${'a'.repeat(20)}.eyJ${'b'.repeat(20)}.${'c'.repeat(43)}`,
+    '-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc=\n-----END RSA PRIVATE KEY-----',
+    'postgres://ada:hunter2@db.example/relay',
+  ])('is hidden by its form: %s', (secret) => {
+    const shown = new Redactor().text(`before ${secret} after`);
+    expect(shown).toContain('[redacted]');
+    expect(shown.startsWith('before ')).toBe(true);
+    expect(shown.endsWith('after')).toBe(true);
+    for (let at = 0; at + 12 <= secret.length; at += 12) {
+      expect(shown).not.toContain(secret.slice(at, at + 12));
+    }
+  });
+
+  it.each(['Bearer', 'bearer', 'Internal', 'Basic'])('is hidden behind %s', (scheme) => {
+    expect(new Redactor().text(`authorization: ${scheme} abc.def, x`)).toBe(
+      `authorization: ${scheme} [redacted], x`,
+    );
+  });
+
+  it.each(['authorization', 'Cookie', 'apiKey', 'api_key', 'password', 'token', 'sealed'])(
+    'is hidden in a field named %s, whatever it looks like',
+    (name) => {
+      expect(new Redactor().clean({ deep: { [name]: ['hunter2'] } })).toEqual({
+        deep: { [name]: '[redacted]' },
+      });
+    },
+  );
+
+  it('that was used is hidden wherever it appears, and as often', () => {
+    const redactor = new Redactor();
+    redactor.conceal('hunter2-is-mine');
+    expect(redactor.text('xhunter2-is-minexhunter2-is-mine')).toBe('x[redacted]x[redacted]');
+    expect(redactor.clean({ 'hunter2-is-mine': [new Error('no hunter2-is-mine')] })).toEqual({
+      '[redacted]': [expect.objectContaining({ message: 'no [redacted]' })],
+    });
+  });
+
+  it('is hidden as it is written in JSON and in a URL', () => {
+    const redactor = new Redactor();
+    const secret = 'a "quoted" sécret\n';
+    redactor.conceal(secret);
+    for (const shown of [secret, JSON.stringify(secret), encodeURIComponent(secret)]) {
+      expect(redactor.text(`<${shown}>`)).not.toMatch(/quoted|cret/);
+    }
+  });
+
+  it('is hidden entirely if a shorter one begins like it', () => {
+    const redactor = new Redactor();
+    redactor.conceal('secret-1');
+    redactor.conceal('secret-1-and-more');
+    expect(redactor.text('secret-1-and-more')).toBe('[redacted]');
+    expect(redactor.text('secret-1-and')).toBe('[redacted]-and');
+  });
+
+  it('never survives, whatever surrounds it', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ minLength: 6, maxLength: 40 }),
+        fc.array(fc.string()),
+        (key, parts) => {
+          const redactor = new Redactor();
+          redactor.conceal(key);
+          fc.pre(!'[redacted]'.includes(key));
+          const shown = redactor.text(parts.join(key)).split('[redacted]');
+          for (const part of shown) expect(part.includes(key)).toBe(false);
+        },
+      ),
+    );
+  });
+});
+
+describe('what is no secret', () => {
+  it.each([
+    'The run 01963a5c-7890-7abc-8ef0-000000000001 was given up',
+    'task-force and desk-top and risk-free',
+    'ENOENT: no such file or directory',
+    'a bear in the internals',
+  ])('stays as it is: %s', (text) => {
+    expect(new Redactor().text(text)).toBe(text);
+  });
+
+  it('is a word that is too short to be one', () => {
+    const redactor = new Redactor();
+    redactor.conceal('run');
+    expect(redactor.text('a run')).toBe('a run');
+  });
+});
+
+describe('a value', () => {
+  it('becomes plain data, however odd it is', () => {
+    const circular: Record<string, unknown> = { big: 10n, fn: () => 1, nothing: undefined };
+    circular['self'] = circular;
+    expect(JSON.stringify(new Redactor().clean(circular))).toContain('[nested]');
+    expect(new Redactor().clean({ list: Array.from({ length: 500 }, (_, n) => n) })).toMatchObject({
+      list: { length: 100 },
+    });
+  });
+
+  it('keeps why an error came about, with its stack', () => {
+    const error = new Error('outer', { cause: Object.assign(new Error('inner'), { code: 'E1' }) });
+    expect(new Redactor().clean({ error })).toEqual({
+      error: {
+        name: 'Error',
+        message: 'outer',
+        stack: expect.stringContaining('redaction.test.ts'),
+        cause: expect.objectContaining({ message: 'inner', code: 'E1' }),
+      },
+    });
+  });
+
+  it('is cut if it is very long', () => {
+    expect(new Redactor().text('x'.repeat(100_000)).length).toBeLessThan(17_000);
+  });
+});
+
+it('keeps a bounded number of secrets, the newest ones', () => {
+  const redactor = new Redactor();
+  for (let n = 0; n < 25_000; n += 1) redactor.conceal(`secret-number-${n}-end`);
+  expect(redactor.text('secret-number-24999-end')).toBe('[redacted]');
+  expect(redactor.text('secret-number-1-end')).toBe('secret-number-1-end');
+});
+
+it('looks through a text once, however many secrets are known', () => {
+  const redactor = new Redactor();
+  for (let n = 0; n < 10_000; n += 1) redactor.conceal(`${n}-${Math.random()}`);
+  const line = 'GET /v1/runs/:id 200 in 3 ms '.repeat(5);
+  const since = performance.now();
+  for (let n = 0; n < 1_000; n += 1) redactor.text(line);
+  expect(performance.now() - since).toBeLessThan(500);
+});

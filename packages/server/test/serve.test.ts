@@ -1,0 +1,164 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { once } from 'node:events';
+import { spawn } from 'node:child_process';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { isWellFormed } from '../src/secrets/keys.ts';
+import { serve, type Serving } from '../src/serve.ts';
+
+let dataDir: string;
+const serving: Serving[] = [];
+
+beforeEach(() => {
+  dataDir = mkdtempSync(join(tmpdir(), 'relay-serve-'));
+});
+
+afterEach(async () => {
+  for (const each of serving.splice(0)) await each.stop();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+async function start(options: { port?: number; terminal?: boolean; said?: string[] } = {}) {
+  const { said = [] } = options;
+  const one = await serve({
+    env: {
+      RELAY_DATA_DIR: dataDir,
+      RELAY_PORT: String(options.port ?? 0),
+      RELAY_LOG_LEVEL: 'warn',
+    },
+    cwd: dataDir,
+    terminal: options.terminal ?? false,
+    say: (line) => said.push(line),
+  });
+  serving.push(one);
+  return { url: one.url, said };
+}
+
+async function takenPort(): Promise<{ port: number; server: Server }> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  return { port: typeof address === 'object' ? (address?.port ?? 0) : 0, server };
+}
+
+function keyIn(said: readonly string[]): string | undefined {
+  return said.map((line) => line.trim()).find(isWellFormed);
+}
+
+describe('the first start', () => {
+  it('says where it listens, and writes its key where only the owner can read it', async () => {
+    const { url, said } = await start();
+    const file = join(dataDir, 'first-key');
+    expect(said).toEqual([`The first API key is in ${file}`, `Relay is listening on ${url}`]);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const apiKey = readFileSync(file, 'utf8').trim();
+    expect(keyIn(said)).toBeUndefined();
+    const response = await fetch(`${url}/models`, {
+      headers: { authorization: `Bearer ${apiKey}` },
+    });
+    expect(response.status).toBe(200);
+  });
+
+  it('prints its key on a terminal, and writes it nowhere', async () => {
+    const { url, said } = await start({ terminal: true });
+    const response = await fetch(`${url}/models`, {
+      headers: { authorization: `Bearer ${keyIn(said)}` },
+    });
+    expect(response.status).toBe(200);
+    expect(existsSync(join(dataDir, 'first-key'))).toBe(false);
+  });
+
+  it('is the only one that shows a key', async () => {
+    await start({ terminal: true });
+    await serving.pop()?.stop();
+    const { said } = await start({ terminal: true });
+    expect(said).toHaveLength(1);
+  });
+
+  it('shows its key even if it then fails, and that key is good', async () => {
+    const { port, server } = await takenPort();
+    const said: string[] = [];
+    await expect(start({ port, terminal: true, said })).rejects.toMatchObject({
+      code: 'EADDRINUSE',
+    });
+    server.close();
+    const { url } = await start({ terminal: true, said });
+    const response = await fetch(`${url}/models`, {
+      headers: { authorization: `Bearer ${keyIn(said)}` },
+    });
+    expect(response.status).toBe(200);
+  });
+});
+
+describe('a fault that nobody catches', () => {
+  it('ends the process with one line in the log, and without a secret', async () => {
+    const config = join(dataDir, 'broken.config.mjs');
+    const secret = 'sk-abcdefghijklmnopqrstuvwx';
+    writeFileSync(
+      config,
+      `const timer = setInterval(() => {
+        if (process.listenerCount('uncaughtException') === 0) return;
+        clearInterval(timer);
+        throw new Error('no more ${secret}');
+      }, 5);
+      export default {};`,
+    );
+    const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+    const env = { RELAY_DATA_DIR: dataDir, RELAY_PORT: '0', RELAY_CONFIG: config };
+    const child = spawn(process.execPath, [main], {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let said = '';
+    child.stderr.on('data', (chunk) => (said += String(chunk)));
+    child.stdout.resume();
+    const [code] = (await once(child, 'close')) as [number | null];
+    expect(code).toBe(1);
+    expect(said).not.toContain(secret);
+    const line = said.split('\n').find((each) => each.includes('The process cannot go on')) ?? '{}';
+    expect(JSON.parse(line)).toMatchObject({
+      level: 'error',
+      error: { message: 'no more [redacted]', stack: expect.stringContaining('broken.config') },
+    });
+  });
+});
+
+describe('a start that fails', () => {
+  it('lets go of the data folder, so that the next one can have it', async () => {
+    const { port, server } = await takenPort();
+    await expect(start({ port })).rejects.toMatchObject({ code: 'EADDRINUSE' });
+    server.close();
+    await expect(start()).resolves.toHaveProperty('url');
+  });
+
+  it('is one clear line for a folder that another server has', async () => {
+    await start();
+    const error = await start().catch((thrown: unknown) => thrown);
+    expect((error as Error).message).toContain(dataDir);
+    expect((error as Error).message.split('\n')).toHaveLength(1);
+  });
+
+  it.each([
+    ['a port that is taken', {}],
+    ['a host that is none', { RELAY_HOST: 'no such host' }],
+  ])('ends the process with one line for %s', async (_what, env) => {
+    const { port, server } = await takenPort();
+    const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+    const child = spawn(process.execPath, [main], {
+      env: { ...process.env, RELAY_DATA_DIR: dataDir, RELAY_PORT: String(port), ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let complaint = '';
+    child.stderr.on('data', (chunk) => (complaint += String(chunk)));
+    child.stdout.resume();
+    const patience = setTimeout(() => child.kill('SIGKILL'), 8_000);
+    const [code] = (await once(child, 'close')) as [number | null];
+    clearTimeout(patience);
+    server.close();
+    expect(code).toBe(1);
+    expect(complaint.trimEnd()).toMatch(/^[^\n]+$/);
+  });
+});

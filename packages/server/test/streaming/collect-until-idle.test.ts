@@ -1,0 +1,182 @@
+import { EventEmitter } from 'node:events';
+import type { RunProgress, RunRecord } from '@relay/core';
+import type { RunEvent, StoredEvent } from '@relay/protocol';
+import { uuidv7 } from 'uuidv7';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { Hub } from '../../src/streaming/hub.ts';
+import { OpenStreams } from '../../src/streaming/open-streams.ts';
+import { placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
+import type { Call } from '../../src/http/handlers/handler.ts';
+import { type From, framesUntilStill } from '../../src/streaming/collect-until-idle.ts';
+
+const agentId = uuidv7();
+const [relayId, otherId] = [uuidv7(), uuidv7()];
+const progress = { partialOutput: '', toolsInvoked: [] };
+const suspended: RunEvent = { type: 'run.suspended', progress, relayIds: [] };
+const resumed: RunEvent = { type: 'run.resumed', progress };
+
+function decided(of: string): RunEvent {
+  const by = { type: 'key', id: 'key-1', name: 'ada' } as const;
+  const call = { agentId, toolCallId: 'call_1' };
+  return { type: 'relay.decided', ...call, relayId: of, approved: true, by };
+}
+
+/** A journal, somebody who asks about it, and what they are told. */
+async function scene(status: RunRecord['status'] = 'waiting') {
+  const journal = await TestJournal.create();
+  const { store, runId } = journal;
+  const hub = new Hub();
+  const streams = new OpenStreams({ tenant: () => store } as never);
+  onTestFinished(() => streams.stop());
+  const raw = new EventEmitter();
+  const call = {
+    context: { store: { tenant: () => store }, hub, streams },
+    caller: { tenantId: store.tenantId, as: { type: 'key', id: 'key-1', name: 'ada' } },
+    reply: { raw },
+  } as unknown as Call;
+  let seq = 0;
+  const append = async (events: readonly RunEvent[], change: Partial<RunProgress> = {}) => {
+    const step = { runId, epoch: 1, afterSeq: seq, at: Date.now(), events, progress: change };
+    expect(await store.append(step)).toBe('committed');
+    const told: StoredEvent[] = placed(events, seq);
+    seq += events.length;
+    hub.publish(runId, told);
+    await settled();
+  };
+  const follow = async (from: From) => {
+    const run = { ...(await store.readRun(runId)), status } as RunRecord;
+    const outcome = framesUntilStill(call, run, from);
+    let done = false;
+    const finish = () => {
+      done = true;
+    };
+    void outcome.then(finish, finish);
+    await settled();
+    return { outcome, isDone: () => done };
+  };
+  const typesIn = async (outcome: ReturnType<typeof framesUntilStill>) =>
+    (await outcome).frames.map(({ type, ...rest }) => rest['status'] ?? type);
+  return { append, follow, typesIn, hub, streams, leave: () => raw.emit('close') };
+}
+
+describe('what follows a decision', () => {
+  it('begins with the resumption that it brought about, and ends when the run waits', async () => {
+    const { append, follow, typesIn, hub, streams } = await scene();
+    await append([token('before'), suspended]);
+    const { outcome, isDone } = await follow({ after: 2, decided: relayId });
+    await append([resumed, decided(relayId)]);
+    await append([token('a')]);
+    await append([token('b')]);
+    expect(isDone()).toBe(false);
+    expect([hub.size, streams.size]).toEqual([1, 1]);
+    await append([suspended], { status: 'waiting' });
+    expect(await typesIn(outcome)).toEqual(['running', 'text_delta', 'text_delta', 'waiting']);
+    expect((await outcome).status).toBe('waiting');
+    expect([hub.size, streams.size]).toEqual([0, 0]);
+  });
+
+  it('has nothing from before it, even if that came after the run was looked at', async () => {
+    const { append, follow, typesIn } = await scene('running');
+    await append([token('seen')]);
+    const { outcome, isDone } = await follow({ after: 1, decided: relayId });
+    await append([token('in between'), suspended]);
+    await append([resumed, decided(otherId), token('of another')]);
+    await append([suspended]);
+    expect(isDone()).toBe(false);
+    await append([resumed, decided(otherId), decided(relayId), token('of this')]);
+    await append([suspended]);
+    expect(await typesIn(outcome)).toEqual(['text_delta', 'waiting']);
+    expect((await outcome).frames[0]).toEqual({ type: 'text_delta', content: 'of this' });
+  });
+
+  it('is found in the store too, in one piece with what was before it', async () => {
+    const { append, follow, typesIn } = await scene();
+    await append([suspended, resumed, decided(relayId), token('a'), suspended]);
+    const { outcome } = await follow({ after: 0, decided: relayId });
+    expect(await typesIn(outcome)).toEqual(['running', 'text_delta', 'waiting']);
+  });
+
+  it('has the resumption also where a page of the journal ends between the two', async () => {
+    const { append, follow, typesIn } = await scene();
+    const page = Array.from({ length: 249 }, (_, n) => token(`${n}`));
+    await append([...page, resumed, decided(relayId), token('a'), runEnded]);
+    const { outcome } = await follow({ after: 0, decided: relayId });
+    expect(await typesIn(outcome)).toEqual(['running', 'text_delta', 'succeeded']);
+  });
+
+  it('is nothing if the run ended before it heard of the decision', async () => {
+    const { append, follow } = await scene();
+    await append([suspended]);
+    const { outcome } = await follow({ after: 1, decided: relayId });
+    await append([token('x'), runEnded], { status: 'canceled' });
+    expect(await outcome).toEqual({ status: 'canceled', frames: [] });
+  });
+
+  it('goes on where the run waited for no more than a moment', async () => {
+    const { append, follow, typesIn } = await scene();
+    const { outcome, isDone } = await follow({ after: 0, decided: relayId });
+    await append([decided(relayId), suspended, resumed]);
+    expect(isDone()).toBe(false);
+    await append([runEnded], { status: 'completed' });
+    expect(await typesIn(outcome)).toEqual(['waiting', 'running', 'succeeded']);
+  });
+});
+
+describe('what a run is joined with', () => {
+  it.each(['waiting', 'completed', 'failed', 'canceled'] as const)(
+    'is told at once where it is %s',
+    async (status) => {
+      const { append, follow } = await scene(status);
+      await append([token('old'), token('new')], { status });
+      const { outcome } = await follow({ after: 1 });
+      expect(await outcome).toEqual({
+        status,
+        frames: [{ type: 'text_delta', content: 'new' }],
+      });
+    },
+  );
+
+  it.each(['running', 'queued'] as const)('is waited for where it is %s', async (status) => {
+    const { append, follow, typesIn } = await scene(status);
+    await append([token('old')], { status });
+    const { outcome, isDone } = await follow({ after: 0 });
+    expect(isDone()).toBe(false);
+    await append([runEnded], { status: 'completed' });
+    expect(await typesIn(outcome)).toEqual(['text_delta', 'succeeded']);
+  });
+
+  it('is told as far as it came after a minute', async () => {
+    const patience = new AbortController();
+    const timeout = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(patience.signal);
+    onTestFinished(() => timeout.mockRestore());
+    const { append, follow, hub, streams } = await scene('running');
+    const { outcome, isDone } = await follow({ after: 0 });
+    expect(timeout).toHaveBeenCalledWith(60_000);
+    await append([token('a')], { status: 'running' });
+    expect(isDone()).toBe(false);
+    patience.abort();
+    expect(await outcome).toEqual({
+      status: 'running',
+      frames: [{ type: 'text_delta', content: 'a' }],
+    });
+    expect([hub.size, streams.size]).toEqual([0, 0]);
+  });
+
+  it('is forgotten when whoever asked is gone', async () => {
+    const { append, follow, hub, streams, leave } = await scene('running');
+    await append([token('a')]);
+    const { outcome } = await follow({ after: 0 });
+    leave();
+    await outcome;
+    expect([hub.size, streams.size]).toEqual([0, 0]);
+  });
+
+  it('is kept from a key that was revoked in the meantime', async () => {
+    const { append, follow, hub, streams } = await scene('running');
+    const { outcome } = await follow({ after: 0 });
+    await append([token('secret')]);
+    streams.closeOf('key-1');
+    await expect(outcome).rejects.toMatchObject({ code: 'unauthorized', status: 401 });
+    expect([hub.size, streams.size]).toEqual([0, 0]);
+  });
+});

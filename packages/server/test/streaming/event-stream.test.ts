@@ -1,0 +1,416 @@
+import { getEventListeners, once } from 'node:events';
+import { createServer, get, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { dialects, type Frame, readSse, type StoredEvent } from '@relay/protocol';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { encodeBatch, encodeGreeting, EventStream } from '../../src/streaming/event-stream.ts';
+import { placed, runEnded, settled, token } from '../support/journal.ts';
+
+const run = { runId: 'run-1', conversationId: 'conversation-1', correlationId: 'request-1' };
+const line = (text: string) => `data: ${text}\n\n`;
+/** More than any socket takes at once. */
+const huge = line('x'.repeat(16 * 1024 * 1024));
+
+interface Asked {
+  readonly response: ServerResponse;
+  readonly request: IncomingMessage;
+}
+
+const server = createServer();
+const asked: Asked[] = [];
+server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+  asked.push({ request, response });
+});
+const readers: Socket[] = [];
+
+beforeEach(async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+});
+
+afterEach(async () => {
+  vi.useRealTimers();
+  for (const reader of readers.splice(0)) reader.destroy();
+  asked.length = 0;
+  server.closeAllConnections();
+  server.close();
+  await once(server, 'close');
+});
+
+const port = () => (server.address() as AddressInfo).port;
+
+/** Waits by turns of the event loop: the timers are the test's. */
+async function eventually(look: () => boolean, what: string): Promise<void> {
+  for (let turn = 0; turn < 100_000; turn += 1) {
+    if (look()) return;
+    await settled();
+  }
+  throw new Error(`Waited in vain for ${what}`);
+}
+
+/** The response to the one request there is. */
+async function askedResponse(): Promise<ServerResponse> {
+  await eventually(() => asked.length > 0, 'the request');
+  const [first] = asked;
+  if (first === undefined) throw new Error('Nobody asked');
+  return first.response;
+}
+
+/** A reader that reads, and the stream it gets. */
+async function readStream(headers: Record<string, string> = {}) {
+  const answer = once(get({ port: port(), host: '127.0.0.1' }), 'response');
+  const response = await askedResponse();
+  const stream = new EventStream(response, headers);
+  return { stream, response, answer: answer.then(([message]) => message as IncomingMessage) };
+}
+
+/** A reader that asks and then takes nothing. */
+async function stallStream() {
+  const socket = connect(port(), '127.0.0.1');
+  readers.push(socket);
+  socket.pause();
+  socket.on('error', () => undefined);
+  socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
+  const response = await askedResponse();
+  return { stream: new EventStream(response, {}), response, socket };
+}
+
+/** Waits until the socket takes nothing more: a large text goes out in pieces. */
+async function untilFull(response: ServerResponse): Promise<void> {
+  let sent = -1;
+  for (let quiet = 0; quiet < 50;) {
+    await settled();
+    const now = response.socket?.bytesWritten ?? 0;
+    quiet = response.writableNeedDrain && now === sent ? quiet + 1 : 0;
+    sent = now;
+  }
+}
+
+async function textOf(message: IncomingMessage): Promise<string> {
+  let text = '';
+  for await (const chunk of message) text += String(chunk);
+  return text;
+}
+
+describe('an open stream', () => {
+  it('says what it is, and that nobody may keep or change it', async () => {
+    const { stream, answer } = await readStream({ 'x-run-id': 'run-1' });
+    const { statusCode, headers } = await answer;
+    stream.end();
+    expect(statusCode).toBe(200);
+    expect(headers).toMatchObject({
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache, no-transform',
+      'x-accel-buffering': 'no',
+      'x-run-id': 'run-1',
+    });
+  });
+
+  it('shows its headers at once, before there is a frame', async () => {
+    const { stream, answer } = await readStream();
+    expect((await answer).statusCode).toBe(200);
+    stream.end();
+  });
+
+  it('sends texts in order and then ends', async () => {
+    const { stream, answer } = await readStream();
+    await stream.send(line('one'));
+    await stream.send('');
+    await stream.send(line('two'));
+    stream.end(line('three'));
+    expect(await textOf(await answer)).toBe(line('one') + line('two') + line('three'));
+  });
+
+  it('may be ended twice', async () => {
+    const { stream, answer } = await readStream();
+    stream.end(line('last'));
+    stream.end();
+    expect(await textOf(await answer)).toBe(line('last'));
+  });
+
+  it('sends nothing after it was ended from elsewhere, and that is no fault', async () => {
+    const { stream, response, answer } = await readStream();
+    const faults = vi.fn();
+    response.on('error', faults);
+    await stream.send(line('one'));
+    expect(stream.isOver).toBe(false);
+    stream.end();
+    expect(stream.isOver).toBe(true);
+    await stream.send(line('two'));
+    expect(await textOf(await answer)).toBe(line('one'));
+    await eventually(() => stream.closed.aborted, 'the close');
+    await stream.send(line('three'));
+    expect(faults).not.toHaveBeenCalled();
+  });
+
+  it('sends a long text whole, wherever a character of two halves lies in it', async () => {
+    for (const before of [65_534, 65_535, 65_536, 131_070, 131_071]) {
+      const text = line(`${'x'.repeat(before - 'data: '.length)}💥${'y'.repeat(100_000)}`);
+      const { stream, answer } = await readStream();
+      const reading = textOf(await answer);
+      await stream.send(text);
+      stream.end();
+      expect((await reading) === text, `${before}`).toBe(true);
+      asked.length = 0;
+    }
+  });
+
+  it('makes one write of one short text', async () => {
+    const { stream, response } = await readStream();
+    const writes = vi.spyOn(response, 'write');
+    await stream.send(line('one') + line('two'));
+    expect(writes).toHaveBeenCalledTimes(1);
+    stream.end();
+  });
+});
+
+describe('the closed signal', () => {
+  it('is aborted when the reader goes away', async () => {
+    const { stream, socket } = await stallStream();
+    expect(stream.closed.aborted).toBe(false);
+    socket.destroy();
+    await eventually(() => stream.closed.aborted, 'the close');
+    await stream.send(line('nobody reads this'));
+    stream.end();
+  });
+
+  it('is aborted from the start if the reader was gone before the stream was opened', async () => {
+    const socket = connect(port(), '127.0.0.1');
+    socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
+    const response = await askedResponse();
+    socket.destroy();
+    await eventually(() => response.closed, 'the close');
+    const stream = new EventStream(response, {});
+    expect(stream.closed.aborted).toBe(true);
+    await stream.send(line('nobody reads this'));
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+describe('a reader that takes nothing', () => {
+  it('holds the sender back: what was sent is all that waits', async () => {
+    const { stream, response } = await stallStream();
+    let sent = false;
+    const sending = stream.send(huge).then(() => {
+      sent = true;
+    });
+    await eventually(() => response.writableNeedDrain, 'a full socket');
+    for (let turn = 0; turn < 50; turn += 1) await settled();
+    expect(sent).toBe(false);
+    expect(response.writableLength).toBeLessThanOrEqual(huge.length + 1024);
+    response.destroy();
+    await sending;
+  });
+
+  it('is cut off after half a minute, and not a moment before', async () => {
+    const { stream, response } = await stallStream();
+    let sent = false;
+    const sending = stream.send(huge).then(() => {
+      sent = true;
+    });
+    await untilFull(response);
+    vi.advanceTimersByTime(29_999);
+    for (let turn = 0; turn < 20; turn += 1) await settled();
+    expect(response.destroyed).toBe(false);
+    expect(sent).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect(response.destroyed).toBe(true);
+    await sending;
+    await eventually(() => stream.closed.aborted, 'the close');
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('is cut off too if it stops at the very last text', async () => {
+    const { stream, response } = await stallStream();
+    stream.end(huge);
+    await eventually(() => response.writableLength > 0, 'a full socket');
+    for (let second = 0; second < 60 && !response.destroyed; second += 1) {
+      vi.advanceTimersByTime(1_000);
+      await settled();
+    }
+    expect(response.destroyed).toBe(true);
+  });
+
+  it('gets no heartbeat on top of what already waits for it', async () => {
+    const { stream, response } = await stallStream();
+    const sending = stream.send(huge);
+    await untilFull(response);
+    const waits = response.writableLength;
+    vi.advanceTimersByTime(15_000);
+    expect(response.writableLength).toBe(waits);
+    response.destroy();
+    await sending;
+  });
+
+  it('goes on if it begins to read in time', async () => {
+    const { stream, response, socket } = await stallStream();
+    const sending = stream.send(huge);
+    await untilFull(response);
+    vi.advanceTimersByTime(29_000);
+    let got = 0;
+    socket.on('data', (chunk) => {
+      got += chunk.length;
+    });
+    socket.resume();
+    await sending;
+    // Heartbeats only: the patience of the first text is over.
+    expect(vi.getTimerCount()).toBe(1);
+    vi.advanceTimersByTime(60_000);
+    expect(response.destroyed).toBe(false);
+    stream.end(line('the end'));
+    await eventually(() => got > huge.length, 'all of the text');
+  });
+
+  it('is not cut off while it takes something, however slowly', async () => {
+    const { stream, response, socket } = await stallStream();
+    const sending = stream.send(huge);
+    await untilFull(response);
+    const taken = { bytes: 0 };
+    socket.on('data', (chunk) => {
+      taken.bytes += chunk.length;
+      socket.pause();
+    });
+    for (const megabytes of [1, 2, 3, 4, 5, 6]) {
+      vi.advanceTimersByTime(10_000);
+      await eventually(() => {
+        socket.resume();
+        return response.destroyed || taken.bytes >= megabytes * 1024 * 1024;
+      }, 'the reader to read on');
+    }
+    const cutOff = response.destroyed;
+    response.destroy();
+    await sending;
+    expect(cutOff).toBe(false);
+  });
+
+  it('leaves no listeners behind, however often it was waited for', async () => {
+    const { stream, response, socket } = await stallStream();
+    const before = response.listenerCount('drain');
+    const closers = getEventListeners(stream.closed, 'abort').length;
+    socket.resume();
+    for (let n = 0; n < 20; n += 1) await stream.send(huge.slice(0, 1024 * 1024));
+    expect(response.listenerCount('drain')).toBe(before);
+    expect(getEventListeners(stream.closed, 'abort')).toHaveLength(closers);
+    stream.end();
+  });
+});
+
+describe('heartbeats', () => {
+  it('are comments, every 15 seconds, and no frames', async () => {
+    const { stream, answer } = await readStream();
+    const message = await answer;
+    const comments: string[] = [];
+    const frames: string[] = [];
+    const reading = (async () => {
+      for await (const frame of readSse(message, { onComment: (text) => comments.push(text) })) {
+        frames.push(frame.data);
+      }
+    })();
+    vi.advanceTimersByTime(14_999);
+    for (let turn = 0; turn < 20; turn += 1) await settled();
+    expect(comments).toEqual([]);
+    vi.advanceTimersByTime(1);
+    await eventually(() => comments.length === 1, 'a heartbeat');
+    vi.advanceTimersByTime(15_000);
+    await eventually(() => comments.length === 2, 'another one');
+    stream.end(line('done'));
+    await reading;
+    expect(frames).toEqual(['done']);
+    expect(new Set(comments)).toEqual(new Set(['heartbeat']));
+  });
+
+  it('cost one timer, however many streams are open, and none when there are none', async () => {
+    const sockets = Array.from({ length: 5 }, () => {
+      const socket = connect(port(), '127.0.0.1');
+      readers.push(socket);
+      socket.resume();
+      socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
+      return socket;
+    });
+    await eventually(() => asked.length === 5, 'five requests');
+    const streams = asked.map(({ response }) => new EventStream(response, {}));
+    expect(vi.getTimerCount()).toBe(1);
+    for (const stream of streams.slice(0, 4)) stream.end();
+    expect(vi.getTimerCount()).toBe(1);
+    sockets.at(-1)?.destroy();
+    sockets.forEach((socket) => socket.destroy());
+    await eventually(() => vi.getTimerCount() === 0, 'the end of the timer');
+  });
+
+  it('never fall into the middle of a frame, however long it takes', async () => {
+    const { stream, answer } = await readStream();
+    const message = await answer;
+    const frames: string[] = [];
+    const reading = (async () => {
+      for await (const frame of readSse(message, { maxFrameChars: 2 * huge.length })) {
+        frames.push(frame.data);
+      }
+    })();
+    let sent = false;
+    const sending = stream.send(huge).then(() => {
+      sent = true;
+    });
+    await eventually(() => {
+      stream.beat();
+      return sent;
+    }, 'the frame to be sent');
+    await sending;
+    stream.end();
+    await reading;
+    expect(frames.map((data) => data.length)).toEqual([16 * 1024 * 1024]);
+  });
+
+  it('stop with the end of a stream', async () => {
+    const { stream, answer } = await readStream();
+    stream.end(line('done'));
+    vi.advanceTimersByTime(60_000);
+    expect(await textOf(await answer)).toBe(line('done'));
+  });
+});
+
+describe('encoding', () => {
+  const events: StoredEvent[] = placed([token('a'), runEnded], 6);
+
+  it('numbers the frames of a batch by seq and leaves out what the dialect does not show', () => {
+    expect(encodeBatch(events, dialects.runs, run)).toBe(
+      'id: 7\ndata: {"type":"token","text":"a"}\n\n' +
+        'id: 8\ndata: {"type":"done","status":"completed","output":"","usage":{"input_tokens":0,"output_tokens":0}}\n\n',
+    );
+    expect(encodeBatch(events.slice(1), dialects.chat, run)).toBe('');
+  });
+
+  it('names the event where the dialect does', () => {
+    expect(encodeBatch(events, dialects.chat, run)).toMatch(
+      /^id: 7\nevent: text\ndata: \{.*\}\n\n$/,
+    );
+  });
+
+  it('gives a greeting no id', () => {
+    const greeting: Frame = { type: 'connected', sessionId: 's' };
+    expect(encodeGreeting(greeting, dialects.chat)).toBe(
+      'event: connected\ndata: {"type":"connected","sessionId":"s"}\n\n',
+    );
+    expect(encodeGreeting(greeting, dialects.runs)).toBe(
+      'data: {"type":"connected","sessionId":"s"}\n\n',
+    );
+  });
+
+  it.each(['\n\ndata: x', '\r\r', '\r\n\r\nid: 9', 'a\u2028b\u2029c', '\0', '\ud800'])(
+    'keeps %j inside its one frame',
+    async (text) => {
+      for (const dialect of Object.values(dialects)) {
+        const encoded = encodeBatch(placed([token(text)], 6), dialect, run);
+        const frames = [];
+        for await (const frame of readSse(bytesOf(encoded))) frames.push(frame);
+        expect(frames).toHaveLength(1);
+        expect(frames[0]?.id).toBe('7');
+        expect(Object.values(JSON.parse(frames[0]?.data ?? '') as object)).toContain(text);
+      }
+    },
+  );
+
+  async function* bytesOf(text: string): AsyncGenerator<Uint8Array> {
+    yield Buffer.from(text);
+  }
+});

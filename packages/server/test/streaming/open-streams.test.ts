@@ -1,0 +1,185 @@
+import type { KeyRecord, SystemStore } from '@relay/core';
+import type { Decider } from '@relay/protocol';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { OpenStreams } from '../../src/streaming/open-streams.ts';
+import { settled } from '../support/journal.ts';
+
+type Look = (tenantId: string, keyId: string) => Promise<KeyRecord | undefined>;
+
+const now = Date.UTC(2026, 0, 1, 12);
+
+function keyWith(change: Partial<KeyRecord> = {}): KeyRecord {
+  return {
+    id: 'key-1',
+    tenantId: 'tenant-1',
+    name: 'key',
+    owner: null,
+    scopes: ['runs'],
+    createdAt: 0,
+    expiresAt: null,
+    revokedAt: null,
+    ...change,
+  };
+}
+
+/** A store that knows nothing but keys, and counts how often it is asked. */
+function storeOf(look: Look): SystemStore {
+  const tenant = (tenantId: string) => ({ readKey: (id: string) => look(tenantId, id) });
+  return { tenant } as unknown as SystemStore;
+}
+
+function callerBy(id: string, type: Decider['type'] = 'key') {
+  return { tenantId: 'tenant-1', as: { type, id, name: id } };
+}
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'Date'], now });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** Half a second, and whatever the look at its end does. */
+async function nextLook(): Promise<void> {
+  vi.advanceTimersByTime(500);
+  await settled();
+}
+
+describe('open streams', () => {
+  it('are closed when their key is revoked here, and others stay', () => {
+    const streams = new OpenStreams(storeOf(async () => keyWith()));
+    const [first, second, other] = [vi.fn(), vi.fn(), vi.fn()];
+    streams.add(callerBy('key-1'), first);
+    streams.add(callerBy('key-1'), second);
+    streams.add(callerBy('key-2'), other);
+    expect(streams.size).toBe(3);
+    streams.closeOf('key-1');
+    expect([first, second, other].map(({ mock }) => mock.calls.length)).toEqual([1, 1, 0]);
+    expect(streams.size).toBe(1);
+    streams.closeOf('key-1');
+    streams.closeOf('nobody');
+    expect(first).toHaveBeenCalledTimes(1);
+    streams.stop();
+  });
+
+  it.each<[string, KeyRecord | undefined]>([
+    ['revoked', keyWith({ revokedAt: now - 1 })],
+    ['expired', keyWith({ expiresAt: now })],
+    ['gone', undefined],
+  ])('are closed within a second when their key is %s elsewhere', async (_what, later) => {
+    let key: KeyRecord | undefined = keyWith({ expiresAt: now + 60_000 });
+    const asked: string[][] = [];
+    const streams = new OpenStreams(
+      storeOf(async (...who) => {
+        asked.push(who);
+        return key;
+      }),
+    );
+    const close = vi.fn();
+    streams.add(callerBy('key-1'), close);
+    await nextLook();
+    expect(close).not.toHaveBeenCalled();
+    expect(asked).toEqual([['tenant-1', 'key-1']]);
+    key = later;
+    await nextLook();
+    await nextLook();
+    expect(close).toHaveBeenCalledTimes(1);
+    expect(streams.size).toBe(0);
+  });
+
+  it('are closed when the time of their key has come', async () => {
+    const streams = new OpenStreams(storeOf(async () => keyWith({ expiresAt: now + 700 })));
+    const close = vi.fn();
+    streams.add(callerBy('key-1'), close);
+    await nextLook();
+    expect(close).not.toHaveBeenCalled();
+    await nextLook();
+    expect(close).toHaveBeenCalledTimes(1);
+  });
+
+  it('are not watched for whoever came without a key', async () => {
+    const look = vi.fn<Look>(async () => undefined);
+    const streams = new OpenStreams(storeOf(look));
+    const close = vi.fn();
+    streams.add(callerBy('local', 'system'), close)();
+    streams.add(callerBy('local', 'system'), close);
+    await nextLook();
+    streams.closeOf('local');
+    expect(close).not.toHaveBeenCalled();
+    expect(look).not.toHaveBeenCalled();
+    expect(streams.size).toBe(0);
+  });
+
+  it('cost one look a key, and none when all are over', async () => {
+    const look = vi.fn<Look>(async () => keyWith());
+    const streams = new OpenStreams(storeOf(look));
+    const over = Array.from({ length: 3 }, () => streams.add(callerBy('key-1'), vi.fn()));
+    await nextLook();
+    expect(look).toHaveBeenCalledTimes(1);
+    for (const leave of over) leave();
+    over[0]?.();
+    expect(streams.size).toBe(0);
+    expect(vi.getTimerCount()).toBe(0);
+    await nextLook();
+    expect(look).toHaveBeenCalledTimes(1);
+    streams.add(callerBy('key-1'), vi.fn());
+    await nextLook();
+    expect(look).toHaveBeenCalledTimes(2);
+    streams.stop();
+  });
+
+  it('leave no timer behind when their key was revoked', () => {
+    const streams = new OpenStreams(storeOf(async () => keyWith()));
+    const over = streams.add(callerBy('key-1'), vi.fn());
+    streams.closeOf('key-1');
+    over();
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it('are told apart from those that the same key opens while the first are being closed', () => {
+    const streams = new OpenStreams(storeOf(async () => keyWith()));
+    const later = vi.fn();
+    const over = streams.add(callerBy('key-1'), () => {
+      streams.add(callerBy('key-1'), later);
+    });
+    streams.closeOf('key-1');
+    over();
+    expect(later).not.toHaveBeenCalled();
+    expect(streams.size).toBe(1);
+    streams.closeOf('key-1');
+    expect(later).toHaveBeenCalledTimes(1);
+  });
+
+  it('stay open while the store does not answer, and are looked at again', async () => {
+    let answers = false;
+    const streams = new OpenStreams(
+      storeOf(async () => {
+        if (!answers) throw new Error('Out of order');
+        return undefined;
+      }),
+    );
+    const close = vi.fn();
+    streams.add(callerBy('key-1'), close);
+    await nextLook();
+    await nextLook();
+    expect(close).not.toHaveBeenCalled();
+    answers = true;
+    await nextLook();
+    expect(close).toHaveBeenCalledTimes(1);
+  });
+
+  it('are looked at one look at a time, however slow the store is', async () => {
+    const answer = Promise.withResolvers<KeyRecord>();
+    const look = vi.fn<Look>(() => answer.promise);
+    const streams = new OpenStreams(storeOf(look));
+    streams.add(callerBy('key-1'), vi.fn());
+    for (let n = 0; n < 5; n += 1) await nextLook();
+    expect(look).toHaveBeenCalledTimes(1);
+    answer.resolve(keyWith());
+    await settled();
+    await nextLook();
+    expect(look).toHaveBeenCalledTimes(2);
+    streams.stop();
+  });
+});

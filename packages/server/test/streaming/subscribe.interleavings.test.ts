@@ -1,0 +1,214 @@
+/**
+ * A writer that stores and tells, and a follower that looks and listens, in every order. Whatever
+ * the order, the follower sees each event once, in order, and then ends.
+ */
+import type { StoredEvent } from '@relay/protocol';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Hub } from '../../src/streaming/hub.ts';
+import { followRun } from '../../src/streaming/subscribe.ts';
+import { HeldReads, runEnded, settled, TestJournal } from '../support/journal.ts';
+
+class Scene {
+  readonly journal: TestJournal;
+  readonly hub = new Hub();
+  readonly reads: HeldReads;
+  readonly gone = new AbortController();
+  readonly seen: number[] = [];
+  readonly #batches: AsyncGenerator<readonly StoredEvent[], void>;
+  /** Stored and not yet told, oldest first. */
+  readonly #untold: (readonly StoredEvent[])[] = [];
+  #asked: Promise<void> | undefined;
+  over = false;
+
+  private constructor(journal: TestJournal, after: number) {
+    this.journal = journal;
+    this.reads = new HeldReads(journal.store);
+    this.#batches = followRun(
+      { store: this.reads.store, hub: this.hub, runId: journal.runId },
+      { after, follow: true, signal: this.gone.signal },
+    );
+  }
+
+  static async create(stored: number, after = 0): Promise<Scene> {
+    const journal = await TestJournal.create();
+    if (stored > 0) await journal.appendTokens(stored);
+    return new Scene(journal, after);
+  }
+
+  async store(count: number): Promise<void> {
+    this.#untold.push(await this.journal.appendTokens(count));
+  }
+
+  tell(): void {
+    const batch = this.#untold.shift();
+    if (batch !== undefined) this.hub.publish(this.journal.runId, batch);
+  }
+
+  /** What was stored is never told, as when the reply to a commit is lost. */
+  drop(): void {
+    this.#untold.shift();
+  }
+
+  look(): void {
+    this.reads.look();
+  }
+
+  /** The reader asks for one more batch, unless it still waits for the last one. */
+  take(): void {
+    this.#asked ??= this.#batches.next().then(({ done, value }) => {
+      this.#asked = undefined;
+      if (done === true) this.over = true;
+      else this.seen.push(...value.map(({ seq }) => seq));
+    });
+  }
+
+  /** Everything goes its way: the run ends, all is told, the reader reads on. */
+  async finish(): Promise<void> {
+    this.#untold.push(await this.journal.append([runEnded]));
+    this.tellAll();
+    this.reads.open();
+    for (let n = 0; n < 50 && !this.over; n += 1) {
+      this.take();
+      await settled();
+    }
+    this.gone.abort();
+    await this.#asked;
+  }
+
+  tellAll(): void {
+    while (this.#untold.length > 0) this.tell();
+  }
+}
+
+function upTo(last: number, after = 0): number[] {
+  return Array.from({ length: last - after }, (_, n) => after + n + 1);
+}
+
+/** All ways to lay two sequences together that keep the order of each. */
+function merges<Step>(a: readonly Step[], b: readonly Step[]): Step[][] {
+  const [firstA, ...restA] = a;
+  const [firstB, ...restB] = b;
+  if (firstA === undefined) return [[...b]];
+  if (firstB === undefined) return [[...a]];
+  return [
+    ...merges(restA, b).map((rest) => [firstA, ...rest]),
+    ...merges(a, restB).map((rest) => [firstB, ...rest]),
+  ];
+}
+
+type Move = 'store' | 'tell' | 'take' | 'look';
+
+async function play(scene: Scene, moves: readonly Move[]): Promise<void> {
+  for (const move of moves) {
+    if (move === 'store') await scene.store(1);
+    else scene[move]();
+    await settled();
+  }
+  await scene.finish();
+}
+
+describe('every interleaving of a writer and a follower', () => {
+  const writer: readonly Move[] = ['store', 'tell', 'store', 'tell'];
+  const reader: readonly Move[] = ['take', 'look', 'take', 'look', 'take'];
+
+  it('shows each event once, in order, and ends', async () => {
+    const all = merges(writer, reader);
+    expect(all).toHaveLength(126);
+    for (const moves of all) {
+      const scene = await Scene.create(1);
+      await play(scene, moves);
+      expect(scene.seen, moves.join(' ')).toEqual([1, 2, 3, 4]);
+      expect(scene.over, moves.join(' ')).toBe(true);
+      expect(scene.hub.size, moves.join(' ')).toBe(0);
+    }
+  });
+
+  it('does so with two stored before either is told', async () => {
+    for (const moves of merges<Move>(['store', 'store', 'tell', 'tell'], reader)) {
+      const scene = await Scene.create(1);
+      await play(scene, moves);
+      expect(scene.seen, moves.join(' ')).toEqual([1, 2, 3, 4]);
+      expect(scene.over, moves.join(' ')).toBe(true);
+    }
+  });
+
+  it('does so for a follower that begins in the middle', async () => {
+    for (const moves of merges(writer, reader)) {
+      const scene = await Scene.create(2, 2);
+      await play(scene, moves);
+      expect(scene.seen, moves.join(' ')).toEqual([3, 4, 5]);
+      expect(scene.over, moves.join(' ')).toBe(true);
+    }
+  });
+});
+
+const moves = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ kind: fc.constant('store' as const), n: fc.nat(5) }) },
+  { weight: 4, arbitrary: fc.constant({ kind: 'tell' as const }) },
+  { weight: 3, arbitrary: fc.constant({ kind: 'take' as const }) },
+  { weight: 3, arbitrary: fc.constant({ kind: 'look' as const }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('burst' as const), n: fc.nat(600) }) },
+);
+const drops = fc.constant({ kind: 'drop' as const });
+type AnyMove = { kind: 'drop' } | (typeof moves extends fc.Arbitrary<infer Value> ? Value : never);
+
+async function playAny(scene: Scene, script: readonly AnyMove[]): Promise<void> {
+  for (const move of script) {
+    switch (move.kind) {
+      case 'store':
+        await scene.store(move.n + 1);
+        break;
+      case 'burst':
+        // More batches than a follower holds, faster than it can read.
+        for (let n = 0; n < move.n; n += 1) {
+          await scene.store(1);
+          scene.tell();
+        }
+        break;
+      default:
+        scene[move.kind]();
+    }
+    await settled();
+  }
+  await scene.finish();
+}
+
+describe('any journal and any follower', () => {
+  const start = fc.record({ stored: fc.nat(5), after: fc.nat(5) });
+
+  it('agree, whatever is stored, told and taken when', async () => {
+    await fc.assert(
+      fc.asyncProperty(start, fc.array(moves, { maxLength: 40 }), async (from, script) => {
+        const after = Math.min(from.after, from.stored);
+        const scene = await Scene.create(from.stored, after);
+        await playAny(scene, script);
+        expect(scene.seen).toEqual(upTo(scene.journal.lastSeq, after));
+        expect(scene.over).toBe(true);
+        expect(scene.hub.size).toBe(0);
+      }),
+      { numRuns: 150 },
+    );
+  });
+
+  it('agree even where some of it is never told', async () => {
+    const some = fc.oneof({ weight: 9, arbitrary: moves }, { weight: 3, arbitrary: drops });
+    // Only a follower that has caught up relies on what it is told.
+    const caughtUp = [
+      { kind: 'take' },
+      { kind: 'look' },
+      { kind: 'take' },
+      { kind: 'look' },
+    ] as const;
+    await fc.assert(
+      fc.asyncProperty(start, fc.array(some, { maxLength: 60 }), async (from, script) => {
+        const after = Math.min(from.after, from.stored);
+        const scene = await Scene.create(from.stored, after);
+        await playAny(scene, [...caughtUp, ...script]);
+        expect(scene.seen).toEqual(upTo(scene.journal.lastSeq, after));
+        expect(scene.over).toBe(true);
+      }),
+      { numRuns: 300 },
+    );
+  });
+});

@@ -1,0 +1,371 @@
+import { getEventListeners } from 'node:events';
+import { dialects, type StoredEvent } from '@relay/protocol';
+import { describe, expect, it, vi } from 'vitest';
+import { encodeBatch } from '../../src/streaming/event-stream.ts';
+import { Hub } from '../../src/streaming/hub.ts';
+import { followRun } from '../../src/streaming/subscribe.ts';
+import { HeldReads, placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
+
+type Batches = AsyncGenerator<readonly StoredEvent[], void>;
+
+async function setUp(tokens = 0) {
+  const journal = await TestJournal.create();
+  const hub = new Hub();
+  const gone = new AbortController();
+  if (tokens > 0) await journal.appendTokens(tokens);
+  const follow = (
+    options: { after?: number; follow?: boolean; isNew?: boolean } = {},
+    store = journal.store,
+  ): Batches =>
+    followRun(
+      { store, hub, runId: journal.runId },
+      { after: 0, follow: true, signal: gone.signal, ...options },
+    );
+  const publish = (events: readonly StoredEvent[]) => hub.publish(journal.runId, events);
+  /** Stores and tells, as a journal does. */
+  const write = async (count: number) => publish(await journal.appendTokens(count));
+  const end = async () => publish(await journal.append([runEnded]));
+  return { journal, hub, gone, follow, publish, write, end };
+}
+
+function upTo(last: number, after = 0): number[] {
+  return Array.from({ length: last - after }, (_, n) => after + n + 1);
+}
+
+async function seqsOf(batches: Batches): Promise<number[]> {
+  const seqs: number[] = [];
+  for await (const batch of batches) seqs.push(...batch.map(({ seq }) => seq));
+  return seqs;
+}
+
+/** The next batch, or undefined if none is ready yet; the call stays open. */
+async function ready(next: Promise<IteratorResult<readonly StoredEvent[], void>>) {
+  const answer = await Promise.race([next, settled().then(() => undefined)]);
+  return answer === undefined || answer.done === true ? undefined : answer.value;
+}
+
+describe('following a run', () => {
+  it('yields what is stored, oldest first, and ends after run.ended', async () => {
+    const { journal, follow, end } = await setUp(3);
+    await end();
+    const batches: StoredEvent[] = [];
+    for await (const batch of follow()) batches.push(...batch);
+    expect(batches).toEqual(await journal.store.readEvents(journal.runId, { after: 0, limit: 10 }));
+    expect(batches.at(-1)?.type).toBe('run.ended');
+  });
+
+  it.each([0, 1, 2, 3])('yields exactly what follows %i', async (after) => {
+    const { follow, end } = await setUp(3);
+    await end();
+    expect(await seqsOf(follow({ after }))).toEqual(upTo(4, after));
+  });
+
+  it('reads a long journal page by page', async () => {
+    const { follow, end } = await setUp(2500);
+    await end();
+    const sizes: number[] = [];
+    for await (const batch of follow()) sizes.push(batch.length);
+    expect(sizes).toEqual([...Array.from({ length: 10 }, () => 250), 1]);
+  });
+
+  it('yields what is published later, as the very batch that was published', async () => {
+    const { journal, follow, publish, end } = await setUp(1);
+    const batches = follow();
+    await batches.next();
+    const next = batches.next();
+    expect(await ready(next)).toBeUndefined();
+    const live = await journal.appendTokens(2);
+    publish(live);
+    expect((await next).value).toBe(live);
+    const rest = seqsOf(batches);
+    await end();
+    expect(await rest).toEqual([4]);
+  });
+
+  it('leaves the store alone once it is told of all that happens', async () => {
+    const { journal, follow, write, end } = await setUp(1);
+    const reads = vi.spyOn(journal.store, 'readEvents');
+    const seqs = seqsOf(follow());
+    await settled();
+    for (let n = 0; n < 10; n += 1) {
+      await write(1);
+      await settled();
+    }
+    await end();
+    expect(await seqs).toEqual(upTo(12));
+    expect(reads.mock.calls.length).toBeLessThanOrEqual(2);
+  });
+
+  it('joins what was published while the reader was busy', async () => {
+    const { follow, write, end } = await setUp(1);
+    const batches = follow();
+    await batches.next();
+    const next = batches.next();
+    await settled();
+    await write(1);
+    await next;
+    await write(2);
+    await write(3);
+    await end();
+    expect((await batches.next()).value?.map(({ seq }) => seq)).toEqual(upTo(8, 2));
+    expect((await batches.next()).done).toBe(true);
+  });
+
+  it('does not repeat what it read and is then told of', async () => {
+    const { journal, follow, publish, end } = await setUp();
+    const early = await journal.appendTokens(2);
+    const batches = follow();
+    expect((await batches.next()).value).toHaveLength(2);
+    publish(early);
+    const straddling = [...early, ...(await journal.appendTokens(1))];
+    publish(straddling);
+    const rest = seqsOf(batches);
+    await settled();
+    await end();
+    expect(await rest).toEqual([3, 4]);
+  });
+
+  it('reads what it was not told of as soon as it hears of something later', async () => {
+    const { journal, follow, write, end } = await setUp(1);
+    const seqs = seqsOf(follow());
+    await settled();
+    await journal.appendTokens(3);
+    await write(1);
+    await settled();
+    await end();
+    expect(await seqs).toEqual(upTo(6));
+  });
+
+  it('reads what it was not told of between two batches that it holds', async () => {
+    const { journal, follow, write, end } = await setUp(1);
+    const batches = follow();
+    await batches.next();
+    const next = batches.next();
+    await settled();
+    await write(1);
+    await next;
+    await write(1);
+    await journal.appendTokens(1);
+    await write(1);
+    const rest = seqsOf(batches);
+    await settled();
+    await end();
+    expect(await rest).toEqual([3, 4, 5, 6]);
+  });
+
+  it('ends even if the last publish was missed: the hub is a matter of speed only', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
+    try {
+      const { journal, follow, gone } = await setUp(1);
+      const seqs = seqsOf(follow());
+      await settled();
+      await journal.append([runEnded]);
+      for (let second = 0; second < 60; second += 1) {
+        vi.advanceTimersByTime(1_000);
+        await settled();
+      }
+      gone.abort();
+      expect(await seqs).toEqual([1, 2]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+});
+
+describe('following a run that is about to be created', () => {
+  it('hears everything from the call on and never asks the store', async () => {
+    const { journal, follow, write, end } = await setUp();
+    const reads = vi.spyOn(journal.store, 'readEvents');
+    const batches = follow({ isNew: true });
+    await write(2);
+    await write(1);
+    const seqs = seqsOf(batches);
+    await settled();
+    await end();
+    expect(await seqs).toEqual([1, 2, 3, 4]);
+    expect(reads).not.toHaveBeenCalled();
+  });
+
+  it('asks the store after all if it was not told of the beginning', async () => {
+    const { journal, follow, write, end } = await setUp();
+    const seqs = seqsOf(follow({ isNew: true }));
+    await journal.appendTokens(2);
+    await write(1);
+    await settled();
+    await end();
+    expect(await seqs).toEqual([1, 2, 3, 4]);
+  });
+
+  it('asks the store after all if it was told more than it holds', async () => {
+    const { follow, write, end } = await setUp();
+    const batches = follow({ isNew: true });
+    for (let n = 0; n < 300; n += 1) await write(1);
+    await end();
+    expect(await seqsOf(batches)).toEqual(upTo(301));
+  });
+});
+
+describe('a follower that falls behind', () => {
+  it('forgets what it was told and reads on from the store', async () => {
+    const { journal, follow, write, end } = await setUp(1);
+    const batches = follow();
+    await batches.next();
+    const next = batches.next();
+    await settled();
+    await write(1);
+    await next;
+    for (let n = 0; n < 1200; n += 1) await write(1);
+    const reads = vi.spyOn(journal.store, 'readEvents');
+    const rest = seqsOf(batches);
+    await settled();
+    expect(reads).toHaveBeenCalled();
+    await end();
+    expect(await rest).toEqual(upTo(1203, 2));
+  });
+
+  it.each([999, 1000, 1001, 1999, 2000, 2001])(
+    'misses nothing with %i batches held',
+    async (held) => {
+      const { follow, write, end } = await setUp(1);
+      const batches = follow();
+      await batches.next();
+      const next = batches.next();
+      await settled();
+      await write(1);
+      await next;
+      for (let n = 0; n < held; n += 1) await write(2);
+      const rest = seqsOf(batches);
+      await settled();
+      await write(1);
+      await settled();
+      await end();
+      expect(await rest).toEqual(upTo(2 * held + 4, 2));
+    },
+  );
+
+  it('overflows again while it reads, and still misses nothing', async () => {
+    const { journal, follow, write, end } = await setUp(1);
+    const held = new HeldReads(journal.store);
+    const rest = seqsOf(follow({}, held.store));
+    for (let round = 0; round < 3; round += 1) {
+      await settled();
+      for (let n = 0; n < 300; n += 1) await write(1);
+      held.look();
+    }
+    held.open();
+    await settled();
+    await end();
+    expect(await rest).toEqual(upTo(902));
+  });
+
+  it('hands its reader at most 256 KiB at once, however much it was told meanwhile', async () => {
+    const { hub, journal, follow } = await setUp();
+    const batches = follow();
+    const next = batches.next();
+    await settled();
+    hub.publish(journal.runId, placed([token('1')]));
+    await next;
+    for (let n = 0; n < 9; n += 1) {
+      const tokens = Array.from({ length: 100 }, () => token(' word'));
+      hub.publish(journal.runId, placed(tokens, 1 + 100 * n));
+    }
+    const { value } = await batches.next();
+    const run = { runId: journal.runId, conversationId: journal.runId, correlationId: 'test' };
+    const text = encodeBatch(value ?? [], dialects.chat, run);
+    await batches.return();
+    expect(text.length).toBeGreaterThan(0);
+    expect(text.length).toBeLessThanOrEqual(256 * 1024);
+  });
+});
+
+describe('without follow', () => {
+  it('ends at the present end of a journal that goes on', async () => {
+    const { hub, follow } = await setUp(3);
+    expect(await seqsOf(follow({ follow: false }))).toEqual([1, 2, 3]);
+    expect(await seqsOf(follow({ follow: false, after: 2 }))).toEqual([3]);
+    expect(await seqsOf(follow({ follow: false, after: 3 }))).toEqual([]);
+    expect(hub.size).toBe(0);
+  });
+
+  it('never listens', async () => {
+    const { hub, follow } = await setUp(3);
+    const listen = vi.spyOn(hub, 'listen');
+    await seqsOf(follow({ follow: false }));
+    expect(listen).not.toHaveBeenCalled();
+  });
+});
+
+describe('leaving', () => {
+  it('ends at once when the signal is aborted while it waits', async () => {
+    const { hub, gone, follow } = await setUp(1);
+    const seqs = seqsOf(follow());
+    await settled();
+    expect(hub.size).toBe(1);
+    gone.abort();
+    expect(await seqs).toEqual([1]);
+    expect(hub.size).toBe(0);
+  });
+
+  it('yields nothing if the signal was aborted before', async () => {
+    const { journal, hub, gone, follow } = await setUp(1);
+    const reads = vi.spyOn(journal.store, 'readEvents');
+    gone.abort();
+    expect(await seqsOf(follow())).toEqual([]);
+    expect(reads).not.toHaveBeenCalled();
+    expect(hub.size).toBe(0);
+  });
+
+  it('ends after a page if the signal was aborted meanwhile', async () => {
+    const { gone, follow } = await setUp(2500);
+    const batches = follow();
+    expect((await batches.next()).value).toHaveLength(250);
+    gone.abort();
+    expect((await batches.next()).done).toBe(true);
+  });
+
+  it('leaves no listener behind, however it comes to its end', async () => {
+    const { journal, hub, gone, follow, end } = await setUp(1);
+    const broken = new HeldReads(journal.store);
+    vi.spyOn(journal.store, 'readEvents').mockRejectedValueOnce(new Error('disk'));
+    broken.open();
+    await expect(seqsOf(follow({}, broken.store))).rejects.toThrow('disk');
+
+    const stopped = follow();
+    await stopped.next();
+    await stopped.return();
+
+    const left = follow();
+    await expect(
+      (async () => {
+        for await (const _batch of left) throw new Error('the reader failed');
+      })(),
+    ).rejects.toThrow('the reader failed');
+
+    await end();
+    await seqsOf(follow());
+    expect(hub.size).toBe(0);
+    expect(getEventListeners(gone.signal, 'abort')).toHaveLength(0);
+  });
+
+  it('stops listening when the signal is aborted, even if nobody ever asked for a batch', async () => {
+    const { hub, gone, follow } = await setUp(1);
+    follow();
+    gone.abort();
+    expect(hub.size).toBe(0);
+    expect(getEventListeners(gone.signal, 'abort')).toHaveLength(0);
+  });
+
+  it('ends at once where nothing follows: the run is over and all of it was seen', async () => {
+    const { gone, follow, end } = await setUp(1);
+    await end();
+    let over = false;
+    const seqs = seqsOf(follow({ after: 2 })).finally(() => {
+      over = true;
+    });
+    for (let n = 0; n < 5; n += 1) await settled();
+    const ended = over;
+    gone.abort();
+    expect(await seqs).toEqual([]);
+    expect(ended).toBe(true);
+  });
+});

@@ -1,0 +1,171 @@
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Statement } from '../../src/drivers/driver.ts';
+import { openSqliteDriver } from '../../src/drivers/sqlite.ts';
+import type { SqliteDriver } from '../../src/drivers/sqlite.ts';
+
+describe('SQLite', () => {
+  let dir: string;
+  let path: string;
+  let driver: SqliteDriver;
+
+  beforeEach(async () => {
+    dir = mkdtempSync(join(tmpdir(), 'relay-faults-'));
+    path = join(dir, 'test.db');
+    driver = await openSqliteDriver({ path });
+    const sql = 'CREATE TABLE things (id BIGINT NOT NULL PRIMARY KEY, body TEXT)';
+    await driver.transact([{ sql, params: [] }]);
+  });
+  afterEach(async () => {
+    await driver.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  const insert = (id: number, body = ''): Statement => ({
+    sql: 'INSERT INTO things (id, body) VALUES (?, ?)',
+    params: [id, body],
+  });
+  const count = async () => (await driver.read('SELECT COUNT(*) AS n FROM things', []))[0]?.['n'];
+  const pragma = async (sql: string) => {
+    const result = await driver.transact([{ sql: `PRAGMA ${sql}`, params: [] }]);
+    return result.ok ? Object.values(result.results[0]?.rows[0] ?? {})[0] : undefined;
+  };
+
+  test('writes durably: a WAL that is synced at each commit', async () => {
+    expect(await pragma('journal_mode')).toBe('wal');
+    expect(await pragma('synchronous')).toBe(2);
+  });
+
+  test('units that come together share a commit', async () => {
+    const { commits, units } = driver.stats;
+    await Promise.all(Array.from({ length: 500 }, (_, i) => driver.transact([insert(i)])));
+    expect(driver.stats.units - units).toBe(500);
+    expect(driver.stats.commits - commits).toBe(1);
+  });
+
+  test('16 that each wait for their commit share it as well', async () => {
+    const { commits, units } = driver.stats;
+    await Promise.all(
+      Array.from({ length: 16 }, async (_, lane) => {
+        for (let i = 0; i < 50; i += 1) await driver.transact([insert(lane * 1_000 + i)]);
+      }),
+    );
+    expect(driver.stats.units - units).toBe(800);
+    expect(driver.stats.commits - commits).toBeLessThan(200);
+  });
+
+  test('a unit that comes alone is committed alone, at once', async () => {
+    const { commits } = driver.stats;
+    for (let i = 0; i < 10; i += 1) await driver.transact([insert(i)]);
+    expect(driver.stats.commits - commits).toBe(10);
+  });
+
+  test('the event loop goes on and reads are answered while the writer waits', async () => {
+    const other = new DatabaseSync(path);
+    other.exec('BEGIN IMMEDIATE');
+    let isStored = false;
+    const blocked = driver.transact([insert(1)]).then(() => (isStored = true));
+    for (let i = 0; i < 10; i += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      expect(await count()).toBe(0);
+    }
+    expect(isStored).toBe(false);
+    other.exec('COMMIT');
+    other.close();
+    await blocked;
+    expect(await count()).toBe(1);
+  });
+
+  test('a writer elsewhere that does not give way is a failure, not a hang', async () => {
+    const impatient = await openSqliteDriver({ path, busyTimeoutMs: 100 });
+    const other = new DatabaseSync(path);
+    other.exec('BEGIN IMMEDIATE');
+    const refused = [1, 2].map((id) => impatient.transact([insert(id)]));
+    for (const each of await Promise.allSettled(refused)) {
+      expect(each).toMatchObject({ reason: { code: 'storage_failed' } });
+    }
+    other.exec('ROLLBACK');
+    other.close();
+    expect(await impatient.transact([insert(3)])).toMatchObject({ ok: true });
+    expect(await count()).toBe(1);
+    await impatient.close();
+  });
+
+  test('a full disk fails the batch as such, loses nothing, and is over once there is room', async () => {
+    await driver.transact([insert(1, 'kept')]);
+    const pages = await pragma('page_count');
+    await pragma(`max_page_count = ${Number(pages) + 4}`);
+    const body = 'x'.repeat(100_000);
+    const failed = await Promise.allSettled([
+      driver.transact([insert(2, 'with the large one')]),
+      driver.transact([insert(3, body)]),
+    ]);
+    expect(failed).toMatchObject([
+      { reason: { code: 'storage_full', status: 503 } },
+      { reason: { code: 'storage_full' } },
+    ]);
+    expect(await count()).toBe(1);
+    expect(await driver.transact([insert(4, 'small')])).toMatchObject({ ok: true });
+    await pragma('max_page_count = 1000000');
+    expect(await driver.transact([insert(3, body)])).toMatchObject({ ok: true });
+    expect(await count()).toBe(3);
+    expect(await pragma('integrity_check')).toBe('ok');
+  });
+
+  test('a file that is no database is refused as damaged', async () => {
+    const bad = join(dir, 'bad.db');
+    writeFileSync(bad, 'this is not a database, but it is long enough to be looked at '.repeat(40));
+    await expect(openSqliteDriver({ path: bad })).rejects.toMatchObject({
+      code: 'journal_corrupt',
+    });
+  });
+
+  test('a folder that is not there is refused', async () => {
+    const nowhere = openSqliteDriver({ path: join(dir, 'missing', 'test.db') });
+    await expect(nowhere).rejects.toMatchObject({ code: 'storage_failed' });
+  });
+
+  test('a damaged page fails as such, for readers and writers', async () => {
+    for (let id = 0; id < 200; id += 1) await driver.transact([insert(id, 'x'.repeat(500))]);
+    await driver.close();
+    const rubbish = Buffer.alloc(4096, 0x5a);
+    const db = new DatabaseSync(path);
+    const { rootpage } = db
+      .prepare(`SELECT rootpage FROM sqlite_master WHERE name = 'things'`)
+      .get() as { rootpage: number };
+    db.close();
+    const file = openSync(path, 'r+');
+    writeSync(file, rubbish, 0, 4096, (rootpage - 1) * 4096);
+    closeSync(file);
+    driver = await openSqliteDriver({ path });
+    const read = driver.read('SELECT body FROM things', []);
+    await expect(read).rejects.toMatchObject({ code: 'journal_corrupt' });
+    await expect(driver.transact([insert(999)])).rejects.toMatchObject({ code: 'journal_corrupt' });
+  });
+
+  test('closing leaves one file, with everything in it', async () => {
+    await Promise.all(Array.from({ length: 100 }, (_, i) => driver.transact([insert(i)])));
+    await driver.close();
+    expect(existsSync(`${path}-wal`) && statSync(`${path}-wal`).size > 0).toBe(false);
+    const db = new DatabaseSync(path, { readOnly: true });
+    expect(db.prepare('SELECT COUNT(*) AS n FROM things').get()).toMatchObject({ n: 100 });
+    db.close();
+  });
+
+  test('reading cannot write', async () => {
+    const sneaky = driver.read('DELETE FROM things', []);
+    await expect(sneaky).rejects.toMatchObject({ code: 'storage_failed' });
+  });
+});

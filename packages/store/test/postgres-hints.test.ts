@@ -1,0 +1,154 @@
+import type { Hint, SystemStore } from '@relay/core';
+import { uuidv7 } from 'uuidv7';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createDatabase, type TestDatabase } from '../../../test/support/postgres.ts';
+import { TcpProxy } from '../../../test/support/tcp-proxy.ts';
+import {
+  approval,
+  cancelMail,
+  delta,
+  ending,
+  newRelay,
+  newRun,
+  noon,
+  started,
+  step,
+} from './contract/fixtures.ts';
+import { openPostgresDriver } from '../src/drivers/postgres.ts';
+import { openPostgresStore } from '../src/index.ts';
+
+describe('nodes on one database', () => {
+  let database: TestDatabase;
+  let proxy: TcpProxy;
+  let teller: SystemStore;
+  let hearer: SystemStore;
+  let heard: Hint[];
+  let heardBySelf: Hint[];
+
+  beforeEach(async () => {
+    database = await createDatabase();
+    proxy = new TcpProxy(database.url);
+    teller = await openPostgresStore({ url: database.url });
+    hearer = await openPostgresStore({ url: await proxy.open() });
+    heard = [];
+    heardBySelf = [];
+    hearer.listen((hint) => heard.push(hint));
+    teller.listen((hint) => heardBySelf.push(hint));
+    await expect.poll(() => [...heard, ...heardBySelf]).toEqual([all, all]);
+    heard.length = heardBySelf.length = 0;
+  });
+  afterEach(async () => {
+    await Promise.all([teller.close(), hearer.close()]);
+    await proxy.close();
+    await database.drop();
+  });
+
+  const all: Hint = { kind: 'all' };
+  /** In whatever order, each at least once, and nothing else. */
+  const expectHeard = async (...hints: Hint[]) => {
+    await expect.poll(() => new Set(heard)).toEqual(new Set(hints));
+    heard.length = 0;
+  };
+
+  test('hear what the others have stored, and not themselves', async () => {
+    const tenant = teller.tenant(uuidv7());
+    const { tenantId } = tenant;
+    const run = await newRun(tenant);
+    const ofRun = { tenantId, runId: run.id };
+    await expectHeard({ kind: 'run', ...ofRun });
+    await tenant.append(step(run, { events: [delta('a'), delta('b')] }));
+    await expectHeard({ kind: 'journal', runId: run.id });
+    const relay = newRelay(run);
+    await tenant.append(step(run, { afterSeq: 3, raise: [relay] }));
+    const ofRelay: Hint = { kind: 'approval', tenantId, relayId: relay.id };
+    await expectHeard({ kind: 'journal', runId: run.id }, ofRelay);
+    await tenant.decideRelay(approval(relay));
+    await expectHeard({ kind: 'wake', ...ofRun }, ofRelay);
+    await tenant.postMail(run.id, cancelMail('stop'));
+    await expectHeard({ kind: 'wake', ...ofRun });
+    await tenant.append(ending(run, { afterSeq: 4, events: [started] }));
+    await expectHeard({ kind: 'run', ...ofRun });
+    expect(heardBySelf).toEqual([]);
+  });
+
+  test('hear of runs that somebody has to take, and not of those that wait for a person', async () => {
+    const tenant = teller.tenant(uuidv7());
+    const { tenantId } = tenant;
+    const queued = await newRun(tenant, { lease: null });
+    const ofQueued = { tenantId, runId: queued.id };
+    await expectHeard({ kind: 'run', ...ofQueued }, { kind: 'wake', ...ofQueued });
+    const [given, parked] = [await newRun(tenant), await newRun(tenant)];
+    const ofGiven = { tenantId, runId: given.id };
+    const ofParked = { tenantId, runId: parked.id };
+    await expectHeard({ kind: 'run', ...ofGiven }, { kind: 'run', ...ofParked });
+    await tenant.append(step(given, { events: [], release: true }));
+    await tenant.append(
+      step(parked, { events: [], release: true, progress: { status: 'waiting' } }),
+    );
+    await expectHeard({ kind: 'wake', ...ofGiven });
+  });
+
+  test('hear of settings and keys', async () => {
+    const { id: tenantId } = await teller.ensureTenant({ id: uuidv7(), name: 'acme', at: noon });
+    const tenant = teller.tenant(tenantId);
+    await tenant.updateTenant({ pausedAt: noon });
+    await expectHeard({ kind: 'tenant', tenantId });
+    const key = { id: uuidv7(), tenantId, name: 'k', owner: null, scopes: ['runs'] };
+    await teller.addKey({ ...key, createdAt: noon, expiresAt: null, revokedAt: null }, 'hash');
+    expect(await tenant.revokeKey(key.id, noon)).toBe(true);
+    await expectHeard({ kind: 'tenant', tenantId });
+  });
+
+  test('hear nothing of what was not stored', async () => {
+    const tenant = teller.tenant(uuidv7());
+    const run = await newRun(tenant);
+    await expectHeard({ kind: 'run', tenantId: tenant.tenantId, runId: run.id });
+    expect(await tenant.append(step(run, { epoch: 7 }))).toBe('fenced');
+    expect(await tenant.postMail(uuidv7(), cancelMail('stop'))).toBe(false);
+    expect(await tenant.revokeKey(uuidv7(), noon)).toBe(false);
+    await tenant.updateTenant({});
+    await expectHeard({ kind: 'tenant', tenantId: tenant.tenantId });
+  });
+
+  test('whoever was cut off is told that hints may be lost, and hears again', async () => {
+    await proxy.close();
+    const tenant = teller.tenant(uuidv7());
+    await newRun(tenant);
+    await proxy.open();
+    await expect.poll(() => heard, { timeout: 10_000 }).toEqual([all]);
+    heard.length = 0;
+    const run = await newRun(tenant);
+    await expectHeard({ kind: 'run', tenantId: tenant.tenantId, runId: run.id });
+  });
+
+  test('whoever stops listening hears no more', async () => {
+    const more: Hint[] = [];
+    const stop = hearer.listen((hint) => more.push(hint));
+    stop();
+    const tenant = teller.tenant(uuidv7());
+    const run = await newRun(tenant);
+    await expectHeard({ kind: 'run', tenantId: tenant.tenantId, runId: run.id });
+    expect(more).toEqual([]);
+  });
+});
+
+describe('words between drivers', () => {
+  test('many at once arrive, each once; too many become "look at everything"', async () => {
+    const database = await createDatabase();
+    const [one, other] = await Promise.all(
+      [1, 2].map(() => openPostgresDriver({ url: database.url })),
+    );
+    const heard: (string | undefined)[] = [];
+    other?.hints?.listen((word) => heard.push(word));
+    await expect.poll(() => heard).toEqual([undefined]);
+    const words = Array.from({ length: 1_500 }, (_, n) => `j\t${uuidv7()} ${n}`);
+    for (const word of [...words, ...words]) one?.hints?.tell(word);
+    await expect.poll(() => heard.length).toBe(1 + words.length);
+    expect(heard.slice(1)).toEqual(words);
+    heard.length = 0;
+    for (let n = 0; n < 5_000; n += 1) one?.hints?.tell(`j\t${n}`);
+    await expect.poll(() => heard).toEqual([undefined]);
+    await Promise.all([one?.close(), other?.close()]);
+    await database.drop();
+  });
+});

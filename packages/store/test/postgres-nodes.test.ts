@@ -1,0 +1,312 @@
+/** What only shows where several nodes share a database. */
+import type { SystemStore } from '@relay/core';
+import { Client } from 'pg';
+import { uuidv7 } from 'uuidv7';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createDatabase, type TestDatabase } from '../../../test/support/postgres.ts';
+import { approval, cancelMail, ending, newRelay, newRun, noon, step } from './contract/fixtures.ts';
+import { newMemory } from './contract/memories.ts';
+import type { Statement } from '../src/drivers/driver.ts';
+import { openPostgresDriver } from '../src/drivers/postgres.ts';
+import { openPostgresStore } from '../src/index.ts';
+import { deleteMemory, insertMemory } from '../src/sql/memories.ts';
+import { migrate, migrations } from '../src/sql/migrations.ts';
+import { createSqlStore } from '../src/sql/store.ts';
+import { vectorTables } from '../src/sql/vector-tables.ts';
+
+let database: TestDatabase;
+const opened: { close(): Promise<void> }[] = [];
+
+beforeEach(async () => {
+  database = await createDatabase();
+});
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((each) => each.close()));
+  await database.drop();
+});
+
+async function openStore(): Promise<SystemStore> {
+  const store = await openPostgresStore({ url: database.url });
+  opened.push(store);
+  return store;
+}
+
+async function openDriver() {
+  const driver = await openPostgresDriver({ url: database.url });
+  opened.push(driver);
+  return driver;
+}
+
+const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
+
+describe('nodes that start together', () => {
+  test('eight of them apply each step once, and all of them work', async () => {
+    const stores = await Promise.all(Array.from({ length: 8 }, openStore));
+    const applied = await database.sql('SELECT id FROM migrations ORDER BY id');
+    expect(applied.map(({ id }) => Number(id))).toEqual(migrations.map(({ id }) => id));
+    const tenants = await Promise.all(
+      stores.map((store) => store.ensureTenant({ id: uuidv7(), name: 'default', at: 1 })),
+    );
+    expect(new Set(tenants.map(({ id }) => id)).size).toBe(1);
+  });
+
+  test('text is compared byte by byte, whatever the language of the database', async () => {
+    await openStore();
+    const loose = await database.sql(
+      `SELECT table_name, column_name FROM information_schema.columns
+        WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'`,
+    );
+    expect(loose).toEqual([]);
+  });
+});
+
+describe('vectors of memories', () => {
+  const model = 'test:a';
+  const space = { namespace: 'user:42', model };
+  const near = async (store: SystemStore) => {
+    const search = { ...space, limit: 10, floor: 0.1, now: noon };
+    const vector = Float32Array.of(1, 0);
+    const found = await store.tenant('t').vectors.nearest({ ...search, vector });
+    return found.map(({ id }) => id);
+  };
+  const mean = async (store: SystemStore, at: number) => {
+    const memory = await store.tenant('t').addMemory(newMemory());
+    const vector = Float32Array.of(1, at / noon / 10);
+    await store.tenant('t').vectors.put({ memoryId: memory.id, model, vector, at });
+    return memory.id;
+  };
+
+  test('that one node adds, replaces or deletes count at once on another that has them cached', async () => {
+    const [one, other] = await Promise.all([openStore(), openStore()]);
+    const first = await mean(one, noon);
+    expect(await near(other)).toEqual([first]);
+    // Also those of a node whose clock is far behind.
+    const late = await mean(one, noon - 3_600_000);
+    expect((await near(other)).toSorted()).toEqual([first, late].toSorted());
+    await one.tenant('t').deleteMemory(first);
+    const third = await mean(one, noon + 1);
+    expect((await near(other)).toSorted()).toEqual([late, third].toSorted());
+    await one.tenant('t').clearMemories('user:42', 100);
+    expect(await near(other)).toEqual([]);
+  });
+
+  test('are due of what a node of the version before stores or deletes while the tables change', async () => {
+    const driver = await openDriver();
+    const before = migrations.findIndex(({ statements }) => statements === vectorTables);
+    await migrate(driver, migrations.slice(0, before));
+    const [early, gone, late] = [newMemory(), newMemory(), newMemory()];
+    await driver.transact([early, gone].map((memory) => insertMemory('t', memory)));
+    const neighbour = new Client({ connectionString: database.url });
+    await neighbour.connect();
+    const say = ({ sql, params }: Statement) => {
+      let place = 0;
+      return neighbour.query(
+        sql.replaceAll('?', () => `$${(place += 1)}`),
+        [...params],
+      );
+    };
+    try {
+      await neighbour.query('BEGIN');
+      await say(insertMemory('t', late));
+      await say(deleteMemory('t', gone.id));
+      const migrated = migrate(await openDriver());
+      await expect
+        .poll(() => database.sql('SELECT 1 FROM pg_locks WHERE NOT granted'), { timeout: 10_000 })
+        .not.toEqual([]);
+      await neighbour.query('COMMIT');
+      await migrated;
+    } finally {
+      await neighbour.end();
+    }
+    const waiting = await database.sql('SELECT memory_id AS id FROM memory_vectors ORDER BY id');
+    expect(waiting).toEqual([early, late].map(({ id }) => ({ id })).toSorted(byId));
+  });
+
+  test('are made once, whichever node claims the memory, while others clear the namespace', async () => {
+    const stores = await Promise.all([openStore(), openStore(), openStore()]);
+    const [one] = stores;
+    for (let n = 0; n < 60; n += 1) await one.tenant('t').addMemory(newMemory());
+    const claims = stores.map(async (store) => {
+      const { vectors } = store.tenant('t');
+      const claimed = [];
+      for (let round = 0; round < 4; round += 1) {
+        const some = await vectors.claim({ model, now: noon, limit: 5 });
+        claimed.push(...some.map(({ id }) => id));
+        const vector = Float32Array.of(1, 0);
+        await Promise.all(
+          some.map(({ id }) => vectors.put({ memoryId: id, model, vector, at: noon })),
+        );
+      }
+      return claimed;
+    });
+    const clears = stores.map((store) => store.tenant('t').clearMemories('user:42', 7));
+    const ids = (await Promise.all(claims)).flat();
+    expect(new Set(ids).size).toBe(ids.length);
+    await Promise.all(clears);
+  });
+});
+
+describe('a rolling upgrade', () => {
+  const next = {
+    id: migrations.length + 1,
+    statements: [
+      'CREATE TABLE later (id TEXT NOT NULL PRIMARY KEY)',
+      'ALTER TABLE runs ADD COLUMN later TEXT',
+      `ALTER TABLE relays ADD COLUMN later TEXT NOT NULL DEFAULT 'none'`,
+      'CREATE INDEX later_runs ON runs (later) WHERE later IS NOT NULL',
+    ],
+  };
+
+  test('a node of the version before goes on, and starts, on the tables of the next one', async () => {
+    const store = await openStore();
+    const tenant = store.tenant(uuidv7());
+    const begun = await newRun(tenant);
+    const relay = newRelay(begun);
+    await tenant.append(step(begun, { raise: [relay] }));
+    await migrate(await openDriver(), [...migrations, next]);
+
+    for (const older of [store, await openStore()]) {
+      const mine = older.tenant(tenant.tenantId);
+      const run = await newRun(mine);
+      expect(await mine.append(step(run, { raise: [newRelay(run)] }))).toBe('committed');
+      expect(await mine.append(ending(run, { afterSeq: 2 }))).toBe('committed');
+      expect(await mine.readRun(run.id)).toMatchObject({ status: 'completed' });
+      expect(await mine.readRelay(relay.id)).toMatchObject({ id: relay.id });
+      expect(await mine.listRuns({}, { limit: 10 })).not.toEqual([]);
+    }
+    expect(await tenant.decideRelay(approval(relay, { at: relay.raisedAt }))).toBe(true);
+    expect(await tenant.append(step(begun, { afterSeq: 2 }))).toBe('committed');
+  });
+
+  test('one that takes something away keeps older nodes out', async () => {
+    const breaking = { ...next, floor: next.id };
+    await migrate(await openDriver(), [...migrations, breaking]);
+    await expect(openStore()).rejects.toMatchObject({
+      message: expect.stringContaining('written by a newer Relay'),
+    });
+  });
+});
+
+describe("a lease is counted by the database's clock", () => {
+  const hour = 3_600_000;
+  const slow = () => Date.now() - hour;
+  const fast = () => Date.now() + hour;
+  const claimAt = (owner: string, now: number, ttl = 10_000) => ({ owner, now, until: now + ttl });
+
+  test('a node whose clock is ahead takes nothing from one whose clock is behind', async () => {
+    const store = await openStore();
+    const tenant = store.tenant(uuidv7());
+    const run = await newRun(tenant, { lease: null });
+    expect(await store.claimRun(run.id, claimAt('slow', slow()))).toEqual({ epoch: 1 });
+    expect(await store.claimRun(run.id, claimAt('fast', fast()))).toBeUndefined();
+    expect(await store.dueRuns(fast(), 10)).toEqual([]);
+    const renewal = { runIds: [run.id], now: slow(), until: slow() + 10_000 };
+    expect(await store.renewLeases('slow', renewal)).toEqual([run.id]);
+    expect(await store.claimRun(run.id, claimAt('fast', fast()))).toBeUndefined();
+  });
+
+  test('a run that is created by a node whose clock is behind is held all the same', async () => {
+    const store = await openStore();
+    const createdAt = slow();
+    const run = await newRun(store.tenant(uuidv7()), {
+      identity: { createdAt },
+      lease: { owner: 'slow', until: createdAt + 10_000 },
+    });
+    expect(await store.claimRun(run.id, claimAt('fast', fast()))).toBeUndefined();
+    expect(await store.dueRuns(Date.now(), 10)).toEqual([]);
+  });
+
+  test('a node whose clock is behind takes over what one that is ahead has lost', async () => {
+    const store = await openStore();
+    const run = await newRun(store.tenant(uuidv7()), { lease: null });
+    expect(await store.claimRun(run.id, claimAt('fast', fast(), 50))).toEqual({ epoch: 1 });
+    await expect
+      .poll(() => store.claimRun(run.id, claimAt('slow', slow())), { timeout: 5_000 })
+      .toEqual({ epoch: 2 });
+  });
+
+  test('a node is alive by it as well', async () => {
+    const store = await openStore();
+    const connection = { id: uuidv7(), node: 'slow' };
+    await newRun(store.tenant(uuidv7()), { connection });
+    await store.keepNode(claimAt('slow', slow()));
+    expect(await store.orphanedConnections('fast', fast())).toEqual([]);
+    await store.keepNode(claimAt('slow', fast(), 50));
+    await expect.poll(() => store.orphanedConnections('fast', slow())).toHaveLength(1);
+  });
+});
+
+describe('two nodes at once', () => {
+  test('of racing claims, decisions and idempotency keys one holds', async () => {
+    const stores = await Promise.all([openStore(), openStore()]);
+    const tenantId = uuidv7();
+    const tenants = stores.map((store) => store.tenant(tenantId));
+    const [tenant] = tenants;
+    if (tenant === undefined) throw new Error('no store');
+    for (let round = 0; round < 20; round += 1) {
+      const run = await newRun(tenant, { lease: null });
+      const now = Date.now();
+      const claims = await Promise.all(
+        stores.map((store, n) =>
+          store.claimRun(run.id, { owner: `${n}`, now, until: now + 60_000 }),
+        ),
+      );
+      expect(claims.filter((claim) => claim !== undefined)).toEqual([{ epoch: 1 }]);
+      const relay = newRelay(run);
+      await tenant.append(step(run, { raise: [relay] }));
+      const decided = await Promise.all(
+        tenants.map((each) => each.decideRelay(approval(relay, { at: relay.raisedAt }))),
+      );
+      expect(decided.filter(Boolean)).toHaveLength(1);
+      expect(await tenant.readMail(run.id)).toHaveLength(1);
+      const idempotency = { key: `k${round}`, fingerprint: 'f', expiresAt: now + 60_000 };
+      const created = await Promise.allSettled(
+        tenants.map((each) => newRun(each, { idempotency, identity: { createdAt: now } })),
+      );
+      expect(created.every(({ status }) => status === 'fulfilled')).toBe(true);
+      const runs = await tenant.listRuns({ since: now }, { limit: 100 });
+      expect(runs.filter((listed) => listed.createdAt === now)).toHaveLength(1);
+    }
+  });
+
+  test('a run that ends takes no more mail, and leaves none behind', async () => {
+    const stores = await Promise.all([openStore(), openStore()]);
+    const tenantId = uuidv7();
+    const [one, other] = stores.map((store) => store.tenant(tenantId));
+    if (one === undefined || other === undefined) throw new Error('no store');
+    for (let round = 0; round < 50; round += 1) {
+      const run = await newRun(one);
+      const [outcome, posted] = await Promise.all([
+        one.append(ending(run)),
+        other.postMail(run.id, cancelMail(`${round}`)),
+      ]);
+      expect(outcome).toBe('committed');
+      // Posted before the end, it went with it; afterwards it was refused.
+      expect([true, false]).toContain(posted);
+      expect(await one.readMail(run.id)).toEqual([]);
+    }
+  });
+
+  test('runs of the same tenants that end on both nodes never block each other for long', async () => {
+    const stores = await Promise.all([openStore(), openStore()]);
+    const tenantIds = Array.from({ length: 5 }, () => uuidv7());
+    const conversationId = uuidv7();
+    const began = performance.now();
+    const ends = stores.flatMap((store) =>
+      Array.from({ length: 60 }, async (_, n) => {
+        const tenant = store.tenant(tenantIds[(n * 7) % 5] ?? '');
+        const run = await newRun(tenant, { identity: { conversationId, keyId: `${n % 3}` } });
+        return tenant.append(ending(run));
+      }),
+    );
+    expect(new Set(await Promise.all(ends))).toEqual(new Set(['committed']));
+    expect(performance.now() - began).toBeLessThan(10_000);
+    let ended = 0;
+    for (const id of tenantIds) {
+      ended += await createSqlStore(await openDriver())
+        .tenant(id)
+        .countEndedRuns(conversationId);
+    }
+    expect(ended).toBe(120);
+  });
+});

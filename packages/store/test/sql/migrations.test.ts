@@ -1,0 +1,152 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openSqliteDriver } from '../../src/drivers/sqlite.ts';
+import { decodeGrant, selectGrantSql } from '../../src/sql/grants.ts';
+import { insertMemory } from '../../src/sql/memories.ts';
+import { migrate, migrations } from '../../src/sql/migrations.ts';
+import type { Migration } from '../../src/sql/migrations.ts';
+import { createSqlStore } from '../../src/sql/store.ts';
+import { checksumOf } from '../../src/sql/stored.ts';
+
+describe('migrations', () => {
+  let dir: string;
+  let path: string;
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), 'relay-migrations-'));
+    path = join(dir, 'test.db');
+  });
+  afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+  const steps = (...ids: number[]): Migration[] =>
+    ids.map((id) => ({ id, statements: [`CREATE TABLE step_${id} (id BIGINT)`] }));
+
+  async function withDriver<Value>(
+    use: (driver: Awaited<ReturnType<typeof openSqliteDriver>>) => Promise<Value>,
+  ) {
+    const driver = await openSqliteDriver({ path });
+    try {
+      return await use(driver);
+    } finally {
+      await driver.close();
+    }
+  }
+
+  const applied = () =>
+    withDriver(async (driver) =>
+      (await driver.read('SELECT id FROM migrations ORDER BY id', [])).map(({ id }) => id),
+    );
+
+  test('are numbered 1, 2, 3 …', () => {
+    expect(migrations.map(({ id }) => id)).toEqual(migrations.map((_, i) => i + 1));
+  });
+
+  test('are applied in order, each once, and remembered', async () => {
+    await withDriver((driver) => migrate(driver, steps(1, 2)));
+    await withDriver((driver) => migrate(driver, steps(1, 2)));
+    await withDriver((driver) => migrate(driver, steps(1, 2, 3)));
+    expect(await applied()).toEqual([1, 2, 3]);
+  });
+
+  test('a step that fails is undone as a whole, and those before it stay', async () => {
+    const broken = { id: 2, statements: ['CREATE TABLE half (id BIGINT)', 'CREATE TABLE'] };
+    const failed = withDriver((driver) => migrate(driver, [...steps(1), broken]));
+    await expect(failed).rejects.toMatchObject({ code: 'storage_failed' });
+    expect(await applied()).toEqual([1]);
+    await withDriver((driver) =>
+      migrate(driver, [...steps(1), { id: 2, statements: ['CREATE TABLE half (id BIGINT)'] }]),
+    );
+    expect(await applied()).toEqual([1, 2]);
+  });
+
+  test('a grant from before grants had bounds still holds, and has none', async () => {
+    const rule = ['g', 'tenant', 't', '"bash"', '{"a":1}', null];
+    const params = [...rule, 't', checksumOf('t', ...rule.map((part) => part ?? '')), 1, '{}'];
+    const sql = `INSERT INTO grants
+      (id, scope, scope_id, tool, exact, params, tenant_id, checksum, created_at, created_by)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+    const [row] = await withDriver(async (driver) => {
+      await migrate(driver, migrations.slice(0, 1));
+      await driver.transact([{ sql, params }]);
+      await migrate(driver);
+      return driver.read(selectGrantSql, ['t', 'g']);
+    });
+    expect(decodeGrant(row ?? {})).toEqual({ id: 'g', tool: 'bash', exact: { a: 1 } });
+  });
+
+  test('a memory from before there were vectors waits for one too', async () => {
+    const memory = {
+      id: 'm',
+      namespace: 'n',
+      text: 'Ada likes tea',
+      runId: null,
+      source: 'api',
+      createdAt: 1,
+      expiresAt: null,
+    } as const;
+    const claimed = await withDriver(async (driver) => {
+      await migrate(driver, migrations.slice(0, 11));
+      await driver.transact([insertMemory('t', memory)]);
+      await migrate(driver);
+      const store = createSqlStore(driver);
+      return store.tenant('t').vectors.claim({ model: 'a', now: 1, limit: 9 });
+    });
+    expect(claimed).toEqual([{ id: 'm', text: 'Ada likes tea' }]);
+  });
+
+  test('a database that only has more in it is not refused', async () => {
+    await withDriver((driver) => migrate(driver, steps(1, 2, 3)));
+    await withDriver((driver) => migrate(driver, steps(1, 2)));
+    expect(await applied()).toEqual([1, 2, 3]);
+  });
+
+  test('a step beyond the first only adds, or says who cannot follow', () => {
+    const adds =
+      /^\s*(?:CREATE|INSERT|DROP INDEX|ALTER TABLE \w+ SET \(|ALTER TABLE \w+ ADD COLUMN (?!.*NOT NULL(?!.*DEFAULT)))/i;
+    for (const { id, statements, floor } of migrations.slice(1)) {
+      if (floor !== undefined) continue;
+      const written = 'sqlite' in statements ? Object.values(statements).flat() : statements;
+      for (const sql of written) expect([id, sql]).toEqual([id, expect.stringMatching(adds)]);
+    }
+  });
+
+  test('a database from which something was taken away is refused in one clear line', async () => {
+    const breaking = { id: 3, statements: ['DROP TABLE step_1'], floor: 3 };
+    await withDriver((driver) => migrate(driver, [...steps(1, 2), breaking]));
+    await withDriver((driver) => migrate(driver, [...steps(1, 2), breaking, ...steps(4)]));
+    const refused = withDriver((driver) => migrate(driver, steps(1, 2)));
+    await expect(refused).rejects.toMatchObject({
+      code: 'storage_failed',
+      message: 'The database was written by a newer Relay (its tables are at 4, this one knows 2)',
+    });
+  });
+
+  test('several that start together apply each step once', async () => {
+    const drivers = await Promise.all(Array.from({ length: 4 }, () => openSqliteDriver({ path })));
+    await Promise.all(drivers.map((driver) => migrate(driver)));
+    await Promise.all(drivers.map((driver) => driver.close()));
+    expect(await applied()).toEqual(migrations.map(({ id }) => id));
+  });
+
+  test('every table that belongs to tenants has the tenant in it', async () => {
+    const columns = await withDriver(async (driver) => {
+      await migrate(driver);
+      return driver.read(
+        `SELECT m.name AS name, p.name AS "column" FROM sqlite_master m
+          JOIN pragma_table_info(m.name) p WHERE m.type = 'table'`,
+        [],
+      );
+    });
+    const tables = Map.groupBy(columns, ({ name }) => String(name));
+    const systemTables = ['migration_floors', 'migrations', 'nodes', 'notes', 'probes', 'tenants'];
+    for (const [name, fields] of tables) {
+      // The index of words: each begins with the fingerprint of a tenant and a namespace.
+      if (name.startsWith('memory_index')) continue;
+      const names = fields.map(({ column }) => column);
+      expect([name, names.includes('tenant_id')]).toEqual([name, !systemTables.includes(name)]);
+    }
+    const runs = tables.get('runs')?.map(({ column }) => column);
+    expect(runs).toEqual(expect.arrayContaining(['serialized_state', 'output_json']));
+  });
+});

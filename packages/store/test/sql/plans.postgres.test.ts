@@ -1,0 +1,171 @@
+/** That PostgreSQL finds what is asked often by an index, in tables that are large. */
+import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
+import { Client } from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
+import { approval, newRelay } from '../contract/fixtures.ts';
+import { postgresText } from '../../src/drivers/postgres-text.ts';
+import { openPostgresStore } from '../../src/index.ts';
+import { appendUnit } from '../../src/sql/append.ts';
+import { selectAudit, unsealedSql } from '../../src/sql/audit.ts';
+import { selectEndedSql } from '../../src/sql/conversations.ts';
+import { selectEventsSql } from '../../src/sql/events.ts';
+import { selectGrantsSql } from '../../src/sql/grants.ts';
+import { claim, dueSql } from '../../src/sql/leases.ts';
+import { heldWithMailSql, insertMail, selectMailSql } from '../../src/sql/mail.ts';
+import { selectCandidates } from '../../src/sql/memories.ts';
+import { decide, selectRelays, selectRelaySql } from '../../src/sql/relays.ts';
+import { selectRuns } from '../../src/sql/run-lists.ts';
+import { selectRunSql } from '../../src/sql/runs.ts';
+import { selectOpenRuns, selectUsage } from '../../src/sql/usage.ts';
+import { claimVectors, fingerprintSql, hasVectorSql, selectVectors, signsSql } from '../../src/sql/vectors.ts';
+
+describe('query plans of PostgreSQL', () => {
+  let database: TestDatabase;
+  let asTenant: Client;
+  beforeAll(async () => {
+    database = await createDatabase();
+    await (await openPostgresStore({ url: database.url })).close();
+    await database.sql(`INSERT INTO runs (id, tenant_id, last_seq, epoch, lease_until, status,
+        created_at, input_tokens, output_tokens, conversation_id, correlation_id, surface, agent,
+        model, labels, position)
+      SELECT 'run-' || n, 'tenant-' || n % 20, 10, 1, 0,
+        CASE WHEN n % 1000 = 0 THEN 'waiting' ELSE 'completed' END, n, 0, 0, 'c-' || n % 2000,
+        '""', 'runs', '"agent-' || n % 50 || '"', '"demo"', '{}', n FROM generate_series(1, 10000) n`);
+    await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, payload, checksum)
+      SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, '[]', 0
+      FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
+    await database.sql(`INSERT INTO relays (id, tenant_id, run_id, status, raised_at, expires_at, kind,
+        agent_id, agent_path, tool_call_id, tool, params, digest, checksum)
+      SELECT 'relay-' || n, 'tenant-' || n % 20, 'run-' || n,
+        CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
+        '""', '{}', '', 0 FROM generate_series(1, 10000) n`);
+    await database.sql(`INSERT INTO audit_entries
+        (id, tenant_id, at, action, actor, run_id, entry, proof, seq, hash)
+      SELECT 'entry-' || n, 'tenant-' || n % 20, n, 'action-' || n % 10, 'key-' || n % 100,
+        'run-' || n, '{}', '', CASE WHEN n % 1000 = 0 THEN NULL ELSE n END, ''
+      FROM generate_series(1, 10000) n`);
+    await database.sql(`INSERT INTO memories (id, tenant_id, namespace, created_at, source, checksum,
+        scope, words, text)
+      SELECT 'm-' || n, 'tenant-' || n % 20, 'n-' || n % 40, n, 'api', 0, 's' || n % 40,
+        'word w' || n % 500 || ' v' || n % 70, '""' FROM generate_series(1, 10000) n`);
+    await database.sql(`UPDATE memory_vectors SET model = 'm' WHERE length(memory_id) > 3`);
+    await database.sql('ANALYZE');
+    asTenant = new Client({ connectionString: database.url });
+    await asTenant.connect();
+    await asTenant.query(`SET ROLE relay_tenant; SET relay.tenant = 't'`);
+  });
+  afterAll(async () => {
+    await asTenant.end();
+    await database.drop();
+  });
+
+  const page = { limit: 50 };
+  const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const run = { tenantId: 't', runId: 'r' };
+  const mail = { id: 'm', letter: { kind: 'cancel', reason: '', by: approval(relay).by } } as const;
+  const progress = {
+    status: 'completed',
+    endedAt: 1,
+    usage: { inputTokens: 1, outputTokens: 1 },
+  } as const;
+  const ending = appendUnit('t', { ...run, epoch: 1, afterSeq: 1, at: 1, events: [], progress });
+  const candidates = (kind: 'rare' | 'common') => {
+    const search = { tenantId: 't', namespace: 'n', query: '', limit: 5, now: 0 };
+    return selectCandidates('postgres', search, { kind, words: ['w1', 'w2'], most: 60 }).sql;
+  };
+  const runFilters: RunFilter[] = [
+    {},
+    { status: 'failed' },
+    { status: ['queued', 'waiting'] },
+    { agent: 'a' },
+    { conversationId: 'c' },
+    { workflowId: 'w' },
+    { label: { name: 'a', value: 'b' } },
+  ];
+  const relayFilters: RelayFilter[] = [{}, { status: 'pending' }, { runId: 'r' }];
+  const auditFilters: AuditFilter[] = [
+    {},
+    { action: 'a' },
+    { actor: 'k', action: 'a' },
+    { runId: 'r' },
+  ];
+  const queries: Record<string, string> = {
+    'what of the audit is to be sealed': unsealedSql,
+    ...Object.fromEntries(
+      auditFilters.map((filter) => [
+        `audit by ${JSON.stringify(filter)}`,
+        selectAudit('t', filter, page).sql,
+      ]),
+    ),
+    'a run': selectRunSql,
+    'a range of the journal': selectEventsSql,
+    'a relay': selectRelaySql,
+    'a decision': decide('t', approval(relay)).sql,
+    'the grants in scope': selectGrantsSql,
+    'the mail of a run': selectMailSql,
+    'mail for a run': insertMail('postgres', run, mail).sql,
+    'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
+    'the open runs of a tenant': selectOpenRuns('t', {}).sql,
+    'the ended runs of a conversation': selectEndedSql,
+    'whether there are vectors': hasVectorSql,
+    'the fingerprint of vectors': fingerprintSql,
+    'the signs of vectors': signsSql,
+    'the vectors to compare': selectVectors(64),
+    'memories with rare words': candidates('rare'),
+    'memories with common words': candidates('common'),
+    ...Object.fromEntries(
+      (['<', '>'] as const).map((side) => [
+        `the claim of memories whose model is ${side}`,
+        claimVectors('postgres', 't', { model: 'm', now: 0, limit: 9, side }).sql,
+      ]),
+    ),
+    ...Object.fromEntries(ending.map(({ sql }, n) => [`step ${n} of an ending`, sql])),
+    ...Object.fromEntries(
+      runFilters.map((filter) => [
+        `runs by ${JSON.stringify(filter)}`,
+        selectRuns('t', filter, page).sql,
+      ]),
+    ),
+    ...Object.fromEntries(
+      relayFilters.map((filter) => [
+        `relays by ${JSON.stringify(filter)}`,
+        selectRelays('t', filter, page).sql,
+      ]),
+    ),
+  };
+
+  const ofSystem: Record<string, string> = {
+    'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
+    'what is due': dueSql.postgres,
+    'the mail of what a node holds': heldWithMailSql,
+  };
+  const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;
+  const planOf = (rows: readonly Record<string, unknown>[]) =>
+    rows.map((row) => String(row['QUERY PLAN'])).join('\n');
+
+  test.each(Object.entries(queries))(
+    '%s is found under the policies without reading a table',
+    async (_name, sql) => {
+      const plan = planOf((await asTenant.query(explained(sql))).rows);
+      expect(plan).toMatch(/relay\.tenant/);
+      expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
+    },
+  );
+
+  test.each(Object.entries(ofSystem))('%s is found without reading a table', async (_name, sql) => {
+    const plan = planOf(await database.sql(explained(sql)));
+    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
+  });
+
+  test('an append of text changes no index', async () => {
+    await database.sql('SELECT pg_stat_reset()');
+    await database.sql(`UPDATE runs SET last_seq = last_seq + 1 WHERE id = 'run-17'`);
+    await database.sql(`UPDATE runs SET last_seq = last_seq + 1 WHERE id = 'run-17'`);
+    const heapOnly = () =>
+      database.sql(
+        `SELECT n_tup_hot_upd::int AS hot FROM pg_stat_user_tables WHERE relname = 'runs'`,
+      );
+    await expect.poll(heapOnly).toEqual([{ hot: 2 }]);
+  });
+});

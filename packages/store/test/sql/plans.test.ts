@@ -1,0 +1,324 @@
+/** That every query is answered by an index, so that its cost does not grow with what is over. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { SqlDriver } from '../../src/drivers/driver.ts';
+import { openSqliteDriver } from '../../src/drivers/sqlite.ts';
+import { appendUnit } from '../../src/sql/append.ts';
+import { headSql, inOrderSql, sealsSql, selectAudit, unsealedSql } from '../../src/sql/audit.ts';
+import { selectConnectionSql } from '../../src/sql/connections.ts';
+import { countEndedSql, selectEndedSql } from '../../src/sql/conversations.ts';
+import {
+  selectCredential,
+  selectCredentialsSql,
+  selectSealedSql,
+  selectToResealSql,
+} from '../../src/sql/credentials.ts';
+import { selectEventsSql } from '../../src/sql/events.ts';
+import { pruneUnit } from '../../src/sql/retention.ts';
+import { selectGrantList, selectGrantSql, selectGrantsSql, useGrant } from '../../src/sql/grants.ts';
+import { selectKeyHolder } from '../../src/sql/idempotency.ts';
+import { selectKeyByHashSql, selectKeys, selectKeySql } from '../../src/sql/keys.ts';
+import { claim, dueSql, reclaimSql } from '../../src/sql/leases.ts';
+import { deleteAllMail, selectMailSql } from '../../src/sql/mail.ts';
+import {
+  clearMemories,
+  deleteMemory,
+  selectCandidates,
+  selectMemories,
+  selectMemoryIds,
+  selectMemoryOnceSql,
+  selectSample,
+  sweepMemories,
+} from '../../src/sql/memories.ts';
+import { migrate } from '../../src/sql/migrations.ts';
+import { selectNote } from '../../src/sql/notes.ts';
+import { selectInForceSql, selectVersions } from '../../src/sql/policies.ts';
+import { decide, selectRelayIds, selectRelays, selectRelaySql } from '../../src/sql/relays.ts';
+import { selectRunIds, selectRuns } from '../../src/sql/run-lists.ts';
+import { selectRunSql } from '../../src/sql/runs.ts';
+import { selectTenantSql } from '../../src/sql/tenants.ts';
+import { selectOpenRuns, selectUsage } from '../../src/sql/usage.ts';
+import { claimSql, sweepUnit } from '../../src/sql/delivery-queue.ts';
+import { claimVectors, fingerprintSql, hasVectorSql, selectVectors, signsSql } from '../../src/sql/vectors.ts';
+import { insertNotices, selectDeliveries, selectWebhooks } from '../../src/sql/webhooks.ts';
+import { selectWorkflow } from '../../src/sql/workflows.ts';
+import { approval, newRelay } from '../contract/fixtures.ts';
+
+describe('query plans', () => {
+  let dir: string;
+  let driver: SqlDriver;
+  beforeAll(async () => {
+    dir = mkdtempSync(join(tmpdir(), 'relay-plans-'));
+    driver = await openSqliteDriver({ path: join(dir, 'test.db') });
+    await migrate(driver);
+  });
+  afterAll(async () => {
+    await driver.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  async function plan(sql: string): Promise<string[]> {
+    const rows = await driver.read(`EXPLAIN QUERY PLAN ${sql}`, []);
+    return rows.map(({ detail }) => String(detail));
+  }
+
+  const page = { limit: 50 };
+  const label: RunFilter = { label: { name: 'a', value: 'b' } };
+  const run = { tenantId: 't', runId: 'r' };
+  const search = { namespace: 'n', query: 'q', limit: 5, now: 0 };
+  const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const queries: Record<string, string> = {
+    'a run': selectRunSql,
+    'a range of the journal': selectEventsSql,
+    'a relay': selectRelaySql,
+    'a decision': decide('t', approval(relay)).sql,
+    'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }).sql,
+    'the grants in scope': selectGrantsSql,
+    'a grant': selectGrantSql,
+    'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
+    'a use of a grant': useGrant('t', 'g', 1).sql,
+    'the mail of a run': selectMailSql,
+    'the end of all mail': deleteAllMail(run).sql,
+    'a key': selectKeyByHashSql,
+    'a key by its id': selectKeySql,
+    'the keys of a tenant': selectKeys('t', page).sql,
+    'a tenant': selectTenantSql,
+    'an idempotency key': selectKeyHolder('t', 'k').sql,
+    'a credential': selectCredential('t', 'p').sql,
+    'the credentials of a tenant': selectCredentialsSql,
+    'a page of all credentials': selectSealedSql,
+    'the credential to reseal': selectToResealSql,
+    'the runs of a workflow': selectWorkflow('t', 'w').sql,
+    'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
+    'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
+    'the open runs of a tenant': selectOpenRuns('t', {}).sql,
+    'the open runs of a key': selectOpenRuns('t', { keyId: 'k' }).sql,
+    'a note': selectNote('n').sql,
+    'a connection': selectConnectionSql,
+    'the count of ended runs': countEndedSql,
+    'the ended runs of a conversation': selectEndedSql,
+    'all leases': reclaimSql,
+    'who wants a notice': insertNotices('t', [
+      { id: 'n', event: 'run.ended', at: 0, payload: '{}' },
+    ]).map(({ sql }) => sql)[0]!,
+    'the webhooks of a tenant': selectWebhooks('t', page).sql,
+    'the deliveries of a webhook': selectDeliveries('t', 'w', page).sql,
+    ...Object.fromEntries(
+      sweepUnit({ giveUpBefore: 0, forgetBefore: 0, limit: 9 }).map(({ sql }, n) => [
+        `step ${n} of sweeping deliveries`,
+        sql,
+      ]),
+    ),
+    'the policies in force': selectInForceSql,
+    'the versions of a policy': selectVersions('t', null, page).sql,
+    'the audit of a tenant': selectAudit('t', {}, page).sql,
+    'the audit of a run': selectAudit('t', { runId: 'r', action: 'a' }, page).sql,
+    'the audit of a key': selectAudit('t', { actor: 'k' }, page).sql,
+    'the audit of an action': selectAudit('t', { action: 'a', since: 1 }, page).sql,
+    'the audit in its order': inOrderSql,
+    'what is to be sealed': unsealedSql,
+    'the head of the audit': headSql,
+    'the seals of the audit': sealsSql,
+    'what was remembered under a key': selectMemoryOnceSql,
+    'a sample of a namespace': selectSample('t', search).sql,
+    'a memory to delete': deleteMemory('t', 'm').sql,
+    'a piece of a namespace to clear': clearMemories('t', 'n', 9).sql,
+    'memories that have expired': sweepMemories(0, 9).sql,
+    'whether there are vectors': hasVectorSql,
+    'the vectors to compare': selectVectors(3),
+    ...Object.fromEntries(
+      (['<', '>'] as const).map((side) => [
+        `the claim of memories whose model is ${side}`,
+        claimVectors('sqlite', 't', { model: 'm', now: 0, limit: 9, side }).sql,
+      ]),
+    ),
+    ...Object.fromEntries(pruneUnit(0, 9).map(({ sql }, n) => [`step ${n} of forgetting`, sql])),
+  };
+
+  for (const [name, sql] of Object.entries(queries)) {
+    test(`${name} is found by an index alone`, async () => {
+      expect(scansIn(await plan(sql))).toEqual([]);
+    });
+  }
+
+  const scansIn = (lines: readonly string[]) =>
+    lines.filter((line) => line.startsWith('SCAN') && !/^SCAN (page|way\d|merged)$/.test(line));
+
+  test.each([
+    ['the fingerprint', fingerprintSql],
+    ['the signs', signsSql],
+  ])('%s of a space is read off an index, without the vectors', async (_, sql) => {
+    const inSpace = 'memory_vectors_in_space (tenant_id=? AND namespace=? AND model=?';
+    expect(await plan(sql)).toEqual([
+      expect.stringContaining(`SEARCH v USING COVERING INDEX ${inSpace}`),
+    ]);
+  });
+
+  /** By which index each part of a page is found, and nothing else is looked at. */
+  const runLists: [RunFilter, string][] = [
+    [{}, 'runs_by_status (tenant_id=? AND status=?'],
+    [{ since: 1, until: 2 }, 'runs_by_status (tenant_id=? AND status=?'],
+    [{ status: 'failed' }, 'runs_by_status (tenant_id=? AND status=?'],
+    [{ status: ['queued', 'failed'] }, 'runs_by_status (tenant_id=? AND status=?'],
+    [{ agent: 'a' }, 'runs_by_agent (tenant_id=? AND agent=?'],
+    [{ conversationId: 'c' }, 'runs_by_conversation (tenant_id=? AND conversation_id=?'],
+    [{ workflowId: 'w' }, 'runs_by_workflow (tenant_id=? AND workflow_id=?'],
+    [{ parentRunId: 'p' }, 'runs_by_parent (tenant_id=? AND parent_run_id=?'],
+    [label, 'sqlite_autoindex_run_labels_1 (tenant_id=? AND name=? AND value=?'],
+  ];
+  for (const [filter, index] of runLists) {
+    test(`a page of runs by ${JSON.stringify(filter)} is one range of an index, in order`, async () => {
+      const ids = await plan(selectRunIds('t', filter, page).sql);
+      const searches = ids.filter((line) => line.startsWith('SEARCH'));
+      expect(searches.length).toBeGreaterThan(0);
+      for (const line of searches) {
+        expect(line).toMatch(/^SEARCH t USING COVERING INDEX /);
+        expect(line).toContain(`${index} AND created_at>? AND (created_at,`);
+      }
+      if (searches.length === 1) expect(ids).toHaveLength(1);
+      const whole = await plan(selectRuns('t', filter, page).sql);
+      expect(scansIn(whole)).toEqual([]);
+      expect(whole).toContain('SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)');
+    });
+  }
+
+  test('what is to be told is found from webhook to webhook', async () => {
+    const lines = await plan(claimSql.sqlite);
+    const scans = scansIn(lines).filter((line) => line !== 'SCAN hook');
+    expect(scans).toEqual([]);
+    expect(lines).toContain(
+      'SEARCH x USING COVERING INDEX deliveries_to_tell (webhook_id=? AND next_at<?)',
+    );
+    expect(lines).toContain('SEARCH n USING COVERING INDEX deliveries_to_tell (webhook_id>?)');
+  });
+
+  test('what is to be sealed is found without what has been sealed', async () => {
+    const [search, ...rest] = await plan(unsealedSql);
+    expect(search).toBe('SEARCH audit_entries USING INDEX audit_to_seal (tenant_id=?)');
+    expect(rest).toEqual([]);
+  });
+
+  const auditLists: [AuditFilter, string][] = [
+    [{}, 'audit_placed_by_time (tenant_id=?'],
+    [{ since: 1, until: 2 }, 'audit_placed_by_time (tenant_id=?'],
+    [{ action: 'a', since: 1 }, 'audit_placed_by_action (tenant_id=? AND action=?'],
+    [{ actor: 'k' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
+    [{ actor: 'k', action: 'a' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
+    [{ runId: 'r' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
+    [{ runId: 'r', actor: 'k' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
+  ];
+  for (const [filter, index] of auditLists) {
+    test(`a page of the audit by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const lines = await plan(selectAudit('t', filter, page).sql);
+      const [search] = lines.filter((line) => line.startsWith('SEARCH t '));
+      expect(search).toContain(` INDEX ${index} AND at>? AND (at,id)<(?,?))`);
+    });
+  }
+
+  const mixed: [RunFilter, string][] = [
+    [{ agent: 'a', status: 'waiting' }, 'runs_by_status'],
+    [{ agent: 'a', status: ['completed', 'failed'] }, 'runs_by_agent'],
+    [{ ...label, agent: 'a', status: 'failed' }, 'sqlite_autoindex_run_labels_1'],
+    [{ ...label, status: 'queued' }, 'runs_by_status'],
+    [{ ...label, conversationId: 'c', agent: 'a' }, 'runs_by_conversation'],
+    [{ conversationId: 'c', workflowId: 'w', parentRunId: 'p' }, 'runs_by_parent'],
+  ];
+  for (const [filter, index] of mixed) {
+    test(`of ${Object.keys(filter).join(', ')} the most telling leads`, async () => {
+      const lines = await plan(selectRunIds('t', filter, page).sql);
+      const searches = lines.filter((line) => line.startsWith('SEARCH t '));
+      expect(searches).toHaveLength(1);
+      expect(searches[0]).toContain(` ${index} (tenant_id=? AND `);
+      expect(lines.filter((line) => /^SCAN|TEMP B-TREE/.test(line))).toEqual([]);
+    });
+  }
+
+  const relayLists: [RelayFilter, string][] = [
+    [{}, 'relays_by_status (tenant_id=? AND status=?'],
+    [{ status: 'pending' }, 'relays_by_status (tenant_id=? AND status=?'],
+    [{ runId: 'r' }, 'relays_by_run (tenant_id=? AND run_id=?'],
+    [{ kind: 'outcome' }, 'relays_by_kind (tenant_id=? AND kind=?'],
+    [{ runId: 'r', status: 'pending', kind: 'outcome' }, 'relays_by_run (tenant_id=? AND run_id=?'],
+  ];
+  for (const [filter, index] of relayLists) {
+    test(`a page of relays by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const ids = await plan(selectRelayIds('t', filter, page).sql);
+      const searches = ids.filter((line) => line.startsWith('SEARCH'));
+      expect(searches.length).toBeGreaterThan(0);
+      for (const line of searches) expect(line).toContain(`${index} AND raised_at>? AND (raised_`);
+      expect(scansIn(await plan(selectRelays('t', filter, page).sql))).toEqual([]);
+    });
+  }
+
+  const memoryLists = [
+    [{ namespace: 'n', now: 0 }, 'memories_in_namespace (tenant_id=? AND namespace=?'],
+    [{ now: 0 }, 'memories_of_tenant (tenant_id=?'],
+  ] as const;
+  for (const [filter, index] of memoryLists) {
+    test(`a page of memories by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const ids = await plan(selectMemoryIds('t', filter, page).sql);
+      expect(ids).toHaveLength(1);
+      expect(ids[0]).toContain(`${index} AND created_at>? AND (created_`);
+      expect(scansIn(await plan(selectMemories('t', filter, page).sql))).toEqual([]);
+    });
+  }
+
+  for (const kind of ['rare', 'common'] as const) {
+    test(`${kind} words are looked up in their index, and their memories by number`, async () => {
+      const lookup = { kind, words: ['tea'], most: 9 };
+      const { sql } = selectCandidates('sqlite', { ...search, tenantId: 't' }, lookup);
+      const lines = (await plan(sql)).filter((line) => /^(SCAN|SEARCH)/.test(line));
+      for (const line of lines) {
+        expect(line).toMatch(
+          /^SCAN (memory_index VIRTUAL TABLE INDEX|found$|best$)|^SEARCH m USING INTEGER PRIMARY KEY/,
+        );
+      }
+      expect(lines.some((line) => line.startsWith('SCAN memory_index'))).toBe(true);
+    });
+  }
+
+  test('a step finds its run by the id, and its open relays among the pending ones', async () => {
+    const usage = { inputTokens: 1, outputTokens: 1 };
+    const progress = { status: 'completed', endedAt: 1, usage } as const;
+    const unit = appendUnit('t', {
+      runId: 'r',
+      epoch: 1,
+      afterSeq: 1,
+      at: 1,
+      events: [],
+      progress,
+    });
+    const lines = (await Promise.all(unit.map(({ sql }) => plan(sql)))).flat();
+    expect(lines.filter((line) => line.startsWith('SCAN'))).toEqual([]);
+    expect(lines[0]).toBe('SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)');
+    expect(lines).toContain('SEARCH relays USING INDEX open_relays (tenant_id=? AND run_id=?)');
+  });
+
+  test('no index is changed by an append of text', async () => {
+    const [fence] = appendUnit('t', { runId: 'r', epoch: 1, afterSeq: 1, at: 1, events: [] });
+    const steps = await driver.read(`EXPLAIN ${fence?.sql}`, []);
+    expect(steps.filter(({ opcode }) => /^Idx(Insert|Delete)/.test(String(opcode)))).toEqual([]);
+  });
+
+  test('a range of the journal begins and ends at its seqs', async () => {
+    const lines = await plan(selectEventsSql);
+    expect(lines.some((line) => line.includes('run_id=? AND last_seq>? AND last_seq<?'))).toBe(
+      true,
+    );
+  });
+
+  test('due runs are found among the open ones, by partial indexes and by their mail', async () => {
+    const tables = (await plan(dueSql.sqlite)).filter((line) =>
+      /^(SCAN|SEARCH) (r|mail)\b/.test(line),
+    );
+    expect(tables).toEqual([
+      'SCAN r USING INDEX runs_to_do',
+      'SEARCH r USING INDEX runs_to_wake (wake_at<?)',
+      'SCAN mail USING COVERING INDEX sqlite_autoindex_mail_1',
+      'SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)',
+    ]);
+  });
+});

@@ -1,0 +1,120 @@
+import type { RunEvent } from '@relay/protocol';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { decodeEvents, encodeEvents } from '../../src/sql/row-codec.ts';
+
+const at = '2026-01-01T00:00:00.000Z';
+const id = fc.constantFrom('id-a', 'id-b');
+/** Any UTF-16 there is, lone surrogates and NUL among it. */
+const text = fc.oneof(
+  fc.string({ unit: 'binary' }),
+  fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) => String.fromCharCode(...units)),
+);
+const withParent = <Event extends object>(event: fc.Arbitrary<Event>) =>
+  fc
+    .tuple(event, fc.option(id, { nil: undefined }))
+    .map(([fields, parentId]) => (parentId === undefined ? fields : { ...fields, parentId }));
+
+const textDelta = withParent(
+  fc.record({ type: fc.constant('text.appended'), agentId: id, textId: id, text }),
+);
+const reasoningDelta = withParent(
+  fc.record({ type: fc.constant('reasoning.appended'), agentId: id, reasoningId: id, text }),
+);
+const toolCall = fc.record({
+  type: fc.constant('tool.called'),
+  agentId: id,
+  toolCallId: text,
+  name: text,
+  input: fc.jsonValue(),
+});
+const events = fc.array(
+  fc.oneof(textDelta, textDelta, reasoningDelta, toolCall),
+) as fc.Arbitrary<unknown> as fc.Arbitrary<RunEvent[]>;
+
+function roundTrip(written: readonly RunEvent[]): RunEvent[] {
+  return decodeEvents(encodeEvents(written), { seq: 1, at }).map(
+    ({ seq: _seq, at: _at, ...event }) => event,
+  );
+}
+
+function delta(part: string, over: object = {}): RunEvent {
+  return { type: 'text.appended', agentId: 'a', textId: 't', text: part, ...over };
+}
+
+describe('the codec of journal rows', () => {
+  test('whatever was written is read back, down to the order of the fields', () => {
+    fc.assert(
+      fc.property(events, (written) => {
+        expect(JSON.stringify(roundTrip(written))).toBe(JSON.stringify(written));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('every event gets its place and the time of the row', () => {
+    fc.assert(
+      fc.property(events, fc.integer({ min: 1, max: 1_000_000 }), (written, seq) => {
+        const read = decodeEvents(encodeEvents(written), { seq, at });
+        expect(read.map((event) => event.seq)).toEqual(written.map((_, i) => seq + i));
+        expect(read.every((event) => event.at === at)).toBe(true);
+      }),
+    );
+  });
+
+  test('the payload is well-formed text without NUL, whatever the events hold', () => {
+    fc.assert(
+      fc.property(events, (written) => {
+        const payload = encodeEvents(written);
+        expect(payload.isWellFormed()).toBe(true);
+        expect(payload.includes('\u0000')).toBe(false);
+      }),
+    );
+  });
+
+  test('a run of deltas is stored as one entry with the list of its texts', () => {
+    const payload = encodeEvents([delta('a'), delta(''), delta('c')]);
+    expect(JSON.parse(payload)).toEqual([
+      { type: 'text.appended', agentId: 'a', textId: 't', text: ['a', '', 'c'] },
+    ]);
+  });
+
+  test('a run ends where anything but the text changes', () => {
+    const other: RunEvent = { type: 'relay.expired', agentId: 'a', relayId: 'r', toolCallId: 'c' };
+    const breaks = [
+      delta('x', { agentId: 'b' }),
+      delta('x', { textId: 'u' }),
+      delta('x', { parentId: 'p' }),
+      delta('x', { note: 'from a later version' }),
+      { type: 'reasoning.appended', agentId: 'a', reasoningId: 't', text: 'x' } as const,
+      other,
+    ];
+    for (const between of breaks) {
+      const written = [delta('1'), delta('2'), between, delta('3'), delta('4')];
+      const entries = JSON.parse(encodeEvents(written)) as { text?: unknown }[];
+      expect(entries).toHaveLength(3);
+      expect(entries.map((entry) => entry.text)).toEqual([
+        ['1', '2'],
+        'text' in between ? 'x' : undefined,
+        ['3', '4'],
+      ]);
+      expect(roundTrip(written)).toEqual(written);
+    }
+  });
+
+  test('two hundred tokens take a fraction of what their events would', () => {
+    const tokens = Array.from({ length: 200 }, (_, i) => delta(` token${i}`));
+    expect(encodeEvents(tokens).length).toBeLessThan(JSON.stringify(tokens).length / 5);
+  });
+
+  test('the events that were handed in are not changed', () => {
+    const written = [delta('a'), delta('b')].map((event) => Object.freeze(event));
+    decodeEvents(encodeEvents(written), { seq: 1, at });
+    expect(written).toEqual([delta('a'), delta('b')]);
+  });
+
+  test('no events are an empty payload', () => {
+    expect(encodeEvents([])).toBe('[]');
+    expect(decodeEvents('[]', { seq: 1, at })).toEqual([]);
+  });
+});

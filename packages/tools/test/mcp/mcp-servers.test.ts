@@ -1,0 +1,375 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock, type Tool } from '@relay/core';
+import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
+import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
+import { createToolContext } from '../support/tool-context.ts';
+import { usualPauses } from '../../src/mcp/link.ts';
+import { type McpOptions, McpServers } from '../../src/mcp/mcp-servers.ts';
+import type { McpServerConfig } from '../../src/mcp/settings.ts';
+
+let scene: McpScene;
+let open: McpServers[];
+let logged: string[];
+beforeEach(() => {
+  scene = new McpScene();
+  open = [];
+  logged = [];
+});
+afterEach(async () => {
+  await Promise.all(open.map((servers) => servers.stop()));
+  scene.dispose();
+});
+
+const pauses = { ...usualPauses, firstMs: 5, mostMs: 50 };
+
+async function start(servers: Record<string, McpServerConfig>, more: Partial<McpOptions> = {}) {
+  const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
+  const started = new McpServers({
+    servers,
+    version: '1',
+    fetch,
+    env: { PATH: process.env['PATH'], RELAY_MASTER_KEY: 'the-master-key', OPENAI_API_KEY: 'sk-x' },
+    homes: scene.dir,
+    cwd: scene.dir,
+    clock: systemClock,
+    log: { warn: log, error: log },
+    isTaken: () => false,
+    pauses,
+    ...more,
+  });
+  open.push(started);
+  await started.start();
+  return started;
+}
+
+const everyone = () => true;
+/** The machine may be busy. */
+const poll = <Value>(look: () => Value) => expect.poll(look, { timeout: 15_000 });
+
+async function find(servers: McpServers, name: string): Promise<Tool> {
+  await poll(() => servers.list(everyone).map((tool) => tool.name)).toContain(name);
+  const tool = servers.find(name, everyone);
+  if (tool === undefined) throw new Error(`There is no ${name}`);
+  return tool;
+}
+
+describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
+  it('brings its tools, each with its description and schema', async () => {
+    const servers = await start({ shop: scene.program(asks) });
+    const names = servers.list(everyone).map(({ name }) => name);
+    expect(names).toEqual(
+      ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'stall', 'grow'].map(
+        (n) => `shop_${n}`,
+      ),
+    );
+    const echo = await find(servers, 'shop_echo');
+    expect(echo).toMatchObject({
+      description: 'Says it again',
+      allowedByDefault: false,
+      idempotent: false,
+      onUnknown: 'ask',
+    });
+    expect(echo.validate({ text: 1 })).toMatchObject({ ok: false, issues: [{ path: 'text' }] });
+    expect(await echo.execute({ text: 'hi' }, createToolContext())).toEqual({ context: 'hi' });
+    expect(scene.traces()).toEqual(['echo hi']);
+  });
+
+  it('finds a clean environment and what it was given, and nothing comes back of its secrets', async () => {
+    const env = { API_TOKEN: 'a-very-secret-token', MODE: 'plain-mode' };
+    const servers = await start({ shop: { ...scene.program(asks), env } });
+    const look = await find(servers, 'shop_look');
+    const { result } = await look.execute({}, createToolContext());
+    const { env: seen } = result as { env: Record<string, string> };
+    expect(seen).toMatchObject({ MODE: 'plain-mode', API_TOKEN: '[redacted]' });
+    expect(Object.keys(seen).toSorted()).toEqual(
+      ['API_TOKEN', 'HOME', 'MODE', 'PATH', 'RELAY_COMMAND', 'TERM'].toSorted(),
+    );
+    expect(JSON.stringify(seen)).not.toMatch(/the-master-key|sk-x/);
+  });
+
+  it('says nothing of its secrets in descriptions, progress and questions either', async () => {
+    const env = { ONE_KEY: 'Says it again', TWO_KEY: 'half of it', THREE_KEY: 'Which size' };
+    const servers = await start({ shop: { ...scene.program(asks), env } });
+    expect((await find(servers, 'shop_echo')).description).toBe('[redacted]');
+    const told: string[] = [];
+    const ask = async (question: unknown) => {
+      told.push(JSON.stringify(question));
+      return { size: 'M' };
+    };
+    const context = createToolContext({ progress: (text) => void told.push(text), ask });
+    await (await find(servers, 'shop_work')).execute({ ms: 300 }, context);
+    await (await find(servers, 'shop_fit')).execute({ what: 'coat' }, context);
+    expect(told).toEqual(['[redacted]\n', expect.stringContaining('"[redacted] of coat?"')]);
+  });
+
+  it('maps texts, pictures and failures', async () => {
+    const servers = await start({ shop: scene.program(asks) });
+    const show = await find(servers, 'shop_show');
+    expect(await show.execute({}, createToolContext())).toEqual({
+      context: 'a dot\n[image, image/png, 5 bytes]\n[resource file:///plan.txt]\nthe plan',
+      result: {
+        content: [
+          { type: 'image', mediaType: 'image/png', data: 'aGVsbG8=' },
+          { type: 'resource', uri: 'file:///plan.txt', text: 'the plan' },
+        ],
+      },
+    });
+    const fail = await find(servers, 'shop_fail');
+    await expect(fail.execute({}, createToolContext())).rejects.toThrow('the glue is out');
+  });
+
+  it('asks a person, and goes on with the answer', async () => {
+    const servers = await start({ shop: { ...scene.program(asks), timeoutMs: 200 } });
+    const fit = await find(servers, 'shop_fit');
+    const asked: unknown[] = [];
+    const ask = async (question: unknown) => {
+      asked.push(question);
+      // Longer than the server may be silent: a person does not count.
+      await new Promise((resolve) => setTimeout(resolve, 400));
+      return { size: 'M' };
+    };
+    const output = await fit.execute({ what: 'coat' }, createToolContext({ ask }));
+    expect(output.context).toBe('coat: accept {"size":"M"}');
+    expect(asked).toMatchObject([
+      { prompt: 'Which size of coat?', schema: { properties: { size: { enum: ['S', 'M'] } } } },
+    ]);
+  });
+
+  it('reports its progress, and is told when a call is withdrawn', async () => {
+    const servers = await start({ shop: scene.program(asks) });
+    const work = await find(servers, 'shop_work');
+    const stop = new AbortController();
+    const told: string[] = [];
+    const progress = (text: string) => told.push(text);
+    const context = createToolContext({ signal: stop.signal, progress });
+    const working = work.execute({ ms: 60_000 }, context);
+    const failed = expect(working).rejects.toThrow('enough');
+    await poll(() => told).toEqual(['half of it\n']);
+    stop.abort(new Error('enough'));
+    await failed;
+    await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
+  });
+
+  it('may be silent for so long, and is told that nobody waits any more', async () => {
+    const servers = await start({ shop: { ...scene.program(asks), timeoutMs: 300 } });
+    const work = await find(servers, 'shop_work');
+    await expect(work.execute({ ms: 60_000 }, createToolContext())).rejects.toThrow(
+      'The MCP server shop was silent for 300 ms',
+    );
+    await poll(() => scene.traces()).toContain('work was withdrawn');
+  });
+
+  it('says when its tools have changed', async () => {
+    const servers = await start({ shop: scene.program(asks) });
+    const grow = await find(servers, 'shop_grow');
+    await grow.execute({}, createToolContext());
+    const learned = await find(servers, 'shop_learned');
+    expect(await learned.execute({}, createToolContext())).toEqual({ context: 'new' });
+    expect(servers.find('shop_grow', everyone)).toBeUndefined();
+    // Whoever has allowed a tool for good should get to know that it is not the same.
+    expect(logged).toEqual([expect.stringContaining('something else of its tools now')]);
+    expect(logged[0]).toContain('{"tools":["shop_stall"],"more":0}');
+  });
+
+  it('that dies during a call is a tool error, and is started again', async () => {
+    const servers = await start({ shop: scene.program(asks) });
+    const die = await find(servers, 'shop_die');
+    await expect(die.execute({}, createToolContext())).rejects.toThrow(/MCP server shop/);
+    const echo = await find(servers, 'shop_echo');
+    expect(await echo.execute({ text: 'again' }, createToolContext())).toEqual({
+      context: 'again',
+    });
+    expect(scene.traces()).toEqual(['die', 'echo again']);
+    expect(logged.join('\n')).toContain('Ended with exit code 3');
+  });
+
+  it('ends with us', async () => {
+    const servers = await start({ shop: scene.program(asks) });
+    const look = await find(servers, 'shop_look');
+    const { result } = await look.execute({}, createToolContext());
+    const { pid } = result as { pid: number };
+    expect(isAlive(pid)).toBe(true);
+    await servers.stop();
+    expect(isAlive(pid)).toBe(false);
+  });
+});
+
+describe.each(['during', 'instead'] as const)('an endpoint whose questions come %s', (asks) => {
+  let endpoint: Endpoint;
+  beforeEach(async () => {
+    endpoint = await Endpoint.listen({ asks, trace: scene.trace });
+  });
+  afterEach(() => endpoint.close());
+
+  it('is called with the headers that it wants', async () => {
+    const headers = { Authorization: 'Bearer a-very-secret-token' };
+    const servers = await start({ shop: { url: endpoint.url, headers } });
+    const echo = await find(servers, 'shop_echo');
+    const said = await echo.execute({ text: 'a-very-secret-token' }, createToolContext());
+    expect(said).toEqual({ context: '[redacted]' });
+    expect(new Set(endpoint.requests.map(({ authorization }) => authorization))).toEqual(
+      new Set(['Bearer a-very-secret-token']),
+    );
+  });
+
+  it('asks for several calls at once, each in the run that made it', async () => {
+    const servers = await start({ shop: { url: endpoint.url } });
+    // What the one does is of the earlier protocol, what the other does of the present one.
+    const tool = await find(servers, asks === 'during' ? 'shop_measure' : 'shop_fit');
+    const both = Promise.withResolvers<void>();
+    let asked = 0;
+    const call = async (what: string) => {
+      const ask = async () => {
+        asked += 1;
+        if (asked === 2) both.resolve();
+        await both.promise;
+        return { size: 'M', by: what };
+      };
+      const { context } = await tool.execute({ what }, createToolContext({ ask, runId: what }));
+      return context;
+    };
+    expect(await Promise.all([call('coat'), call('hat')])).toEqual([
+      'coat: accept {"size":"M","by":"coat"}',
+      'hat: accept {"size":"M","by":"hat"}',
+    ]);
+  });
+
+  it('is told when a call is withdrawn', async () => {
+    const servers = await start({ shop: { url: endpoint.url } });
+    const work = await find(servers, 'shop_work');
+    const stop = new AbortController();
+    const working = work.execute({ ms: 60_000 }, createToolContext({ signal: stop.signal }));
+    const failed = expect(working).rejects.toThrow('enough');
+    await poll(() => scene.traces()).toEqual(['work']);
+    stop.abort(new Error('enough'));
+    await failed;
+    await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
+  });
+
+  it('that hangs up during a call is a tool error at once', async () => {
+    const servers = await start({ shop: { url: endpoint.url } });
+    const work = await find(servers, 'shop_work');
+    const working = work.execute({ ms: 60_000 }, createToolContext());
+    const failed = expect(working).rejects.toThrow(/The MCP server shop/);
+    await poll(() => scene.traces()).toEqual(['work']);
+    await endpoint.close();
+    await failed;
+    await Endpoint.listen({ asks, trace: scene.trace }).then((other) => (endpoint = other));
+  });
+});
+
+it('tells a server that a session is over', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  try {
+    const servers = await start({ shop: { url: endpoint.url } });
+    await find(servers, 'shop_echo');
+    expect(endpoint.methods).not.toContain('DELETE');
+    await servers.stop();
+    expect(endpoint.methods.filter((method) => method === 'DELETE')).toHaveLength(1);
+  } finally {
+    await endpoint.close();
+  }
+});
+
+it('gives up on a server that wants to be called again for ever', async () => {
+  const servers = await start({ shop: scene.program('instead') });
+  const stall = await find(servers, 'shop_stall');
+  await expect(stall.execute({}, createToolContext())).rejects.toThrow('more than 20 times');
+  expect(scene.traces()).toHaveLength(21);
+});
+
+it('makes a call again for a server that has forgotten its session, and so never saw it', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  try {
+    const servers = await start({ shop: { url: endpoint.url } });
+    const echo = await find(servers, 'shop_echo');
+    await echo.execute({ text: 'one' }, createToolContext());
+    endpoint.forgetSessions();
+    expect(await echo.execute({ text: 'two' }, createToolContext())).toEqual({ context: 'two' });
+    expect(scene.traces()).toEqual(['echo one', 'echo two']);
+  } finally {
+    await endpoint.close();
+  }
+});
+
+it('waits for a server that is down: its tools appear when it comes', async () => {
+  const before = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  const { url } = before;
+  await before.close();
+  const kinds = { echo: { text: 'path' as const } };
+  const servers = await start({ shop: { url, kinds } });
+  expect(servers.list(everyone)).toEqual([]);
+  // A run may name it already; the call waits for it for a moment.
+  const awaited = servers.find('shop_echo', everyone);
+  expect(awaited).toMatchObject({
+    allowedByDefault: false,
+    idempotent: false,
+    onUnknown: 'ask',
+    kinds: { text: 'path' },
+  });
+  const calling = awaited?.execute({ text: 'late' }, createToolContext());
+  const wrong = awaited?.execute({ text: 5 }, createToolContext());
+  const unknown = servers.find('shop_nothing', everyone)?.execute({}, createToolContext());
+  const failed = expect(Promise.all([wrong, unknown])).rejects.toThrow();
+  const endpoint = await Endpoint.listen(
+    { asks: 'during', trace: scene.trace },
+    Number(new URL(url).port),
+  );
+  try {
+    expect(await calling).toEqual({ context: 'late' });
+    await failed;
+    await expect(wrong).rejects.toThrow('Invalid arguments: text');
+    await expect(unknown).rejects.toThrow('The MCP server shop has no such tool');
+    expect(servers.find('shop_nothing', everyone)).toBeUndefined();
+  } finally {
+    await endpoint.close();
+  }
+});
+
+it('follows no redirect', async () => {
+  const asked: string[] = [];
+  const elsewhere: McpOptions['fetch'] = async (url) => {
+    asked.push(url.toString());
+    return new Response(null, { status: 307, headers: { location: 'http://10.0.0.1/mcp' } });
+  };
+  await start({ shop: { url: 'http://127.0.0.1:9/mcp' } }, { fetch: elsewhere });
+  await poll(() => logged.length).toBeGreaterThan(0);
+  expect(new Set(asked)).toEqual(new Set(['http://127.0.0.1:9/mcp']));
+});
+
+it('trusts annotations only as far as the operator says', async () => {
+  const program = scene.program('during');
+  const servers = await start({
+    none: { ...program, tools: ['look', 'echo'] },
+    said: { ...program, tools: ['look', 'echo'], readOnly: 'annotated', idempotent: ['echo'] },
+    all: { ...program, tools: ['look', 'echo'], idempotent: true },
+  });
+  await find(servers, 'all_echo');
+  const trust = (name: string) => {
+    const tool = servers.find(name, everyone);
+    return [tool?.allowedByDefault, tool?.idempotent];
+  };
+  expect(trust('none_look')).toEqual([false, false]);
+  expect(trust('said_look')).toEqual([true, true]);
+  expect(trust('said_echo')).toEqual([false, true]);
+  expect(trust('all_look')).toEqual([false, true]);
+  expect(servers.find('said_look', (server) => server !== 'said')).toBeUndefined();
+  expect(servers.list((server) => server === 'none').map(({ name }) => name)).toEqual([
+    'none_echo',
+    'none_look',
+  ]);
+});
+
+it('is asked for its tools now and then, and given up if it is not there any more', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+  const servers = await start(
+    { shop: { url: endpoint.url } },
+    { pauses: { ...pauses, lookMs: 50 } },
+  );
+  await find(servers, 'shop_echo');
+  const count = endpoint.requests.length;
+  await poll(() => endpoint.requests.length).toBeGreaterThan(count + 1);
+  expect(logged).toEqual([]);
+  await endpoint.close();
+  await poll(() => logged.join('\n')).toContain('The MCP server shop is not connected');
+});

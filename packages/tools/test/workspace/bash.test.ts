@@ -1,0 +1,234 @@
+import { existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { makeFolder, type TestFolder } from '../support/folder.ts';
+import { createToolContext } from '../support/tool-context.ts';
+import { type BashOptions, createBash } from '../../src/workspace/bash.ts';
+
+let folder: TestFolder;
+beforeEach(() => {
+  folder = makeFolder();
+});
+afterEach(() => folder.remove());
+
+const tool = (more: Partial<BashOptions> = {}) =>
+  createBash({
+    root: folder.root,
+    outputs: join(folder.outside, 'outputs'),
+    env: { ...process.env, RELAY_MASTER_KEY: 'very-secret', OPENAI_API_KEY: 'very-secret' },
+    ...more,
+  });
+const bash = async (input: object, more: object = {}) => {
+  const { context, result } = await tool().execute(input, createToolContext(more));
+  return { context, result: result as Record<string, unknown> };
+};
+
+/** Processes that have this text in their command line. */
+function running(text: string): string[] {
+  return readdirSync('/proc').filter((pid) => {
+    try {
+      return /^\d+$/.test(pid) && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(text);
+    } catch {
+      return false;
+    }
+  });
+}
+
+async function until(look: () => boolean): Promise<void> {
+  while (!look()) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+/** A number that no other process has in its command line. */
+const unique = (): string => `${100_000 + Math.floor(Math.random() * 900_000)}.${Date.now()}`;
+
+describe('bash', () => {
+  it('runs in the workspace, and says how it ended', async () => {
+    expect(await bash({ command: 'pwd; echo oh >&2; exit 3' })).toEqual({
+      context: `${folder.root}\nstderr:\noh\nExit code 3.`,
+      result: { exitCode: 3, stdout: `${folder.root}\n`, stderr: 'oh\n' },
+    });
+    expect((await bash({ command: 'kill -9 $$' })).result).toMatchObject({
+      exitCode: null,
+      signal: 'SIGKILL',
+    });
+  });
+
+  it('runs in a folder of the workspace, and in no other', async () => {
+    folder.write('src/x', '');
+    expect((await bash({ command: 'ls', cwd: 'src' })).result['stdout']).toBe('x\n');
+    await expect(bash({ command: 'ls', cwd: '..' })).rejects.toThrow('outside');
+    folder.link('out', '../outside');
+    await expect(bash({ command: 'ls', cwd: 'out' })).rejects.toThrow('outside');
+    await expect(bash({ command: 'ls', cwd: 'none' })).rejects.toThrow();
+    const located = { cwd: folder.root };
+    await expect(bash({ command: 'ls', cwd: 'src' }, { located })).rejects.toThrow(
+      'leads elsewhere',
+    );
+  });
+
+  it('begins in the folder that was allowed, though its path is swapped in the last moment', async () => {
+    folder.write('src/x', '');
+    const swap = () => {
+      renameSync(join(folder.root, 'src'), join(folder.root, 'moved'));
+      folder.link('src', '../outside');
+    };
+    const signal = Object.assign(new AbortController().signal, { throwIfAborted: swap });
+    const { result } = await bash({ command: 'pwd -P', cwd: 'src' }, { signal });
+    expect(result['stdout']).toBe(`${folder.root}/moved\n`);
+  });
+
+  it('says what is wrong with a folder', async () => {
+    folder.write('file', '');
+    await expect(bash({ command: 'ls', cwd: 'none' })).rejects.toThrow('There is no folder none');
+    await expect(bash({ command: 'ls', cwd: 'file' })).rejects.toThrow('file is not a folder');
+  });
+
+  it('has no secrets around it, and no input', async () => {
+    const { result } = await bash({ command: 'env; cat; echo end' });
+    expect(result['stdout']).not.toContain('very-secret');
+    expect(result['stdout']).toContain(`HOME=${folder.root}\n`);
+    expect(result['stdout']).toMatch(/end\n$/);
+  });
+
+  it('takes a command for a command, whatever it begins with', async () => {
+    expect((await bash({ command: '-x' })).result).toMatchObject({ exitCode: 127 });
+    expect((await bash({ command: 'echo "$0" "$#"' })).result['stdout']).toBe('bash 0\n');
+  });
+
+  it('keeps long output whole in a file, and says so', async () => {
+    const { context, result } = await bash({ command: 'seq 1 20000' });
+    const whole = Array.from({ length: 20_000 }, (_, n) => `${n + 1}\n`).join('');
+    expect(result['stdoutFile']).toBe('outputs/run/call_1.stdout');
+    expect(readFileSync(join(folder.outside, 'outputs/run/call_1.stdout'), 'utf8')).toBe(whole);
+    expect(context).toContain(`all ${whole.length} bytes are kept in outputs/run/call_1.stdout`);
+    expect(context?.length).toBeLessThan(30_000);
+    expect(context).toMatch(/^1\n2\n/);
+    expect(context).toContain('\n20000\n');
+  });
+
+  it('writes no file by the name of a call that climbs out', async () => {
+    await bash({ command: 'seq 1 20000' }, { toolCallId: '../../x/../y' });
+    const [file, ...others] = readdirSync(join(folder.outside, 'outputs/run'));
+    expect(file).toMatch(/^______x____y\.[\da-f]{16}\.stdout$/);
+    expect(others).toEqual([]);
+  });
+
+  it('keeps the outputs of calls apart, however alike their ids are', async () => {
+    const long = 'c'.repeat(100);
+    const ids = ['a.b', 'a_b', 'a/b', `${long}1`, `${long}2`];
+    const files = new Set<unknown>();
+    for (const toolCallId of ids) {
+      files.add((await bash({ command: 'seq 1 20000' }, { toolCallId })).result['stdoutFile']);
+    }
+    expect(files.size).toBe(ids.length);
+  });
+
+  it('ends a command that says too much', { timeout: 60_000 }, async () => {
+    const { context, result } = await bash({ command: 'yes', timeoutMs: 60_000 });
+    expect(context).toContain('It was ended because it said too much.');
+    expect(result['exitCode']).toBeNull();
+  });
+
+  it('shows what is said while it runs', async () => {
+    const told: string[] = [];
+    await bash(
+      { command: 'echo one; echo two >&2' },
+      { progress: (text: string) => told.push(text) },
+    );
+    expect(told.join('')).toMatch(/one\n/);
+    expect(told.join('')).toMatch(/two\n/);
+  });
+
+  it('ends after its time with all that it started, and keeps what it said', async () => {
+    const n = unique();
+    const { context, result } = await bash({
+      command: `echo before; sleep ${n} & sleep ${n}`,
+      timeoutMs: 300,
+    });
+    expect(result).toMatchObject({ timedOut: true, stdout: 'before\n', signal: 'SIGTERM' });
+    expect(context).toContain('It was ended after 300 ms.');
+    expect(running(n)).toEqual([]);
+  });
+
+  it('ends also what does not want to end', { timeout: 20_000 }, async () => {
+    const n = unique();
+    const command = `trap '' TERM; echo up; while :; do sleep ${n}; done`;
+    const { result } = await bash({ command, timeoutMs: 300 });
+    expect(result).toMatchObject({ timedOut: true, signal: 'SIGKILL' });
+    expect(running(n)).toEqual([]);
+  });
+
+  it('is canceled with all that it started', async () => {
+    const n = unique();
+    const controller = new AbortController();
+    const done = bash(
+      { command: `sleep ${n} | sleep ${n} & (sleep ${n}); wait` },
+      { signal: controller.signal },
+    );
+    await until(() => running(`sleep\0${n}`).length >= 3);
+    controller.abort(new Error('Stopped by ann'));
+    await expect(done).rejects.toThrow('Stopped by ann');
+    expect(running(n)).toEqual([]);
+  });
+
+  it('begins nothing once it is canceled', async () => {
+    const signal = AbortSignal.abort(new Error('Stopped'));
+    await expect(bash({ command: 'touch x' }, { signal })).rejects.toThrow('Stopped');
+    expect(existsSync(join(folder.root, 'x'))).toBe(false);
+  });
+
+  it.skipIf(process.platform !== 'linux')(
+    'leaves nothing behind, not even what has left its group',
+    async () => {
+      const n = unique();
+      const { result } = await bash({
+        command: `sleep ${n} & setsid sleep ${n} & (setsid nohup sleep ${n} >/dev/null 2>&1 &) ; echo done`,
+      });
+      expect(result).toMatchObject({ exitCode: 0, stdout: 'done\n' });
+      await until(() => running(n).length === 0);
+    },
+  );
+
+  it.skipIf(process.platform !== 'linux')(
+    'finds what is forking or turning into another program just when it looks',
+    async () => {
+      const n = unique();
+      const chain = 'nohup env nice env nohup env nice env setsid env nice env';
+      await Promise.all(
+        Array.from({ length: 12 }, () =>
+          bash({ command: `(setsid ${chain} sleep ${n} >/dev/null 2>&1 &)` }),
+        ),
+      );
+      expect(running(n)).toEqual([]);
+    },
+  );
+
+  it.each([
+    [{ command: 'git log -5' }, { command: 'git log*' }],
+    [
+      { command: 'ls', cwd: 'src' },
+      { command: 'ls*', cwd: 'src' },
+    ],
+  ])('proposes for %j: %j', (input, params) => {
+    expect(tool().derivePermission?.(input)).toEqual({ tool: 'bash', params });
+  });
+
+  // Case 18.
+  it.each(['rm -rf ./tmp/*', 'sudo ls', 'node x.js', 'ls; rm x', 'bash -c ls'])(
+    'proposes nothing for %s',
+    (command) => {
+      expect(tool().derivePermission?.({ command })).toBeUndefined();
+    },
+  );
+
+  it('is never run again by itself, and never allowed by itself', () => {
+    expect(tool()).toMatchObject({
+      idempotent: false,
+      onUnknown: 'ask',
+      allowedByDefault: false,
+      inWorkspace: true,
+      kinds: { command: 'command', cwd: 'path' },
+      sensitive: ['command', 'cwd'],
+    });
+  });
+});

@@ -1,0 +1,118 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { makeFolder, type TestFolder } from '../support/folder.ts';
+import { createToolContext } from '../support/tool-context.ts';
+import { createBash } from '../../src/workspace/bash.ts';
+import { bubblewrapProblem, inBubblewrap } from '../../src/workspace/bwrap.ts';
+
+const line = { file: 'bash', args: ['-c', 'ls'], cwd: '/ws/src', env: { A: 'b' } };
+
+describe('a command line for bubblewrap', () => {
+  const of = (network: boolean) =>
+    inBubblewrap('/ws', line, { kind: 'bwrap', network, hidden: () => ['/data', '/other'] });
+
+  it('wraps the command, and starts in the workspace', () => {
+    const { file, args, cwd, env } = of(false);
+    expect({ file, cwd, env }).toEqual({ file: 'bwrap', cwd: '/ws', env: { A: 'b' } });
+    expect(args.slice(args.indexOf('--'))).toEqual(['--', 'bash', '-c', 'ls']);
+    expect(args.join(' ')).toContain('--chdir /ws/src --');
+  });
+
+  it('makes the disk readable, hides what is not its own, and then opens the workspace', () => {
+    const text = of(false).args.join(' ');
+    const order = ['--ro-bind / /', '--tmpfs /data', '--tmpfs /other', '--bind /ws /ws'];
+    const places = order.map((part) => text.indexOf(part));
+    expect(places).toEqual(places.toSorted((a, b) => a - b));
+    expect(places.every((place) => place >= 0)).toBe(true);
+  });
+
+  it('has a network only if it is let', () => {
+    expect(of(false).args).toContain('--unshare-all');
+    expect(of(false).args).not.toContain('--share-net');
+    expect(of(true).args).toContain('--share-net');
+  });
+});
+
+// Where it is not installed, or user namespaces are not permitted, the arguments are all we can check.
+describe.skipIf(bubblewrapProblem() !== undefined)('a command inside bubblewrap', () => {
+  let folder: TestFolder;
+  beforeEach(() => {
+    folder = makeFolder();
+    mkdirSync(join(folder.outside, 'data'));
+    writeFileSync(join(folder.outside, 'data/key'), 'secret');
+  });
+  afterEach(() => folder.remove());
+
+  const bash = async (command: string, network = false) => {
+    const hidden = () => [join(folder.outside, 'data')];
+    const tool = createBash({
+      root: folder.root,
+      outputs: join(folder.outside, 'data/outputs'),
+      env: process.env,
+      sandbox: { kind: 'bwrap', network, hidden },
+    });
+    const { result } = await tool.execute({ command }, createToolContext());
+    return result as { exitCode: number; stdout: string; stderr: string };
+  };
+
+  it('writes in the workspace', async () => {
+    expect(await bash('pwd; echo hi > x')).toMatchObject({
+      exitCode: 0,
+      stdout: `${folder.root}\n`,
+    });
+    expect(readFileSync(join(folder.root, 'x'), 'utf8')).toBe('hi\n');
+  });
+
+  it('writes nowhere else', async () => {
+    const { exitCode } = await bash(`echo x > /usr/relay-was-here || echo x > /etc/relay-was-here`);
+    expect(exitCode).not.toBe(0);
+    expect(existsSync('/usr/relay-was-here') || existsSync('/etc/relay-was-here')).toBe(false);
+  });
+
+  it('does not find what is hidden', async () => {
+    const { stdout } = await bash(`cat ${folder.outside}/data/key; ls -A ${folder.outside}/data`);
+    expect(stdout).toBe('');
+  });
+
+  it('cannot undo what hides and protects, whoever runs the server', async () => {
+    const data = join(folder.outside, 'data');
+    const undo = `umount ${data}; umount -l ${data}; mount -o remount,rw,bind /`;
+    const { stdout } = await bash(
+      `{ ${undo}; unshare -Urm bash -c '${undo}'; } >/dev/null 2>&1; ls -A ${data}; ` +
+        `(echo x > ${folder.outside}/escaped) 2>/dev/null; grep CapEff /proc/self/status`,
+    );
+    expect(stdout).toBe('CapEff:\t0000000000000000\n');
+    expect(existsSync(join(folder.outside, 'escaped'))).toBe(false);
+  });
+
+  it('cannot change the settings of the kernel', async () => {
+    const settings = '/proc/sys/kernel/core_pattern /proc/sys/kernel/hostname /proc/sysrq-trigger';
+    const { stdout } = await bash(
+      `for f in ${settings}; do [ -w $f ] && echo $f; done; grep -c . /proc/sys/kernel/osrelease`,
+    );
+    expect(stdout).toBe('1\n');
+  });
+
+  it('sees no process of others', async () => {
+    const { stdout } = await bash(`ls /proc | grep -c '^[0-9]'; cat /proc/${process.pid}/environ`);
+    expect(Number(stdout.split('\n')[0])).toBeLessThan(10);
+    expect(stdout.split('\n')[1]).toBe('');
+  });
+
+  it('reaches the network only if it is let', async () => {
+    const server = createServer((_request, response) => response.end('hello'));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const command = `exec 3<>/dev/tcp/127.0.0.1/${port} && echo reached`;
+    try {
+      expect((await bash(command)).stdout).toBe('');
+      expect((await bash(command, true)).stdout).toBe('reached\n');
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  });
+});

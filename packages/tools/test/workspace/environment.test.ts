@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest';
+import { cleanEnvironment, refusedVariable } from '../../src/workspace/environment.ts';
+
+describe('the environment of a command', () => {
+  it('has what says where it is, and nothing else', () => {
+    const env = {
+      PATH: '/bin',
+      LANG: 'C',
+      LC_ALL: 'C',
+      TZ: 'UTC',
+      HOME: '/root',
+      RELAY_MASTER_KEY: 'secret',
+      OPENAI_API_KEY: 'secret',
+      AWS_SECRET_ACCESS_KEY: 'secret',
+      BASH_ENV: '/tmp/x',
+      NODE_OPTIONS: '--require x',
+      SSH_AUTH_SOCK: '/tmp/agent',
+      LC_: 'x',
+    };
+    expect(cleanEnvironment({ env, pass: [], home: '/ws' })).toEqual({
+      PATH: '/bin',
+      LANG: 'C',
+      LC_ALL: 'C',
+      TZ: 'UTC',
+      TERM: 'dumb',
+      HOME: '/ws',
+    });
+    expect(cleanEnvironment({ env, pass: ['SSH_AUTH_SOCK', 'NONE'], home: '/ws' })).toMatchObject({
+      SSH_AUTH_SOCK: '/tmp/agent',
+    });
+  });
+
+  it('has a PATH in any case', () => {
+    expect(cleanEnvironment({ env: {}, pass: [], home: '/ws' })['PATH']).toContain('/usr/bin');
+  });
+
+  it('finds no program in the workspace, or wherever it happens to be', () => {
+    const pathOf = (PATH: string) => cleanEnvironment({ env: { PATH }, pass: [], home: '/ws' });
+    expect(
+      pathOf('.:/bin::bin:/ws:/ws/node_modules/.bin:/wsx:/usr/../ws/a:/usr/bin'),
+    ).toMatchObject({
+      PATH: '/bin:/wsx:/usr/bin',
+    });
+    expect(pathOf(':.')['PATH']).toContain('/usr/bin');
+  });
+
+  it.each(['RELAY_MASTER_KEY', 'relay_x', 'BASH_ENV', 'LD_PRELOAD', 'PS4', 'a-b', '', 'A=B'])(
+    'is never given %j',
+    (name) => {
+      expect(refusedVariable(name)).toBeDefined();
+    },
+  );
+
+  it.each(['JAVA_HOME', 'SSH_AUTH_SOCK', 'HOME', '_x1'])('may be given %s', (name) => {
+    expect(refusedVariable(name)).toBeUndefined();
+  });
+});
