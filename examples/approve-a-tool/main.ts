@@ -3,7 +3,7 @@
  * RELAY_API_KEY: npx node examples/approve-a-tool/main.ts
  */
 import assert from 'node:assert/strict';
-import { createClient, type OnRelay } from '@relay/sdk';
+import { createClient, type OnApproval } from '@relay/sdk';
 
 const client = createClient({
   baseUrl: process.env['RELAY_URL'] ?? 'http://127.0.0.1:4000',
@@ -11,7 +11,7 @@ const client = createClient({
 });
 
 /** Somebody might be asked here; the run waits for as long as it takes. */
-const onRelay: OnRelay = (approval) => {
+const onApproval: OnApproval = (approval) => {
   console.log(`May it? ${approval.display.text.replaceAll(/\s+/g, ' ')}`);
   const isFine = JSON.stringify(approval.params).includes('green');
   console.log(isFine ? 'Yes.' : 'No.');
@@ -21,7 +21,7 @@ const onRelay: OnRelay = (approval) => {
 const input = `use send_note {"to": "operator", "text": "The build is green"}
 use send_note {"to": "everybody", "text": "We are doomed"}`;
 const tools = [{ name: 'send_note', kind: 'builtin' as const }];
-const run = await client.runs.create({ model: 'demo', input, tools }, { onRelay });
+const run = await client.runs.create({ model: 'demo', input, tools }, { onApproval });
 
 const outputs: unknown[] = [];
 for await (const event of run) {

@@ -21,7 +21,7 @@ const run = await client.runs.create({
   tools: [{ name: 'send_note', kind: 'builtin' }],
 });
 for await (const event of run) {
-  if (event.type === 'relay') break;
+  if (event.type === 'approval_requested') break;
 }
 await relay.stop();
 

@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createClient, type OnRelay } from '@relay/sdk';
+import { createClient, type OnApproval } from '@relay/sdk';
 import { embed } from '@relay/server';
 
 const dataDir = mkdtempSync(join(tmpdir(), 'relay-example-'));
@@ -16,7 +16,7 @@ const relay = await embed({ env: { RELAY_DATA_DIR: dataDir, RELAY_CONFIG: config
 const client = createClient(relay);
 
 /** First whether the call may be made at all, then what the server wants to know. */
-const onRelay: OnRelay = (approval) => {
+const onApproval: OnApproval = (approval) => {
   if (approval.kind === 'permission') {
     console.log(`May it? ${approval.tool} ${JSON.stringify(approval.params)}`);
     return { approved: true };
@@ -31,7 +31,7 @@ const run = await client.runs.create(
     input: 'use wardrobe_order {"what": "coat"}',
     tools: [{ name: 'wardrobe_order', kind: 'builtin' }],
   },
-  { onRelay },
+  { onApproval },
 );
 for await (const event of run) {
   if (event.type === 'tool_result') {

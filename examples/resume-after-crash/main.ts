@@ -38,7 +38,7 @@ const run = await client.runs.create({
   tools: [{ name: 'send_note', kind: 'builtin' }],
 });
 for await (const event of run) {
-  if (event.type !== 'relay') continue;
+  if (event.type !== 'approval_requested') continue;
   console.log('It waits for an approval. Killing the server …');
   await server.kill();
   server = await startServer(new URL(url).port);

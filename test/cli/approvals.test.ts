@@ -37,7 +37,7 @@ test('a second, contrary answer is a conflict; the same one again is not', async
   expect((await run('approvals', 'deny', approvalId)).code).toBe(0);
   const late = await run('approvals', 'approve', approvalId);
   expect(late).toMatchObject({ code: 5, out: '' });
-  expect(late.err).toContain('[relay_conflict]');
+  expect(late.err).toContain('[approval_conflict]');
 });
 
 test('approvals approve takes other arguments, and makes grants by --always', async () => {

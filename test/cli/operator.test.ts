@@ -93,7 +93,7 @@ test('a backup of a server at work is one moment of it, and restores to a server
   });
   let approvalId = '';
   for await (const event of waiting) {
-    if (event.type !== 'relay') continue;
+    if (event.type !== 'approval_requested') continue;
     approvalId = event.id;
     break;
   }

@@ -39,7 +39,7 @@ export async function waitingNote({ client }: Scene, text: string) {
     tools: [{ name: 'send_note', kind: 'builtin' }],
   });
   for await (const event of run) {
-    if (event.type === 'relay') return { runId: run.id, approvalId: event.id };
+    if (event.type === 'approval_requested') return { runId: run.id, approvalId: event.id };
   }
   throw new Error('It was not asked');
 }

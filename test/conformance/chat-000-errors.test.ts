@@ -197,7 +197,7 @@ describe('Relay not found', () => {
 
   test('for a relay that has expired', async () => {
     verifies('000:error:relay-expired');
-    const scripted = await startScripted({ RELAY_RELAY_TTL_MS: '20' });
+    const scripted = await startScripted({ RELAY_APPROVAL_TTL_MS: '20' });
     try {
       let goOn = () => {};
       const answered = new Promise<void>((resolve) => (goOn = resolve));

@@ -279,7 +279,7 @@ describe('the calls of one turn', () => {
       'tool.called call_3',
       'tool.called call_4',
       'tool.denied call_2',
-      'relay.raised call_3',
+      'approval.requested call_3',
     ]);
     const started = types.filter((each) => each.startsWith('tool.started'));
     expect(started).toEqual(['tool.started call_1', 'tool.started call_4']);

@@ -26,17 +26,17 @@ const ofOneTenant: readonly Route[] = [
   routes.decideApproval,
 ];
 
-/** A run of the first tenant that waits for a person, and the relay that it waits for. */
-async function waitingRun(): Promise<{ runId: string; relayId: string }> {
+/** A run of the first tenant that waits for a person, and the approval that it waits for. */
+async function waitingRun(): Promise<{ runId: string; approvalId: string }> {
   const response = await server.request('/v1/runs', {
     body: { model: 'demo', input: 'notify my own people', tools },
   });
   const runId = response.headers.get('x-run-id') ?? '';
   const reader = new FrameReader(response);
-  const relay = await reader.until('relay');
+  const approval = await reader.until('approval_requested');
   await reader.close();
   await expect.poll(async () => (await ownRun(runId)).status).toBe('waiting');
-  return { runId, relayId: String(relay.data['id']) };
+  return { runId, approvalId: String(approval.data['id']) };
 }
 
 async function ownRun(runId: string): Promise<{ status: string; conversationId: string }> {
@@ -47,10 +47,10 @@ async function ownRun(runId: string): Promise<{ status: string; conversationId: 
 /** A request that the owner's key could make, with another authorization or none. */
 async function knock(
   route: Route,
-  ids: { runId: string; relayId: string },
+  ids: { runId: string; approvalId: string },
   headers: Record<string, string>,
 ): Promise<Response> {
-  const id = route.path.startsWith('/v1/approvals') ? ids.relayId : ids.runId;
+  const id = route.path.startsWith('/v1/approvals') ? ids.approvalId : ids.runId;
   const isStart = route === routes.startRun;
   return server.request(route.path.replace(/:\w+/g, id), {
     method: route.method,
@@ -182,7 +182,7 @@ describe('a tenant’s key', () => {
     verifies('003:auth:key-selects-tenant', '003:runs-get:other-tenant');
     const ids = await waitingRun();
     const { apiKey } = await bootstrap('globex');
-    const unknown = { runId: '01963a5c-7893-7abc-8ef0-123456789abc', relayId: ids.runId };
+    const unknown = { runId: '01963a5c-7893-7abc-8ef0-123456789abc', approvalId: ids.runId };
     for (const route of ofOneTenant) {
       const response = await knock(route, ids, bearer(apiKey));
       expect([route.path, response.status]).toEqual([route.path, 404]);

@@ -53,7 +53,7 @@ describe('GET /v1/runs/:id', () => {
     verifies('003:endpoint:runs-get', '003:runs-get:metadata');
     const { runId, response } = await start('notify somebody');
     const reader = new FrameReader(response);
-    const relay = await reader.until('relay');
+    const approval = await reader.until('approval_requested');
     const look = async () =>
       (await (await server.request(`/v1/runs/${runId}`)).json()) as Record<string, unknown>;
     await expect.poll(look).toMatchObject({
@@ -62,8 +62,8 @@ describe('GET /v1/runs/:id', () => {
       model: 'demo',
       input: 'notify somebody',
     });
-    const approval = `/v1/approvals/${String(relay.data['id'])}`;
-    await server.request(approval, { body: { approved: false } });
+    const path = `/v1/approvals/${String(approval.data['id'])}`;
+    await server.request(path, { body: { approved: false } });
     await reader.rest();
     const run = await look();
     expect(run).toMatchObject({ id: runId, status: 'completed', model: 'demo' });

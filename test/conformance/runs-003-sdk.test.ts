@@ -21,7 +21,7 @@ interface Raw {
   readonly method?: string;
   readonly body?: unknown;
   readonly authorization?: string;
-  /** Told of what has come so far, while it comes. */
+  /** EventBuffer of what has come so far, while it comes. */
   readonly onData?: (text: string) => void;
 }
 

@@ -91,7 +91,7 @@ describe('POST /v1/runs', () => {
       },
       { type: 'tool_result', id: about[0]?.['id'], output: 1081 },
     ]);
-    expect(frames.filter(({ data }) => data.type === 'relay')).toEqual([]);
+    expect(frames.filter(({ data }) => data.type === 'approval_requested')).toEqual([]);
 
     // A run that was not given the calculator has none.
     const without = await allFrames(await start({ input: 'calculate 23*47' }));

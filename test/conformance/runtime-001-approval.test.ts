@@ -31,7 +31,7 @@ async function restOf(reader: FrameReader): Promise<Data[]> {
   return (await reader.rest()).slice(before).map(({ data }) => data);
 }
 
-async function relayOf(runId: string): Promise<string> {
+async function approvalOf(runId: string): Promise<string> {
   const response = await server.request(`/v1/approvals?runId=${runId}&status=pending`);
   const { approvals } = (await response.json()) as { approvals: { id: string }[] };
   return approvals[0]?.id ?? '';
@@ -185,7 +185,7 @@ describe('POST /api/chat/tool-approval', () => {
       toolCallId: asked['toolCallId'],
       name: 'send_note',
       args: { to: 'ann', text: 'by its output' },
-      relayId: await relayOf(runId),
+      approvalId: await approvalOf(runId),
     });
     // Only the output knows the call by this name.
     const pendingApproval = { ...output.pendingApproval, toolCallId: 'call_renamed' };
@@ -246,7 +246,7 @@ describe('a decision after kill -9 and a restart', () => {
     const { runId, asked, reader } = await askFor(server, note('by the control plane'));
     await restart();
     await reader.close().catch(() => undefined);
-    const path = `/v1/approvals/${await relayOf(runId)}`;
+    const path = `/v1/approvals/${await approvalOf(runId)}`;
     expect((await server.request(path, { body: { approved: true } })).status).toBe(200);
     await until(async () => (await statusOf(server, runId)) === 'completed', 'the end');
     expect(sent('by the control plane')).toBe(1);

@@ -55,8 +55,8 @@ async function statusOf(runId: string): Promise<unknown> {
 }
 
 /** The next relay of a run, and a way to decide it. */
-async function nextRelay(reader: FrameReader) {
-  const { data } = await reader.until('relay');
+async function nextApproval(reader: FrameReader) {
+  const { data } = await reader.until('approval_requested');
   return {
     decide: (decision: object) =>
       server.request(`/v1/approvals/${String(data['id'])}`, { body: decision }),
@@ -79,9 +79,9 @@ describe('runs.serialized_state', () => {
     );
     const began = Date.now();
     const { runId, reader } = await start(note('first'));
-    const relay = await nextRelay(reader);
+    const approval = await nextApproval(reader);
     const pending = envelopeOf(runId);
-    await relay.decide({ approved: true });
+    await approval.decide({ approved: true });
     await reader.rest();
     for (const envelope of [pending, envelopeOf(runId)]) {
       expect(Object.keys(envelope ?? {}).toSorted()).toEqual([
@@ -104,14 +104,14 @@ describe('runs.serialized_state', () => {
   test('says approval_pending and which call, while an approval is pending', async () => {
     verifies('001:checkpoint:kind-approval-pending', '001:checkpoint:tool-metadata');
     const { runId, reader } = await start(note('pending'));
-    const relay = await nextRelay(reader);
+    const approval = await nextApproval(reader);
     expect(envelopeOf(runId)?.checkpoint).toMatchObject({
       kind: 'approval_pending',
       tool: { name: 'send_note', toolCallId: 'call_1' },
     });
     await expect.poll(() => statusOf(runId)).toBe('waiting');
     expect(kindOf(runId)).toBe('approval_pending');
-    await relay.decide({ approved: false });
+    await approval.decide({ approved: false });
     await reader.rest();
   });
 
@@ -120,14 +120,14 @@ describe('runs.serialized_state', () => {
     const { runId, reader } = await start(
       `use calculator {"a":23,"b":47,"op":"*"}\n${note('beside it')}`,
     );
-    const relay = await nextRelay(reader);
+    const approval = await nextApproval(reader);
     // The run waits for a person after the calculator has answered, so its checkpoint stays.
     await expect.poll(() => statusOf(runId)).toBe('waiting');
     expect(envelopeOf(runId)?.checkpoint).toMatchObject({
       kind: 'tool_completion',
       tool: { name: 'calculator', toolCallId: 'call_1' },
     });
-    await relay.decide({ approved: false });
+    await approval.decide({ approved: false });
     await reader.rest();
   });
 
@@ -150,10 +150,10 @@ describe('runs.output_json', () => {
   test('gets an entry for an approval', async () => {
     verifies('001:approval-flow:audit-approve');
     const { runId, reader } = await start(note('audited'));
-    const relay = await nextRelay(reader);
+    const approval = await nextApproval(reader);
     await expect.poll(() => outputOf(runId)?.approvals).toEqual([]);
     const before = Date.now();
-    await relay.decide({ approved: true });
+    await approval.decide({ approved: true });
     await reader.rest();
     expect(outputOf(runId)?.approvals).toEqual([
       { ...entry, toolCallId: 'call_1', action: 'approve' },
@@ -166,8 +166,8 @@ describe('runs.output_json', () => {
   test('gets an entry for a rejection, with its reason', async () => {
     verifies('001:approval-flow:audit-reject');
     const { runId, reader } = await start(note('never sent'));
-    const relay = await nextRelay(reader);
-    await relay.decide({ approved: false, reason: 'Not now' });
+    const approval = await nextApproval(reader);
+    await approval.decide({ approved: false, reason: 'Not now' });
     await reader.rest();
     expect(outputOf(runId)).toMatchObject({
       output: 'The note was not sent: it was denied (Not now).',
@@ -178,11 +178,11 @@ describe('runs.output_json', () => {
   test('keeps its earlier entries when another decision is made', async () => {
     verifies('001:approval-flow:audit-appended');
     const { runId, reader } = await start(['one', 'two', 'three'].map(note).join('\n'));
-    const relays = [];
-    for (let n = 0; n < 3; n += 1) relays.push(await nextRelay(reader));
+    const approvals = [];
+    for (let n = 0; n < 3; n += 1) approvals.push(await nextApproval(reader));
     const seen: unknown[][] = [];
-    for (const [index, relay] of relays.entries()) {
-      await relay.decide({ approved: index !== 1 });
+    for (const [index, approval] of approvals.entries()) {
+      await approval.decide({ approved: index !== 1 });
       await expect.poll(() => outputOf(runId)?.approvals.length).toBe(index + 1);
       seen.push([...(outputOf(runId)?.approvals ?? [])]);
     }

@@ -37,9 +37,9 @@ async function runOf(runId: string): Promise<Record<string, unknown>> {
 /** Answers what a run waits for, as its reader would. */
 async function answerAll(runId: string, approved: boolean): Promise<void> {
   const log = await server.request(`/v1/runs/${runId}/events`);
-  const { events } = (await log.json()) as { events: { type: string; relayId: string }[] };
-  for (const { relayId } of events.filter(({ type }) => type === 'relay.raised')) {
-    await server.request(`/v1/approvals/${relayId}`, { body: { approved } });
+  const { events } = (await log.json()) as { events: { type: string; approvalId: string }[] };
+  for (const { approvalId } of events.filter(({ type }) => type === 'approval.requested')) {
+    await server.request(`/v1/approvals/${approvalId}`, { body: { approved } });
   }
 }
 

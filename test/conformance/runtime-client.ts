@@ -36,21 +36,25 @@ export async function say(
 }
 
 /** What tool-approval and resume answer, whether they worked or not. */
-export interface Told {
+export interface EventBuffer {
   readonly status: number;
   readonly body: Readonly<Record<string, unknown>>;
   readonly events: readonly Data[];
 }
 
-export function decide(server: TestServer, body: unknown, as: As = {}): Promise<Told> {
+export function decide(server: TestServer, body: unknown, as: As = {}): Promise<EventBuffer> {
   return tell(server, '/api/chat/tool-approval', { body, ...as });
 }
 
-export function resume(server: TestServer, runId: unknown, as: As = {}): Promise<Told> {
+export function resume(server: TestServer, runId: unknown, as: As = {}): Promise<EventBuffer> {
   return tell(server, '/api/chat/resume', { body: { runId }, ...as });
 }
 
-async function tell(server: TestServer, path: string, of: As & { body: unknown }): Promise<Told> {
+async function tell(
+  server: TestServer,
+  path: string,
+  of: As & { body: unknown },
+): Promise<EventBuffer> {
   const response = await post(server, path, of);
   const body = (await response.json()) as Record<string, unknown>;
   return { status: response.status, body, events: (body['events'] ?? []) as Data[] };

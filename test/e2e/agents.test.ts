@@ -23,11 +23,11 @@ function start(body: object): Promise<Response> {
   return server.request('/v1/runs', { body: { model: 'demo', tools, ...body } });
 }
 
-type Told = { seq: number; type: string } & Record<string, unknown>;
+type EventBuffer = { seq: number; type: string } & Record<string, unknown>;
 
-async function journalOf(runId: string): Promise<Told[]> {
+async function journalOf(runId: string): Promise<EventBuffer[]> {
   const response = await server.request(`/v1/runs/${runId}/events?limit=5000`);
-  return ((await response.json()) as { events: Told[] }).events;
+  return ((await response.json()) as { events: EventBuffer[] }).events;
 }
 
 async function follow(runId: string, after: number | null | undefined): Promise<Frame[]> {
@@ -43,13 +43,13 @@ describe('a tree of agents', () => {
     const response = await start({ input: below(3, 'notify the tree stands') });
     const runId = response.headers.get('x-run-id') ?? '';
     const reader = new FrameReader(response);
-    const relay = await reader.until('relay');
+    const requested = await reader.until('approval_requested');
     await server.kill();
     await reader.close().catch(() => undefined);
 
     await server.start();
     const approval = (await (
-      await server.request(`/v1/approvals/${String(relay.data['id'])}`)
+      await server.request(`/v1/approvals/${String(requested.data['id'])}`)
     ).json()) as Record<string, unknown>;
     expect(approval).toMatchObject({
       status: 'pending',
@@ -60,11 +60,11 @@ describe('a tree of agents', () => {
     expect(run.status).toBe('waiting');
     expect(server.notes).toEqual([]);
 
-    const decided = await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
+    const decided = await server.request(`/v1/approvals/${String(requested.data['id'])}`, {
       body: { approved: true },
     });
     expect(decided.status).toBe(200);
-    const rest = await follow(runId, relay.id);
+    const rest = await follow(runId, requested.id);
     expect(rest.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
     expect(server.notes.map(({ text }) => text)).toEqual(['the tree stands']);
 
@@ -98,18 +98,20 @@ describe('a tree of agents', () => {
         await server.start();
       }
       const raised = await until(async () =>
-        (await journalOf(runId)).find(({ type }) => type === 'relay.raised'),
+        (await journalOf(runId)).find(({ type }) => type === 'approval.requested'),
       );
-      await server.request(`/v1/approvals/${String(raised['relayId'])}`, {
+      await server.request(`/v1/approvals/${String(raised['approvalId'])}`, {
         body: { approved: true },
       });
       await server.kill();
       await server.start();
       const events = await until(async () => {
         const all = await journalOf(runId);
-        const asked = all.filter(({ type, kind }) => type === 'relay.raised' && kind === 'outcome');
-        for (const { relayId } of asked) {
-          await server.request(`/v1/approvals/${String(relayId)}`, {
+        const asked = all.filter(
+          ({ type, kind }) => type === 'approval.requested' && kind === 'outcome',
+        );
+        for (const { approvalId } of asked) {
+          await server.request(`/v1/approvals/${String(approvalId)}`, {
             body: { approved: true, output: 'It was sent' },
           });
         }
@@ -126,7 +128,7 @@ describe('a tree of agents', () => {
     const response = await start({ input: below(2, 'notify nobody') });
     const runId = response.headers.get('x-run-id') ?? '';
     const reader = new FrameReader(response);
-    await reader.until('relay');
+    await reader.until('approval_requested');
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
     const done = await reader.until('done');
     expect(done.data).toMatchObject({ status: 'canceled' });

@@ -64,13 +64,13 @@ describe.skipIf(!linux)('kill -9 of the server while bash runs', () => {
       return found;
     };
     await until(async () => (await approvals()).length === 1, 'the question about its outcome');
-    const [relay] = await approvals();
-    expect(relay).toMatchObject({ kind: 'outcome', runId, tool: 'bash' });
+    const [approval] = await approvals();
+    expect(approval).toMatchObject({ kind: 'outcome', runId, tool: 'bash' });
     const log = () => readFileSync(join(base, 'ws/log'), 'utf8');
     expect(log()).toBe('begun\n');
 
     const output = { exitCode: 1, note: 'it was ended' };
-    await server.request(`/v1/approvals/${relay!.id}`, { body: { approved: true, output } });
+    await server.request(`/v1/approvals/${approval!.id}`, { body: { approved: true, output } });
     await until(async () => {
       const run = (await (await server.request(`/v1/runs/${runId}`)).json()) as { status: string };
       return run.status === 'completed';

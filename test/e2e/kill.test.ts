@@ -42,20 +42,20 @@ describe('kill -9 of the server', () => {
     const response = await start('notify the build is green');
     const runId = response.headers.get('x-run-id') ?? '';
     const reader = new FrameReader(response);
-    const relay = await reader.until('relay');
+    const approval = await reader.until('approval_requested');
     await server.kill();
     await reader.close().catch(() => undefined);
 
     await server.start();
     const resumed = await server.request(`/v1/runs/${runId}/stream`, {
-      headers: { 'last-event-id': String(relay.id) },
+      headers: { 'last-event-id': String(approval.id) },
     });
     const decide = () =>
-      server.request(`/v1/approvals/${String(relay.data['id'])}`, { body: { approved: true } });
+      server.request(`/v1/approvals/${String(approval.data['id'])}`, { body: { approved: true } });
     const answers = await Promise.all([decide(), decide()]);
     expect(answers.map(({ status }) => status)).toEqual([200, 200]);
     const rest = await allFrames(resumed);
-    expect(rest[0]?.data).toMatchObject({ type: 'relay_resolved', status: 'approved' });
+    expect(rest[0]?.data).toMatchObject({ type: 'approval_resolved', status: 'approved' });
     expect(rest.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
     expect(server.notes.map(({ text }) => text)).toEqual(['the build is green']);
     await expectTrue(runId, [...reader.seen, ...rest]);
@@ -73,7 +73,7 @@ describe('kill -9 of the server', () => {
     const first = await server.request('/v1/runs', wish);
     const runId = first.headers.get('x-run-id') ?? '';
     const reader = new FrameReader(first);
-    const relay = await reader.until('relay');
+    const approval = await reader.until('approval_requested');
     await server.kill();
     await reader.close().catch(() => undefined);
 
@@ -83,7 +83,7 @@ describe('kill -9 of the server', () => {
     expect(again.headers.get('idempotent-replayed')).toBe('true');
     const other = { ...wish, body: { ...wish.body, input: 'notify something else' } };
     expect((await server.request('/v1/runs', other)).status).toBe(422);
-    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    const path = `/v1/approvals/${String(approval.data['id'])}`;
     await server.request(path, { body: { approved: true } });
     expect((await allFrames(again)).at(-1)?.data).toMatchObject({ status: 'completed' });
     const told = server.notes.map(({ text }) => text);
@@ -95,7 +95,7 @@ describe('kill -9 of the server', () => {
     const response = await start('notify the build is green');
     const runId = response.headers.get('x-run-id') ?? '';
     const reader = new FrameReader(response);
-    const relay = await reader.until('relay');
+    const approval = await reader.until('approval_requested');
     await server.kill();
     await reader.close().catch(() => undefined);
 
@@ -106,12 +106,12 @@ describe('kill -9 of the server', () => {
 
     // The stream goes on exactly behind the last frame that was seen, and ends with the run.
     const resumed = await server.request(`/v1/runs/${runId}/stream`, {
-      headers: { 'last-event-id': String(relay.id) },
+      headers: { 'last-event-id': String(approval.id) },
     });
     const canceled = await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
     expect(canceled.status).toBe(202);
     const rest = await allFrames(resumed);
-    expect(rest.map(({ data }) => data.type)).toEqual(['relay_resolved', 'tool_result', 'done']);
+    expect(rest.map(({ data }) => data.type)).toEqual(['approval_resolved', 'tool_result', 'done']);
     expect(server.notes).toEqual([]);
     await expectTrue(runId, [...reader.seen, ...rest]);
   });
@@ -158,11 +158,11 @@ describe('kill -9 of the server', () => {
     const runId = response.headers.get('x-run-id') ?? '';
     const reader = new FrameReader(response);
     const connected = await reader.until('connected');
-    const relay = await reader.until('relay');
+    const approval = await reader.until('approval_requested');
     await server.kill();
     await reader.close().catch(() => undefined);
     await server.start();
-    const answer = await server.request(`/chat/relay/${String(relay.data['id'])}`, {
+    const answer = await server.request(`/chat/relay/${String(approval.data['id'])}`, {
       keyless: true,
       body: { sessionId: connected.data['sessionId'], response: { approved: true } },
     });
@@ -206,14 +206,14 @@ describe('kill -9 of the server with a tool running', () => {
     return runId;
   }
 
-  /** The relay that asks about the outcome. */
-  async function outcomeRelay(runId: string): Promise<string> {
+  /** The approval that asks about the outcome. */
+  async function outcomeApproval(runId: string): Promise<string> {
     const asked = await until(async () =>
       (await journalOf(runId)).find(
-        (event) => event.type === 'relay.raised' && event['kind'] === 'outcome',
+        (event) => event.type === 'approval.requested' && event['kind'] === 'outcome',
       ),
     );
-    return String(asked['relayId']);
+    return String(asked['approvalId']);
   }
 
   async function doneOf(runId: string) {
@@ -223,8 +223,8 @@ describe('kill -9 of the server with a tool running', () => {
 
   test('asks about the outcome, and takes the result that a person gives', async () => {
     const runId = await killedWhileRunning('pay');
-    const relayId = await outcomeRelay(runId);
-    await server.request(`/v1/approvals/${relayId}`, {
+    const approvalId = await outcomeApproval(runId);
+    await server.request(`/v1/approvals/${approvalId}`, {
       body: { approved: true, output: { wrote: 'once' } },
     });
     const frames = await doneOf(runId);
@@ -237,7 +237,7 @@ describe('kill -9 of the server with a tool running', () => {
 
   test('asks about the outcome, and tells the model if nobody vouches for it', async () => {
     const runId = await killedWhileRunning('pay');
-    await server.request(`/v1/approvals/${await outcomeRelay(runId)}`, {
+    await server.request(`/v1/approvals/${await outcomeApproval(runId)}`, {
       body: { approved: false, reason: 'I cannot tell' },
     });
     const frames = await doneOf(runId);

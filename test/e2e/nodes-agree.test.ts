@@ -27,9 +27,9 @@ afterEach(async () => {
 async function fateOfNote(node: TestServer, text: string): Promise<string> {
   const before = nodes.notes.length;
   const { runId, reader } = await nodes.run(node, `notify ${text}`);
-  const relay = await reader.until('relay').catch(() => undefined);
-  if (relay !== undefined) {
-    await nodes.approve(node, relay.data['id'], { approved: false });
+  const approval = await reader.until('approval_requested').catch(() => undefined);
+  if (approval !== undefined) {
+    await nodes.approve(node, approval.data['id'], { approved: false });
     await reader.rest();
     return 'asked';
   }

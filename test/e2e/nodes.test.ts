@@ -24,17 +24,17 @@ describe('a run on three nodes', () => {
     const [a, b, c] = await three();
     const { runId, reader } = await nodes.run(a, 'notify the build is green');
     const follower = await nodes.follow(b, runId);
-    const relay = await follower.until('relay');
+    const approval = await follower.until('approval_requested');
     const began = performance.now();
-    expect((await nodes.approve(c, relay.data['id'])).status).toBe(200);
+    expect((await nodes.approve(c, approval.data['id'])).status).toBe(200);
     const seen = await follower.rest();
     // Nobody waited for the next look around, which a stream takes every ten seconds.
     expect(performance.now() - began).toBeLessThan(4_000);
     expect(seen.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
     expect(seen).toEqual(await reader.rest());
     expect(nodes.notes.map(({ text }) => text)).toEqual(['the build is green']);
-    expect((await nodes.approve(a, relay.data['id'])).status).toBe(200);
-    expect((await nodes.approve(b, relay.data['id'], { approved: false })).status).toBe(409);
+    expect((await nodes.approve(a, approval.data['id'])).status).toBe(200);
+    expect((await nodes.approve(b, approval.data['id'], { approved: false })).status).toBe(409);
     await expectSound(c, runId);
   });
 
@@ -103,10 +103,12 @@ describe('a node that is killed', () => {
   test('with the approval pending that it had asked for: another one sends the note, once', async () => {
     const [a, b, c] = await three();
     const { runId, reader } = await nodes.run(a, 'notify the build is green');
-    const relay = await reader.until('relay');
+    const approval = await reader.until('approval_requested');
     await a.kill();
     await reader.close().catch(() => undefined);
-    const answers = await Promise.all([b, c].map((node) => nodes.approve(node, relay.data['id'])));
+    const answers = await Promise.all(
+      [b, c].map((node) => nodes.approve(node, approval.data['id'])),
+    );
     expect(answers.map(({ status }) => status)).toEqual([200, 200]);
     const frames = await nodes.framesOf(c, runId);
     expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
@@ -124,9 +126,9 @@ describe('a node that is killed', () => {
     const follower = await nodes.follow(b, runId);
     await a.kill();
     await reader.close().catch(() => undefined);
-    const relay = await follower.until('relay');
-    expect(relay.data).toMatchObject({ kind: 'outcome', tool: 'pay' });
-    await nodes.approve(c, relay.data['id'], { output: { wrote: 'once' } });
+    const approval = await follower.until('approval_requested');
+    expect(approval.data).toMatchObject({ kind: 'outcome', tool: 'pay' });
+    await nodes.approve(c, approval.data['id'], { output: { wrote: 'once' } });
     const seen = await follower.rest();
     expect(seen.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
     expect(nodes.notes).toHaveLength(1);
@@ -174,11 +176,11 @@ describe('chats on three nodes', () => {
     });
     const reader = new FrameReader(response);
     const { sessionId } = (await reader.until('connected')).data;
-    const relayId = (await reader.until('relay')).data['id'];
-    return { runId: response.headers.get('x-run-id') ?? '', reader, sessionId, relayId };
+    const approvalId = (await reader.until('approval_requested')).data['id'];
+    return { runId: response.headers.get('x-run-id') ?? '', reader, sessionId, approvalId };
   };
-  const answer = (place: number, { sessionId, relayId }: Awaited<ReturnType<typeof chat>>) =>
-    nodes.request(nodes.node(place), `/chat/relay/${String(relayId)}`, {
+  const answer = (place: number, { sessionId, approvalId }: Awaited<ReturnType<typeof chat>>) =>
+    nodes.request(nodes.node(place), `/chat/relay/${String(approvalId)}`, {
       body: { sessionId, response: { approved: true } },
     });
 

@@ -97,7 +97,7 @@ test('survives the kill', async () => {
   const lastId = /^id: (\d+)$/gm.exec(stream.output.slice(stream.output.lastIndexOf('id: ')))?.[1];
   const rest = run(block('/v1/runs/RUN_ID/stream'), { RUN_ID: runId, LAST_ID: lastId ?? '' });
   await rest.ended;
-  expect(rest.output).toContain(`"type":"relay_resolved","id":"${relayId}"`);
+  expect(rest.output).toContain(`"type":"approval_resolved","id":"${relayId}"`);
   expect(rest.output).toContain('"type":"done","status":"completed"');
   expect(server.notes.filter(({ text }) => text === 'I survived')).toHaveLength(1);
 });

@@ -2,7 +2,7 @@
  * The answer to a COMMIT that gets lost: nobody knows whether it is stored. Each commit of a scenario
  * loses its answer once; the run must end as if nothing had happened, and no tool run twice.
  */
-import { answerRelay } from '@relay/core';
+import { answerApproval } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -14,7 +14,7 @@ import { isEnded } from '@relay/protocol';
 import { openPostgresStore } from '@relay/store';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { expectSoundJournal } from '../support/invariants.ts';
-import { ask, bootKernel, journalOf, openRelays, person, until } from '../support/kernel.ts';
+import { ask, bootKernel, journalOf, openApprovals, person, until } from '../support/kernel.ts';
 import { createDatabase, type TestDatabase } from '../support/postgres.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 import { transcriptOf } from '../support/transcript.ts';
@@ -51,11 +51,18 @@ async function play(n: number) {
     const row = await store.tenant(ref.tenantId).readRun(runId);
     const events = await journalOf(store, ref);
     if (row !== undefined && isEnded(row.status)) return { row, events };
-    for (const { relayId, kind } of openRelays(events)) {
+    for (const { approvalId, kind } of openApprovals(events)) {
       const ran = kind === 'outcome' && pay.executions.length > 0;
       const told = ran ? { output: { ran: 'pay' } } : {};
-      const answer = { relayId, approved: true, always: false, reason: null, by: person, ...told };
-      await answerRelay(kernel.control, ref.tenantId, answer).catch(() => undefined);
+      const answer = {
+        approvalId,
+        approved: true,
+        always: false,
+        reason: null,
+        by: person,
+        ...told,
+      };
+      await answerApproval(kernel.control, ref.tenantId, answer).catch(() => undefined);
     }
     return undefined;
   }, `the end of the run whose commit ${n} was lost`);

@@ -3,7 +3,7 @@
  * disturbed. The oracle is what the tools themselves recorded, not what the store says of them.
  */
 import {
-  answerRelay,
+  answerApproval,
   cancelRun,
   type Control,
   type Ids,
@@ -23,7 +23,7 @@ import {
   journalOf,
   type Kernel,
   openClientCalls,
-  openRelays,
+  openApprovals,
   person,
   until,
 } from '../support/kernel.ts';
@@ -52,17 +52,17 @@ async function answerWhatIsAsked(
   scenario: Scenario,
   events: readonly StoredEvent[],
 ): Promise<void> {
-  for (const relay of openRelays(events)) {
-    const tool = scenario.tools.find(({ name }) => name === relay.tool);
-    const ran = tool?.executions.some(({ toolCallId }) => toolCallId === relay.toolCallId);
-    const happened = relay.kind === 'outcome' && ran === true;
-    await answerRelay(kernel.control, kernel.tenantId, {
-      relayId: relay.relayId,
+  for (const approval of openApprovals(events)) {
+    const tool = scenario.tools.find(({ name }) => name === approval.tool);
+    const ran = tool?.executions.some(({ toolCallId }) => toolCallId === approval.toolCallId);
+    const happened = approval.kind === 'outcome' && ran === true;
+    await answerApproval(kernel.control, kernel.tenantId, {
+      approvalId: approval.approvalId,
       approved: true,
       always: false,
       reason: null,
-      ...(happened ? { output: { ran: relay.tool } } : {}),
-      ...(relay.kind === 'outcome' ? {} : scenario.answer),
+      ...(happened ? { output: { ran: approval.tool } } : {}),
+      ...(approval.kind === 'outcome' ? {} : scenario.answer),
       by: person,
     });
   }

@@ -41,7 +41,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'compare-and-set: the first decision counts',
-    file: 'packages/store/src/sql/relays.ts',
+    file: 'packages/store/src/sql/approvals.ts',
     from: `AND run_id = ? AND status = 'pending' AND expires_at > ?`,
     to: `AND run_id = ? AND expires_at > ?`,
     noticedBy: regime,

@@ -160,7 +160,7 @@ export const scenarios: Readonly<Record<string, () => Scenario>> = {
       functions: [{ name: 'lookup', inputSchema: { type: 'object' } }],
     },
     cancels: true,
-    shows: 'relay.closed',
+    shows: 'approval.closed',
   }),
 
   'two turns with an approval each': () => ({

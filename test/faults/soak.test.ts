@@ -2,7 +2,7 @@
  * Random trees of agents, with people who answer at random, cancels, limits, crashes and restarts.
  * Whatever happens, the run ends, its journal is sound, and nothing ran that was not on record.
  */
-import { answerRelay, cancelRun, type SystemStore } from '@relay/core';
+import { answerApproval, cancelRun, type SystemStore } from '@relay/core';
 import { isEnded, RelayError, type StoredEvent } from '@relay/protocol';
 import { createFaultyStore } from '@relay/store/testing';
 import { describe, expect, test } from 'vitest';
@@ -13,7 +13,7 @@ import {
   bootKernel,
   journalOf,
   type Kernel,
-  openRelays,
+  openApprovals,
   person,
   until,
 } from '../support/kernel.ts';
@@ -27,7 +27,7 @@ const first = Number(process.env['RELAY_SOAK_FROM'] ?? 1);
 /** People who make up their mind by the number of the run and the call, and never change it. */
 class Crowd {
   readonly #plan: Plan;
-  /** Relays by which somebody let a call run again; the process may have died in their answer. */
+  /** Approvals by which somebody let a call run again; the process may have died in their answer. */
   readonly #again = new Map<string, string>();
   #canceled = false;
 
@@ -41,14 +41,15 @@ class Crowd {
       await cancelRun(kernel.control, ref, { reason: 'Enough', by: person });
       this.#canceled = true;
     }
-    for (const relay of openRelays(events)) {
-      const chance = createChance(this.#plan.seed + relay.seq);
-      const asksOutcome = relay.kind === 'outcome';
+    for (const approval of openApprovals(events)) {
+      const chance = createChance(this.#plan.seed + approval.seq);
+      const asksOutcome = approval.kind === 'outcome';
       const approved = chance() < 0.7;
       const knows = asksOutcome && approved && chance() < 0.5;
-      if (asksOutcome && approved && !knows) this.#again.set(relay.relayId, relay.toolCallId);
-      await answerRelay(kernel.control, kernel.tenantId, {
-        relayId: relay.relayId,
+      if (asksOutcome && approved && !knows)
+        this.#again.set(approval.approvalId, approval.toolCallId);
+      await answerApproval(kernel.control, kernel.tenantId, {
+        approvalId: approval.approvalId,
         approved,
         always: !asksOutcome && chance() < 0.2,
         reason: null,
@@ -131,9 +132,9 @@ async function play(opened: SystemStore, plan: Plan): Promise<void> {
   const row = await store.tenant(tenantId).readRun(runId);
   expectSoundJournal(events, row);
   expectNothingBehindTheBack(events, { plan, crowd });
-  for (const relay of events) {
-    if (relay.type !== 'relay.raised') continue;
-    const stored = await store.tenant(tenantId).readRelay(relay.relayId);
+  for (const approval of events) {
+    if (approval.type !== 'approval.requested') continue;
+    const stored = await store.tenant(tenantId).readApproval(approval.approvalId);
     expect(stored?.status).not.toBe('pending');
   }
 }

@@ -7,7 +7,7 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
-import { ask, openRelays, until, untilStatus } from '../support/kernel.ts';
+import { ask, openApprovals, until, untilStatus } from '../support/kernel.ts';
 import {
   appendWith,
   decide,
@@ -31,7 +31,7 @@ describe.each(stores)('undecided calls on $name', (kind) => {
     const { boot, store } = await openScene(kind);
     const appends: Append[] = [];
     const watched = wrapStore(store, (call) => {
-      const append = appendWith(call, 'relay.raised');
+      const append = appendWith(call, 'approval.requested');
       if (append !== undefined) appends.push(append);
       return call.go();
     });
@@ -48,7 +48,7 @@ describe.each(stores)('undecided calls on $name', (kind) => {
     await untilAsked(kernel, run.id, 3);
     expect(appends).toHaveLength(1);
     const types = appends[0]?.events.map(({ type }) => type) ?? [];
-    expect(types.filter((type) => type === 'relay.raised')).toHaveLength(3);
+    expect(types.filter((type) => type === 'approval.requested')).toHaveLength(3);
     expect(types.filter((type) => type === 'tool.called')).toHaveLength(4);
     expect(types).toContain('turn.completed');
     expect(types).toContain('tool.started');
@@ -62,19 +62,19 @@ describe.each(stores)('undecided calls on $name', (kind) => {
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     const [first, second] = await untilAsked(kernel, run.id, 2);
-    await decide(kernel, second?.relayId);
+    await decide(kernel, second?.approvalId);
     await untilStored(kernel, run.id, { type: 'tool.completed' });
     expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_2']);
     const [still] = await untilAsked(kernel, run.id, 1);
-    expect(still?.relayId).toBe(first?.relayId);
+    expect(still?.approvalId).toBe(first?.approvalId);
     const { tenantId } = kernel;
     // The answer was taken once: nothing is left that would wake the run again and again.
-    expect(await store.tenant(tenantId).readMail(run.id)).toEqual([]);
-    expect(await store.tenant(tenantId).readRelay(first?.relayId ?? '')).toMatchObject({
+    expect(await store.tenant(tenantId).readInbox(run.id)).toEqual([]);
+    expect(await store.tenant(tenantId).readApproval(first?.approvalId ?? '')).toMatchObject({
       status: 'pending',
     });
     expect(model.requests).toHaveLength(1);
-    await decide(kernel, first?.relayId);
+    await decide(kernel, first?.approvalId);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'run.suspended')).toHaveLength(2);
     expect(ofType(events, 'run.resumed')).toHaveLength(2);
@@ -94,11 +94,11 @@ describe.each(stores)('undecided calls on $name', (kind) => {
     const kernel = await boot({ model, tools: [tool, slow] });
     const run = await ask(kernel);
     await until(async () => slow.executions.length === 1, 'the slow tool');
-    const raised = openRelays(await journal(kernel, run.id));
+    const raised = openApprovals(await journal(kernel, run.id));
     expect(raised).toHaveLength(2);
-    await decide(kernel, raised[0]?.relayId);
+    await decide(kernel, raised[0]?.approvalId);
     await until(async () => tool.executions.length === 1, 'the approved one');
-    await decide(kernel, raised[1]?.relayId, { approved: false });
+    await decide(kernel, raised[1]?.approvalId, { approved: false });
     await untilStored(kernel, run.id, { type: 'tool.denied' });
     await untilStored(kernel, run.id, { type: 'tool.completed' });
     expect(ofType(await journal(kernel, run.id), 'tool.completed')).toMatchObject([
@@ -117,11 +117,11 @@ describe.each(stores)('undecided calls on $name', (kind) => {
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     const [first, second] = await untilAsked(kernel, run.id, 2);
-    await decide(kernel, first?.relayId, { approved: false, reason: 'Not on a Sunday' });
-    await decide(kernel, second?.relayId, { approved: false });
+    await decide(kernel, first?.approvalId, { approved: false, reason: 'Not on a Sunday' });
+    await decide(kernel, second?.approvalId, { approved: false });
     const events = await finished(kernel, run.id);
     expect(tool.executions).toEqual([]);
-    expect(ofType(events, 'relay.decided')).toMatchObject([
+    expect(ofType(events, 'approval.decided')).toMatchObject([
       { approved: false, reason: 'Not on a Sunday', by: { type: 'key', name: 'ada' } },
       { approved: false },
     ]);
@@ -137,12 +137,14 @@ describe.each(stores)('undecided calls on $name', (kind) => {
     const model = createScriptedModel([[pay(1, input), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay?.params).toEqual(input);
-    await decide(kernel, relay?.relayId, { reason: 'Fine' });
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval?.params).toEqual(input);
+    await decide(kernel, approval?.approvalId, { reason: 'Fine' });
     const events = await finished(kernel, run.id);
     expect(tool.executions.map(({ input: ran }) => ran)).toEqual([input]);
-    expect(ofType(events, 'tool.started')).toMatchObject([{ input, relayId: relay?.relayId }]);
+    expect(ofType(events, 'tool.started')).toMatchObject([
+      { input, approvalId: approval?.approvalId },
+    ]);
     const stored = await untilStatus(kernel, run.id, 'completed');
     expect(JSON.parse(stored.outputJson ?? '')).toMatchObject({
       approvals: [{ toolCallId: 'call_1', action: 'approve', by: 'ada', reason: 'Fine' }],
@@ -155,9 +157,9 @@ describe.each(stores)('undecided calls on $name', (kind) => {
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     tools.pop();
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'unknown_tool' }]);
     expect(endOf(events).status).toBe('completed');
@@ -182,9 +184,9 @@ describe.each(stores)('“always” on $name', (kind) => {
         ...(conversationId === undefined ? {} : { conversationId }),
       });
     const first = await request('{"to":"*","amount":7}');
-    const [relay] = await untilAsked(kernel, first.id);
-    await decide(kernel, relay?.relayId, { always: true });
-    expect(ofType(await finished(kernel, first.id), 'relay.decided')).toMatchObject([
+    const [approval] = await untilAsked(kernel, first.id);
+    await decide(kernel, approval?.approvalId, { always: true });
+    expect(ofType(await finished(kernel, first.id), 'approval.decided')).toMatchObject([
       { approved: true, always: true },
     ]);
     const { conversationId } = first;
@@ -192,7 +194,7 @@ describe.each(stores)('“always” on $name', (kind) => {
     // The same call, however it is written.
     const same = await request('{ "amount": 7.0, "to": "*" }', conversationId);
     const events = await finished(kernel, same.id);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(ofType(events, 'tool.started')).toMatchObject([{ rule: { list: 'grants' } }]);
     expect(tool.executions).toHaveLength(2);
 
@@ -217,8 +219,8 @@ describe.each(stores)('“always” on $name', (kind) => {
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
     const first = await ask(kernel);
-    const [relay] = await untilAsked(kernel, first.id);
-    await decide(kernel, relay?.relayId, { approved: false, always: true });
+    const [approval] = await untilAsked(kernel, first.id);
+    await decide(kernel, approval?.approvalId, { approved: false, always: true });
     await finished(kernel, first.id);
     const second = await ask(kernel, { conversationId: first.conversationId });
     await untilAsked(kernel, second.id);

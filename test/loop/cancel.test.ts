@@ -166,7 +166,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
         await hold.promise;
       }
       const value = await call.go();
-      if (call.method === 'readMail' && (value as unknown[]).length > 0) noticed = true;
+      if (call.method === 'readInbox' && (value as unknown[]).length > 0) noticed = true;
       return value;
     });
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
@@ -182,24 +182,24 @@ describe.each(stores)('a cancel on $name', (kind) => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('while a person is asked closes the relays and settles the calls', async () => {
+  test('while a person is asked closes the approvals and settles the calls', async () => {
     const { boot, store } = await openScene(kind);
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[text('May I? '), pay(1), pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
-    const relays = await untilAsked(kernel, run.id, 2);
+    const approvals = await untilAsked(kernel, run.id, 2);
     expect(await stopRun(kernel, run.id, 'No time')).toBe(true);
     const events = await finished(kernel, run.id);
-    const ids = relays.map(({ relayId }) => relayId);
-    expect(ofType(events, 'relay.closed').map(({ relayId }) => relayId)).toEqual(ids);
+    const ids = approvals.map(({ approvalId }) => approvalId);
+    expect(ofType(events, 'approval.closed').map(({ approvalId }) => approvalId)).toEqual(ids);
     expect(ofType(events, 'tool.failed')).toMatchObject([
       { toolCallId: 'call_1', code: 'run_canceled', error: 'No time' },
       { toolCallId: 'call_2', code: 'run_canceled' },
     ]);
-    for (const relayId of ids) {
-      const relay = await store.tenant(kernel.tenantId).readRelay(relayId);
-      expect(relay).toMatchObject({ status: 'closed', decidedBy: { type: 'system' } });
+    for (const approvalId of ids) {
+      const approval = await store.tenant(kernel.tenantId).readApproval(approvalId);
+      expect(approval).toMatchObject({ status: 'closed', decidedBy: { type: 'system' } });
     }
     expect(endOf(events)).toMatchObject({ status: 'canceled', output: 'May I? ' });
     expect(tool.executions).toEqual([]);
@@ -225,7 +225,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
       { name: 'pay', code: 'run_canceled' },
       { name: 'deaf', code: 'outcome_unknown' },
     ]);
-    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'approval.closed')).toHaveLength(1);
   });
 
   test('of a run that is queued ends it at once, without a place and without the model', async () => {
@@ -264,7 +264,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
     expect(answers).not.toContain(false);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'run.ended')).toHaveLength(1);
-    expect(ofType(events, 'relay.closed')).toMatchObject([{ reason: 'First' }]);
+    expect(ofType(events, 'approval.closed')).toMatchObject([{ reason: 'First' }]);
   });
 
   test('after the end changes nothing, and of what is not there is false', async () => {

@@ -164,7 +164,7 @@ describe.each(stores)('a conversation on $name', (kind) => {
     const second = await ask(kernel, { conversationId, messages: [user('Second')] });
     await finished(kernel, second.id);
     await kernel.stop();
-    const model = saying('Still yes.');
+    const model = saying('IdleFrames yes.');
     const later = await boot({ model, restarted: true });
     const third = await ask(later, { conversationId, messages: [user('Third')] });
     await finished(later, third.id);

@@ -48,9 +48,18 @@ async function askedToPay() {
   ]);
   const kernel = await scene.boot({ model, tools });
   const run = await ask(kernel);
-  const [relay] = await untilAsked(kernel, run.id);
+  const [approval] = await untilAsked(kernel, run.id);
   const harm = (sql: string) => expect(tamper(scene.path, sql)).toBeGreaterThan(0);
-  return { ...scene, kernel, model, run, tools, pay: tools[1], relayId: relay?.relayId, harm };
+  return {
+    ...scene,
+    kernel,
+    model,
+    run,
+    tools,
+    pay: tools[1],
+    approvalId: approval?.approvalId,
+    harm,
+  };
 }
 
 /** How the run ended, without reading the journal that is damaged. */
@@ -80,38 +89,38 @@ const corruptEnd = {
 
 describe('a damaged row of the journal', () => {
   test.each([
-    ['the call that waits', changeIn('relay.raised', '700', '900')],
+    ['the call that waits', changeIn('approval.requested', '700', '900')],
     ['the beginning', changeIn('run.created', 'Begin', 'Begun')],
-  ])('fails the run when its relay is approved, and no tool runs: %s', async (_what, sql) => {
-    const { kernel, run, pay, relayId, harm } = await askedToPay();
+  ])('fails the run when its approval is approved, and no tool runs: %s', async (_what, sql) => {
+    const { kernel, run, pay, approvalId, harm } = await askedToPay();
     harm(sql);
-    await decide(kernel, relayId);
+    await decide(kernel, approvalId);
     expect(await endedAs(kernel, run.id)).toMatchObject(corruptEnd);
     expect(pay?.executions).toEqual([]);
   });
 
   test('of what the snapshot and the cache stand for still keeps the run from completing', async () => {
-    const { kernel, run, relayId, harm } = await askedToPay();
+    const { kernel, run, approvalId, harm } = await askedToPay();
     harm(changeIn('tool.called', 'first', 'frist'));
-    await decide(kernel, relayId);
+    await decide(kernel, approvalId);
     expect(await endedAs(kernel, run.id)).toMatchObject(corruptEnd);
   });
 
   test('that is missing fails the run too', async () => {
-    const { kernel, run, pay, relayId, harm } = await askedToPay();
+    const { kernel, run, pay, approvalId, harm } = await askedToPay();
     harm(`DELETE FROM events WHERE payload LIKE '%700%'`);
-    await decide(kernel, relayId);
+    await decide(kernel, approvalId);
     const { status, record } = await endedAs(kernel, run.id);
     expect({ status, record }).toMatchObject({ status: 'failed', record: { error } });
     expect(pay?.executions).toEqual([]);
   });
 
   test('of an earlier turn fails the run before a tool starts or the model is asked with it', async () => {
-    const { boot, kernel, model, run, tools, pay, relayId, harm } = await askedToPay();
+    const { boot, kernel, model, run, tools, pay, approvalId, harm } = await askedToPay();
     await kernel.stop();
     harm(changeIn('text.appended', 'A look first', 'A book first'));
     const later = await boot({ model, tools, restarted: true });
-    await decide(later, relayId);
+    await decide(later, approvalId);
     expect(await endedAs(later, run.id)).toMatchObject(corruptEnd);
     expect(model.requests).toHaveLength(2);
     expect(pay?.executions).toEqual([]);
@@ -136,25 +145,25 @@ describe('a damaged row of the journal', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('closes the open relay, which cannot be approved any more', async () => {
-    const { kernel, run, pay, relayId, harm } = await askedToPay();
-    harm(changeIn('relay.raised', '700', '900'));
+  test('closes the open approval, which cannot be approved any more', async () => {
+    const { kernel, run, pay, approvalId, harm } = await askedToPay();
+    harm(changeIn('approval.requested', '700', '900'));
     await stopRun(kernel, run.id);
     await endedAs(kernel, run.id);
-    const relay = await kernel.store.tenant(kernel.tenantId).readRelay(relayId ?? '');
-    expect(relay?.status).toBe('closed');
-    expect(await decide(kernel, relayId)).toMatchObject({ kind: 'contradicted' });
+    const approval = await kernel.store.tenant(kernel.tenantId).readApproval(approvalId ?? '');
+    expect(approval?.status).toBe('closed');
+    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'contradicted' });
     expect(pay?.executions).toEqual([]);
   });
 
   test('does not harm other runs', async () => {
-    const { kernel, run, pay, relayId, harm } = await askedToPay();
+    const { kernel, run, pay, approvalId, harm } = await askedToPay();
     const other = await ask(kernel);
-    const [relay] = await untilAsked(kernel, other.id);
+    const [approval] = await untilAsked(kernel, other.id);
     harm(`UPDATE events SET payload = replace(payload, '700', '900') WHERE run_id = '${run.id}'`);
-    await decide(kernel, relayId);
+    await decide(kernel, approvalId);
     await endedAs(kernel, run.id);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     expect(endOf(await finished(kernel, other.id)).status).toBe('completed');
     expect(pay?.executions.map(({ input }) => input)).toEqual([{ amount: 700 }]);
   });
@@ -178,23 +187,23 @@ describe('a damaged row beside the journal', () => {
     expect(started.map(({ name }) => name)).toEqual(['look']);
   });
 
-  test.each(damages)('fails the run when its relay is answered: %s', async (_what, sql) => {
-    const { kernel, run, pay, relayId, harm } = await askedToPay();
+  test.each(damages)('fails the run when its approval is answered: %s', async (_what, sql) => {
+    const { kernel, run, pay, approvalId, harm } = await askedToPay();
     harm(sql);
     // Whoever answers may be told at once; either way the run must not go on waiting.
-    await decide(kernel, relayId).catch(() => undefined);
+    await decide(kernel, approvalId).catch(() => undefined);
     expect(await endedAs(kernel, run.id)).toMatchObject(corruptEnd);
     expect(pay?.executions).toEqual([]);
   });
 
   test.each([
-    ['arguments', `UPDATE relays SET params = replace(params, '700', '1')`],
-    ['tool', `UPDATE relays SET tool = '"look"'`],
-    ['digest', `UPDATE relays SET digest = 'x' || digest`],
-  ])('a relay with other %s cannot be approved', async (_what, sql) => {
-    const { kernel, pay, relayId, harm } = await askedToPay();
+    ['arguments', `UPDATE approvals SET params = replace(params, '700', '1')`],
+    ['tool', `UPDATE approvals SET tool = '"look"'`],
+    ['digest', `UPDATE approvals SET digest = 'x' || digest`],
+  ])('an approval with other %s cannot be approved', async (_what, sql) => {
+    const { kernel, pay, approvalId, harm } = await askedToPay();
     harm(sql);
-    await expect(decide(kernel, relayId)).rejects.toMatchObject({ code: 'journal_corrupt' });
+    await expect(decide(kernel, approvalId)).rejects.toMatchObject({ code: 'journal_corrupt' });
     expect(pay?.executions).toEqual([]);
   });
 
@@ -203,8 +212,8 @@ describe('a damaged row beside the journal', () => {
     ['changed to another call', `UPDATE grants SET exact = replace(exact, '700', '701')`],
     ['widened', `UPDATE grants SET exact = NULL`],
   ])('a grant that was %s fails the run that would rely on it', async (_what, sql) => {
-    const { kernel, run, pay, relayId, harm } = await askedToPay();
-    await decide(kernel, relayId, { always: true });
+    const { kernel, run, pay, approvalId, harm } = await askedToPay();
+    await decide(kernel, approvalId, { always: true });
     await finished(kernel, run.id);
     harm(sql);
     const next = await ask(kernel, { conversationId: run.conversationId });

@@ -20,46 +20,46 @@ async function askedToPay(kind: StoreKind) {
   ]);
   const kernel = await scene.boot({ model, tools: [tool] });
   const run = await ask(kernel);
-  const [relay] = await untilAsked(kernel, run.id);
-  return { ...scene, kernel, run, tool, relayId: relay?.relayId ?? '' };
+  const [approval] = await untilAsked(kernel, run.id);
+  return { ...scene, kernel, run, tool, approvalId: approval?.approvalId ?? '' };
 }
 
 describe.each(stores)('a decision on $name', (kind) => {
   test('is repeated without effect, also when the run is over', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
-    expect(await decide(kernel, relayId)).toMatchObject({ kind: 'decided' });
-    expect(await decide(kernel, relayId)).toMatchObject({
+    const { kernel, run, tool, approvalId } = await askedToPay(kind);
+    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, approvalId)).toMatchObject({
       kind: 'repeated',
-      relay: { status: 'approved' },
+      approval: { status: 'approved' },
     });
     const events = await finished(kernel, run.id);
-    expect(await decide(kernel, relayId)).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'repeated' });
     expect(tool.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.decided')).toHaveLength(1);
+    expect(ofType(events, 'approval.decided')).toHaveLength(1);
   });
 
   test.each([
     ['a denial', false],
     ['an approval', true],
   ])('stands although it is contradicted: %s', async (_what, approved) => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
-    await decide(kernel, relayId, { approved });
-    expect(await decide(kernel, relayId, { approved: !approved })).toMatchObject({
+    const { kernel, run, tool, approvalId } = await askedToPay(kind);
+    await decide(kernel, approvalId, { approved });
+    expect(await decide(kernel, approvalId, { approved: !approved })).toMatchObject({
       kind: 'contradicted',
-      relay: { status: approved ? 'approved' : 'denied' },
+      approval: { status: approved ? 'approved' : 'denied' },
     });
     const events = await finished(kernel, run.id);
-    expect(await decide(kernel, relayId, { approved: !approved })).toMatchObject({
+    expect(await decide(kernel, approvalId, { approved: !approved })).toMatchObject({
       kind: 'contradicted',
     });
     expect(tool.executions).toHaveLength(approved ? 1 : 0);
-    expect(ofType(events, 'relay.decided')).toMatchObject([{ approved }]);
+    expect(ofType(events, 'approval.decided')).toMatchObject([{ approved }]);
   });
 
   test('that comes too late with “always” makes no grant', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
-    await decide(kernel, relayId, { approved: false });
-    await decide(kernel, relayId, { always: true });
+    const { kernel, run, tool, approvalId } = await askedToPay(kind);
+    await decide(kernel, approvalId, { approved: false });
+    await decide(kernel, approvalId, { always: true });
     await finished(kernel, run.id);
     const next = await ask(kernel, { conversationId: run.conversationId });
     await untilAsked(kernel, next.id);
@@ -67,11 +67,11 @@ describe.each(stores)('a decision on $name', (kind) => {
   });
 
   test('wins alone among fifty that race, and the tool runs once or not at all', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, approvalId } = await askedToPay(kind);
     const wishes = Array.from({ length: 50 }, (_, n) => n % 2 === 0);
     const outcomes = await Promise.all(
       wishes.map((approved, n) =>
-        decide(kernel, relayId, { approved, by: { type: 'key', id: `${n}`, name: `p${n}` } }),
+        decide(kernel, approvalId, { approved, by: { type: 'key', id: `${n}`, name: `p${n}` } }),
       ),
     );
     const winner = outcomes.findIndex(({ kind: made }) => made === 'decided');
@@ -81,15 +81,17 @@ describe.each(stores)('a decision on $name', (kind) => {
       expect(outcome.kind).toBe(wishes[n] === wishes[winner] ? 'repeated' : 'contradicted');
     }
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.decided')).toMatchObject([
+    expect(ofType(events, 'approval.decided')).toMatchObject([
       { approved: wishes[winner], by: { name: `p${winner}` } },
     ]);
     expect(tool.executions).toHaveLength(wishes[winner] ? 1 : 0);
   });
 
   test('of fifty that all approve runs the tool once', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
-    const outcomes = await Promise.all(Array.from({ length: 50 }, () => decide(kernel, relayId)));
+    const { kernel, run, tool, approvalId } = await askedToPay(kind);
+    const outcomes = await Promise.all(
+      Array.from({ length: 50 }, () => decide(kernel, approvalId)),
+    );
     expect(outcomes.filter(({ kind: made }) => made === 'decided')).toHaveLength(1);
     expect(outcomes.filter(({ kind: made }) => made === 'repeated')).toHaveLength(49);
     const events = await finished(kernel, run.id);
@@ -98,28 +100,30 @@ describe.each(stores)('a decision on $name', (kind) => {
   });
 
   test('about nothing is missing, and so is one by another tenant', async () => {
-    const { kernel, store, tool, relayId } = await askedToPay(kind);
+    const { kernel, store, tool, approvalId } = await askedToPay(kind);
     expect(await decide(kernel, kernel.tenantId)).toEqual({ kind: 'missing' });
-    const other = await store.ensureTenant({ id: relayId, name: 'other', at: 0 });
-    expect(await decide({ ...kernel, tenantId: other.id }, relayId)).toEqual({ kind: 'missing' });
+    const other = await store.ensureTenant({ id: approvalId, name: 'other', at: 0 });
+    expect(await decide({ ...kernel, tenantId: other.id }, approvalId)).toEqual({
+      kind: 'missing',
+    });
     expect(tool.executions).toEqual([]);
   });
 
   test('after the run was canceled does not count', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, approvalId } = await askedToPay(kind);
     await stopRun(kernel, run.id);
     await finished(kernel, run.id);
-    expect(await decide(kernel, relayId)).toMatchObject({
+    expect(await decide(kernel, approvalId)).toMatchObject({
       kind: 'contradicted',
-      relay: { status: 'closed' },
+      approval: { status: 'closed' },
     });
     expect(tool.executions).toEqual([]);
   });
 
   test('that races with a cancel ends the run once, and the tool runs at most once', async () => {
     for (let round = 0; round < 10; round += 1) {
-      const { kernel, run, tool, relayId } = await askedToPay(kind);
-      const [outcome] = await Promise.all([decide(kernel, relayId), stopRun(kernel, run.id)]);
+      const { kernel, run, tool, approvalId } = await askedToPay(kind);
+      const [outcome] = await Promise.all([decide(kernel, approvalId), stopRun(kernel, run.id)]);
       const events = await finished(kernel, run.id);
       const started = ofType(events, 'tool.started').length;
       expect(tool.executions).toHaveLength(started);

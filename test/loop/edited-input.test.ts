@@ -50,8 +50,8 @@ async function askedToPay(kind: StoreKind, permissions = {}) {
   const [tool, model] = [createPay(), script()];
   const kernel = await scene.boot({ model, tools: [tool] });
   const run = await ask(kernel, { permissions });
-  const [relay] = await untilAsked(kernel, run.id);
-  return { ...scene, kernel, run, tool, model, relay, relayId: relay?.relayId ?? '' };
+  const [approval] = await untilAsked(kernel, run.id);
+  return { ...scene, kernel, run, tool, model, approval, approvalId: approval?.approvalId ?? '' };
 }
 
 const refusal = (promise: Promise<unknown>) =>
@@ -62,27 +62,27 @@ const refusal = (promise: Promise<unknown>) =>
 
 describe.each(stores)('arguments that a person changed on $name', (kind) => {
   test('are what runs, and both versions are kept with their digests', async () => {
-    const { kernel, run, tool, relay, relayId, store } = await askedToPay(kind);
-    await decide(kernel, relayId, { input: { amount: 7 } });
+    const { kernel, run, tool, approval, approvalId, store } = await askedToPay(kind);
+    await decide(kernel, approvalId, { input: { amount: 7 } });
     const events = await finished(kernel, run.id);
     const executed = { amount: 7, currency: 'EUR' };
     expect(tool.executions.map(({ input }) => input)).toEqual([executed]);
     expect(ofType(events, 'tool.called')).toMatchObject([{ input: { amount: 100 } }]);
-    expect(ofType(events, 'tool.started')).toMatchObject([{ input: executed, relayId }]);
-    const [decided] = ofType(events, 'relay.decided');
+    expect(ofType(events, 'tool.started')).toMatchObject([{ input: executed, approvalId }]);
+    const [decided] = ofType(events, 'approval.decided');
     expect(decided).toMatchObject({ approved: true, input: executed });
     expect(decided?.digest).toMatch(/^[0-9a-f]{64}$/);
-    expect(decided?.digest).not.toBe(relay?.digest);
-    expect(await store.tenant(kernel.tenantId).readRelay(relayId)).toMatchObject({
+    expect(decided?.digest).not.toBe(approval?.digest);
+    expect(await store.tenant(kernel.tenantId).readApproval(approvalId)).toMatchObject({
       params: { amount: 100, currency: 'EUR' },
-      digest: relay?.digest,
+      digest: approval?.digest,
       edited: { params: executed, digest: decided?.digest },
     });
   });
 
   test('are told to the model, whose own call stays as it was', async () => {
-    const { kernel, run, model, relayId } = await askedToPay(kind);
-    await decide(kernel, relayId, { input: { amount: 7 } });
+    const { kernel, run, model, approvalId } = await askedToPay(kind);
+    await decide(kernel, approvalId, { input: { amount: 7 } });
     await finished(kernel, run.id);
     const request = lastOf(model.requests);
     const [read] = resultsIn(request);
@@ -93,35 +93,40 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('that are no other ones change nothing, and are not spoken of', async () => {
-    const { kernel, run, model, relayId, store } = await askedToPay(kind);
-    await decide(kernel, relayId, { input: { currency: 'EUR', amount: 100 } });
-    expect(await decide(kernel, relayId)).toMatchObject({ kind: 'repeated' });
+    const { kernel, run, model, approvalId, store } = await askedToPay(kind);
+    await decide(kernel, approvalId, { input: { currency: 'EUR', amount: 100 } });
+    expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'repeated' });
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.decided')[0]).not.toHaveProperty('input');
-    expect(await store.tenant(kernel.tenantId).readRelay(relayId)).toMatchObject({ edited: null });
+    expect(ofType(events, 'approval.decided')[0]).not.toHaveProperty('input');
+    expect(await store.tenant(kernel.tenantId).readApproval(approvalId)).toMatchObject({
+      edited: null,
+    });
     expect(resultsIn(lastOf(model.requests))).toEqual(['{"result":{"ran":"pay"}}']);
   });
 
   test('are refused if they do not fit the tool, and nothing is decided', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, approvalId } = await askedToPay(kind);
     for (const input of [{ amount: 'much' }, {}, { amount: 1, more: 2 }]) {
-      const error = await refusal(decide(kernel, relayId, { input }));
+      const error = await refusal(decide(kernel, approvalId, { input }));
       expect(error).toMatchObject({ code: 'tool_input_invalid', status: 400 });
     }
     expect(await untilAsked(kernel, run.id)).toHaveLength(1);
     expect(tool.executions).toEqual([]);
   });
 
-  test('are refused if a deny rule speaks of them, and the relay stays open', async () => {
+  test('are refused if a deny rule speaks of them, and the approval stays open', async () => {
     const denylist = [{ tool: 'pay', params: { amount: '1????*' } }];
-    const { kernel, run, tool, relayId, store } = await askedToPay(kind, { denylist });
-    const error = await refusal(decide(kernel, relayId, { input: { amount: 10_000 } }));
+    const { kernel, run, tool, approvalId, store } = await askedToPay(kind, { denylist });
+    const error = await refusal(decide(kernel, approvalId, { input: { amount: 10_000 } }));
     expect(error).toMatchObject({ code: 'denied_by_rule', status: 403 });
     expect(error.message).toContain('denylist[0]');
     const tenant = store.tenant(kernel.tenantId);
-    expect(await tenant.readRelay(relayId)).toMatchObject({ status: 'pending', edited: null });
-    expect(await tenant.readMail(run.id)).toEqual([]);
-    await decide(kernel, relayId, { input: { amount: 9 } });
+    expect(await tenant.readApproval(approvalId)).toMatchObject({
+      status: 'pending',
+      edited: null,
+    });
+    expect(await tenant.readInbox(run.id)).toEqual([]);
+    await decide(kernel, approvalId, { input: { amount: 9 } });
     await finished(kernel, run.id);
     expect(tool.executions).toMatchObject([{ input: { amount: 9 } }]);
   });
@@ -139,21 +144,21 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
     const kernel = await scene.boot({ model, tools: [shell] });
     const denylist = [{ tool: 'shell', params: { command: 'rm *' } }];
     const run = await ask(kernel, { permissions: { denylist } });
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     for (const command of ['rm x', 'ls; rm x', '/bin/rm x', 'env rm x', '"rm" x']) {
-      const error = await refusal(decide(kernel, relay?.relayId, { input: { command } }));
+      const error = await refusal(decide(kernel, approval?.approvalId, { input: { command } }));
       expect(error.code, command).toBe('denied_by_rule');
     }
     expect(shell.executions).toEqual([]);
   });
 
   test('cannot be checked once the tool is gone, and nothing is decided', async () => {
-    const { kernel, run, tool, relayId, boot, store } = await askedToPay(kind);
+    const { kernel, run, tool, approvalId, boot, store } = await askedToPay(kind);
     await kernel.stop();
     const later = await boot({ model: script(), tools: [], restarted: true });
-    const error = await refusal(decide(later, relayId, { input: { amount: 1 } }));
+    const error = await refusal(decide(later, approvalId, { input: { amount: 1 } }));
     expect(error).toMatchObject({ code: 'tool_unavailable', status: 409 });
-    expect(await store.tenant(later.tenantId).readRelay(relayId)).toMatchObject({
+    expect(await store.tenant(later.tenantId).readApproval(approvalId)).toMatchObject({
       status: 'pending',
     });
     expect(await untilAsked(later, run.id)).toHaveLength(1);
@@ -161,23 +166,23 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
   });
 
   test('repeated are the same decision, and other ones contradict it, also without the tool', async () => {
-    const { kernel, run, tool, relayId, boot } = await askedToPay(kind);
+    const { kernel, run, tool, approvalId, boot } = await askedToPay(kind);
     const input = { amount: 7 };
-    expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'decided' });
-    expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'repeated' });
     for (const other of [{ input: { amount: 8 } }, { input: { amount: 100 } }, {}]) {
-      expect(await decide(kernel, relayId, other)).toMatchObject({ kind: 'contradicted' });
+      expect(await decide(kernel, approvalId, other)).toMatchObject({ kind: 'contradicted' });
     }
     await finished(kernel, run.id);
     await kernel.stop();
     const later = await boot({ model: script(), tools: [], restarted: true });
-    expect(await decide(later, relayId, { input })).toMatchObject({ kind: 'repeated' });
+    expect(await decide(later, approvalId, { input })).toMatchObject({ kind: 'repeated' });
     expect(tool.executions).toHaveLength(1);
   });
 
   test('with “always” are what is granted, and not what was asked about', async () => {
-    const { kernel, run, tool, relayId, store } = await askedToPay(kind);
-    await decide(kernel, relayId, { input: { amount: 7 }, always: true });
+    const { kernel, run, tool, approvalId, store } = await askedToPay(kind);
+    await decide(kernel, approvalId, { input: { amount: 7 }, always: true });
     await finished(kernel, run.id);
     const { conversationId } = run;
     const scope = { runId: run.id, conversationId, now: Date.now() };
@@ -189,17 +194,17 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
       messages: [{ role: 'user', content: 'Only seven' }],
     });
     const events = await finished(kernel, seven.id);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(tool.executions).toHaveLength(2);
     const hundred = await ask(kernel, { conversationId });
     await untilAsked(kernel, hundred.id);
   });
 
   test('win once of 20 that race, and what won runs', async () => {
-    const { kernel, run, tool, relayId } = await askedToPay(kind);
+    const { kernel, run, tool, approvalId } = await askedToPay(kind);
     const amounts = Array.from({ length: 20 }, (_, n) => n + 1);
     const outcomes = await Promise.all(
-      amounts.map((amount) => decide(kernel, relayId, { input: { amount } })),
+      amounts.map((amount) => decide(kernel, approvalId, { input: { amount } })),
     );
     const won = amounts.filter((_, n) => outcomes[n]?.kind === 'decided');
     expect(won).toHaveLength(1);
@@ -215,15 +220,15 @@ describe.each(stores)('arguments that a person changed on $name', (kind) => {
     const first = await scene.bootDoomed({ store: dying.store, model: script(), tools: [tool] });
     const run = await ask(first);
     const [asked] = await untilAsked(first, run.id);
-    await decide(first, asked?.relayId, { input: { amount: 7 } });
+    await decide(first, asked?.approvalId, { input: { amount: 7 } });
     await expect.poll(() => tool.executions.length).toBe(1);
     dying.kill();
     const second = await scene.boot({ model: script(), tools: [tool], restarted: true });
-    const [relay] = await untilAsked(second, run.id);
-    expect(relay).toMatchObject({ kind: 'outcome', params: { amount: 7, currency: 'EUR' } });
-    const error = await refusal(decide(second, relay?.relayId, { input: { amount: 1 } }));
+    const [approval] = await untilAsked(second, run.id);
+    expect(approval).toMatchObject({ kind: 'outcome', params: { amount: 7, currency: 'EUR' } });
+    const error = await refusal(decide(second, approval?.approvalId, { input: { amount: 1 } }));
     expect(error).toMatchObject({ code: 'invalid_request', status: 400 });
-    expect(ofType(await journal(second, run.id), 'relay.decided')).toHaveLength(1);
+    expect(ofType(await journal(second, run.id), 'approval.decided')).toHaveLength(1);
     expect(tool.executions).toHaveLength(1);
   });
 });

@@ -1,4 +1,4 @@
-/** Before a relay expires its run says so, once, whether it is parked, at work or on its way back. */
+/** Before an approval expires its run says so, once, whether it is parked, at work or on its way back. */
 import {
   createRecordingTool,
   createScriptedModel,
@@ -21,7 +21,7 @@ import {
 } from './scene.ts';
 import { mortal, type StoreKind, stores, wrapStore } from './stores.ts';
 
-const relayTtlMs = 60_000;
+const approvalTtlMs = 60_000;
 const warnsAfterMs = 54_000;
 const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
@@ -32,27 +32,27 @@ const parked = (kernel: Kernel) =>
   until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
 
 async function askedToPay(kind: StoreKind, options: { calls?: number; ttlMs?: number } = {}) {
-  const { calls = 1, ttlMs = relayTtlMs } = options;
+  const { calls = 1, ttlMs = approvalTtlMs } = options;
   const scene = await openScene(kind);
   const clock = new ManualClock();
   const tool = createRecordingTool({ name: 'pay' });
-  const settings = { relayTtlMs: ttlMs };
+  const settings = { approvalTtlMs: ttlMs };
   const kernel = await scene.boot({ model: script(calls), tools: [tool], clock, settings });
   const run = await ask(kernel);
-  const relays = await untilAsked(kernel, run.id, calls);
+  const approvals = await untilAsked(kernel, run.id, calls);
   await parked(kernel);
   const wake = () => kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
   const read = () => scene.store.tenant(kernel.tenantId).readRun(run.id);
-  return { ...scene, kernel, clock, tool, run, relays, settings, wake, read };
+  return { ...scene, kernel, clock, tool, run, approvals, settings, wake, read };
 }
 
 describe.each(stores)('the warning before an expiry on $name', (kind) => {
   test('comes when a tenth of the time is left, found by looking around', async () => {
-    const { kernel, clock, run, relays, read } = await askedToPay(kind);
-    const asked = Date.parse(relays[0]?.at ?? '');
+    const { kernel, clock, run, approvals, read } = await askedToPay(kind);
+    const asked = Date.parse(approvals[0]?.at ?? '');
     expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + warnsAfterMs });
     await clock.advance(warnsAfterMs - 1_500);
-    expect(ofType(await journal(kernel, run.id), 'relay.expiring')).toEqual([]);
+    expect(ofType(await journal(kernel, run.id), 'approval.expiring')).toEqual([]);
     let looks = 0;
     const [warning] = await until(async () => {
       // Past the warning and not as far as the end, however slow the store is: the supervisor's two
@@ -61,22 +61,22 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
         looks += 1;
         await clock.advance(1_000);
       }
-      const found = ofType(await journal(kernel, run.id), 'relay.expiring');
+      const found = ofType(await journal(kernel, run.id), 'approval.expiring');
       return found.length > 0 && found;
     }, 'the warning');
     expect(warning).toMatchObject({
-      relayId: relays[0]?.relayId,
+      approvalId: approvals[0]?.approvalId,
       toolCallId: 'call_1',
-      expiresAt: relays[0]?.expiresAt,
+      expiresAt: approvals[0]?.expiresAt,
     });
     await parked(kernel);
-    expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + relayTtlMs });
+    expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + approvalTtlMs });
   });
 
   test('comes at most ten minutes before the end', async () => {
     const day = 24 * 60 * 60_000;
-    const { read, relays } = await askedToPay(kind, { ttlMs: day });
-    const asked = Date.parse(relays[0]?.at ?? '');
+    const { read, approvals } = await askedToPay(kind, { ttlMs: day });
+    const asked = Date.parse(approvals[0]?.at ?? '');
     expect(await read()).toMatchObject({ wakeAt: asked + day - 600_000 });
   });
 
@@ -89,42 +89,42 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
       await clock.advance(1_000);
     }
     const events = await journal(kernel, run.id);
-    expect(ofType(events, 'relay.expiring')).toHaveLength(1);
+    expect(ofType(events, 'approval.expiring')).toHaveLength(1);
     expect(ofType(events, 'run.resumed')).toEqual([]);
     expect(tool.executions).toEqual([]);
     await clock.advance(1_000);
     wake();
     const ended = await finished(kernel, run.id);
-    expect(ofType(ended, 'relay.expiring')).toHaveLength(1);
-    expect(ofType(ended, 'relay.expired')).toHaveLength(1);
+    expect(ofType(ended, 'approval.expiring')).toHaveLength(1);
+    expect(ofType(ended, 'approval.expired')).toHaveLength(1);
   });
 
   test('leaves time to answer: an approval after it runs the tool', async () => {
-    const { kernel, clock, run, relays, wake, tool } = await askedToPay(kind);
+    const { kernel, clock, run, approvals, wake, tool } = await askedToPay(kind);
     await clock.advance(warnsAfterMs);
     wake();
-    await untilStored(kernel, run.id, { type: 'relay.expiring' });
-    await decide(kernel, relays[0]?.relayId);
+    await untilStored(kernel, run.id, { type: 'approval.expiring' });
+    await decide(kernel, approvals[0]?.approvalId);
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.expired')).toEqual([]);
+    expect(ofType(events, 'approval.expired')).toEqual([]);
     expect(tool.executions).toHaveLength(1);
   });
 
   test('is not given of what was answered, nor of a sibling twice', async () => {
-    const { kernel, clock, run, relays, wake } = await askedToPay(kind, { calls: 3 });
-    await decide(kernel, relays[0]?.relayId, { approved: false });
+    const { kernel, clock, run, approvals, wake } = await askedToPay(kind, { calls: 3 });
+    await decide(kernel, approvals[0]?.approvalId, { approved: false });
     await untilAsked(kernel, run.id, 2);
     await parked(kernel);
     await clock.advance(warnsAfterMs);
     wake();
-    const warned = await untilStored(kernel, run.id, { type: 'relay.expiring', count: 2 });
-    expect(warned.map(({ relayId }) => relayId)).toEqual(
-      relays.slice(1).map(({ relayId }) => relayId),
+    const warned = await untilStored(kernel, run.id, { type: 'approval.expiring', count: 2 });
+    expect(warned.map(({ approvalId }) => approvalId)).toEqual(
+      approvals.slice(1).map(({ approvalId }) => approvalId),
     );
-    await decide(kernel, relays[1]?.relayId);
+    await decide(kernel, approvals[1]?.approvalId);
     await untilAsked(kernel, run.id, 1);
-    await decide(kernel, relays[2]?.relayId);
-    expect(ofType(await finished(kernel, run.id), 'relay.expiring')).toHaveLength(2);
+    await decide(kernel, approvals[2]?.approvalId);
+    expect(ofType(await finished(kernel, run.id), 'approval.expiring')).toHaveLength(2);
   });
 
   test('comes while a sibling tool is running, without a look around', async () => {
@@ -134,17 +134,17 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
     const model = createScriptedModel([[toolCall('call_s', 'slow', {}), pay(1), finish()], answer]);
-    const kernel = await boot({ model, tools: [tool, slow], clock, settings: { relayTtlMs } });
+    const kernel = await boot({ model, tools: [tool, slow], clock, settings: { approvalTtlMs } });
     const run = await ask(kernel);
     await until(async () => clock.sleepers === 3, 'the loop to wait');
     await clock.advance(warnsAfterMs);
-    const [warning] = await untilStored(kernel, run.id, { type: 'relay.expiring' });
+    const [warning] = await untilStored(kernel, run.id, { type: 'approval.expiring' });
     await until(async () => clock.sleepers === 3, 'the loop to wait for the expiry');
-    await clock.advance(relayTtlMs - warnsAfterMs);
-    await untilStored(kernel, run.id, { type: 'relay.expired' });
+    await clock.advance(approvalTtlMs - warnsAfterMs);
+    await untilStored(kernel, run.id, { type: 'approval.expired' });
     slow.release();
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.expiring')).toEqual([warning]);
+    expect(ofType(events, 'approval.expiring')).toEqual([warning]);
   });
 
   test('comes late if nobody was there in time, and not at all after the end', async () => {
@@ -153,16 +153,16 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
     await clock.advance(warnsAfterMs + 3_000);
     const tools = [createRecordingTool({ name: 'pay' })];
     const second = await boot({ model: script(), tools, clock, settings, restarted: true });
-    await untilStored(second, run.id, { type: 'relay.expiring' });
+    await untilStored(second, run.id, { type: 'approval.expiring' });
     const other = await ask(second);
     await untilAsked(second, other.id);
     await parked(second);
     await second.stop();
-    await clock.advance(relayTtlMs);
+    await clock.advance(approvalTtlMs);
     const third = await boot({ model: script(), tools, clock, settings, restarted: true });
     const events = await finished(third, other.id);
-    expect(ofType(events, 'relay.expired')).toHaveLength(1);
-    expect(ofType(events, 'relay.expiring')).toEqual([]);
+    expect(ofType(events, 'approval.expired')).toHaveLength(1);
+    expect(ofType(events, 'approval.expiring')).toEqual([]);
   });
 
   test.each(['before', 'after'] as const)(
@@ -171,11 +171,11 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
       const scene = await openScene(kind);
       const clock = new ManualClock();
       const tools = [createRecordingTool({ name: 'pay' })];
-      const settings = { relayTtlMs };
+      const settings = { approvalTtlMs };
       const dying = mortal(scene.store);
       let died = false;
       const store = wrapStore(dying.store, async (call) => {
-        if (appendWith(call, 'relay.expiring') === undefined) return call.go();
+        if (appendWith(call, 'approval.expiring') === undefined) return call.go();
         died = true;
         if (when === 'before') dying.kill();
         const stored = call.go();
@@ -196,13 +196,13 @@ describe.each(stores)('the warning before an expiry on $name', (kind) => {
       first.control.supervisor.wake({ tenantId: first.tenantId, runId: run.id });
       await until(async () => died, 'the crash');
       const second = await scene.boot({ model: script(), tools, clock, settings, restarted: true });
-      await untilStored(second, run.id, { type: 'relay.expiring' });
+      await untilStored(second, run.id, { type: 'approval.expiring' });
       second.control.supervisor.wake({ tenantId: second.tenantId, runId: run.id });
       await parked(second);
-      await clock.advance(relayTtlMs - warnsAfterMs);
+      await clock.advance(approvalTtlMs - warnsAfterMs);
       second.control.supervisor.wake({ tenantId: second.tenantId, runId: run.id });
       const events = await finished(second, run.id);
-      expect(ofType(events, 'relay.expiring')).toHaveLength(1);
+      expect(ofType(events, 'approval.expiring')).toHaveLength(1);
     },
   );
 });

@@ -178,8 +178,8 @@ describe.each(stores)('a fork on $name', (kind) => {
     await untilAsked(kernel, run.id);
     expect(await journal(kernel, source.id)).toEqual(before);
     const own = await journal(kernel, run.id);
-    expect(ofType(own, 'relay.raised')[0]?.relayId).not.toBe(
-      ofType(before, 'relay.raised')[0]?.relayId,
+    expect(ofType(own, 'approval.requested')[0]?.approvalId).not.toBe(
+      ofType(before, 'approval.requested')[0]?.approvalId,
     );
   });
 

@@ -89,7 +89,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
     expect(started?.resultBy).toBe(
       new Date(kernel.control.engine.clock.now() + timeoutMs).toISOString(),
     );
-    expect(ofType(events, 'run.suspended')).toMatchObject([{ relayIds: [] }]);
+    expect(ofType(events, 'run.suspended')).toMatchObject([{ approvalIds: [] }]);
   });
 
   test('gets its result to the model, and the run goes on', async () => {
@@ -100,7 +100,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
     expect(resultsIn(lastOf(model.requests))).toEqual(['{"result":{"name":"Ada"}}']);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
     const { tenantId, store } = kernel;
-    expect(await store.tenant(tenantId).readMail(run.id)).toEqual([]);
+    expect(await store.tenant(tenantId).readInbox(run.id)).toEqual([]);
   });
 
   test('takes one result: the same again is a repetition, also after the end, another a conflict', async () => {
@@ -207,14 +207,14 @@ describe.each(stores)('a function tool on $name', (kind) => {
       const append = appendWith(stored, 'tool.failed');
       if (append !== undefined && posts.length === 0) {
         const { runId } = append;
-        const letter = { kind: 'result', toolCallId: 'call_1' } as const;
+        const command = { kind: 'result', toolCallId: 'call_1' } as const;
         posts.push(
           await store.tenant(kernel.tenantId).postResult({
             runId,
             toolCallId: 'call_1',
             at: began,
             result: { digest: 'd', failed: false, output: 'just in time' },
-            mail: { id: 'mail', letter },
+            mail: { id: 'mail', command },
           }),
         );
         kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId });
@@ -322,13 +322,13 @@ describe.each(stores)('a function tool on $name', (kind) => {
     const model = createScriptedModel([[call(1), pay, look, finish()], answer]);
     const kernel = await boot({ model, tools });
     const run = await ask(kernel, { tools: ['pay', 'look', 'lookup'], functions: [lookup] });
-    const [relay] = await untilAsked(kernel, run.id, 1);
+    const [approval] = await untilAsked(kernel, run.id, 1);
     expect(await bring(kernel, run.id, { output: 1 })).toBe('accepted');
     await untilStored(kernel, run.id, { type: 'tool.completed', count: 2 });
     expect(model.requests).toHaveLength(1);
     await stopRun(kernel, run.id);
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.closed')).toMatchObject([{ relayId: relay?.relayId }]);
+    expect(ofType(events, 'approval.closed')).toMatchObject([{ approvalId: approval?.approvalId }]);
   });
 
   test('is there for a sub-agent that inherits the tools of its parent', async () => {

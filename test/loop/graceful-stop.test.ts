@@ -8,7 +8,7 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
-import { ask, openRelays, until } from '../support/kernel.ts';
+import { ask, openApprovals, until } from '../support/kernel.ts';
 import {
   aborted,
   createStreamingModel,
@@ -45,7 +45,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
     const next = await boot({ model, tools: [tool] });
     const events = await finished(next, run.id);
     expect(tool.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });
 
@@ -69,9 +69,9 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
     expect(signal?.aborted).toBe(true);
     const again = createRecordingTool({ name: 'pay', ...free });
     const next = await boot({ model, tools: [again] });
-    const [relay] = await untilAsked(next, run.id);
-    expect(relay?.kind).toBe('outcome');
-    await decide(next, relay?.relayId, { output: 'paid' });
+    const [approval] = await untilAsked(next, run.id);
+    expect(approval?.kind).toBe('outcome');
+    await decide(next, approval?.approvalId, { output: 'paid' });
     await finished(next, run.id);
     expect(again.executions).toEqual([]);
   });
@@ -96,11 +96,11 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
     }
     tool.release();
     await stopped;
-    expect(ofType(await journal(kernel, run.id), 'relay.raised')).toEqual([]);
+    expect(ofType(await journal(kernel, run.id), 'approval.requested')).toEqual([]);
     await clock.advance(2_000);
     const events = await finished(next, run.id);
     expect(tool.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
 
@@ -164,9 +164,9 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
     const kernel = await boot({ model, tools, settings: { graceMs: 60_000 } });
     const run = await ask(kernel);
     await until(async () => slow.executions.length === 1, 'the slow tool');
-    const [relay] = openRelays(await journal(kernel, run.id));
+    const [approval] = openApprovals(await journal(kernel, run.id));
     const stopped = kernel.stop();
-    expect(await decide(kernel, relay?.relayId)).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, approval?.approvalId)).toMatchObject({ kind: 'decided' });
     slow.release();
     await stopped;
     expect(tool.executions).toEqual([]);
@@ -174,7 +174,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
     const events = await finished(next, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(slow.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.decided')).toHaveLength(1);
+    expect(ofType(events, 'approval.decided')).toHaveLength(1);
   });
 
   test('takes no new runs, and those that are stored by then are driven later', async () => {
@@ -209,7 +209,7 @@ describe.each(stores)('a stop in good order on $name', (kind) => {
     for (const id of ids) {
       const events = await finished(kernel, id);
       expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
-      expect(ofType(events, 'relay.raised')).toEqual([]);
+      expect(ofType(events, 'approval.requested')).toEqual([]);
     }
     expect(tool.executions).toHaveLength(ids.length * 2);
   });

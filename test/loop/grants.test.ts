@@ -92,12 +92,12 @@ describe.each(stores)('a grant on $name', (kind) => {
     const { kernel, tool } = await scene(kind, { calls: 3 });
     const grant = await add(kernel, { uses: 2 });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay).toMatchObject({ toolCallId: 'call_3' });
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval).toMatchObject({ toolCallId: 'call_3' });
     expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_1', 'call_2']);
     const tenant = kernel.store.tenant(kernel.tenantId);
     expect(await tenant.readGrant(grant.id)).toMatchObject({ usesLeft: 0 });
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     await finished(kernel, run.id);
   });
 
@@ -139,10 +139,10 @@ describe.each(stores)('a grant on $name', (kind) => {
     const { kernel, taken } = await tooLate({ model, tools: [tool] });
     await add(kernel, { uses: 5 });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(taken).toHaveLength(1);
     expect(tool.executions).toEqual([]);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     // The turn is paid for: it is neither taken back nor asked for again.
     expect(ofType(events, 'turn.discarded')).toEqual([]);
@@ -180,11 +180,11 @@ describe.each(stores)('a grant on $name', (kind) => {
     const { kernel } = await tooLate({ model, tools: [agentTool, payment, slow] });
     await add(kernel, { uses: 1 });
     const run = await ask(kernel);
-    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'approval.requested' });
     await until(async () => slow.executions.length === 2, 'the sibling');
     slow.release();
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.failed')).toEqual([]);
     expect(ofType(events, 'turn.discarded')).toEqual([]);
@@ -200,9 +200,9 @@ describe.each(stores)('a grant on $name', (kind) => {
     const over = { tool: 'agent', exact: { prompt: 'Work' }, uses: 1 };
     await add(kernel, over);
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(ofType(await journal(kernel, run.id), 'agent.started')).toHaveLength(1);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'agent.started')).toHaveLength(2);
     expect(model.requestsFor('Work')).toHaveLength(1);
@@ -235,8 +235,8 @@ describe.each(stores)('“always” on $name', (kind) => {
   ] as const)('for the %s: the same conversation is %s, another one %s', async (scope, ...then) => {
     const { kernel } = await scene(kind);
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId, { always: true, terms: { scope } });
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId, { always: true, terms: { scope } });
     await finished(kernel, run.id);
     for (const [n, request] of [{ conversationId: run.conversationId }, {}].entries()) {
       const { id } = await ask(kernel, request);
@@ -248,14 +248,14 @@ describe.each(stores)('“always” on $name', (kind) => {
   test('may be counted, end, or hold for what the tool proposes, and is kept with who said it', async () => {
     const { kernel, clock } = await scene(kind);
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     const expiresAt = clock.now() + 60_000;
     const terms = { scope: 'tenant', uses: 3, expiresAt, rule: 'suggested' } as const;
     const said = { always: true, terms };
-    expect(await decide(kernel, relay?.relayId, said)).toMatchObject({ kind: 'decided' });
-    expect(await decide(kernel, relay?.relayId, said)).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approval?.approvalId, said)).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, approval?.approvalId, said)).toMatchObject({ kind: 'repeated' });
     for (const other of [{}, { ...terms, uses: 4 }, { ...terms, scope: 'run' as const }]) {
-      const outcome = await decide(kernel, relay?.relayId, { always: true, terms: other });
+      const outcome = await decide(kernel, approval?.approvalId, { always: true, terms: other });
       expect(outcome).toMatchObject({ kind: 'contradicted' });
     }
     await finished(kernel, run.id);
@@ -277,8 +277,8 @@ describe.each(stores)('“always” on $name', (kind) => {
   test('for the conversation is the same whether it is said or not', async () => {
     const { kernel } = await scene(kind);
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    const id = relay?.relayId;
+    const [approval] = await untilAsked(kernel, run.id);
+    const id = approval?.approvalId;
     expect(await decide(kernel, id, { always: true })).toMatchObject({ kind: 'decided' });
     const terms = { scope: 'conversation', rule: 'exact' } as const;
     expect(await decide(kernel, id, { always: true, terms })).toMatchObject({ kind: 'repeated' });
@@ -295,9 +295,11 @@ describe.each(stores)('“always” on $name', (kind) => {
     const tool = createRecordingTool({ name: 'pay', ...derived });
     const kernel = await opened.boot({ model: script(), tools: [tool] });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     const terms = { rule: 'suggested' } as const;
-    await expect(decide(kernel, relay?.relayId, { always: true, terms })).rejects.toMatchObject({
+    await expect(
+      decide(kernel, approval?.approvalId, { always: true, terms }),
+    ).rejects.toMatchObject({
       code: 'invalid_request',
     });
     expect(await untilAsked(kernel, run.id)).toHaveLength(1);
@@ -307,9 +309,11 @@ describe.each(stores)('“always” on $name', (kind) => {
   test('until a time that has passed is refused, and nothing is decided', async () => {
     const { kernel, clock, tool } = await scene(kind);
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     const terms = { expiresAt: clock.now() };
-    await expect(decide(kernel, relay?.relayId, { always: true, terms })).rejects.toMatchObject({
+    await expect(
+      decide(kernel, approval?.approvalId, { always: true, terms }),
+    ).rejects.toMatchObject({
       code: 'invalid_request',
     });
     expect(await untilAsked(kernel, run.id)).toHaveLength(1);

@@ -214,10 +214,10 @@ describe.each(stores)('a handoff on $name', (kind) => {
     const run = await ask(kernel, { handoffs: ['expert'] });
     await until(async () => slow.executions.length === 1, 'the tool');
     slow.release();
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(ofType(await journal(kernel, run.id), 'agent.switched')).toEqual([]);
     // The call was made with the first agent's tools: it runs, though the expert has not got it.
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(pay.executions).toHaveLength(1);
     expect(resultsIn(lastOf(big.requests))).toEqual([
@@ -289,9 +289,9 @@ describe.each(stores)('a handoff on $name', (kind) => {
     const tools = [agentTool, pay];
     const kernel = await boot({ model, models: { big }, agents: staff, tools });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay?.agentPath).toEqual(['assistant', 'expert']);
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval?.agentPath).toEqual(['assistant', 'expert']);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     const { agentId, parentId } = agentFor(events, 'x');
     expect(ofType(events, 'agent.switched')).toMatchObject([{ agentId, parentId, name: 'expert' }]);
@@ -319,15 +319,15 @@ describe.each(stores)('a handoff on $name', (kind) => {
       tools: [pay],
     });
     const run = await ask(doomed, { handoffs: ['expert'], tools: [] });
-    await untilStored(doomed, run.id, { type: 'relay.raised' });
+    await untilStored(doomed, run.id, { type: 'approval.requested' });
     process.kill();
     // The expert is another one by now: this run goes on with the one that it was handed to.
     const changed = [{ ...expert, model: 'huge', tools: [], instructions: 'Changed.' }, clerk];
     const second = made();
     const { model, models } = second;
     const kernel = await boot({ model, models, agents: changed, tools: [pay], restarted: true });
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(pay.executions).toHaveLength(1);
     expect(lastOf(second.big.requests)).toMatchObject({ model: 'big' });

@@ -38,7 +38,7 @@ describe.each(stores)('a headless run on $name', (kind) => {
     const kernel = await boot({ model, tools: [tool] });
     const permissions = { ...headless, allowlist: [{ tool: 'pay', params: { amount: '2' } }] };
     const events = await finished(kernel, (await ask(kernel, { permissions })).id);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(ofType(events, 'tool.denied')).toMatchObject([
       {
         toolCallId: 'call_1',
@@ -58,7 +58,7 @@ describe.each(stores)('a headless run on $name', (kind) => {
     });
     const kernel = await boot({ model, tools: [tool] });
     const events = await finished(kernel, (await ask(kernel, { permissions: headless })).id);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([
       { error: 'Nobody is there to be asked' },
       { error: 'Nobody is there to be asked' },
@@ -77,7 +77,7 @@ describe.each(stores)('a headless run on $name', (kind) => {
     dying.kill();
     const second = await boot({ model, tools: [tool], restarted: true });
     const events = await finished(second, run.id);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([
       { code: 'outcome_unknown' },
       { code: 'outcome_unknown' },

@@ -96,13 +96,13 @@ describe.each(stores)('on $name', (kind) => {
     const { kernel, shown } = await everything(kind);
     const runs = await Promise.all(Array.from({ length: 8 }, () => ask(kernel)));
     for (const [n, { id }] of runs.entries()) {
-      const raised = await untilStored(kernel, id, { type: 'relay.raised', count: 2 });
+      const raised = await untilStored(kernel, id, { type: 'approval.requested', count: 2 });
       if (n % 4 === 3) {
         await stopRun(kernel, id);
         continue;
       }
-      await decide(kernel, raised[0]?.relayId);
-      await decide(kernel, raised[1]?.relayId, { approved: false });
+      await decide(kernel, raised[0]?.approvalId);
+      await decide(kernel, raised[1]?.approvalId, { approved: false });
     }
     for (const { id } of runs) {
       const events = await finished(kernel, id);
@@ -139,14 +139,14 @@ describe.each(stores)('on $name', (kind) => {
     const kernel = await boot({ model, tools: [tool] });
     const permissions = { allowOnce: [{ tool: 'pay', params: { n: '1' } }] };
     const run = await ask(kernel, { permissions });
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     const [first, second] = await Promise.all(seen);
     expect(ofType(first ?? [], 'tool.started')).toMatchObject([
       { toolCallId: 'a', rule: { list: 'allowOnce' } },
     ]);
-    expect(ofType(second ?? [], 'relay.decided')).toMatchObject([{ approved: true }]);
+    expect(ofType(second ?? [], 'approval.decided')).toMatchObject([{ approved: true }]);
     expect(ofType(second ?? [], 'tool.started').at(-1)).toMatchObject({ toolCallId: 'b' });
     expect(ofType(second ?? [], 'tool.completed').map(({ toolCallId }) => toolCallId)).toEqual([
       'a',
@@ -157,9 +157,9 @@ describe.each(stores)('on $name', (kind) => {
   test('the rows beside the journal say what it says', async () => {
     const { kernel } = await everything(kind);
     const run = await ask(kernel);
-    const raised = await untilStored(kernel, run.id, { type: 'relay.raised', count: 2 });
-    await decide(kernel, raised[0]?.relayId);
-    await decide(kernel, raised[1]?.relayId, { approved: false });
+    const raised = await untilStored(kernel, run.id, { type: 'approval.requested', count: 2 });
+    await decide(kernel, raised[0]?.approvalId);
+    await decide(kernel, raised[1]?.approvalId, { approved: false });
     const events = await finished(kernel, run.id);
     const end = endOf(events);
     const record = await kernel.store.tenant(kernel.tenantId).readRun(run.id);

@@ -9,7 +9,7 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { afterAll, describe, expect, test } from 'vitest';
-import { ask, type Kernel, openRelays, until } from '../support/kernel.ts';
+import { ask, type Kernel, openApprovals, until } from '../support/kernel.ts';
 import {
   aborted,
   createStreamingModel,
@@ -113,7 +113,7 @@ describe.each(allStores)('two nodes on $name', (kind) => {
     tool.release();
     const events = await finished(a, run.id);
     expect(tool.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(b.published).toEqual([]);
   });
 
@@ -154,7 +154,7 @@ describe.each(allStores)('what comes in on one node of $name', (kind) => {
     const [a, b] = [await boot(made), await boot(made)];
     const run = await ask(a);
     await until(async () => slow.executions.length === 1, 'the slow tool');
-    const [relay] = openRelays(await journal(a, run.id));
+    const [approval] = openApprovals(await journal(a, run.id));
     /** Time passes, for as long as another node may at most take to take over. */
     const soon = async (look: () => Promise<boolean>) => {
       for (let seconds = 0; seconds < 20; seconds += 1) {
@@ -168,7 +168,7 @@ describe.each(allStores)('what comes in on one node of $name', (kind) => {
       slow.release();
       expect.fail('Nothing happened in 20 seconds');
     };
-    return { a, b, run, slow, pay, relay, soon };
+    return { a, b, run, slow, pay, approval, soon };
   }
 
   test('as a cancel reaches the other node’s tools', async () => {
@@ -179,8 +179,8 @@ describe.each(allStores)('what comes in on one node of $name', (kind) => {
   });
 
   test('as an approval starts its call on the other node at once', async () => {
-    const { a, b, run, slow, pay, relay, soon } = await atWork();
-    expect(await decide(b, relay?.relayId)).toMatchObject({ kind: 'decided' });
+    const { a, b, run, slow, pay, approval, soon } = await atWork();
+    expect(await decide(b, approval?.approvalId)).toMatchObject({ kind: 'decided' });
     await soon(async () => pay.executions.length === 1);
     slow.release();
     await finished(a, run.id);
@@ -242,12 +242,12 @@ describe.each(allStores)('a node whose run was taken over on $name', (kind) => {
     first.fallAsleep();
     await clock.advance(leaseTtlMs);
     b.control.supervisor.wake(refOf(b, run.id));
-    const [relay] = await untilAsked(b, run.id);
-    expect(relay?.kind).toBe('outcome');
+    const [approval] = await untilAsked(b, run.id);
+    expect(approval?.kind).toBe('outcome');
     tools[0].release();
     await until(async () => a.control.supervisor.activeRuns === 0, 'the first to give up');
     expect(ofType(await journal(b, run.id), 'tool.completed')).toEqual([]);
-    await decide(b, relay?.relayId, { output: 'paid' });
+    await decide(b, approval?.approvalId, { output: 'paid' });
     const events = await finished(b, run.id);
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'paid' }]);
     expect(tools.map(({ executions }) => executions.length)).toEqual([1, 0]);

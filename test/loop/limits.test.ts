@@ -191,9 +191,9 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
     const model = createScriptedModel([[pay('a'), pay('b'), finish()], says('Done.')]);
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel, { limits: { toolCalls: 1 } });
-    const [relay] = await untilAsked(kernel, run.id, 1);
-    expect(relay?.toolCallId).toBe('a');
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilAsked(kernel, run.id, 1);
+    expect(approval?.toolCallId).toBe('a');
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(resultOf(events, 'b')).toMatchObject({ code: 'limit_reached' });
@@ -210,12 +210,12 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel, { limits: { toolCalls: 1 } });
     const [first] = await untilAsked(kernel, run.id);
-    await decide(kernel, first?.relayId, { approved: false });
+    await decide(kernel, first?.approvalId, { approved: false });
     const second = await until(async () => {
-      const [relay] = await untilAsked(kernel, run.id);
-      return relay?.toolCallId === 'b' && relay;
-    }, 'the second relay');
-    await decide(kernel, second.relayId);
+      const [approval] = await untilAsked(kernel, run.id);
+      return approval?.toolCallId === 'b' && approval;
+    }, 'the second approval');
+    await decide(kernel, second.approvalId);
     const events = await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(limitsIn(events)).toEqual([]);
@@ -260,9 +260,9 @@ describe.each(stores)('a limit of tool calls on $name', (kind) => {
     held = false;
     tool.release();
     const kernel = await boot({ ...made, restarted: true });
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay).toMatchObject({ kind: 'outcome', toolCallId: 'c' });
-    await decide(kernel, relay?.relayId, { output: 'paid' });
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval).toMatchObject({ kind: 'outcome', toolCallId: 'c' });
+    await decide(kernel, approval?.approvalId, { output: 'paid' });
     const events = await finished(kernel, run.id);
     expect(resultOf(events, 'd')).toMatchObject({ type: 'tool.completed' });
     expect(limitsIn(events)).toEqual([]);
@@ -309,15 +309,15 @@ describe.each(stores)('a limit of cost on $name', (kind) => {
     const cheap = { scripted: { inputPerMillion: 1, outputPerMillion: 1 } };
     const first = await boot({ model, tools: [tool], prices: cheap });
     const run = await ask(first, { limits: { costUsd: 100 } });
-    const [relay] = await untilAsked(first, run.id);
+    const [approval] = await untilAsked(first, run.id);
     await first.stop();
     const kernel = await boot({ model, tools: [tool] });
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     const [second] = await until(async () => {
       const open = await untilAsked(kernel, run.id);
       return open[0]?.toolCallId === 'b' && open;
-    }, 'the second relay');
-    await decide(kernel, second?.relayId);
+    }, 'the second approval');
+    await decide(kernel, second?.approvalId);
     const events = await finished(kernel, run.id);
     expect(limitsIn(events)).toEqual(['cost']);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Over.' });

@@ -265,7 +265,7 @@ describe.each(stores)('the tool memory on $name', (kind) => {
     const foreign = await remember(kernel, 'The gate code is 0000', { namespace: 'user:43' });
     const run = await ask(kernel, about('Begin'));
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     const kept = (await memoriesOf(kernel)).find(({ source }) => source === 'tool');
     expect(kept).toMatchObject({ text: 'The gate code is 4711', runId: run.id });
     expect(resultOf(events, 'call_1')).toMatchObject({ result: { id: kept?.id } });

@@ -14,7 +14,7 @@ import { stores, wrapStore } from './stores.ts';
 const answer = [text('Done.'), finish()];
 
 describe.each(stores)('a moment on $name', (kind) => {
-  test('in which a relay expires is not missed while something is being stored', async () => {
+  test('in which an approval expires is not missed while something is being stored', async () => {
     const scene = await openScene(kind);
     const quick = createRecordingTool({ name: 'quick', allowedByDefault: true });
     const long = createRecordingTool({ name: 'long', allowedByDefault: true });
@@ -33,13 +33,13 @@ describe.each(stores)('a moment on $name', (kind) => {
       [toolCall('c1', 'quick'), toolCall('c2', 'long'), toolCall('c3', 'pay'), finish()],
       answer,
     ]);
-    const settings = { relayTtlMs: 150 };
+    const settings = { approvalTtlMs: 150 };
     const kernel = await scene.boot({ store, model, tools: [quick, long, pay], settings });
     const run = await ask(kernel);
-    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'approval.requested' });
     quick.release();
     // While `long` is still at work nothing else would wake the run.
-    await untilStored(kernel, run.id, { type: 'relay.expired' });
+    await untilStored(kernel, run.id, { type: 'approval.expired' });
     expect(long.executions).toHaveLength(1);
     long.release();
     const events = await finished(kernel, run.id);
@@ -47,7 +47,7 @@ describe.each(stores)('a moment on $name', (kind) => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('shortly before a relay expires, an answer that nobody told of still counts', async () => {
+  test('shortly before an approval expires, an answer that nobody told of still counts', async () => {
     const scene = await openScene(kind);
     const long = createRecordingTool({ name: 'long', allowedByDefault: true });
     const pay = createRecordingTool({ name: 'pay' });
@@ -56,29 +56,29 @@ describe.each(stores)('a moment on $name', (kind) => {
       [toolCall('c1', 'long'), toolCall('c2', 'pay'), finish()],
       answer,
     ]);
-    const settings = { relayTtlMs: 200 };
+    const settings = { approvalTtlMs: 200 };
     const kernel = await scene.boot({ model, tools: [long, pay], settings });
     const run = await ask(kernel);
-    const [raised] = await untilStored(kernel, run.id, { type: 'relay.raised' });
-    const relayId = raised?.relayId ?? '';
+    const [raised] = await untilStored(kernel, run.id, { type: 'approval.requested' });
+    const approvalId = raised?.approvalId ?? '';
     // As another node would: stored, and this one hears of it only when it looks.
-    const letter = { kind: 'decision', relayId, approved: true, always: false } as const;
-    const decided = await scene.store.tenant(kernel.tenantId).decideRelay({
-      relayId,
+    const command = { kind: 'decision', approvalId, approved: true, always: false } as const;
+    const decided = await scene.store.tenant(kernel.tenantId).decideApproval({
+      approvalId,
       runId: run.id,
       status: 'approved',
       at: Date.now(),
       by: person,
       reason: null,
       answer: '{}',
-      mail: { id: 'mail', letter: { ...letter, reason: null, by: person } },
+      mail: { id: 'mail', command: { ...command, reason: null, by: person } },
     });
     expect(decided).toBe(true);
     await until(async () => pay.executions.length === 1, 'the payment');
     long.release();
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.expired')).toEqual([]);
-    expect(ofType(events, 'relay.raised')).toHaveLength(1);
+    expect(ofType(events, 'approval.expired')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toHaveLength(1);
     expect(long.executions).toHaveLength(1);
   });
 });
@@ -94,9 +94,9 @@ describe.each(stores)('a paused tenant on $name', (kind) => {
     const tenant = scene.store.tenant(kernel.tenantId);
     await tenant.updateTenant({ pausedAt: Date.now() });
     await until(async () => kernel.control.supervisor.isPaused(kernel.tenantId), 'the pause');
-    await tenant.postMail(run.id, {
+    await tenant.postRunCommand(run.id, {
       id: 'stop',
-      letter: { kind: 'cancel', reason: 'Enough', by: person },
+      command: { kind: 'cancel', reason: 'Enough', by: person },
     });
     const events = await finished(kernel, run.id);
     expect(events.at(-1)).toMatchObject({ status: 'canceled' });

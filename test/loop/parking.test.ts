@@ -29,10 +29,10 @@ describe.each(stores)('a run that waits on $name', (kind) => {
     const { supervisor } = kernel.control;
     await until(async () => clock.sleepers === 2, 'the supervisor’s own timers');
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     await until(async () => supervisor.activeRuns === 0, 'the place to be free');
     expect(clock.sleepers).toBe(2);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     await until(async () => supervisor.activeRuns === 0, 'the place to be free');
@@ -61,7 +61,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
     const kernel = await boot({ model, tools: [tool], clock: new ManualClock() });
     const { supervisor } = kernel.control;
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     const before = await journal(kernel, run.id);
     for (let times = 0; times < 5; times += 1) {
       supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
@@ -69,7 +69,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
       await until(async () => supervisor.activeRuns === 0, 'sleep');
     }
     expect(await journal(kernel, run.id)).toEqual(before);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     expect(ofType(await finished(kernel, run.id), 'run.suspended')).toHaveLength(1);
   });
 
@@ -112,13 +112,13 @@ describe.each(stores)('a run that waits on $name', (kind) => {
       const clock = new ManualClock();
       const kernel = await scene.boot({ store, model, tools: [tool], clock });
       const run = await ask(kernel);
-      const relays = await untilAsked(kernel, run.id, 2);
+      const approvals = await untilAsked(kernel, run.id, 2);
       await until(async () => kernel.control.supervisor.activeRuns === 0, 'the first rest');
-      second = relays[1]?.relayId;
-      await decide(kernel, relays[0]?.relayId);
+      second = approvals[1]?.approvalId;
+      await decide(kernel, approvals[0]?.approvalId);
       const events = await finished(kernel, run.id);
       expect(second).toBeUndefined();
-      expect(ofType(events, 'relay.decided')).toHaveLength(2);
+      expect(ofType(events, 'approval.decided')).toHaveLength(2);
       expect(tool.executions).toHaveLength(2);
     },
   );
@@ -132,10 +132,12 @@ describe.each(stores)('a run that waits on $name', (kind) => {
     const store = wrapStore(scene.store, async (call) => {
       const value = await call.go();
       if (call.method === 'append' && (call.args[0] as Append).release === true) parked = true;
-      if (call.method === 'readMail' && parked && !decided) {
+      if (call.method === 'readInbox' && parked && !decided) {
         decided = true;
-        const relayIds = ofType(kernel.published, 'relay.raised').map(({ relayId }) => relayId);
-        await decide(kernel, relayIds[0]);
+        const approvalIds = ofType(kernel.published, 'approval.requested').map(
+          ({ approvalId }) => approvalId,
+        );
+        await decide(kernel, approvalIds[0]);
       }
       return value;
     });
@@ -179,7 +181,7 @@ describe.each(stores)('a run that waits on $name', (kind) => {
     for (const { id } of runs) {
       const events = await finished(kernel, id);
       expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
-      expect(ofType(events, 'relay.decided')).toHaveLength(6);
+      expect(ofType(events, 'approval.decided')).toHaveLength(6);
     }
     await Promise.all(decisions);
     expect(tool.executions).toHaveLength(60 * 6);

@@ -1,5 +1,5 @@
 /** A tenant's standing rules at the gate, and calls that a person has denied before. */
-import { answerRelay } from '@relay/core';
+import { answerApproval } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -76,9 +76,9 @@ describe.each(stores)('a policy on $name', (kind) => {
       createdBy: person,
     });
     const run = await ask(kernel, { permissions: { allowlist: anyPay } });
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(tool.executions).toEqual([]);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
   });
@@ -96,7 +96,7 @@ describe.each(stores)('a policy on $name', (kind) => {
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await set(kernel, { deny: [{ tool: 'pay', params: { amount: '2' } }] });
-    await decide(kernel, first?.relayId);
+    await decide(kernel, first?.approvalId);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.denied')).toMatchObject([{ toolCallId: 'call_2' }]);
     expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 1 }]);
@@ -105,23 +105,25 @@ describe.each(stores)('a policy on $name', (kind) => {
   test('refuses the approval of what it denies by now, and leaves the request open', async () => {
     const { kernel, tool } = await scene(kind);
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     await set(kernel, { deny: anyPay });
-    await expect(decide(kernel, relay?.relayId)).rejects.toMatchObject({ code: 'denied_by_rule' });
-    const input = { amount: 7 };
-    await expect(decide(kernel, relay?.relayId, { input })).rejects.toMatchObject({
+    await expect(decide(kernel, approval?.approvalId)).rejects.toMatchObject({
       code: 'denied_by_rule',
     });
-    await decide(kernel, relay?.relayId, { approved: false });
+    const input = { amount: 7 };
+    await expect(decide(kernel, approval?.approvalId, { input })).rejects.toMatchObject({
+      code: 'denied_by_rule',
+    });
+    await decide(kernel, approval?.approvalId, { approved: false });
     await finished(kernel, run.id);
     expect(tool.executions).toEqual([]);
   });
 });
 
 describe.each(stores)('a call that a person has denied on $name', (kind) => {
-  const no = (kernel: Kernel, relayId: string | undefined) =>
-    answerRelay(kernel.control, kernel.tenantId, {
-      relayId: relayId ?? '',
+  const no = (kernel: Kernel, approvalId: string | undefined) =>
+    answerApproval(kernel.control, kernel.tenantId, {
+      approvalId: approvalId ?? '',
       approved: false,
       always: false,
       reason: 'Too much',
@@ -132,18 +134,18 @@ describe.each(stores)('a call that a person has denied on $name', (kind) => {
     const { kernel, tool, model } = await scene(kind, [1, 1, 2]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
-    await no(kernel, first?.relayId);
+    await no(kernel, first?.approvalId);
     // The second is the same; the third is another one, and asked about.
-    const [, third] = await untilStored(kernel, run.id, { type: 'relay.raised', count: 2 });
+    const [, third] = await untilStored(kernel, run.id, { type: 'approval.requested', count: 2 });
     expect(third).toMatchObject({ toolCallId: 'call_3' });
-    await decide(kernel, third?.relayId);
+    await decide(kernel, third?.approvalId);
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.raised')).toHaveLength(2);
+    expect(ofType(events, 'approval.requested')).toHaveLength(2);
     expect(ofType(events, 'tool.denied')).toMatchObject([
       { toolCallId: 'call_1', reason: 'Too much' },
       {
         toolCallId: 'call_2',
-        relayId: first?.relayId,
+        approvalId: first?.approvalId,
         reason: 'A person has denied exactly this call before: Too much',
       },
     ]);
@@ -155,10 +157,10 @@ describe.each(stores)('a call that a person has denied on $name', (kind) => {
     const { kernel, tool } = await scene(kind, [1, 2, 1]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
-    await no(kernel, first?.relayId);
-    const [, second] = await untilStored(kernel, run.id, { type: 'relay.raised', count: 2 });
+    await no(kernel, first?.approvalId);
+    const [, second] = await untilStored(kernel, run.id, { type: 'approval.requested', count: 2 });
     await set(kernel, { allow: anyPay });
-    await decide(kernel, second?.relayId);
+    await decide(kernel, second?.approvalId);
     await finished(kernel, run.id);
     expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 2 }, { amount: 1 }]);
   });
@@ -167,7 +169,7 @@ describe.each(stores)('a call that a person has denied on $name', (kind) => {
     const { kernel } = await scene(kind, [1]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
-    await no(kernel, first?.relayId);
+    await no(kernel, first?.approvalId);
     await finished(kernel, run.id);
     const other = await openScene(kind);
     const model = createScriptedModel([

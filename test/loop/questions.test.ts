@@ -10,7 +10,7 @@ import {
 } from '@relay/core/testing';
 import { RelayError } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
-import { ask, type Kernel, openRelays, until } from '../support/kernel.ts';
+import { ask, type Kernel, openApprovals, until } from '../support/kernel.ts';
 import {
   decide,
   finished,
@@ -60,7 +60,7 @@ async function scene(kind: StoreKind, options: { idempotent: boolean; execute?: 
   const clock = new ManualClock();
   const tool = createOrder(options.idempotent, options.execute ?? askBoth);
   const model = script();
-  const settings = { relayTtlMs: 60_000 };
+  const settings = { approvalTtlMs: 60_000 };
   const kernel = await opened.boot({ model, tools: [tool], clock, settings });
   const run = await ask(kernel);
   return { ...opened, kernel, clock, tool, model, run, settings };
@@ -69,7 +69,7 @@ async function scene(kind: StoreKind, options: { idempotent: boolean; execute?: 
 /** The question that is open now. */
 async function asked(kernel: Kernel, runId: string, prompt: string) {
   return until(async () => {
-    const [open] = openRelays(await journal(kernel, runId));
+    const [open] = openApprovals(await journal(kernel, runId));
     return open?.question?.prompt === prompt && open;
   }, prompt);
 }
@@ -91,18 +91,18 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
       params: { what: 'shirt' },
       question: { nth: 1, ...size },
     });
-    expect(await store.tenant(kernel.tenantId).readRelay(first.relayId)).toMatchObject({
+    expect(await store.tenant(kernel.tenantId).readApproval(first.approvalId)).toMatchObject({
       kind: 'question',
       status: 'pending',
       question: size,
     });
-    await decide(kernel, first.relayId, { input: { size: 'M' } });
+    await decide(kernel, first.approvalId, { input: { size: 'M' } });
     const second = await asked(kernel, run.id, 'Which colour?');
-    await decide(kernel, second.relayId, { input: 'red' });
+    await decide(kernel, second.approvalId, { input: 'red' });
     const events = await finished(kernel, run.id);
     const result = { size: { size: 'M' }, colour: 'red' };
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result }]);
-    expect(ofType(events, 'relay.decided').map(({ answer }) => answer)).toEqual([
+    expect(ofType(events, 'approval.decided').map(({ answer }) => answer)).toEqual([
       { size: 'M' },
       'red',
     ]);
@@ -113,10 +113,10 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
 
   test('of a tool that may run again parks the run: nothing stays in memory', async () => {
     const { kernel, run } = await scene(kind, { idempotent: true });
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
     const [suspended] = ofType(await journal(kernel, run.id), 'run.suspended');
-    expect(suspended?.relayIds).toEqual([relay?.relayId]);
+    expect(suspended?.approvalIds).toEqual([approval?.approvalId]);
   });
 
   test('of a tool that may not keeps the run at work, and is answered there', async () => {
@@ -125,34 +125,34 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     expect(await statusOf(kernel, run.id)).toBe('running');
     await stopRun(kernel, run.id);
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'approval.closed')).toHaveLength(1);
   });
 
   test('is refused an answer that does not fit, and stays open', async () => {
     const { kernel, run } = await scene(kind, { idempotent: true });
-    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    const { approvalId } = await asked(kernel, run.id, 'Which size?');
     for (const input of [{ size: 'XL' }, {}, 'M', null, []]) {
-      await expect(decide(kernel, relayId, { input })).rejects.toMatchObject({
+      await expect(decide(kernel, approvalId, { input })).rejects.toMatchObject({
         code: 'invalid_request',
         details: [{ path: expect.stringMatching(/^input/) }],
       });
     }
-    await expect(decide(kernel, relayId)).rejects.toMatchObject({ code: 'invalid_request' });
-    const always = decide(kernel, relayId, { input: { size: 'M' }, always: true });
+    await expect(decide(kernel, approvalId)).rejects.toMatchObject({ code: 'invalid_request' });
+    const always = decide(kernel, approvalId, { input: { size: 'M' }, always: true });
     await expect(always).rejects.toMatchObject({ code: 'invalid_request' });
-    expect(await asked(kernel, run.id, 'Which size?')).toMatchObject({ relayId });
+    expect(await asked(kernel, run.id, 'Which size?')).toMatchObject({ approvalId });
     const input = { size: 'S' };
-    expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'decided' });
-    expect(await decide(kernel, relayId, { input })).toMatchObject({ kind: 'repeated' });
-    expect(await decide(kernel, relayId, { input: { size: 'M' } })).toMatchObject({
+    expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'decided' });
+    expect(await decide(kernel, approvalId, { input })).toMatchObject({ kind: 'repeated' });
+    expect(await decide(kernel, approvalId, { input: { size: 'M' } })).toMatchObject({
       kind: 'contradicted',
     });
   });
 
   test.each([true, false])('that is declined is an error of the tool (%s)', async (idempotent) => {
     const { kernel, run } = await scene(kind, { idempotent });
-    const { relayId } = await asked(kernel, run.id, 'Which size?');
-    await decide(kernel, relayId, { approved: false, reason: 'None of your business' });
+    const { approvalId } = await asked(kernel, run.id, 'Which size?');
+    await decide(kernel, approvalId, { approved: false, reason: 'None of your business' });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ error: 'None of your business' }]);
     expect(ofType(events, 'run.ended')).toMatchObject([{ status: 'completed' }]);
@@ -162,15 +162,15 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     const execute: Execute = ({ ask: askPerson }) =>
       askPerson(size).catch((error: unknown) => (error as RelayError).code);
     const { kernel, run } = await scene(kind, { idempotent: true, execute });
-    const { relayId } = await asked(kernel, run.id, 'Which size?');
-    await decide(kernel, relayId, { approved: false });
+    const { approvalId } = await asked(kernel, run.id, 'Which size?');
+    await decide(kernel, approvalId, { approved: false });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'question_declined' }]);
   });
 
   test.each([true, false])('that nobody answers warns, and expires (%s)', async (idempotent) => {
     const { kernel, run, clock } = await scene(kind, { idempotent });
-    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    const { approvalId } = await asked(kernel, run.id, 'Which size?');
     if (idempotent) await untilAsked(kernel, run.id);
     else await until(async () => clock.sleepers === 3, 'the loop to wait');
     const look = async (ms: number) => {
@@ -178,12 +178,12 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
       kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
     };
     await look(54_000);
-    await untilStored(kernel, run.id, { type: 'relay.expiring' });
+    await untilStored(kernel, run.id, { type: 'approval.expiring' });
     if (!idempotent) await until(async () => clock.sleepers === 3, 'the loop to wait again');
     await look(6_000);
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.expired')).toMatchObject([{ relayId }]);
-    expect(ofType(events, 'relay.expiring')).toHaveLength(1);
+    expect(ofType(events, 'approval.expired')).toMatchObject([{ approvalId }]);
+    expect(ofType(events, 'approval.expiring')).toHaveLength(1);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ error: 'Nobody answered in time' }]);
   });
 
@@ -193,16 +193,16 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     const dying = mortal(store);
     const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
     const run = await ask(first);
-    const { relayId } = await asked({ ...first, store }, run.id, 'Which size?');
+    const { approvalId } = await asked({ ...first, store }, run.id, 'Which size?');
     dying.kill();
     const second = await boot({ model: script(), tools: [tool], restarted: true });
-    await decide(second, relayId, { input: { size: 'S' } });
+    await decide(second, approvalId, { input: { size: 'S' } });
     const next = await asked(second, run.id, 'Which colour?');
     await second.stop();
     const third = await boot({ model: script(), tools: [tool], restarted: true });
-    await decide(third, next.relayId, { input: 'blue' });
+    await decide(third, next.approvalId, { input: 'blue' });
     const events = await finished(third, run.id);
-    expect(ofType(events, 'relay.raised')).toHaveLength(2);
+    expect(ofType(events, 'approval.requested')).toHaveLength(2);
     expect(ofType(events, 'tool.completed')).toMatchObject([
       { result: { size: { size: 'S' }, colour: 'blue' } },
     ]);
@@ -214,22 +214,22 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     const dying = mortal(store);
     const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
     const run = await ask(first);
-    const { relayId } = await asked({ ...first, store }, run.id, 'Which size?');
+    const { approvalId } = await asked({ ...first, store }, run.id, 'Which size?');
     dying.kill();
     const second = await boot({ model: script(), tools: [tool], restarted: true });
     const [outcome] = await untilAsked(second, run.id);
     expect(outcome).toMatchObject({ kind: 'outcome', toolCallId: 'call_1' });
-    expect(await store.tenant(second.tenantId).readRelay(relayId)).toMatchObject({
+    expect(await store.tenant(second.tenantId).readApproval(approvalId)).toMatchObject({
       status: 'closed',
     });
-    const late = await decide(second, relayId, { input: { size: 'S' } });
+    const late = await decide(second, approvalId, { input: { size: 'S' } });
     expect(late).toMatchObject({ kind: 'contradicted' });
-    const always = decide(second, outcome?.relayId, { output: 'It was ordered', always: true });
+    const always = decide(second, outcome?.approvalId, { output: 'It was ordered', always: true });
     await expect(always).rejects.toMatchObject({
       code: 'invalid_request',
       details: [{ path: 'always' }],
     });
-    await decide(second, outcome?.relayId, { output: 'It was ordered' });
+    await decide(second, outcome?.approvalId, { output: 'It was ordered' });
     await finished(second, run.id);
     expect(tool.executions).toHaveLength(1);
   });
@@ -238,14 +238,14 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     const execute: Execute = ({ ask: askPerson }) =>
       Promise.all([askPerson(size), askPerson(colour)]);
     const { kernel, run, tool } = await scene(kind, { idempotent: true, execute });
-    const relays = await untilAsked(kernel, run.id, 2);
-    const [first, second] = relays.toSorted(
+    const approvals = await untilAsked(kernel, run.id, 2);
+    const [first, second] = approvals.toSorted(
       (a, b) => (a.question?.nth ?? 0) - (b.question?.nth ?? 0),
     );
-    await decide(kernel, second?.relayId, { input: 'green' });
+    await decide(kernel, second?.approvalId, { input: 'green' });
     await untilAsked(kernel, run.id, 1);
     expect(tool.executions).toHaveLength(1);
-    await decide(kernel, first?.relayId, { input: { size: 'S' } });
+    await decide(kernel, first?.approvalId, { input: { size: 'S' } });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: [{ size: 'S' }, 'green'] }]);
     expect(tool.executions).toHaveLength(2);
@@ -261,7 +261,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     await asked(kernel, run.id, 'Which size?');
     enough.resolve('without it');
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'approval.closed')).toHaveLength(1);
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'without it' }]);
   });
 
@@ -269,8 +269,8 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     let times = 0;
     const execute: Execute = ({ ask: askPerson }) => askPerson((times += 1) === 1 ? size : colour);
     const { kernel, run } = await scene(kind, { idempotent: true, execute });
-    const { relayId } = await asked(kernel, run.id, 'Which size?');
-    await decide(kernel, relayId, { input: { size: 'S' } });
+    const { approvalId } = await asked(kernel, run.id, 'Which size?');
+    await decide(kernel, approvalId, { input: { size: 'S' } });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.failed')).toMatchObject([
       { error: expect.stringContaining('something else') },
@@ -291,16 +291,16 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     const { kernel, run } = await scene(kind, { idempotent: true, execute });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.failed')).toHaveLength(1);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
   test.each([true, false])('is closed when its run is canceled (%s)', async (idempotent) => {
     const { kernel, run, store } = await scene(kind, { idempotent });
-    const { relayId } = await asked(kernel, run.id, 'Which size?');
+    const { approvalId } = await asked(kernel, run.id, 'Which size?');
     await stopRun(kernel, run.id);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'run.ended')).toMatchObject([{ status: 'canceled' }]);
-    expect(await store.tenant(kernel.tenantId).readRelay(relayId)).toMatchObject({
+    expect(await store.tenant(kernel.tenantId).readApproval(approvalId)).toMatchObject({
       status: 'closed',
     });
   });
@@ -326,7 +326,7 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     const kernel = await opened.boot({ store, model: script(), tools: [tool], settings });
     const events = await finished(kernel, (await ask(kernel)).id);
     expect(heard).toEqual(['run_canceled']);
-    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'approval.closed')).toHaveLength(1);
   });
 
   test('is not waited for any more when the time of its run is over', async () => {
@@ -345,8 +345,8 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     await clock.advance(10_000);
     const events = await finished(kernel, run.id);
     expect(heard).toEqual(['limit_reached', 'limit_reached']);
-    expect(ofType(events, 'relay.raised')).toHaveLength(1);
-    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'approval.requested')).toHaveLength(1);
+    expect(ofType(events, 'approval.closed')).toHaveLength(1);
     expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
 
@@ -361,8 +361,8 @@ describe.each(stores)('a question of a tool on $name', (kind) => {
     ]);
     const kernel = await boot({ model, tools: [order, slow] });
     const run = await ask(kernel);
-    const { relayId } = await asked(kernel, run.id, 'Which colour?');
-    await decide(kernel, relayId, { input: 'red' });
+    const { approvalId } = await asked(kernel, run.id, 'Which colour?');
+    await decide(kernel, approvalId, { input: 'red' });
     await untilStored(kernel, run.id, { type: 'tool.completed' });
     slow.release();
     const events = await finished(kernel, run.id);

@@ -98,7 +98,7 @@ describe.each(allStores)('after a crash on $name', (kind) => {
     const doomed = mortal(store);
     const first = await bootDoomed({ store: doomed.store, model, tools: [tool] });
     const run = await ask(first);
-    const [relay] = await untilAsked(first, run.id);
+    const [approval] = await untilAsked(first, run.id);
     doomed.kill();
     const before = await journal({ ...first, store }, run.id);
     const clock = new ManualClock(Date.now());
@@ -106,7 +106,7 @@ describe.each(allStores)('after a crash on $name', (kind) => {
     await clock.advance(3_000);
     expect(await journal(kernel, run.id)).toEqual(before);
     expect(kernel.control.supervisor.activeRuns).toBe(0);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(model.requests).toHaveLength(2);
@@ -119,16 +119,16 @@ describe.each(allStores)('after a crash on $name', (kind) => {
     const doomed = mortal(store);
     const first = await bootDoomed({ store: doomed.store, model, tools: [tool] });
     const run = await ask(first);
-    const [relay] = await untilAsked(first, run.id);
+    const [approval] = await untilAsked(first, run.id);
     // Acknowledged by another process, which was about to wake the run.
     doomed.kill();
     const other = await boot({ model, tools: [tool], clock: new ManualClock(Date.now()) });
     await other.stop();
-    expect(await decide(other, relay?.relayId)).toMatchObject({ kind: 'decided' });
+    expect(await decide(other, approval?.approvalId)).toMatchObject({ kind: 'decided' });
     expect(tool.executions).toEqual([]);
     const kernel = await boot({ model, tools: [tool], restarted: true });
     const events = await finished(kernel, run.id);
-    expect(ofType(events, 'relay.decided')).toHaveLength(1);
+    expect(ofType(events, 'approval.decided')).toHaveLength(1);
     expect(tool.executions).toHaveLength(1);
   });
 
@@ -149,13 +149,13 @@ describe.each(allStores)('after a crash on $name', (kind) => {
     doomed.kill();
     slow.release();
     const kernel = await boot({ model, tools, restarted: true });
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(done.executions).toHaveLength(1);
     expect(slow.executions).toHaveLength(2);
     expect(tool.executions).toHaveLength(1);
-    expect(ofType(events, 'relay.raised')).toHaveLength(1);
+    expect(ofType(events, 'approval.requested')).toHaveLength(1);
     const read = resultsIn(lastOf(model.requests)).map((each) => JSON.parse(String(each)));
     expect(read.map(({ result }) => result.ran)).toEqual(['done', 'slow', 'pay']);
   });
@@ -178,7 +178,7 @@ async function crashInTool(
   await until(async () => before.executions.length === 1, 'the tool');
   doomed.kill();
   const clock = new ManualClock(Date.now());
-  const settings = { relayTtlMs: 60_000 };
+  const settings = { approvalTtlMs: 60_000 };
   const kernel = await scene.boot({ model, tools: [after], clock, settings, restarted: true });
   return { kernel, run, before, after, model, clock };
 }
@@ -192,18 +192,21 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
       `${run.id}:call_7`,
       `${run.id}:call_7`,
     ]);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
   test('asks a person for its outcome if it is not, and runs again only if told so', async () => {
     const { kernel, run, after } = await crashInTool(kind, {});
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay).toMatchObject({ kind: 'outcome', tool: 'pay', params: { amount: 7 } });
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval).toMatchObject({ kind: 'outcome', tool: 'pay', params: { amount: 7 } });
     expect(after.executions).toEqual([]);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(after.executions).toMatchObject([{ idempotencyKey: `${run.id}:call_7` }]);
-    expect(ofType(events, 'tool.started')).toMatchObject([{}, { relayId: relay?.relayId }]);
+    expect(ofType(events, 'tool.started')).toMatchObject([
+      {},
+      { approvalId: approval?.approvalId },
+    ]);
     expect(endOf(events).status).toBe('completed');
   });
 
@@ -211,8 +214,8 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
     'takes a person’s word for its result: %j',
     async (output) => {
       const { kernel, run, after, model } = await crashInTool(kind, {});
-      const [relay] = await untilAsked(kernel, run.id);
-      await decide(kernel, relay?.relayId, { output });
+      const [approval] = await untilAsked(kernel, run.id);
+      await decide(kernel, approval?.approvalId, { output });
       const events = await finished(kernel, run.id);
       expect(after.executions).toEqual([]);
       expect(ofType(events, 'tool.completed')).toMatchObject([{ result: output }]);
@@ -223,8 +226,8 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
 
   test('is a tool error if a person denies, and the run goes on', async () => {
     const { kernel, run, after, model } = await crashInTool(kind, {});
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId, { approved: false, reason: 'Lost' });
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId, { approved: false, reason: 'Lost' });
     const events = await finished(kernel, run.id);
     expect(after.executions).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([
@@ -249,7 +252,7 @@ describe.each(allStores)('a tool that ran when its process died on $name', (kind
     const { kernel, run, after } = await crashInTool(kind, { onUnknown: 'fail' });
     const events = await finished(kernel, run.id);
     expect(after.executions).toEqual([]);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'outcome_unknown' }]);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });

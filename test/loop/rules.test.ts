@@ -56,7 +56,7 @@ describe.each(stores)('a rule on $name', (kind) => {
     const events = await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(ofType(events, 'tool.started')).toMatchObject([{ rule }]);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
   test('built into the tool lets a call through', async () => {
@@ -78,12 +78,14 @@ describe.each(stores)('a rule on $name', (kind) => {
     ],
   ])('is missing where %s: a person is asked, and nothing runs', async (_what, permissions) => {
     const { kernel, run, tool } = await paying(kind, permissions);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(tool.executions).toEqual([]);
-    expect(relay).toMatchObject({ kind: 'permission', tool: 'pay', params: pay(1) });
+    expect(approval).toMatchObject({ kind: 'permission', tool: 'pay', params: pay(1) });
     const events = await journal(kernel, run.id);
     expect(ofType(events, 'tool.started')).toEqual([]);
-    expect(ofType(events, 'run.suspended')).toMatchObject([{ relayIds: [relay?.relayId] }]);
+    expect(ofType(events, 'run.suspended')).toMatchObject([
+      { approvalIds: [approval?.approvalId] },
+    ]);
   });
 
   test('that denies a call by its id gives its reason to the model, and the run goes on', async () => {
@@ -117,7 +119,7 @@ describe.each(stores)('a rule on $name', (kind) => {
     expect(ofType(events, 'tool.denied')).toMatchObject([
       { status: 'denied', rule: { list: 'denylist', index: 0, source: 'request' } },
     ]);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
   test('of the denylist also beats what a person always allows', async () => {
@@ -126,8 +128,8 @@ describe.each(stores)('a rule on $name', (kind) => {
     const model = createScriptedModel([[toolCall('call_1', 'pay', pay(1)), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
     const first = await ask(kernel);
-    const [relay] = await untilAsked(kernel, first.id);
-    await decide(kernel, relay?.relayId, { always: true });
+    const [approval] = await untilAsked(kernel, first.id);
+    await decide(kernel, approval?.approvalId, { always: true });
     await finished(kernel, first.id);
     const { conversationId } = first;
     const permissions = { denylist: [only('1')] };
@@ -141,9 +143,9 @@ describe.each(stores)('a rule on $name', (kind) => {
 describe.each(stores)('an allow-once rule on $name', (kind) => {
   test('is used up by one of two calls that match it at the same moment', async () => {
     const { kernel, run, tool } = await paying(kind, { allowOnce: [any] }, { amounts: [1, 2] });
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_1']);
-    expect(relay?.toolCallId).toBe('call_2');
+    expect(approval?.toolCallId).toBe('call_2');
   });
 
   test('written twice lets two calls through, each by its own rule', async () => {
@@ -152,8 +154,8 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
       { allowOnce: [any, only('1'), any] },
       { amounts: [1, 2, 1, 4] },
     );
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay?.toolCallId).toBe('call_4');
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval?.toolCallId).toBe('call_4');
     expect(tool.executions).toHaveLength(3);
     const started = ofType(await journal(kernel, run.id), 'tool.started');
     expect(started.map(({ rule }) => rule?.index)).toEqual([0, 2, 1]);
@@ -165,9 +167,9 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
       { allowOnce: [any], allowlist: [only('1')] },
       { amounts: [1, 2, 3] },
     );
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_1', 'call_2']);
-    expect(relay?.toolCallId).toBe('call_3');
+    expect(approval?.toolCallId).toBe('call_3');
   });
 
   const twice = (ids: readonly [string, string]) =>
@@ -183,8 +185,8 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twice(['call_1', 'call_2']), tools: [tool] });
     const run = await ask(kernel, once);
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay?.toolCallId).toBe('call_2');
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval?.toolCallId).toBe('call_2');
     expect(tool.executions).toHaveLength(1);
   });
 
@@ -200,8 +202,8 @@ describe.each(stores)('an allow-once rule on $name', (kind) => {
     doomed.kill();
     tool.release();
     const kernel = await boot({ model, tools: [tool], restarted: true });
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay?.toolCallId).toBe('call_2');
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval?.toolCallId).toBe('call_2');
     const calls = tool.executions.map(({ toolCallId }) => toolCallId);
     expect(calls).toEqual(['call_1', 'call_1']);
   });

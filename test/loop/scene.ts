@@ -1,6 +1,6 @@
 /** What the tests of the loop share: kernels that are cleaned up, people who answer, models. */
 import {
-  answerRelay,
+  answerApproval,
   type Answer,
   type Append,
   cancelRun,
@@ -16,7 +16,7 @@ import {
   journalOf,
   type Kernel,
   type KernelOptions,
-  openRelays,
+  openApprovals,
   person,
   until,
   untilStatus,
@@ -88,28 +88,28 @@ export function untilStored<Type extends EventType>(
   }, `${count} × ${type}`);
 }
 
-/** Waits until a run is parked on exactly so many open relays. */
+/** Waits until a run is parked on exactly so many open approvals. */
 export function untilAsked(kernel: Kernel, runId: string, count = 1) {
   return until(async () => {
     const run = await kernel.store.tenant(kernel.tenantId).readRun(runId);
-    const open = openRelays(await journal(kernel, runId));
+    const open = openApprovals(await journal(kernel, runId));
     return run?.status === 'waiting' && open.length === count && open;
-  }, `${count} open relays`);
+  }, `${count} open approvals`);
 }
 
 export async function decide(
   kernel: Kernel,
-  relayId: string | undefined,
+  approvalId: string | undefined,
   answer: Partial<Answer> = {},
 ) {
-  if (relayId === undefined) throw new Error('Nobody was asked');
-  return answerRelay(kernel.control, kernel.tenantId, {
+  if (approvalId === undefined) throw new Error('Nobody was asked');
+  return answerApproval(kernel.control, kernel.tenantId, {
     approved: true,
     always: false,
     reason: null,
     by: person,
     ...answer,
-    relayId,
+    approvalId,
   });
 }
 

@@ -65,13 +65,13 @@ describe.each(stores)('a crash while an idempotent tool waits for its agents on 
     const tree = { model, tools: [tool, effect, pay] };
     const { next, run } = await dieWhen(scene, tree, async (doomed, runId) => {
       await untilStored(doomed, runId, { type: 'agent.ended' });
-      await untilStored(doomed, runId, { type: 'relay.raised' });
+      await untilStored(doomed, runId, { type: 'approval.requested' });
       await until(async () => model.requestsFor('y').length === 1, 'the model');
       held = false;
     });
     await untilStored(next, run.id, { type: 'agent.ended', count: 2 });
-    const [relay] = ofType(await journal(next, run.id), 'relay.raised');
-    await decide(next, relay?.relayId);
+    const [approval] = ofType(await journal(next, run.id), 'approval.requested');
+    await decide(next, approval?.approvalId);
     const events = await finished(next, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ context: 'X Y Z' });
     expect(ofType(events, 'agent.started')).toHaveLength(4);
@@ -216,20 +216,20 @@ describe.each(stores)('a crash while another tool waits for its agents on $name'
     });
     const tree = { model, tools: [tool, pay] };
     const { next, run } = await dieWhen(scene, tree, (doomed, runId) =>
-      untilStored(doomed, runId, { type: 'relay.raised' }),
+      untilStored(doomed, runId, { type: 'approval.requested' }),
     );
-    const [relay] = await untilAsked(next, run.id);
-    return { next, run, relay, tool, pay, model };
+    const [approval] = await untilAsked(next, run.id);
+    return { next, run, approval, tool, pay, model };
   }
 
   test('asks about the outcome, and ends the agents that were still at work', async () => {
-    const { next, run, relay, tool, pay } = await interrupted(await openScene(kind));
-    expect(relay).toMatchObject({ kind: 'outcome', toolCallId: 'call_1', tool: 'team' });
+    const { next, run, approval, tool, pay } = await interrupted(await openScene(kind));
+    expect(approval).toMatchObject({ kind: 'outcome', toolCallId: 'call_1', tool: 'team' });
     const parked = await journal(next, run.id);
     expect(endFor(parked, 'x')).toMatchObject({ reason: 'completed' });
     expect(endFor(parked, 'y')).toMatchObject({ reason: 'canceled' });
-    expect(ofType(parked, 'relay.closed')).toHaveLength(1);
-    await decide(next, relay?.relayId, { output: 'It is done' });
+    expect(ofType(parked, 'approval.closed')).toHaveLength(1);
+    await decide(next, approval?.approvalId, { output: 'It is done' });
     const events = await finished(next, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ result: 'It is done' });
     expect(tool.executions).toHaveLength(1);
@@ -237,19 +237,19 @@ describe.each(stores)('a crash while another tool waits for its agents on $name'
   });
 
   test('and a person who says no ends the call as an error', async () => {
-    const { next, run, relay } = await interrupted(await openScene(kind));
-    await decide(next, relay?.relayId, { approved: false });
+    const { next, run, approval } = await interrupted(await openScene(kind));
+    await decide(next, approval?.approvalId, { approved: false });
     const events = await finished(next, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ code: 'outcome_unknown' });
     expect(endOf(events).status).toBe('completed');
   });
 
   test('and a person who says “again” gets what was done, and the rest anew', async () => {
-    const { next, run, relay, tool, pay, model } = await interrupted(await openScene(kind));
-    await decide(next, relay?.relayId);
-    const [, , asked] = await untilStored(next, run.id, { type: 'relay.raised', count: 3 });
+    const { next, run, approval, tool, pay, model } = await interrupted(await openScene(kind));
+    await decide(next, approval?.approvalId);
+    const [, , asked] = await untilStored(next, run.id, { type: 'approval.requested', count: 3 });
     expect(asked).toMatchObject({ kind: 'permission', tool: 'pay' });
-    await decide(next, asked?.relayId);
+    await decide(next, asked?.approvalId);
     const events = await finished(next, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ type: 'tool.completed', context: 'X Y' });
     expect(tool.executions).toHaveLength(2);
@@ -276,15 +276,15 @@ describe.each(stores)('a stop of the server while a tool waits for its agents on
     const made = { model, tools: [tool, pay], settings: { graceMs: 20 } };
     const kernel = await boot(made);
     const run = await ask(kernel);
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
     await kernel.stop();
     const next = await boot(made);
     await until(async () => tool.executions.length === 2, 'the tool to be taken up');
-    await decide(next, relay?.relayId);
+    await decide(next, approval?.approvalId);
     const events = await finished(next, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ context: 'X' });
     expect(ofType(events, 'agent.started')).toHaveLength(2);
-    expect(ofType(events, 'relay.raised')).toHaveLength(1);
+    expect(ofType(events, 'approval.requested')).toHaveLength(1);
     expect(pay.executions).toHaveLength(1);
   });
 });

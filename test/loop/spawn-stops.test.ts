@@ -51,7 +51,7 @@ describe.each(stores)('agents that outlive their use on $name', (kind) => {
     const tools = [tool, slow, pay];
     const kernel = await boot({ model, models: { endless }, tools });
     const run = await ask(kernel);
-    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'approval.requested' });
     await untilStored(kernel, run.id, { type: 'text.appended' });
     await until(async () => toolSignal !== undefined, 'the tool');
     enough.resolve();
@@ -61,7 +61,7 @@ describe.each(stores)('agents that outlive their use on $name', (kind) => {
     expect(endFor(events, 'talks')).toMatchObject({ reason: 'canceled' });
     expect(endFor(events, 'works')).toMatchObject({ reason: 'canceled' });
     expect(resultOf(events, 'a')).toMatchObject({ code: 'outcome_unknown' });
-    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'approval.closed')).toHaveLength(1);
     expect(resultOf(events, 'call_1')).toMatchObject({ context: 'enough' });
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
     // Whoever still waits for them is told.
@@ -92,7 +92,7 @@ describe.each(stores)('agents that outlive their use on $name', (kind) => {
     });
     const kernel = await boot({ model, tools: [tool, pay] });
     const run = await ask(kernel);
-    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'approval.requested' });
     go.resolve();
     const events = await finished(kernel, run.id);
     expect(resultOf(events, 'a')).toMatchObject({ error: 'Changed my mind', code: 'tool_failed' });

@@ -108,9 +108,9 @@ describe.each(stores)('a tool that spawns on $name', (kind) => {
     });
     const kernel = await boot({ model, tools: [tool, pay] });
     const run = await ask(kernel);
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
-    expect(relay?.agentPath).toEqual(['assistant', 'agent']);
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
+    expect(approval?.agentPath).toEqual(['assistant', 'agent']);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ context: 'Paid.' });
     expect(tool.executions).toHaveLength(1);

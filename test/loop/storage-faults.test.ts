@@ -13,7 +13,7 @@ import {
 } from '@relay/core/testing';
 import { isEnded, RelayError, textOf } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
-import { ask, type Kernel, openRelays, until, untilStatus } from '../support/kernel.ts';
+import { ask, type Kernel, openApprovals, until, untilStatus } from '../support/kernel.ts';
 import {
   appendWith,
   createStreamingModel,
@@ -34,8 +34,8 @@ const full = () => new RelayError('storage_full', 'The disk is full');
 const writing = new Set<StoreCall['method']>([
   'append',
   'createRun',
-  'decideRelay',
-  'postMail',
+  'decideApproval',
+  'postRunCommand',
   'claimRun',
   'releaseRun',
   'renewLeases',
@@ -55,9 +55,9 @@ async function endAfterwards(kernel: Kernel, clock: ManualClock, runId: string) 
     await clock.advance(1_000);
     const run = await kernel.store.tenant(kernel.tenantId).readRun(runId);
     if (run !== undefined && isEnded(run.status)) return true;
-    for (const { relayId, kind } of openRelays(await journal(kernel, runId))) {
+    for (const { approvalId, kind } of openApprovals(await journal(kernel, runId))) {
       const output = kind === 'outcome' ? { output: 'it ran' } : {};
-      await decide(kernel, relayId, output);
+      await decide(kernel, approvalId, output);
     }
     return undefined;
   }, 'the end');
@@ -90,7 +90,7 @@ describe.each(stores)('a disk that is full for a while on $name', (kind) => {
     const talking = await begin('talk');
     const waiting = await begin('pay');
     const working = await begin('slow');
-    const [relay] = await untilAsked(kernel, waiting.id);
+    const [approval] = await untilAsked(kernel, waiting.id);
     await until(async () => slow.executions.length === 1, 'the slow tool');
 
     isFull = true;
@@ -98,11 +98,13 @@ describe.each(stores)('a disk that is full for a while on $name', (kind) => {
     slow.release();
     if (what === 'writes') {
       await expect(begin('talk')).rejects.toMatchObject({ code: 'storage_full' });
-      await expect(decide(kernel, relay?.relayId)).rejects.toMatchObject({ code: 'storage_full' });
+      await expect(decide(kernel, approval?.approvalId)).rejects.toMatchObject({
+        code: 'storage_full',
+      });
       await expect(stopRun(kernel, talking.id)).rejects.toMatchObject({ code: 'storage_full' });
     } else {
       // The decision itself is stored and acknowledged; only the journal cannot take it yet.
-      expect(await decide(kernel, relay?.relayId)).toMatchObject({ kind: 'decided' });
+      expect(await decide(kernel, approval?.approvalId)).toMatchObject({ kind: 'decided' });
     }
     await clock.advance(20_000);
     expect(tool.executions).toEqual([]);
@@ -195,7 +197,7 @@ describe.each(stores)('a read that fails once on $name', (kind) => {
     const scene = await openScene(kind);
     let failures = 0;
     const store = failing(scene.store, ({ method }) => {
-      if (method !== 'readMail' || failures === 0) return false;
+      if (method !== 'readInbox' || failures === 0) return false;
       failures -= 1;
       return true;
     });

@@ -13,7 +13,7 @@ import {
 import type { ToolPermission } from '@relay/protocol';
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
-import { ask, openRelays, until } from '../support/kernel.ts';
+import { ask, openApprovals, until } from '../support/kernel.ts';
 import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
 import {
   decide,
@@ -82,7 +82,7 @@ function watchTenants(inner: SystemStore) {
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
+describe.each(stores)('an approval of a sub-agent on $name', (kind) => {
   test('comes up from three deep with its path, while nothing stays in memory', async () => {
     const scene = await openScene(kind);
     const clock = new ManualClock();
@@ -92,12 +92,12 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     const kernel = await scene.boot({ store, model: threeDeep(), tools, agents: staff, clock });
     await until(async () => clock.sleepers === 2, 'the supervisor’s own timers');
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     const events = await journal(kernel, run.id);
     const middle = agentFor(events, 'Middle');
     const deep = agentFor(events, 'Deep');
     expect(deep.parentId).toBe(middle.agentId);
-    expect(relay).toMatchObject({
+    expect(approval).toMatchObject({
       agentId: deep.agentId,
       parentId: middle.agentId,
       agentPath: ['assistant', 'manager', 'worker'],
@@ -105,7 +105,9 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
       toolCallId: 'call_3',
       kind: 'permission',
     });
-    const stored = await kernel.store.tenant(kernel.tenantId).readRelay(relay?.relayId ?? '');
+    const stored = await kernel.store
+      .tenant(kernel.tenantId)
+      .readApproval(approval?.approvalId ?? '');
     expect(stored).toMatchObject({
       agentId: deep.agentId,
       agentPath: ['assistant', 'manager', 'worker'],
@@ -126,8 +128,8 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     const model = threeDeep();
     const kernel = await boot({ model, tools: [agentTool, tool], agents: staff });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId);
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(paidCalls(tool)).toEqual(['call_3']);
     expect(ofType(events, 'agent.ended').map(({ output }) => output)).toEqual([
@@ -147,8 +149,8 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     const model = threeDeep();
     const kernel = await boot({ model, tools: [agentTool, tool], agents: staff });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    await decide(kernel, relay?.relayId, { approved: false, reason: 'Too dear' });
+    const [approval] = await untilAsked(kernel, run.id);
+    await decide(kernel, approval?.approvalId, { approved: false, reason: 'Too dear' });
     const events = await finished(kernel, run.id);
     expect(tool.executions).toEqual([]);
     expect(resultsIn(lastOf(model.requestsFor('Deep')))).toEqual([
@@ -163,7 +165,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
-    const settings = { relayTtlMs: 60_000 };
+    const settings = { approvalTtlMs: 60_000 };
     const tools = [agentTool, tool];
     const kernel = await boot({ model, tools, agents: staff, clock, settings });
     const run = await ask(kernel);
@@ -191,7 +193,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     });
     const kernel = await boot({ model, tools: [agentTool, tool, slow] });
     const run = await ask(kernel);
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
     await until(async () => slow.executions.length === 1, 'the sibling to be at work');
     // One waits and one is at work: the run is running.
     const row = await kernel.store.tenant(kernel.tenantId).readRun(run.id);
@@ -201,7 +203,7 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     const parked = await journal(kernel, run.id);
     expect(endFor(parked, 'Slow')).toMatchObject({ output: 'Slow.' });
     expect(slow.executions).toHaveLength(2);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     expect(endOf(await finished(kernel, run.id)).status).toBe('completed');
   });
 
@@ -217,9 +219,9 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     });
     const kernel = await boot({ model, tools: [agentTool, tool, slow] });
     const run = await ask(kernel);
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
     await until(async () => slow.executions.length === 1, 'the sibling to be at work');
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     await until(async () => endFor(await journal(kernel, run.id), 'Pays'), 'the payer’s end');
     expect(slow.executions).toHaveLength(1);
     slow.release();
@@ -235,12 +237,12 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool] });
     const run = await ask(kernel);
-    const relays = await untilAsked(kernel, run.id, 2);
-    await decide(kernel, relays[first]?.relayId);
+    const approvals = await untilAsked(kernel, run.id, 2);
+    await decide(kernel, approvals[first]?.approvalId);
     await untilStored(kernel, run.id, { type: 'agent.ended' });
     await untilAsked(kernel, run.id, 1);
-    expect(paidCalls(tool)).toEqual([relays[first]?.toolCallId]);
-    await decide(kernel, relays[1 - first]?.relayId);
+    expect(paidCalls(tool)).toEqual([approvals[first]?.toolCallId]);
+    await decide(kernel, approvals[1 - first]?.approvalId);
     const events = await finished(kernel, run.id);
     expect(paidCalls(tool).toSorted()).toEqual(['pay_x', 'pay_y']);
     expect(ofType(events, 'run.suspended')).toHaveLength(2);
@@ -256,10 +258,10 @@ describe.each(stores)('a relay of a sub-agent on $name', (kind) => {
     const seen = new Set<string>();
     await until(async () => {
       const events = await journal(kernel, run.id);
-      for (const { relayId } of openRelays(events)) {
-        if (seen.has(relayId)) continue;
-        seen.add(relayId);
-        await decide(kernel, relayId);
+      for (const { approvalId } of openApprovals(events)) {
+        if (seen.has(approvalId)) continue;
+        seen.add(approvalId);
+        await decide(kernel, approvalId);
       }
       return events.at(-1)?.type === 'run.ended';
     }, 'the end');
@@ -306,13 +308,13 @@ describe.each(stores)('the rules of a run on $name', (kind) => {
     });
     const kernel = await boot({ model, tools: [agentTool, tool] });
     const run = await ask(kernel, { permissions: { allowOnce: [anyPayment, anyPayment] } });
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(tool.executions).toHaveLength(2);
     const rules = ofType(await journal(kernel, run.id), 'tool.started').flatMap(({ rule }) =>
       rule?.list === 'allowOnce' ? [rule.index] : [],
     );
     expect(rules).toEqual([0, 1]);
-    await decide(kernel, relay?.relayId, { approved: false });
+    await decide(kernel, approval?.approvalId, { approved: false });
     await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(2);
   });
@@ -328,14 +330,14 @@ describe.each(stores)('the rules of a run on $name', (kind) => {
     });
     const kernel = await boot({ model, tools: [agentTool, tool] });
     const run = await ask(kernel);
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
-    await decide(kernel, relay?.relayId, { always: true });
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
+    await decide(kernel, approval?.approvalId, { always: true });
     await untilStored(kernel, run.id, { type: 'tool.completed' });
     hold.resolve();
     const [other] = await untilAsked(kernel, run.id);
     // The grant is of that very call: another amount is asked about.
     expect(other).toMatchObject({ toolCallId: 'pay_z', params: { amount: 9 } });
-    await decide(kernel, other?.relayId, { approved: false });
+    await decide(kernel, other?.approvalId, { approved: false });
     await finished(kernel, run.id);
     expect(paidCalls(tool).toSorted()).toEqual(['pay_0', 'pay_x', 'pay_y']);
   });
@@ -352,7 +354,7 @@ describe.each(stores)('the rules of a run on $name', (kind) => {
     });
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool], rules });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     expect(allowOnce).toEqual([]);
     expect(tool.executions).toHaveLength(1);
     const started = ofType(await journal(kernel, run.id), 'tool.started');
@@ -360,7 +362,7 @@ describe.each(stores)('the rules of a run on $name', (kind) => {
       list: 'allowOnce',
       source: 'program',
     });
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(2);
   });

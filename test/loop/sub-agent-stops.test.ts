@@ -2,7 +2,7 @@
 import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
-import { ask, openRelays, until, untilStatus } from '../support/kernel.ts';
+import { ask, openApprovals, until, untilStatus } from '../support/kernel.ts';
 import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
 import {
   aborted,
@@ -54,7 +54,7 @@ describe.each(stores)('a cancel on $name', (kind) => {
     expect(model.requests).toHaveLength(1);
   });
 
-  test('aborts their tools, keeps what those bring, and closes their relays', async () => {
+  test('aborts their tools, keeps what those bring, and closes their approvals', async () => {
     const { boot } = await openScene(kind);
     const signals: AbortSignal[] = [];
     const listens = createRecordingTool({
@@ -84,18 +84,20 @@ describe.each(stores)('a cancel on $name', (kind) => {
     const kernel = await boot({ model, tools, settings: { graceMs: 50 } });
     const run = await ask(kernel);
     await until(async () => signals.length === 2, 'the tools');
-    const [relay] = await untilStored(kernel, run.id, { type: 'relay.raised' });
+    const [approval] = await untilStored(kernel, run.id, { type: 'approval.requested' });
     await stopRun(kernel, run.id);
     const events = await finished(kernel, run.id);
     expect(signals.map((signal) => signal.aborted)).toEqual([true, true]);
     expect(resultOf(events, 'd')).toMatchObject({ type: 'tool.completed', context: 'cleaned up' });
     expect(resultOf(events, 'e')).toMatchObject({ type: 'tool.failed', code: 'outcome_unknown' });
-    expect(ofType(events, 'relay.closed')).toMatchObject([{ relayId: relay?.relayId }]);
+    expect(ofType(events, 'approval.closed')).toMatchObject([{ approvalId: approval?.approvalId }]);
     expect(resultOf(events, 'a')).toMatchObject({ code: 'run_canceled' });
     const ended = ofType(events, 'agent.ended').map(({ agentId }) => agentId);
     const deepestFirst = [agentFor(events, 'y'), agentFor(events, 'x')].map((each) => each.agentId);
     expect(ended.slice(0, 2)).toEqual(deepestFirst);
-    await expect(decide(kernel, relay?.relayId)).resolves.toMatchObject({ kind: 'contradicted' });
+    await expect(decide(kernel, approval?.approvalId)).resolves.toMatchObject({
+      kind: 'contradicted',
+    });
     expect(pay.executions).toEqual([]);
   });
 
@@ -174,20 +176,20 @@ describe.each(stores)('a stop of the server on $name', (kind) => {
     const { made, pay, look, endless, loosen } = busyTree();
     const kernel = await boot(made);
     const run = await ask(kernel);
-    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'approval.requested' });
     await untilStored(kernel, run.id, { type: 'text.appended' });
     await until(async () => look.executions.length === 1, 'the tool');
     await kernel.stop();
     expect(kernel.control.supervisor.activeRuns).toBe(0);
     const left = await journal(kernel, run.id);
     expect(ofType(left, 'agent.ended')).toEqual([]);
-    expect(openRelays(left)).toHaveLength(1);
+    expect(openApprovals(left)).toHaveLength(1);
     loosen();
     const next = await boot(made);
-    const [relay] = await untilAsked(next, run.id);
+    const [approval] = await untilAsked(next, run.id);
     // It is the same question: nobody is asked again.
-    expect(relay?.relayId).toBe(openRelays(left)[0]?.relayId);
-    await decide(next, relay?.relayId);
+    expect(approval?.approvalId).toBe(openApprovals(left)[0]?.approvalId);
+    await decide(next, approval?.approvalId);
     const events = await finished(next, run.id);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
     expect(['a', 'b', 'c'].map((id) => resultOf(events, id))).toMatchObject([
@@ -210,14 +212,14 @@ describe.each(stores)('a stop of the server on $name', (kind) => {
     const run = await ask(doomed);
     await until(async () => {
       const types = doomed.published.map(({ type }) => type);
-      return types.includes('relay.raised') && types.includes('text.appended');
+      return types.includes('approval.requested') && types.includes('text.appended');
     }, 'the tree to be busy');
     await until(async () => look.executions.length === 1, 'the tool');
     process.kill();
     loosen();
     const next = await boot({ ...made, restarted: true });
-    const [relay] = await untilAsked(next, run.id);
-    await decide(next, relay?.relayId);
+    const [approval] = await untilAsked(next, run.id);
+    await decide(next, approval?.approvalId);
     const events = await finished(next, run.id);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
     expect(endFor(events, 'Talks')).toMatchObject({ output: 'Half and whole.' });
@@ -241,14 +243,14 @@ describe.each(stores)('a stop of the server on $name', (kind) => {
     await until(async () => pay.executions.length === 1, 'the tool');
     process.kill();
     const next = await boot({ model, tools, restarted: true });
-    const [relay] = await untilAsked(next, run.id);
-    expect(relay).toMatchObject({
+    const [approval] = await untilAsked(next, run.id);
+    expect(approval).toMatchObject({
       kind: 'outcome',
       toolCallId: 'c',
       agentPath: ['assistant', 'agent', 'agent'],
     });
     await untilStatus(next, run.id, 'waiting');
-    await decide(next, relay?.relayId, { output: { paid: true } });
+    await decide(next, approval?.approvalId, { output: { paid: true } });
     const events = await finished(next, run.id);
     expect(resultOf(events, 'c')).toMatchObject({ result: { paid: true } });
     expect(resultOf(events, 'a')).toMatchObject({ context: 'X.' });

@@ -204,13 +204,13 @@ describe.each(stores)('a sub-agent on $name', (kind) => {
     });
     const kernel = await boot({ model, tools: [review] });
     const run = await ask(kernel);
-    const [relay] = await untilAsked(kernel, run.id);
-    expect(relay).toMatchObject({ tool: 'review', params: { file: 'a.ts' } });
+    const [approval] = await untilAsked(kernel, run.id);
+    expect(approval).toMatchObject({ tool: 'review', params: { file: 'a.ts' } });
     expect(model.requestsFor('Review a.ts')).toEqual([]);
-    await decide(kernel, relay?.relayId);
+    await decide(kernel, approval?.approvalId);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.started')).toMatchObject([
-      { relayId: relay?.relayId, via: 'agent' },
+      { approvalId: approval?.approvalId, via: 'agent' },
     ]);
     expect(agentFor(events, 'Review a.ts').spawned?.system).toBe('Be strict.');
     expect(resultOf(events, 'call_1')).toMatchObject({ context: 'Fine.' });

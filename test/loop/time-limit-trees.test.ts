@@ -43,7 +43,7 @@ describe.each(stores)('when the time is over for a tree on $name', (kind) => {
     const tools = [agentTool, pay, slow];
     const kernel = await boot({ model, models: { endless }, agents, tools, clock });
     const run = await ask(kernel, { limits });
-    await untilStored(kernel, run.id, { type: 'relay.raised' });
+    await untilStored(kernel, run.id, { type: 'approval.requested' });
     await untilStored(kernel, run.id, { type: 'text.appended' });
     await until(async () => slow.executions.length === 1, 'the tool');
     await untilAsleep(clock);
@@ -63,7 +63,7 @@ describe.each(stores)('when the time is over for a tree on $name', (kind) => {
       context: 'Middle.',
       result: { reason: 'limit' },
     });
-    expect(ofType(events, 'relay.closed')).toHaveLength(1);
+    expect(ofType(events, 'approval.closed')).toHaveLength(1);
   });
 
   test('a tree that waits at its bottom wakes as a whole', async () => {

@@ -161,26 +161,30 @@ describe.each(stores)('when the time is over on $name', (kind) => {
     expect(await journal(kernel, run.id)).toEqual(events);
   });
 
-  test('a run that is parked wakes, and its relay is closed', async () => {
+  test('a run that is parked wakes, and its approval is closed', async () => {
     const { boot } = await openScene(kind);
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     await untilParked(kernel);
     await clock.advance(8_000);
     expect(kernel.control.supervisor.activeRuns).toBe(0);
     await clock.advance(4_000);
     const events = await finished(kernel, run.id);
     expectTimeOver(events);
-    expect(ofType(events, 'relay.closed')).toMatchObject([{ relayId: relay?.relayId }]);
+    expect(ofType(events, 'approval.closed')).toMatchObject([{ approvalId: approval?.approvalId }]);
     expect(resultOf(events, 'a')).toMatchObject({ type: 'tool.failed', code: 'limit_reached' });
     expect(ofType(events, 'run.resumed')).toHaveLength(1);
-    const closed = await kernel.store.tenant(kernel.tenantId).readRelay(relay?.relayId ?? '');
+    const closed = await kernel.store
+      .tenant(kernel.tenantId)
+      .readApproval(approval?.approvalId ?? '');
     expect(closed).toMatchObject({ status: 'closed' });
-    await expect(decide(kernel, relay?.relayId)).resolves.toMatchObject({ kind: 'contradicted' });
+    await expect(decide(kernel, approval?.approvalId)).resolves.toMatchObject({
+      kind: 'contradicted',
+    });
     expect(tool.executions).toEqual([]);
   });
 
@@ -192,15 +196,15 @@ describe.each(stores)('when the time is over on $name', (kind) => {
     const made = { model, tools: [tool], clock };
     const first = await boot(made);
     const run = await ask(first, { limits });
-    const [relay] = await untilAsked(first, run.id);
+    const [approval] = await untilAsked(first, run.id);
     await first.stop();
     await clock.advance(20_000);
     // The server was down at the end of the time; somebody decided on another node since.
-    await decide({ ...first }, relay?.relayId);
+    await decide({ ...first }, approval?.approvalId);
     const kernel = await boot(made);
     const events = await finished(kernel, run.id);
     expect(tool.executions).toEqual([]);
-    expect(ofType(events, 'relay.decided')).toHaveLength(1);
+    expect(ofType(events, 'approval.decided')).toHaveLength(1);
     expect(resultOf(events, 'a')).toMatchObject({ code: 'limit_reached' });
     expectTimeOver(events);
   });
@@ -242,7 +246,7 @@ describe.each(stores)('when the time is over on $name', (kind) => {
     const events = await finished(kernel, run.id);
     expect(tool.executions).toHaveLength(1);
     expect(resultOf(events, 'a')).toMatchObject({ type: 'tool.failed', code: 'outcome_unknown' });
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expectTimeOver(events);
   });
 

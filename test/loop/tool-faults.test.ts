@@ -50,7 +50,7 @@ describe.each(stores)('a call that does not fit on $name', (kind) => {
     expect(pay.executions).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'tool_input_invalid' }]);
     expect(ofType(events, 'tool.started')).toEqual([]);
-    expect(ofType(events, 'relay.raised')).toEqual([]);
+    expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(read).toMatchObject({ status: 'error', code: 'tool_input_invalid' });
   });
 

@@ -48,10 +48,10 @@ describe.each(stores)('waking a run on $name', (kind) => {
     ]);
     const kernel = await boot({ store, model, tools: [look, pay] });
     const run = await ask(kernel, { maxIterations: 1000 });
-    const [relay] = await untilAsked(kernel, run.id);
+    const [approval] = await untilAsked(kernel, run.id);
     await until(async () => kernel.control.supervisor.activeRuns === 0);
     counting = true;
-    await decide(kernel, relay?.relayId ?? '');
+    await decide(kernel, approval?.approvalId ?? '');
     await finished(kernel, run.id);
     expect(pay.executions).toHaveLength(1);
     expect(counting).toBe(false);
@@ -71,7 +71,8 @@ describe.each(stores)('looking around on $name', (kind) => {
     const { store: inner, boot } = await openScene(kind);
     const asked: string[] = [];
     const store = wrapStore(inner, (call) => {
-      if (call.method === 'readMail' || call.method === 'heldWithMail') asked.push(call.method);
+      if (call.method === 'readInbox' || call.method === 'heldWithCommands')
+        asked.push(call.method);
       return call.go();
     });
     const tool = createRecordingTool({ name: 'slow', allowedByDefault: true });
@@ -90,16 +91,16 @@ describe.each(stores)('looking around on $name', (kind) => {
       }, 'a look around');
     };
     await lookAround(3);
-    expect(new Set(asked)).toEqual(new Set(['heldWithMail']));
+    expect(new Set(asked)).toEqual(new Set(['heldWithCommands']));
 
     // What another node has taken in, and did not tell of.
     const [run] = runs;
-    const letter = {
+    const command = {
       kind: 'cancel',
       reason: 'enough',
       by: person,
     } as const;
-    await inner.tenant(kernel.tenantId).postMail(run?.id ?? '', { id: 'mail', letter });
+    await inner.tenant(kernel.tenantId).postRunCommand(run?.id ?? '', { id: 'mail', command });
     await lookAround(1);
     const events = await finished(kernel, run?.id ?? '');
     expect(endOf(events).status).toBe('canceled');

@@ -56,7 +56,7 @@ const page = `<!doctype html><script type="module">
     const tools = [where, { name: 'send_note', kind: 'builtin' }];
     const run = await client.runs.create(
       { model: 'demo', input, tools },
-      { onRelay: () => ({ approved: true }) },
+      { onApproval: () => ({ approved: true }) },
     );
     const types = [];
     for await (const event of run) types.push(event.type);
@@ -76,7 +76,7 @@ const olderNode = ['/usr/bin/node', '/usr/local/bin/node'].find((path) => {
 
 describe.skipIf(olderNode === undefined)('in an older Node', () => {
   test('a program starts a run, runs its function and reads the answer', async () => {
-    const relay = await new TestServer().start();
+    const approval = await new TestServer().start();
     const folder = mkdtempSync(join(tmpdir(), 'relay-older-node-'));
     writeFileSync(join(folder, 'sdk.mjs'), code);
     writeFileSync(
@@ -89,18 +89,18 @@ describe.skipIf(olderNode === undefined)('in an older Node', () => {
        for await (const { type } of run) if (type === 'token') break;
        console.log(await run.text());`,
     );
-    const args = ['program.mjs', relay.url, relay.apiKey];
+    const args = ['program.mjs', approval.url, approval.apiKey];
     const options = { cwd: folder, encoding: 'utf8', timeout: 15_000 } as const;
     const { stdout, stderr } = spawnSync(olderNode ?? '', args, options);
     expect(stderr).toBe('');
     expect(stdout).toContain('"result":"here"');
     rmSync(folder, { recursive: true });
-    await relay.dispose();
+    await approval.dispose();
   });
 });
 
 describe.skipIf(chromium === undefined)('in a real browser', () => {
-  const relay = new TestServer();
+  const approval = new TestServer();
   const profile = mkdtempSync(join(tmpdir(), 'relay-browser-'));
   let front: Server;
   let browser: ChildProcess | undefined;
@@ -108,7 +108,7 @@ describe.skipIf(chromium === undefined)('in a real browser', () => {
   const reported = new Promise<Record<string, unknown>>((resolve) => (report = resolve));
 
   beforeAll(async () => {
-    await relay.start();
+    await approval.start();
     // The page and the server share an origin, as behind a proxy.
     front = createServer((asked, answer) => {
       const { pathname } = new URL(asked.url ?? '/', 'http://front');
@@ -125,7 +125,7 @@ describe.skipIf(chromium === undefined)('in a real browser', () => {
       } else {
         const { method, headers } = asked;
         const onward = request(
-          new URL(asked.url ?? '/', relay.url),
+          new URL(asked.url ?? '/', approval.url),
           { method, headers },
           (from) => {
             answer.writeHead(from.statusCode ?? 500, from.headers);
@@ -147,22 +147,26 @@ describe.skipIf(chromium === undefined)('in a real browser', () => {
     }
     front.closeAllConnections();
     front.close();
-    await relay.dispose();
+    await approval.dispose();
     rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
   });
 
   test('a page starts a run, runs its function, gives an approval and reads the answer', async () => {
     const { port } = front.address() as AddressInfo;
     const flags = ['--headless', '--no-sandbox', '--disable-gpu', `--user-data-dir=${profile}`];
-    browser = spawn(chromium ?? '', [...flags, `http://127.0.0.1:${port}/?key=${relay.apiKey}`], {
-      stdio: 'ignore',
-      detached: true,
-    });
+    browser = spawn(
+      chromium ?? '',
+      [...flags, `http://127.0.0.1:${port}/?key=${approval.apiKey}`],
+      {
+        stdio: 'ignore',
+        detached: true,
+      },
+    );
     const { error, types, text, result } = await reported;
     expect(error).toBeUndefined();
-    expect(types).toContain('relay_resolved');
+    expect(types).toContain('approval_resolved');
     expect(text).toContain('"page":"/"');
     expect(result).toMatchObject({ status: 'completed' });
-    expect(relay.notes.map(({ text: note }) => note)).toEqual(['from a page']);
+    expect(approval.notes.map(({ text: note }) => note)).toEqual(['from a page']);
   }, 60_000);
 });

@@ -82,7 +82,8 @@ async function ended(input = 'say 2', more: { workflowId?: string } = {}): Promi
 async function asking(): Promise<{ runId: string; id: string }> {
   const input = 'notify somebody';
   const run = await client.runs.create({ model: 'demo', input, tools: [builtin('send_note')] });
-  for await (const event of run) if (event.type === 'relay') return { runId: run.id, id: event.id };
+  for await (const event of run)
+    if (event.type === 'approval_requested') return { runId: run.id, id: event.id };
   throw new Error('Nobody was asked');
 }
 
@@ -252,11 +253,11 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     expect(made.secret).not.toBe('');
   },
   listWebhooks: async () => {
-    const { id } = await client.webhooks.create({ url: hookUrl, events: ['relay.raised'] });
+    const { id } = await client.webhooks.create({ url: hookUrl, events: ['approval.requested'] });
     expect((await client.webhooks.list({ limit: 1 }).page()).items[0]?.id).toBe(id);
   },
   deleteWebhook: async () => {
-    const { id } = await client.webhooks.create({ url: hookUrl, events: ['relay.raised'] });
+    const { id } = await client.webhooks.create({ url: hookUrl, events: ['approval.requested'] });
     await client.webhooks.delete(id);
     await client.webhooks.delete(id);
   },

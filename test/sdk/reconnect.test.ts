@@ -61,7 +61,7 @@ describe('kill -9 of the server', () => {
     const run = await client.runs.create(
       { model: 'demo', input: 'notify I survived', tools: [builtin('send_note')] },
       {
-        async onRelay() {
+        async onApproval() {
           asked += 1;
           await server.kill();
           await server.start();

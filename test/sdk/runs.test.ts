@@ -158,7 +158,7 @@ describe('an approval', () => {
     const run = await inside.client.runs.create(
       { model: 'demo', input: 'notify inline', tools: [builtin('send_note')] },
       {
-        onRelay(approval) {
+        onApproval(approval) {
           asked.push(approval.display.text);
           return { approved: true, reason: 'as agreed' };
         },
@@ -170,7 +170,7 @@ describe('an approval', () => {
     expect(inside.notes().filter((line) => line.includes('inline'))).toHaveLength(1);
     // Whoever follows it later is not asked about what was answered.
     const later = inside.client.runs.stream(run.id, {
-      onRelay: () => {
+      onApproval: () => {
         throw new Error('asked again');
       },
     });
@@ -185,7 +185,7 @@ describe('an approval', () => {
       tools: [builtin('send_note')],
     });
     for await (const event of run) {
-      if (event.type === 'relay') break;
+      if (event.type === 'approval_requested') break;
     }
     const [pending] = (await approvals.list({ status: 'pending', runId: run.id }).page()).items;
     expect(pending).toMatchObject({ tool: 'send_note', runId: run.id });
@@ -194,14 +194,16 @@ describe('an approval', () => {
     expect(denied).toMatchObject({ status: 'denied', reason: 'not now' });
     // Repeating it changes nothing, contradicting it is an error.
     expect(await approvals.deny(denied.id, 'not now')).toMatchObject({ status: 'denied' });
-    expect(await failure(approvals.approve(denied.id))).toMatchObject({ code: 'relay_conflict' });
+    expect(await failure(approvals.approve(denied.id))).toMatchObject({
+      code: 'approval_conflict',
+    });
     expect(await run.result()).toMatchObject({ status: 'completed' });
     expect(inside.notes().filter((line) => line.includes('elsewhere'))).toEqual([]);
   });
 });
 
 describe('a chat', () => {
-  test('is followed, and its relay answered', async () => {
+  test('is followed, and its approval answered', async () => {
     const chat = await inside.client.chat({
       model: 'demo',
       messages: [{ role: 'user', content: 'notify by chat' }],

@@ -10,7 +10,7 @@ export function expectSoundJournal(events: readonly StoredEvent[], row?: RunReco
   expect(events.filter(({ type }) => type === 'run.ended')).toHaveLength(1);
   expect(events.at(-1)?.type).toBe('run.ended');
   expectEachCallSettledOnce(events);
-  expectEachRelayAnsweredOnce(events);
+  expectEachApprovalAnsweredOnce(events);
   expectNoStartBeforeDecision(events);
   if (isBuried(events)) return;
   expectSoundTree(events);
@@ -42,16 +42,16 @@ function expectEachCallSettledOnce(events: readonly StoredEvent[]): void {
   expect([...settled].filter(([, times]) => times !== 1)).toEqual([]);
 }
 
-function expectEachRelayAnsweredOnce(events: readonly StoredEvent[]): void {
+function expectEachApprovalAnsweredOnce(events: readonly StoredEvent[]): void {
   const answers = new Map<string, number>();
   for (const event of events) {
-    if (event.type === 'relay.raised') answers.set(event.relayId, 0);
+    if (event.type === 'approval.requested') answers.set(event.approvalId, 0);
     if (
-      event.type === 'relay.decided' ||
-      event.type === 'relay.expired' ||
-      event.type === 'relay.closed'
+      event.type === 'approval.decided' ||
+      event.type === 'approval.expired' ||
+      event.type === 'approval.closed'
     ) {
-      answers.set(event.relayId, (answers.get(event.relayId) ?? Number.NaN) + 1);
+      answers.set(event.approvalId, (answers.get(event.approvalId) ?? Number.NaN) + 1);
     }
   }
   expect([...answers].filter(([, times]) => times !== 1)).toEqual([]);
@@ -62,8 +62,9 @@ function expectNoStartBeforeDecision(events: readonly StoredEvent[]): void {
   const asked = new Set<string>();
   for (const event of events) {
     // What a tool asks while it runs is not whether it may.
-    if (event.type === 'relay.raised' && event.kind !== 'question') asked.add(event.toolCallId);
-    if (event.type === 'relay.decided' && event.approved) asked.delete(event.toolCallId);
+    if (event.type === 'approval.requested' && event.kind !== 'question')
+      asked.add(event.toolCallId);
+    if (event.type === 'approval.decided' && event.approved) asked.delete(event.toolCallId);
     if (event.type === 'tool.started') expect(asked).not.toContain(event.toolCallId);
   }
 }

@@ -166,20 +166,20 @@ export function openClientCalls(events: readonly StoredEvent[]) {
   );
 }
 
-/** Relays of a run that nobody has answered yet. */
-export function openRelays(events: readonly StoredEvent[]) {
+/** Approvals of a run that nobody has answered yet. */
+export function openApprovals(events: readonly StoredEvent[]) {
   const answered = new Set(
     events.flatMap((event) =>
-      event.type === 'relay.decided' ||
-      event.type === 'relay.expired' ||
-      event.type === 'relay.closed'
-        ? [event.relayId]
+      event.type === 'approval.decided' ||
+      event.type === 'approval.expired' ||
+      event.type === 'approval.closed'
+        ? [event.approvalId]
         : [],
     ),
   );
   return events.filter(
-    (event) => event.type === 'relay.raised' && !answered.has(event.relayId),
-  ) as Extract<StoredEvent, { type: 'relay.raised' }>[];
+    (event) => event.type === 'approval.requested' && !answered.has(event.approvalId),
+  ) as Extract<StoredEvent, { type: 'approval.requested' }>[];
 }
 
 export const person = { type: 'key', id: 'key-1', name: 'ada' } as const;

@@ -99,8 +99,8 @@ export class Nodes {
     return (await this.json<{ events: JournalEntry[] }>(node, path)).events;
   }
 
-  approve(node: TestServer, relayId: unknown, body: object = {}): Promise<Response> {
-    const path = `/v1/approvals/${String(relayId)}`;
+  approve(node: TestServer, approvalId: unknown, body: object = {}): Promise<Response> {
+    const path = `/v1/approvals/${String(approvalId)}`;
     return this.request(node, path, { body: { approved: true, ...body } });
   }
 

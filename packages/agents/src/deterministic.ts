@@ -27,7 +27,7 @@ export interface DeterministicOptions {
   readonly relayTimeoutMs?: number;
 }
 
-const patienceMs = 2_000;
+const deliveryTimeoutMs = 2_000;
 
 /**
  * Plays one response after another: all events of an array are one response. Which one is next
@@ -40,7 +40,7 @@ export function createDeterministicHarness(
 ): Harness {
   const responses = 'responses' in script ? script.responses : [{ events: script }];
   return {
-    relayTimeoutMs: options.relayTimeoutMs ?? patienceMs,
+    relayTimeoutMs: options.relayTimeoutMs ?? deliveryTimeoutMs,
     defaultModel: 'deterministic',
     async *stream(request) {
       let usage: Usage = noUsage;

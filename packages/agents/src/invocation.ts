@@ -10,13 +10,13 @@
  * - A run that waits for an answer is parked as on the server; the answer wakes it. Without a time
  *   limit it has no timer, so that it does not keep the process alive.
  */
-import { answerRelay, cancelRun, type Control, type RunRef, startRun } from '@relay/core';
+import { answerApproval, cancelRun, type Control, type RunRef, startRun } from '@relay/core';
 import type {
   JsonSchema,
   Limits,
   Message,
   ReasoningEffort,
-  RelayKind,
+  ApprovalKind,
   StoredEvent,
 } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
@@ -40,8 +40,8 @@ export interface InvocationOptions extends Omit<Wiring, 'publish'> {
   readonly reasoning?: ReasoningEffort;
 }
 
-interface OpenRelay {
-  readonly kind: RelayKind;
+interface OpenApproval {
+  readonly kind: ApprovalKind;
   readonly tool: string;
   readonly params: Record<string, unknown>;
   readonly expiresAt: number;
@@ -66,7 +66,7 @@ export class Invocation {
   readonly agentId = uuidv7();
   readonly events: EventQueue<AgentEvent>;
   readonly rules: AgentRules;
-  readonly #relays = new Map<string, OpenRelay>();
+  readonly #relays = new Map<string, OpenApproval>();
   readonly #over = Promise.withResolvers<void>();
   #state: 'prepared' | 'running' | 'over' = 'prepared';
   #work: Work | undefined;
@@ -93,8 +93,8 @@ export class Invocation {
   }
 
   /** True if this was the answer that counts. Throws `invalid_request` if it is none. */
-  respond(relayId: string, response: RelayResponse): boolean {
-    const relay = this.#relays.get(relayId);
+  respond(approvalId: string, response: RelayResponse): boolean {
+    const relay = this.#relays.get(approvalId);
     const answer = readResponse(response, relay?.kind);
     if (this.#work === undefined || relay === undefined) return false;
     // Its time is over, even if the run has not noticed yet.
@@ -104,8 +104,8 @@ export class Invocation {
     if (answer.always && relay.kind === 'permission') {
       this.rules.allowAlways(relay.tool, relay.params);
     }
-    this.#relays.delete(relayId);
-    void answerRelay(this.#work.control, tenantId, { relayId, ...answer, by: person }).catch(
+    this.#relays.delete(approvalId);
+    void answerApproval(this.#work.control, tenantId, { approvalId, ...answer, by: person }).catch(
       (error: unknown) => this.#finish(error),
     );
     return true;
@@ -158,7 +158,7 @@ export class Invocation {
     if (signal.aborted) canceled();
   }
 
-  /** Told by the journal; it may not throw. */
+  /** EventBuffer by the journal; it may not throw. */
   #take(events: readonly StoredEvent[]): void {
     if (events.length === 0) this.#takeUpAgain();
     for (const event of events) {
@@ -166,7 +166,7 @@ export class Invocation {
       const shown = presentEvent(event, {
         runId: this.runId,
         findTool: (name) => this.#work?.options.tools.find(name),
-        respond: (relayId, response) => void this.respond(relayId, response),
+        respond: (approvalId, response) => void this.respond(approvalId, response),
       });
       if (shown !== undefined) this.events.push(shown);
       if (event.type === 'run.ended') this.#finish();
@@ -175,17 +175,17 @@ export class Invocation {
 
   #note(event: StoredEvent): void {
     switch (event.type) {
-      case 'relay.raised': {
+      case 'approval.requested': {
         const { kind, tool } = event;
         const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
         const expiresAt = Date.parse(event.expiresAt);
         const schema = event.question === undefined ? {} : { schema: event.question.schema };
-        this.#relays.set(event.relayId, { kind, tool, params, expiresAt, ...schema });
+        this.#relays.set(event.approvalId, { kind, tool, params, expiresAt, ...schema });
         break;
       }
-      case 'relay.expired':
-      case 'relay.closed':
-        this.#relays.delete(event.relayId);
+      case 'approval.expired':
+      case 'approval.closed':
+        this.#relays.delete(event.approvalId);
         break;
       case 'run.suspended':
         void this.#wakeInTime();

@@ -6,13 +6,13 @@ import type { AgentEvent, RelayEvent, RelayResponse } from './events.ts';
 export interface Viewer {
   readonly runId: string;
   findTool(name: string): Tool | undefined;
-  respond(relayId: string, response: RelayResponse): void;
+  respond(approvalId: string, response: RelayResponse): void;
 }
 
 export function presentEvent(event: StoredEvent, viewer: Viewer): AgentEvent | undefined {
   const { runId } = viewer;
   switch (event.type) {
-    case 'relay.raised':
+    case 'approval.requested':
       return relayEvent(event, viewer);
     case 'agent.handed-off':
       return { type: 'handoff', ...ofAgent(event, runId), from: event.from, to: event.to };
@@ -25,7 +25,7 @@ export function presentEvent(event: StoredEvent, viewer: Viewer): AgentEvent | u
   }
 }
 
-function relayEvent(event: EventOf<'relay.raised'>, viewer: Viewer): RelayEvent {
+function relayEvent(event: EventOf<'approval.requested'>, viewer: Viewer): RelayEvent {
   // A copy: what is run is what was shown, whatever a program does to what it gets.
   const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
   const rule = suggestedRule(viewer.findTool(event.tool), params);
@@ -33,7 +33,7 @@ function relayEvent(event: EventOf<'relay.raised'>, viewer: Viewer): RelayEvent 
     type: 'relay',
     kind: event.kind,
     ...ofAgent(event, viewer.runId),
-    id: event.relayId,
+    id: event.approvalId,
     toolCallId: event.toolCallId,
     tool: event.tool,
     params,
@@ -42,7 +42,7 @@ function relayEvent(event: EventOf<'relay.raised'>, viewer: Viewer): RelayEvent 
       : { prompt: event.question.prompt, schema: event.question.schema }),
     agentPath: event.agentPath,
     ...(rule === undefined ? {} : { suggestedRule: rule }),
-    respond: (response) => viewer.respond(event.relayId, response),
+    respond: (response) => viewer.respond(event.approvalId, response),
   };
 }
 

@@ -1,4 +1,4 @@
-import { type RelayKind, issuesOfValue } from '@relay/protocol';
+import { type ApprovalKind, issuesOfValue } from '@relay/protocol';
 import { invalidRequest } from './invalid-request.ts';
 import type { RelayResponse } from './events.ts';
 
@@ -13,7 +13,7 @@ export interface Answer {
  * Nothing but `true` approves: an answer that is not one throws `invalid_request`. So does one that
  * says more than can be heard, such as other arguments: what was shown would run without them.
  */
-export function readResponse(response: RelayResponse, kind: RelayKind = 'permission'): Answer {
+export function readResponse(response: RelayResponse, kind: ApprovalKind = 'permission'): Answer {
   const { approved, always, reason, ...rest } = (response ?? {}) as Record<string, unknown>;
   if (typeof approved !== 'boolean') throw wrong('approved', 'Must be true or false');
   if (always !== undefined && typeof always !== 'boolean') {

@@ -56,7 +56,7 @@ export function wireRun(wiring: Wiring): Control {
       node: 'program',
       // Nobody else could take the run over.
       leaseTtlMs: aCenturyMs,
-      relayTtlMs: patienceOf(harness),
+      approvalTtlMs: patienceOf(harness),
       lateAnswerMs: 0,
       graceMs,
       compaction: { ...defaultSettings.compaction, ...compaction },

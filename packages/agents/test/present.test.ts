@@ -8,9 +8,9 @@ import { presentEvent } from '../src/present.ts';
 const place = { seq: 7, at: '2026-01-01T00:00:00.000Z' };
 const raised = {
   ...place,
-  type: 'relay.raised',
+  type: 'approval.requested',
   agentId: 'a-1',
-  relayId: 'r-1',
+  approvalId: 'r-1',
   toolCallId: 'c-1',
   kind: 'permission',
   tool: 'read',
@@ -25,7 +25,7 @@ function present(event: StoredEvent, tool?: Tool) {
   const shown = presentEvent(event, {
     runId: 'run-1',
     findTool: (name) => (tool?.name === name ? tool : undefined),
-    respond: (relayId, response) => void answers.push([relayId, response]),
+    respond: (approvalId, response) => void answers.push([approvalId, response]),
   });
   return { shown, answers };
 }

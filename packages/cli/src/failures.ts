@@ -116,7 +116,7 @@ const hints: Readonly<Record<string, string>> = {
   approve_scope_required: 'use a key with the scope approve',
   credential_missing: 'store the key of the provider: "relay credentials set PROVIDER"',
   unknown_model: 'the model "demo" needs no provider; "relay credentials list" shows the others',
-  relay_conflict: 'somebody answered before; "relay approvals show ID" says who',
+  approval_conflict: 'somebody answered before; "relay approvals show ID" says who',
   policy_conflict: 'somebody changed the rules meanwhile; "relay policy show" has them',
   run_ended: '"relay runs fork ID" goes on from it',
   tenant_paused: 'an administrator has paused this tenant',

@@ -58,13 +58,13 @@ export class Transcript {
       case 'tool_result':
         this.line(paint('dim', `← ${shortJson(event.output)}`));
         break;
-      case 'relay':
+      case 'approval_requested':
         this.line(paint('yellow', `? ${event.tool} waits for a person (approval ${event.id})`));
         break;
-      case 'relay_expiring':
+      case 'approval_expiring':
         this.line(paint('yellow', `! approval ${event.id} expires at ${event.expiresAt}`));
         break;
-      case 'relay_resolved':
+      case 'approval_resolved':
         this.line(paint('dim', `· ${event.status}`));
         break;
       case 'error':

@@ -7,7 +7,7 @@ test.each([
   [403, 'scope_required', 4],
   [404, 'not_found', 3],
   [410, 'run_over', 3],
-  [409, 'relay_conflict', 5],
+  [409, 'approval_conflict', 5],
   [422, 'idempotency_mismatch', 5],
   [400, 'invalid_request', 2],
   [413, 'payload_too_large', 2],

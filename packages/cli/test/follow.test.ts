@@ -48,7 +48,7 @@ describe('a run on the screen', () => {
       say('Half an'),
       { type: 'reset', after: 0 },
       {
-        type: 'relay',
+        type: 'approval_requested',
         id: 'r1',
         kind: 'permission',
         toolCallId: 'c',
@@ -56,8 +56,8 @@ describe('a run on the screen', () => {
         params: {},
         agentId: 'a',
       },
-      { type: 'relay_expiring', id: 'r1', expiresAt: '2026-11-15T12:00:00Z' },
-      { type: 'relay_resolved', id: 'r1', status: 'expired' },
+      { type: 'approval_expiring', id: 'r1', expiresAt: '2026-11-15T12:00:00Z' },
+      { type: 'approval_resolved', id: 'r1', status: 'expired' },
       { type: 'error', error: 'The provider\nfailed', code: 'provider_failed', retryable: true },
     );
     expect(text.split('\n')).toEqual([

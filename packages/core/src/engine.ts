@@ -20,7 +20,7 @@ export interface Settings {
   /** This process among the nodes on one store. */
   readonly node: string;
   readonly leaseTtlMs: number;
-  readonly relayTtlMs: number;
+  readonly approvalTtlMs: number;
   /** How long a client may take for the result of a function tool. */
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
@@ -28,7 +28,7 @@ export interface Settings {
   readonly graceMs: number;
   readonly providerAttempts: number;
   /**
-   * An answer that was in time may still be on its way into the store when its relay expires. It is
+   * An answer that was in time may still be on its way into the store when its approval expires. It is
    * waited for: an expiry that meets it there is undone, and the run is given up and taken up again.
    */
   readonly lateAnswerMs: number;
@@ -56,7 +56,7 @@ export interface ProgramRules {
 
 export const defaultSettings: Omit<Settings, 'node'> = {
   leaseTtlMs: 15_000,
-  relayTtlMs: 24 * 60 * 60 * 1000,
+  approvalTtlMs: 24 * 60 * 60 * 1000,
   toolResultTimeoutMs: 10 * 60 * 1000,
   maxActiveRuns: 256,
   graceMs: 5_000,

@@ -6,7 +6,13 @@ export * from './engine.ts';
 export * from './permission/explain.ts';
 export * from './runtime/fair-queue.ts';
 export * from './commands/fork.ts';
-export { faultsOf, type GrantTerms, previewGrant, proposedRule, refusePast } from './permission/grants.ts';
+export {
+  faultsOf,
+  type GrantTerms,
+  previewGrant,
+  proposedRule,
+  refusePast,
+} from './permission/grants.ts';
 export * from './journal.ts';
 export { findMemories } from './run/context/memory-search.ts';
 export * from './permission/decide.ts';

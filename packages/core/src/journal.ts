@@ -29,18 +29,18 @@ import { project } from './run/state/projection.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
 
 /** What else happens in the commit of some events. */
-export interface Along {
-  /** Mail that the events answer. */
+export interface CommitExtras {
+  /** QueuedRunCommand that the events answer. */
   readonly take?: readonly string[];
   /** Gives the lease back. */
   readonly release?: boolean;
   /** Memories that the run leaves behind. */
   readonly remember?: readonly MemoryRecord[];
   /** What to write instead, event for event, if a grant that they use was used up meanwhile. */
-  readonly otherwise?: Otherwise;
+  readonly otherwise?: OnGrantExhausted;
 }
 
-export type Otherwise = (events: readonly RunEvent[]) => Promise<readonly RunEvent[]>;
+export type OnGrantExhausted = (events: readonly RunEvent[]) => Promise<readonly RunEvent[]>;
 
 interface Batch {
   /** The state that its events follow. */
@@ -49,7 +49,7 @@ interface Batch {
   readonly at: number;
   events: RunEvent[];
   placed: StoredEvent[];
-  otherwise: Otherwise | undefined;
+  otherwise: OnGrantExhausted | undefined;
   readonly take: string[];
   readonly remember: MemoryRecord[];
   release: boolean;
@@ -116,7 +116,7 @@ export class RunJournal {
   }
 
   /** Takes events in without starting a commit: the next `write` carries them. */
-  stage(events: readonly RunEvent[], along: Along = {}): void {
+  stage(events: readonly RunEvent[], along: CommitExtras = {}): void {
     const { take, release, otherwise } = along;
     if (events.length === 0 && (take ?? otherwise) === undefined && release !== true) return;
     const batch = (this.#next ??= emptyBatch(this.#options.clock.now(), this.#state));
@@ -140,7 +140,7 @@ export class RunJournal {
   }
 
   /** Resolves when these events and all before them are stored. */
-  write(events: readonly RunEvent[], along: Along = {}): Promise<void> {
+  write(events: readonly RunEvent[], along: CommitExtras = {}): Promise<void> {
     this.stage(events, along);
     return this.settled();
   }

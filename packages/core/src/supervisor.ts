@@ -21,7 +21,7 @@ import type { RunRef } from './ports/index.ts';
 import { drive, fail, type Outcome } from './run/loop.ts';
 import type { LiveRun } from './run/live-run.ts';
 import { load } from './run/recover.ts';
-import { buryDamaged, runErrorOf } from './run/state/corrupt.ts';
+import { failCorruptRun, runErrorOf } from './run/state/corrupt.ts';
 
 interface Drain {
   readonly ref: RunRef;
@@ -83,7 +83,7 @@ export class Supervisor {
     const drain = this.#drains.get(ref.runId);
     if (drain !== undefined) {
       drain.wokenAgain = true;
-      void drain.live?.mailArrived().catch((error: unknown) => this.#warn(ref, error));
+      void drain.live?.commandsArrived().catch((error: unknown) => this.#warn(ref, error));
       return;
     }
     if (this.#stopped.signal.aborted) return;
@@ -174,7 +174,7 @@ export class Supervisor {
       const outcome: Outcome = await drive(drain.live);
       // Whoever called while the run was being parked may not have been heard.
       if (outcome !== 'suspended') drain.wokenAgain = false;
-      else if ((await drain.live.store.readMail(ref.runId)).length > 0) drain.wokenAgain = true;
+      else if ((await drain.live.store.readInbox(ref.runId)).length > 0) drain.wokenAgain = true;
     } catch (error) {
       await this.#recoverFrom(error, drain, epoch);
     }
@@ -202,7 +202,7 @@ export class Supervisor {
       await live?.journal.settled().catch(() => undefined);
       if (isStoreFault(error)) await this.#engine.store.releaseRun(drain.ref.runId, epoch);
       else if (live === undefined || !(await endsSoundly(live, error))) {
-        await buryDamaged(this.#engine, { ref: drain.ref, epoch, error: runErrorOf(error) });
+        await failCorruptRun(this.#engine, { ref: drain.ref, epoch, error: runErrorOf(error) });
       }
     } catch (second) {
       // The lease runs out by itself; the look-around finds the run again.
@@ -221,7 +221,7 @@ export class Supervisor {
           if (!this.isPaused(ref.tenantId)) this.wake(ref);
           else if (await this.#isToStop(ref)) this.wake(ref, 'urgent');
         }
-        await this.#collectMail();
+        await this.#collectCommands();
       } catch (error) {
         this.#engine.log.warn('Looking for due runs failed', { error: String(error) });
       }
@@ -231,18 +231,18 @@ export class Supervisor {
 
   /** Of a paused tenant a cancel is heard, and nothing else. */
   async #isToStop({ tenantId, runId }: RunRef): Promise<boolean> {
-    const mail = await this.#engine.store.tenant(tenantId).readMail(runId);
-    return mail.some(({ letter }) => letter.kind === 'cancel');
+    const mail = await this.#engine.store.tenant(tenantId).readInbox(runId);
+    return mail.some(({ command }) => command.kind === 'cancel');
   }
 
-  /** Mail for runs that are driven here but that another node took in, or whose wake-up was lost. */
-  async #collectMail(): Promise<void> {
+  /** QueuedRunCommand for runs that are driven here but that another node took in, or whose wake-up was lost. */
+  async #collectCommands(): Promise<void> {
     if (this.#drains.size === 0) return;
     const { store, settings, log } = this.#engine;
-    for (const runId of await store.heldWithMail(settings.node)) {
+    for (const runId of await store.heldWithCommands(settings.node)) {
       await this.#drains
         .get(runId)
-        ?.live?.mailArrived()
+        ?.live?.commandsArrived()
         .catch((error: unknown) => {
           log.warn('Looking for mail failed', { runId, error: describe(error) });
         });

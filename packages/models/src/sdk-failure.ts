@@ -2,13 +2,13 @@
 import { ProviderFailure } from '@relay/core';
 import { callAborted, failureInStream, failureOfResponse, redact } from './provider-failure.ts';
 
-interface Told {
+interface EventBuffer {
   readonly apiKey: string;
   readonly signal: AbortSignal;
 }
 
 /** What was thrown while a provider was asked or heard. */
-export function failureOfSdk(cause: unknown, { apiKey, signal }: Told): ProviderFailure {
+export function failureOfSdk(cause: unknown, { apiKey, signal }: EventBuffer): ProviderFailure {
   if (signal.aborted) return callAborted();
   const own = ownFailureIn(cause);
   if (own !== undefined) return own;

@@ -2,7 +2,11 @@
 import { LLMock } from '@copilotkit/aimock';
 import { type Embedder, ProviderFailure } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from '../src/embedder.ts';
+import {
+  createGoogleEmbedder,
+  createOpenAiEmbedder,
+  type EmbedderOptions,
+} from '../src/embedder.ts';
 import { createOutboundGuard } from '../src/outbound.ts';
 import { type FakeEmbeddings, startFakeEmbeddings } from './support/index.ts';
 

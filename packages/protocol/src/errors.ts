@@ -53,7 +53,7 @@ export const errorTable = {
   },
   call_claimed: { status: 409, retryable: false, title: 'Another client works on the call' },
   run_over: { status: 410, retryable: false, title: 'The run is over' },
-  relay_conflict: { status: 409, retryable: false, title: 'The relay was decided otherwise' },
+  approval_conflict: { status: 409, retryable: false, title: 'The approval was decided otherwise' },
   policy_conflict: {
     status: 409,
     retryable: false,

@@ -18,8 +18,14 @@ export type {
   ToolPermission,
 } from './schemas/permissions.ts';
 export type { ProviderData } from './schemas/provider-data.ts';
-export type { Decider, RelayKind, RelayStatus } from './schemas/approvals.ts';
-export type { CheckpointEnvelope, EndedStatus, RunError, RunStatus, Usage } from './schemas/runs.ts';
+export type { Decider, ApprovalKind, ApprovalStatus } from './schemas/approvals.ts';
+export type {
+  CheckpointEnvelope,
+  EndedStatus,
+  RunError,
+  RunStatus,
+  Usage,
+} from './schemas/runs.ts';
 export type { ChatFrame, ChatToolOutput } from './dialects/chat-frames.ts';
 export type * from './dialects/runs-frames.ts';
 export type * from './schemas/shapes.ts';

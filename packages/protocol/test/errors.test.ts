@@ -38,7 +38,7 @@ describe('the table of errors', () => {
     ['approve_scope_required', 403],
     ['session_not_found', 404],
     ['relay_not_found', 404],
-    ['relay_conflict', 409],
+    ['approval_conflict', 409],
     ['payload_too_large', 413],
     ['provider_failed', 502],
     ['unknown_agent', 400],

@@ -4,7 +4,7 @@
  * the connection is always a disconnect.
  *
  * It gives up on an answer that will not change (a revoked key, a run that is not there), when the
- * signal is aborted, and when nothing has come through for `patienceMs`.
+ * signal is aborted, and when nothing has come through for `deliveryTimeoutMs`.
  */
 import { type ParsedFrame, readSse } from '@relay/protocol/wire';
 import { networkError, RelayApiError } from './errors.ts';
@@ -20,8 +20,8 @@ export interface Disconnect {
 
 export interface FollowOptions {
   /** How long to go on trying while nothing comes through. Default: 5 minutes. */
-  readonly patienceMs?: number | undefined;
-  /** Told of each disconnect before it is mended. */
+  readonly deliveryTimeoutMs?: number | undefined;
+  /** EventBuffer of each disconnect before it is mended. */
   readonly onDisconnect?: ((disconnect: Disconnect) => void) | undefined;
 }
 
@@ -38,7 +38,7 @@ const patience = 5 * 60_000;
 const silentAfterMs = 45_000;
 
 export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame, never> {
-  const { open, signal, patienceMs = patience, onDisconnect } = source;
+  const { open, signal, deliveryTimeoutMs = patience, onDisconnect } = source;
   let { after, first: response } = source;
   let attempt = 0;
   let aliveAt = Date.now();
@@ -61,7 +61,7 @@ export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame
     response = undefined;
     if (signal.aborted) throw signal.reason;
     const delayMs = backoff(attempt, error.retryAfterMs);
-    if (Date.now() + delayMs > aliveAt + patienceMs) throw error;
+    if (Date.now() + delayMs > aliveAt + deliveryTimeoutMs) throw error;
     attempt += 1;
     onDisconnect?.({ error, attempt, delayMs });
     await pause(delayMs, signal);

@@ -25,7 +25,7 @@ export type { CallOptions, Fetch } from './http.ts';
 export type { ForkOptions } from './lineage.ts';
 export type { Listing, Page } from './listing.ts';
 export type { NewPolicy } from './policy.ts';
-export type { OnRelay } from './relay-watcher.ts';
+export type { OnApproval } from './approval-watcher.ts';
 export type {
   ApiKey,
   ApiKeyBody,

@@ -5,7 +5,7 @@
 export interface Ahead<Item> {
   readonly source: AsyncIterable<Item>;
   readonly limit: number;
-  /** Told of each item when it is read, before the consumer gets it. */
+  /** EventBuffer of each item when it is read, before the consumer gets it. */
   readonly heard: (item: Item) => void;
   /** Aborted when the consumer leaves; the source has to end then. */
   readonly left: AbortController;

@@ -145,7 +145,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
 
   /** Events from where one has to look, until the run is over. */
   async *#events(signal: AbortSignal): AsyncGenerator<RunStreamEvent, void> {
-    const { http, patienceMs, onDisconnect } = this.#options;
+    const { http, deliveryTimeoutMs, onDisconnect } = this.#options;
     const first = this.#first;
     this.#first = undefined;
     // Who has functions or answers to give must know what is open, however long ago it was said.
@@ -162,7 +162,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       after,
       signal,
       first,
-      patienceMs,
+      deliveryTimeoutMs,
       onDisconnect,
     })) {
       const seq = Number(frame.id);

@@ -13,7 +13,7 @@ import type { FollowOptions } from './frames.ts';
 import { at, type CallOptions, type Http } from './http.ts';
 import { type ForkOptions, forkRun, resumeRun } from './lineage.ts';
 import { Listing, listOf, type Page } from './listing.ts';
-import { type OnRelay, RelayWatcher } from './relay-watcher.ts';
+import { type OnApproval, ApprovalWatcher } from './approval-watcher.ts';
 import { RunHandle, type Watcher } from './run-handle.ts';
 import type { ClientTool } from './tool.ts';
 import { ToolWorker } from './tool-worker.ts';
@@ -27,8 +27,8 @@ export interface NewRun extends Omit<RunBody, 'tools'> {
 export interface FollowRunOptions extends FollowOptions {
   /** Stops the following and the functions. It never cancels the run. */
   readonly signal?: AbortSignal | undefined;
-  /** Asked about each open relay while the run is followed. */
-  readonly onRelay?: OnRelay | undefined;
+  /** Asked about each open approval while the run is followed. */
+  readonly onApproval?: OnApproval | undefined;
 }
 
 export interface CreateRunOptions extends FollowRunOptions {
@@ -149,12 +149,14 @@ export class Runs {
   }
 
   #handle(id: string, tools: readonly ClientTool[], options: HandleOptions): RunHandle {
-    const { onRelay, signal } = options;
+    const { onApproval, signal } = options;
     const http = this.#http;
     const taken = this.#taken;
     const watchers = (fail: (error: unknown) => void): Watcher[] => [
       ...(tools.length === 0 ? [] : [new ToolWorker({ http, runId: id, tools, signal, taken })]),
-      ...(onRelay === undefined ? [] : [new RelayWatcher({ http, onRelay, signal, fail })]),
+      ...(onApproval === undefined
+        ? []
+        : [new ApprovalWatcher({ http, onApproval, signal, fail })]),
     ];
     return new RunHandle({ ...options, http, id, watchers });
   }

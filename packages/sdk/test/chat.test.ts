@@ -29,7 +29,7 @@ describe('a chat', () => {
     expect(server.asked[0]).toMatchObject({ method: 'POST', path: '/chat', body });
   });
 
-  test('has its relays answered within its session', async () => {
+  test('has its approvals answered within its session', async () => {
     const { server, open } = chatting(start, end);
     await (await open()).answer('relay-1', { approved: false, reason: 'not now' });
     expect(server.asked.at(-1)).toMatchObject({

@@ -201,7 +201,7 @@ describe('the types', () => {
       if (event.type === 'done') {
         expectTypeOf(event.status).toEqualTypeOf<'completed' | 'failed' | 'canceled'>();
       }
-      if (event.type === 'relay') {
+      if (event.type === 'approval_requested') {
         expectTypeOf(event.kind).toEqualTypeOf<'permission' | 'question' | 'outcome'>();
       }
     };

@@ -148,7 +148,7 @@ describe('a stream that cannot go on', () => {
 
   test('is given up when nothing has come through for long enough', async () => {
     const server = FakeServer.saying(() => new TypeError('fetch failed'));
-    const reader = new Reader(server, { patienceMs: 60_000 });
+    const reader = new Reader(server, { deliveryTimeoutMs: 60_000 });
     await later(50_000);
     expect(reader.ended).toBeUndefined();
     await later(20_000);

@@ -100,7 +100,7 @@ describe('a request that fails', () => {
     ['POST: a budget used up', post, () => refusal(429, 'budget_exceeded'), 1],
     ['POST that may be repeated: nobody there', repeatable, network, 4],
     ['POST that may be repeated: storage', repeatable, () => refusal(503, 'storage_failed'), 4],
-    ['POST that may be repeated: conflict', repeatable, () => refusal(409, 'relay_conflict'), 1],
+    ['POST that may be repeated: conflict', repeatable, () => refusal(409, 'approval_conflict'), 1],
     [
       'POST that made a failed run',
       repeatable,

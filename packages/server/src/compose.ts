@@ -15,11 +15,11 @@ import { createOutboundGuard } from '@relay/models';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { createApp } from './http/app.ts';
-import { AuditKeeper } from './audit/sealer.ts';
-import { Notary } from './audit/signer.ts';
+import { AuditSealer } from './audit/sealer.ts';
+import { AuditSigner } from './audit/signer.ts';
 import { tellOfRotation, writerOf } from './audit/operator.ts';
 import { bashSettings } from './config/bash-settings.ts';
-import { BudgetKeeper } from './jobs/budgets.ts';
+import { BudgetChecker } from './jobs/budgets.ts';
 import { hangUpOrphans } from './streaming/chat-sessions.ts';
 import { type Config, ConfigError } from './config/config.ts';
 import type { RelayConfig } from './config/config-file.ts';
@@ -28,13 +28,13 @@ import { assembleDefinitions, type Replacements } from './config/definitions.ts'
 import { openEmbeddings } from './embeddings/embeddings.ts';
 import { Feed } from './streaming/feed.ts';
 import { Housekeeping } from './jobs/housekeeping.ts';
-import { KeptOutputs } from './workspace/output-store.ts';
+import { OutputStore } from './workspace/output-store.ts';
 import { Hub } from './streaming/hub.ts';
 import { asServerLog, type ServerLog } from './observability/log.ts';
-import { endLeftRunning } from './workspace/orphans.ts';
+import { killOrphans } from './workspace/orphans.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { Metrics } from './observability/metrics.ts';
-import { hearNeighbours } from './jobs/peers.ts';
+import { subscribeToPeers } from './jobs/peers.ts';
 import { OpenStreams } from './streaming/open-streams.ts';
 import { Presence } from './jobs/presence.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
@@ -92,7 +92,7 @@ export async function compose(world: World): Promise<Relay> {
   const rootKey = await openRootKey(store, masters, (key) =>
     tellOfRotation(store, writerOf(key), masters),
   );
-  const notary = new Notary(derive(rootKey, 'audit'), ids);
+  const notary = new AuditSigner(derive(rootKey, 'audit'), ids);
   const guard = createOutboundGuard(config.privateNetworks);
   const providers = new Providers({ builtIn: models, store, vault, guard, ...file.providers });
   const embeddings = openEmbeddings({ config, file, providers, store, clock: systemClock, log });
@@ -144,7 +144,7 @@ export async function compose(world: World): Promise<Relay> {
       ...defaultSettings,
       node,
       leaseTtlMs: config.leaseTtlMs,
-      relayTtlMs: config.relayTtlMs,
+      approvalTtlMs: config.approvalTtlMs,
       toolResultTimeoutMs: config.toolResultTimeoutMs,
       maxActiveRuns: config.maxActiveRuns,
       compaction: { ...defaultSettings.compaction, ...file.compaction },
@@ -159,8 +159,8 @@ export async function compose(world: World): Promise<Relay> {
   let stopping = false;
   let stopHearing = () => {};
   const presence = config.databaseUrl === undefined ? undefined : new Presence(control, config);
-  const budgets = new BudgetKeeper(store);
-  const audit = new AuditKeeper({ store, notary, clock: systemClock, log });
+  const budgets = new BudgetChecker(store);
+  const audit = new AuditSealer({ store, notary, clock: systemClock, log });
   const signer = new Signer(rootKey);
   const { publicUrl } = config;
   const deliverer = new Deliverer({ store, signer, guard, clock: systemClock, log, publicUrl });
@@ -193,7 +193,7 @@ export async function compose(world: World): Promise<Relay> {
     maxBytes: config.outputBytes,
     folder: join(config.dataDir, 'outputs'),
   };
-  const outputs = new KeptOutputs({ ...kept, store, clock: systemClock });
+  const outputs = new OutputStore({ ...kept, store, clock: systemClock });
   const housekeeping = new Housekeeping({ store, clock: systemClock, log, retentionMs, outputs });
   const app = createApp(context);
   return {
@@ -202,7 +202,7 @@ export async function compose(world: World): Promise<Relay> {
     hub,
     feed,
     async start() {
-      await endLeftRunning({ file, hasBash: world.tools === undefined, log });
+      await killOrphans({ file, hasBash: world.tools === undefined, log });
       if (presence === undefined) {
         await store.reclaimEverything();
         await hangUpOrphans({ control, config });
@@ -214,7 +214,7 @@ export async function compose(world: World): Promise<Relay> {
       await control.supervisor.lookForPauses();
       control.supervisor.start();
       const { supervisor } = control;
-      stopHearing = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
+      stopHearing = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams });
       housekeeping.start();
       embeddings?.start();
       workspaces.start();

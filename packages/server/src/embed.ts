@@ -1,6 +1,6 @@
 /** Relay inside another program: the whole server, its journal and its API, without a port. */
 import { audited } from '@relay/core';
-import { operatorsDeed } from './audit/operator.ts';
+import { operatorAuditEntry } from './audit/operator.ts';
 import { ids } from './compose.ts';
 import { fetchInto, type InProcessFetch } from './http/in-process-fetch.ts';
 import { issueBootstrapKey } from './secrets/keys.ts';
@@ -42,7 +42,7 @@ export async function embed(options: EmbedOptions): Promise<Embedded> {
       apiKey,
       fetch: fetchInto(relay.app),
       async stop() {
-        const deed = operatorsDeed('embed', 'key.revoked', { keyId, name: 'bootstrap' });
+        const deed = operatorAuditEntry('embed', 'key.revoked', { keyId, name: 'bootstrap' });
         const told = audited({ audit }, tenantId, [deed]);
         await store.tenant(tenantId).revokeKey(keyId, Date.now(), told);
         await stop();

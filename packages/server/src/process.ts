@@ -37,9 +37,9 @@ export async function serveProcess({ env, cwd }: ProcessOptions): Promise<void> 
   });
 }
 
-async function leave(starting: Promise<Serving>, patienceMs: number): Promise<void> {
+async function leave(starting: Promise<Serving>, deliveryTimeoutMs: number): Promise<void> {
   // Whatever hangs is recovered from the journal by the next start.
-  setTimeout(() => process.exit(1), patienceMs).unref();
+  setTimeout(() => process.exit(1), deliveryTimeoutMs).unref();
   const serving = await starting.catch(() => undefined);
   // Who could not start says so elsewhere.
   if (serving === undefined) return;

@@ -33,7 +33,7 @@ describe('the check of a signature', async () => {
     mayDecide: false,
   } as const;
   const secret = signer.secretOf(webhook);
-  const body = '{"id":"relay.raised:1","text":"ä\\u0000"}';
+  const body = '{"id":"approval.requested:1","text":"ä\\u0000"}';
   const now = signer.sign(webhook, body, Date.now());
 
   it('takes what Relay has signed just now, and nothing else', () => {
@@ -64,7 +64,7 @@ describe('the head of a trail', () => {
 
   it('is computed from its entries alone', async () => {
     const run = await startRun(server, { input: 'notify x' });
-    const relay = await run.reader.until('relay');
+    const relay = await run.reader.until('approval_requested');
     const body = { approved: true, always: true, scope: 'tenant', reason: 'ä\u2028"\\' };
     await server.json(`/v1/approvals/${String(relay.data['id'])}`, { body });
     await run.reader.rest();

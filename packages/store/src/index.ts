@@ -24,11 +24,11 @@ export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemS
 }
 
 /** An index of a large table takes its time, and whoever starts meanwhile waits for it. */
-const migrating = { readers: 1, patienceMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
+const migrating = { readers: 1, deliveryTimeoutMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
 
 export interface PostgresStoreOptions {
   readonly url: string;
-  /** Told in one line what an operator could make safer. */
+  /** EventBuffer in one line what an operator could make safer. */
   readonly advise?: (line: string) => void;
 }
 

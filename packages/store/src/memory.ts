@@ -4,7 +4,7 @@
  * can stop one server and start another on the same store.
  */
 import type {
-  Census,
+  StoreStats,
   Claim,
   DeliveryQueue,
   KeyRecord,
@@ -59,17 +59,17 @@ class MemoryStore implements SystemStore {
       .toSorted((a, b) => (a.tenantId < b.tenantId ? -1 : 1));
   }
 
-  async census(): Promise<Census> {
+  async stats(): Promise<StoreStats> {
     const counts = { queued: 0, running: 0, waiting: 0 };
     for (const runId of this.#state.open) {
       const status = this.#state.runs.get(runId)?.record.status;
       if (status !== undefined && status in counts) counts[status as keyof typeof counts] += 1;
     }
-    const raised = [...this.#state.relays.values()]
+    const raised = [...this.#state.approvals.values()]
       .filter(({ record }) => record.status === 'pending')
-      .map(({ record }) => record.raisedAt);
+      .map(({ record }) => record.requestedAt);
     const oldestAt = raised.length === 0 ? null : Math.min(...raised);
-    return { runs: counts, relays: { pending: raised.length, oldestAt } };
+    return { runs: counts, approvals: { pending: raised.length, oldestAt } };
   }
 
   async pausedTenants(): Promise<string[]> {
@@ -138,7 +138,7 @@ class MemoryStore implements SystemStore {
     });
   }
 
-  async heldWithMail(owner: string): Promise<string[]> {
+  async heldWithCommands(owner: string): Promise<string[]> {
     return [...this.#state.open].filter((runId) => {
       const run = this.#state.runs.get(runId);
       return run?.lease?.owner === owner && run.mail.length > 0;

@@ -4,11 +4,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../test/support/postgres.ts';
 import { TcpProxy } from '../../../test/support/tcp-proxy.ts';
 import {
-  approval,
-  cancelMail,
+  decisionOn,
+  cancelCommand,
   delta,
   ending,
-  newRelay,
+  newApproval,
   newRun,
   noon,
   started,
@@ -58,13 +58,13 @@ describe('nodes on one database', () => {
     await expectHeard({ kind: 'run', ...ofRun });
     await tenant.append(step(run, { events: [delta('a'), delta('b')] }));
     await expectHeard({ kind: 'journal', runId: run.id });
-    const relay = newRelay(run);
-    await tenant.append(step(run, { afterSeq: 3, raise: [relay] }));
-    const ofRelay: Hint = { kind: 'approval', tenantId, relayId: relay.id };
-    await expectHeard({ kind: 'journal', runId: run.id }, ofRelay);
-    await tenant.decideRelay(approval(relay));
-    await expectHeard({ kind: 'wake', ...ofRun }, ofRelay);
-    await tenant.postMail(run.id, cancelMail('stop'));
+    const approval = newApproval(run);
+    await tenant.append(step(run, { afterSeq: 3, raise: [approval] }));
+    const ofApproval: Hint = { kind: 'approval', tenantId, approvalId: approval.id };
+    await expectHeard({ kind: 'journal', runId: run.id }, ofApproval);
+    await tenant.decideApproval(decisionOn(approval));
+    await expectHeard({ kind: 'wake', ...ofRun }, ofApproval);
+    await tenant.postRunCommand(run.id, cancelCommand('stop'));
     await expectHeard({ kind: 'wake', ...ofRun });
     await tenant.append(ending(run, { afterSeq: 4, events: [started] }));
     await expectHeard({ kind: 'run', ...ofRun });
@@ -104,7 +104,7 @@ describe('nodes on one database', () => {
     const run = await newRun(tenant);
     await expectHeard({ kind: 'run', tenantId: tenant.tenantId, runId: run.id });
     expect(await tenant.append(step(run, { epoch: 7 }))).toBe('fenced');
-    expect(await tenant.postMail(uuidv7(), cancelMail('stop'))).toBe(false);
+    expect(await tenant.postRunCommand(uuidv7(), cancelCommand('stop'))).toBe(false);
     expect(await tenant.revokeKey(uuidv7(), noon)).toBe(false);
     await tenant.updateTenant({});
     await expectHeard({ kind: 'tenant', tenantId: tenant.tenantId });

@@ -4,7 +4,15 @@ import { Client } from 'pg';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../test/support/postgres.ts';
-import { approval, cancelMail, ending, newRelay, newRun, noon, step } from './contract/fixtures.ts';
+import {
+  decisionOn,
+  cancelCommand,
+  ending,
+  newApproval,
+  newRun,
+  noon,
+  step,
+} from './contract/fixtures.ts';
 import { newMemory } from './contract/memories.ts';
 import type { Statement } from '../src/drivers/driver.ts';
 import { openPostgresDriver } from '../src/drivers/postgres.ts';
@@ -152,7 +160,7 @@ describe('a rolling upgrade', () => {
     statements: [
       'CREATE TABLE later (id TEXT NOT NULL PRIMARY KEY)',
       'ALTER TABLE runs ADD COLUMN later TEXT',
-      `ALTER TABLE relays ADD COLUMN later TEXT NOT NULL DEFAULT 'none'`,
+      `ALTER TABLE approvals ADD COLUMN later TEXT NOT NULL DEFAULT 'none'`,
       'CREATE INDEX later_runs ON runs (later) WHERE later IS NOT NULL',
     ],
   };
@@ -161,20 +169,22 @@ describe('a rolling upgrade', () => {
     const store = await openStore();
     const tenant = store.tenant(uuidv7());
     const begun = await newRun(tenant);
-    const relay = newRelay(begun);
-    await tenant.append(step(begun, { raise: [relay] }));
+    const approval = newApproval(begun);
+    await tenant.append(step(begun, { raise: [approval] }));
     await migrate(await openDriver(), [...migrations, next]);
 
     for (const older of [store, await openStore()]) {
       const mine = older.tenant(tenant.tenantId);
       const run = await newRun(mine);
-      expect(await mine.append(step(run, { raise: [newRelay(run)] }))).toBe('committed');
+      expect(await mine.append(step(run, { raise: [newApproval(run)] }))).toBe('committed');
       expect(await mine.append(ending(run, { afterSeq: 2 }))).toBe('committed');
       expect(await mine.readRun(run.id)).toMatchObject({ status: 'completed' });
-      expect(await mine.readRelay(relay.id)).toMatchObject({ id: relay.id });
+      expect(await mine.readApproval(approval.id)).toMatchObject({ id: approval.id });
       expect(await mine.listRuns({}, { limit: 10 })).not.toEqual([]);
     }
-    expect(await tenant.decideRelay(approval(relay, { at: relay.raisedAt }))).toBe(true);
+    expect(await tenant.decideApproval(decisionOn(approval, { at: approval.requestedAt }))).toBe(
+      true,
+    );
     expect(await tenant.append(step(begun, { afterSeq: 2 }))).toBe('committed');
   });
 
@@ -252,13 +262,15 @@ describe('two nodes at once', () => {
         ),
       );
       expect(claims.filter((claim) => claim !== undefined)).toEqual([{ epoch: 1 }]);
-      const relay = newRelay(run);
-      await tenant.append(step(run, { raise: [relay] }));
+      const approval = newApproval(run);
+      await tenant.append(step(run, { raise: [approval] }));
       const decided = await Promise.all(
-        tenants.map((each) => each.decideRelay(approval(relay, { at: relay.raisedAt }))),
+        tenants.map((each) =>
+          each.decideApproval(decisionOn(approval, { at: approval.requestedAt })),
+        ),
       );
       expect(decided.filter(Boolean)).toHaveLength(1);
-      expect(await tenant.readMail(run.id)).toHaveLength(1);
+      expect(await tenant.readInbox(run.id)).toHaveLength(1);
       const idempotency = { key: `k${round}`, fingerprint: 'f', expiresAt: now + 60_000 };
       const created = await Promise.allSettled(
         tenants.map((each) => newRun(each, { idempotency, identity: { createdAt: now } })),
@@ -278,12 +290,12 @@ describe('two nodes at once', () => {
       const run = await newRun(one);
       const [outcome, posted] = await Promise.all([
         one.append(ending(run)),
-        other.postMail(run.id, cancelMail(`${round}`)),
+        other.postRunCommand(run.id, cancelCommand(`${round}`)),
       ]);
       expect(outcome).toBe('committed');
       // Posted before the end, it went with it; afterwards it was refused.
       expect([true, false]).toContain(posted);
-      expect(await one.readMail(run.id)).toEqual([]);
+      expect(await one.readInbox(run.id)).toEqual([]);
     }
   });
 

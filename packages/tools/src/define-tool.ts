@@ -21,7 +21,7 @@ interface Described<Schema extends z.ZodType> {
   readonly description: string;
   /** What the tool takes: an object, since that is all that models can call with. */
   readonly schema: Schema;
-  /** Runs without a relay unless a rule denies it. Default: false. */
+  /** Runs without an approval unless a rule denies it. Default: false. */
   readonly allowedByDefault?: boolean;
   /** What a parameter is, where it is more than text: rules about it are read accordingly. */
   readonly kinds?: Readonly<Record<string, ParameterKind>>;

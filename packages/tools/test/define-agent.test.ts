@@ -2,7 +2,12 @@ import { createAgentRegistry } from '@relay/core';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { agentTool } from '../src/agent.ts';
-import { type AgentConfig, assembleAgents, defineAgent, ToolCollection } from '../src/define-agent.ts';
+import {
+  type AgentConfig,
+  assembleAgents,
+  defineAgent,
+  ToolCollection,
+} from '../src/define-agent.ts';
 import type { ToolDefinition } from '../src/define-tool.ts';
 
 const look: ToolDefinition = {

@@ -131,7 +131,7 @@ async function react(run: Run, data: Readonly<Record<string, unknown>>): Promise
   }
   if (data['type'] === 'relay' && !run.done.has(id)) {
     run.done.add(id);
-    await decide(run, { relayId: id, kind: data['kind'], call: String(data['toolCallId']) });
+    await decide(run, { approvalId: id, kind: data['kind'], call: String(data['toolCallId']) });
   }
   if (data['type'] === 'tool_call' && data['name'] === 'lookup' && !run.done.has(id)) {
     run.done.add(id);
@@ -142,13 +142,13 @@ async function react(run: Run, data: Readonly<Record<string, unknown>>): Promise
 }
 
 interface Asked {
-  readonly relayId: string;
+  readonly approvalId: string;
   readonly kind: unknown;
   readonly call: string;
 }
 
 /** A person who knows what happened, lets first calls through, and denies what comes second. */
-async function decide(run: Run, { relayId, kind, call }: Asked): Promise<void> {
+async function decide(run: Run, { approvalId, kind, call }: Asked): Promise<void> {
   let approved = run.scenario !== 'once' && !call.endsWith('_2');
   let more = {};
   if (kind === 'outcome') {
@@ -158,14 +158,14 @@ async function decide(run: Run, { relayId, kind, call }: Asked): Promise<void> {
     approved = ((await asked.json()) as { ran: boolean }).ran;
     if (approved) more = { output: { done: call } };
   }
-  const response = await post(`/v1/approvals/${relayId}`, { approved, ...more });
+  const response = await post(`/v1/approvals/${approvalId}`, { approved, ...more });
   const { ok, status } = response;
   const text = ok ? undefined : await response.text();
   record({
     kind: ok ? 'ack' : 'trouble',
     of: 'decision',
     runId: run.runId,
-    relayId,
+    approvalId,
     approved,
     status,
     text,

@@ -23,12 +23,12 @@ export interface Doses {
   readonly done?: (count: number) => void;
 }
 
-const patienceMs = 60_000;
+const deliveryTimeoutMs = 60_000;
 
 /** A server that nobody has killed may have ended all the same. */
 async function untilBusy(during: During): Promise<void> {
   const seen = during.noted().length;
-  const deadline = Date.now() + patienceMs;
+  const deadline = Date.now() + deliveryTimeoutMs;
   while (during.noted().length < seen + 20) {
     if (Date.now() > deadline) throw new Error('Nothing goes on any more');
     await pause(25);

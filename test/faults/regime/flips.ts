@@ -11,7 +11,7 @@ import { modelName, type Stage } from './stage.ts';
 
 export interface Waiting {
   readonly runId: string;
-  readonly relayId: string;
+  readonly approvalId: string;
   readonly tag: string;
 }
 
@@ -25,10 +25,10 @@ export async function startWaiting(stage: Stage, tag: string): Promise<Waiting> 
   for (;;) {
     const answer = await stage.request(`/v1/approvals?runId=${runId}`);
     const { approvals } = (await answer.json()) as { approvals: { id: string; runId: string }[] };
-    const relay = approvals.find((one) => one.runId === runId);
+    const approval = approvals.find((one) => one.runId === runId);
     const row = await stage.query(`SELECT status, lease_owner FROM runs WHERE id = '${runId}'`);
     const parked = row[0]?.['status'] === 'waiting' && row[0]['lease_owner'] === null;
-    if (relay !== undefined && parked) return { runId, relayId: relay.id, tag };
+    if (approval !== undefined && parked) return { runId, approvalId: approval.id, tag };
     await pause(50);
   }
 }
@@ -74,9 +74,9 @@ export async function flipBytes(
   db.close();
   await node?.start();
   const violations: string[] = [];
-  for (const { runId, relayId, tag } of waiting) {
+  for (const { runId, approvalId, tag } of waiting) {
     const body = JSON.stringify({ approved: true });
-    await stage.request(`/v1/approvals/${relayId}`, { method: 'POST', body });
+    await stage.request(`/v1/approvals/${approvalId}`, { method: 'POST', body });
     const end = await endOf(stage, runId);
     if (end.status !== 'failed' || !end.error.includes('journal_corrupt')) {
       violations.push(

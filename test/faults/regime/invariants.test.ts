@@ -15,8 +15,8 @@ function event(seq: number, type: string, more: object = {}): StoredEvent {
 
 const journal = [
   event(1, 'run.created', { messages: [{ role: 'user', content: 'pay r-1' }] }),
-  event(2, 'relay.raised', { relayId: 'relay-1', kind: 'permission', toolCallId: call }),
-  event(3, 'relay.decided', { relayId: 'relay-1', approved: true, toolCallId: call }),
+  event(2, 'approval.requested', { approvalId: 'relay-1', kind: 'permission', toolCallId: call }),
+  event(3, 'approval.decided', { approvalId: 'relay-1', approved: true, toolCallId: call }),
   event(4, 'tool.started', { toolCallId: call }),
   event(5, 'tool.completed', { toolCallId: call, result: { found: 1 } }),
   event(6, 'run.ended', { status: 'completed', output: '' }),
@@ -30,7 +30,7 @@ const ran: ToolRan = {
 };
 const noted = [
   { at: time, kind: 'ack', of: 'run', runId: run, tag: 'r-1', scenario: 'once' },
-  { at: time, kind: 'ack', of: 'decision', runId: run, relayId: 'relay-1', approved: true },
+  { at: time, kind: 'ack', of: 'decision', runId: run, approvalId: 'relay-1', approved: true },
   { at: time, kind: 'ack', of: 'result', runId: run, call, output: { found: 1 } },
   { at: time, kind: 'ack', of: 'cancel', runId: run },
   { at: time, kind: 'ack', of: 'credential', runId: '', provider: 'p', answer: { last4: 'abcd' } },
@@ -39,7 +39,7 @@ const noted = [
     kind: 'frame',
     runId: run,
     seq: 3,
-    data: { type: 'relay_resolved', status: 'approved', id: 'relay-1' },
+    data: { type: 'approval_resolved', status: 'approved', id: 'relay-1' },
   },
 ] as Noted[];
 const row = { id: run, status: 'completed', epoch: 2, last_seq: 6 };
@@ -63,19 +63,24 @@ const without = (type: string) => withJournal(journal.filter((one) => one.type !
 
 const violations: Readonly<Record<string, Partial<Evidence>>> = {
   everyAcknowledgedRunExists: withJournal([]),
-  everyAcknowledgedDecisionExists: without('relay.decided'),
+  everyAcknowledgedDecisionExists: without('approval.decided'),
   everyAcknowledgedResultExists: without('tool.completed'),
   everyAcknowledgedCredentialExists: { credentials: [] },
   everyAcknowledgedCancelIsObeyed: without('run.ended'),
   seqCountsFromOne: without('tool.started'),
   framesAreTheJournal: withJournal(
-    journal.map((one) => (one.seq === 3 ? event(3, 'relay.closed', { relayId: 'relay-1' }) : one)),
+    journal.map((one) =>
+      one.seq === 3 ? event(3, 'approval.closed', { approvalId: 'relay-1' }) : one,
+    ),
   ),
   noToolRanTwice: { ran: [ran, ran] },
   idempotentToolsKeptTheirKey: { ran: [ran, { ...ran, idempotencyKey: 'another' }] },
   intentCameBeforeEffect: without('tool.started'),
   effectsAreOnRecord: without('tool.completed'),
-  oneDecisionARelay: withJournal([...journal, event(7, 'relay.closed', { relayId: 'relay-1' })]),
+  oneDecisionARelay: withJournal([
+    ...journal,
+    event(7, 'approval.closed', { approvalId: 'relay-1' }),
+  ]),
   nothingRanUndecided: { ran: [{ ...ran, at: time - 1 }] },
   allowOnceAllowsOnce: { ran: [ran, { ...ran, toolCallId: 'call_r-1_2' }] },
   epochsOnlyRise: { earlier: [[{ ...row, epoch: 3 }]] },

@@ -30,10 +30,10 @@ const everyAcknowledgedRunExists: Invariant = ({ noted, journals }) =>
 
 const everyAcknowledgedDecisionExists: Invariant = (evidence) => {
   const decided = new Map(
-    eventsOf(evidence, 'relay.decided').map(({ event }) => [event.relayId, event.approved]),
+    eventsOf(evidence, 'approval.decided').map(({ event }) => [event.approvalId, event.approved]),
   );
-  return acks(evidence.noted, 'decision').flatMap(({ relayId, approved }) =>
-    decided.get(relayId) === approved ? [] : [`decision on ${relayId} is gone or another`],
+  return acks(evidence.noted, 'decision').flatMap(({ approvalId, approved }) =>
+    decided.get(approvalId) === approved ? [] : [`decision on ${approvalId} is gone or another`],
   );
 };
 
@@ -132,7 +132,7 @@ const effectsAreOnRecord: Invariant = (evidence) => {
   const known = new Set([
     ...eventsOf(evidence, 'tool.completed').map(({ event }) => event.toolCallId),
     ...eventsOf(evidence, 'tool.failed').map(({ event }) => event.toolCallId),
-    ...eventsOf(evidence, 'relay.raised').flatMap(({ event }) =>
+    ...eventsOf(evidence, 'approval.requested').flatMap(({ event }) =>
       event.kind === 'outcome' ? [event.toolCallId] : [],
     ),
   ]);
@@ -143,28 +143,28 @@ const effectsAreOnRecord: Invariant = (evidence) => {
 
 const oneDecisionARelay: Invariant = (evidence) => {
   const seen = new Set<string>();
-  const ends = (['relay.decided', 'relay.expired', 'relay.closed'] as const).flatMap((type) =>
-    eventsOf(evidence, type),
+  const ends = (['approval.decided', 'approval.expired', 'approval.closed'] as const).flatMap(
+    (type) => eventsOf(evidence, type),
   );
-  return ends.flatMap(({ event: { relayId } }) => {
-    const again = seen.has(relayId);
-    seen.add(relayId);
-    return again ? [`${relayId} was answered twice`] : [];
+  return ends.flatMap(({ event: { approvalId } }) => {
+    const again = seen.has(approvalId);
+    seen.add(approvalId);
+    return again ? [`${approvalId} was answered twice`] : [];
   });
 };
 
 const nothingRanUndecided: Invariant = (evidence) => {
-  const asked = eventsOf(evidence, 'relay.raised').filter(
+  const asked = eventsOf(evidence, 'approval.requested').filter(
     ({ event }) => event.kind === 'permission',
   );
   const decided = new Map(
-    eventsOf(evidence, 'relay.decided').map(({ event }) => [event.relayId, event]),
+    eventsOf(evidence, 'approval.decided').map(({ event }) => [event.approvalId, event]),
   );
-  const relays = new Map(asked.map(({ event }) => [event.toolCallId, event.relayId]));
+  const approvals = new Map(asked.map(({ event }) => [event.toolCallId, event.approvalId]));
   return evidence.ran.flatMap(({ toolCallId, at }) => {
-    const relayId = relays.get(toolCallId);
-    if (relayId === undefined) return [];
-    const decision = decided.get(relayId);
+    const approvalId = approvals.get(toolCallId);
+    if (approvalId === undefined) return [];
+    const decision = decided.get(approvalId);
     if (decision === undefined) return [`${toolCallId} ran before anybody decided`];
     if (!decision.approved) return [`${toolCallId} ran although it was denied`];
     return Date.parse(decision.at) <= at ? [] : [`${toolCallId} ran before it was approved`];

@@ -146,7 +146,7 @@ export const rows: readonly Row[] = [
     play: whileGoing(loseCommits),
   },
   {
-    fault: '50 racing decisions on one relay',
+    fault: '50 racing decisions on one approval',
     scene: 'nodes',
     ci: 20,
     long: 1_000,

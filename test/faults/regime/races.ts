@@ -1,4 +1,4 @@
-/** Fifty people who decide the same relay at once, through all nodes. One of them wins. */
+/** Fifty people who decide the same approval at once, through all nodes. One of them wins. */
 import { setTimeout as pause } from 'node:timers/promises';
 import { readLines, type ToolRan } from './record.ts';
 import { startWaiting } from './flips.ts';
@@ -14,12 +14,12 @@ export async function raceDecisions(
   await stage.request('/v1/credentials/oracle', put);
   const violations: string[] = [];
   for (let count = 0; count < times; count += 1) {
-    const { runId, relayId, tag } = await startWaiting(stage, `${name}-${count}`);
+    const { runId, approvalId, tag } = await startWaiting(stage, `${name}-${count}`);
     const answers = await Promise.all(
       Array.from({ length: people }, async (_, node) => {
         const approved = node % 2 === count % 2;
         const body = JSON.stringify({ approved });
-        const { status } = await stage.request(`/v1/approvals/${relayId}`, {
+        const { status } = await stage.request(`/v1/approvals/${approvalId}`, {
           method: 'POST',
           body,
           node,
@@ -32,7 +32,7 @@ export async function raceDecisions(
     );
     const losers = answers.filter(({ status }) => status === 409);
     if (winners.size !== 1 || losers.length !== people / 2) {
-      violations.push(`one decision wins: ${relayId} got ${JSON.stringify(answers)}`);
+      violations.push(`one decision wins: ${approvalId} got ${JSON.stringify(answers)}`);
     }
     const decisions = await decisionsOf(stage, runId);
     if (decisions.length !== 1 || !winners.has(decisions[0] ?? false)) {
@@ -54,7 +54,7 @@ async function decisionsOf(stage: Stage, runId: string): Promise<boolean[]> {
     };
     if (events.at(-1)?.type === 'run.ended') {
       return events.flatMap(({ type, approved }) =>
-        type === 'relay.decided' ? [approved === true] : [],
+        type === 'approval.decided' ? [approved === true] : [],
       );
     }
     await pause(20);

@@ -33,7 +33,7 @@ interface Line {
 export type Noted =
   | (Line & { kind: 'frame'; seq: number; data: Readonly<Record<string, unknown>> })
   | (Line & { kind: 'ack'; of: 'run'; tag: string; scenario: Scenario })
-  | (Line & { kind: 'ack'; of: 'decision'; relayId: string; approved: boolean })
+  | (Line & { kind: 'ack'; of: 'decision'; approvalId: string; approved: boolean })
   | (Line & { kind: 'ack'; of: 'cancel' })
   | (Line & { kind: 'ack'; of: 'result'; call: string; output: unknown })
   | (Line & { kind: 'ack'; of: 'credential'; provider: string; answer: { last4: string } })

@@ -39,7 +39,7 @@ export interface Result {
   readonly noted: readonly Noted[];
 }
 
-const patienceMs = 90_000;
+const deliveryTimeoutMs = 90_000;
 
 export async function playRound(stage: Stage, round: Round): Promise<Result> {
   const file = stage.file(`client-${round.name}.jsonl`);
@@ -83,7 +83,7 @@ export async function playRound(stage: Stage, round: Round): Promise<Result> {
 async function within<Value>(promise: Promise<Value>, what: () => string): Promise<Value> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(what())), patienceMs);
+    timer = setTimeout(() => reject(new Error(what())), deliveryTimeoutMs);
   });
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
@@ -132,7 +132,7 @@ async function rowsOf(stage: Stage): Promise<RunRow[]> {
 async function forgotten(stage: Stage): Promise<string[]> {
   const rows = await stage.query(`SELECT r.id FROM runs r
     WHERE r.status = 'waiting' AND r.wake_at IS NULL AND r.lease_owner IS NULL
-      AND NOT EXISTS (SELECT 1 FROM relays p WHERE p.run_id = r.id AND p.status = 'pending')
+      AND NOT EXISTS (SELECT 1 FROM approvals p WHERE p.run_id = r.id AND p.status = 'pending')
       AND NOT EXISTS (SELECT 1 FROM client_calls c WHERE c.run_id = r.id AND c.status = 'pending')
       AND NOT EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.id)`);
   return rows.map((row) => String(row['id']));

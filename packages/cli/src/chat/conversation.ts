@@ -130,7 +130,7 @@ export class Conversation {
     });
     let done: Done | undefined;
     for await (const event of turn) {
-      if (event.type === 'relay') {
+      if (event.type === 'approval_requested') {
         if (print.json) stage.show(event);
         stage.raise(event.id, () => turn.request(event));
         continue;
@@ -139,7 +139,7 @@ export class Conversation {
         this.#error = { ...event, message: event.error };
         if (this.#isOnce && !print.json) continue;
       }
-      if (event.type === 'relay_resolved') stage.close(event.id);
+      if (event.type === 'approval_resolved') stage.close(event.id);
       if (event.type === 'done') {
         done = event;
         await stage.finish();

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Chat, ChatEvent, Message, RelayClient, RunStreamEvent } from '@relay/sdk';
 import type { Partner, Turn } from './partner.ts';
-import { type Decision, plainRequest, type RelayLike, type Request } from './request.ts';
+import { type Decision, plainRequest, type ApprovalLike, type Request } from './request.ts';
 
 export interface KeylessOptions {
   readonly client: RelayClient;
@@ -65,7 +65,7 @@ class KeylessTurn implements Turn {
     }
   }
 
-  async request(event: RelayLike): Promise<Request> {
+  async request(event: ApprovalLike): Promise<Request> {
     return plainRequest(event);
   }
 
@@ -132,7 +132,7 @@ function eventOf(frame: ChatEvent, said: Map<string, string>): Unnumbered | unde
       };
     }
     case 'relay':
-      return frame;
+      return { ...frame, type: 'approval_requested' };
     case 'error':
       return { type: 'error', error: frame.message, code: frame.code, retryable: false };
     case 'harness_end':

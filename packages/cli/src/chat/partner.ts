@@ -3,8 +3,10 @@ import type { RunStreamEvent } from '@relay/sdk';
 import type { Decision, Request } from './request.ts';
 
 export interface Turn extends AsyncIterable<RunStreamEvent> {
-  /** What is asked by a relay; undefined if it has been answered already. */
-  request(event: Extract<RunStreamEvent, { type: 'relay' }>): Promise<Request | undefined>;
+  /** What is asked by an approval; undefined if it has been answered already. */
+  request(
+    event: Extract<RunStreamEvent, { type: 'approval_requested' }>,
+  ): Promise<Request | undefined>;
   /** A sentence says why the answer was not taken. */
   answer(request: Request, decision: Decision): Promise<string | undefined>;
   /** Nobody is here to answer. */

@@ -38,7 +38,7 @@ export function requestOf(approval: Approval): Request {
   };
 }
 
-export interface RelayLike {
+export interface ApprovalLike {
   readonly id: string;
   readonly kind: Approval['kind'];
   readonly tool: string;
@@ -47,8 +47,8 @@ export interface RelayLike {
 }
 
 /** Without a key there is nothing to be seen of it but what the stream says. */
-export function plainRequest(relay: RelayLike): Request {
-  const { id, kind, tool, params, agentPath = [] } = relay;
+export function plainRequest(approval: ApprovalLike): Request {
+  const { id, kind, tool, params, agentPath = [] } = approval;
   const written = `${tool} ${JSON.stringify(params, null, 2)}`;
   const text = visible(written);
   const flags = text === written ? [] : ['characters that do not show'];

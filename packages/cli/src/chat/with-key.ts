@@ -9,7 +9,7 @@ export interface KeyedOptions {
   readonly model: string | undefined;
   readonly agent: string | undefined;
   readonly conversationId: string | undefined;
-  /** Told what one should know about the connection. */
+  /** EventBuffer what one should know about the connection. */
   readonly note: (line: string) => void;
 }
 
@@ -99,7 +99,7 @@ class KeyedTurn implements Turn {
     } catch (error) {
       const { code, message } = error as { code?: string; message: string };
       // Somebody else was faster.
-      if (code === 'relay_conflict') return undefined;
+      if (code === 'approval_conflict') return undefined;
       if (code === 'scope_required') {
         this.#note(`This key may not decide; it waits for somebody else (approval ${id}).`);
         return undefined;

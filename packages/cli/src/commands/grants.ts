@@ -135,7 +135,7 @@ async function previewGrant(call: Call<RuleOptions>, [tool = '']: readonly strin
     [
       { title: 'approval', of: ({ approvalId }) => approvalId },
       { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'raised', of: ({ raisedAt }) => raisedAt, time: true },
+      { title: 'raised', of: ({ requestedAt }) => requestedAt, time: true },
       { title: 'request', of: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
     ],
     '',

@@ -10,10 +10,10 @@ type Event = WebhookBody['events'][number];
 
 /** The protocol's list again: help is shown without loading it, and a test compares the two. */
 const webhookEvents = [
-  'relay.raised',
-  'relay.expiring',
-  'relay.expired',
-  'relay.decided',
+  'approval.requested',
+  'approval.expiring',
+  'approval.expired',
+  'approval.decided',
   'run.ended',
 ] as const satisfies readonly Event[];
 
@@ -32,10 +32,12 @@ export function registerWebhooks(program: Command, world: World): void {
     .addOption(
       new Option('--events <events...>', 'what it is told of')
         .choices(webhookEvents)
-        .default(['relay.raised', 'run.ended']),
+        .default(['approval.requested', 'run.ended']),
     )
     .action(acting(world, addWebhook));
-  examples(add, ['relay webhooks add https://example.com/hook --events relay.raised run.ended']);
+  examples(add, [
+    'relay webhooks add https://example.com/hook --events approval.requested run.ended',
+  ]);
   const remove = webhooks
     .command('delete <webhooks...>')
     .description('tell URLs no more, not even what they have not been told yet')

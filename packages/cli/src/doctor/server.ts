@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { isLocal } from '../connection.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 
-const patienceMs = 5_000;
+const deliveryTimeoutMs = 5_000;
 /** Keys and grants expire by the clock, and a minute is what people do not notice. */
 const tolerableSkewMs = 60_000;
 
@@ -11,7 +11,7 @@ export async function* examineServer(url: string, version: string): AsyncGenerat
   const asked = Date.now();
   let response: Response;
   try {
-    response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(patienceMs) });
+    response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(deliveryTimeoutMs) });
   } catch (error) {
     yield await unreachable(url, error);
     return;
@@ -88,7 +88,9 @@ function sameVersion(server: string, here: string): Finding {
 
 async function ready(url: string): Promise<Finding> {
   try {
-    const response = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(patienceMs) });
+    const response = await fetch(`${url}/ready`, {
+      signal: AbortSignal.timeout(deliveryTimeoutMs),
+    });
     if (response.ok) return ok('ready', 'Its store answers and it takes runs');
     const body = (await response.json().catch(() => ({}))) as { error?: string };
     const why = body.error ?? `status ${response.status}`;

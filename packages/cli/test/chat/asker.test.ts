@@ -90,8 +90,8 @@ describe('a permission', () => {
   });
 
   test('of a stream without a key is written out here', () => {
-    const relay = { id: 'r', kind: 'permission', tool: 'x', params: { a: '\u202Eb' } } as const;
-    expect(plainRequest(relay)).toMatchObject({
+    const approval = { id: 'r', kind: 'permission', tool: 'x', params: { a: '\u202Eb' } } as const;
+    expect(plainRequest(approval)).toMatchObject({
       text: 'x {\n  "a": "\\u{202e}b"\n}',
       flags: ['characters that do not show'],
       canEdit: false,

@@ -1,13 +1,19 @@
 /**
  * Arguments that a person has changed. They are read by the tool's own schema and judged by the deny
  * rules before anything is decided, because what is approved here runs without being asked about
- * again; what refuses them leaves the relay as it was.
+ * again; what refuses them leaves the approval as it was.
  */
 import { canonicalJson, type EventOf, type Permissions, RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { decide, declaredBy } from '../permission/decide.ts';
 import { policiesOf } from '../permission/policy.ts';
-import type { EditedCall, Located, RelayRecord, TenantStore, Tool } from '../ports/index.ts';
+import type {
+  EditedCall,
+  ResolvedPaths,
+  ApprovalRecord,
+  TenantStore,
+  Tool,
+} from '../ports/index.ts';
 import { type Arguments, readArguments } from '../run/arguments.ts';
 import { clientTool } from '../run/waiting/client-tool.ts';
 import { locate } from '../run/locate.ts';
@@ -15,42 +21,42 @@ import { locate } from '../run/locate.ts';
 interface Judged {
   readonly tool: Tool | undefined;
   readonly params: Arguments;
-  readonly located: Located | undefined;
+  readonly resolvedPaths: ResolvedPaths | undefined;
   readonly permissions: Permissions;
 }
 
 interface Edit {
   readonly store: TenantStore;
-  readonly relay: RelayRecord;
+  readonly approval: ApprovalRecord;
   readonly input: unknown;
 }
 
 /** Who sends back what was shown has changed nothing. */
-export function isUnchanged(relay: RelayRecord, input: unknown): boolean {
-  return canonicalJson(input) === canonicalJson(relay.params);
+export function isUnchanged(approval: ApprovalRecord, input: unknown): boolean {
+  return canonicalJson(input) === canonicalJson(approval.params);
 }
 
 /** What will run instead; undefined if nothing was changed. */
 export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall | undefined> {
-  const { store, relay, input } = edit;
-  if (input === undefined || relay.kind !== 'permission' || isUnchanged(relay, input)) {
+  const { store, approval, input } = edit;
+  if (input === undefined || approval.kind !== 'permission' || isUnchanged(approval, input)) {
     return undefined;
   }
-  const tool = await toolOf(engine, store, relay);
+  const tool = await toolOf(engine, store, approval);
   if (tool === undefined) {
     throw new RelayError(
       'tool_unavailable',
-      `The arguments cannot be changed: there is no tool named ${relay.tool} to check them`,
+      `The arguments cannot be changed: there is no tool named ${approval.tool} to check them`,
     );
   }
   const params = readEdited(tool, input);
   const looking = await locate(tool, params);
   if (!looking.ok) throw invalid(looking.problem);
-  const { located } = looking;
-  const permissions = await permissionsOf(engine, store, relay.runId);
-  await refuseDenied(edit, { tool, params, located, permissions });
-  const paths = located === undefined ? {} : { located: located.paths };
-  const digest = digestOfCall(engine, { name: relay.tool, input: params, ...paths });
+  const { resolvedPaths } = looking;
+  const permissions = await permissionsOf(engine, store, approval.runId);
+  await refuseDenied(edit, { tool, params, resolvedPaths, permissions });
+  const paths = resolvedPaths === undefined ? {} : { resolvedPaths: resolvedPaths.paths };
+  const digest = digestOfCall(engine, { name: approval.tool, input: params, ...paths });
   return { params, ...paths, digest };
 }
 
@@ -58,7 +64,7 @@ export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall
 async function toolOf(
   engine: Engine,
   store: TenantStore,
-  { tool, runId }: RelayRecord,
+  { tool, runId }: ApprovalRecord,
 ): Promise<Tool | undefined> {
   const { functions = [] } = await specOf(store, runId);
   const own = functions.find(({ name }) => name === tool);
@@ -81,32 +87,32 @@ function invalid(problem: string): RelayError {
 export async function refuseDeniedByPolicy(
   engine: Engine,
   store: TenantStore,
-  relay: RelayRecord,
+  approval: ApprovalRecord,
 ): Promise<void> {
-  const { params } = relay;
+  const { params } = approval;
   if (typeof params !== 'object' || params === null) return;
   // A function of the caller's declares nothing that a rule would read in another way.
-  const tool = engine.tools(store.tenantId).find(relay.tool);
+  const tool = engine.tools(store.tenantId).find(approval.tool);
   const looking = tool === undefined ? undefined : await locate(tool, params);
-  const located = looking?.ok === true ? looking.located : undefined;
-  const judged = { tool, params: params as Arguments, located, permissions: {} };
-  await refuseDenied({ store, relay, input: undefined }, judged);
+  const resolvedPaths = looking?.ok === true ? looking.resolvedPaths : undefined;
+  const judged = { tool, params: params as Arguments, resolvedPaths, permissions: {} };
+  await refuseDenied({ store, approval, input: undefined }, judged);
 }
 
 async function refuseDenied(
-  { store, relay }: Edit,
-  { tool, params, located, permissions }: Judged,
+  { store, approval }: Edit,
+  { tool, params, resolvedPaths, permissions }: Judged,
 ): Promise<void> {
-  const policies = await store.policies.inForce(relay.agentPath.at(-1) ?? '');
+  const policies = await store.policies.inForce(approval.agentPath.at(-1) ?? '');
   const verdict = decide(
-    { toolCallId: relay.toolCallId, name: relay.tool, arguments: params },
+    { toolCallId: approval.toolCallId, name: approval.tool, arguments: params },
     {
       permissions,
       policies: policiesOf(policies),
       usedOnce: [],
       grants: [],
       builtinAllow: false,
-      ...declaredBy(tool, located),
+      ...declaredBy(tool, resolvedPaths),
     },
   );
   if (verdict.decision !== 'deny') return;
@@ -140,14 +146,14 @@ async function specOf(store: TenantStore, runId: string): Promise<EventOf<'run.c
 interface DigestedCall {
   readonly name: string;
   readonly input: unknown;
-  readonly located?: Readonly<Record<string, string>> | undefined;
+  readonly resolvedPaths?: Readonly<Record<string, string>> | undefined;
 }
 
 /** What a decision is bound to: the tool, exactly these arguments, and where its paths lead. */
 export function digestOfCall(
   engine: Pick<Engine, 'digest'>,
-  { name, input, located }: DigestedCall,
+  { name, input, resolvedPaths }: DigestedCall,
 ): string {
-  const paths = located === undefined ? {} : { located };
+  const paths = resolvedPaths === undefined ? {} : { resolvedPaths };
   return engine.digest(canonicalJson({ tool: name, input, ...paths }));
 }

@@ -42,15 +42,15 @@ function placeIn(run: RunRecord, { serializedRunState }: { serializedRunState: s
 
 export interface PendingApproval {
   readonly toolCallId: string;
-  readonly relayId?: string;
+  readonly approvalId?: string;
 }
 
 /** What a run's output says is pending. Output that cannot be read says nothing. */
 export function pendingApprovalOf({ outputJson }: RunRecord): PendingApproval | undefined {
   const { pendingApproval } = fieldsOf(outputJson ?? '');
-  const { toolCallId, relayId } = (pendingApproval ?? {}) as Readonly<Record<string, unknown>>;
+  const { toolCallId, approvalId } = (pendingApproval ?? {}) as Readonly<Record<string, unknown>>;
   if (typeof toolCallId !== 'string') return undefined;
-  return typeof relayId === 'string' ? { toolCallId, relayId } : { toolCallId };
+  return typeof approvalId === 'string' ? { toolCallId, approvalId } : { toolCallId };
 }
 
 /** The fields of a JSON object; none if it is something else. */

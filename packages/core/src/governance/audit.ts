@@ -5,7 +5,13 @@
 import type { Decider, RuleRef, StoredEvent } from '@relay/protocol';
 import { digestOfCall } from '../commands/edited-call.ts';
 import type { Engine } from '../engine.ts';
-import type { AuditEntry, NewAudit, NewGrant, RelayRecord, RunIdentity } from '../ports/index.ts';
+import type {
+  AuditEntry,
+  NewAudit,
+  NewGrant,
+  ApprovalRecord,
+  RunIdentity,
+} from '../ports/index.ts';
 
 /** Nothing where nobody keeps a trail. */
 export function audited(
@@ -48,15 +54,21 @@ function entriesOn(
       const why = event.reason ?? null;
       return [{ at: at(), who: byRule(event.rule), action: 'call.denied', what, why }];
     }
-    case 'relay.expired': {
+    case 'approval.expired': {
       const who = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
       const why = 'Nobody answered in time';
-      return [{ at: at(), who, action: 'relay.expired', what: relayOf(run, event), why }];
+      return [{ at: at(), who, action: 'approval.expired', what: approvalOf(run, event), why }];
     }
-    case 'relay.closed': {
+    case 'approval.closed': {
       const who = { type: 'system', id: 'relay', name: 'relay' } as const;
       return [
-        { at: at(), who, action: 'relay.closed', what: relayOf(run, event), why: event.reason },
+        {
+          at: at(),
+          who,
+          action: 'approval.closed',
+          what: approvalOf(run, event),
+          why: event.reason,
+        },
       ];
     }
     default:
@@ -69,8 +81,8 @@ function callOf(run: RunIdentity, event: { agentId: string; toolCallId: string; 
   return { runId: run.id, agentId, toolCallId, tool: name };
 }
 
-function relayOf(run: RunIdentity, event: { relayId: string; toolCallId: string }) {
-  return { runId: run.id, relayId: event.relayId, toolCallId: event.toolCallId };
+function approvalOf(run: RunIdentity, event: { approvalId: string; toolCallId: string }) {
+  return { runId: run.id, approvalId: event.approvalId, toolCallId: event.toolCallId };
 }
 
 function ruleOf({ list, index, source }: RuleRef) {
@@ -88,7 +100,7 @@ export function auditOfStart(run: RunIdentity, by: Decider): AuditEntry {
 }
 
 export function auditOfDecision(
-  relay: RelayRecord,
+  approval: ApprovalRecord,
   decision: {
     readonly at: number;
     readonly by: Decider;
@@ -99,10 +111,10 @@ export function auditOfDecision(
   },
 ): AuditEntry {
   const { at, by, approved, reason, edited } = decision;
-  const { id: relayId, runId, toolCallId, tool, kind, digest } = relay;
+  const { id: approvalId, runId, toolCallId, tool, kind, digest } = approval;
   const what = {
     runId,
-    relayId,
+    approvalId,
     toolCallId,
     tool,
     kind,
@@ -110,7 +122,7 @@ export function auditOfDecision(
     approved,
     ...(edited === undefined ? {} : { executedDigest: edited }),
   };
-  return { at, who: by, action: 'relay.decided', what, why: reason };
+  return { at, who: by, action: 'approval.decided', what, why: reason };
 }
 
 export function auditOfGrant(grant: NewGrant, runId?: string): AuditEntry {

@@ -1,6 +1,6 @@
 /** What webhooks are told: that something happened and where to look, never what a call contains. */
 import type { StoredEvent, WebhookEvent } from '@relay/protocol';
-import type { Notice, RelayDecision, RelayRecord, RunIdentity } from '../ports/index.ts';
+import type { Notice, ApprovalDecision, ApprovalRecord, RunIdentity } from '../ports/index.ts';
 
 export function noticesOfEvents(run: RunIdentity, events: readonly StoredEvent[]): Notice[] {
   return events.flatMap((event) => noticeOf(run, event));
@@ -8,19 +8,30 @@ export function noticesOfEvents(run: RunIdentity, events: readonly StoredEvent[]
 
 function noticeOf(run: RunIdentity, event: StoredEvent): Notice[] {
   switch (event.type) {
-    case 'relay.raised': {
-      const { relayId: id, kind, tool, toolCallId, agentId, agentPath, digest, expiresAt } = event;
-      const relay = { id, kind, tool, toolCallId, agentId, agentPath, digest, expiresAt };
-      return [notice('relay.raised', id, of(run, event, { relay }))];
+    case 'approval.requested': {
+      const {
+        approvalId: id,
+        kind,
+        tool,
+        toolCallId,
+        agentId,
+        agentPath,
+        digest,
+        expiresAt,
+      } = event;
+      const approval = { id, kind, tool, toolCallId, agentId, agentPath, digest, expiresAt };
+      return [notice('approval.requested', id, of(run, event, { approval }))];
     }
-    case 'relay.expiring': {
-      const { relayId: id, toolCallId, agentId, expiresAt } = event;
-      const relay = { id, toolCallId, agentId, expiresAt };
-      return [notice('relay.expiring', id, of(run, event, { relay }))];
+    case 'approval.expiring': {
+      const { approvalId: id, toolCallId, agentId, expiresAt } = event;
+      const approval = { id, toolCallId, agentId, expiresAt };
+      return [notice('approval.expiring', id, of(run, event, { approval }))];
     }
-    case 'relay.expired': {
-      const { relayId: id, toolCallId, agentId } = event;
-      return [notice('relay.expired', id, of(run, event, { relay: { id, toolCallId, agentId } }))];
+    case 'approval.expired': {
+      const { approvalId: id, toolCallId, agentId } = event;
+      return [
+        notice('approval.expired', id, of(run, event, { approval: { id, toolCallId, agentId } })),
+      ];
     }
     case 'run.ended':
       return [notice('run.ended', run.id, of(run, event, { more: { status: event.status } }))];
@@ -32,33 +43,33 @@ function noticeOf(run: RunIdentity, event: StoredEvent): Notice[] {
 interface Said {
   readonly at: number;
   readonly run: RunIdentity;
-  readonly relay?: object;
+  readonly approval?: object;
   readonly more?: object;
 }
 
-function of(run: RunIdentity, { at }: StoredEvent, said: Pick<Said, 'relay' | 'more'>): Said {
+function of(run: RunIdentity, { at }: StoredEvent, said: Pick<Said, 'approval' | 'more'>): Said {
   return { at: Date.parse(at), run, ...said };
 }
 
 export function noticeOfDecision(
   run: RunIdentity,
-  relay: RelayRecord,
-  { status, at, by }: Pick<RelayDecision, 'status' | 'at' | 'by'>,
+  approval: ApprovalRecord,
+  { status, at, by }: Pick<ApprovalDecision, 'status' | 'at' | 'by'>,
 ): Notice {
-  const { id, kind, tool, toolCallId, agentId, digest } = relay;
+  const { id, kind, tool, toolCallId, agentId, digest } = approval;
   const told = { id, kind, tool, toolCallId, agentId, digest, status, decidedBy: by };
-  return notice('relay.decided', id, { at, run, relay: told });
+  return notice('approval.decided', id, { at, run, approval: told });
 }
 
 function notice(event: WebhookEvent, about: string, said: Said): Notice {
   const id = `${event}:${about}`;
-  const { at, run, relay, more } = said;
+  const { at, run, approval, more } = said;
   const payload = JSON.stringify({
     id,
     type: event,
     at: new Date(at).toISOString(),
     run: { id: run.id, agent: run.agent, conversationId: run.conversationId, ...more },
-    ...(relay === undefined ? {} : { relay }),
+    ...(approval === undefined ? {} : { approval }),
   });
   return { id, event, at, payload };
 }

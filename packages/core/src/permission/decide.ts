@@ -1,5 +1,5 @@
 import type { Permissions, RuleRef } from '@relay/protocol';
-import type { Located, Tool } from '../ports/tool.ts';
+import type { ResolvedPaths, Tool } from '../ports/tool.ts';
 import { Judge } from './judge.ts';
 import type { ParameterKind } from './kinds.ts';
 import type { ToolRule } from './match.ts';
@@ -36,18 +36,18 @@ export interface RuleSet {
   /** Parameters that a rule must name, if it names any and the call has them. */
   sensitive?: readonly string[];
   /** Where path parameters lead, links followed. */
-  located?: Located | undefined;
+  resolvedPaths?: ResolvedPaths | undefined;
 }
 
 /** What a tool says about its parameters, for `decide`. */
 export function declaredBy(
   tool: Pick<Tool, 'kinds' | 'sensitive'> | undefined,
-  located?: Located,
-): Pick<RuleSet, 'kinds' | 'sensitive' | 'located'> {
+  resolvedPaths?: ResolvedPaths,
+): Pick<RuleSet, 'kinds' | 'sensitive' | 'resolvedPaths'> {
   return {
     ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
     ...(tool?.sensitive === undefined ? {} : { sensitive: tool.sensitive }),
-    ...(located === undefined ? {} : { located }),
+    ...(resolvedPaths === undefined ? {} : { resolvedPaths }),
   };
 }
 
@@ -68,13 +68,13 @@ export function decide(call: CallToDecide, rules: RuleSet): Verdict {
   const verdict = judged(call, rules);
   if (verdict.decision !== 'ask' || rules.permissions.headless !== true) return verdict;
   const rule: RuleRef = { list: 'headless', index: 0, source: 'request' };
-  return { decision: 'deny', rule, reason: nobodyToAsk };
+  return { decision: 'deny', rule, reason: noApprover };
 }
 
-export const nobodyToAsk = 'Nobody is there to be asked';
+export const noApprover = 'Nobody is there to be asked';
 
 function judged(call: CallToDecide, rules: RuleSet): Verdict {
-  const { permissions, grants, policies = [], kinds, sensitive, located } = rules;
+  const { permissions, grants, policies = [], kinds, sensitive, resolvedPaths } = rules;
   const unlimited = grants.filter(({ usesLeft }) => usesLeft === undefined);
   const standing: readonly ToolRule[] = [
     ...(permissions.allowlist ?? []),
@@ -86,7 +86,7 @@ function judged(call: CallToDecide, rules: RuleSet): Verdict {
     ...(permissions.denylist ?? []),
     ...policies.flatMap(({ deny, ask }) => [...deny, ...ask]),
   ];
-  const judge = new Judge(call, { standing, denylist, kinds, sensitive, located });
+  const judge = new Judge(call, { standing, denylist, kinds, sensitive, resolvedPaths });
   const denies = (rule: ToolRule) => judge.denies(rule);
   const denying = denial(call, permissions, judge) ?? policyRule(policies, 'deny', denies);
   if (denying !== undefined) return { decision: 'deny', ...denying };

@@ -43,7 +43,7 @@ export async function explainCall(
   // Rules see what the tool's schema makes of the arguments, as they do at the gate.
   const seen = reading?.ok === true ? reading.input : call.params;
   const looking = reading?.ok === true ? await locate(tool, reading.input) : undefined;
-  const located = looking?.ok === true ? looking.located : undefined;
+  const resolvedPaths = looking?.ok === true ? looking.resolvedPaths : undefined;
   const verdict = decide(
     { toolCallId: '', name: call.tool, arguments: { ...seen } },
     {
@@ -52,7 +52,7 @@ export async function explainCall(
       grants,
       policies,
       builtinAllow: tool?.allowedByDefault ?? false,
-      ...declaredBy(tool, located),
+      ...declaredBy(tool, resolvedPaths),
     },
   );
   const problem = reading?.ok === false ? reading.problem : undefined;

@@ -4,7 +4,7 @@ import type { Engine } from '../engine.ts';
 import { decide, declaredBy } from './decide.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
 import { suggestedRule } from './suggest.ts';
-import type { NewGrant, RelayRecord, RunHead, TenantStore, Tool } from '../ports/index.ts';
+import type { NewGrant, ApprovalRecord, RunHead, TenantStore, Tool } from '../ports/index.ts';
 
 /** What a grant is made with besides its rule. */
 export interface GrantTerms {
@@ -17,7 +17,7 @@ export interface GrantTerms {
 }
 
 interface Granting {
-  readonly relay: RelayRecord;
+  readonly approval: ApprovalRecord;
   readonly run: RunHead;
   /** What is executed. */
   readonly params: unknown;
@@ -27,17 +27,17 @@ interface Granting {
 
 /** "Always" grants exactly this call, as a literal and not as a pattern, unless asked otherwise. */
 export function grantFor(engine: Engine, granting: Granting): NewGrant {
-  const { relay, run, params, terms, by } = granting;
+  const { approval, run, params, terms, by } = granting;
   const { scope = 'conversation', expiresAt, uses } = terms;
   const now = engine.clock.now();
   if (expiresAt !== undefined) refusePast(expiresAt, now);
-  const tool = engine.tools(run.tenantId).find(relay.tool);
+  const tool = engine.tools(run.tenantId).find(approval.tool);
   const scopeIds = { run: run.id, conversation: run.conversationId, tenant: run.tenantId };
   return {
     id: engine.ids.next(),
     ...(terms.rule === 'suggested'
-      ? proposed(tool, { name: relay.tool, params })
-      : literal({ name: relay.tool, params })),
+      ? proposed(tool, { name: approval.tool, params })
+      : literal({ name: approval.tool, params })),
     scope,
     scopeId: scopeIds[scope],
     createdAt: now,
@@ -131,7 +131,7 @@ export interface PreviewWish {
 }
 
 export interface Preview {
-  readonly matched: RelayRecord[];
+  readonly matched: ApprovalRecord[];
   /** How many requests were looked at. */
   readonly looked: number;
 }
@@ -147,7 +147,7 @@ export async function previewGrant(
 ): Promise<Preview> {
   const tool = engine.tools(store.tenantId).find(wish.rule.tool);
   const conversations = new Map<string, string | undefined>();
-  const inScope = async ({ runId }: RelayRecord): Promise<boolean> => {
+  const inScope = async ({ runId }: ApprovalRecord): Promise<boolean> => {
     if (wish.scope === undefined) return true;
     if (wish.scope === 'run') return runId === wish.scopeId;
     if (!conversations.has(runId)) {
@@ -155,24 +155,24 @@ export async function previewGrant(
     }
     return conversations.get(runId) === wish.scopeId;
   };
-  const matched: RelayRecord[] = [];
+  const matched: ApprovalRecord[] = [];
   let looked = 0;
-  for await (const relay of latestRequests(store)) {
+  for await (const approval of latestRequests(store)) {
     looked += 1;
-    const call = { name: relay.tool, params: relay.params };
-    if (relay.tool !== wish.rule.tool || !isCovered(tool, call, wish.rule)) continue;
-    if (await inScope(relay)) matched.push(relay);
+    const call = { name: approval.tool, params: approval.params };
+    if (approval.tool !== wish.rule.tool || !isCovered(tool, call, wish.rule)) continue;
+    if (await inScope(approval)) matched.push(approval);
   }
   return { matched, looked };
 }
 
-async function* latestRequests(store: TenantStore): AsyncGenerator<RelayRecord, void> {
-  let page = await store.listRelays({ kind: 'permission' }, { limit: pageSize });
+async function* latestRequests(store: TenantStore): AsyncGenerator<ApprovalRecord, void> {
+  let page = await store.listApprovals({ kind: 'permission' }, { limit: pageSize });
   for (let seen = page.length; ; seen += page.length) {
     yield* page;
     const last = page.at(-1);
     if (last === undefined || page.length < pageSize || seen >= lookBack) return;
-    const before = { at: last.raisedAt, id: last.id };
-    page = await store.listRelays({ kind: 'permission' }, { limit: pageSize, before });
+    const before = { at: last.requestedAt, id: last.id };
+    page = await store.listApprovals({ kind: 'permission' }, { limit: pageSize, before });
   }
 }

@@ -1,4 +1,4 @@
-import type { Located } from '../ports/tool.ts';
+import type { ResolvedPaths } from '../ports/tool.ts';
 import type { ParameterKind } from './kinds.ts';
 import { compileGlob } from './glob/glob.ts';
 import { matchesExact, matchesPermission, type ToolCallLike, type ToolRule } from './match.ts';
@@ -14,7 +14,7 @@ export interface Facts {
   readonly denylist?: readonly ToolRule[] | undefined;
   readonly kinds?: Readonly<Record<string, ParameterKind>> | undefined;
   readonly sensitive?: readonly string[] | undefined;
-  readonly located?: Located | undefined;
+  readonly resolvedPaths?: ResolvedPaths | undefined;
 }
 
 /**
@@ -27,18 +27,18 @@ export class Judge {
   readonly #sensitive: readonly string[];
   readonly #standing: readonly ToolRule[];
   readonly #denylist: readonly ToolRule[];
-  readonly #located: Located | undefined;
+  readonly #resolvedPaths: ResolvedPaths | undefined;
   readonly #readings = new Map<string, CommandReading>();
   readonly #covering = new Map<string, readonly string[]>();
   readonly #covered = new Map<string, boolean>();
 
-  constructor(call: ToolCallLike, { standing, denylist, kinds, sensitive, located }: Facts) {
+  constructor(call: ToolCallLike, { standing, denylist, kinds, sensitive, resolvedPaths }: Facts) {
     this.#call = call;
     this.#kinds = new Map(Object.entries(kinds ?? {}));
     this.#sensitive = sensitive ?? [];
     this.#standing = standing;
     this.#denylist = denylist ?? [];
-    this.#located = located;
+    this.#resolvedPaths = resolvedPaths;
   }
 
   denies(rule: ToolRule): boolean {
@@ -153,7 +153,7 @@ export class Judge {
 
   /** What a path leads to, as seen from its root and from the root of all. */
   #leadsTo(name: string): readonly string[] {
-    const { root = '', paths = {} } = this.#located ?? {};
+    const { root = '', paths = {} } = this.#resolvedPaths ?? {};
     const place = Object.hasOwn(paths, name) ? paths[name] : undefined;
     return place === undefined ? [] : [withinRoot(root, place), place];
   }
@@ -166,7 +166,7 @@ export class Judge {
   }
 
   #leadsWhereItSays(): boolean {
-    return Object.keys(this.#located?.paths ?? {}).every((name) => {
+    return Object.keys(this.#resolvedPaths?.paths ?? {}).every((name) => {
       const text = scalarText(this.#call.arguments, name);
       return text === undefined || this.#leadsTo(name).some((place) => samePath(place, text));
     });

@@ -140,7 +140,7 @@ type Decided = Stored<
   | EventOf<'tool.called'>
   | EventOf<'tool.started'>
   | EventOf<'tool.denied'>
-  | EventOf<'relay.raised'>
+  | EventOf<'approval.requested'>
 >;
 
 /** Calls of which the journal says how they were decided the first time. */
@@ -172,14 +172,16 @@ function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
 
 function isDecided(event: StoredEvent): event is Exclude<Decided, { type: 'tool.called' }> {
   return (
-    event.type === 'tool.started' || event.type === 'tool.denied' || event.type === 'relay.raised'
+    event.type === 'tool.started' ||
+    event.type === 'tool.denied' ||
+    event.type === 'approval.requested'
   );
 }
 
 function decisionIn(
   event: Exclude<Decided, { type: 'tool.called' }>,
 ): { was: Decision; by?: RuleRef } | undefined {
-  if (event.type === 'relay.raised') {
+  if (event.type === 'approval.requested') {
     return event.kind === 'permission' ? { was: 'ask' } : undefined;
   }
   // Without a rule it was a person who had said so before.

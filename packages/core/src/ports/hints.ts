@@ -7,7 +7,7 @@ export type Hint =
   | { readonly kind: 'journal'; readonly runId: string }
   /** Its journal has grown, and its status has changed. */
   | { readonly kind: 'run'; readonly tenantId: string; readonly runId: string }
-  | { readonly kind: 'approval'; readonly tenantId: string; readonly relayId: string }
+  | { readonly kind: 'approval'; readonly tenantId: string; readonly approvalId: string }
   /** There is something to do for it: it was told something, or nobody holds it any more. */
   | { readonly kind: 'wake'; readonly tenantId: string; readonly runId: string }
   /** Its settings or keys have changed. */

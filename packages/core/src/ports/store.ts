@@ -12,7 +12,7 @@ import type { Grant } from '../permission/decide.ts';
 import type { Hint } from './hints.ts';
 import type { AuditTrail, NewAudit } from './stored-audit.ts';
 import type {
-  Census,
+  StoreStats,
   CredentialRecord,
   KeyRecord,
   Resealing,
@@ -32,13 +32,13 @@ import type {
 import type {
   GrantFilter,
   GrantRecord,
-  Mail,
+  QueuedRunCommand,
   NewGrant,
-  NewRelay,
-  RelayClosure,
-  RelayDecision,
-  RelayFilter,
-  RelayRecord,
+  NewApproval,
+  ApprovalClosure,
+  ApprovalDecision,
+  ApprovalFilter,
+  ApprovalRecord,
 } from './stored-approvals.ts';
 import type { VectorStore } from './stored-vectors.ts';
 import type { DeliveryQueue, Notice, WebhookStore } from './stored-webhooks.ts';
@@ -79,8 +79,8 @@ export interface Append {
   readonly at: number;
   readonly events: readonly RunEvent[];
   readonly progress?: Partial<RunProgress>;
-  readonly raise?: readonly NewRelay[];
-  readonly close?: readonly RelayClosure[];
+  readonly raise?: readonly NewApproval[];
+  readonly close?: readonly ApprovalClosure[];
   /** Calls that a client shall bring the result of. */
   readonly awaited?: readonly NewClientCall[];
   /** Calls that end without a client's result; one that came meanwhile undoes the step. */
@@ -90,7 +90,7 @@ export interface Append {
    * left, has expired or was revoked undoes the whole step (E7): it is `refused`.
    */
   readonly useGrants?: readonly string[];
-  /** Mail that these events answer: it is removed in the same commit. */
+  /** QueuedRunCommand that these events answer: it is removed in the same commit. */
   readonly take?: readonly string[];
   /** Gives the lease back in the same commit. */
   readonly release?: boolean;
@@ -141,11 +141,11 @@ export interface TenantStore {
   /** How many runs are not over. */
   countOpenRuns(scope: UsageScope): Promise<OpenRuns>;
 
-  readRelay(relayId: string): Promise<RelayRecord | undefined>;
-  /** By `raisedAt`. */
-  listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]>;
+  readApproval(approvalId: string): Promise<ApprovalRecord | undefined>;
+  /** By `requestedAt`. */
+  listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
   /** Compare-and-set: true if this decision is the one that counts. With it, its mail is stored. */
-  decideRelay(decision: RelayDecision): Promise<boolean>;
+  decideApproval(decision: ApprovalDecision): Promise<boolean>;
   /** What is granted at `now` to this run, to its conversation or to the whole tenant. */
   readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
   addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void>;
@@ -163,8 +163,12 @@ export interface TenantStore {
   claimCall(claim: CallClaim): Promise<boolean>;
 
   /** Stores mail for a run that is not over; false if it is (or was never there). */
-  postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean>;
-  readMail(runId: string): Promise<Mail[]>;
+  postRunCommand(
+    runId: string,
+    mail: QueuedRunCommand,
+    audit?: readonly NewAudit[],
+  ): Promise<boolean>;
+  readInbox(runId: string): Promise<QueuedRunCommand[]>;
 
   /** How many runs of the conversation have ended so far; 0 for one that is new. */
   countEndedRuns(conversationId: string): Promise<number>;
@@ -221,7 +225,7 @@ export interface SystemStore {
   /** The folders that operators gave to tenants, as they stand in their settings. */
   workspaces(): Promise<Workspace[]>;
   /** How much is going on, over all tenants. */
-  census(): Promise<Census>;
+  stats(): Promise<StoreStats>;
   /** Ids of the tenants that are paused. */
   pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void>;
@@ -246,7 +250,7 @@ export interface SystemStore {
     renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]>;
   /** Of all runs that this owner holds, those that have mail. */
-  heldWithMail(owner: string): Promise<string[]>;
+  heldWithCommands(owner: string): Promise<string[]>;
   /** Gives back a lease without writing anything else. */
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
@@ -262,7 +266,7 @@ export interface SystemStore {
   sweepMemories(now: number, limit: number): Promise<number>;
   /**
    * Forgets what was said in conversations in which nothing has happened since `before`: journals,
-   * outputs and relays go, what the runs were and used stays. At most `limit` runs and as many rows
+   * outputs and approvals go, what the runs were and used stays. At most `limit` runs and as many rows
    * of journals at a time; 0 means that nothing is left to forget. A conversation with a run that is
    * not over is left alone, and so is one that another conversation was forked from.
    */

@@ -65,7 +65,7 @@ export interface Resealing {
 }
 
 /** Numbers without names: what an operator watches. */
-export interface Census {
+export interface StoreStats {
   readonly runs: { readonly queued: number; readonly running: number; readonly waiting: number };
-  readonly relays: { readonly pending: number; readonly oldestAt: number | null };
+  readonly approvals: { readonly pending: number; readonly oldestAt: number | null };
 }

@@ -1,27 +1,27 @@
-/** Relays, the mail that answers them, and the grants that come of it, as a store keeps them. */
-import type { Decider, GrantScope, RelayKind, RelayStatus } from '@relay/protocol';
+/** Approvals, the mail that answers them, and the grants that come of it, as a store keeps them. */
+import type { Decider, GrantScope, ApprovalKind, ApprovalStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 import type { NewAudit } from './stored-audit.ts';
 import type { Notice } from './stored-webhooks.ts';
 import type { Question } from './tool.ts';
 
-export interface RelayRecord {
+export interface ApprovalRecord {
   readonly id: string;
   readonly runId: string;
-  readonly kind: RelayKind;
+  readonly kind: ApprovalKind;
   readonly agentId: string;
   readonly agentPath: readonly string[];
   readonly toolCallId: string;
   readonly tool: string;
   readonly params: unknown;
   /** Where path parameters led when it was raised. */
-  readonly located?: Readonly<Record<string, string>>;
+  readonly resolvedPaths?: Readonly<Record<string, string>>;
   readonly digest: string;
   /** Of kind `question`: what is asked. */
   readonly question?: Question;
-  readonly raisedAt: number;
+  readonly requestedAt: number;
   readonly expiresAt: number;
-  readonly status: RelayStatus;
+  readonly status: ApprovalStatus;
   readonly decidedAt: number | null;
   readonly decidedBy: Decider | null;
   readonly reason: string | null;
@@ -33,25 +33,25 @@ export interface RelayRecord {
 
 export interface EditedCall {
   readonly params: Readonly<Record<string, unknown>>;
-  readonly located?: Readonly<Record<string, string>>;
+  readonly resolvedPaths?: Readonly<Record<string, string>>;
   readonly digest: string;
 }
 
 /** All that is named must hold. */
-export interface RelayFilter {
-  readonly status?: RelayStatus;
+export interface ApprovalFilter {
+  readonly status?: ApprovalStatus;
   readonly runId?: string;
-  readonly kind?: RelayKind;
+  readonly kind?: ApprovalKind;
 }
 
-export type NewRelay = Omit<
-  RelayRecord,
+export type NewApproval = Omit<
+  ApprovalRecord,
   'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'edited' | 'answer'
 >;
 
-/** A relay that ends without anyone's answer. */
-export interface RelayClosure {
-  readonly relayId: string;
+/** An approval that ends without anyone's answer. */
+export interface ApprovalClosure {
+  readonly approvalId: string;
   readonly status: 'expired' | 'closed';
   readonly at: number;
   readonly by: Decider;
@@ -59,17 +59,17 @@ export interface RelayClosure {
 }
 
 /** Something told to a run from outside; its lease holder takes it into the journal. */
-export type Letter =
+export type RunCommand =
   | {
       readonly kind: 'decision';
-      readonly relayId: string;
+      readonly approvalId: string;
       readonly approved: boolean;
       readonly always: boolean;
       readonly reason: string | null;
-      /** For a relay of kind `outcome`: it happened, and this is its result. */
+      /** For an approval of kind `outcome`: it happened, and this is its result. */
       readonly output?: unknown;
       readonly edited?: EditedCall;
-      /** For a relay of kind `question`. */
+      /** For an approval of kind `question`. */
       readonly answer?: unknown;
       readonly by: Decider;
     }
@@ -77,9 +77,9 @@ export type Letter =
   | { readonly kind: 'result'; readonly toolCallId: string }
   | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
 
-export interface Mail {
+export interface QueuedRunCommand {
   readonly id: string;
-  readonly letter: Letter;
+  readonly command: RunCommand;
 }
 
 export interface NewGrant extends Omit<Grant, 'usesLeft'> {
@@ -109,8 +109,8 @@ export interface GrantFilter {
   readonly activeAt?: number;
 }
 
-export interface RelayDecision {
-  readonly relayId: string;
+export interface ApprovalDecision {
+  readonly approvalId: string;
   readonly runId: string;
   readonly status: 'approved' | 'denied';
   readonly at: number;
@@ -118,7 +118,7 @@ export interface RelayDecision {
   readonly reason: string | null;
   readonly edited?: EditedCall;
   readonly answer: string;
-  readonly mail: Mail;
+  readonly mail: QueuedRunCommand;
   readonly grant?: NewGrant;
   readonly audit?: readonly NewAudit[];
   readonly notices?: readonly Notice[];

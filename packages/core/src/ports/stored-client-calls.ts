@@ -1,5 +1,5 @@
 /** Calls of function tools as a store keeps them: who works on one, and the one result it gets. */
-import type { Mail } from './stored-approvals.ts';
+import type { QueuedRunCommand } from './stored-approvals.ts';
 
 export interface NewClientCall {
   readonly toolCallId: string;
@@ -29,7 +29,7 @@ export interface PostedResult {
   readonly toolCallId: string;
   readonly at: number;
   readonly result: Required<ClientResult>;
-  readonly mail: Mail;
+  readonly mail: QueuedRunCommand;
 }
 
 /** One client's word that it works on a call. */

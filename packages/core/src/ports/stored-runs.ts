@@ -38,7 +38,7 @@ export interface RunProgress {
   /** The fold of the journal up to `snapshotSeq`, as JSON: recovery reads only what follows. */
   readonly snapshot: string | null;
   readonly snapshotSeq: number;
-  /** When a waiting run must be looked at without being told, such as when a relay expires. */
+  /** When a waiting run must be looked at without being told, such as when an approval expires. */
   readonly wakeAt: number | null;
 }
 

@@ -16,7 +16,7 @@ export interface ToolContext {
   readonly context: Readonly<Record<string, unknown>>;
   readonly progress: (text: string) => void;
   /** Where path parameters led when the call was allowed: a tool opens nothing else. */
-  readonly located?: Readonly<Record<string, string>>;
+  readonly resolvedPaths?: Readonly<Record<string, string>>;
   /**
    * Lets a sub-agent of this run do something, and waits for it. After a crash, a tool that is
    * `idempotent` runs again and finds the agents that it had spawned, in the same order.
@@ -58,17 +58,17 @@ export type Validation =
   | { readonly ok: false; readonly issues: readonly FieldIssue[] };
 
 /** Where path parameters lead, links followed; `root` is the folder that relative ones start from. */
-export interface Located {
+export interface ResolvedPaths {
   readonly root: string;
   readonly paths: Readonly<Record<string, string>>;
 }
 
 export type Locating =
-  | { readonly ok: true; readonly located?: Located }
+  | { readonly ok: true; readonly resolvedPaths?: ResolvedPaths }
   | { readonly ok: false; readonly problem: string };
 
 export interface Tool extends ToolSpec {
-  /** Runs without a relay unless a rule denies it. */
+  /** Runs without an approval unless a rule denies it. */
   readonly allowedByDefault: boolean;
   /** Safe to run again after a crash, with the same idempotency key. */
   readonly idempotent: boolean;

@@ -17,7 +17,7 @@ export interface Ids {
 export type Digest = (text: string) => string;
 
 /**
- * Told after each commit, never before (E1). No events at all means that something may have been
+ * EventBuffer after each commit, never before (E1). No events at all means that something may have been
  * stored and not told. It may not throw.
  */
 export interface Publisher {

@@ -3,17 +3,17 @@ import type { Grant } from '../permission/decide.ts';
 import type { LiveRun } from './live-run.ts';
 
 /** The grants that hold for a run while its calls are decided: of two calls the first uses one up (E7). */
-export class GrantsAtHand {
+export class ActiveGrants {
   #grants: readonly Grant[];
 
   private constructor(grants: readonly Grant[]) {
     this.#grants = grants;
   }
 
-  static async of(run: LiveRun): Promise<GrantsAtHand> {
+  static async of(run: LiveRun): Promise<ActiveGrants> {
     const { id: runId, conversationId } = run.identity;
     const now = run.engine.clock.now();
-    return new GrantsAtHand(await run.store.readGrants({ runId, conversationId, now }));
+    return new ActiveGrants(await run.store.readGrants({ runId, conversationId, now }));
   }
 
   get list(): readonly Grant[] {

@@ -21,9 +21,9 @@ import { reachedLimit, spawnFor, type Spawning, spawning } from './agents/spawn.
 export interface Start {
   readonly call: CallState;
   readonly tool: Tool;
-  /** The rule that allowed it, or the relay by which a person did. */
+  /** The rule that allowed it, or the approval by which a person did. */
   readonly rule?: RuleRef;
-  readonly relayId?: string;
+  readonly approvalId?: string;
 }
 
 type Json = EventOf<'tool.started'>['input'];
@@ -95,7 +95,7 @@ function reached(run: LiveRun, agent: AgentState, { limit }: Refusal): RunEvent[
 }
 
 function intentOf(run: LiveRun, agent: AgentState, each: Start): EventOf<'tool.started'> {
-  const { call, tool, rule, relayId } = each;
+  const { call, tool, rule, approvalId } = each;
   const via = viaOf(tool);
   return {
     type: 'tool.started',
@@ -104,9 +104,9 @@ function intentOf(run: LiveRun, agent: AgentState, each: Start): EventOf<'tool.s
     name: call.name,
     input: call.input as Json,
     idempotencyKey: call.idempotencyKey ?? `${run.identity.id}:${call.toolCallId}`,
-    ...(call.located === undefined ? {} : { located: call.located }),
+    ...(call.resolvedPaths === undefined ? {} : { resolvedPaths: call.resolvedPaths }),
     ...(rule === undefined ? {} : { rule }),
-    ...(relayId === undefined ? {} : { relayId }),
+    ...(approvalId === undefined ? {} : { approvalId }),
     ...(via === undefined ? {} : { via }),
     ...(tool.client === undefined ? {} : { resultBy: resultBy(run, tool.client) }),
   };
@@ -191,7 +191,7 @@ async function outcomeOf(
       idempotencyKey: intent.idempotencyKey,
       context: run.spec.context ?? {},
       progress: (content) => showProgress(run, of, content),
-      ...(intent.located === undefined ? {} : { located: intent.located }),
+      ...(intent.resolvedPaths === undefined ? {} : { resolvedPaths: intent.resolvedPaths }),
       spawn,
       ...(memory === undefined ? {} : { memory }),
       ask,

@@ -4,19 +4,19 @@
  * Denied calls are settled. Of the others, arguments that do not fit go back to the model as a tool
  * error; allowed calls are handed to dispatch, and all that nobody has decided yet are raised
  * together, each to be answered on its own. One that a person has denied in this run before, to the
- * letter, is denied again. Whatever a limit leaves no room for is refused.
+ * command, is denied again. Whatever a limit leaves no room for is refused.
  */
 import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
 import { digestOfCall } from '../commands/edited-call.ts';
 import type { ProgramRules } from '../engine.ts';
 import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
 import { policiesOf, type Policy } from '../permission/policy.ts';
-import type { Located, Tool } from '../ports/index.ts';
+import type { ResolvedPaths, Tool } from '../ports/index.ts';
 import { readArguments } from './arguments.ts';
 import type { CallState } from './state/call.ts';
 import { agentFields, type AgentState } from './state/agent.ts';
 import { start, type Start } from './dispatch.ts';
-import { GrantsAtHand } from './active-grants.ts';
+import { ActiveGrants } from './active-grants.ts';
 import { callsLeft, limitText } from './agents/limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { locate } from './locate.ts';
@@ -32,7 +32,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     waiting.map(async (raw) => ({ raw, checked: await check(run, agent, raw) })),
   );
   const [grants, policies] = await Promise.all([
-    GrantsAtHand.of(run),
+    ActiveGrants.of(run),
     run.store.policies.inForce(agent.name).then(policiesOf),
   ]);
   const once = new OnceRules(run);
@@ -40,11 +40,11 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   let left = callsLeft(run.state);
   for (const { raw, checked } of readings) {
     const call = checked.ok ? checked.call : raw;
-    const located = checked.ok ? checked.located : undefined;
+    const resolvedPaths = checked.ok ? checked.resolvedPaths : undefined;
     const verdict = verdictOn(run, {
       agent,
       call,
-      located,
+      resolvedPaths,
       grants: grants.list,
       once,
       policies,
@@ -79,21 +79,21 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
 export async function gateAgain(
   run: LiveRun,
   agent: AgentState,
-  { call, located }: Place,
+  { call, resolvedPaths }: Place,
 ): Promise<void> {
   const once = new OnceRules(run);
   const policies = policiesOf(await run.store.policies.inForce(agent.name));
-  const verdict = verdictOn(run, { agent, call, located, grants: [], once, policies });
-  const kind = call.relay?.kind === 'outcome' ? 'outcome' : 'permission';
+  const verdict = verdictOn(run, { agent, call, resolvedPaths, grants: [], once, policies });
+  const kind = call.approval?.kind === 'outcome' ? 'outcome' : 'permission';
   run.journal.stage([
     verdict.decision === 'deny'
       ? denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })
-      : raised(run, agent, { call: { ...call, ...pathsOf(located) }, kind }),
+      : raised(run, agent, { call: { ...call, ...pathsOf(resolvedPaths) }, kind }),
   ]);
 }
 
-function pathsOf(located: Located | undefined): Pick<CallState, 'located'> {
-  return located === undefined ? {} : { located: located.paths };
+function pathsOf(resolvedPaths: ResolvedPaths | undefined): Pick<CallState, 'resolvedPaths'> {
+  return resolvedPaths === undefined ? {} : { resolvedPaths: resolvedPaths.paths };
 }
 
 /** A grant was used up before its calls were stored: they are judged by what holds now. */
@@ -103,7 +103,7 @@ async function decideAgain(
   { starts, events }: { starts: readonly Start[]; events: readonly RunEvent[] },
 ): Promise<readonly RunEvent[]> {
   const [grants, policies, places] = await Promise.all([
-    GrantsAtHand.of(run),
+    ActiveGrants.of(run),
     run.store.policies.inForce(agent.name).then(policiesOf),
     placesOf(starts),
   ]);
@@ -112,9 +112,9 @@ async function decideAgain(
     again: (started) => {
       const call = starts.find((each) => each.call.toolCallId === started.toolCallId)?.call;
       if (call === undefined) return started;
-      const located = places.get(call.toolCallId);
+      const resolvedPaths = places.get(call.toolCallId);
       const { list } = grants;
-      const verdict = verdictOn(run, { agent, call, located, grants: list, once, policies });
+      const verdict = verdictOn(run, { agent, call, resolvedPaths, grants: list, once, policies });
       if (verdict.decision === 'ask') return raised(run, agent, { call, kind: 'permission' });
       const rule = once.named(verdict.rule);
       if (verdict.decision === 'deny') return denied(agent, call, { ...verdict, rule });
@@ -134,11 +134,11 @@ async function decideAgain(
 }
 
 /** Where the paths of calls lead at this moment. */
-async function placesOf(starts: readonly Start[]): Promise<Map<string, Located | undefined>> {
-  const found = new Map<string, Located | undefined>();
+async function placesOf(starts: readonly Start[]): Promise<Map<string, ResolvedPaths | undefined>> {
+  const found = new Map<string, ResolvedPaths | undefined>();
   for (const { tool, call } of starts) {
     const looking = await locate(tool, call.input);
-    found.set(call.toolCallId, looking.ok ? looking.located : undefined);
+    found.set(call.toolCallId, looking.ok ? looking.resolvedPaths : undefined);
   }
   return found;
 }
@@ -183,7 +183,12 @@ function overLimit(run: LiveRun, agent: AgentState, left: number): LimitName | u
 }
 
 type Checked =
-  | { readonly ok: true; readonly tool: Tool; readonly call: CallState; readonly located?: Located }
+  | {
+      readonly ok: true;
+      readonly tool: Tool;
+      readonly call: CallState;
+      readonly resolvedPaths?: ResolvedPaths;
+    }
   | { readonly ok: false; readonly code: string; readonly error: string };
 
 /** Whether the call names a tool of this run, fits its schema, and leads where the tool may go. */
@@ -205,20 +210,20 @@ async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<
 async function checkPlace(tool: Tool, call: CallState): Promise<Checked> {
   const looking = await locate(tool, call.input);
   if (!looking.ok) return { ok: false, code: 'path_refused', error: looking.problem };
-  const { located } = looking;
-  if (located === undefined) return { ok: true, tool, call };
-  return { ok: true, tool, call: { ...call, ...pathsOf(located) }, located };
+  const { resolvedPaths } = looking;
+  if (resolvedPaths === undefined) return { ok: true, tool, call };
+  return { ok: true, tool, call: { ...call, ...pathsOf(resolvedPaths) }, resolvedPaths };
 }
 
 interface Place {
   readonly call: CallState;
-  readonly located: Located | undefined;
+  readonly resolvedPaths: ResolvedPaths | undefined;
 }
 
 interface Question {
   readonly agent: AgentState;
   readonly call: CallState;
-  readonly located: Located | undefined;
+  readonly resolvedPaths: ResolvedPaths | undefined;
   readonly grants: readonly Grant[];
   readonly once: OnceRules;
   readonly policies: readonly Policy[];
@@ -226,7 +231,7 @@ interface Question {
 
 /** What the rules say. Arguments that are no object have no parameters that a rule could match. */
 function verdictOn(run: LiveRun, question: Question): Verdict {
-  const { agent, call, located, grants, once, policies } = question;
+  const { agent, call, resolvedPaths, grants, once, policies } = question;
   const hasParameters = typeof call.input === 'object' && call.input !== null;
   const tool = findTool(run, agent, call.name);
   return decide(
@@ -241,14 +246,14 @@ function verdictOn(run: LiveRun, question: Question): Verdict {
       grants,
       policies,
       builtinAllow: tool?.allowedByDefault ?? false,
-      ...declaredBy(tool, located),
+      ...declaredBy(tool, resolvedPaths),
     },
   );
 }
 
 export function digestOf(
   run: LiveRun,
-  call: Pick<CallState, 'name' | 'input' | 'located'>,
+  call: Pick<CallState, 'name' | 'input' | 'resolvedPaths'>,
 ): string {
   return digestOfCall(run.engine, call);
 }
@@ -256,24 +261,24 @@ export function digestOf(
 export function raised(
   run: LiveRun,
   agent: AgentState,
-  relay: { call: CallState; kind: 'permission' | 'outcome' },
+  approval: { call: CallState; kind: 'permission' | 'outcome' },
 ): RunEvent {
   const { clock, ids, settings } = run.engine;
-  const { call, kind } = relay;
+  const { call, kind } = approval;
   const now = clock.now();
   return {
-    type: 'relay.raised',
+    type: 'approval.requested',
     ...agentFields(agent),
-    relayId: ids.next(),
+    approvalId: ids.next(),
     toolCallId: call.toolCallId,
     kind,
     tool: call.name,
-    params: call.input as Extract<RunEvent, { type: 'relay.raised' }>['params'],
-    ...(call.located === undefined ? {} : { located: call.located }),
+    params: call.input as Extract<RunEvent, { type: 'approval.requested' }>['params'],
+    ...(call.resolvedPaths === undefined ? {} : { resolvedPaths: call.resolvedPaths }),
     digest: digestOf(run, call),
     agentPath: pathOf(run.state, agent),
-    expiresAt: new Date(now + settings.relayTtlMs).toISOString(),
-    warnsAt: new Date(warningTime(now, settings.relayTtlMs)).toISOString(),
+    expiresAt: new Date(now + settings.approvalTtlMs).toISOString(),
+    warnsAt: new Date(warningTime(now, settings.approvalTtlMs)).toISOString(),
   };
 }
 
@@ -302,7 +307,7 @@ function refusalOf(run: LiveRun, call: CallState) {
 
 /** Whoever was asked has said no: the model gains nothing by asking again. */
 function deniedAgain(run: LiveRun, agent: AgentState, call: CallState): RunEvent {
-  const { relayId, reason } = refusalOf(run, call) ?? {};
+  const { approvalId, reason } = refusalOf(run, call) ?? {};
   const why = reason === undefined ? '' : `: ${reason}`;
   return {
     type: 'tool.denied',
@@ -311,7 +316,7 @@ function deniedAgain(run: LiveRun, agent: AgentState, call: CallState): RunEvent
     name: call.name,
     status: 'denied',
     reason: `A person has denied exactly this call before${why}`,
-    ...(relayId === undefined ? {} : { relayId }),
+    ...(approvalId === undefined ? {} : { approvalId }),
   };
 }
 

@@ -7,7 +7,13 @@ import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protoco
 import { auditOfEvents } from '../governance/audit.ts';
 import type { Engine } from '../engine.ts';
 import { RunJournal } from '../journal.ts';
-import type { AgentReport, Mail, RunIdentity, RunRef, TenantStore } from '../ports/index.ts';
+import type {
+  AgentReport,
+  QueuedRunCommand,
+  RunIdentity,
+  RunRef,
+  TenantStore,
+} from '../ports/index.ts';
 import { Activity } from './activity.ts';
 import { Answers } from './waiting/answers.ts';
 import type { RunState } from './state/state.ts';
@@ -57,7 +63,7 @@ export class LiveRun {
   #stop: Stop | undefined;
   #happened: RunEvent[] = [];
   #endedTurns: EndedTurn[] = [];
-  #mailWaits: boolean;
+  #commandWaits: boolean;
   #looksAgain = false;
   #wakeLoop: (() => void) | undefined;
 
@@ -78,7 +84,7 @@ export class LiveRun {
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
     this.#takenUpAt = options.state.seq;
-    this.#mailWaits = options.isNew !== true;
+    this.#commandWaits = options.isNew !== true;
   }
 
   get ref(): RunRef {
@@ -234,8 +240,8 @@ export class LiveRun {
   }
 
   /** Somebody wrote to this run. A cancel must not wait until the loop comes round. */
-  async mailArrived(): Promise<void> {
-    this.#mailWaits = true;
+  async commandsArrived(): Promise<void> {
+    this.#commandWaits = true;
     try {
       await this.noticeCancel();
     } finally {
@@ -244,22 +250,22 @@ export class LiveRun {
   }
 
   /** Looks for mail that nobody told of. */
-  async lookForMail(): Promise<void> {
-    const mail = await this.store.readMail(this.identity.id);
-    if (mail.length > 0) await this.mailArrived();
+  async checkInbox(): Promise<void> {
+    const mail = await this.store.readInbox(this.identity.id);
+    if (mail.length > 0) await this.commandsArrived();
   }
 
   async noticeCancel(): Promise<void> {
-    if (!this.#mailWaits) return;
-    for (const { letter } of await this.store.readMail(this.identity.id)) {
-      if (letter.kind === 'cancel') this.stopWith({ kind: 'cancel', reason: letter.reason });
+    if (!this.#commandWaits) return;
+    for (const { command } of await this.store.readInbox(this.identity.id)) {
+      if (command.kind === 'cancel') this.stopWith({ kind: 'cancel', reason: command.reason });
     }
   }
 
-  async takeMail(): Promise<Mail[]> {
-    if (!this.#mailWaits) return [];
-    this.#mailWaits = false;
-    return this.store.readMail(this.identity.id);
+  async takeCommands(): Promise<QueuedRunCommand[]> {
+    if (!this.#commandWaits) return [];
+    this.#commandWaits = false;
+    return this.store.readInbox(this.identity.id);
   }
 
   /** The ends of tools since the last look, of calls that are still open. */
@@ -271,7 +277,7 @@ export class LiveRun {
 
   /** Resolves when there is something new: a result, a turn, mail, or a stop. */
   async somethingHappens(): Promise<void> {
-    const already = this.#hasNews || this.#mailWaits || this.#stop !== undefined;
+    const already = this.#hasNews || this.#commandWaits || this.#stop !== undefined;
     this.#looksAgain = false;
     if (!already) await this.#woken();
   }

@@ -1,5 +1,5 @@
 /** Where the path parameters of calls lead now. Whatever goes wrong with that is a reason to refuse the call. */
-import type { Located, Locating, Tool } from '../ports/index.ts';
+import type { ResolvedPaths, Locating, Tool } from '../ports/index.ts';
 import { textOfError } from './error-text.ts';
 
 export async function locate(tool: Tool | undefined, input: unknown): Promise<Locating> {
@@ -16,7 +16,7 @@ export async function locate(tool: Tool | undefined, input: unknown): Promise<Lo
 /** Whether a call still leads where it led when it was shown. */
 export function leadsThere(
   shown: Readonly<Record<string, string>> | undefined,
-  now: Located | undefined,
+  now: ResolvedPaths | undefined,
 ): boolean {
   const [then, paths] = [shown ?? {}, now?.paths ?? {}];
   const names = new Set([...Object.keys(then), ...Object.keys(paths)]);

@@ -15,12 +15,12 @@ import { handOver } from './agents/handoff.ts';
 import { limitBeforeTurn } from './agents/limits.ts';
 import type { LiveRun } from './live-run.ts';
 import { type Command, decide } from './state/machine.ts';
-import { answerMail, expireRelays, isAnswerDue, startApproved } from './waiting/inbox.ts';
+import { applyCommands, expireApprovals, isAnswerDue, startApproved } from './waiting/inbox.ts';
 import { type LeftBehind, leftBehind } from './context/memory.ts';
 import { isReadyAgain } from './waiting/questions.ts';
 import { recover, takeUpCalls } from './recover.ts';
 import { endSubAgent, reachedLimit, takeResults } from './agents/spawn.ts';
-import { liveAgents, pendingRelays, rootAgent } from './state/state.ts';
+import { liveAgents, pendingApprovals, rootAgent } from './state/state.ts';
 import { endingTimes, endTime } from './waiting/time.ts';
 import { trustOf } from './state/trust.ts';
 import { takeTurn } from './turn.ts';
@@ -36,9 +36,9 @@ export async function drive(run: LiveRun): Promise<Outcome> {
     const error = takeTurnEnds(run);
     // One moment for a whole round: a time that passes while something is stored is not skipped.
     const now = run.engine.clock.now();
-    if (isAnswerDue(run, now)) await run.lookForMail();
-    await answerMail(run);
-    expireRelays(run, now);
+    if (isAnswerDue(run, now)) await run.checkInbox();
+    await applyCommands(run);
+    expireApprovals(run, now);
     expireClientCalls(run, now);
     warnOfExpiry(run, now);
     endTime(run, now);
@@ -157,12 +157,12 @@ function discardTurn(run: LiveRun, agent: AgentState): void {
   ]);
 }
 
-/** A result, a turn, mail, a stop, or a moment at which a relay is due or time is over. */
+/** A result, a turn, mail, a stop, or a moment at which an approval is due or time is over. */
 async function somethingHappens(run: LiveRun, now: number): Promise<void> {
   const { clock, settings } = run.engine;
-  const times = pendingRelays(run.state).flatMap((relay) => [
-    nextLook(relay),
-    Date.parse(relay.expiresAt) + settings.lateAnswerMs,
+  const times = pendingApprovals(run.state).flatMap((approval) => [
+    nextLook(approval),
+    Date.parse(approval.expiresAt) + settings.lateAnswerMs,
   ]);
   times.push(...resultTimes(run), ...endingTimes(run));
   if (times.length === 0) return run.somethingHappens();

@@ -65,7 +65,7 @@ function controlOf(stored: RunRecord | undefined) {
 const pending = JSON.stringify({
   output: null,
   approvals: [],
-  pendingApproval: { toolCallId: 'call_1', name: 'pay', args: {}, relayId: 'relay-1' },
+  pendingApproval: { toolCallId: 'call_1', name: 'pay', args: {}, approvalId: 'relay-1' },
 });
 
 describe('resuming a run', () => {
@@ -154,7 +154,7 @@ describe('the pending approval of a run', () => {
   it('is what its output says', () => {
     expect(pendingApprovalOf(runWith({ outputJson: pending }))).toEqual({
       toolCallId: 'call_1',
-      relayId: 'relay-1',
+      approvalId: 'relay-1',
     });
     const older = '{"pendingApproval":{"toolCallId":"call_2"}}';
     expect(pendingApprovalOf(runWith({ outputJson: older }))).toEqual({ toolCallId: 'call_2' });
@@ -171,7 +171,7 @@ describe('the pending approval of a run', () => {
     '{"pendingApproval":null}',
     '{"pendingApproval":7}',
     '{"pendingApproval":{}}',
-    '{"pendingApproval":{"toolCallId":7,"relayId":"relay-1"}}',
+    '{"pendingApproval":{"toolCallId":7,"approvalId":"relay-1"}}',
   ])('is none where the output is %j', (outputJson) => {
     expect(pendingApprovalOf(runWith({ outputJson }))).toBeUndefined();
   });

@@ -46,7 +46,11 @@ export interface OfAgent {
 
 export function eventsOf(of: OfAgent) {
   const call = (toolCallId: string) => ({ ...of, toolCallId, name: 'bash' });
-  const relay = (toolCallId: string) => ({ ...of, toolCallId, relayId: `relay of ${toolCallId}` });
+  const approval = (toolCallId: string) => ({
+    ...of,
+    toolCallId,
+    approvalId: `relay of ${toolCallId}`,
+  });
   return {
     started: { type: 'agent.started', ...of, name: of.agentId, model: 'demo' },
     spawnedBy: (toolCallId: string, more: Partial<Spawned> = {}): RunEvent => ({
@@ -101,9 +105,9 @@ export function eventsOf(of: OfAgent) {
       code: 'tool_failed',
     }),
     denied: (id: string): RunEvent => ({ type: 'tool.denied', ...call(id), status: 'denied' }),
-    raised: (id: string, more: Partial<EventOf<'relay.raised'>> = {}): RunEvent => ({
-      type: 'relay.raised',
-      ...relay(id),
+    raised: (id: string, more: Partial<EventOf<'approval.requested'>> = {}): RunEvent => ({
+      type: 'approval.requested',
+      ...approval(id),
       kind: 'permission',
       tool: 'bash',
       params: {},
@@ -113,8 +117,8 @@ export function eventsOf(of: OfAgent) {
       ...more,
     }),
     decided: (id: string, approved = true): RunEvent => ({
-      type: 'relay.decided',
-      ...relay(id),
+      type: 'approval.decided',
+      ...approval(id),
       approved,
       by: { type: 'key', id: 'k1', name: 'ann' },
     }),

@@ -1,4 +1,9 @@
-import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '../../src/ports/index.ts';
+import {
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+  ProviderFailure,
+} from '../../src/ports/index.ts';
 
 type Events = readonly ModelEvent[];
 

@@ -1,4 +1,4 @@
-import type { RelayKind } from '../schemas/approvals.ts';
+import type { ApprovalKind } from '../schemas/approvals.ts';
 import type { AgentEnd, Usage } from '../schemas/runs.ts';
 
 /** Who speaks; below a spawned agent also whom it works for. */
@@ -23,7 +23,7 @@ export type ChatFrame =
         | { type: 'tool_result'; id: string; name: string; output: ChatToolOutput }
         | {
             type: 'relay';
-            kind: RelayKind;
+            kind: ApprovalKind;
             id: string;
             toolCallId: string;
             tool: string;

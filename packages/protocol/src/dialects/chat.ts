@@ -42,11 +42,11 @@ export const chat: Dialect = {
       case 'tool.failed':
       case 'tool.denied':
         return toolResult(event, run, outputOfUnsuccessful(event));
-      case 'relay.raised':
+      case 'approval.requested':
         return framed(event, run, {
           type: 'relay',
           kind: event.kind,
-          id: event.relayId,
+          id: event.approvalId,
           toolCallId: event.toolCallId,
           tool: event.tool,
           params: event.params,
@@ -82,10 +82,10 @@ export const chat: Dialect = {
       case 'memory.stored':
       case 'turn.started':
       case 'tool.started':
-      case 'relay.expiring':
-      case 'relay.decided':
-      case 'relay.expired':
-      case 'relay.closed':
+      case 'approval.expiring':
+      case 'approval.decided':
+      case 'approval.expired':
+      case 'approval.closed':
         return undefined;
     }
   },

@@ -3,7 +3,7 @@ import type { Frame } from './dialect.ts';
 
 export type OfAgent = Extract<StoredEvent, { agentId: string }>;
 
-/** A sub-agent's calls and relays are told apart from the root agent's by their `agentId`. */
+/** A sub-agent's calls and approvals are told apart from the root agent's by their `agentId`. */
 export function ofAgent<const Of extends Frame>(
   event: OfAgent,
   frame: Of,
@@ -12,12 +12,12 @@ export function ofAgent<const Of extends Frame>(
 }
 
 /** Who asks, from the first agent down, where it is not the first agent itself. */
-export function pathOf(event: EventOf<'relay.raised'>): { agentPath?: readonly string[] } {
+export function pathOf(event: EventOf<'approval.requested'>): { agentPath?: readonly string[] } {
   return event.parentId === undefined ? {} : { agentPath: event.agentPath };
 }
 
 /** What a tool asks, and what shape the answer has. */
-export function questionOf({ question }: EventOf<'relay.raised'>) {
+export function questionOf({ question }: EventOf<'approval.requested'>) {
   return question === undefined ? {} : { prompt: question.prompt, schema: question.schema };
 }
 

@@ -1,5 +1,5 @@
 import type { LimitName } from '../schemas/limits.ts';
-import type { RelayKind, RelayStatus } from '../schemas/approvals.ts';
+import type { ApprovalKind, ApprovalStatus } from '../schemas/approvals.ts';
 import type { EndedStatus } from '../schemas/runs.ts';
 
 /** What a sub-agent's frames carry besides; the first agent's do not. */
@@ -22,9 +22,9 @@ export type RunsFrame =
   | ResetFrame
   | ToolCallFrame
   | ToolResultFrame
-  | RelayFrame
-  | RelayExpiringFrame
-  | RelayResolvedFrame
+  | ApprovalFrame
+  | ApprovalExpiringFrame
+  | ApprovalResolvedFrame
   | ErrorFrame
   | DoneFrame;
 
@@ -45,10 +45,10 @@ export type ToolCallFrame = OfSubAgent & {
 /** `output` is what the tool gave; of a call without a result, `{status, …}`. */
 export type ToolResultFrame = OfSubAgent & { type: 'tool_result'; id: string; output: unknown };
 
-export type RelayFrame = {
-  type: 'relay';
+export type ApprovalFrame = {
+  type: 'approval_requested';
   id: string;
-  kind: RelayKind;
+  kind: ApprovalKind;
   toolCallId: string;
   tool: string;
   params: unknown;
@@ -61,12 +61,12 @@ export type RelayFrame = {
   schema?: Readonly<Record<string, unknown>> | undefined;
 };
 
-export type RelayExpiringFrame = { type: 'relay_expiring'; id: string; expiresAt: string };
+export type ApprovalExpiringFrame = { type: 'approval_expiring'; id: string; expiresAt: string };
 
-export type RelayResolvedFrame = {
-  type: 'relay_resolved';
+export type ApprovalResolvedFrame = {
+  type: 'approval_resolved';
   id: string;
-  status: Exclude<RelayStatus, 'pending'>;
+  status: Exclude<ApprovalStatus, 'pending'>;
   /** What was approved instead of `params`, where a person changed it. */
   executedParams?: unknown;
 };

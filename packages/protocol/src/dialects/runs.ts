@@ -32,10 +32,10 @@ export const runs: Dialect = {
           id: event.toolCallId,
           output: outputOfUnsuccessful(event),
         });
-      case 'relay.raised':
+      case 'approval.requested':
         return {
-          type: 'relay',
-          id: event.relayId,
+          type: 'approval_requested',
+          id: event.approvalId,
           kind: event.kind,
           toolCallId: event.toolCallId,
           tool: event.tool,
@@ -45,19 +45,19 @@ export const runs: Dialect = {
           ...questionOf(event),
           ...pathOf(event),
         };
-      case 'relay.expiring':
-        return { type: 'relay_expiring', id: event.relayId, expiresAt: event.expiresAt };
-      case 'relay.decided':
+      case 'approval.expiring':
+        return { type: 'approval_expiring', id: event.approvalId, expiresAt: event.expiresAt };
+      case 'approval.decided':
         return {
-          type: 'relay_resolved',
-          id: event.relayId,
+          type: 'approval_resolved',
+          id: event.approvalId,
           status: event.approved ? 'approved' : 'denied',
           ...(event.input === undefined ? {} : { executedParams: event.input }),
         };
-      case 'relay.expired':
-        return { type: 'relay_resolved', id: event.relayId, status: 'expired' };
-      case 'relay.closed':
-        return { type: 'relay_resolved', id: event.relayId, status: 'closed' };
+      case 'approval.expired':
+        return { type: 'approval_resolved', id: event.approvalId, status: 'expired' };
+      case 'approval.closed':
+        return { type: 'approval_resolved', id: event.approvalId, status: 'closed' };
       case 'run.errored':
         return {
           type: 'error',

@@ -31,7 +31,7 @@ export const runtime: Dialect = {
         return event.parentId === undefined
           ? { type: 'handoff', from: event.from, to: event.to }
           : undefined;
-      case 'relay.raised':
+      case 'approval.requested':
         return ofAgent(event, {
           type: 'tool_approval_requested',
           name: event.tool,
@@ -88,10 +88,10 @@ export const runtime: Dialect = {
       case 'reasoning.appended':
       case 'tool.called':
       case 'tool.progressed':
-      case 'relay.expiring':
-      case 'relay.decided':
-      case 'relay.expired':
-      case 'relay.closed':
+      case 'approval.expiring':
+      case 'approval.decided':
+      case 'approval.expired':
+      case 'approval.closed':
         return undefined;
     }
   },

@@ -12,7 +12,7 @@ import { foundBy } from '../schemas/memories.ts';
 import { messageSchema } from '../schemas/messages.ts';
 import { permissionsSchema } from '../schemas/permissions.ts';
 import { providerDataSchema } from '../schemas/provider-data.ts';
-import { deciderSchema, relayKinds } from '../schemas/approvals.ts';
+import { deciderSchema, approvalKinds } from '../schemas/approvals.ts';
 import { limitNames, limitsSchema } from '../schemas/limits.ts';
 import {
   agentEnds,
@@ -25,9 +25,9 @@ import {
 
 const agent = { agentId: idSchema, parentId: idSchema.optional() };
 /** Real paths by the parameters that lead there. */
-const located = z.record(z.string(), z.string());
+const resolvedPaths = z.record(z.string(), z.string());
 const call = { ...agent, toolCallId: toolCallIdSchema, name: z.string() };
-const relay = { ...agent, relayId: idSchema, toolCallId: toolCallIdSchema };
+const approval = { ...agent, approvalId: idSchema, toolCallId: toolCallIdSchema };
 const json = z.json();
 /** What a model is asked for besides words. */
 const answer = {
@@ -122,7 +122,7 @@ export const catalogue = {
     traceparent: z.string().optional(),
   }),
   'run.started': event(1, { progress: progressSchema }),
-  'run.suspended': event(1, { progress: progressSchema, relayIds: z.array(idSchema) }),
+  'run.suspended': event(1, { progress: progressSchema, approvalIds: z.array(idSchema) }),
   'run.resumed': event(1, { progress: progressSchema }),
   'run.errored': event(1, { agentId: idSchema.optional(), error: runErrorSchema }),
   'run.summarized': event(1, { trust: trustSchema }),
@@ -233,13 +233,13 @@ export const catalogue = {
     input: json,
     idempotencyKey: z.string(),
     rule: ruleRefSchema.optional(),
-    relayId: idSchema.optional(),
+    approvalId: idSchema.optional(),
     /** Not a tool's own code but a sub-agent, a handoff or a client brings the result. */
     via: z.enum(['agent', 'handoff', 'client']).optional(),
     /** Until when a client may bring it. */
     resultBy: z.iso.datetime().optional(),
     /** Where its path parameters lead, links followed. */
-    located: located.optional(),
+    resolvedPaths: resolvedPaths.optional(),
   }),
   'tool.progressed': event(1, { ...call, progressId: idSchema, content: z.string() }),
   'tool.completed': event(1, {
@@ -247,7 +247,7 @@ export const catalogue = {
     context: z.string().optional(),
     result: json.optional(),
     durationMs: z.number().optional(),
-    relayId: idSchema.optional(),
+    approvalId: idSchema.optional(),
   }),
   'tool.failed': event(1, {
     ...call,
@@ -262,16 +262,16 @@ export const catalogue = {
     status: z.enum(['denied', 'expired']),
     reason: z.string().optional(),
     rule: ruleRefSchema.optional(),
-    relayId: idSchema.optional(),
+    approvalId: idSchema.optional(),
   }),
 
-  'relay.raised': event(1, {
-    ...relay,
-    kind: z.enum(relayKinds),
+  'approval.requested': event(1, {
+    ...approval,
+    kind: z.enum(approvalKinds),
     tool: z.string(),
     params: json,
     /** Where path parameters of the call lead, links followed: the digest covers it. */
-    located: located.optional(),
+    resolvedPaths: resolvedPaths.optional(),
     digest: z.string(),
     /** What a tool asks while it runs, its place among the questions of the call, and the answer's shape. */
     question: z
@@ -283,27 +283,27 @@ export const catalogue = {
       .optional(),
     agentPath: z.array(z.string()),
     expiresAt: z.iso.datetime(),
-    /** When `relay.expiring` is due. */
+    /** When `approval.expiring` is due. */
     warnsAt: z.iso.datetime().optional(),
   }),
   /** Nobody has answered yet, and little time is left. */
-  'relay.expiring': event(1, { ...relay, expiresAt: z.iso.datetime() }),
-  'relay.decided': event(1, {
-    ...relay,
+  'approval.expiring': event(1, { ...approval, expiresAt: z.iso.datetime() }),
+  'approval.decided': event(1, {
+    ...approval,
     approved: z.boolean(),
     always: z.boolean().optional(),
     reason: z.string().optional(),
     /** The arguments as whoever decided has changed them, and their digest: this is what runs. */
     input: json.optional(),
-    located: located.optional(),
+    resolvedPaths: resolvedPaths.optional(),
     digest: z.string().optional(),
     output: json.optional(),
     /** What a person answered to a question. */
     answer: json.optional(),
     by: deciderSchema,
   }),
-  'relay.expired': event(1, relay),
-  'relay.closed': event(1, { ...relay, reason: z.string() }),
+  'approval.expired': event(1, approval),
+  'approval.closed': event(1, { ...approval, reason: z.string() }),
 } as const;
 
 function event<Shape extends z.ZodRawShape>(version: number, shape: Shape) {

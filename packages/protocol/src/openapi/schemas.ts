@@ -1,7 +1,11 @@
 /** Schemas as the OpenAPI document has them: what is a thing of its own has a name and one place. */
 import { z } from 'zod';
 import { messageSchema } from '../schemas/messages.ts';
-import { permissionsSchema, policyRulesSchema, toolPermissionSchema } from '../schemas/permissions.ts';
+import {
+  permissionsSchema,
+  policyRulesSchema,
+  toolPermissionSchema,
+} from '../schemas/permissions.ts';
 import { deciderSchema } from '../schemas/approvals.ts';
 import { approvalSchema } from '../routes/approvals.ts';
 import { auditEntrySchema } from '../routes/audit.ts';

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { idSchema } from '../schemas/ids.ts';
 import { toolPermissionSchema } from '../schemas/permissions.ts';
-import { deciderSchema, relayKinds, relayStatuses } from '../schemas/approvals.ts';
+import { deciderSchema, approvalKinds, approvalStatuses } from '../schemas/approvals.ts';
 import { termsShape } from './grants.ts';
 import {
   aboutOne,
@@ -16,7 +16,7 @@ import {
 } from './route.ts';
 
 /**
- * `input` are other arguments to run the call with, or the answer to a question. `output` answers a relay of kind `outcome`: it
+ * `input` are other arguments to run the call with, or the answer to a question. `output` answers an approval of kind `outcome`: it
  * happened, and this is its result.
  */
 export const approvalBodySchema = z
@@ -48,15 +48,15 @@ export const approvalBodySchema = z
 
 export const approvalsQuerySchema = z.strictObject({
   ...pageQuery,
-  status: z.enum(relayStatuses).optional(),
+  status: z.enum(approvalStatuses).optional(),
   runId: idSchema.optional(),
-  kind: z.enum(relayKinds).optional(),
+  kind: z.enum(approvalKinds).optional(),
 });
 
 export const approvalSchema = z.object({
   id: idSchema,
-  status: z.enum(relayStatuses),
-  kind: z.enum(relayKinds),
+  status: z.enum(approvalStatuses),
+  kind: z.enum(approvalKinds),
   runId: idSchema,
   agentId: idSchema,
   agentPath: z.array(z.string()),
@@ -65,7 +65,7 @@ export const approvalSchema = z.object({
   params: z.json(),
   /** What was approved instead of `params`, where a person changed it. */
   /** Where path parameters lead, links followed. */
-  located: z.record(z.string(), z.string()).optional(),
+  resolvedPaths: z.record(z.string(), z.string()).optional(),
   executedParams: z.json().optional(),
   executedDigest: z.string().optional(),
   /** Of a question: what is asked, the shape of the answer, and the answer. */
@@ -76,7 +76,7 @@ export const approvalSchema = z.object({
   display: z.object({ text: z.string(), flags: z.array(z.string()) }),
   digest: z.string(),
   suggestedRule: toolPermissionSchema.optional(),
-  raisedAt: timeSchema,
+  requestedAt: timeSchema,
   expiresAt: timeSchema,
   decidedAt: timeSchema.optional(),
   decidedBy: deciderSchema.optional(),
@@ -125,7 +125,7 @@ export const approvalRoutes = {
       'tool_input_invalid',
       'denied_by_rule',
       'tool_unavailable',
-      'relay_conflict',
+      'approval_conflict',
     ],
   },
 } as const satisfies Record<string, Route>;

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { idSchema } from '../schemas/ids.ts';
 import { permissionsSchema, toolPermissionSchema } from '../schemas/permissions.ts';
 import { ruleRefSchema } from '../events/catalogue.ts';
-import { deciderSchema, grantScopes, relayStatuses } from '../schemas/approvals.ts';
+import { deciderSchema, grantScopes, approvalStatuses } from '../schemas/approvals.ts';
 import {
   aList,
   idParam,
@@ -89,8 +89,8 @@ const previewSchema = z.object({
       toolCallId: z.string(),
       tool: z.string(),
       params: z.json(),
-      status: z.enum(relayStatuses),
-      raisedAt: timeSchema,
+      status: z.enum(approvalStatuses),
+      requestedAt: timeSchema,
     }),
   ),
 });

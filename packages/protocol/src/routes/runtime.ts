@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { idSchema, toolCallIdSchema } from '../schemas/ids.ts';
 import { limitsSchema } from '../schemas/limits.ts';
 import { permissionsSchema } from '../schemas/permissions.ts';
-import { relayKinds } from '../schemas/approvals.ts';
+import { approvalKinds } from '../schemas/approvals.ts';
 import { needsKey, readsBody, type Route } from './route.ts';
 import { startsRun } from './starts-run.ts';
 
@@ -25,7 +25,7 @@ export const toolApprovalBodySchema = z
     runId: idSchema,
     toolCallId: toolCallIdSchema,
     action: z.enum(['approve', 'reject']),
-    kind: z.enum(relayKinds).optional(),
+    kind: z.enum(approvalKinds).optional(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
     /** Other arguments for the call, or the answer to a question. */
@@ -88,7 +88,7 @@ export const runtimeRoutes = {
       ...needsKey,
       ...readsBody,
       'not_found',
-      'relay_conflict',
+      'approval_conflict',
       'approval_state_missing',
       'tool_input_invalid',
       'denied_by_rule',

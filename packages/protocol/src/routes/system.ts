@@ -16,7 +16,7 @@ const listedToolSchema = z.object({
   name: z.string(),
   description: z.string(),
   inputSchema: z.record(z.string(), z.unknown()),
-  /** Runs without a relay unless a rule denies it. */
+  /** Runs without an approval unless a rule denies it. */
   allowedByDefault: z.boolean(),
   /** Safe to run again after a crash. */
   idempotent: z.boolean(),

@@ -1,10 +1,10 @@
 import { z } from 'zod';
 
-export const relayKinds = ['permission', 'question', 'outcome'] as const;
-export type RelayKind = (typeof relayKinds)[number];
+export const approvalKinds = ['permission', 'question', 'outcome'] as const;
+export type ApprovalKind = (typeof approvalKinds)[number];
 
-export const relayStatuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
-export type RelayStatus = (typeof relayStatuses)[number];
+export const approvalStatuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
+export type ApprovalStatus = (typeof approvalStatuses)[number];
 
 /** Where a grant holds. */
 export const grantScopes = ['run', 'conversation', 'tenant'] as const;

@@ -19,13 +19,13 @@ export interface SchemaIssue {
   readonly issues?: readonly SchemaIssue[];
 }
 
-interface Told {
+interface EventBuffer {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
 
 /** Where something is wrong and what, one for each thing that is. */
-export function tellIssue(issue: SchemaIssue): Told[] {
+export function tellIssue(issue: SchemaIssue): EventBuffer[] {
   const { path, keys, errors = [] } = issue;
   if (keys !== undefined) {
     return keys.map((key) => ({ path: [...path, key], message: 'Unknown field' }));

@@ -56,7 +56,7 @@ const refusal = z.strictObject({ approved: z.literal(false), reason: z.string().
 /** A person's answer to whether a call may run. */
 export type PermissionResponse = z.infer<typeof consent> | z.infer<typeof refusal>;
 
-/** A person's answer to a relay. `input`: other arguments for the call, or the answer to a question. */
+/** A person's answer to an approval. `input`: other arguments for the call, or the answer to a question. */
 export const relayResponseSchema = z.discriminatedUnion('approved', [
   consent.extend({ input: z.json().optional() }),
   refusal,

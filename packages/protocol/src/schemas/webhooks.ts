@@ -1,9 +1,9 @@
 /** What a webhook can be told of. */
 export const webhookEvents = [
-  'relay.raised',
-  'relay.expiring',
-  'relay.expired',
-  'relay.decided',
+  'approval.requested',
+  'approval.expiring',
+  'approval.expired',
+  'approval.decided',
   'run.ended',
 ] as const;
 export type WebhookEvent = (typeof webhookEvents)[number];

@@ -77,7 +77,7 @@ describe.each(all.map((dialect) => [dialect.name, dialect] as const))('%s', (_na
       expect(text).not.toContain(field);
     }
     const unhurried = framesOf(dialect).filter(
-      ([, frame]) => (frame as { type: string }).type !== 'relay_expiring',
+      ([, frame]) => (frame as { type: string }).type !== 'approval_expiring',
     );
     expect(JSON.stringify(unhurried)).not.toContain('expiresAt');
     for (const field of ['spawned', 'summary', 'system', 'tools', 'generation', 'via', 'limit']) {
@@ -85,11 +85,11 @@ describe.each(all.map((dialect) => [dialect.name, dialect] as const))('%s', (_na
     }
   });
 
-  it('says from which agent down a relay comes, where it is not the first agent’s', () => {
-    const relays = journal.filter((event) => event.type === 'relay.raised');
-    const paths = relays.map((event) => dialect.project(event, header)?.['agentPath']);
+  it('says from which agent down an approval comes, where it is not the first agent’s', () => {
+    const approvals = journal.filter((event) => event.type === 'approval.requested');
+    const paths = approvals.map((event) => dialect.project(event, header)?.['agentPath']);
     expect(paths).toEqual([undefined, undefined, undefined, ['researcher', 'helper']]);
-    const others = journal.filter((event) => event.type !== 'relay.raised');
+    const others = journal.filter((event) => event.type !== 'approval.requested');
     for (const event of others) {
       expect(dialect.project(event, header) ?? {}, event.type).not.toHaveProperty('agentPath');
     }

@@ -20,10 +20,10 @@ export const reasoningId = id(7);
 export const progressId = id(8);
 export const subTextId = id(9);
 export const subReasoningId = id(10);
-export const bashRelayId = id(11);
-export const fetchRelayId = id(12);
-export const noteRelayId = id(13);
-export const subRelayId = id(14);
+export const bashApprovalId = id(11);
+export const fetchApprovalId = id(12);
+export const noteApprovalId = id(13);
+export const subApprovalId = id(14);
 
 export const hidden = 'hidden';
 export const header: RunHeader = { runId, conversationId, correlationId: 'req-7' };
@@ -32,7 +32,7 @@ const root = { agentId: rootId };
 const sub = { agentId: subId, parentId: rootId };
 const rule = { list: 'allowlist', index: 0, source: 'request', id: 'hidden-rule' } as const;
 const by = { type: 'key', id: 'hidden-key-id', name: 'hidden-key-name' } as const;
-const relay = { digest: 'hidden-digest', agentPath: ['hidden-path'] };
+const approval = { digest: 'hidden-digest', agentPath: ['hidden-path'] };
 const expiresAt = '2026-03-02T10:00:00.000Z';
 const failure = { code: 'provider_failed', message: 'The model is overloaded', retryable: true };
 
@@ -42,12 +42,12 @@ const fetch = { ...root, toolCallId: 'call_fetch~2', name: 'fetch' };
 const note = { ...root, toolCallId: 'call_note', name: 'send_note' };
 const look = { ...sub, toolCallId: 'call_look', name: 'look_up' };
 
-function relayOf(
+function approvalOf(
   call: { agentId: string; parentId?: string; toolCallId: string },
-  relayId: string,
+  approvalId: string,
 ) {
   const { agentId, parentId, toolCallId } = call;
-  return { agentId, ...(parentId === undefined ? {} : { parentId }), relayId, toolCallId };
+  return { agentId, ...(parentId === undefined ? {} : { parentId }), approvalId, toolCallId };
 }
 
 const script: readonly RunEvent[] = [
@@ -100,27 +100,27 @@ const script: readonly RunEvent[] = [
     usage: { inputTokens: 234, outputTokens: 12 },
   },
   {
-    type: 'relay.raised',
-    ...relayOf(bash, bashRelayId),
-    ...relay,
+    type: 'approval.requested',
+    ...approvalOf(bash, bashApprovalId),
+    ...approval,
     kind: 'permission',
     tool: 'bash',
     params: { command: 'rm -rf ./temp' },
     expiresAt,
   },
   {
-    type: 'relay.raised',
-    ...relayOf(fetch, fetchRelayId),
-    ...relay,
+    type: 'approval.requested',
+    ...approvalOf(fetch, fetchApprovalId),
+    ...approval,
     kind: 'permission',
     tool: 'fetch',
     params: { url: 'https://example.com' },
     expiresAt,
   },
   {
-    type: 'relay.raised',
-    ...relayOf(note, noteRelayId),
-    ...relay,
+    type: 'approval.requested',
+    ...approvalOf(note, noteApprovalId),
+    ...approval,
     kind: 'permission',
     tool: 'send_note',
     params: { to: 'ann', text: 'hi' },
@@ -138,12 +138,12 @@ const script: readonly RunEvent[] = [
   {
     type: 'run.suspended',
     progress: { partialOutput: '23 *', toolsInvoked: ['calculator'] },
-    relayIds: [bashRelayId, fetchRelayId, noteRelayId],
+    approvalIds: [bashApprovalId, fetchApprovalId, noteApprovalId],
   },
   { type: 'run.resumed', progress: { partialOutput: '23 *', toolsInvoked: ['calculator'] } },
   {
-    type: 'relay.decided',
-    ...relayOf(bash, bashRelayId),
+    type: 'approval.decided',
+    ...approvalOf(bash, bashApprovalId),
     approved: true,
     always: true,
     input: { command: 'rm -rf ./tmp' },
@@ -155,7 +155,7 @@ const script: readonly RunEvent[] = [
     ...bash,
     input: { command: 'rm -rf ./tmp' },
     idempotencyKey: 'hidden-idempotency-key',
-    relayId: bashRelayId,
+    approvalId: bashApprovalId,
   },
   {
     type: 'tool.failed',
@@ -164,22 +164,29 @@ const script: readonly RunEvent[] = [
     code: 'tool_failed',
     durationMs: 987_654,
   },
-  { type: 'relay.expired', ...relayOf(fetch, fetchRelayId) },
+  { type: 'approval.expired', ...approvalOf(fetch, fetchApprovalId) },
   {
     type: 'tool.denied',
     ...fetch,
     status: 'expired',
     reason: 'Nobody answered in time',
-    relayId: fetchRelayId,
+    approvalId: fetchApprovalId,
   },
   {
-    type: 'relay.decided',
-    ...relayOf(note, noteRelayId),
+    type: 'approval.decided',
+    ...approvalOf(note, noteApprovalId),
     approved: false,
     reason: 'Not now',
     by,
   },
-  { type: 'tool.denied', ...note, status: 'denied', reason: 'Not now', rule, relayId: noteRelayId },
+  {
+    type: 'tool.denied',
+    ...note,
+    status: 'denied',
+    reason: 'Not now',
+    rule,
+    approvalId: noteApprovalId,
+  },
   { type: 'agent.handed-off', ...root, from: 'assistant', to: 'researcher' },
   {
     type: 'agent.switched',
@@ -222,18 +229,18 @@ const script: readonly RunEvent[] = [
   },
   { type: 'limit.reached', ...sub, limit: 'tokens' },
   {
-    type: 'relay.raised',
-    ...relayOf(look, subRelayId),
-    ...relay,
+    type: 'approval.requested',
+    ...approvalOf(look, subApprovalId),
+    ...approval,
     agentPath: ['researcher', 'helper'],
     kind: 'outcome',
     tool: 'look_up',
     params: { word: 'relay' },
     expiresAt,
   },
-  { type: 'relay.expiring', ...relayOf(look, subRelayId), expiresAt },
+  { type: 'approval.expiring', ...approvalOf(look, subApprovalId), expiresAt },
   { type: 'run.errored', error: failure },
-  { type: 'relay.closed', ...relayOf(look, subRelayId), reason: failure.message },
+  { type: 'approval.closed', ...approvalOf(look, subApprovalId), reason: failure.message },
   { type: 'tool.failed', ...look, error: failure.message, code: 'provider_failed' },
   {
     type: 'agent.ended',

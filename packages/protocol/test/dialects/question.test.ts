@@ -5,9 +5,9 @@ import { dialects } from '../../src/dialects/index.ts';
 
 const schema = { type: 'string' };
 const asked: RunEvent = {
-  type: 'relay.raised',
+  type: 'approval.requested',
   agentId: '01963a5c-7892-7abc-8ef0-123456789abc',
-  relayId: '01963a5c-7893-7abc-8ef0-123456789abc',
+  approvalId: '01963a5c-7893-7abc-8ef0-123456789abc',
   toolCallId: 'call_1',
   kind: 'question',
   tool: 'order',

@@ -15,7 +15,7 @@ describe('the runs dialect', () => {
   });
 
   it('tells the whole journal in the words of /v1/runs', () => {
-    const permission = { type: 'relay', kind: 'permission', agentId: rootId };
+    const permission = { type: 'approval_requested', kind: 'permission', agentId: rootId };
     expect(framesOf(runs)).toEqual([
       [5, { type: 'token', text: 'Let me' }],
       [6, { type: 'reset', after: 4 }],
@@ -51,7 +51,7 @@ describe('the runs dialect', () => {
         16,
         {
           ...permission,
-          id: fixture.bashRelayId,
+          id: fixture.bashApprovalId,
           toolCallId: 'call_bash',
           tool: 'bash',
           params: { command: 'rm -rf ./temp' },
@@ -61,7 +61,7 @@ describe('the runs dialect', () => {
         17,
         {
           ...permission,
-          id: fixture.fetchRelayId,
+          id: fixture.fetchApprovalId,
           toolCallId: 'call_fetch~2',
           tool: 'fetch',
           params: { url: 'https://example.com' },
@@ -71,7 +71,7 @@ describe('the runs dialect', () => {
         18,
         {
           ...permission,
-          id: fixture.noteRelayId,
+          id: fixture.noteApprovalId,
           toolCallId: 'call_note',
           tool: 'send_note',
           params: { to: 'ann', text: 'hi' },
@@ -81,8 +81,8 @@ describe('the runs dialect', () => {
       [
         24,
         {
-          type: 'relay_resolved',
-          id: fixture.bashRelayId,
+          type: 'approval_resolved',
+          id: fixture.bashApprovalId,
           status: 'approved',
           executedParams: { command: 'rm -rf ./tmp' },
         },
@@ -95,7 +95,7 @@ describe('the runs dialect', () => {
           output: { status: 'error', error: 'No such folder', code: 'tool_failed' },
         },
       ],
-      [27, { type: 'relay_resolved', id: fixture.fetchRelayId, status: 'expired' }],
+      [27, { type: 'approval_resolved', id: fixture.fetchApprovalId, status: 'expired' }],
       [
         28,
         {
@@ -104,7 +104,7 @@ describe('the runs dialect', () => {
           output: { status: 'expired', reason: 'Nobody answered in time' },
         },
       ],
-      [29, { type: 'relay_resolved', id: fixture.noteRelayId, status: 'denied' }],
+      [29, { type: 'approval_resolved', id: fixture.noteApprovalId, status: 'denied' }],
       [
         30,
         {
@@ -126,12 +126,12 @@ describe('the runs dialect', () => {
       [
         44,
         {
-          type: 'relay',
+          type: 'approval_requested',
           kind: 'outcome',
           agentId: subId,
           parentId: rootId,
           agentPath: ['researcher', 'helper'],
-          id: fixture.subRelayId,
+          id: fixture.subApprovalId,
           toolCallId: 'call_look',
           tool: 'look_up',
           params: { word: 'relay' },
@@ -139,7 +139,11 @@ describe('the runs dialect', () => {
       ],
       [
         45,
-        { type: 'relay_expiring', id: fixture.subRelayId, expiresAt: '2026-03-02T10:00:00.000Z' },
+        {
+          type: 'approval_expiring',
+          id: fixture.subApprovalId,
+          expiresAt: '2026-03-02T10:00:00.000Z',
+        },
       ],
       [
         46,
@@ -150,7 +154,7 @@ describe('the runs dialect', () => {
           retryable: true,
         },
       ],
-      [47, { type: 'relay_resolved', id: fixture.subRelayId, status: 'closed' }],
+      [47, { type: 'approval_resolved', id: fixture.subApprovalId, status: 'closed' }],
       [
         48,
         {
@@ -219,9 +223,9 @@ describe('the runs dialect', () => {
     expect(output({ type: 'tool.completed', ...call })).toBeNull();
   });
 
-  it('names the parent of an agent below the first one on its relay, and no parent otherwise', () => {
+  it('names the parent of an agent below the first one on its approval, and no parent otherwise', () => {
     const shown = fixture.journal
-      .filter((event) => event.type === 'relay.raised')
+      .filter((event) => event.type === 'approval.requested')
       .map((event) => frame(event));
     expect(shown.map((each) => (each as { parentId?: string }).parentId)).toEqual([
       undefined,

@@ -211,7 +211,11 @@ describe('the runtime dialect', () => {
     ['text_delta', [], first('text.appended')],
     ['agent_switch', ['agentName'], first('agent.switched')],
     ['handoff', ['from', 'to'], first('agent.handed-off')],
-    ['tool_approval_requested', ['name', 'args', 'toolCallId', 'runId'], first('relay.raised')],
+    [
+      'tool_approval_requested',
+      ['name', 'args', 'toolCallId', 'runId'],
+      first('approval.requested'),
+    ],
     ['tool_start', ['name', 'args', 'toolCallId'], first('tool.started')],
     ['tool_end', ['name', 'result', 'status', 'toolCallId'], first('tool.completed')],
     [
@@ -228,7 +232,7 @@ describe('the runtime dialect', () => {
     for (const field of fields) expect(shown[field], field).toBeDefined();
   });
 
-  it('hides the text of sub-agents and tells their calls and relays by agentId', () => {
+  it('hides the text of sub-agents and tells their calls and approvals by agentId', () => {
     const sub = { agentId: subId, parentId: rootId };
     const call = { ...sub, toolCallId: 'c1', name: 'bash' };
     expect(

@@ -19,7 +19,7 @@ function withoutTools(event: Record<string, unknown> & { type: string }) {
 describe('the catalogue', () => {
   it.each(eventTypes)('names %s as a noun and what has happened to it', (type) => {
     // Webhooks call the warning by this name too.
-    if (type === 'relay.expiring') return;
+    if (type === 'approval.expiring') return;
     expect(type).toMatch(/^[a-z]+\.[a-z]*ed(-[a-z]+)*$/);
   });
 
@@ -34,7 +34,7 @@ describe('the catalogue', () => {
     expect(declared).not.toContain('at');
   });
 
-  it('puts the agent on every event of an agent, a turn, a text, a tool and a relay', () => {
+  it('puts the agent on every event of an agent, a turn, a text, a tool and an approval', () => {
     for (const type of eventTypes) {
       const declared = Object.keys(catalogue[type].schema.shape);
       // A run can fail before it has an agent; if it has one, the error says which.
@@ -60,16 +60,16 @@ describe('parseEvent', () => {
 
   it('keeps nothing that the catalogue does not declare', () => {
     const event = {
-      type: 'relay.expired',
+      type: 'approval.expired',
       agentId,
-      relayId: agentId,
+      approvalId: agentId,
       toolCallId: 'c',
       apiKey: 's',
     };
     expect(parseEvent(event)).toStrictEqual({
-      type: 'relay.expired',
+      type: 'approval.expired',
       agentId,
-      relayId: agentId,
+      approvalId: agentId,
       toolCallId: 'c',
     });
   });
@@ -90,9 +90,9 @@ describe('parseEvent', () => {
     ],
     ['an unknown status', { ...example('run.ended'), status: 'succeeded' }],
     ['a status that is not an end', { ...example('run.ended'), status: 'waiting' }],
-    ['an unknown kind of relay', { ...example('relay.raised'), kind: 'wish' }],
-    ['a time that is no time', { ...example('relay.raised'), expiresAt: 'tomorrow' }],
-    ['an approval that is not a boolean', { ...example('relay.decided'), approved: 'true' }],
+    ['an unknown kind of approval', { ...example('approval.requested'), kind: 'wish' }],
+    ['a time that is no time', { ...example('approval.requested'), expiresAt: 'tomorrow' }],
+    ['an approval that is not a boolean', { ...example('approval.decided'), approved: 'true' }],
     ['a result that JSON cannot hold', { ...example('tool.completed'), result: () => 1 }],
     ['a limit that nobody knows', { ...example('limit.reached'), limit: 'patience' }],
     ['a turn void for no known reason', { ...example('turn.discarded'), reason: 'boredom' }],

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { issuesOfAnswer, outputSchemaSchema, problemWith } from '../../src/schemas/output-schema.ts';
+import {
+  issuesOfAnswer,
+  outputSchemaSchema,
+  problemWith,
+} from '../../src/schemas/output-schema.ts';
 
 describe('a schema for answers', () => {
   it.each([

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { relayResponseSchema, permissionsSchema, toolPermissionSchema } from '../../src/schemas/permissions.ts';
+import {
+  relayResponseSchema,
+  permissionsSchema,
+  toolPermissionSchema,
+} from '../../src/schemas/permissions.ts';
 
 function accepts(schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) {
   return schema.safeParse(value).success;

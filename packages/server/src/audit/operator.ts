@@ -15,11 +15,11 @@ import type { AuditAction } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import type { MasterKeys } from '../secrets/vault/master-key.ts';
 import { derive } from '../secrets/vault/root-key.ts';
-import { Notary } from './signer.ts';
+import { AuditSigner } from './signer.ts';
 
 type Write = NonNullable<Engine['audit']>;
 
-export function operatorsDeed(
+export function operatorAuditEntry(
   by: string,
   action: AuditAction,
   what: Readonly<Record<string, AuditFact>>,
@@ -29,7 +29,7 @@ export function operatorsDeed(
 }
 
 export function writerOf(rootKey: Buffer): Write {
-  const notary = new Notary(derive(rootKey, 'audit'), { next: uuidv7 });
+  const notary = new AuditSigner(derive(rootKey, 'audit'), { next: uuidv7 });
   return (tenantId, entry) => notary.write(tenantId, entry);
 }
 
@@ -39,7 +39,7 @@ export function tellOfRotation(
   [current]: MasterKeys,
 ): Promise<void> {
   const what = { masterKeyId: current.id };
-  return tell(store, audit, operatorsDeed('operator', 'store.key-rotated', what));
+  return tell(store, audit, operatorAuditEntry('operator', 'store.key-rotated', what));
 }
 
 const restoredFile = 'restored.json';
@@ -60,7 +60,7 @@ export async function tellOfRestore(
   if (audit === undefined || !existsSync(path)) return;
   const { backupAt, restoredAt } = JSON.parse(readFileSync(path, 'utf8')) as Record<string, string>;
   const what = { backupAt: backupAt ?? null, restoredAt: restoredAt ?? null };
-  await tell(store, audit, operatorsDeed('operator', 'store.restored', what));
+  await tell(store, audit, operatorAuditEntry('operator', 'store.restored', what));
   rmSync(path);
 }
 

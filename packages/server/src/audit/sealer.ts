@@ -4,7 +4,7 @@
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
 import type { AuditRecord, Clock, Log, NewAudit, SystemStore } from '@relay/core';
-import { genesis, type Notary } from './signer.ts';
+import { genesis, type AuditSigner } from './signer.ts';
 import { type Place, verifyTrail, type Verdict } from './verify.ts';
 
 const everyMs = 1_000;
@@ -18,7 +18,7 @@ const attempts = 20;
 
 export interface KeeperOptions {
   readonly store: SystemStore;
-  readonly notary: Notary;
+  readonly notary: AuditSigner;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -29,7 +29,7 @@ export interface AuditHead {
   readonly sealedAt?: number;
 }
 
-export class AuditKeeper {
+export class AuditSealer {
   readonly #options: KeeperOptions;
   readonly #stopped = new AbortController();
   /** How far this process has sealed: the trail of a tenant never ends before that. */

@@ -22,7 +22,7 @@ export function genesis(tenantId: string): string {
   return sha256(['relay audit', 1, tenantId]);
 }
 
-export class Notary {
+export class AuditSigner {
   readonly #key: KeyObject;
   readonly #ids: Ids;
 

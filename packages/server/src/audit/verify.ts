@@ -1,5 +1,5 @@
 import type { AuditRecord, AuditTrail } from '@relay/core';
-import { genesis, type Notary } from './signer.ts';
+import { genesis, type AuditSigner } from './signer.ts';
 
 export interface Verdict {
   readonly ok: boolean;
@@ -22,7 +22,7 @@ interface Fault {
 export interface Examined {
   readonly tenantId: string;
   readonly trail: AuditTrail;
-  readonly notary: Notary;
+  readonly notary: AuditSigner;
 }
 
 /** Little enough to be looked at between two requests of others. */

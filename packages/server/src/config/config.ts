@@ -21,7 +21,7 @@ export interface Config {
   /** Whose vectors tell what memories mean; undefined: what `relay.config.ts` says, or nobody's. */
   readonly embeddings: string | undefined;
   readonly leaseTtlMs: number;
-  readonly relayTtlMs: number;
+  readonly approvalTtlMs: number;
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
   readonly disconnect: 'cancel' | 'detach';
@@ -63,7 +63,7 @@ export function readConfig(env: Environment, cwd: string): Config {
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
     embeddings: text(env, 'RELAY_EMBEDDINGS'),
     leaseTtlMs: integer(env, 'RELAY_LEASE_TTL_MS', { fallback: 15_000, min: 100, max: 3_600_000 }),
-    relayTtlMs: integer(env, 'RELAY_RELAY_TTL_MS', {
+    approvalTtlMs: integer(env, 'RELAY_APPROVAL_TTL_MS', {
       fallback: 24 * 60 * 60 * 1000,
       min: 1,
       max: 365 * 24 * 60 * 60 * 1000,

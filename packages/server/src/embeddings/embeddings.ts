@@ -4,7 +4,7 @@ import { createGoogleEmbedder, createOpenAiEmbedder } from '@relay/models';
 import type { StoredEvent } from '@relay/protocol';
 import type { Config } from '../config/config.ts';
 import type { Providers } from '../outbound/providers.ts';
-import { VectorKeeper } from './worker.ts';
+import { EmbeddingWorker } from './worker.ts';
 import { type EmbeddingConfig, embeddingSettings, type EmbeddingSettings } from './settings.ts';
 
 export interface EmbeddingsOptions {
@@ -35,7 +35,7 @@ export function openEmbeddings(options: EmbeddingsOptions): Embeddings | undefin
     remembered: (tenantId) => keeper.remembered(tenantId),
   };
   const { provider } = settings;
-  const keeper = new VectorKeeper({ embedders, provider, store, clock, log });
+  const keeper = new EmbeddingWorker({ embedders, provider, store, clock, log });
   return {
     embedders,
     heard(events, tenantId) {

@@ -56,7 +56,7 @@ interface Pace {
 
 const full: Pace = { size: batch, refused: 0, failures: 0, restUntil: 0 };
 
-export class VectorKeeper {
+export class EmbeddingWorker {
   readonly #options: KeeperOptions;
   readonly #stopped = new AbortController();
   /** Tenants that may have something to do. */

@@ -7,8 +7,8 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { logAccess } from '../observability/access-log.ts';
 import { authenticate, type Caller } from './auth.ts';
 import type { ServerContext } from './context.ts';
-import { preflight, welcomePage } from './cors.ts';
-import { nothingHere, toRelayError } from './errors.ts';
+import { preflight, setCorsHeaders } from './cors.ts';
+import { notFound, toRelayError } from './errors.ts';
 import type { LinkHandler } from './handlers/decision-link.ts';
 import type { Call, Handler, PublicHandler } from './handlers/handler.ts';
 import { requestIdOf } from './request-id.ts';
@@ -28,7 +28,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   const { log } = context;
   const greet = (request: FastifyRequest, reply: FastifyReply) => {
     reply.raw.setHeader('x-request-id', request.id);
-    welcomePage(context.config, request, reply);
+    setCorsHeaders(context.config, request, reply);
     logAccess({ log, callerOf: (each) => callers.get(each) }, request, reply);
   };
   const answerError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply) => {
@@ -92,7 +92,7 @@ export function createApp(context: ServerContext): FastifyInstance {
   }
   refuseOtherMethods(app, methods, context);
   app.setNotFoundHandler(() => {
-    throw nothingHere();
+    throw notFound();
   });
   app.setErrorHandler(answerError);
   return app;

@@ -1,9 +1,9 @@
 import type { Control } from '@relay/core';
 import type { OutboundGuard } from '@relay/models';
 import type { Limits } from '@relay/protocol';
-import type { AuditKeeper } from '../audit/sealer.ts';
+import type { AuditSealer } from '../audit/sealer.ts';
 import type { AuthContext } from './auth.ts';
-import type { BudgetKeeper } from '../jobs/budgets.ts';
+import type { BudgetChecker } from '../jobs/budgets.ts';
 import type { Feed } from '../streaming/feed.ts';
 import type { Hub } from '../streaming/hub.ts';
 import type { ServerLog } from '../observability/log.ts';
@@ -27,11 +27,11 @@ export interface ServerContext extends AuthContext {
   readonly metrics: Metrics;
   readonly log: ServerLog;
   readonly rates: Rates;
-  readonly budgets: BudgetKeeper;
+  readonly budgets: BudgetChecker;
   readonly streams: OpenStreams;
   readonly vault: Vault;
   readonly guard: OutboundGuard;
-  readonly audit: AuditKeeper;
+  readonly audit: AuditSealer;
   readonly signer: Signer;
   /** What every run may use at most. */
   readonly limits: Limits;

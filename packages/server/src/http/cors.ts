@@ -16,7 +16,7 @@ const sendable = [
 ];
 const maxAgeSeconds = 600;
 
-export function welcomePage(config: Config, request: FastifyRequest, reply: FastifyReply): void {
+export function setCorsHeaders(config: Config, request: FastifyRequest, reply: FastifyReply): void {
   if (config.allowedOrigins.length === 0) return;
   reply.raw.setHeader('vary', 'Origin');
   const { origin } = request.headers;

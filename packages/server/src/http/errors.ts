@@ -21,7 +21,7 @@ export function toRelayError(thrown: unknown): RelayError {
   if (known !== undefined) return new RelayError(known.code, known.message, { cause: thrown });
   const status = (thrown as { statusCode?: unknown } | null)?.statusCode;
   // No id of ours is that long.
-  if (status === 414) return nothingHere();
+  if (status === 414) return notFound();
   if (thrown instanceof SyntaxError || status === 400) {
     return new RelayError('invalid_json', 'Invalid JSON body', { cause: thrown });
   }
@@ -34,7 +34,7 @@ export function noValidKey(): RelayError {
 }
 
 /** One and the same answer for what is not there, is somebody else's, or could never be there. */
-export function nothingHere(thing?: string): RelayError {
+export function notFound(thing?: string): RelayError {
   return new RelayError('not_found', thing === undefined ? 'No such path' : `No such ${thing}`);
 }
 

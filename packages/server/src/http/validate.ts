@@ -1,7 +1,7 @@
 import { fieldIssues, RelayError, type Route } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { nothingHere, thingAt } from './errors.ts';
+import { notFound, thingAt } from './errors.ts';
 
 export interface Input {
   readonly params: unknown;
@@ -29,7 +29,7 @@ export function validate(route: Route, request: FastifyRequest): Input {
 function paramsOf(route: Route, schema: z.ZodType, given: unknown): unknown {
   if (route.method === 'PUT') return check(schema, given);
   const params = schema.safeParse(given);
-  if (!params.success) throw nothingHere(thingAt(route.path));
+  if (!params.success) throw notFound(thingAt(route.path));
   return params.data;
 }
 

@@ -13,7 +13,7 @@ export interface TenantSettings {
   readonly workspace?: string;
 }
 
-export class BudgetKeeper {
+export class BudgetChecker {
   readonly #store: SystemStore;
   readonly #known = new Map<string, { budgets: Budgets; until: number }>();
 

@@ -1,5 +1,5 @@
 import type { Clock, Log, SystemStore } from '@relay/core';
-import { patienceMs } from '../webhooks/deliverer.ts';
+import { deliveryTimeoutMs } from '../webhooks/deliverer.ts';
 
 const everyMs = 60_000;
 const piece = 100;
@@ -66,7 +66,7 @@ export class Housekeeping {
     const { store, clock } = this.#options;
     const now = clock.now();
     const by = {
-      giveUpBefore: now - patienceMs - 60 * 60_000,
+      giveUpBefore: now - deliveryTimeoutMs - 60 * 60_000,
       forgetBefore: now - deliveriesKeptMs,
       limit: piece,
     };

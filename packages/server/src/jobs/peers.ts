@@ -1,25 +1,25 @@
 /** What this node does about what others have stored. It looks for itself; hints only say where. */
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
-import type { BudgetKeeper } from './budgets.ts';
+import type { BudgetChecker } from './budgets.ts';
 import type { Feed } from '../streaming/feed.ts';
 import type { Hub } from '../streaming/hub.ts';
 import type { OpenStreams } from '../streaming/open-streams.ts';
 
-export interface Hearers {
+export interface PeerListeners {
   readonly store: SystemStore;
   readonly hub: Hub;
   readonly feed: Feed;
   readonly supervisor: Supervisor;
-  readonly budgets: BudgetKeeper;
+  readonly budgets: BudgetChecker;
   readonly streams: OpenStreams;
 }
 
 /** Returns how to stop. */
-export function hearNeighbours(hearers: Hearers): () => void {
+export function subscribeToPeers(hearers: PeerListeners): () => void {
   return hearers.store.listen((hint) => hear(hearers, hint));
 }
 
-function hear({ hub, feed, supervisor, budgets, streams }: Hearers, hint: Hint): void {
+function hear({ hub, feed, supervisor, budgets, streams }: PeerListeners, hint: Hint): void {
   switch (hint.kind) {
     case 'journal':
       hub.publish(hint.runId, []);
@@ -29,7 +29,7 @@ function hear({ hub, feed, supervisor, budgets, streams }: Hearers, hint: Hint):
       feed.add(hint.tenantId, { kind: 'run', id: hint.runId });
       return;
     case 'approval':
-      feed.add(hint.tenantId, { kind: 'approval', id: hint.relayId });
+      feed.add(hint.tenantId, { kind: 'approval', id: hint.approvalId });
       return;
     case 'wake':
       supervisor.wake(hint);
@@ -40,7 +40,7 @@ function hear({ hub, feed, supervisor, budgets, streams }: Hearers, hint: Hint):
       streams.look();
       return;
     case 'all':
-      hub.lookAll();
+      hub.invalidate();
       feed.addToAll({ kind: 'all' });
       lookForPauses(supervisor);
       streams.look();

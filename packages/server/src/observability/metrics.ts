@@ -33,7 +33,7 @@ export class Metrics {
     this.#delay.disable();
   }
 
-  /** Told after each commit. It may not throw. */
+  /** EventBuffer after each commit. It may not throw. */
   publish(runId: string, events: readonly StoredEvent[]): void {
     const [first] = events;
     if (first === undefined) {
@@ -76,8 +76,8 @@ export class Metrics {
       case 'tool.denied':
         this.#add(`relay_tool_calls_total{outcome="${event.status}"}`);
         break;
-      case 'relay.raised':
-        this.#add('relay_relays_raised_total');
+      case 'approval.requested':
+        this.#add('relay_approvals_requested_total');
         break;
       // How long people take is not how long models take.
       case 'run.suspended':
@@ -93,13 +93,18 @@ export class Metrics {
   }
 
   async render(): Promise<string> {
-    const { runs, relays } = await this.#store.census();
-    const age = relays.oldestAt === null ? 0 : Math.max(0, Date.now() - relays.oldestAt) / 1000;
+    const { runs, approvals } = await this.#store.stats();
+    const age =
+      approvals.oldestAt === null ? 0 : Math.max(0, Date.now() - approvals.oldestAt) / 1000;
     const lines = [
       ...family('relay_runs', 'gauge', 'Runs that are not over, by status'),
       ...Object.entries(runs).map(([status, count]) => `relay_runs{status="${status}"} ${count}`),
-      ...gauge('relay_relays_waiting', 'Requests to people without an answer', relays.pending),
-      ...gauge('relay_relays_oldest_seconds', 'How long the oldest of them waits', age),
+      ...gauge(
+        'relay_approvals_waiting',
+        'Requests to people without an answer',
+        approvals.pending,
+      ),
+      ...gauge('relay_approvals_oldest_seconds', 'How long the oldest of them waits', age),
       ...gauge('relay_active_runs', 'Runs that this node drives', this.#gauges.activeRuns()),
       ...gauge('relay_open_streams', 'Streams that are open here', this.#gauges.openStreams()),
       ...gauge('relay_event_loop_delay_seconds', 'p99', this.#delay.percentile(99) / 1e9),

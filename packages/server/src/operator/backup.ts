@@ -9,7 +9,7 @@ import type { Place } from './place.ts';
 
 export interface BackupManifest {
   readonly format: 1;
-  readonly relay: string;
+  readonly approval: string;
   readonly createdAt: string;
   /** The fingerprint of the key that the credentials are sealed with, and whether it lies beside. */
   readonly masterKey: { readonly id: string | null; readonly included: boolean };
@@ -57,7 +57,7 @@ export function makeBackup({ env, cwd }: Place, options: BackupOptions): Backup 
     }
     const manifest: BackupManifest = {
       format: 1,
-      relay: version,
+      approval: version,
       createdAt: new Date().toISOString(),
       masterKey: { id: key?.id ?? null, included },
     };

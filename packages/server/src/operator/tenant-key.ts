@@ -5,7 +5,7 @@ import { type IssuedKey, issueBootstrapKey } from '../secrets/keys.ts';
 import { openStore } from '../open-store.ts';
 import { masterKeys } from '../secrets/vault/master-key.ts';
 import { openRootKey } from '../secrets/vault/root-key.ts';
-import { giveWorkspace } from '../workspace/workspaces.ts';
+import { setWorkspace } from '../workspace/workspaces.ts';
 import type { Place } from './place.ts';
 
 const tenantForm = /^[a-z0-9][a-z0-9_-]{0,62}$/i;
@@ -29,7 +29,7 @@ export async function makeTenantKey(
     const { store } = opened;
     const audit = writerOf(await openRootKey(store, masterKeys(config)));
     if (workspace !== undefined) {
-      await giveWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });
+      await setWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });
     }
     return await issueBootstrapKey(store, ids, { tenant, by: 'bootstrap', audit });
   } finally {

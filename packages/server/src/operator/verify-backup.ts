@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { uuidv7 } from 'uuidv7';
-import { Notary } from '../audit/signer.ts';
+import { AuditSigner } from '../audit/signer.ts';
 import { verifyTrail, type Verdict } from '../audit/verify.ts';
 import { ConfigError, readConfig } from '../config/config.ts';
 import { openStore } from '../open-store.ts';
@@ -35,7 +35,7 @@ export async function verifyBackup(place: Place, options: VerifyBackupOptions): 
       const tenant = await store.findTenant(name);
       if (tenant === undefined) throw new ConfigError(`The backup has no tenant ${name}`);
       const rootKey = await openRootKey(store, masterKeys(config));
-      const notary = new Notary(derive(rootKey, 'audit'), { next: uuidv7 });
+      const notary = new AuditSigner(derive(rootKey, 'audit'), { next: uuidv7 });
       const { audit: trail } = store.tenant(tenant.id);
       const heads = known === undefined ? [] : [known];
       return await verifyTrail({ tenantId: tenant.id, trail, notary }, heads);

@@ -5,7 +5,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { audited, type Engine, type Ids, type KeyRecord, type SystemStore } from '@relay/core';
-import { operatorsDeed } from '../audit/operator.ts';
+import { operatorAuditEntry } from '../audit/operator.ts';
 
 const prefix = 'relay_live_';
 const form = /^relay_live_([0-9a-f]{64})([0-9a-f]{8})$/;
@@ -63,7 +63,7 @@ export async function issueBootstrapKey(
   };
   const apiKey = makeApiKey();
   const { id: keyId, name, scopes, expiresAt } = key;
-  const deed = operatorsDeed(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
+  const deed = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
   await store.addKey(key, hashApiKey(apiKey), audited(issue, tenant.id, [deed]));
   return { tenantId: tenant.id, keyId: key.id, apiKey };
 }

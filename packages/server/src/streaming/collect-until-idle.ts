@@ -6,9 +6,9 @@ import { noValidKey } from '../http/errors.ts';
 import { followRun } from './subscribe.ts';
 import type { Call } from '../http/handlers/handler.ts';
 
-const patienceMs = 60_000;
+const deliveryTimeoutMs = 60_000;
 
-export interface Still {
+export interface IdleFrames {
   readonly status: RunStatus;
   readonly frames: readonly Frame[];
 }
@@ -20,7 +20,11 @@ export interface From {
 }
 
 /** What follows in the words of `/api/chat`, until the run waits or is over, or for a minute. */
-export async function framesUntilStill(call: Call, run: RunRecord, from: From): Promise<Still> {
+export async function collectUntilIdle(
+  call: Call,
+  run: RunRecord,
+  from: From,
+): Promise<IdleFrames> {
   const { after, decided } = from;
   const { store, hub, streams } = call.context;
   const tenant = store.tenant(call.caller.tenantId);
@@ -36,7 +40,7 @@ export async function framesUntilStill(call: Call, run: RunRecord, from: From): 
       if (frame !== undefined) frames.push(frame);
     }
   };
-  const patience = AbortSignal.timeout(patienceMs);
+  const patience = AbortSignal.timeout(deliveryTimeoutMs);
   const revoked = new AbortController();
   const unwatch = streams.add(call.caller, () => revoked.abort('revoked'));
   const signal = AbortSignal.any([closedSignal(call.reply.raw), patience, revoked.signal]);
@@ -76,7 +80,7 @@ async function heldUpAt(call: Call, runId: string): Promise<number | undefined> 
   const { tenantId } = call.caller;
   const store = call.context.store.tenant(tenantId);
   const open = { runId, kind: 'question', status: 'pending' } as const;
-  if ((await store.listRelays(open, { limit: 1 })).length === 0) return undefined;
+  if ((await store.listApprovals(open, { limit: 1 })).length === 0) return undefined;
   const run = await store.readRun(runId);
   if (run?.status !== 'running') return undefined;
   const tools = call.context.control.engine.tools(tenantId);
@@ -87,7 +91,7 @@ async function heldUpAt(call: Call, runId: string): Promise<number | undefined> 
 
 /** After which there may be nothing at work any more. */
 function mayHoldUp({ type }: StoredEvent): boolean {
-  return type.startsWith('relay.') || (type.startsWith('tool.') && type !== 'tool.progressed');
+  return type.startsWith('approval.') || (type.startsWith('tool.') && type !== 'tool.progressed');
 }
 
 /** A decision and what comes after it, with the resumption that it brought about. */
@@ -97,7 +101,7 @@ function followingDecision(
   decided: string | undefined,
 ): readonly StoredEvent[] {
   const at = batch.findIndex(
-    (event) => event.type === 'relay.decided' && event.relayId === decided,
+    (event) => event.type === 'approval.decided' && event.approvalId === decided,
   );
   if (at < 0) return [];
   const previous = at === 0 ? before : batch[at - 1];

@@ -4,7 +4,7 @@ import type { Hub } from './hub.ts';
 const maxHeldEvents = 1000;
 
 /** What the hub said about a run and nobody has taken yet. */
-export class Told {
+export class EventBuffer {
   readonly #hub: Hub;
   readonly #runId: string;
   #batches: (readonly StoredEvent[])[] = [];

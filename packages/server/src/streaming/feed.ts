@@ -15,7 +15,7 @@ const maxPending = 1_000;
 export class Feed {
   readonly #readers = new Map<string, Set<FeedReader>>();
 
-  /** Told after each commit. It may not throw. */
+  /** EventBuffer after each commit. It may not throw. */
   publish(tenantId: string, runId: string, events: readonly StoredEvent[]): void {
     if (!this.#readers.has(tenantId)) return;
     for (const event of events) {
@@ -97,12 +97,12 @@ function hintOf(event: StoredEvent, runId: string): Hint | undefined {
     case 'run.resumed':
     case 'run.ended':
       return { kind: 'run', id: runId };
-    case 'relay.raised':
-    case 'relay.expiring':
-    case 'relay.decided':
-    case 'relay.expired':
-    case 'relay.closed':
-      return { kind: 'approval', id: event.relayId };
+    case 'approval.requested':
+    case 'approval.expiring':
+    case 'approval.decided':
+    case 'approval.expired':
+    case 'approval.closed':
+      return { kind: 'approval', id: event.approvalId };
     default:
       return undefined;
   }

@@ -12,13 +12,13 @@ export interface Opening {
   readonly batches: AsyncIterable<readonly StoredEvent[]>;
 }
 
-const patienceMs = 5_000;
+const deliveryTimeoutMs = 5_000;
 
-export async function firstWord(batches: Batches): Promise<Opening> {
+export async function firstEvent(batches: Batches): Promise<Opening> {
   const seen: (readonly StoredEvent[])[] = [];
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<'timeout'>((resolve) => {
-    timer = setTimeout(resolve, patienceMs, 'timeout');
+    timer = setTimeout(resolve, deliveryTimeoutMs, 'timeout');
   });
   try {
     for (;;) {

@@ -47,7 +47,7 @@ export class Hub implements Publisher {
   }
 
   /** Everybody had better look: words may have been lost. */
-  lookAll(): void {
+  invalidate(): void {
     for (const runId of this.#listeners.keys()) this.publish(runId, []);
   }
 

@@ -10,7 +10,7 @@
 import type { TenantStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
-import { Told } from './event-buffer.ts';
+import { EventBuffer } from './event-buffer.ts';
 
 export interface Followed {
   readonly store: TenantStore;
@@ -33,13 +33,13 @@ type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 
 /** Yields batches in order; returns after `run.ended`, or as soon as the signal is aborted. */
 export function followRun(followed: Followed, options: FollowOptions): Batches {
-  const told = new Told(followed.hub, followed.runId);
+  const told = new EventBuffer(followed.hub, followed.runId);
   // Of a new run nothing may be missed, not even what happens before the first batch is asked for.
   if (options.isNew === true) told.listen(options.signal);
   return batchesOf(followed, options, told);
 }
 
-async function* batchesOf(followed: Followed, options: FollowOptions, told: Told): Batches {
+async function* batchesOf(followed: Followed, options: FollowOptions, told: EventBuffer): Batches {
   const { store, runId } = followed;
   const { after, follow, signal } = options;
   let cursor = after;

@@ -27,7 +27,7 @@ const claimMs = 60_000;
 const timeoutMs = 10_000;
 const firstPauseMs = 5_000;
 const longestPauseMs = 60 * 60_000;
-export const patienceMs = 24 * 60 * 60_000;
+export const deliveryTimeoutMs = 24 * 60 * 60_000;
 
 export interface DelivererOptions {
   readonly store: SystemStore;
@@ -149,7 +149,7 @@ export class Deliverer {
     const lastStatus = 'status' in outcome ? outcome.status : null;
     const lastError = 'error' in outcome ? outcome.error : null;
     const isDone = lastStatus !== null && lastStatus >= 200 && lastStatus < 300;
-    const isOver = webhook === undefined || now - delivery.at >= patienceMs;
+    const isOver = webhook === undefined || now - delivery.at >= deliveryTimeoutMs;
     await store.deliveries.finish(delivery, {
       status: isDone ? 'delivered' : isOver ? 'failed' : 'pending',
       nextAt: now + pauseAfter(delivery.attempts),
@@ -198,11 +198,14 @@ export class Deliverer {
   /** The link is made when it is sent: nothing that could decide lies in the store. */
   #bodyOf(webhook: WebhookRecord, { event, payload }: DeliveryRecord): string {
     const { signer, publicUrl } = this.#options;
-    if (event !== 'relay.raised' || publicUrl === undefined || !webhook.mayDecide) return payload;
-    const told = JSON.parse(payload) as { relay: { kind: string; expiresAt: string } & LinkFacts };
-    if (told.relay.kind !== 'permission') return payload;
-    const { id, digest } = told.relay;
-    const expiresAt = Date.parse(told.relay.expiresAt);
+    if (event !== 'approval.requested' || publicUrl === undefined || !webhook.mayDecide)
+      return payload;
+    const told = JSON.parse(payload) as {
+      approval: { kind: string; expiresAt: string } & LinkFacts;
+    };
+    if (told.approval.kind !== 'permission') return payload;
+    const { id, digest } = told.approval;
+    const expiresAt = Date.parse(told.approval.expiresAt);
     const token = signer.tokenFor(webhook, { id, digest, expiresAt });
     return JSON.stringify({ ...told, decisionUrl: `${publicUrl}/decide/${token}` });
   }

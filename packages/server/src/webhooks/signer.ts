@@ -3,7 +3,7 @@
  * master key leaves them as they are.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { RelayRecord, WebhookRecord } from '@relay/core';
+import type { ApprovalRecord, WebhookRecord } from '@relay/core';
 import { idSchema } from '@relay/protocol';
 import { derive } from '../secrets/vault/root-key.ts';
 
@@ -29,33 +29,33 @@ export class Signer {
   }
 
   /** Stands for one request to a person, exactly as it was raised. */
-  tokenFor(webhook: WebhookRecord, relay: LinkedRelay): string {
-    return `${relay.id}.${webhook.id}.${this.#proof(webhook, relay).toString('base64url')}`;
+  tokenFor(webhook: WebhookRecord, approval: LinkedApproval): string {
+    return `${approval.id}.${webhook.id}.${this.#proof(webhook, approval).toString('base64url')}`;
   }
 
-  isProof(proof: string, webhook: WebhookRecord, relay: LinkedRelay): boolean {
-    const wanted = this.#proof(webhook, relay);
+  isProof(proof: string, webhook: WebhookRecord, approval: LinkedApproval): boolean {
+    const wanted = this.#proof(webhook, approval);
     const given = Buffer.from(proof, 'base64url');
     return given.byteLength === wanted.byteLength && timingSafeEqual(given, wanted);
   }
 
-  #proof({ tenantId, id }: WebhookRecord, relay: LinkedRelay): Buffer {
-    const parts = [tenantId, id, relay.id, relay.digest, relay.expiresAt];
+  #proof({ tenantId, id }: WebhookRecord, approval: LinkedApproval): Buffer {
+    const parts = [tenantId, id, approval.id, approval.digest, approval.expiresAt];
     return createHmac('sha256', this.#linkKey).update(JSON.stringify(parts)).digest();
   }
 }
 
-export type LinkedRelay = Pick<RelayRecord, 'id' | 'digest' | 'expiresAt'>;
+export type LinkedApproval = Pick<ApprovalRecord, 'id' | 'digest' | 'expiresAt'>;
 
 export interface Token {
-  readonly relayId: string;
+  readonly approvalId: string;
   readonly webhookId: string;
   readonly proof: string;
 }
 
 export function readToken(text: string): Token | undefined {
-  const [relayId, webhookId, proof, ...rest] = text.split('.');
+  const [approvalId, webhookId, proof, ...rest] = text.split('.');
   if (proof === undefined || rest.length > 0) return undefined;
-  const areIds = [relayId, webhookId].every((id) => idSchema.safeParse(id).success);
-  return areIds ? { relayId: relayId ?? '', webhookId: webhookId ?? '', proof } : undefined;
+  const areIds = [approvalId, webhookId].every((id) => idSchema.safeParse(id).success);
+  return areIds ? { approvalId: approvalId ?? '', webhookId: webhookId ?? '', proof } : undefined;
 }

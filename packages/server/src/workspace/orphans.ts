@@ -14,7 +14,7 @@ export interface Runner {
  * anything else runs, so that whoever is asked about their outcome can tell that they are over, and
  * no program has a twin.
  */
-export async function endLeftRunning({ file, hasBash, log }: Runner): Promise<void> {
+export async function killOrphans({ file, hasBash, log }: Runner): Promise<void> {
   const hasPrograms = Object.values(file.mcpServers ?? {}).some(isProgram);
   if (!hasBash && !hasPrograms) return;
   const ended = await endOrphans();

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Clock, SystemStore } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 
-export interface KeptOutputsOptions {
+export interface OutputStoreOptions {
   readonly folder: string;
   readonly store: Pick<SystemStore, 'tenant'>;
   readonly clock: Pick<Clock, 'now'>;
@@ -25,10 +25,10 @@ interface Kept {
   readonly writtenAt: number;
 }
 
-export class KeptOutputs {
-  readonly #options: KeptOutputsOptions;
+export class OutputStore {
+  readonly #options: OutputStoreOptions;
 
-  constructor(options: KeptOutputsOptions) {
+  constructor(options: OutputStoreOptions) {
     this.#options = options;
   }
 

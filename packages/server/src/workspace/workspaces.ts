@@ -17,7 +17,7 @@ import {
   type ToolRegistry,
 } from '@relay/core';
 import { createToolRegistry, createWorkspaceTools, isWithin } from '@relay/tools';
-import { operatorsDeed } from '../audit/operator.ts';
+import { operatorAuditEntry } from '../audit/operator.ts';
 import type { BashSettings } from '../config/bash-settings.ts';
 import type { Config } from '../config/config.ts';
 import { ConfigError } from '../config/config-error.ts';
@@ -184,7 +184,7 @@ function refuseNested(folders: readonly Folder[]): void {
   }
 }
 
-export interface Gift {
+export interface WorkspaceSetting {
   readonly config: Config;
   readonly ids: Ids;
   readonly tenant: string;
@@ -195,7 +195,7 @@ export interface Gift {
 }
 
 /** Gives a tenant its folder; whoever has one gets this in its place. */
-export async function giveWorkspace(store: SystemStore, gift: Gift): Promise<void> {
+export async function setWorkspace(store: SystemStore, gift: WorkspaceSetting): Promise<void> {
   const { config, ids, tenant } = gift;
   if (tenant === 'default') {
     throw new ConfigError('The workspace of the tenant default is what RELAY_WORKSPACE says');
@@ -210,7 +210,7 @@ export async function giveWorkspace(store: SystemStore, gift: Gift): Promise<voi
   }
   refuseNested([...others, { what: '--workspace', place }]);
   const { id } = await store.ensureTenant({ id: ids.next(), name: tenant, at: Date.now() });
-  const deed = operatorsDeed('bootstrap', 'tenant.workspace-changed', {});
+  const deed = operatorAuditEntry('bootstrap', 'tenant.workspace-changed', {});
   const audit = audited(gift, id, [deed]);
   await changeSettings(store.tenant(id), { workspace: place }, { audit });
   await store.writeNote(noteName, ids.next());

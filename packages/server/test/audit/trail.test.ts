@@ -9,13 +9,13 @@ import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/st
 import { uuidv7 } from 'uuidv7';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { createDatabase } from '../../../../test/support/postgres.ts';
-import { AuditKeeper } from '../../src/audit/sealer.ts';
-import { genesis, Notary } from '../../src/audit/signer.ts';
+import { AuditSealer } from '../../src/audit/sealer.ts';
+import { genesis, AuditSigner } from '../../src/audit/signer.ts';
 import { verifyTrail } from '../../src/audit/verify.ts';
 
 const key = randomBytes(32);
 const ids = { next: uuidv7 };
-const notary = new Notary(key, ids);
+const notary = new AuditSigner(key, ids);
 const tenantId = uuidv7();
 
 function entry(n: number): AuditEntry {
@@ -23,8 +23,8 @@ function entry(n: number): AuditEntry {
   return { at: 1_000 + n, who, action: 'key.created', what: { keyId: `${n}` }, why: null };
 }
 
-function keeperOn(store: SystemStore, by = notary): AuditKeeper {
-  return new AuditKeeper({
+function keeperOn(store: SystemStore, by = notary): AuditSealer {
+  return new AuditSealer({
     store,
     notary: by,
     clock: systemClock,
@@ -107,7 +107,7 @@ describe('a trail', () => {
   it('says nothing to another key, and nothing of another tenant', async () => {
     const store = createMemoryStore();
     await write(store, 0, 2);
-    const stranger = keeperOn(store, new Notary(randomBytes(32), ids));
+    const stranger = keeperOn(store, new AuditSigner(randomBytes(32), ids));
     expect(await stranger.verify(tenantId)).toMatchObject({ ok: false, firstBad: { seq: 1 } });
     const copied = notary.write(uuidv7(), entry(9));
     await store.tenant(tenantId).audit.add([copied]);
@@ -251,7 +251,7 @@ describe('verifying finds', () => {
       SELECT 'foreign-' || i, '${tenantId}', 0, 'key.created', 'x', '{}', 'x' FROM n`);
     const errors: string[] = [];
     const log = { warn: () => undefined, error: (message: string) => void errors.push(message) };
-    const keeper = new AuditKeeper({ store, notary, clock: systemClock, log });
+    const keeper = new AuditSealer({ store, notary, clock: systemClock, log });
     await store.tenant(tenantId).audit.add([notary.write(tenantId, entry(40))]);
     await keeper.seal(tenantId);
     await keeper.seal(tenantId);

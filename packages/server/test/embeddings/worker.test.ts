@@ -5,7 +5,7 @@ import { createFaultyStore } from '@relay/store/testing';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { until } from '../support/relay.ts';
-import { VectorKeeper } from '../../src/embeddings/worker.ts';
+import { EmbeddingWorker } from '../../src/embeddings/worker.ts';
 
 type Embed = (tenantId: string, texts: readonly string[]) => void | Promise<void>;
 
@@ -36,7 +36,7 @@ function setUp(embed: Embed = () => undefined, store: SystemStore = createMemory
     },
     remembered: () => undefined,
   };
-  const keeper = new VectorKeeper({ embedders, provider: 'test', store, clock, log });
+  const keeper = new EmbeddingWorker({ embedders, provider: 'test', store, clock, log });
   onTestFinished(() => keeper.stop());
   const add = (tenantId: string, text = 'x') =>
     store.tenant(tenantId).addMemory({
@@ -77,7 +77,7 @@ function keeperOn(store: SystemStore) {
   };
   const embedders = { model: 'test:a', of: async () => embedder, remembered: () => undefined };
   const log = { warn: () => undefined, error: () => undefined };
-  return { clock, keeper: new VectorKeeper({ embedders, provider: 'test', store, clock, log }) };
+  return { clock, keeper: new EmbeddingWorker({ embedders, provider: 'test', store, clock, log }) };
 }
 
 const refusal = (contextExceeded = false) =>

@@ -246,7 +246,7 @@ describe.each(storeKinds)('/v1/keys on the %s store', (kind) => {
       await talking.reader.until('token');
       const followed = await server.request(`/v1/runs/${waiting.runId}/stream`, wish);
       const chat = await startChat(server, 'notify chat', { wish });
-      await chat.reader.until('relay');
+      await chat.reader.until('approval_requested');
       const readers = [waiting.reader, talking.reader, chat.reader, new FrameReader(followed)];
       return { readers, runIds: [waiting.runId, talking.runId, chat.runId] };
     }
@@ -291,7 +291,7 @@ describe.each(storeKinds)('/v1/keys on the %s store', (kind) => {
         input: 'use send_note {"to":"a","text":"b"}\nuse agent {"prompt":"slow 60000"}',
         tools: ['send_note', 'agent'].map((name) => ({ name, kind: 'builtin' })),
       });
-      await asked.reader.until('relay');
+      await asked.reader.until('approval_requested');
       const decision = { runId: asked.runId, toolCallId: 'call_1', action: 'approve' };
       const pending = [
         resumeRun(server, slow.runId, { key }),

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
 import {
-  answerRelay,
+  answerApproval,
   decideCall,
   eventsOf,
   startChat,
@@ -23,7 +23,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
   /** A run that waits for a person. */
   async function asking(text: string) {
     const talk = await startRun(server, { input: `notify ${text}` });
-    const relay = await talk.reader.until('relay');
+    const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     const decide = (body: unknown) => server.request(path, { body });
     return { ...talk, relay, path, decide };
@@ -42,7 +42,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
       tool: 'send_note',
       params: { to: 'operator', text: 'look at me' },
       digest: expect.stringMatching(/^[0-9a-f]{64}$/),
-      raisedAt: expect.stringMatching(/Z$/),
+      requestedAt: expect.stringMatching(/Z$/),
       expiresAt: expect.stringMatching(/Z$/),
     });
     await decide({ approved: false });
@@ -62,7 +62,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     expect(server.notes().filter((line) => line.includes('approved here'))).toHaveLength(1);
     expect(await server.json(path)).toMatchObject({ status: 'approved' });
     const { events } = await eventsOf(server, runId);
-    expect(events.filter(({ type }) => type === 'relay.decided')).toHaveLength(1);
+    expect(events.filter(({ type }) => type === 'approval.decided')).toHaveLength(1);
   });
 
   it('takes the same answer again, also after the end, and refuses another one', async () => {
@@ -73,7 +73,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     expect(await repeated.json()).toMatchObject({ status: 'denied', reason: 'No' });
     const contradicted = await decide({ approved: true });
     expect(contradicted.status).toBe(409);
-    expect(await contradicted.json()).toMatchObject({ code: 'relay_conflict' });
+    expect(await contradicted.json()).toMatchObject({ code: 'approval_conflict' });
     await reader.rest();
     expect((await decide({ approved: false })).status).toBe(200);
     expect((await decide({ approved: true })).status).toBe(409);
@@ -100,7 +100,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     }
     await reader.rest();
     const { events } = await eventsOf(server, runId);
-    expect(events.filter(({ type }) => type === 'relay.decided')).toHaveLength(1);
+    expect(events.filter(({ type }) => type === 'approval.decided')).toHaveLength(1);
   });
 
   it('refuses to decide what was canceled, and nothing runs', async () => {
@@ -114,13 +114,13 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     expect(server.notes().join()).not.toContain('canceled first');
   });
 
-  it('decides the relay of a chat too, which then is gone for the chat', async () => {
+  it('decides the approval of a chat too, which then is gone for the chat', async () => {
     const chat = await startChat(server, 'notify from both sides');
-    const relay = await chat.reader.until('relay');
+    const relay = await chat.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     expect((await server.request(path, { body: { approved: true } })).status).toBe(200);
-    const late = await answerRelay(server, chat, {
-      relayId: relay.data['id'],
+    const late = await answerApproval(server, chat, {
+      approvalId: relay.data['id'],
       response: { approved: true },
     });
     expect(late.status).toBe(404);
@@ -145,7 +145,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     expect((await decide({ approved: true })).status).toBe(409);
     expect((await decide({ approved: true, input: { ...input, to: 'x' } })).status).toBe(409);
     const frames = await reader.rest();
-    expect(frames.find(({ data }) => data.type === 'relay_resolved')?.data).toMatchObject({
+    expect(frames.find(({ data }) => data.type === 'approval_resolved')?.data).toMatchObject({
       status: 'approved',
       executedParams: input,
     });
@@ -165,7 +165,7 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
       input: 'notify refuse the edit',
       permissions: { denylist: [{ tool: 'send_note', params: { to: 'mallory' } }] },
     });
-    const relay = await talk.reader.until('relay');
+    const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     const response = await server.request(path, { body: { approved: true, input } });
     expect(response.status).toBe(status);
@@ -184,17 +184,17 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
     const denied = { to: 'mallory', text: 'x' };
     const edited = (text: string) => ({ to: 'operator', text });
     const talk = await startRun(server, { input: 'notify first here', permissions });
-    await talk.reader.until('relay');
+    await talk.reader.until('approval_requested');
     const approve = (input: unknown) =>
       decideCall(server, { runId: talk.runId, toolCallId: 'call_1', action: 'approve', input });
     expect(await approve(denied)).toMatchObject({ code: 403, body: { code: 'denied_by_rule' } });
     expect(await approve(edited('edited here'))).toMatchObject({ code: 200 });
     await talk.reader.rest();
     const chat = await startChat(server, 'notify first there', { body: { permissions } });
-    const relay = await chat.reader.until('relay');
+    const relay = await chat.reader.until('approval_requested');
     const answer = (input: unknown) =>
-      answerRelay(server, chat, {
-        relayId: relay.data['id'],
+      answerApproval(server, chat, {
+        approvalId: relay.data['id'],
         response: { approved: true, input },
       });
     expect((await answer(denied)).status).toBe(403);
@@ -228,9 +228,9 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
   });
 
   it('warns of a request that is about to expire, on its stream and on the feed', async () => {
-    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '3000' } });
+    const hasty = await bootRelay({ kind, env: { RELAY_APPROVAL_TTL_MS: '3000' } });
     const talk = await startRun(hasty, { input: 'notify hurry up' });
-    const relay = await talk.reader.until('relay');
+    const relay = await talk.reader.until('approval_requested');
     const gone = new AbortController();
     await untilStatus(hasty, talk.runId, 'waiting');
     const hints: unknown[] = [];
@@ -238,22 +238,22 @@ describe.each(storeKinds)('/v1/approvals on the %s store', (kind) => {
       hints.push(...told);
       if (told.some((hint) => hint.kind === 'approval')) break;
     }
-    const warning = await talk.reader.until('relay_expiring');
+    const warning = await talk.reader.until('approval_expiring');
     const approval = await hasty.json(`/v1/approvals/${String(relay.data['id'])}`);
     await hasty.request(`/v1/runs/${talk.runId}/cancel`, { method: 'POST' });
     await talk.reader.rest();
     gone.abort();
     await hasty.stop();
     const { id, expiresAt } = approval;
-    expect(warning.data).toEqual({ type: 'relay_expiring', id, expiresAt });
+    expect(warning.data).toEqual({ type: 'approval_expiring', id, expiresAt });
     expect(approval).toMatchObject({ status: 'pending' });
     expect(hints).toContainEqual({ kind: 'approval', id });
   });
 
   it('lets a request expire: nobody can decide it any more, and the run goes on', async () => {
-    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '50' } });
+    const hasty = await bootRelay({ kind, env: { RELAY_APPROVAL_TTL_MS: '50' } });
     const talk = await startRun(hasty, { input: 'notify too late' });
-    const relay = await talk.reader.until('relay');
+    const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     await until(
       async () => (await hasty.json(path))['status'] === 'expired',

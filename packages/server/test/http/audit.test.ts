@@ -35,21 +35,21 @@ describe.each(storeKinds)('the audit trail on the %s store', (kind) => {
 
   async function answered(body: object) {
     const asked = await startRun(server, { input: `notify ${canary}` });
-    const relay = await asked.reader.until('relay');
+    const relay = await asked.reader.until('approval_requested');
     const id = String(relay.data['id']);
     const response = await server.request(`/v1/approvals/${id}`, { body });
     expect(response.status).toBe(200);
     await asked.reader.rest();
-    return { runId: asked.runId, relayId: id };
+    return { runId: asked.runId, approvalId: id };
   }
 
   it('tells of a run and of its decision: who, what and why, and not the words', async () => {
-    const { runId, relayId } = await answered({ approved: true, reason: 'Looks fine' });
+    const { runId, approvalId } = await answered({ approved: true, reason: 'Looks fine' });
     const { entries } = await list(`?runId=${runId}`);
-    expect(entries.map(({ action }) => action)).toEqual(['relay.decided', 'run.started']);
+    expect(entries.map(({ action }) => action)).toEqual(['approval.decided', 'run.started']);
     expect(entries[0]).toMatchObject({
       who: { type: 'key', name: 'key of default' },
-      what: { runId, relayId, tool: 'send_note', kind: 'permission', approved: true },
+      what: { runId, approvalId, tool: 'send_note', kind: 'permission', approved: true },
       why: 'Looks fine',
     });
     expect(entries[0]?.what['digest']).toMatch(/^[0-9a-f]{64}$/);
@@ -61,15 +61,15 @@ describe.each(storeKinds)('the audit trail on the %s store', (kind) => {
   });
 
   it('tells of a grant that an answer made, and of the rule that let a call run', async () => {
-    const { relayId } = await answered({ approved: true, always: true, scope: 'tenant' });
+    const { approvalId } = await answered({ approved: true, always: true, scope: 'tenant' });
     const made = await last('grant.created');
     expect(made?.what).toMatchObject({
       tool: 'send_note',
       scope: 'tenant',
       params: ['to', 'text'],
     });
-    expect(made?.what['runId']).toBe((await last('relay.decided'))?.what['runId']);
-    expect((await last('relay.decided'))?.what['relayId']).toBe(relayId);
+    expect(made?.what['runId']).toBe((await last('approval.decided'))?.what['runId']);
+    expect((await last('approval.decided'))?.what['approvalId']).toBe(approvalId);
     const free = await startRun(server, { input: `notify ${canary}` });
     await free.reader.rest();
     const grantId = String(made?.what['grantId']);
@@ -96,12 +96,12 @@ describe.each(storeKinds)('the audit trail on the %s store', (kind) => {
 
   it('tells of a cancellation, and of the request that it closed', async () => {
     const run = await startRun(server, { input: 'notify x' });
-    await run.reader.until('relay');
+    await run.reader.until('approval_requested');
     await server.request(`/v1/runs/${run.runId}/cancel`, { method: 'POST' });
     await run.reader.rest();
     const { entries } = await list(`?runId=${run.runId}`);
     expect(entries.map(({ action, who }) => [action, who.type])).toEqual([
-      ['relay.closed', 'system'],
+      ['approval.closed', 'system'],
       ['run.canceled', 'key'],
       ['run.started', 'key'],
     ]);

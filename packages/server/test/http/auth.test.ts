@@ -3,7 +3,12 @@ import { RelayError, type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import type { FastifyRequest } from 'fastify';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { authenticate, type AuthContext, isLocalCaller, requireScope } from '../../src/http/auth.ts';
+import {
+  authenticate,
+  type AuthContext,
+  isLocalCaller,
+  requireScope,
+} from '../../src/http/auth.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { hashApiKey, makeApiKey } from '../../src/secrets/keys.ts';
 

@@ -4,7 +4,13 @@ import { createModelRegistry } from '@relay/models';
 import { RelayError, type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type BootOptions, bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
+import {
+  type BootOptions,
+  bootRelay,
+  storeKinds,
+  type TestRelay,
+  until,
+} from '../support/relay.ts';
 import { finishedRun, startRun, statusOf, untilStatus } from '../support/talk.ts';
 
 async function boot(options: BootOptions = {}): Promise<TestRelay> {

@@ -1,7 +1,7 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey, bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
-import { answerRelay, type Chat, eventsOf, startChat, statusOf } from '../support/talk.ts';
+import { answerApproval, type Chat, eventsOf, startChat, statusOf } from '../support/talk.ts';
 
 describe.each(storeKinds)('/chat on the %s store', (kind) => {
   let server: TestRelay;
@@ -18,11 +18,11 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   async function asking(text: string, body: Record<string, unknown> = {}) {
     const chat = await startChat(server, `notify ${text}`, { body });
     const relay = await chat.reader.until('relay');
-    return { chat, relayId: relay.data['id'], relay };
+    return { chat, approvalId: relay.data['id'], relay };
   }
 
-  const answer = (chat: Pick<Chat, 'sessionId'>, relayId: unknown, response: unknown) =>
-    answerRelay(server, chat, { relayId, response });
+  const answer = (chat: Pick<Chat, 'sessionId'>, approvalId: unknown, response: unknown) =>
+    answerApproval(server, chat, { approvalId, response });
 
   it('greets first, without an id, and then names every event twice', async () => {
     const body = { model: 'demo', messages: [{ role: 'user', content: 'say 2' }] };
@@ -52,7 +52,7 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   });
 
   it('shows a relay as the seed does, and runs the tool once it is approved', async () => {
-    const { chat, relay, relayId } = await asking('approved note');
+    const { chat, relay, approvalId } = await asking('approved note');
     expect(relay.data).toEqual({
       type: 'relay',
       kind: 'permission',
@@ -64,7 +64,7 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
       params: { to: 'operator', text: 'approved note' },
     });
     expect(server.notes().join()).not.toContain('approved note');
-    const response = await answer(chat, relayId, { approved: true });
+    const response = await answer(chat, approvalId, { approved: true });
     expect(response.status).toBe(200);
     expect(await response.json()).toEqual({ success: true });
     const frames = await chat.reader.rest();
@@ -75,8 +75,8 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   });
 
   it('tells the model of a denial and its reason, and runs nothing', async () => {
-    const { chat, relayId } = await asking('denied note');
-    const response = await answer(chat, relayId, { approved: false, reason: 'Not on Sundays' });
+    const { chat, approvalId } = await asking('denied note');
+    const response = await answer(chat, approvalId, { approved: false, reason: 'Not on Sundays' });
     expect(await response.json()).toEqual({ success: true });
     const frames = await chat.reader.rest();
     expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toEqual({
@@ -93,7 +93,7 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   it('asks no more after always: for that call, in that conversation', async () => {
     const conversationId = uuidv7();
     const first = await asking('every day', { conversationId });
-    await answer(first.chat, first.relayId, { approved: true, always: true });
+    await answer(first.chat, first.approvalId, { approved: true, always: true });
     await first.chat.reader.rest();
 
     const again = await startChat(server, 'notify every day', { body: { conversationId } });
@@ -103,10 +103,10 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
     expect(server.notes().filter((line) => line.includes('every day'))).toHaveLength(2);
 
     const other = await asking('every day and night', { conversationId });
-    await answer(other.chat, other.relayId, { approved: false });
+    await answer(other.chat, other.approvalId, { approved: false });
     await other.chat.reader.rest();
     const elsewhere = await asking('every day');
-    await answer(elsewhere.chat, elsewhere.relayId, { approved: false });
+    await answer(elsewhere.chat, elsewhere.approvalId, { approved: false });
     await elsewhere.chat.reader.rest();
     expect(server.notes().filter((line) => line.includes('every day'))).toHaveLength(2);
   });
@@ -114,10 +114,10 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   it('takes always as the literal call and not as a pattern', async () => {
     const conversationId = uuidv7();
     const star = await asking('*', { conversationId });
-    await answer(star.chat, star.relayId, { approved: true, always: true });
+    await answer(star.chat, star.approvalId, { approved: true, always: true });
     await star.chat.reader.rest();
     const other = await asking('anything', { conversationId });
-    await answer(other.chat, other.relayId, { approved: false });
+    await answer(other.chat, other.approvalId, { approved: false });
     await other.chat.reader.rest();
     expect(server.notes().join()).not.toContain('anything');
   });
@@ -125,7 +125,7 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   it('lets a denylist beat what always granted', async () => {
     const conversationId = uuidv7();
     const first = await asking('granted', { conversationId });
-    await answer(first.chat, first.relayId, { approved: true, always: true });
+    await answer(first.chat, first.approvalId, { approved: true, always: true });
     await first.chat.reader.rest();
     const permissions = { denylist: [{ tool: 'send_note' }] };
     const again = await startChat(server, 'notify granted', {
@@ -152,10 +152,10 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   });
 
   it('refuses the second answer with 404, whatever it says', async () => {
-    const { chat, relayId } = await asking('answered twice');
-    expect((await answer(chat, relayId, { approved: false })).status).toBe(200);
+    const { chat, approvalId } = await asking('answered twice');
+    expect((await answer(chat, approvalId, { approved: false })).status).toBe(200);
     for (const response of [{ approved: true }, { approved: false }]) {
-      const second = await answer(chat, relayId, response);
+      const second = await answer(chat, approvalId, response);
       expect(second.status).toBe(404);
       expect(['Relay not found', 'Session not found']).toContain(
         ((await second.json()) as { error: string }).error,
@@ -166,9 +166,9 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   });
 
   it('lets one of many racing answers win', async () => {
-    const { chat, relayId } = await asking('raced for');
+    const { chat, approvalId } = await asking('raced for');
     const answers = await Promise.all(
-      Array.from({ length: 20 }, (_, n) => answer(chat, relayId, { approved: n % 2 === 0 })),
+      Array.from({ length: 20 }, (_, n) => answer(chat, approvalId, { approved: n % 2 === 0 })),
     );
     expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
       200,
@@ -177,7 +177,7 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
     const won = answers.findIndex(({ status }) => status === 200);
     await chat.reader.rest();
     const { events } = await eventsOf(server, chat.runId);
-    const decided = events.filter(({ type }) => type === 'relay.decided');
+    const decided = events.filter(({ type }) => type === 'approval.decided');
     expect(decided).toHaveLength(1);
     expect(decided[0]?.['approved']).toBe(won % 2 === 0);
   });
@@ -185,36 +185,36 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   it('does not know the relay of another session, nor one that never was', async () => {
     const mine = await asking('mine');
     const yours = await asking('yours');
-    for (const relayId of [yours.relayId, uuidv7(), 'x', '%00', '..%2f..']) {
-      const response = await answer(mine.chat, relayId, { approved: true });
+    for (const approvalId of [yours.approvalId, uuidv7(), 'x', '%00', '..%2f..']) {
+      const response = await answer(mine.chat, approvalId, { approved: true });
       expect(response.status).toBe(404);
       expect(await response.json()).toEqual({ error: 'Relay not found', code: 'relay_not_found' });
     }
-    for (const { chat, relayId } of [mine, yours]) {
-      await answer(chat, relayId, { approved: false });
+    for (const { chat, approvalId } of [mine, yours]) {
+      await answer(chat, approvalId, { approved: false });
       await chat.reader.rest();
     }
   });
 
   it('does not know a session that never was', async () => {
-    const { chat, relayId } = await asking('no session');
+    const { chat, approvalId } = await asking('no session');
     for (const sessionId of [uuidv7(), 'x', chat.runId]) {
-      const response = await answer({ sessionId }, relayId, { approved: true });
+      const response = await answer({ sessionId }, approvalId, { approved: true });
       expect(response.status).toBe(404);
       expect(await response.json()).toEqual({
         error: 'Session not found',
         code: 'session_not_found',
       });
     }
-    await answer(chat, relayId, { approved: false });
+    await answer(chat, approvalId, { approved: false });
     await chat.reader.rest();
   });
 
   it('does not know a session whose stream has ended', async () => {
-    const { chat, relayId } = await asking('over');
-    await answer(chat, relayId, { approved: false });
+    const { chat, approvalId } = await asking('over');
+    await answer(chat, approvalId, { approved: false });
     await chat.reader.rest();
-    const response = await answer(chat, relayId, { approved: true });
+    const response = await answer(chat, approvalId, { approved: true });
     expect(response.status).toBe(404);
     expect(await response.json()).toEqual({
       error: 'Session not found',
@@ -233,14 +233,14 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
     ['a list', [true]],
     ['a text', 'yes'],
   ])('refuses a response with %s, and the relay stays open', async (_what, response) => {
-    const { chat, relayId } = await asking('malformed answer');
-    const refused = await answer(chat, relayId, response);
+    const { chat, approvalId } = await asking('malformed answer');
+    const refused = await answer(chat, approvalId, response);
     expect(refused.status).toBe(400);
     const body = (await refused.json()) as { code: string; details: { path: string }[] };
     expect(body.code).toBe('invalid_request');
     expect(body.details[0]?.path).toMatch(/^response/);
     expect(await statusOf(server, chat.runId)).toBe('waiting');
-    expect((await answer(chat, relayId, { approved: false })).status).toBe(200);
+    expect((await answer(chat, approvalId, { approved: false })).status).toBe(200);
     await chat.reader.rest();
   });
 
@@ -278,25 +278,25 @@ describe.each(storeKinds)('/chat on the %s store', (kind) => {
   });
 
   it('may be answered by another key of the tenant, but not by one of another tenant', async () => {
-    const { chat, relayId } = await asking('who answers');
+    const { chat, approvalId } = await asking('who answers');
     const stranger = await addKey(server.store, { tenant: 'stranger' });
-    const refused = await answerRelay(server, chat, {
-      relayId,
+    const refused = await answerApproval(server, chat, {
+      approvalId,
       response: { approved: true },
       wish: { key: stranger.apiKey },
     });
     expect(refused.status).toBe(404);
     expect(await refused.json()).toMatchObject({ error: 'Session not found' });
     const colleague = await addKey(server.store, { scopes: ['approve'] });
-    const taken = await answerRelay(server, chat, {
-      relayId,
+    const taken = await answerApproval(server, chat, {
+      approvalId,
       response: { approved: true },
       wish: { key: colleague.apiKey },
     });
     expect(taken.status).toBe(200);
     await chat.reader.rest();
     const { events } = await eventsOf(server, chat.runId);
-    expect(events.find(({ type }) => type === 'relay.decided')).toMatchObject({
+    expect(events.find(({ type }) => type === 'approval.decided')).toMatchObject({
       by: { type: 'key', id: colleague.keyId },
     });
   });

@@ -23,8 +23,8 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
       let body = '';
       request.on('data', (chunk: Buffer) => (body += chunk.toString()));
       request.on('end', () => {
-        const told = JSON.parse(body) as { relay: { id: string }; decisionUrl?: string };
-        links.set(told.relay.id, told.decisionUrl ?? '');
+        const told = JSON.parse(body) as { approval: { id: string }; decisionUrl?: string };
+        links.set(told.approval.id, told.decisionUrl ?? '');
         response.end();
       });
     });
@@ -36,7 +36,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     keyId = maker.keyId;
     await server.json('/v1/webhooks', {
       key: maker.apiKey,
-      body: { url: `http://127.0.0.1:${port}/`, events: ['relay.raised'] },
+      body: { url: `http://127.0.0.1:${port}/`, events: ['approval.requested'] },
     });
   });
   afterAll(async () => {
@@ -47,10 +47,10 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
 
   async function asked(input: string) {
     const run = await startRun(server, { input });
-    const relay = await run.reader.until('relay');
-    const relayId = String(relay.data['id']);
-    const url = await until(() => links.get(relayId), 'the link');
-    return { run, relayId, path: new URL(url).pathname };
+    const relay = await run.reader.until('approval_requested');
+    const approvalId = String(relay.data['id']);
+    const url = await until(() => links.get(approvalId), 'the link');
+    return { run, approvalId, path: new URL(url).pathname };
   }
 
   const form = { 'content-type': 'application/x-www-form-urlencoded' };
@@ -58,7 +58,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     server.request(path, { key: null, body, ...wish, headers: { ...form, ...wish.headers } });
 
   it('shows what would run, and decides nothing by being opened', async () => {
-    const { run, relayId, path } = await asked('notify <script>alert(1)</script> \u202e evil');
+    const { run, approvalId, path } = await asked('notify <script>alert(1)</script> \u202e evil');
     for (let n = 0; n < 3; n += 1) {
       const response = await server.request(path, { key: null });
       expect(response.status).toBe(200);
@@ -78,7 +78,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
       expect(headers['content-security-policy']).toContain("form-action 'self'");
       expect(headers['content-security-policy']).not.toMatch(/script|unsafe|\*/);
     }
-    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({ status: 'pending' });
+    expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });
     const denied = await post(path, 'approved=false');
     expect(denied.status).toBe(200);
     await run.reader.rest();
@@ -86,7 +86,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
   });
 
   it('decides once: repeating is the same, contradicting is 409', async () => {
-    const { run, relayId, path } = await asked('notify by link');
+    const { run, approvalId, path } = await asked('notify by link');
     const answers = await Promise.all(
       Array.from({ length: 10 }, () => post(path, 'approved=true')),
     );
@@ -99,27 +99,27 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     const shown = await (await server.request(path, { key: null })).text();
     expect(shown).toContain('This request is approved');
     expect(shown).not.toContain('<form');
-    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({
+    expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({
       status: 'approved',
       decidedBy: { type: 'key', id: keyId, name: 'key of default (link)' },
     });
     const { entries } = (await server.json(`/v1/audit?runId=${run.runId}`)) as {
       entries: { action: string; who: object }[];
     };
-    expect(entries.filter(({ action }) => action === 'relay.decided')).toMatchObject([
+    expect(entries.filter(({ action }) => action === 'approval.decided')).toMatchObject([
       { who: { name: 'key of default (link)' } },
     ]);
   });
 
   it('tells the agent why not, in the words of whoever denies', async () => {
-    const { run, relayId, path } = await asked('notify with a reason');
+    const { run, approvalId, path } = await asked('notify with a reason');
     const body = (reason: string) => new URLSearchParams({ approved: 'false', reason }).toString();
     expect((await post(path, body('x'.repeat(501)))).status).toBe(400);
     expect((await post(path, body('x'.repeat(10_000)))).status).toBe(413);
-    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({ status: 'pending' });
+    expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });
     const reason = 'Nicht am Freitag & nicht <b>so</b> 🙅'.padEnd(500, '字');
     expect((await post(path, body(` ${reason} `))).status).toBe(200);
-    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({
+    expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({
       status: 'denied',
       reason,
     });
@@ -130,21 +130,21 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     // A reason for a yes is none, and an empty one neither.
     const other = await asked('notify without a reason');
     expect((await post(other.path, 'approved=false&reason=++')).status).toBe(200);
-    expect(await server.json(`/v1/approvals/${other.relayId}`)).not.toHaveProperty('reason');
+    expect(await server.json(`/v1/approvals/${other.approvalId}`)).not.toHaveProperty('reason');
     await other.run.reader.rest();
   });
 
   it('is of no use if anything of it is changed, or for another request', async () => {
     const [one, two] = [await asked('notify one'), await asked('notify two')];
     const token = one.path.slice('/decide/'.length);
-    const [relayId, webhookId, proof] = token.split('.') as [string, string, string];
+    const [approvalId, webhookId, proof] = token.split('.') as [string, string, string];
     const flipped = `${proof.startsWith('A') ? 'B' : 'A'}${proof.slice(1)}`;
     const wrong = [
-      `${relayId}.${webhookId}.${flipped}`,
-      `${two.relayId}.${webhookId}.${proof}`,
-      `${relayId}.${relayId}.${proof}`,
-      `${relayId}.${webhookId}.`,
-      `${relayId}.${webhookId}`,
+      `${approvalId}.${webhookId}.${flipped}`,
+      `${two.approvalId}.${webhookId}.${proof}`,
+      `${approvalId}.${approvalId}.${proof}`,
+      `${approvalId}.${webhookId}.`,
+      `${approvalId}.${webhookId}`,
       `${token}.x`,
       'x',
     ];
@@ -166,7 +166,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
   });
 
   it('takes a clear answer from its own page alone', async () => {
-    const { run, relayId, path } = await asked('notify careful');
+    const { run, approvalId, path } = await asked('notify careful');
     for (const body of [
       '',
       'approved=',
@@ -182,7 +182,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
       const response = await post(path, 'approved=true', { headers: { 'sec-fetch-site': site } });
       expect(response.status).toBe(403);
     }
-    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({ status: 'pending' });
+    expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });
     // A page that sends no referrer says that its origin is null.
     const own = { 'sec-fetch-site': 'same-origin', origin: 'null' };
     expect((await post(path, 'approved=false', { headers: own })).status).toBe(200);
@@ -193,7 +193,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
   });
 
   it('tells a person in words what went wrong, and a program as ever', async () => {
-    const { run, relayId, path } = await asked('notify refused by policy');
+    const { run, approvalId, path } = await asked('notify refused by policy');
     const accept = { accept: 'text/html,application/xhtml+xml' };
     const nowhere = await server.request('/decide/x', { key: null, headers: accept });
     expect(nowhere.status).toBe(404);
@@ -209,7 +209,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     expect(await refused.text()).toMatch(/Nothing was decided.*deny rule of the policy/s);
     const plain = await post(path, 'approved=true');
     expect(await plain.json()).toMatchObject({ code: 'denied_by_rule' });
-    expect(await server.json(`/v1/approvals/${relayId}`)).toMatchObject({ status: 'pending' });
+    expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });
     const { version: now } = await server.json('/v1/policy');
     await server.request('/v1/policy', { method: 'PUT', body: { version: now } });
     expect((await post(path, 'approved=false')).status).toBe(200);
@@ -217,11 +217,11 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
   });
 
   it('of fifty that decide at once, in both ways, hears one', async () => {
-    const { run, relayId, path } = await asked('notify fifty');
+    const { run, approvalId, path } = await asked('notify fifty');
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, n) => post(path, `approved=${n % 2 === 0}`)),
     );
-    const { status } = await server.json(`/v1/approvals/${relayId}`);
+    const { status } = await server.json(`/v1/approvals/${approvalId}`);
     const lost = answers.filter((answer) => answer.status === 409);
     expect(lost).toHaveLength(25);
     for (const answer of answers) {
@@ -233,7 +233,7 @@ describe.each(storeKinds)('a decision link on the %s store', (kind) => {
     const { entries } = (await server.json(`/v1/audit?runId=${run.runId}`)) as {
       entries: { action: string }[];
     };
-    expect(entries.filter(({ action }) => action === 'relay.decided')).toHaveLength(1);
+    expect(entries.filter(({ action }) => action === 'approval.decided')).toHaveLength(1);
   });
 
   it('ends with the key that made the webhook', async () => {

@@ -4,9 +4,15 @@ import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { createFaultyStore } from '@relay/store/testing';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type BootOptions, bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
 import {
-  answerRelay,
+  type BootOptions,
+  bootRelay,
+  storeKinds,
+  type TestRelay,
+  until,
+} from '../support/relay.ts';
+import {
+  answerApproval,
   eventsOf,
   startChat,
   startRun,
@@ -53,14 +59,14 @@ describe.each(storeKinds)('a chat whose reader goes away, on the %s store', (kin
     const relay = await chat.reader.until('relay');
     await chat.reader.leave();
     await untilStatus(server, chat.runId, 'canceled');
-    const response = await answerRelay(server, chat, {
-      relayId: relay.data['id'],
+    const response = await answerApproval(server, chat, {
+      approvalId: relay.data['id'],
       response: { approved: true },
     });
     expect(response.status).toBe(404);
     expect(await response.json()).toMatchObject({ error: 'Session not found' });
     const types = (await eventsOf(server, chat.runId)).events.map(({ type }) => type);
-    expect(types).toContain('relay.closed');
+    expect(types).toContain('approval.closed');
     expect(types.at(-1)).toBe('run.ended');
     expect(server.notes()).toEqual([]);
     await until(() => server.relay.hub.size === 0, 'the stream to be forgotten');
@@ -88,8 +94,8 @@ describe.each(storeKinds)('a chat whose reader goes away, on the %s store', (kin
       async () => (await tenant.findConnection(waiting.sessionId)) === undefined,
       'the session to be gone',
     );
-    const response = await answerRelay(server, waiting, {
-      relayId: relay.data['id'],
+    const response = await answerApproval(server, waiting, {
+      approvalId: relay.data['id'],
       response: { approved: true },
     });
     expect(response.status).toBe(404);
@@ -166,7 +172,7 @@ describe('a crash while a chat is being hung up', () => {
     const rehearsal = await bootRelay({ store: rehearsed });
     await untilStatus(rehearsal, await leaveChat(rehearsal), 'canceled');
     await rehearsal.stop();
-    const hangingUp = (write: string) => write === 'closeConnection' || write === 'postMail';
+    const hangingUp = (write: string) => write === 'closeConnection' || write === 'postRunCommand';
     const first = rehearsed.writes.findIndex(hangingUp);
 
     const store = createMemoryStore();
@@ -187,9 +193,9 @@ describe('a store that fails while a chat is being hung up', () => {
     const inner = createMemoryStore();
     let failures = 0;
     const shaky = withTenantCalls(inner, (tenant) => ({
-      postMail: (runId, mail) => {
+      postRunCommand: (runId, mail) => {
         failures += 1;
-        if (failures > 1) return tenant.postMail(runId, mail);
+        if (failures > 1) return tenant.postRunCommand(runId, mail);
         return Promise.reject(new RelayError('storage_failed', 'The store did not answer'));
       },
     }));

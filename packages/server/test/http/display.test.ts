@@ -27,7 +27,7 @@ async function approvalOf(path: string) {
     input: `use read ${JSON.stringify({ path })}`,
     tools: [{ name: 'read', kind: 'builtin' }],
   });
-  const relay = await run.reader.until('relay');
+  const relay = await run.reader.until('approval_requested');
   await run.reader.leave();
   return server.json(`/v1/approvals/${String(relay.data['id'])}`);
 }

@@ -67,9 +67,9 @@ describe('a failure as callers see it', () => {
     const app = fastify({ bodyLimit: 10 });
     const seen: string[] = [];
     app.setErrorHandler((error, _request, reply) => {
-      const relayError = toRelayError(error);
-      seen.push(relayError.code);
-      return reply.code(relayError.status).send(relayError.toBody());
+      const approvalError = toRelayError(error);
+      seen.push(approvalError.code);
+      return reply.code(approvalError.status).send(approvalError.toBody());
     });
     app.post('/', async () => 'ok');
     const send = (headers: Record<string, string>, payload: string) =>

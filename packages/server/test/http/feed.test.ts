@@ -52,7 +52,7 @@ describe.each(storeKinds)('the feed on the %s store', (kind) => {
     const mine = await listen(server.apiKey);
     const theirs = await listen(stranger.apiKey);
     const asked = await startRun(server, { input: 'notify me' });
-    const relay = await asked.reader.until('relay');
+    const relay = await asked.reader.until('approval_requested');
     const id = String(relay.data['id']);
     await until(() => mine.heard.some((hint) => hint.kind === 'approval' && hint.id === id));
     expect(mine.heard).toContainEqual({ kind: 'run', id: asked.runId });

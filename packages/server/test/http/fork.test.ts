@@ -22,7 +22,7 @@ describe.each(storeKinds)('runs that go on, on the %s store', (kind) => {
 
   async function waiting(text: string, body: Record<string, unknown> = {}) {
     const talk = await startRun(server, { input: `notify ${text}`, ...body });
-    await talk.reader.until('relay');
+    await talk.reader.until('approval_requested');
     await untilStatus(server, talk.runId, 'waiting');
     await talk.reader.leave();
     return talk.runId;
@@ -51,7 +51,7 @@ describe.each(storeKinds)('runs that go on, on the %s store', (kind) => {
     it('is refused while the tenant is paused', async () => {
       const own = await bootRelay({ kind });
       const talk = await startRun(own, { input: 'notify paused' });
-      await talk.reader.until('relay');
+      await talk.reader.until('approval_requested');
       await own.request('/v1/tenant', { method: 'PUT', body: { paused: true } });
       const response = await own.request(`/v1/runs/${talk.runId}/resume`, { method: 'POST' });
       const { code } = (await response.json()) as { code: string };

@@ -74,7 +74,7 @@ const examples: Partial<Record<RouteName, object>> = {
     params: { to: 'a', text: 'b' },
     permissions: { allowlist: [rule], denylist: [rule] },
   },
-  createWebhook: { url: 'https://203.0.113.9/x', events: ['run.ended', 'relay.raised'] },
+  createWebhook: { url: 'https://203.0.113.9/x', events: ['run.ended', 'approval.requested'] },
   putPolicy: { agent: 'a', allow: [rule], deny: [rule], ask: [], version: 0 },
   previewPolicy: { deny: [rule], since: '2020-01-01T00:00:00Z' },
   createKey: { name: 'k', scopes: ['runs'], owner: 'o', expiresAt: '2030-01-01T00:00:00Z' },
@@ -193,7 +193,7 @@ describe.each(storeKinds)('whatever is sent to a server on the %s store', (kind)
   beforeAll(async () => {
     server = await bootRelay({ kind, env: { RELAY_INTERNAL_SECRET: secret } });
     const asked = await startRun(server, { input: 'notify me' });
-    const relay = await asked.reader.until('relay');
+    const relay = await asked.reader.until('approval_requested');
     await untilStatus(server, asked.runId, 'waiting');
     await asked.reader.leave();
     known = { run: asked.runId, relay: String(relay.data['id']) };

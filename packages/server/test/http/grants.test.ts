@@ -48,7 +48,7 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
     expect((await revoke(path)).status).toBe(204);
     expect((await revoke(path)).status).toBe(204);
     const asked = await startRun(server, { input: 'notify granted no more' });
-    await asked.reader.until('relay');
+    await asked.reader.until('approval_requested');
     await asked.reader.leave();
   });
 
@@ -56,7 +56,7 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
     const { made } = await grant({ params: { text: 'twice' }, scope: 'tenant', uses: 2 });
     for (let n = 0; n < 2; n += 1) await finishedRun(server, { input: 'notify twice' });
     const asked = await startRun(server, { input: 'notify twice' });
-    await asked.reader.until('relay');
+    await asked.reader.until('approval_requested');
     await asked.reader.leave();
     const { grants } = await server.json('/v1/grants?status=all&limit=1');
     expect(grants).toEqual([{ ...made, status: 'used', usesLeft: 0 }]);
@@ -91,7 +91,7 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
 
   it('is made by a decision too, with its scope, its end and its count', async () => {
     const talk = await startRun(server, { input: 'notify always here' });
-    const relay = await talk.reader.until('relay');
+    const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     const body = { approved: true, always: true, scope: 'run', uses: 4, expiresAt: later };
     expect((await server.request(path, { body })).status).toBe(200);
@@ -123,7 +123,7 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
     ['a proposal that the tool does not make', { approved: true, always: true, rule: 'suggested' }],
   ])('refuses a decision with %s, and the request stays open', async (_what, body) => {
     const talk = await startRun(server, { input: 'notify refused terms' });
-    const relay = await talk.reader.until('relay');
+    const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     const response = await server.request(path, { body });
     expect(response.status).toBe(400);
@@ -161,8 +161,8 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
     const talks = [];
     for (const text of ['see one', 'see two', 'other']) {
       const talk = await startRun(own, { input: `notify ${text}` });
-      const relay = await talk.reader.until('relay');
-      talks.push({ ...talk, relayId: relay.data['id'] });
+      const relay = await talk.reader.until('approval_requested');
+      talks.push({ ...talk, approvalId: relay.data['id'] });
     }
     const ask = (body: unknown) => own.json('/v1/grants/preview', { body });
     const rule = { tool: 'send_note', params: { text: 'see *' } };
@@ -179,12 +179,12 @@ describe.each(storeKinds)('/v1/grants on the %s store', (kind) => {
       looked: 3,
       matched: 2,
       calls: [
-        { approvalId: talks[1]?.relayId, runId: talks[1]?.runId, status: 'pending' },
-        { approvalId: talks[0]?.relayId, params: { to: 'operator', text: 'see one' } },
+        { approvalId: talks[1]?.approvalId, runId: talks[1]?.runId, status: 'pending' },
+        { approvalId: talks[0]?.approvalId, params: { to: 'operator', text: 'see one' } },
       ],
     });
-    expect(narrow).toMatchObject({ matched: 1, calls: [{ approvalId: talks[0]?.relayId }] });
-    expect(talking).toMatchObject({ matched: 1, calls: [{ approvalId: talks[1]?.relayId }] });
+    expect(narrow).toMatchObject({ matched: 1, calls: [{ approvalId: talks[0]?.approvalId }] });
+    expect(talking).toMatchObject({ matched: 1, calls: [{ approvalId: talks[1]?.approvalId }] });
     expect(none).toEqual({ looked: 3, matched: 0, calls: [] });
     expect(approvals).toHaveLength(3);
     expect(grants).toEqual([]);

@@ -264,7 +264,7 @@ describe.each(storeKinds)('an idempotency key on the %s store', (kind) => {
     const wish = { headers: { 'idempotency-key': freshKey() } };
     const first = await startChat(server, 'notify in a chat', { wish });
     const second = await startChat(server, 'notify in a chat', { wish });
-    await Promise.all([first, second].map(({ reader }) => reader.until('relay')));
+    await Promise.all([first, second].map(({ reader }) => reader.until('approval_requested')));
     expect(second.runId).not.toBe(first.runId);
     await second.reader.leave();
     await untilStatus(server, second.runId, 'canceled');

@@ -12,8 +12,8 @@ describe('chatting without a key', () => {
     const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
     const keyed = await startChat(server, 'notify mine', { wish: { key } });
     const { data } = await keyed.reader.until('relay');
-    const approve = (sessionId: string, relayId: unknown, wish: Wish) =>
-      server.request(`/chat/relay/${String(relayId)}`, {
+    const approve = (sessionId: string, approvalId: unknown, wish: Wish) =>
+      server.request(`/chat/relay/${String(approvalId)}`, {
         ...wish,
         body: { sessionId, response: { approved: true, always: true } },
       });

@@ -13,10 +13,10 @@ const guarded = table.filter(([, { auth }]) => auth !== 'public');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 /** Ids that bodies carry. */
-type Told = Pick<Chat, 'sessionId' | 'runId'>;
+type EventBuffer = Pick<Chat, 'sessionId' | 'runId'>;
 
 /** A body that a route takes, so that nothing but the caller can be wrong. */
-const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
+const bodies: Partial<Record<RouteName, (of: EventBuffer) => unknown>> = {
   startApiChat: () => ({ message: 'say 1', model: 'demo' }),
   approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
   resumeChat: ({ runId }) => ({ runId }),
@@ -40,7 +40,7 @@ const bodies: Partial<Record<RouteName, (of: Told) => unknown>> = {
   explainPermission: () => ({ tool: 'send_note', params: {} }),
 };
 
-function wishFor(name: RouteName, chat: Told): Wish {
+function wishFor(name: RouteName, chat: EventBuffer): Wish {
   const route: Route = routes[name];
   if (route.body === undefined) return { method: route.method };
   const body = bodies[name]?.(chat);
@@ -81,7 +81,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
       file: { rateLimit: { failuresPerMinute: 100_000 } },
     });
     chat = await startChat(server, 'notify whose is it');
-    const relay = await chat.reader.until('relay');
+    const relay = await chat.reader.until('approval_requested');
     const { keyId } = await addKey(server.store, { scopes: ['runs'] });
     const memory = await server.json('/v1/memories', {
       body: { namespace: 'matrix', text: 'Whose is it?' },
@@ -93,7 +93,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
       body: { tool: 'nothing', scope: 'run', scopeId: chat.runId },
     });
     const { id: webhook } = await server.json('/v1/webhooks', {
-      body: { url: 'https://hooks.example/x', events: ['relay.expired'] },
+      body: { url: 'https://hooks.example/x', events: ['approval.expired'] },
     });
     ids = {
       run: chat.runId,
@@ -114,7 +114,7 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
   /** The path of a route with ids of this tenant, or with ids that nobody has. */
   function pathWith(path: string, of: Ids): string {
     return path.replaceAll(/:(\w+)/g, (_, name: string) => {
-      if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
+      if (name === 'approvalId' || (name === 'id' && path.startsWith('/v1/approvals')))
         return of.relay;
       if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
@@ -269,14 +269,14 @@ describe.each(storeKinds)('keys on the %s store', (kind) => {
     const conversationId = uuidv7();
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const mine = await startChat(server, 'notify shared', { body: { conversationId } });
-    const relay = await mine.reader.until('relay');
+    const relay = await mine.reader.until('approval_requested');
     const answered = await server.request(`/chat/relay/${String(relay.data['id'])}`, {
       body: { sessionId: mine.sessionId, response: { approved: true, always: true } },
     });
     expect(answered.status).toBe(200);
     await mine.reader.rest();
     const theirs = await startRun(server, { input: 'notify shared', conversationId }, { key });
-    await theirs.reader.until('relay');
+    await theirs.reader.until('approval_requested');
     await server.request(`/v1/runs/${theirs.runId}/cancel`, { method: 'POST', key });
     await theirs.reader.rest();
   });

@@ -8,14 +8,14 @@ import { FeedReader } from '../../src/streaming/feed.ts';
 import { answered, openRaw, times } from '../support/raw-reader.ts';
 import { bootRelay, type TestRelay, until } from '../support/relay.ts';
 import { startRun, untilStatus } from '../support/talk.ts';
-import { Told } from '../../src/streaming/event-buffer.ts';
+import { EventBuffer } from '../../src/streaming/event-buffer.ts';
 
 const count = Number(process.env['RELAY_LEAK'] ?? 2_000);
 const Timer = timerKind();
 /** What a reader costs; and how much of it may be there for other reasons, however many came. */
 const kinds = [
   [EventStream, 0],
-  [Told, 0],
+  [EventBuffer, 0],
   [FeedReader, 0],
   [ServerResponse, 2],
   [Socket, 20],

@@ -389,16 +389,16 @@ describe.each(storeKinds)('GET /v1/approvals on the %s store', (kind) => {
       between: async () => more.push(await asking(1)),
     });
     expect(idsOf(paged).toSorted()).toEqual([...idsOf(one.items), ...idsOf(two.items)].toSorted());
-    const times = paged.map(({ raisedAt }) => String(raisedAt));
+    const times = paged.map(({ requestedAt }) => String(requestedAt));
     expect(times).toEqual(times.toSorted().toReversed());
     await Promise.all([one, two, ...more].map(cancel));
   });
 
   it('shows as pending only what somebody can still decide', async () => {
-    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '30' } });
+    const hasty = await bootRelay({ kind, env: { RELAY_APPROVAL_TTL_MS: '30' } });
     onTestFinished(() => hasty.stop());
     const { reader } = await startRun(hasty, { input: 'notify too late' });
-    await reader.until('relay');
+    await reader.until('approval_requested');
     await new Promise((resolve) => setTimeout(resolve, 40));
     expect((await pageOf(hasty, 'approvals', { query: { status: 'pending' } })).items).toEqual([]);
     const { items } = await pageOf(hasty, 'approvals');

@@ -139,7 +139,7 @@ describe('a fault of ours', () => {
   it('is logged with its stack, and the caller hears nothing of it', async () => {
     await server.stop();
     const store = createMemoryStore();
-    store.census = () => Promise.reject(new Error('the cellar: sk-abcdefghijklmnopqrstuvwx'));
+    store.stats = () => Promise.reject(new Error('the cellar: sk-abcdefghijklmnopqrstuvwx'));
     await boot({ store });
     const response = await server.request('/metrics');
     const body = await response.text();

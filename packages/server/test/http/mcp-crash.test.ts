@@ -17,7 +17,7 @@ it.each(['during', 'instead'] as const)(
       tools: [{ name: 'shop_fit', kind: 'builtin' }],
       permissions: { allowlist: [{ tool: 'shop_fit' }] },
     });
-    const question = await reader.until('relay');
+    const question = await reader.until('approval_requested');
     await dead.stop();
     // Its server is not there at once after the start: the tool is waited for, not forgotten.
     const next = await bootRelay({ store, file });
@@ -51,7 +51,7 @@ it('of one that may run again: it is asked once, and answered after a restart', 
     tools: [{ name: 'shop_fit', kind: 'builtin' }],
     permissions: { allowlist: [{ tool: 'shop_fit' }] },
   });
-  const question = await reader.until('relay');
+  const question = await reader.until('approval_requested');
   // Nothing is held in memory meanwhile.
   await until(
     async () => (await first.json(`/v1/runs/${runId}`))['status'] === 'waiting',
@@ -81,15 +81,15 @@ it('of one that was let go while it asks in the old way: others are asked too, a
       tools: [{ name: 'shop_fit', kind: 'builtin' }],
       permissions: { allowlist: [{ tool: 'shop_fit' }] },
     });
-    const { data } = await reader.until('relay');
+    const { data } = await reader.until('approval_requested');
     expect(data['prompt']).toBe(`Which size of ${what}?`);
-    return { runId, relayId: String(data['id']) };
+    return { runId, approvalId: String(data['id']) };
   };
   try {
     const asked = [await ask('coat'), await ask('hat')];
-    for (const { runId, relayId } of asked) {
+    for (const { runId, approvalId } of asked) {
       const body = { approved: true, input: { size: 'M' } };
-      await server.request(`/v1/approvals/${relayId}`, { body });
+      await server.request(`/v1/approvals/${approvalId}`, { body });
       await until(
         async () => (await server.json(`/v1/runs/${runId}`))['status'] === 'completed',
         'the run to end',

@@ -4,7 +4,7 @@ import { McpScene } from '../../../../test/support/mcp/scene.ts';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
 import {
-  answerRelay,
+  answerApproval,
   decideCall,
   eventsOf,
   finishedRun,
@@ -49,7 +49,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
       ...tools('shop_fit'),
       ...allowed('shop_fit'),
     });
-    const relay = await talk.reader.until('relay');
+    const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     return { ...talk, relay, decide: (body: unknown) => server.request(path, { body }) };
   }
@@ -59,7 +59,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
       input: 'use shop_echo {"text":"hi"}',
       ...tools('shop_echo'),
     });
-    const relay = await reader.until('relay');
+    const relay = await reader.until('approval_requested');
     expect(relay.data).toMatchObject({
       kind: 'permission',
       tool: 'shop_echo',
@@ -96,7 +96,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
       input: 'use trusted_echo {"text":"x"}',
       ...tools('trusted_echo'),
     });
-    expect((await reader.until('relay')).data).toMatchObject({ kind: 'permission' });
+    expect((await reader.until('approval_requested')).data).toMatchObject({ kind: 'permission' });
     const missing = await server.request('/v1/runs', {
       body: { model: 'demo', input: 'x', ...tools('trusted_fail') },
     });
@@ -128,12 +128,12 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
 
   it('is used from chat with all the other tools', async () => {
     const { reader, ...chat } = await startChat(server, 'use shop_echo {"text":"chat"}');
-    const { data } = await reader.until('relay');
-    await answerRelay(server, chat, { relayId: data['id'], response: { approved: true } });
+    const { data } = await reader.until('approval_requested');
+    await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
     expect(JSON.stringify(await reader.rest())).toContain('"context":"chat"');
   });
 
-  it('asks a question by a relay, waits, and gets the answer', async () => {
+  it('asks a question by an approval, waits, and gets the answer', async () => {
     const { relay, runId, reader, decide } = await asking('coat');
     expect(relay.data).toMatchObject({
       kind: 'question',
@@ -160,7 +160,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
       agent: 'tailor',
       ...allowed('shop_fit'),
     });
-    await reader.until('relay');
+    await reader.until('approval_requested');
     const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
     const told = await decideCall(server, { ...wanted, input: { size: 'S' } });
     expect(told).toMatchObject({ code: 200, body: { status: 'succeeded' } });
@@ -245,7 +245,7 @@ describe('a program that is killed, or does not wait', () => {
 
   it('closes the question of a server that gives up waiting', async () => {
     const { reader } = await run('shop_fit', { what: 'coat' });
-    const { data } = await reader.until('relay');
+    const { data } = await reader.until('approval_requested');
     expect(resultIn(await reader.rest())).toContain('timed out');
     const path = `/v1/approvals/${String(data['id'])}`;
     expect(await server.json(path)).toMatchObject({ kind: 'question', status: 'closed' });

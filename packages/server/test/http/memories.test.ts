@@ -256,7 +256,7 @@ describe.each(storeKinds)('a run with memory on the %s store', (kind) => {
   it('leaves nothing when it is canceled', async () => {
     server = await bootRelay({ kind });
     const { runId, reader } = await startRun(server, { input: 'notify me', memory: true });
-    await reader.until('relay');
+    await reader.until('approval_requested');
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
     await reader.rest();
     expect((await list('')).memories).toEqual([]);

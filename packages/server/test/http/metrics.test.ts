@@ -27,7 +27,7 @@ async function figures(): Promise<Map<string, number>> {
 }
 
 describe.each(storeKinds)('metrics on the %s store', (kind) => {
-  it('count runs, relays, tools and tokens', async () => {
+  it('count runs, approvals, tools and tokens', async () => {
     server = await bootRelay({ kind });
     await finishedRun(server, { input: 'calculate 23*47' });
     await finishedRun(server, { input: 'fail 400' }).catch(() => undefined);
@@ -39,9 +39,9 @@ describe.each(storeKinds)('metrics on the %s store', (kind) => {
     expect(now.get('relay_runs_ended_total{status="failed"}')).toBe(1);
     expect(now.get('relay_runs{status="waiting"}')).toBe(1);
     expect(now.get('relay_runs{status="running"}')).toBe(0);
-    expect(now.get('relay_relays_waiting')).toBe(1);
-    expect(now.get('relay_relays_raised_total')).toBe(1);
-    expect(now.get('relay_relays_oldest_seconds')).toBeGreaterThanOrEqual(0);
+    expect(now.get('relay_approvals_waiting')).toBe(1);
+    expect(now.get('relay_approvals_requested_total')).toBe(1);
+    expect(now.get('relay_approvals_oldest_seconds')).toBeGreaterThanOrEqual(0);
     expect(now.get('relay_tool_calls_total{outcome="completed"}')).toBe(1);
     expect(now.get('relay_tokens_total{direction="out"}')).toBeGreaterThan(0);
     expect(now.get('relay_open_streams')).toBe(1);

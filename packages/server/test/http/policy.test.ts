@@ -117,7 +117,7 @@ describe.each(storeKinds)('a policy on the %s store', (kind) => {
     await set({ ask: [note] });
     const permissions = { allowlist: [note] };
     const asked = await startRun(server, { input: 'notify x', permissions });
-    const relay = await asked.reader.until('relay');
+    const relay = await asked.reader.until('approval_requested');
     await set({ deny: [note] });
     const refused = await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
       body: { approved: true },
@@ -136,7 +136,7 @@ describe.each(storeKinds)('a policy on the %s store', (kind) => {
     await set({});
     const since = new Date().toISOString();
     const asked = await startRun(server, { input: 'notify asked' });
-    const relay = await asked.reader.until('relay');
+    const relay = await asked.reader.until('approval_requested');
     await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
       body: { approved: false },
     });

@@ -153,7 +153,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
 });
 
 it('a server that thinks between its calls sees its thoughts again, until it has answered', async () => {
-  mock.onMessage('again', { content: 'Still 1081.', finishReason: 'stop' });
+  mock.onMessage('again', { content: 'IdleFrames 1081.', finishReason: 'stop' });
   mock.on({ hasToolResult: true }, { content: 'It is 1081.', finishReason: 'stop' });
   mock.onMessage('23*47', {
     reasoning: 'I should calculate.',

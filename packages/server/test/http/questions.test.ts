@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { bootRelay, storeKinds, type TestRelay } from '../support/relay.ts';
 import {
-  answerRelay,
+  answerApproval,
   decideCall,
   resumeRun,
   startChat,
@@ -58,7 +58,7 @@ describe.each(storeKinds)('a question on the %s store', (kind) => {
       input: 'use order {"what":"shirt"}',
       tools: [{ name: 'order', kind: 'builtin' }],
     });
-    const relay = await talk.reader.until('relay');
+    const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     const decide = (body: unknown) => server.request(path, { body });
     return { ...talk, relay, path, decide };
@@ -129,9 +129,9 @@ describe.each(storeKinds)('a question on the %s store', (kind) => {
       frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
     expect(outputIn(await reader.rest())).toMatchObject({ answer: input });
     const chat = await startChat(server, 'use order {"what":"shirt"}');
-    const relay = await chat.reader.until('relay');
+    const relay = await chat.reader.until('approval_requested');
     const answer = (response: unknown) =>
-      answerRelay(server, chat, { relayId: relay.data['id'], response });
+      answerApproval(server, chat, { approvalId: relay.data['id'], response });
     expect((await answer({ approved: true, input: { size: 'XL' } })).status).toBe(400);
     expect((await answer({ approved: true, input })).status).toBe(200);
     expect(JSON.stringify(await chat.reader.rest())).toContain('"size":"M"');
@@ -142,7 +142,7 @@ describe.each(storeKinds)('a question on the %s store', (kind) => {
       input: 'use fit {"what":"shirt"}',
       tools: [{ name: 'fit', kind: 'builtin' }],
     });
-    await reader.until('relay');
+    await reader.until('approval_requested');
     await untilStatus(server, runId, 'waiting');
     const wanted = { runId, toolCallId: 'call_1', action: 'approve' };
     const approved = await decideCall(server, wanted);
@@ -168,9 +168,9 @@ describe.each(storeKinds)('a question on the %s store', (kind) => {
       status: 'error',
     });
     const chat = await startChat(server, 'use order {"what":"shirt"}');
-    const relay = await chat.reader.until('relay');
+    const relay = await chat.reader.until('approval_requested');
     const answer = (response: unknown) =>
-      answerRelay(server, chat, { relayId: relay.data['id'], response });
+      answerApproval(server, chat, { approvalId: relay.data['id'], response });
     expect((await answer({ approved: true })).status).toBe(400);
     expect((await answer({ approved: false, reason: 'No' })).status).toBe(200);
     await chat.reader.rest();

@@ -100,7 +100,7 @@ describe.each(storeKinds)('/api/chat/resume on the %s store', (kind) => {
     const slow = { tools: ['agent', 'send_note'].map((name) => ({ name, kind: 'builtin' })) };
     const input = 'use agent {"prompt":"slow 800"}\nuse send_note {"to":"a","text":"b"}';
     const { runId, reader } = await startRun(server, { ...slow, input });
-    await reader.until('relay');
+    await reader.until('approval_requested');
     expect(await statusOf(server, runId)).toBe('running');
     const { body, events } = await resumeRun(server, runId);
     expect(body['status']).toBe('waiting');
@@ -315,7 +315,10 @@ describe('a run whose checkpoint is not what it should be', () => {
   it('is not decided by the request of another run that its output names', async () => {
     let named: string | undefined;
     const { server, harm } = await harmed(({ outputJson }) => ({
-      outputJson: (outputJson ?? '').replace(/"relayId":"[^"]+"/, `"relayId":"${named ?? ''}"`),
+      outputJson: (outputJson ?? '').replace(
+        /"approvalId":"[^"]+"/,
+        `"approvalId":"${named ?? ''}"`,
+      ),
     }));
     const [one, two] = [
       await startApiChat(server, 'notify one'),

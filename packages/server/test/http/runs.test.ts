@@ -272,19 +272,19 @@ describe.each(storeKinds)('/v1/runs on the %s store', (kind) => {
       expect(await statusOf(server, runId)).toBe('canceled');
     });
 
-    it('ends a waiting run and closes its relay; the tool never runs', async () => {
+    it('ends a waiting run and closes its approval; the tool never runs', async () => {
       const { runId, reader } = await startRun(server, { input: 'notify never sent' });
-      const relay = await reader.until('relay');
+      const relay = await reader.until('approval_requested');
       await untilStatus(server, runId, 'waiting');
       await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
       const frames = await reader.rest();
       expect(frames.map(({ data }) => data.type).slice(-3)).toEqual([
-        'relay_resolved',
+        'approval_resolved',
         'tool_result',
         'done',
       ]);
       expect(frames.at(-3)?.data).toEqual({
-        type: 'relay_resolved',
+        type: 'approval_resolved',
         id: relay.data['id'],
         status: 'closed',
       });

@@ -3,7 +3,7 @@ import { type DialectName, dialects } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allFrames, FrameReader, type SeenFrame } from '../support/frames.ts';
 import { bootRelay, storeKinds, type TestRelay, until } from '../support/relay.ts';
-import { answerRelay, eventsOf, finishedRun, startChat, startRun } from '../support/talk.ts';
+import { answerApproval, eventsOf, finishedRun, startChat, startRun } from '../support/talk.ts';
 
 const names = Object.keys(dialects) as DialectName[];
 
@@ -23,10 +23,16 @@ describe.each(storeKinds)('following a run on the %s store', (kind) => {
     const said =
       'use calculator {"a":1,"b":2,"op":"+"}\nuse send_note {"to":"a","text":"b"}\nuse send_note {"to":"c","text":"d"}';
     const chat = await startChat(server, said);
-    const first = await chat.reader.until('relay');
-    const second = await chat.reader.until('relay');
-    await answerRelay(server, chat, { relayId: first.data['id'], response: { approved: true } });
-    await answerRelay(server, chat, { relayId: second.data['id'], response: { approved: false } });
+    const first = await chat.reader.until('approval_requested');
+    const second = await chat.reader.until('approval_requested');
+    await answerApproval(server, chat, {
+      approvalId: first.data['id'],
+      response: { approved: true },
+    });
+    await answerApproval(server, chat, {
+      approvalId: second.data['id'],
+      response: { approved: false },
+    });
     await chat.reader.rest();
     runId = chat.runId;
     lastSeq = (await eventsOf(server, runId)).events.length;
@@ -125,13 +131,16 @@ describe.each(storeKinds)('following a run on the %s store', (kind) => {
 
   it('stays open while a run waits, and shows what then happens to every reader', async () => {
     const chat = await startChat(server, 'notify several readers');
-    const relay = await chat.reader.until('relay');
+    const relay = await chat.reader.until('approval_requested');
     const early = new FrameReader(await stream('?dialect=chat', {}, chat.runId));
-    await early.until('relay');
+    await early.until('approval_requested');
     const late = new FrameReader(
       await stream('?dialect=chat', { 'last-event-id': relay.id }, chat.runId),
     );
-    await answerRelay(server, chat, { relayId: relay.data['id'], response: { approved: true } });
+    await answerApproval(server, chat, {
+      approvalId: relay.data['id'],
+      response: { approved: true },
+    });
     const all = await chat.reader.rest();
     const withoutGreeting = all.filter(({ data }) => data.type !== 'connected');
     expect(await early.rest()).toEqual(withoutGreeting);
@@ -143,7 +152,7 @@ describe.each(storeKinds)('following a run on the %s store', (kind) => {
 
   it('ends at the present end without follow, though the run goes on', async () => {
     const { runId: id, reader } = await startRun(server, { input: 'notify not followed' });
-    await reader.until('relay');
+    await reader.until('approval_requested');
     const seen = await allFrames(await stream('?follow=false', {}, id));
     expect(seen.at(-1)?.data.type).toBe('relay');
     await server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
@@ -171,7 +180,7 @@ describe.each(storeKinds)('following a run on the %s store', (kind) => {
   it('keeps text with line ends and separators inside its one frame', async () => {
     const text = 'a\n\ndata: x\r\rid: 99\n\n\u2028b\u2029';
     const { runId: id, reader } = await startRun(server, { input: `notify ${text}!` });
-    const relay = await reader.until('relay');
+    const relay = await reader.until('approval_requested');
     expect(relay.data['params']).toEqual({ to: 'operator', text: `${text}!` });
     await server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
     await reader.rest();

@@ -26,7 +26,7 @@ describe.each(storeKinds)('a tenant on the %s store', (kind) => {
     });
     await finishedRun(server, { input: 'say 5' });
     const waiting = await startRun(server, { input: 'notify me' });
-    await waiting.reader.until('relay');
+    await waiting.reader.until('approval_requested');
     await untilStatus(server, waiting.runId, 'waiting');
     const tenant = await server.json('/v1/tenant');
     expect(tenant).toMatchObject({
@@ -111,7 +111,7 @@ describe.each(storeKinds)('a tenant on the %s store', (kind) => {
     const slow = await startRun(server, { input: 'slow 2000' });
     await slow.reader.until('token');
     const asked = await startRun(server, { input: 'notify later' });
-    const relay = await asked.reader.until('relay');
+    const relay = await asked.reader.until('approval_requested');
     await untilStatus(server, asked.runId, 'waiting');
     expect(await (await set({ paused: true })).json()).toMatchObject({ paused: true });
     expect(await refusal()).toMatchObject({ status: 409, body: { code: 'tenant_paused' } });

@@ -74,7 +74,7 @@ describe.each(storeKinds)('a decision by tool-approval on the %s store', (kind) 
     expect(answer).toBe('The note was not sent: it was denied (Not on a Sunday).');
   });
 
-  it('of one relay of two answers when the run waits for the other', async () => {
+  it('of one approval of two answers when the run waits for the other', async () => {
     const [one, two] = [`one ${kind}`, `two ${kind}`];
     const { runId, since } = await asking(`${note(one)}\n${note(two)}`);
     const decide = (toolCallId: string, action: string) =>
@@ -96,7 +96,7 @@ describe.each(storeKinds)('a decision by tool-approval on the %s store', (kind) 
     expect(notes(one)).toEqual([]);
   });
 
-  it('of both relays at once answers both, and each tool runs once', async () => {
+  it('of both approvals at once answers both, and each tool runs once', async () => {
     const texts = [`left ${kind}`, `right ${kind}`];
     const { runId, reader } = await asking(texts.map(note).join('\n'));
     const told = await Promise.all(
@@ -168,7 +168,7 @@ describe.each(storeKinds)('a decision by tool-approval on the %s store', (kind) 
     const run = await startRun(server, { input: note(`a run ${kind}`) });
     const chat = await startChat(server, note(`a chat ${kind}`));
     for (const { runId, reader } of [run, chat]) {
-      await reader.until('relay');
+      await reader.until('approval_requested');
       const decision = { runId, toolCallId: 'call_1', action: 'approve' };
       expect(await decideCall(server, decision)).toMatchObject({ body: { status: 'succeeded' } });
       await reader.rest();
@@ -212,7 +212,7 @@ describe.each(storeKinds)('a decision by tool-approval on the %s store', (kind) 
     const { code, body } = await decide(second);
     expect(code).toBe(409);
     expect(body).toMatchObject({
-      code: 'relay_conflict',
+      code: 'approval_conflict',
       error: expect.stringContaining('already'),
     });
     expect(notes(`no ${first} ${kind}`)).toHaveLength(first === 'approve' ? 1 : 0);
@@ -254,7 +254,7 @@ describe.each(storeKinds)('a decision by tool-approval on the %s store', (kind) 
   });
 
   it('is 409 for a request that has expired, whether its run has noticed or not', async () => {
-    const hasty = await bootRelay({ kind, env: { RELAY_RELAY_TTL_MS: '40' } });
+    const hasty = await bootRelay({ kind, env: { RELAY_APPROVAL_TTL_MS: '40' } });
     onTestFinished(() => hasty.stop());
     const { runId, reader } = await startApiChat(hasty, note('late'));
     const { data } = await reader.until('tool_approval_requested');
@@ -314,7 +314,7 @@ describe.each(storeKinds)('a decision by tool-approval on the %s store', (kind) 
     const told = await Promise.all(actions.map((action) => decide(action)));
     await reader.rest();
     const { events } = await eventsOf(server, runId);
-    const decided = events.filter(({ type }) => type === 'relay.decided');
+    const decided = events.filter(({ type }) => type === 'approval.decided');
     expect(decided).toHaveLength(1);
     const won = decided[0]?.['approved'] === true ? 'approve' : 'reject';
     for (const [n, { code }] of told.entries()) expect(code).toBe(actions[n] === won ? 200 : 409);

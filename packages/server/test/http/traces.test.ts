@@ -94,7 +94,7 @@ describe.each(storeKinds)('a run on the %s store', (kind) => {
   it('shows how long it waited for a person', async () => {
     const server = await boot({ kind });
     const { runId, reader } = await startRun(server, { input: 'notify me' });
-    const raised = await reader.until('relay');
+    const raised = await reader.until('approval_requested');
     await untilStatus(server, runId, 'waiting');
     const since = Date.now();
     await until(() => Date.now() - since >= 30, 'some time to pass');
@@ -102,9 +102,9 @@ describe.each(storeKinds)('a run on the %s store', (kind) => {
     await reader.rest();
     const wait = named(await told(server), 'relay permission');
     expect(wait.attributes).toMatchObject({
-      'relay.relay.id': raised.data['id'],
-      'relay.relay.outcome': 'approved',
-      'relay.relay.decided_by': 'key',
+      'relay.approval.id': raised.data['id'],
+      'relay.approval.outcome': 'approved',
+      'relay.approval.decided_by': 'key',
     });
     expect(wait.endMs - wait.startMs).toBeGreaterThanOrEqual(30);
     expect(named(collector.spans, 'execute_tool send_note').startMs).toBeGreaterThanOrEqual(
@@ -120,7 +120,7 @@ it('goes on as the same trace, with the same parents, after a restart', async ()
     input: 'notify me',
     model: 'demo',
   });
-  await reader.until('relay');
+  await reader.until('approval_requested');
   await untilStatus(first, runId, 'waiting');
   await reader.leave();
   await told(first);

@@ -71,7 +71,7 @@ describe('a missing field', () => {
       ['response'],
     ],
   ])('gives %s the sentence of its route', (_what, route, body, sentence, paths) => {
-    const error = refusal(route, { params: { relayId: id }, body });
+    const error = refusal(route, { params: { approvalId: id }, body });
     expect(error.code).toBe('invalid_request');
     expect(error.message).toBe(sentence);
     expect(error.details?.map(({ path }) => path)).toEqual(paths);

@@ -66,7 +66,13 @@ describe.each(storeKinds)('webhooks on the %s store', (kind) => {
     return { id: String(made['id']), secret: String(made['secret']) };
   }
 
-  const all = ['relay.raised', 'relay.expiring', 'relay.expired', 'relay.decided', 'run.ended'];
+  const all = [
+    'approval.requested',
+    'approval.expiring',
+    'approval.expired',
+    'approval.decided',
+    'run.ended',
+  ];
 
   async function deliveriesOf(id: string) {
     const { deliveries } = await server.json(`/v1/webhooks/${id}/deliveries`);
@@ -77,18 +83,26 @@ describe.each(storeKinds)('webhooks on the %s store', (kind) => {
     const { id, secret } = await hook('/all', all);
     await hook('/ends', ['run.ended']);
     const run = await startRun(server, { input: 'notify sk-canary' });
-    const relay = await run.reader.until('relay');
-    const relayId = String(relay.data['id']);
-    const raised = await until(() => receiver.at('/all', 'relay.raised'), 'relay.raised');
+    const relay = await run.reader.until('approval_requested');
+    const approvalId = String(relay.data['id']);
+    const raised = await until(
+      () => receiver.at('/all', 'approval.requested'),
+      'approval.requested',
+    );
     expect(raised.json).toMatchObject({
-      id: `relay.raised:${relayId}`,
+      id: `approval.requested:${approvalId}`,
       run: { id: run.runId, agent: 'assistant' },
-      relay: { id: relayId, kind: 'permission', tool: 'send_note', expiresAt: expect.any(String) },
-      decisionUrl: expect.stringContaining(`https://relay.example/decide/${relayId}.`),
+      approval: {
+        id: approvalId,
+        kind: 'permission',
+        tool: 'send_note',
+        expiresAt: expect.any(String),
+      },
+      decisionUrl: expect.stringContaining(`https://relay.example/decide/${approvalId}.`),
     });
     expect(raised.headers).toMatchObject({
-      'relay-event': 'relay.raised',
-      'relay-delivery': `relay.raised:${relayId}`,
+      'relay-event': 'approval.requested',
+      'relay-delivery': `approval.requested:${approvalId}`,
       'content-type': 'application/json',
     });
     const [, time, mac] = /^t=(\d+),v1=([0-9a-f]{64})$/.exec(
@@ -96,10 +110,12 @@ describe.each(storeKinds)('webhooks on the %s store', (kind) => {
     ) as unknown as [string, string, string];
     expect(createHmac('sha256', secret).update(`${time}.${raised.body}`).digest('hex')).toBe(mac);
     expect(Math.abs(Number(time) - Date.now() / 1000)).toBeLessThan(600);
-    await server.request(`/v1/approvals/${relayId}`, { body: { approved: false, reason: 'no' } });
+    await server.request(`/v1/approvals/${approvalId}`, {
+      body: { approved: false, reason: 'no' },
+    });
     await run.reader.rest();
-    const decided = await until(() => receiver.at('/all', 'relay.decided'), 'relay.decided');
-    expect(decided.json).toMatchObject({ relay: { id: relayId, status: 'denied' } });
+    const decided = await until(() => receiver.at('/all', 'approval.decided'), 'approval.decided');
+    expect(decided.json).toMatchObject({ approval: { id: approvalId, status: 'denied' } });
     const ended = await until(() => receiver.at('/ends', 'run.ended'), 'run.ended');
     expect(ended.json).toMatchObject({ run: { id: run.runId, status: 'completed' } });
     const told = JSON.stringify(receiver.heard);
@@ -111,8 +127,8 @@ describe.each(storeKinds)('webhooks on the %s store', (kind) => {
     }, 'three deliveries');
     expect(shown).toMatchObject([
       { event: 'run.ended', lastStatus: 200, attempts: 1 },
-      { event: 'relay.decided' },
-      { event: 'relay.raised' },
+      { event: 'approval.decided' },
+      { event: 'approval.requested' },
     ]);
     const first = await server.json(`/v1/webhooks/${id}/deliveries?limit=1`);
     const next = await server.json(
@@ -143,10 +159,13 @@ describe.each(storeKinds)('webhooks on the %s store', (kind) => {
 
   it('carry no link unless whoever made them may approve', async () => {
     const { apiKey } = await addKey(server.store, { scopes: ['admin'] });
-    await hook('/plain', ['relay.raised'], apiKey);
+    await hook('/plain', ['approval.requested'], apiKey);
     const run = await startRun(server, { input: 'notify x' });
-    await run.reader.until('relay');
-    const raised = await until(() => receiver.at('/plain', 'relay.raised'), 'relay.raised');
+    await run.reader.until('approval_requested');
+    const raised = await until(
+      () => receiver.at('/plain', 'approval.requested'),
+      'approval.requested',
+    );
     expect(raised.json['decisionUrl']).toBeUndefined();
     await server.request(`/v1/runs/${run.runId}/cancel`, { method: 'POST' });
     await run.reader.rest();

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { addKey, bootRelay, type BootOptions, type TestRelay, until } from '../support/relay.ts';
-import { answerRelay, eventsOf, startChat, startRun, untilStatus } from '../support/talk.ts';
+import { answerApproval, eventsOf, startChat, startRun, untilStatus } from '../support/talk.ts';
 
 let base = '';
 let folder = '';
@@ -49,12 +49,12 @@ async function startWith(server: TestRelay, tool: string, input: object, more: o
 /** Starts a call that is asked about, and waits until it is. */
 async function asked(server: TestRelay, tool: string, input: object, more: object = {}) {
   const { runId, reader } = await startWith(server, tool, input, more);
-  const { data } = await reader.until('relay');
-  return { runId, reader, relayId: String(data['id']) };
+  const { data } = await reader.until('approval_requested');
+  return { runId, reader, approvalId: String(data['id']) };
 }
 
-const decide = (server: TestRelay, relayId: string, body: object) =>
-  server.request(`/v1/approvals/${relayId}`, { body });
+const decide = (server: TestRelay, approvalId: string, body: object) =>
+  server.request(`/v1/approvals/${approvalId}`, { body });
 
 async function typesOf(server: TestRelay, runId: string): Promise<string[]> {
   return (await eventsOf(server, runId)).events.map(({ type }) => type);
@@ -75,10 +75,10 @@ describe('bash in a chat', () => {
   it('is asked about, runs as approved, and shows what it does', async () => {
     const server = await boot();
     const chat = await startChat(server, use('bash', { command: 'ls; echo made > c.txt' }));
-    const { data } = await chat.reader.until('relay');
+    const { data } = await chat.reader.until('approval_requested');
     expect(data).toMatchObject({ tool: 'bash', params: { command: 'ls; echo made > c.txt' } });
     expect(existsSync(join(folder, 'c.txt'))).toBe(false);
-    await answerRelay(server, chat, { relayId: data['id'], response: { approved: true } });
+    await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
     const frames = await chat.reader.rest();
     const of = (type: string) =>
       frames.filter(({ event }) => event === type).map((frame) => frame.data);
@@ -101,14 +101,14 @@ describe('bash in a chat', () => {
     const server = await boot();
     const conversationId = '018f0000-0000-7000-8000-000000000001';
     const first = await asked(server, 'bash', { command: 'echo 1 >> n' }, { conversationId });
-    await decide(server, first.relayId, { approved: true, always: true });
+    await decide(server, first.approvalId, { approved: true, always: true });
     await first.reader.rest();
     const again = await startWith(server, 'bash', { command: 'echo 1 >> n' }, { conversationId });
     await again.reader.rest();
-    expect(await typesOf(server, again.runId)).not.toContain('relay.raised');
+    expect(await typesOf(server, again.runId)).not.toContain('approval.requested');
     expect(readFileSync(join(folder, 'n'), 'utf8')).toBe('1\n1\n');
     const other = await asked(server, 'bash', { command: 'echo 1  >> n' }, { conversationId });
-    await decide(server, other.relayId, { approved: false });
+    await decide(server, other.approvalId, { approved: false });
     await other.reader.rest();
   });
 
@@ -116,21 +116,21 @@ describe('bash in a chat', () => {
     const server = await boot();
     const conversationId = '018f0000-0000-7000-8000-000000000002';
     const first = await asked(server, 'bash', { command: 'ls -a' }, { conversationId });
-    expect(await server.json(`/v1/approvals/${first.relayId}`)).toMatchObject({
+    expect(await server.json(`/v1/approvals/${first.approvalId}`)).toMatchObject({
       suggestedRule: { tool: 'bash', params: { command: 'ls*' } },
     });
-    await decide(server, first.relayId, { approved: true, always: true, rule: 'suggested' });
+    await decide(server, first.approvalId, { approved: true, always: true, rule: 'suggested' });
     await first.reader.rest();
     const like = await startWith(server, 'bash', { command: 'ls -l a.txt' }, { conversationId });
     await like.reader.rest();
     expect(await typesOf(server, like.runId)).toContain('tool.completed');
     for (const command of ['ls; touch x', 'lsof', 'ls $(touch x)', 'ls > x']) {
-      const { relayId, reader } = await asked(server, 'bash', { command }, { conversationId });
-      await decide(server, relayId, { approved: false });
+      const { approvalId, reader } = await asked(server, 'bash', { command }, { conversationId });
+      await decide(server, approvalId, { approved: false });
       await reader.rest();
     }
     const elsewhere = await asked(server, 'bash', { command: 'ls', cwd: '.' }, { conversationId });
-    await decide(server, elsewhere.relayId, { approved: false });
+    await decide(server, elsewhere.approvalId, { approved: false });
     expect(existsSync(join(folder, 'x'))).toBe(false);
   });
 
@@ -156,52 +156,54 @@ describe('bash in a chat', () => {
   it('does not run with edited arguments that a deny rule refuses', async () => {
     const server = await boot();
     const permissions = { denylist: [{ tool: 'bash', params: { command: 'rm *' } }] };
-    const { runId, relayId, reader } = await asked(
+    const { runId, approvalId, reader } = await asked(
       server,
       'bash',
       { command: 'ls' },
       { permissions },
     );
-    const refused = await decide(server, relayId, {
+    const refused = await decide(server, approvalId, {
       approved: true,
       input: { command: 'ls; rm a.txt' },
     });
     expect(refused.status).toBe(403);
-    const outside = await decide(server, relayId, {
+    const outside = await decide(server, approvalId, {
       approved: true,
       input: { command: 'ls', cwd: '..' },
     });
     expect(outside.status).toBe(400);
     expect(await typesOf(server, runId)).not.toContain('tool.started');
-    await decide(server, relayId, { approved: true, input: { command: 'echo edited > e' } });
+    await decide(server, approvalId, { approved: true, input: { command: 'echo edited > e' } });
     await reader.rest();
     expect(readFileSync(join(folder, 'e'), 'utf8')).toBe('edited\n');
   });
 
   it('of 50 that decide at once one wins, and it runs once or not at all', async () => {
     const server = await boot();
-    const { runId, relayId, reader } = await asked(server, 'bash', { command: 'echo ran >> log' });
+    const { runId, approvalId, reader } = await asked(server, 'bash', {
+      command: 'echo ran >> log',
+    });
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, n) =>
-        decide(server, relayId, n % 2 === 0 ? { approved: true } : { approved: false }),
+        decide(server, approvalId, n % 2 === 0 ? { approved: true } : { approved: false }),
       ),
     );
     await reader.rest();
     const approved = answers[0]?.status === 200;
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 409]));
-    expect((await typesOf(server, runId)).filter((type) => type === 'relay.decided')).toHaveLength(
-      1,
-    );
+    expect(
+      (await typesOf(server, runId)).filter((type) => type === 'approval.decided'),
+    ).toHaveLength(1);
     const log = existsSync(join(folder, 'log')) ? readFileSync(join(folder, 'log'), 'utf8') : '';
     expect(log).toBe(approved ? 'ran\n' : '');
   });
 
   it('does not run when nobody has answered in time', async () => {
-    const server = await boot({ env: { RELAY_RELAY_TTL_MS: '60' } });
+    const server = await boot({ env: { RELAY_APPROVAL_TTL_MS: '60' } });
     const { runId, reader } = await startWith(server, 'bash', { command: 'touch late' });
     await reader.rest();
     const types = await typesOf(server, runId);
-    expect(types).toContain('relay.expired');
+    expect(types).toContain('approval.expired');
     expect(types).not.toContain('tool.started');
     expect(existsSync(join(folder, 'late'))).toBe(false);
   });
@@ -244,16 +246,19 @@ describe('a path that was approved', () => {
     const link = join(folder, 'link');
     symlinkSync('a.txt', link);
     const first = await asked(server, 'read', { path: 'link' });
-    expect(await server.json(`/v1/approvals/${first.relayId}`)).toMatchObject({
-      located: { path: join(folder, 'a.txt') },
+    expect(await server.json(`/v1/approvals/${first.approvalId}`)).toMatchObject({
+      resolvedPaths: { path: join(folder, 'a.txt') },
     });
     rmSync(link);
     symlinkSync('b.txt', link);
-    await decide(server, first.relayId, { approved: true });
-    const { data } = await first.reader.until('relay');
-    expect(data['id']).not.toBe(first.relayId);
+    await decide(server, first.approvalId, { approved: true });
+    const { data } = await first.reader.until('approval_requested');
+    expect(data['id']).not.toBe(first.approvalId);
     const again = await server.json(`/v1/approvals/${String(data['id'])}`);
-    expect(again).toMatchObject({ status: 'pending', located: { path: join(folder, 'b.txt') } });
+    expect(again).toMatchObject({
+      status: 'pending',
+      resolvedPaths: { path: join(folder, 'b.txt') },
+    });
     expect(await typesOf(server, first.runId)).not.toContain('tool.started');
     await decide(server, String(data['id']), { approved: true });
     const frames = await first.reader.rest();
@@ -267,7 +272,7 @@ describe('a path that was approved', () => {
     const first = await asked(server, 'read', { path: 'a.txt' });
     rmSync(join(folder, 'a.txt'));
     symlinkSync('../secret', join(folder, 'a.txt'));
-    await decide(server, first.relayId, { approved: true });
+    await decide(server, first.approvalId, { approved: true });
     const frames = await first.reader.rest();
     expect(JSON.stringify(frames)).not.toContain('top secret');
     const { events } = await eventsOf(server, first.runId);
@@ -282,7 +287,7 @@ describe('a path that was approved', () => {
     const first = await asked(server, 'read', { path: 'a.txt' }, { permissions });
     rmSync(join(folder, 'a.txt'));
     symlinkSync('b.txt', join(folder, 'a.txt'));
-    await decide(server, first.relayId, { approved: true });
+    await decide(server, first.approvalId, { approved: true });
     await first.reader.rest();
     expect(await typesOf(server, first.runId)).toContain('tool.denied');
   });
@@ -296,7 +301,7 @@ describe('a path that was approved', () => {
       expect(events.find(({ type }) => type === 'tool.failed')).toMatchObject({
         code: 'path_refused',
       });
-      expect(events.some(({ type }) => type === 'relay.raised')).toBe(false);
+      expect(events.some(({ type }) => type === 'approval.requested')).toBe(false);
     }
   });
 });
@@ -305,8 +310,8 @@ describe('patch', () => {
   it('changes what was approved', async () => {
     const server = await boot();
     const edits = [{ old: 'alpha', new: 'omega' }];
-    const { relayId, reader } = await asked(server, 'patch', { path: 'a.txt', edits });
-    await decide(server, relayId, { approved: true });
+    const { approvalId, reader } = await asked(server, 'patch', { path: 'a.txt', edits });
+    await decide(server, approvalId, { approved: true });
     await reader.rest();
     expect(readFileSync(join(folder, 'a.txt'), 'utf8')).toBe('omega\n');
   });
@@ -341,15 +346,19 @@ describe('a chat without a key', () => {
     expect((await server.request('/chat', { body: named, key: null })).status).toBe(400);
     // With a key, the same sub-agent has it.
     const known = await startChat(server, delegated);
-    expect((await known.reader.until('relay')).data).toMatchObject({ tool: 'bash' });
+    expect((await known.reader.until('approval_requested')).data).toMatchObject({ tool: 'bash' });
     expect(existsSync(join(folder, 'x'))).toBe(false);
   });
 
   it('has them if the operator says so', async () => {
     const server = await boot({ env: { RELAY_LOCAL_CHAT: 'on' } });
     const chat = await startChat(server, use('bash', { command: 'touch x' }), { wish });
-    const { data } = await chat.reader.until('relay');
-    await answerRelay(server, chat, { relayId: data['id'], response: { approved: true }, wish });
+    const { data } = await chat.reader.until('approval_requested');
+    await answerApproval(server, chat, {
+      approvalId: data['id'],
+      response: { approved: true },
+      wish,
+    });
     await chat.reader.rest();
     expect(existsSync(join(folder, 'x'))).toBe(true);
   });

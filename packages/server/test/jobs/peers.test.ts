@@ -1,10 +1,10 @@
 import type { Hint, Supervisor, SystemStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { BudgetKeeper } from '../../src/jobs/budgets.ts';
+import { BudgetChecker } from '../../src/jobs/budgets.ts';
 import { Feed } from '../../src/streaming/feed.ts';
 import { Hub } from '../../src/streaming/hub.ts';
-import { hearNeighbours } from '../../src/jobs/peers.ts';
+import { subscribeToPeers } from '../../src/jobs/peers.ts';
 import { OpenStreams } from '../../src/streaming/open-streams.ts';
 
 /** A store whose neighbours say what the test lets them say. */
@@ -37,7 +37,7 @@ describe('what neighbours say', () => {
   let neighbours: Neighbourhood;
   let hub: Hub;
   let feed: Feed;
-  let budgets: BudgetKeeper;
+  let budgets: BudgetChecker;
   let stop: () => void;
   let woken: string[];
   let looksForPauses: number;
@@ -48,7 +48,7 @@ describe('what neighbours say', () => {
     const { store } = neighbours;
     hub = new Hub();
     feed = new Feed();
-    budgets = new BudgetKeeper(store);
+    budgets = new BudgetChecker(store);
     streams = new OpenStreams(store);
     woken = [];
     looksForPauses = 0;
@@ -59,7 +59,7 @@ describe('what neighbours say', () => {
         throw new Error('The store does not answer');
       },
     } as unknown as Supervisor;
-    stop = hearNeighbours({ store, hub, feed, supervisor, budgets, streams });
+    stop = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams });
   });
 
   /** The runs that a stream of this node was told to look at. */
@@ -95,7 +95,7 @@ describe('what neighbours say', () => {
     const hints = await nextHints('t', () => {
       neighbours.say({ kind: 'run', tenantId: 't', runId: 'r' });
       neighbours.say({ kind: 'run', tenantId: 'another', runId: 'x' });
-      neighbours.say({ kind: 'approval', tenantId: 't', relayId: 'a' });
+      neighbours.say({ kind: 'approval', tenantId: 't', approvalId: 'a' });
     });
     expect(hints).toEqual([
       { kind: 'run', id: 'r' },

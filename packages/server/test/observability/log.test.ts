@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { asServerLog, createLog, type LogLevel, type LogOptions } from '../../src/observability/log.ts';
+import {
+  asServerLog,
+  createLog,
+  type LogLevel,
+  type LogOptions,
+} from '../../src/observability/log.ts';
 import { settled } from '../support/journal.ts';
 
 const now = () => new Date('2026-03-04T05:06:07.089Z');

@@ -7,18 +7,18 @@ import { Hub } from '../../src/streaming/hub.ts';
 import { OpenStreams } from '../../src/streaming/open-streams.ts';
 import { placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
 import type { Call } from '../../src/http/handlers/handler.ts';
-import { type From, framesUntilStill } from '../../src/streaming/collect-until-idle.ts';
+import { type From, collectUntilIdle } from '../../src/streaming/collect-until-idle.ts';
 
 const agentId = uuidv7();
-const [relayId, otherId] = [uuidv7(), uuidv7()];
+const [approvalId, otherId] = [uuidv7(), uuidv7()];
 const progress = { partialOutput: '', toolsInvoked: [] };
-const suspended: RunEvent = { type: 'run.suspended', progress, relayIds: [] };
+const suspended: RunEvent = { type: 'run.suspended', progress, approvalIds: [] };
 const resumed: RunEvent = { type: 'run.resumed', progress };
 
 function decided(of: string): RunEvent {
   const by = { type: 'key', id: 'key-1', name: 'ada' } as const;
   const call = { agentId, toolCallId: 'call_1' };
-  return { type: 'relay.decided', ...call, relayId: of, approved: true, by };
+  return { type: 'approval.decided', ...call, approvalId: of, approved: true, by };
 }
 
 /** A journal, somebody who asks about it, and what they are told. */
@@ -45,7 +45,7 @@ async function scene(status: RunRecord['status'] = 'waiting') {
   };
   const follow = async (from: From) => {
     const run = { ...(await store.readRun(runId)), status } as RunRecord;
-    const outcome = framesUntilStill(call, run, from);
+    const outcome = collectUntilIdle(call, run, from);
     let done = false;
     const finish = () => {
       done = true;
@@ -54,7 +54,7 @@ async function scene(status: RunRecord['status'] = 'waiting') {
     await settled();
     return { outcome, isDone: () => done };
   };
-  const typesIn = async (outcome: ReturnType<typeof framesUntilStill>) =>
+  const typesIn = async (outcome: ReturnType<typeof collectUntilIdle>) =>
     (await outcome).frames.map(({ type, ...rest }) => rest['status'] ?? type);
   return { append, follow, typesIn, hub, streams, leave: () => raw.emit('close') };
 }
@@ -63,8 +63,8 @@ describe('what follows a decision', () => {
   it('begins with the resumption that it brought about, and ends when the run waits', async () => {
     const { append, follow, typesIn, hub, streams } = await scene();
     await append([token('before'), suspended]);
-    const { outcome, isDone } = await follow({ after: 2, decided: relayId });
-    await append([resumed, decided(relayId)]);
+    const { outcome, isDone } = await follow({ after: 2, decided: approvalId });
+    await append([resumed, decided(approvalId)]);
     await append([token('a')]);
     await append([token('b')]);
     expect(isDone()).toBe(false);
@@ -78,12 +78,12 @@ describe('what follows a decision', () => {
   it('has nothing from before it, even if that came after the run was looked at', async () => {
     const { append, follow, typesIn } = await scene('running');
     await append([token('seen')]);
-    const { outcome, isDone } = await follow({ after: 1, decided: relayId });
+    const { outcome, isDone } = await follow({ after: 1, decided: approvalId });
     await append([token('in between'), suspended]);
     await append([resumed, decided(otherId), token('of another')]);
     await append([suspended]);
     expect(isDone()).toBe(false);
-    await append([resumed, decided(otherId), decided(relayId), token('of this')]);
+    await append([resumed, decided(otherId), decided(approvalId), token('of this')]);
     await append([suspended]);
     expect(await typesIn(outcome)).toEqual(['text_delta', 'waiting']);
     expect((await outcome).frames[0]).toEqual({ type: 'text_delta', content: 'of this' });
@@ -91,31 +91,31 @@ describe('what follows a decision', () => {
 
   it('is found in the store too, in one piece with what was before it', async () => {
     const { append, follow, typesIn } = await scene();
-    await append([suspended, resumed, decided(relayId), token('a'), suspended]);
-    const { outcome } = await follow({ after: 0, decided: relayId });
+    await append([suspended, resumed, decided(approvalId), token('a'), suspended]);
+    const { outcome } = await follow({ after: 0, decided: approvalId });
     expect(await typesIn(outcome)).toEqual(['running', 'text_delta', 'waiting']);
   });
 
   it('has the resumption also where a page of the journal ends between the two', async () => {
     const { append, follow, typesIn } = await scene();
     const page = Array.from({ length: 249 }, (_, n) => token(`${n}`));
-    await append([...page, resumed, decided(relayId), token('a'), runEnded]);
-    const { outcome } = await follow({ after: 0, decided: relayId });
+    await append([...page, resumed, decided(approvalId), token('a'), runEnded]);
+    const { outcome } = await follow({ after: 0, decided: approvalId });
     expect(await typesIn(outcome)).toEqual(['running', 'text_delta', 'succeeded']);
   });
 
   it('is nothing if the run ended before it heard of the decision', async () => {
     const { append, follow } = await scene();
     await append([suspended]);
-    const { outcome } = await follow({ after: 1, decided: relayId });
+    const { outcome } = await follow({ after: 1, decided: approvalId });
     await append([token('x'), runEnded], { status: 'canceled' });
     expect(await outcome).toEqual({ status: 'canceled', frames: [] });
   });
 
   it('goes on where the run waited for no more than a moment', async () => {
     const { append, follow, typesIn } = await scene();
-    const { outcome, isDone } = await follow({ after: 0, decided: relayId });
-    await append([decided(relayId), suspended, resumed]);
+    const { outcome, isDone } = await follow({ after: 0, decided: approvalId });
+    await append([decided(approvalId), suspended, resumed]);
     expect(isDone()).toBe(false);
     await append([runEnded], { status: 'completed' });
     expect(await typesIn(outcome)).toEqual(['waiting', 'running', 'succeeded']);

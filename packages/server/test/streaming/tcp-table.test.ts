@@ -2,7 +2,12 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { endianness } from 'node:os';
 import { describe, expect, it } from 'vitest';
-import { connectionOf, readLines, readUnanswered, type Unanswered } from '../../src/streaming/tcp-table.ts';
+import {
+  connectionOf,
+  readLines,
+  readUnanswered,
+  type Unanswered,
+} from '../../src/streaming/tcp-table.ts';
 
 const header =
   '  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n';

@@ -53,12 +53,12 @@ export async function startChat(
   return { runId: runIdOf(response), sessionId: String(data['sessionId']), reader };
 }
 
-export function answerRelay(
+export function answerApproval(
   server: TestRelay,
   chat: Pick<Chat, 'sessionId'>,
-  answer: { relayId: unknown; response: unknown; wish?: Wish },
+  answer: { approvalId: unknown; response: unknown; wish?: Wish },
 ): Promise<Response> {
-  return server.request(`/chat/relay/${String(answer.relayId)}`, {
+  return server.request(`/chat/relay/${String(answer.approvalId)}`, {
     ...answer.wish,
     body: { sessionId: chat.sessionId, response: answer.response },
   });
@@ -79,24 +79,32 @@ export async function startApiChat(
 }
 
 /** What `tool-approval` and `resume` answer, whether they worked or not. */
-export interface Told {
+export interface EventBuffer {
   readonly code: number;
   readonly body: Readonly<Record<string, unknown>>;
   readonly events: readonly SeenFrame['data'][];
 }
 
-export function decideCall(server: TestRelay, body: unknown, wish: Wish = {}): Promise<Told> {
+export function decideCall(
+  server: TestRelay,
+  body: unknown,
+  wish: Wish = {},
+): Promise<EventBuffer> {
   return tell(server, '/api/chat/tool-approval', { ...wish, body });
 }
 
-export function resumeRun(server: TestRelay, runId: unknown, wish: Wish = {}): Promise<Told> {
+export function resumeRun(
+  server: TestRelay,
+  runId: unknown,
+  wish: Wish = {},
+): Promise<EventBuffer> {
   return tell(server, '/api/chat/resume', { ...wish, body: { runId } });
 }
 
-async function tell(server: TestRelay, path: string, wish: Wish): Promise<Told> {
+async function tell(server: TestRelay, path: string, wish: Wish): Promise<EventBuffer> {
   const response = await server.request(path, wish);
   const body = (await response.json()) as Record<string, unknown>;
-  return { code: response.status, body, events: (body['events'] ?? []) as Told['events'] };
+  return { code: response.status, body, events: (body['events'] ?? []) as EventBuffer['events'] };
 }
 
 export async function statusOf(server: TestRelay, runId: string): Promise<unknown> {

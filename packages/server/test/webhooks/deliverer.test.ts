@@ -6,7 +6,7 @@ import { type Clock, type Notice, systemClock, type WebhookRecord } from '@relay
 import { ManualClock } from '@relay/core/testing';
 import { createOutboundGuard } from '@relay/models';
 import { createMemoryStore } from '@relay/store';
-import { approval, waitingRun } from '@relay/store/contract';
+import { decisionOn, waitingRun } from '@relay/store/contract';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, describe, expect, it } from 'vitest';
 import { until } from '../support/relay.ts';
@@ -51,14 +51,14 @@ function setUp(clock: Clock) {
     return webhook.id;
   };
   const happens = async (count: number, event: Notice['event'] = 'run.ended') => {
-    const { relay } = await waitingRun(tenant);
+    const { approval } = await waitingRun(tenant);
     const notices = Array.from({ length: count }, (_, n) => ({
-      id: `${event}:${relay.id}-${n}`,
+      id: `${event}:${approval.id}-${n}`,
       event,
       at: clock.now(),
       payload: '{}',
     }));
-    expect(await tenant.decideRelay(approval(relay, { notices }))).toBe(true);
+    expect(await tenant.decideApproval(decisionOn(approval, { notices }))).toBe(true);
   };
   const shown = (id: string) => tenant.webhooks.deliveries(id, { limit: 1_000 });
   /** All that is due now, to its end. */
@@ -135,8 +135,8 @@ describe('a webhook that', () => {
       response.end();
     });
     const { deliverer, hook, happens } = setUp(systemClock);
-    await hook(dead, 'relay.raised');
-    await happens(100, 'relay.raised');
+    await hook(dead, 'approval.requested');
+    await happens(100, 'approval.requested');
     await hook(live);
     deliverer.start();
     await until(() => held.size > 0, 'the first call that is not answered');

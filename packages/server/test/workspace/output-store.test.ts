@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { RelayError, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { KeptOutputs } from '../../src/workspace/output-store.ts';
+import { OutputStore } from '../../src/workspace/output-store.ts';
 import { bootRelay, type TestRelay, until } from '../support/relay.ts';
 
 const now = Date.parse('2026-06-15T12:00:00Z');
@@ -41,7 +41,7 @@ function sweeper(options: { retentionMs?: number; maxBytes?: number }) {
   };
   const store = { tenant: () => ({ readEvents }) } as never;
   const clock = { now: () => now };
-  return { outputs: new KeptOutputs({ folder, store, clock, maxBytes: 1e9, ...options }), asked };
+  return { outputs: new OutputStore({ folder, store, clock, maxBytes: 1e9, ...options }), asked };
 }
 
 describe('the long outputs of commands', () => {

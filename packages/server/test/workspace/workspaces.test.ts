@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { ids } from '../../src/compose.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { until } from '../support/relay.ts';
-import { giveWorkspace, Workspaces } from '../../src/workspace/workspaces.ts';
+import { setWorkspace, Workspaces } from '../../src/workspace/workspaces.ts';
 
 let base = '';
 let store: SystemStore;
@@ -35,7 +35,7 @@ const configOf = (workspace?: string) =>
     base,
   );
 const give = (tenant: string, folder: string, workspace?: string) =>
-  giveWorkspace(store, {
+  setWorkspace(store, {
     config: configOf(workspace),
     ids,
     tenant,

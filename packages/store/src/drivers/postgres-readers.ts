@@ -12,7 +12,7 @@ import type { PostgresSession } from './postgres-session.ts';
 export interface ReadersOptions {
   readonly connect: () => Promise<PostgresSession>;
   readonly count: number;
-  readonly patienceMs: number;
+  readonly deliveryTimeoutMs: number;
 }
 
 const pauseMs = 50;
@@ -59,7 +59,7 @@ export class PostgresReaders {
     params: readonly SqlValue[],
     of: Binding | undefined,
   ): Promise<readonly Row[]> {
-    const deadline = performance.now() + this.#options.patienceMs;
+    const deadline = performance.now() + this.#options.deliveryTimeoutMs;
     for (;;) {
       let reader: Reader | undefined;
       try {

@@ -28,7 +28,7 @@ export interface WriterOptions {
   readonly connect: () => Promise<PostgresSession>;
   readonly maxUnits: number;
   /** How long a batch is tried again before it is given up. */
-  readonly patienceMs: number;
+  readonly deliveryTimeoutMs: number;
 }
 
 /** Bounds what is sent at once, in characters. */
@@ -115,7 +115,7 @@ export class PostgresWriter {
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
-    const deadline = Math.min(...batch.map(({ since }) => since)) + this.#options.patienceMs;
+    const deadline = Math.min(...batch.map(({ since }) => since)) + this.#options.deliveryTimeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const attempt = await this.#attempt(batch);
       if (attempt.kind === 'over') return this.#settle(batch, attempt.outcomes);
@@ -138,7 +138,7 @@ export class PostgresWriter {
 
   /** Nobody is there: whoever has waited as long need not find that out by itself. */
   #giveUp(fault: RelayError): void {
-    const limit = performance.now() - this.#options.patienceMs;
+    const limit = performance.now() - this.#options.deliveryTimeoutMs;
     const isTired = ({ since }: Waiting) => since < limit;
     for (const { reject } of this.#waiting.filter(isTired)) reject(fault);
     this.#waiting = this.#waiting.filter((waiting) => !isTired(waiting));

@@ -36,7 +36,7 @@ export interface PostgresOptions {
   /** Units in a commit, at most. Above 64, other transactions pay for reading among them. */
   readonly maxUnits?: number;
   /** How long a database that does not answer, or a lock, is asked for again. */
-  readonly patienceMs?: number;
+  readonly deliveryTimeoutMs?: number;
   /** How long a statement may take that writes. */
   readonly statementTimeoutMs?: number;
 }
@@ -44,7 +44,7 @@ export interface PostgresOptions {
 const connectTimeoutMs = 5_000;
 
 export async function openPostgresDriver(options: PostgresOptions): Promise<PostgresDriver> {
-  const { url, writers = 2, readers = 4, maxUnits = 60, patienceMs = 5_000 } = options;
+  const { url, writers = 2, readers = 4, maxUnits = 60, deliveryTimeoutMs = 5_000 } = options;
   const { statementTimeoutMs = 15_000 } = options;
   const writing = { url, connectTimeoutMs, statementTimeoutMs, lockTimeoutMs: 5_000 };
   const reading = { url, connectTimeoutMs, statementTimeoutMs: 30_000 };
@@ -55,13 +55,13 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Post
         // A node that is stopped in the middle must not keep its locks from the others.
         connect: () => PostgresSession.open({ ...writing, idleInTransactionMs: 2_000 }),
         maxUnits,
-        patienceMs,
+        deliveryTimeoutMs,
       }),
   );
   const pool = new PostgresReaders({
     connect: () => PostgresSession.open(reading),
     count: readers,
-    patienceMs,
+    deliveryTimeoutMs,
   });
   const asSystem = async () => {
     const session = await PostgresSession.open(reading);

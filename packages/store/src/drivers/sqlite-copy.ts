@@ -5,7 +5,7 @@ import { RelayError } from '@relay/protocol';
 import { decodeNote, selectNote } from '../sql/notes.ts';
 import type { Row } from './driver.ts';
 
-const patienceMs = 10_000;
+const deliveryTimeoutMs = 10_000;
 
 /**
  * One moment of the store, complete and on disk, however much is written meanwhile. It is read in a
@@ -47,7 +47,7 @@ export function readSqliteNote(path: string, name: string): string | undefined {
 function withDatabase<Value>(path: string, use: (db: DatabaseSync) => Value): Value {
   let db: DatabaseSync | undefined;
   try {
-    db = new DatabaseSync(path, { readOnly: true, timeout: patienceMs });
+    db = new DatabaseSync(path, { readOnly: true, timeout: deliveryTimeoutMs });
     return use(db);
   } catch (cause) {
     if (cause instanceof RelayError) throw cause;

@@ -1,6 +1,6 @@
 import type { Append, CallClaim, PostedResult } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import { post } from './mail.ts';
+import { post } from './inbox.ts';
 import { type MemoryRun, stored } from './state.ts';
 
 /** A result that came in the meantime counts. */

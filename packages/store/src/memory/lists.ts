@@ -2,8 +2,8 @@
 import type {
   KeyRecord,
   Page,
-  RelayFilter,
-  RelayRecord,
+  ApprovalFilter,
+  ApprovalRecord,
   RunFilter,
   RunListing,
   RunRecord,
@@ -50,19 +50,24 @@ function listingOf({ record, journal: [first] }: MemoryRun): RunListing {
   return { ...stored(shown), opening: openingOf(events[0]) };
 }
 
-export function listRelays(
+export function listApprovals(
   state: MemoryState,
   tenantId: string,
-  { filter, page }: { filter: RelayFilter; page: Page },
-): RelayRecord[] {
-  const places = [...state.relays.values()]
-    .filter(({ tenantId: owner, record }) => owner === tenantId && isWantedRelay(record, filter))
-    .map(({ record }) => ({ at: record.raisedAt, id: record.id, entry: record }));
+  { filter, page }: { filter: ApprovalFilter; page: Page },
+): ApprovalRecord[] {
+  const places = [...state.approvals.values()]
+    .filter(({ tenantId: owner, record }) => owner === tenantId && isWantedApproval(record, filter))
+    .map(({ record }) => ({ at: record.requestedAt, id: record.id, entry: record }));
   return stored(newestFirst(places, page));
 }
 
-function isWantedRelay(relay: RelayRecord, { status, runId, kind }: RelayFilter): boolean {
-  return isSame(status, relay.status) && isSame(runId, relay.runId) && isSame(kind, relay.kind);
+function isWantedApproval(
+  approval: ApprovalRecord,
+  { status, runId, kind }: ApprovalFilter,
+): boolean {
+  return (
+    isSame(status, approval.status) && isSame(runId, approval.runId) && isSame(kind, approval.kind)
+  );
 }
 
 export function listKeys(state: MemoryState, tenantId: string, page: Page): KeyRecord[] {

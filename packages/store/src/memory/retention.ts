@@ -50,7 +50,7 @@ function prune(state: MemoryState, run: MemoryRun): void {
     snapshotSeq: 0,
     outputJson: null,
   };
-  for (const id of run.relayIds.splice(0)) state.relays.delete(id);
+  for (const id of run.approvalIds.splice(0)) state.approvals.delete(id);
   run.clientCalls.clear();
 }
 

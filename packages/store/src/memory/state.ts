@@ -9,14 +9,14 @@ import type {
   IdempotencyKey,
   KeyRecord,
   Lease,
-  Mail,
+  QueuedRunCommand,
   MemoryRecord,
   MemoryVector,
   NewAudit,
   Page,
   PolicyRecord,
   Position,
-  RelayRecord,
+  ApprovalRecord,
   RunRecord,
   TenantRecord,
   UsageTotal,
@@ -33,9 +33,9 @@ export interface MemoryRun {
   readonly journal: JournalEntry[];
   /** Its journal is no longer kept. */
   pruned: boolean;
-  readonly relayIds: string[];
+  readonly approvalIds: string[];
   readonly connectionId: string | null;
-  mail: Mail[];
+  mail: QueuedRunCommand[];
   /** By call. */
   readonly clientCalls: Map<string, MemoryClientCall>;
 }
@@ -61,7 +61,7 @@ export interface MemoryState {
   readonly credentials: Map<string, MemoryCredential>;
   readonly notes: Map<string, string>;
   readonly runs: Map<string, MemoryRun>;
-  readonly relays: Map<string, { readonly tenantId: string; record: RelayRecord }>;
+  readonly approvals: Map<string, { readonly tenantId: string; record: ApprovalRecord }>;
   readonly grants: Map<string, { readonly tenantId: string; grant: GrantRecord }>;
   /** Runs that are not over: looking around must not cost all that ever were. */
   readonly open: Set<string>;
@@ -130,7 +130,7 @@ export function emptyState(): MemoryState {
     credentials: new Map(),
     notes: new Map(),
     runs: new Map(),
-    relays: new Map(),
+    approvals: new Map(),
     grants: new Map(),
     open: new Set(),
     connections: new Map(),

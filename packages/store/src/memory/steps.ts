@@ -6,7 +6,7 @@ import type {
   Append,
   AppendOutcome,
   CreationOutcome,
-  RelayDecision,
+  ApprovalDecision,
   RunCreation,
   RunProgress,
   RunRecord,
@@ -18,7 +18,7 @@ import { lonelySnapshot } from '../sql/snapshots.ts';
 import { putAudit, refuseTakenAudit } from './audit.ts';
 import { canUse, putGrant, useGrants } from './grants.ts';
 import { awaitCalls, canTimeOut, closeClientCalls } from './client-calls.ts';
-import { post } from './mail.ts';
+import { post } from './inbox.ts';
 import { addMemory } from './memories.ts';
 import { keyOf, refuseTaken, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
@@ -61,7 +61,7 @@ export function createRun(
     position: null,
     journal: [],
     pruned: false,
-    relayIds: [],
+    approvalIds: [],
     connectionId: connection?.id ?? null,
     mail: [],
     clientCalls: new Map(),
@@ -93,16 +93,16 @@ function sweepKeys(state: MemoryState, tenantId: string, now: number): void {
 export function append(state: MemoryState, tenantId: string, step: Append): AppendOutcome {
   const run = state.runs.get(step.runId);
   if (run === undefined || !holds(run, tenantId, step)) return 'fenced';
-  for (const { id } of step.raise ?? []) refuseTaken(state.relays, id);
+  for (const { id } of step.raise ?? []) refuseTaken(state.approvals, id);
   for (const { id } of step.remember ?? []) refuseTaken(state.memories, id);
   refuseTakenAudit(state, step.audit);
   const raised = new Set((step.raise ?? []).map(({ id }) => id));
-  const closures = (step.close ?? []).filter(({ relayId }) => {
-    const relay = state.relays.get(relayId);
-    const isOpen = relay?.record.status === 'pending' && relay.record.runId === step.runId;
-    return isOpen || raised.has(relayId);
+  const closures = (step.close ?? []).filter(({ approvalId }) => {
+    const approval = state.approvals.get(approvalId);
+    const isOpen = approval?.record.status === 'pending' && approval.record.runId === step.runId;
+    return isOpen || raised.has(approvalId);
   });
-  // Decided in the meantime: see `closeRelay` of the SQL store.
+  // Decided in the meantime: see `closeApproval` of the SQL store.
   const missing = (step.close ?? []).filter((closure) => !closures.includes(closure));
   if (missing.some(({ status }) => status === 'expired')) return 'fenced';
   if (!canTimeOut(run, step)) return 'fenced';
@@ -114,7 +114,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): Appe
   putNotices(state, tenantId, step.notices);
   run.record = progressed(run.record, step.progress ?? {});
   write(run, step.events, step.at);
-  for (const relay of step.raise ?? []) {
+  for (const approval of step.raise ?? []) {
     const open = {
       status: 'pending',
       decidedAt: null,
@@ -123,15 +123,15 @@ export function append(state: MemoryState, tenantId: string, step: Append): Appe
       edited: null,
       answer: null,
     } as const;
-    const record = { ...stored(relay), params: stored(relay.params ?? null), ...open };
-    state.relays.set(relay.id, { tenantId, record: { ...record, runId: step.runId } });
-    run.relayIds.push(relay.id);
+    const record = { ...stored(approval), params: stored(approval.params ?? null), ...open };
+    state.approvals.set(approval.id, { tenantId, record: { ...record, runId: step.runId } });
+    run.approvalIds.push(approval.id);
   }
   for (const closure of closures) {
-    const relay = state.relays.get(closure.relayId);
-    if (relay === undefined) continue;
+    const approval = state.approvals.get(closure.approvalId);
+    if (approval === undefined) continue;
     const { status, at: decidedAt, by: decidedBy, reason } = stored(closure);
-    relay.record = { ...relay.record, status, decidedAt, decidedBy, reason };
+    approval.record = { ...approval.record, status, decidedAt, decidedBy, reason };
   }
   awaitCalls(run, step);
   run.mail = run.mail.filter(({ id }) => !(step.take ?? []).includes(id));
@@ -141,22 +141,30 @@ export function append(state: MemoryState, tenantId: string, step: Append): Appe
   return 'committed';
 }
 
-export function decideRelay(
+export function decideApproval(
   state: MemoryState,
   tenantId: string,
-  decision: RelayDecision,
+  decision: ApprovalDecision,
 ): boolean {
-  const { relayId, runId, at, mail, grant } = decision;
-  const relay = state.relays.get(relayId);
+  const { approvalId, runId, at, mail, grant } = decision;
+  const approval = state.approvals.get(approvalId);
   const run = state.runs.get(runId);
-  if (relay === undefined || relay.tenantId !== tenantId || relay.record.runId !== runId)
+  if (approval === undefined || approval.tenantId !== tenantId || approval.record.runId !== runId)
     return false;
-  if (relay.record.status !== 'pending' || relay.record.expiresAt <= at) return false;
+  if (approval.record.status !== 'pending' || approval.record.expiresAt <= at) return false;
   if (run === undefined || isEnded(run.record.status)) return false;
   if (grant !== undefined) refuseTaken(state.grants, grant.id);
   refuseTakenAudit(state, decision.audit);
   const { status, by: decidedBy, reason, edited = null, answer } = stored(decision);
-  relay.record = { ...relay.record, status, decidedAt: at, decidedBy, reason, edited, answer };
+  approval.record = {
+    ...approval.record,
+    status,
+    decidedAt: at,
+    decidedBy,
+    reason,
+    edited,
+    answer,
+  };
   post(run, mail);
   if (grant !== undefined) putGrant(state, tenantId, grant);
   putAudit(state, tenantId, decision.audit);
@@ -205,19 +213,19 @@ function end(state: MemoryState, run: MemoryRun, at: number): void {
   run.mail = [];
   run.lease = null;
   state.open.delete(id);
-  closeOpenRelays(state, run);
+  closeOpenApprovals(state, run);
   closeClientCalls(run);
   if (run.connectionId !== null) state.connections.delete(run.connectionId);
 }
 
-/** No relay outlives its run. */
-function closeOpenRelays(state: MemoryState, run: MemoryRun): void {
+/** No approval outlives its run. */
+function closeOpenApprovals(state: MemoryState, run: MemoryRun): void {
   const decidedBy = { type: 'system', id: 'relay', name: 'relay' } as const;
   const reason = 'The run has ended';
-  for (const id of run.relayIds) {
-    const relay = state.relays.get(id);
-    if (relay?.record.status !== 'pending') continue;
+  for (const id of run.approvalIds) {
+    const approval = state.approvals.get(id);
+    if (approval?.record.status !== 'pending') continue;
     const { endedAt: decidedAt } = run.record;
-    relay.record = { ...relay.record, status: 'closed', decidedAt, decidedBy, reason };
+    approval.record = { ...approval.record, status: 'closed', decidedAt, decidedBy, reason };
   }
 }

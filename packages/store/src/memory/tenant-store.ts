@@ -13,7 +13,7 @@ import type {
   GrantFilter,
   GrantRecord,
   KeyRecord,
-  Mail,
+  QueuedRunCommand,
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
@@ -23,9 +23,9 @@ import type {
   Page,
   PolicyStore,
   PostedResult,
-  RelayDecision,
-  RelayFilter,
-  RelayRecord,
+  ApprovalDecision,
+  ApprovalFilter,
+  ApprovalRecord,
   RunCreation,
   RunFilter,
   RunHead,
@@ -55,8 +55,8 @@ import {
 import { MemoryAuditTrail, putAudit, refuseTakenAudit } from './audit.ts';
 import { claimCall, postResult } from './client-calls.ts';
 import { grantsInScope, listGrants, putGrant, readGrant, revokeGrant } from './grants.ts';
-import { listKeys, listRelays, listRuns } from './lists.ts';
-import { post } from './mail.ts';
+import { listKeys, listApprovals, listRuns } from './lists.ts';
+import { post } from './inbox.ts';
 import {
   addMemory,
   clearMemories,
@@ -68,7 +68,7 @@ import { MemoryPolicyStore } from './policies.ts';
 import { pruned } from './retention.ts';
 import { keyOf, stored } from './state.ts';
 import type { MemoryRun, MemoryState } from './state.ts';
-import { append, createRun, decideRelay } from './steps.ts';
+import { append, createRun, decideApproval } from './steps.ts';
 import { countOpenRuns, readUsage, readWorkflow } from './usage.ts';
 import { MemoryVectorStore } from './vectors.ts';
 import { MemoryWebhookStore } from './webhooks.ts';
@@ -144,17 +144,17 @@ export class MemoryTenantStore implements TenantStore {
     return countOpenRuns(this.#state, this.tenantId, scope);
   }
 
-  async readRelay(relayId: string): Promise<RelayRecord | undefined> {
-    const relay = this.#state.relays.get(relayId);
-    return relay?.tenantId === this.tenantId ? stored(relay.record) : undefined;
+  async readApproval(approvalId: string): Promise<ApprovalRecord | undefined> {
+    const approval = this.#state.approvals.get(approvalId);
+    return approval?.tenantId === this.tenantId ? stored(approval.record) : undefined;
   }
 
-  async listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]> {
-    return listRelays(this.#state, this.tenantId, { filter, page });
+  async listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]> {
+    return listApprovals(this.#state, this.tenantId, { filter, page });
   }
 
-  async decideRelay(decision: RelayDecision): Promise<boolean> {
-    return decideRelay(this.#state, this.tenantId, decision);
+  async decideApproval(decision: ApprovalDecision): Promise<boolean> {
+    return decideApproval(this.#state, this.tenantId, decision);
   }
 
   async readGrants(scope: {
@@ -194,7 +194,11 @@ export class MemoryTenantStore implements TenantStore {
     return claimCall(this.#run(claim.runId), claim);
   }
 
-  async postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean> {
+  async postRunCommand(
+    runId: string,
+    mail: QueuedRunCommand,
+    audit?: readonly NewAudit[],
+  ): Promise<boolean> {
     const run = this.#run(runId);
     if (run === undefined || isEnded(run.record.status)) return false;
     return this.#told(audit, () => {
@@ -203,7 +207,7 @@ export class MemoryTenantStore implements TenantStore {
     });
   }
 
-  async readMail(runId: string): Promise<Mail[]> {
+  async readInbox(runId: string): Promise<QueuedRunCommand[]> {
     return stored(this.#run(runId)?.mail ?? []);
   }
 

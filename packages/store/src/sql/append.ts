@@ -12,9 +12,9 @@ import { deleteConnectionsOf } from './connections.ts';
 import { countEnding } from './conversations.ts';
 import { insertEvents } from './events.ts';
 import { useGrant, useGrantSql } from './grants.ts';
-import { deleteAllMail, deleteMail } from './mail.ts';
+import { deleteInbox, deleteRunCommands } from './inbox.ts';
 import { insertMemory } from './memories.ts';
-import { closeOpenRelays, closeRelay, insertRelay } from './relays.ts';
+import { closeOpenApprovals, closeApproval, insertApproval } from './approvals.ts';
 import { changesOf } from './runs.ts';
 import { putSnapshot } from './snapshots.ts';
 import { countUsage } from './usage.ts';
@@ -26,16 +26,17 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   const unit: Statement[] = [fence(tenantId, append)];
   unit.push(...insertEvents({ tenantId, runId, afterSeq, at, events }));
   unit.push(...putSnapshot(run, progress));
-  for (const relay of append.raise ?? []) unit.push(insertRelay(tenantId, { ...relay, runId }));
-  for (const closure of append.close ?? []) unit.push(closeRelay(run, closure));
+  for (const approval of append.raise ?? [])
+    unit.push(insertApproval(tenantId, { ...approval, runId }));
+  for (const closure of append.close ?? []) unit.push(closeApproval(run, closure));
   for (const call of append.awaited ?? []) unit.push(insertClientCall(run, call));
   for (const id of append.givenUp ?? []) unit.push(timeOutClientCall(run, id));
   for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
-  for (const mailId of append.take ?? []) unit.push(deleteMail(run, mailId));
+  for (const commandId of append.take ?? []) unit.push(deleteRunCommands(run, commandId));
   for (const memory of append.remember ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
-    unit.push(deleteAllMail(run), closeOpenRelays(run, at), closeClientCalls(run));
+    unit.push(deleteInbox(run), closeOpenApprovals(run, at), closeClientCalls(run));
     unit.push(deleteConnectionsOf(run));
   }
   unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));

@@ -1,8 +1,8 @@
 /** Arguments that a person has changed, and grants that end by themselves. */
 export const approvalTables: readonly string[] = [
-  'ALTER TABLE relays ADD COLUMN executed_params TEXT',
-  'ALTER TABLE relays ADD COLUMN executed_digest TEXT',
-  'ALTER TABLE relays ADD COLUMN question TEXT',
+  'ALTER TABLE approvals ADD COLUMN executed_params TEXT',
+  'ALTER TABLE approvals ADD COLUMN executed_digest TEXT',
+  'ALTER TABLE approvals ADD COLUMN question TEXT',
   'ALTER TABLE grants ADD COLUMN expires_at BIGINT',
   'ALTER TABLE grants ADD COLUMN uses BIGINT',
   'ALTER TABLE grants ADD COLUMN uses_left BIGINT',

@@ -136,12 +136,12 @@ export const firstTables: readonly string[] = [
     checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, last_seq)
   )`,
-  `CREATE TABLE relays (
+  `CREATE TABLE approvals (
     id TEXT NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL,
     run_id TEXT NOT NULL,
     status TEXT NOT NULL,
-    raised_at BIGINT NOT NULL,
+    requested_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
     decided_at BIGINT,
     decided_by TEXT,
@@ -156,10 +156,10 @@ export const firstTables: readonly string[] = [
     digest TEXT NOT NULL,
     checksum BIGINT NOT NULL
   )`,
-  `CREATE INDEX open_relays ON relays (tenant_id, run_id) WHERE status = 'pending'`,
-  `CREATE INDEX relays_by_status ON relays (tenant_id, status, raised_at, id)`,
-  `CREATE INDEX relays_by_run ON relays (tenant_id, run_id, raised_at, id)`,
-  `CREATE INDEX relays_by_kind ON relays (tenant_id, kind, raised_at, id)`,
+  `CREATE INDEX open_approvals ON approvals (tenant_id, run_id) WHERE status = 'pending'`,
+  `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
+  `CREATE INDEX approvals_by_run ON approvals (tenant_id, run_id, requested_at, id)`,
+  `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, requested_at, id)`,
   `CREATE TABLE mail (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,

@@ -1,4 +1,4 @@
-/** A hint as a short word: its first letter, and the ids behind it. */
+/** A hint as a short word: its first command, and the ids behind it. */
 import type { Hint } from '@relay/core';
 
 export function encodeHint(hint: Hint): string {
@@ -8,7 +8,7 @@ export function encodeHint(hint: Hint): string {
     case 'run':
       return `r\t${hint.tenantId}\t${hint.runId}`;
     case 'approval':
-      return `a\t${hint.tenantId}\t${hint.relayId}`;
+      return `a\t${hint.tenantId}\t${hint.approvalId}`;
     case 'wake':
       return `w\t${hint.tenantId}\t${hint.runId}`;
     case 'tenant':
@@ -20,14 +20,14 @@ export function encodeHint(hint: Hint): string {
 
 /** Nothing for a word that this version does not know. */
 export function decodeHint(word: string): Hint | undefined {
-  const [letter, first = '', second = ''] = word.split('\t');
-  switch (letter) {
+  const [command, first = '', second = ''] = word.split('\t');
+  switch (command) {
     case 'j':
       return { kind: 'journal', runId: first };
     case 'r':
       return { kind: 'run', tenantId: first, runId: second };
     case 'a':
-      return { kind: 'approval', tenantId: first, relayId: second };
+      return { kind: 'approval', tenantId: first, approvalId: second };
     case 'w':
       return { kind: 'wake', tenantId: first, runId: second };
     case 't':

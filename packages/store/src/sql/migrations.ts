@@ -29,7 +29,7 @@ import { webhookTables } from './webhooks.ts';
 export interface Migration {
   readonly id: number;
   readonly statements: readonly string[] | Readonly<Record<SqlDialect, readonly string[]>>;
-  /** Relays whose last step is below this one cannot work with the tables any more. */
+  /** Approvals whose last step is below this one cannot work with the tables any more. */
   readonly floor?: number;
 }
 
@@ -47,7 +47,7 @@ export const migrations: readonly Migration[] = [
   { id: 4, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
   { id: 5, statements: memoryTables },
   { id: 6, statements: approvalTables },
-  { id: 7, statements: ['ALTER TABLE relays ADD COLUMN located TEXT'] },
+  { id: 7, statements: ['ALTER TABLE approvals ADD COLUMN resolvedPaths TEXT'] },
   { id: 8, statements: auditTables },
   { id: 9, statements: policyTables },
   { id: 10, statements: retentionTables },

@@ -34,7 +34,7 @@ const going = 'SELECT id FROM runs WHERE pruning = 1';
 const smallSqls = [
   `DELETE FROM snapshots WHERE run_id IN (${going})`,
   `DELETE FROM client_calls WHERE run_id IN (${going})`,
-  `DELETE FROM relays WHERE (tenant_id, run_id) IN (
+  `DELETE FROM approvals WHERE (tenant_id, run_id) IN (
     SELECT tenant_id, id FROM runs WHERE pruning = 1)`,
 ];
 

@@ -36,7 +36,7 @@ const tables = {
   memories: 'sid',
   memory_vectors: 'siud',
   policies: 'si',
-  relays: 'siu',
+  approvals: 'siu',
   run_labels: 'si',
   runs: 'siu',
   snapshots: 'siud',

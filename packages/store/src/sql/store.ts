@@ -1,5 +1,5 @@
 import type {
-  Census,
+  StoreStats,
   Claim,
   DeliveryQueue,
   Hint,
@@ -13,7 +13,7 @@ import type {
   Workspace,
 } from '@relay/core';
 import { insertAudit, tenantsToSealSql } from './audit.ts';
-import { decodeCensus, openRelaysSql, openRunsSql } from './census.ts';
+import { decodeStats, openRelaysSql, openRunsSql } from './store-stats.ts';
 import { RelayError } from '@relay/protocol';
 import type { SqlDriver } from '../drivers/driver.ts';
 import { decodeOrphan } from './connections.ts';
@@ -26,7 +26,7 @@ import {
 } from './credentials.ts';
 import { decodeKey, insertKey, selectKeyByHashSql } from './keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './leases.ts';
-import { heldWithMailSql } from './mail.ts';
+import { heldWithCommandsSql } from './inbox.ts';
 import { sweepMemories } from './memories.ts';
 import {
   deleteNodeSql,
@@ -39,7 +39,7 @@ import { decodeNote, selectNote, writeNote } from './notes.ts';
 import { pruneUnit } from './retention.ts';
 import { integer, text } from './stored.ts';
 import { decodeHint } from './hints.ts';
-import { TellingTenantStore } from './telling-store.ts';
+import { NotifyingTenantStore } from './notifying-store.ts';
 import { SqlTenantStore } from './tenant-store.ts';
 import {
   decodeTenant,
@@ -80,7 +80,7 @@ class SqlStore implements SystemStore {
     const parts = { driver, signs: this.#signs };
     return driver.hints === undefined
       ? new SqlTenantStore(parts, tenantId)
-      : new TellingTenantStore({ ...parts, hints: driver.hints }, tenantId);
+      : new NotifyingTenantStore({ ...parts, hints: driver.hints }, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
@@ -106,12 +106,12 @@ class SqlStore implements SystemStore {
     return rows.flatMap((row) => workspaceOf(decodeTenant(row)));
   }
 
-  async census(): Promise<Census> {
-    const [runs, relays] = await Promise.all([
+  async stats(): Promise<StoreStats> {
+    const [runs, approvals] = await Promise.all([
       this.#driver.read(openRunsSql, []),
       this.#driver.read(openRelaysSql, []),
     ]);
-    return decodeCensus(runs, relays[0]);
+    return decodeStats(runs, approvals[0]);
   }
 
   async pausedTenants(): Promise<string[]> {
@@ -180,8 +180,8 @@ class SqlStore implements SystemStore {
     return renewal.runIds.filter((id) => held.has(id));
   }
 
-  async heldWithMail(owner: string): Promise<string[]> {
-    const rows = await this.#driver.read(heldWithMailSql, [owner]);
+  async heldWithCommands(owner: string): Promise<string[]> {
+    const rows = await this.#driver.read(heldWithCommandsSql, [owner]);
     return rows.map((row) => text(row, 'run_id'));
   }
 

@@ -13,7 +13,7 @@ import type {
   GrantFilter,
   GrantRecord,
   KeyRecord,
-  Mail,
+  QueuedRunCommand,
   MemoryFilter,
   MemoryRecord,
   MemorySearch,
@@ -23,9 +23,9 @@ import type {
   Page,
   PolicyStore,
   PostedResult,
-  RelayDecision,
-  RelayFilter,
-  RelayRecord,
+  ApprovalDecision,
+  ApprovalFilter,
+  ApprovalRecord,
   RunCreation,
   RunFilter,
   RunHead,
@@ -73,7 +73,7 @@ import {
 } from './grants.ts';
 import { decodeKeyHolder, hasExpired, selectKeyHolder } from './idempotency.ts';
 import { decodeKey, revokeKey, selectKeys, selectKeySql } from './keys.ts';
-import { decodeMail, insertMail, selectMailSql } from './mail.ts';
+import { decodeRunCommand, insertRunCommand, selectInboxSql } from './inbox.ts';
 import {
   clearMemories,
   decodeMemory,
@@ -84,7 +84,7 @@ import {
 } from './memories.ts';
 import { searchMemories } from './memory-search.ts';
 import { SqlPolicyStore } from './policies.ts';
-import { decide, decodeRelay, selectRelays, selectRelaySql } from './relays.ts';
+import { decide, decodeApproval, selectApprovals, selectApprovalSql } from './approvals.ts';
 import { decodeListing, selectRuns, statusesOf } from './run-lists.ts';
 import { decodeRun, decodeRunHead, selectRunSql } from './runs.ts';
 import { integer, text } from './stored.ts';
@@ -183,20 +183,20 @@ export class SqlTenantStore implements TenantStore {
     return decodeOpenRuns(await this.#select(selectOpenRuns(this.tenantId, scope)));
   }
 
-  async readRelay(relayId: string): Promise<RelayRecord | undefined> {
-    const [row] = await this.#driver.read(selectRelaySql, [this.tenantId, relayId]);
-    return row === undefined ? undefined : decodeRelay(row);
+  async readApproval(approvalId: string): Promise<ApprovalRecord | undefined> {
+    const [row] = await this.#driver.read(selectApprovalSql, [this.tenantId, approvalId]);
+    return row === undefined ? undefined : decodeApproval(row);
   }
 
-  async listRelays(filter: RelayFilter, page: Page): Promise<RelayRecord[]> {
-    return (await this.#select(selectRelays(this.tenantId, filter, page))).map(decodeRelay);
+  async listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]> {
+    return (await this.#select(selectApprovals(this.tenantId, filter, page))).map(decodeApproval);
   }
 
-  async decideRelay(decision: RelayDecision): Promise<boolean> {
+  async decideApproval(decision: ApprovalDecision): Promise<boolean> {
     const { runId, mail, grant } = decision;
     // The run's row first, as in an append: whoever takes the same rows takes them in one order.
     const unit = [
-      insertMail(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
+      insertRunCommand(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
       decide(this.tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
       ...insertAudit(this.tenantId, decision.audit),
@@ -224,7 +224,7 @@ export class SqlTenantStore implements TenantStore {
     const { tenantId } = this;
     const { runId, mail } = posted;
     const unit = [
-      insertMail(this.#driver.dialect, { tenantId, runId }, mail),
+      insertRunCommand(this.#driver.dialect, { tenantId, runId }, mail),
       answerClientCall(tenantId, posted),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
@@ -255,17 +255,21 @@ export class SqlTenantStore implements TenantStore {
     return this.#change(revokeGrant(this.tenantId, grantId, at), audit);
   }
 
-  async postMail(runId: string, mail: Mail, audit?: readonly NewAudit[]): Promise<boolean> {
+  async postRunCommand(
+    runId: string,
+    mail: QueuedRunCommand,
+    audit?: readonly NewAudit[],
+  ): Promise<boolean> {
     const { tenantId } = this;
     const unit = [
-      insertMail(this.#driver.dialect, { tenantId, runId }, mail),
+      insertRunCommand(this.#driver.dialect, { tenantId, runId }, mail),
       ...insertAudit(tenantId, audit),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
   }
 
-  async readMail(runId: string): Promise<Mail[]> {
-    return (await this.#driver.read(selectMailSql, [this.tenantId, runId])).map(decodeMail);
+  async readInbox(runId: string): Promise<QueuedRunCommand[]> {
+    return (await this.#driver.read(selectInboxSql, [this.tenantId, runId])).map(decodeRunCommand);
   }
 
   async countEndedRuns(conversationId: string): Promise<number> {

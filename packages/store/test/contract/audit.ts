@@ -4,8 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { newCredential } from './credentials.ts';
 import {
   allPages,
-  approval,
-  cancelMail,
+  decisionOn,
+  cancelCommand,
   ending,
   newRun,
   noon,
@@ -183,8 +183,8 @@ export function auditTests(open: Open): void {
       [
         'a decision',
         async (tenant, audit) => {
-          const { relay } = await waitingRun(tenant);
-          expect(await tenant.decideRelay(approval(relay, { audit }))).toBe(true);
+          const { approval } = await waitingRun(tenant);
+          expect(await tenant.decideApproval(decisionOn(approval, { audit }))).toBe(true);
         },
       ],
       [
@@ -200,7 +200,7 @@ export function auditTests(open: Open): void {
       [
         'mail',
         async (tenant, audit) =>
-          tenant.postMail((await newRun(tenant)).id, cancelMail('stop'), audit),
+          tenant.postRunCommand((await newRun(tenant)).id, cancelCommand('stop'), audit),
       ],
       [
         'a tenant',
@@ -236,16 +236,18 @@ export function auditTests(open: Open): void {
     test('is not there if it did not happen', async () => {
       const tenant = newTenant();
       const audit = [newAudit()];
-      const { run, relay } = await waitingRun(tenant);
+      const { run, approval } = await waitingRun(tenant);
       expect(await tenant.append(step(run, { epoch: 9, audit }))).toBe('fenced');
       expect(await tenant.revokeGrant(uuidv7(), noon, audit)).toBe(false);
       expect(await tenant.revokeKey(uuidv7(), noon, audit)).toBe(false);
       expect(await tenant.deleteCredential('nobody', audit)).toBe(false);
-      expect(await tenant.decideRelay(approval(relay))).toBe(true);
-      expect(await tenant.decideRelay(approval(relay, { status: 'denied', audit }))).toBe(false);
+      expect(await tenant.decideApproval(decisionOn(approval))).toBe(true);
+      expect(await tenant.decideApproval(decisionOn(approval, { status: 'denied', audit }))).toBe(
+        false,
+      );
       const over = await newRun(tenant);
       await tenant.append(ending(over));
-      expect(await tenant.postMail(over.id, cancelMail('late'), audit)).toBe(false);
+      expect(await tenant.postRunCommand(over.id, cancelCommand('late'), audit)).toBe(false);
       const key = newKey({ tenantId: tenant.tenantId });
       await system().addKey(key, `hash of ${key.id}`);
       await expect(system().addKey(key, `hash of ${key.id}`, audit)).rejects.toThrow();
@@ -256,10 +258,12 @@ export function auditTests(open: Open): void {
       const tenant = newTenant();
       const taken = newAudit();
       await tenant.audit.add([taken]);
-      const { relay } = await waitingRun(tenant);
-      await expect(tenant.decideRelay(approval(relay, { audit: [taken] }))).rejects.toThrow();
+      const { approval } = await waitingRun(tenant);
+      await expect(
+        tenant.decideApproval(decisionOn(approval, { audit: [taken] })),
+      ).rejects.toThrow();
       await expect(tenant.putCredential(newCredential(), [taken])).rejects.toThrow();
-      expect(await tenant.readRelay(relay.id)).toMatchObject({ status: 'pending' });
+      expect(await tenant.readApproval(approval.id)).toMatchObject({ status: 'pending' });
       expect(await tenant.listCredentials()).toEqual([]);
     });
   });

@@ -20,7 +20,7 @@ function posted(run: TestRun, over: Partial<PostedResult> = {}): PostedResult {
     toolCallId,
     at: noon + 1,
     result: { digest: 'd1', failed: false, output: { ok: true } },
-    mail: { id: uuidv7(), letter: { kind: 'result', toolCallId } },
+    mail: { id: uuidv7(), command: { kind: 'result', toolCallId } },
     ...over,
   };
 }
@@ -48,10 +48,10 @@ export function clientCallTests(open: Open): void {
       status: 'answered',
       result: { digest: 'd1', failed: false, output: { ok: true } },
     });
-    expect(await tenant.readMail(run.id)).toEqual([result.mail]);
+    expect(await tenant.readInbox(run.id)).toEqual([result.mail]);
   });
 
-  test('of fifty results that race, one counts, and there is one letter', async () => {
+  test('of fifty results that race, one counts, and there is one command', async () => {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
     const results = Array.from({ length: 50 }, (_, n) =>
@@ -61,7 +61,7 @@ export function clientCallTests(open: Open): void {
     expect(won.filter(Boolean)).toHaveLength(1);
     const call = await tenant.readClientCall(run.id, 'call_1');
     expect(call?.result?.output).toBe(won.indexOf(true));
-    expect(await tenant.readMail(run.id)).toHaveLength(1);
+    expect(await tenant.readInbox(run.id)).toHaveLength(1);
   });
 
   test.each([null, false, 0, '', [], {}, 'text', [1, { a: null }]])(
@@ -90,7 +90,7 @@ export function clientCallTests(open: Open): void {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
     expect(await tenant.postResult(posted(run, { at: resultBy }))).toBe(false);
-    expect(await tenant.readMail(run.id)).toEqual([]);
+    expect(await tenant.readInbox(run.id)).toEqual([]);
     expect(await tenant.postResult(posted(run, { at: resultBy - 1 }))).toBe(true);
   });
 
@@ -175,7 +175,7 @@ export function clientCallTests(open: Open): void {
     expect(await other.postResult(posted(run))).toBe(false);
     expect(await other.claimCall(claim(run, uuidv7()))).toBe(false);
     expect(await tenant.readClientCall(run.id, 'call_1')).toMatchObject({ status: 'pending' });
-    expect(await tenant.readMail(run.id)).toEqual([]);
+    expect(await tenant.readInbox(run.id)).toEqual([]);
   });
 
   test('the system knows whose run it is', async () => {

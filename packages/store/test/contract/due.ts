@@ -1,7 +1,7 @@
 import type { RunCreation, SystemStore, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { cancelMail, ending, newRun, noon, withStore } from './fixtures.ts';
+import { cancelCommand, ending, newRun, noon, withStore } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
 const soon = noon + 1_000;
@@ -81,7 +81,7 @@ export function dueTests(open: Open): void {
       for (const [name, { run, mail, due }] of Object.entries(cases)) {
         const made = await newRun(oneTenant(store), run);
         names.set(made.id, name);
-        if (mail === true) await made.tenant.postMail(made.id, cancelMail('stop'));
+        if (mail === true) await made.tenant.postRunCommand(made.id, cancelCommand('stop'));
         if (due) expected.push(name);
       }
       const found = (await dueIds(store)).map((id) => names.get(id));
@@ -94,7 +94,7 @@ export function dueTests(open: Open): void {
       const tenant = oneTenant(store);
       for (const status of ['completed', 'failed', 'canceled'] as const) {
         const run = await newRun(tenant);
-        await tenant.postMail(run.id, cancelMail('stop'));
+        await tenant.postRunCommand(run.id, cancelCommand('stop'));
         await tenant.append(ending(run, { progress: { status, wakeAt: noon } }));
       }
       expect(await dueIds(store)).toEqual([]);
@@ -107,8 +107,8 @@ export function dueTests(open: Open): void {
         lease: null,
         progress: { status: 'waiting', wakeAt: noon },
       });
-      await tenant.postMail(run.id, cancelMail('1'));
-      await tenant.postMail(run.id, cancelMail('2'));
+      await tenant.postRunCommand(run.id, cancelCommand('1'));
+      await tenant.postRunCommand(run.id, cancelCommand('2'));
       expect(await store.dueRuns(noon, 10)).toEqual([{ tenantId: tenant.tenantId, runId: run.id }]);
     }));
 
@@ -156,7 +156,7 @@ export function dueTests(open: Open): void {
         progress: { status: 'waiting', wakeAt: noon },
       });
       const told = await newRun(tenant, { ...late, progress: { status: 'waiting' } });
-      await tenant.postMail(told.id, cancelMail('stop'));
+      await tenant.postRunCommand(told.id, cancelCommand('stop'));
       const due = await dueIds(store, 2);
       expect(due).toContain(overdue.id);
       expect(due).toContain(told.id);

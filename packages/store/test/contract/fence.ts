@@ -1,11 +1,11 @@
 import type { Append, SystemStore } from '@relay/core';
 import { expect, test } from 'vitest';
 import {
-  cancelMail,
+  cancelCommand,
   clock,
   delta,
   ending,
-  newRelay,
+  newApproval,
   newRun,
   noon,
   started,
@@ -57,21 +57,21 @@ export function fenceTests(open: Open): void {
     test(`${name} is fenced out, and nothing at all is stored`, async () => {
       const tenant = newTenant();
       const run = await newRun(tenant);
-      const open = newRelay(run);
-      const mail = cancelMail('stop');
+      const open = newApproval(run);
+      const mail = cancelCommand('stop');
       await tenant.append(step(run, { events: [], raise: [open] }));
       const isOver = name === 'a run that is over';
-      if (!isOver) await tenant.postMail(run.id, mail);
+      if (!isOver) await tenant.postRunCommand(run.id, mail);
       const over = await make(run, system());
       const before = await snapshotOf(run, open.id);
-      const raised = newRelay(run);
+      const raised = newApproval(run);
 
       const outcome = await tenant.append(
         step(run, {
           events: [delta('x'), started],
           progress: { status: 'failed', checkpoint: 'c', snapshot: 's', snapshotSeq: 3 },
           raise: [raised],
-          close: [{ relayId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' }],
+          close: [{ approvalId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' }],
           take: [mail.id],
           release: true,
           ...over,
@@ -80,17 +80,17 @@ export function fenceTests(open: Open): void {
 
       expect(outcome).toBe('fenced');
       expect(await snapshotOf(run, open.id)).toEqual(before);
-      expect(await tenant.readRelay(raised.id)).toBeUndefined();
+      expect(await tenant.readApproval(raised.id)).toBeUndefined();
       expect(await tenant.countEndedRuns(run.conversationId)).toBe(isOver ? 1 : 0);
     });
   }
 
-  async function snapshotOf(run: TestRun, relayId: string) {
+  async function snapshotOf(run: TestRun, approvalId: string) {
     return {
       run: await run.tenant.readRun(run.id),
       events: await run.tenant.readEvents(run.id, { after: 0, limit: 100 }),
-      relay: await run.tenant.readRelay(relayId),
-      mail: await run.tenant.readMail(run.id),
+      approval: await run.tenant.readApproval(approvalId),
+      mail: await run.tenant.readInbox(run.id),
     };
   }
 
@@ -105,7 +105,7 @@ export function fenceTests(open: Open): void {
     const run = await newRun(tenant);
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, i) =>
-        tenant.append(step(run, { events: [delta(`writer ${i}`)], raise: [newRelay(run)] })),
+        tenant.append(step(run, { events: [delta(`writer ${i}`)], raise: [newApproval(run)] })),
       ),
     );
     expect(outcomes.filter((outcome) => outcome === 'committed')).toHaveLength(1);
@@ -128,9 +128,9 @@ export function fenceTests(open: Open): void {
   test('a step that cannot be stored leaves nothing behind, and the run goes on', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const relay = newRelay(run);
-    await tenant.append(step(run, { events: [], raise: [relay] }));
-    const taken = tenant.append(step(run, { raise: [newRelay(run), relay] }));
+    const approval = newApproval(run);
+    await tenant.append(step(run, { events: [], raise: [approval] }));
+    const taken = tenant.append(step(run, { raise: [newApproval(run), approval] }));
     await expect(taken).rejects.toMatchObject({ code: 'storage_failed' });
     expect(await tenant.readRun(run.id)).toMatchObject({ lastSeq: 1 });
     expect(await tenant.append(step(run))).toBe('committed');

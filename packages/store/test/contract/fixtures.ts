@@ -1,9 +1,9 @@
 import type {
   Append,
-  Mail,
-  NewRelay,
+  QueuedRunCommand,
+  NewApproval,
   Page,
-  RelayDecision,
+  ApprovalDecision,
   RunCreation,
   RunIdentity,
   SystemStore,
@@ -113,7 +113,7 @@ export function ending(run: TestRun, over: Partial<Append> = {}): Append {
   return step(run, { progress: { status: 'completed', endedAt: noon }, ...over });
 }
 
-export function newRelay(run: TestRun, over: Partial<NewRelay> = {}): NewRelay {
+export function newApproval(run: TestRun, over: Partial<NewApproval> = {}): NewApproval {
   return {
     id: uuidv7(),
     runId: run.id,
@@ -124,43 +124,46 @@ export function newRelay(run: TestRun, over: Partial<NewRelay> = {}): NewRelay {
     tool: 'send_note',
     params: { to: 'ada', text: 'hello' },
     digest: 'c0ffee',
-    raisedAt: noon,
+    requestedAt: noon,
     expiresAt: noon + 60_000,
     ...over,
   };
 }
 
-/** A waiting run that nobody holds, with one open relay. */
-export async function waitingRun(tenant: TenantStore, over: Partial<NewRelay> = {}) {
+/** A waiting run that nobody holds, with one open approval. */
+export async function waitingRun(tenant: TenantStore, over: Partial<NewApproval> = {}) {
   const run = await newRun(tenant);
-  const relay = newRelay(run, over);
+  const approval = newApproval(run, over);
   await tenant.append(
-    step(run, { raise: [relay], progress: { status: 'waiting' }, release: true }),
+    step(run, { raise: [approval], progress: { status: 'waiting' }, release: true }),
   );
-  return { run, relay };
+  return { run, approval };
 }
 
-export function approval(relay: NewRelay, over: Partial<RelayDecision> = {}): RelayDecision {
+export function decisionOn(
+  approval: NewApproval,
+  over: Partial<ApprovalDecision> = {},
+): ApprovalDecision {
   return {
-    relayId: relay.id,
-    runId: relay.runId,
+    approvalId: approval.id,
+    runId: approval.runId,
     status: 'approved',
     at: noon + 1,
     by: person,
     reason: null,
     answer: '{"approved":true}',
-    mail: decisionMail(relay.id),
+    mail: decisionCommand(approval.id),
     ...over,
   };
 }
 
-export function decisionMail(relayId: string): Mail {
-  const letter = { relayId, approved: true, always: false, reason: null, by: person };
-  return { id: uuidv7(), letter: { kind: 'decision', ...letter } };
+export function decisionCommand(approvalId: string): QueuedRunCommand {
+  const command = { approvalId, approved: true, always: false, reason: null, by: person };
+  return { id: uuidv7(), command: { kind: 'decision', ...command } };
 }
 
-export function cancelMail(reason: string): Mail {
-  return { id: uuidv7(), letter: { kind: 'cancel', reason, by: person } };
+export function cancelCommand(reason: string): QueuedRunCommand {
+  return { id: uuidv7(), command: { kind: 'cancel', reason, by: person } };
 }
 
 /** A whole list, by pages of this size. */

@@ -2,12 +2,12 @@ import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { newCredential } from './credentials.ts';
 import {
-  approval,
-  cancelMail,
+  decisionOn,
+  cancelCommand,
   delta,
   ending,
   identityIn,
-  newRelay,
+  newApproval,
   newRun,
   noon,
   person,
@@ -32,12 +32,12 @@ export function reopenTests(open: Open): void {
       const idempotency = { key: 'k', fingerprint: 'f', expiresAt: noon + 1_000 };
       const identity = { labels: { team: 'blue' }, workflowId: 'w' };
       const run = await newRun(tenant, { connection, progress, identity, idempotency });
-      const [pending, decided] = [newRelay(run), newRelay(run)];
+      const [pending, decided] = [newApproval(run), newApproval(run)];
       await tenant.append(
         step(run, { raise: [pending, decided], events: [delta('a'), delta('b')] }),
       );
-      await tenant.postMail(run.id, cancelMail('stop'));
-      await tenant.decideRelay(approval(decided));
+      await tenant.postRunCommand(run.id, cancelCommand('stop'));
+      await tenant.decideApproval(decisionOn(decided));
       await tenant.append(
         ending(await newRun(tenant, { identity: { conversationId: run.conversationId } })),
       );
@@ -58,8 +58,8 @@ export function reopenTests(open: Open): void {
           orphans: await system.orphanedConnections('node-2', noon),
           run: await of.readRun(run.id),
           events: await of.readEvents(run.id, { after: 0, limit: 100 }),
-          relays: [await of.readRelay(pending.id), await of.readRelay(decided.id)],
-          mail: await of.readMail(run.id),
+          approvals: [await of.readApproval(pending.id), await of.readApproval(decided.id)],
+          mail: await of.readInbox(run.id),
           ended: await of.endedRuns(run.conversationId, { after: 0, upTo: 9 }),
           record: await of.readTenant(),
           paused: await system.pausedTenants(),
@@ -70,11 +70,11 @@ export function reopenTests(open: Open): void {
           usage: await of.readUsage({ since: 0 }),
           counts: await of.countOpenRuns({}),
           runs: await of.listRuns({ label: { name: 'team', value: 'blue' } }, { limit: 9 }),
-          pending: await of.listRelays({ status: 'pending' }, { limit: 9 }),
+          pending: await of.listApprovals({ status: 'pending' }, { limit: 9 }),
         };
       };
       const before = await look(store);
-      expect(before.mail[0]?.letter).toMatchObject({ kind: 'cancel', by: person });
+      expect(before.mail[0]?.command).toMatchObject({ kind: 'cancel', by: person });
       const again = await reopen();
       expect(await look(again)).toEqual(before);
       const lists = [before.runs, before.pending, before.keys, before.grants];

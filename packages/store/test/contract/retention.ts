@@ -2,7 +2,16 @@ import { expect, test } from 'vitest';
 import type { EventOf } from '@relay/protocol';
 import type { TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
-import { delta, ending, newRelay, newRun, noon, step, type TestRun, useStore } from './fixtures.ts';
+import {
+  delta,
+  ending,
+  newApproval,
+  newRun,
+  noon,
+  step,
+  type TestRun,
+  useStore,
+} from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
 const gone = { code: 'journal_pruned' };
@@ -10,11 +19,11 @@ const gone = { code: 'journal_pruned' };
 export function retentionTests(open: Open): void {
   const { system, tenant: newTenant } = useStore(open);
 
-  /** A run that ended at `at`, with a relay and an output. */
+  /** A run that ended at `at`, with an approval and an output. */
   async function endedRun(tenant: TenantStore, at: number, conversationId = uuidv7()) {
     const run = await newRun(tenant, { identity: { conversationId } });
-    const relay = newRelay(run);
-    await tenant.append(step(run, { raise: [relay] }));
+    const approval = newApproval(run);
+    await tenant.append(step(run, { raise: [approval] }));
     const usage = { inputTokens: 3, outputTokens: 2 };
     const progress = {
       status: 'completed',
@@ -25,7 +34,7 @@ export function retentionTests(open: Open): void {
     await tenant.append(
       ending(run, { afterSeq: 2, at, progress: { ...progress, checkpoint: 'c' } }),
     );
-    return { ...run, relayId: relay.id };
+    return { ...run, approvalId: approval.id };
   }
 
   const events = (run: TestRun) => run.tenant.readEvents(run.id, { after: 0, limit: 10 });
@@ -51,7 +60,7 @@ export function retentionTests(open: Open): void {
       checkpoint: null,
       snapshot: null,
     });
-    expect(await tenant.readRelay(run.relayId)).toBeUndefined();
+    expect(await tenant.readApproval(run.approvalId)).toBeUndefined();
     const [listed] = await tenant.listRuns({}, { limit: 10 });
     expect(listed).toMatchObject({ id: run.id, opening: null });
     expect((await tenant.readUsage({ since: 0 })).runs).toBe(1);

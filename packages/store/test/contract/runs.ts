@@ -94,9 +94,9 @@ export function runTests(open: Open): void {
   test('a run that was never made is not there', async () => {
     const tenant = newTenant();
     expect(await tenant.readRun(uuidv7())).toBeUndefined();
-    expect(await tenant.readRelay(uuidv7())).toBeUndefined();
+    expect(await tenant.readApproval(uuidv7())).toBeUndefined();
     expect(await tenant.readEvents(uuidv7(), { after: 0, limit: 10 })).toEqual([]);
-    expect(await tenant.readMail(uuidv7())).toEqual([]);
+    expect(await tenant.readInbox(uuidv7())).toEqual([]);
   });
 
   test('a step changes what its progress names and leaves the rest', async () => {

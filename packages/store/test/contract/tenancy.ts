@@ -3,12 +3,12 @@ import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { newCredential } from './credentials.ts';
 import {
-  approval,
-  cancelMail,
+  decisionOn,
+  cancelCommand,
   clock,
   ending,
   identityIn,
-  newRelay,
+  newApproval,
   newRun,
   noon,
   person,
@@ -27,7 +27,7 @@ async function furnish(tenant: TenantStore) {
   const keyId = uuidv7();
   const identity = { conversationId, keyId, workflowId: 'w', labels: { team: 'blue' } };
   const run = await newRun(tenant, { connection, identity, idempotency });
-  const [open, decided] = [newRelay(run), newRelay(run)];
+  const [open, decided] = [newApproval(run), newApproval(run)];
   await tenant.append(step(run, { raise: [open, decided] }));
   const grant = {
     id: uuidv7(),
@@ -37,9 +37,9 @@ async function furnish(tenant: TenantStore) {
     createdAt: noon,
     createdBy: person,
   } as const;
-  const mail = cancelMail('stop');
-  await tenant.postMail(run.id, mail);
-  await tenant.decideRelay(approval(decided, { grant }));
+  const mail = cancelCommand('stop');
+  await tenant.postRunCommand(run.id, mail);
+  await tenant.decideApproval(decisionOn(decided, { grant }));
   await tenant.append(ending(await newRun(tenant, { identity: { conversationId, keyId } })));
   await tenant.putCredential(newCredential());
   return { run, open, mail, connection, conversationId, keyId };
@@ -52,8 +52,8 @@ async function inventory(tenant: TenantStore, owned: Awaited<ReturnType<typeof f
   return {
     run: await tenant.readRun(run.id),
     events: await tenant.readEvents(run.id, { after: 0, limit: 100 }),
-    relay: await tenant.readRelay(open.id),
-    mail: await tenant.readMail(run.id),
+    approval: await tenant.readApproval(open.id),
+    mail: await tenant.readInbox(run.id),
     grants: await tenant.readGrants({ runId: run.id, conversationId, now: noon }),
     count: await tenant.countEndedRuns(conversationId),
     ended: await tenant.endedRuns(conversationId, { after: 0, upTo: 100 }),
@@ -61,8 +61,8 @@ async function inventory(tenant: TenantStore, owned: Awaited<ReturnType<typeof f
     runs: await tenant.listRuns({}, page),
     labelled: await tenant.listRuns({ label: { name: 'team', value: 'blue' } }, page),
     conversation: await tenant.listRuns({ conversationId }, page),
-    relays: await tenant.listRelays({}, page),
-    relaysOfRun: await tenant.listRelays({ runId: run.id }, page),
+    approvals: await tenant.listApprovals({}, page),
+    approvalsOfRun: await tenant.listApprovals({ runId: run.id }, page),
     keys: await tenant.listKeys(page),
     key: await tenant.readKey(keyId),
     usage: (await tenant.readUsage({ since: 0, keyId })).runs,
@@ -89,7 +89,7 @@ export function tenancyTests(open: Open): void {
     expect(await inventory(stranger, owned)).toEqual({
       run: undefined,
       events: [],
-      relay: undefined,
+      approval: undefined,
       mail: [],
       grants: [],
       count: 0,
@@ -98,8 +98,8 @@ export function tenancyTests(open: Open): void {
       runs: [],
       labelled: [],
       conversation: [],
-      relays: [],
-      relaysOfRun: [],
+      approvals: [],
+      approvalsOfRun: [],
       keys: [],
       key: undefined,
       usage: 0,
@@ -107,8 +107,8 @@ export function tenancyTests(open: Open): void {
       credentials: [],
       credential: undefined,
     });
-    const { runs, labelled, relays, key, usage, credentials } = await inventory(owner, owned);
-    expect([runs.length, labelled.length, relays.length]).toEqual([2, 1, 2]);
+    const { runs, labelled, approvals, key, usage, credentials } = await inventory(owner, owned);
+    expect([runs.length, labelled.length, approvals.length]).toEqual([2, 1, 2]);
     expect([key?.id, usage, credentials.length]).toEqual([owned.keyId, 1, 1]);
   });
 
@@ -122,9 +122,12 @@ export function tenancyTests(open: Open): void {
       const listed = await stranger.listRuns({}, { ...page, before });
       expect(listed.map((run) => run.tenantId)).toEqual([stranger.tenantId, stranger.tenantId]);
     }
-    for (const { id, raisedAt } of await owner.listRelays({}, page)) {
-      const listed = await stranger.listRelays({}, { ...page, before: { at: raisedAt + 1, id } });
-      expect(listed.map((relay) => relay.runId)).toEqual([theirs.run.id, theirs.run.id]);
+    for (const { id, requestedAt } of await owner.listApprovals({}, page)) {
+      const listed = await stranger.listApprovals(
+        {},
+        { ...page, before: { at: requestedAt + 1, id } },
+      );
+      expect(listed.map((approval) => approval.runId)).toEqual([theirs.run.id, theirs.run.id]);
     }
     for (const { id, createdAt } of await owner.listKeys(page)) {
       const listed = await stranger.listKeys({ ...page, before: { at: createdAt + 1, id } });
@@ -142,7 +145,7 @@ export function tenancyTests(open: Open): void {
       expect(await owner.listRuns(filter, first)).toMatchObject([{ tenantId: owner.tenantId }]);
     }
     for (const filter of [{}, { status: 'pending' }, { kind: 'permission' }] as const) {
-      expect(await owner.listRelays(filter, first)).toMatchObject([{ runId: owned.run.id }]);
+      expect(await owner.listApprovals(filter, first)).toMatchObject([{ runId: owned.run.id }]);
     }
     expect(await owner.listKeys(first)).toMatchObject([{ id: owned.keyId }]);
   });
@@ -163,26 +166,32 @@ export function tenancyTests(open: Open): void {
 
     expect(await stranger.append(step(run, { afterSeq: 2, take: [mail.id] }))).toBe('fenced');
     expect(await stranger.append(ending(run, { afterSeq: 2 }))).toBe('fenced');
-    expect(await stranger.decideRelay(approval(open))).toBe(false);
-    expect(await stranger.postMail(run.id, cancelMail('foreign'))).toBe(false);
+    expect(await stranger.decideApproval(decisionOn(open))).toBe(false);
+    expect(await stranger.postRunCommand(run.id, cancelCommand('foreign'))).toBe(false);
     await stranger.closeConnection(connection.id);
     expect(await stranger.revokeKey(keyId, noon)).toBe(false);
     expect(await stranger.deleteCredential('openai')).toBe(false);
     await stranger.putCredential(newCredential());
     const ownRun = await newRun(stranger);
-    const close = { relayId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' } as const;
+    const close = {
+      approvalId: open.id,
+      status: 'closed',
+      at: noon,
+      by: clock,
+      reason: 'r',
+    } as const;
     await stranger.append(step(ownRun, { take: [mail.id], close: [close] }));
 
     expect(await inventory(owner, owned)).toEqual(before);
   });
 
-  test('a tenant cannot decide a relay of another one for a run of its own', async () => {
+  test('a tenant cannot decide an approval of another one for a run of its own', async () => {
     const [owner, stranger] = [newTenant(), newTenant()];
     const { open } = await furnish(owner);
     const ownRun = await newRun(stranger);
-    expect(await stranger.decideRelay(approval(open, { runId: ownRun.id }))).toBe(false);
-    expect(await stranger.readMail(ownRun.id)).toEqual([]);
-    expect(await owner.readRelay(open.id)).toMatchObject({ status: 'pending' });
+    expect(await stranger.decideApproval(decisionOn(open, { runId: ownRun.id }))).toBe(false);
+    expect(await stranger.readInbox(ownRun.id)).toEqual([]);
+    expect(await owner.readApproval(open.id)).toMatchObject({ status: 'pending' });
   });
 
   test('conversations of the same id in two tenants have nothing to do with each other', async () => {
@@ -202,10 +211,10 @@ export function tenancyTests(open: Open): void {
     const [one, two] = [newTenant(), newTenant()];
     const { run, mail } = await furnish(one);
     const other = await newRun(two);
-    const same = { ...cancelMail('mine'), id: mail.id };
-    expect(await two.postMail(other.id, same)).toBe(true);
-    expect((await one.readMail(run.id))[0]).toEqual(mail);
-    expect(await two.readMail(other.id)).toEqual([same]);
+    const same = { ...cancelCommand('mine'), id: mail.id };
+    expect(await two.postRunCommand(other.id, same)).toBe(true);
+    expect((await one.readInbox(run.id))[0]).toEqual(mail);
+    expect(await two.readInbox(other.id)).toEqual([same]);
   });
 
   test('two stores of the same tenant are one', async () => {

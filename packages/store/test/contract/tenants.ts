@@ -1,7 +1,7 @@
 import type { SystemStore, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { cancelMail, newRun, noon, useStore, withStore } from './fixtures.ts';
+import { cancelCommand, newRun, noon, useStore, withStore } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 import { hostileText } from './hostile-text.ts';
 
@@ -191,7 +191,7 @@ export function tenantTests(open: Open): void {
         const run = await newRun(paused, { lease: null, progress: { status: 'waiting' } });
         await paused.updateTenant({ pausedAt: noon });
         expect(await dueIds(store)).toEqual([]);
-        await paused.postMail(run.id, cancelMail('stop'));
+        await paused.postRunCommand(run.id, cancelCommand('stop'));
         expect(await dueIds(store)).toEqual([run.id]);
       }));
 

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import {
-  approval,
-  cancelMail,
+  decisionOn,
+  cancelCommand,
   clock,
   delta,
-  newRelay,
+  newApproval,
   newRun,
   noon,
   step,
@@ -29,7 +29,7 @@ export function textTests(open: Open): void {
       const labels = { [text]: text };
       const run = await newRun(tenant, { identity: { ...identity, labels } });
       const by = { type: 'key', id: text, name: text } as const;
-      const relay = newRelay(run, {
+      const approval = newApproval(run, {
         toolCallId: text,
         tool: text,
         agentPath: [text],
@@ -37,17 +37,17 @@ export function textTests(open: Open): void {
       });
       const error = { code: text, message: text, retryable: false };
       await tenant.append(
-        step(run, { raise: [relay], progress: { error }, events: [delta(text)] }),
+        step(run, { raise: [approval], progress: { error }, events: [delta(text)] }),
       );
-      const mail = cancelMail(text);
-      await tenant.postMail(run.id, mail);
+      const mail = cancelCommand(text);
+      await tenant.postRunCommand(run.id, mail);
       const exact = { [text]: text };
-      await tenant.decideRelay(
-        approval(relay, {
+      await tenant.decideApproval(
+        decisionOn(approval, {
           by,
           reason: text,
           grant: {
-            id: relay.id,
+            id: approval.id,
             tool: text,
             exact,
             params: exact,
@@ -60,7 +60,7 @@ export function textTests(open: Open): void {
       );
 
       expect(await tenant.readRun(run.id)).toMatchObject({ ...identity, labels, error });
-      expect(await tenant.readRelay(relay.id)).toMatchObject({
+      expect(await tenant.readApproval(approval.id)).toMatchObject({
         toolCallId: text,
         tool: text,
         agentPath: [text],
@@ -68,32 +68,38 @@ export function textTests(open: Open): void {
         decidedBy: by,
         reason: text,
       });
-      expect((await tenant.readMail(run.id))[0]).toEqual(mail);
+      expect((await tenant.readInbox(run.id))[0]).toEqual(mail);
       expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([
-        { id: relay.id, tool: text, exact, params: exact },
+        { id: approval.id, tool: text, exact, params: exact },
       ]);
       expect(await tenant.readEvents(run.id, { after: 1, limit: 1 })).toMatchObject([{ text }]);
     });
   }
 
-  test('a reason for closing a relay survives', async () => {
+  test('a reason for closing an approval survives', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const relay = newRelay(run);
+    const approval = newApproval(run);
     const reason = Object.values(hostileText).join('|');
-    const close = { relayId: relay.id, status: 'closed', at: noon, by: clock, reason } as const;
-    await tenant.append(step(run, { events: [], raise: [relay] }));
+    const close = {
+      approvalId: approval.id,
+      status: 'closed',
+      at: noon,
+      by: clock,
+      reason,
+    } as const;
+    await tenant.append(step(run, { events: [], raise: [approval] }));
     await tenant.append(step(run, { close: [close] }));
-    expect(await tenant.readRelay(relay.id)).toMatchObject({ reason });
+    expect(await tenant.readApproval(approval.id)).toMatchObject({ reason });
   });
 
   test('odd keys survive and pollute nothing', async () => {
     const tenant = newTenant();
-    const { run, relay } = await waitingRun(tenant, { params: odd });
-    await tenant.decideRelay(
-      approval(relay, {
+    const { run, approval } = await waitingRun(tenant, { params: odd });
+    await tenant.decideApproval(
+      decisionOn(approval, {
         grant: {
-          id: relay.id,
+          id: approval.id,
           tool: 't',
           exact: odd,
           scope: 'run',
@@ -109,7 +115,7 @@ export function textTests(open: Open): void {
     const [event] = await tenant.readEvents(other.id, { after: 0, limit: 1 });
     const [grant] = await tenant.readGrants({ runId: run.id, conversationId: '', now: noon });
     const read = [
-      (await tenant.readRelay(relay.id))?.params,
+      (await tenant.readApproval(approval.id))?.params,
       grant?.exact,
       event?.type === 'tool.called' ? event.input : undefined,
     ];
@@ -123,7 +129,7 @@ export function textTests(open: Open): void {
   test('numbers survive as they are', async () => {
     const tenant = newTenant();
     const numbers = [0, -1, 0.1, 1e21, 5e-324, Number.MAX_SAFE_INTEGER, Number.MIN_SAFE_INTEGER];
-    const { relay } = await waitingRun(tenant, { params: { numbers } });
-    expect((await tenant.readRelay(relay.id))?.params).toEqual({ numbers });
+    const { approval } = await waitingRun(tenant, { params: { numbers } });
+    expect((await tenant.readApproval(approval.id))?.params).toEqual({ numbers });
   });
 }

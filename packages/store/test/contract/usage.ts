@@ -2,7 +2,7 @@ import type { TenantStore } from '@relay/core';
 import type { Usage } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { cancelMail, ending, newRun, noon, step, useStore } from './fixtures.ts';
+import { cancelCommand, ending, newRun, noon, step, useStore } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
 const day = 86_400_000;
@@ -168,7 +168,7 @@ export function usageTests(open: Open): void {
         await tenant.append(step(run, { afterSeq: n + 1, progress: { status } }));
         expect(await tenant.countOpenRuns({})).toMatchObject({ queued: 0, [status]: 1 });
       }
-      await tenant.postMail(run.id, cancelMail('stop'));
+      await tenant.postRunCommand(run.id, cancelCommand('stop'));
       await tenant.append(ending(run, { afterSeq: 4 }));
       expect(await tenant.countOpenRuns({})).toEqual({ queued: 0, running: 0, waiting: 0 });
     });

@@ -3,7 +3,7 @@ import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { newAudit } from './audit.ts';
 import {
-  approval,
+  decisionOn,
   newRun,
   noon,
   person,
@@ -19,7 +19,7 @@ function newWebhook({ tenantId }: TenantStore, over: Partial<WebhookRecord> = {}
     id: uuidv7(),
     tenantId,
     url: 'https://hooks.example/x',
-    events: ['relay.raised', 'run.ended'],
+    events: ['approval.requested', 'run.ended'],
     createdAt: noon,
     createdBy: person,
     mayDecide: true,
@@ -54,7 +54,7 @@ export function webhookTests(open: Open): void {
     const [one, two, other] = [
       newWebhook(tenant),
       newWebhook(tenant, { events: ['run.ended'] }),
-      newWebhook(tenant, { events: ['relay.expired'] }),
+      newWebhook(tenant, { events: ['approval.expired'] }),
     ];
     const theirs = newWebhook(stranger);
     for (const webhook of [one, two, other]) await tenant.webhooks.add(webhook);
@@ -82,11 +82,13 @@ export function webhookTests(open: Open): void {
     const webhook = newWebhook(tenant);
     await tenant.webhooks.add(webhook);
     const notices = [newNotice()];
-    const { run, relay } = await waitingRun(tenant);
+    const { run, approval } = await waitingRun(tenant);
     expect(await tenant.append(step(run, { epoch: 9, notices }))).toBe('fenced');
-    expect(await tenant.decideRelay(approval(relay, { runId: uuidv7(), notices }))).toBe(false);
+    expect(await tenant.decideApproval(decisionOn(approval, { runId: uuidv7(), notices }))).toBe(
+      false,
+    );
     expect(await tenant.webhooks.deliveries(webhook.id, page)).toEqual([]);
-    expect(await tenant.decideRelay(approval(relay, { notices }))).toBe(true);
+    expect(await tenant.decideApproval(decisionOn(approval, { notices }))).toBe(true);
     expect(await tenant.webhooks.deliveries(webhook.id, page)).toHaveLength(1);
   });
 
@@ -103,14 +105,14 @@ export function webhookTests(open: Open): void {
   test('what one webhook is to be told, however much it is, hides nothing of the others', async () => {
     await withStore(open, async ({ store }) => {
       const tenant = store.tenant(uuidv7());
-      const dead = newWebhook(tenant, { events: ['relay.raised'] });
+      const dead = newWebhook(tenant, { events: ['approval.requested'] });
       const [one, two] = [newWebhook(tenant), newWebhook(tenant)].map((each) => ({
         ...each,
         events: ['run.ended'] as const,
       }));
       for (const webhook of [dead, one!, two!]) await tenant.webhooks.add(webhook);
       const raised = (n: number) =>
-        newNotice({ id: `relay.raised:${n}`, event: 'relay.raised', at: noon + n });
+        newNotice({ id: `approval.requested:${n}`, event: 'approval.requested', at: noon + n });
       const notices = [...Array.from({ length: 30 }, (_, n) => raised(n)), newNotice()];
       await tenant.append(step(await newRun(tenant), { notices }));
       const claim = (by: { perWebhook: number; except?: string[]; limit?: number }) =>
@@ -118,8 +120,8 @@ export function webhookTests(open: Open): void {
       const first = await claim({ perWebhook: 2 });
       expect(first.map(({ id, webhookId }) => `${webhookId} ${id}`).toSorted()).toEqual(
         [
-          `${dead.id} relay.raised:0`,
-          `${dead.id} relay.raised:1`,
+          `${dead.id} approval.requested:0`,
+          `${dead.id} approval.requested:1`,
           `${one!.id} ${notices[30]!.id}`,
           `${two!.id} ${notices[30]!.id}`,
         ].toSorted(),

@@ -14,7 +14,11 @@ describe('PostgreSQL', () => {
     database = await createDatabase();
     await database.sql('CREATE TABLE things (id TEXT NOT NULL, size BIGINT)');
     proxy = new TcpProxy(database.url);
-    driver = await openPostgresDriver({ url: await proxy.open(), writers: 1, patienceMs: 3_000 });
+    driver = await openPostgresDriver({
+      url: await proxy.open(),
+      writers: 1,
+      deliveryTimeoutMs: 3_000,
+    });
   });
   afterEach(async () => {
     await driver.close();

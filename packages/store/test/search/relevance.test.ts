@@ -18,13 +18,13 @@ describe('a question', () => {
 
   test('weighs a word the less the more memories have it', () => {
     const { weights } = questionOf('relay deploy needle', large);
-    const [relay = 0, deploy = 0, needle = 0] = ['relay', 'deploy', 'needle'].map((word) =>
+    const [approval = 0, deploy = 0, needle = 0] = ['relay', 'deploy', 'needle'].map((word) =>
       weights.get(word),
     );
     expect(needle).toBe(1);
     expect(deploy).toBeLessThan(needle);
-    expect(relay).toBeLessThan(0.1);
-    expect(relay).toBeLessThan(deploy / 4);
+    expect(approval).toBeLessThan(0.1);
+    expect(approval).toBeLessThan(deploy / 4);
   });
 
   test('does not judge by the chance of a few memories', () => {

@@ -1,5 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { revisionModulus, SignCache, type SignRow, type SignSource } from '../../src/search/sign-cache.ts';
+import {
+  revisionModulus,
+  SignCache,
+  type SignRow,
+  type SignSource,
+} from '../../src/search/sign-cache.ts';
 
 /** A database of one space, and what was asked of it. */
 function sourceOf(rows: SignRow[]) {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { SystemStore, TenantStore } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { delta, newRelay, newRun, step } from '../contract/fixtures.ts';
+import { delta, newApproval, newRun, step } from '../contract/fixtures.ts';
 import type { TestRun } from '../contract/fixtures.ts';
 import { openSqliteStore } from '../../src/index.ts';
 
@@ -23,7 +23,7 @@ describe('damage', () => {
   let tenant: TenantStore;
   let run: TestRun;
   let other: TestRun;
-  let relayId: string;
+  let approvalId: string;
 
   beforeEach(async () => {
     dir = mkdtempSync(join(tmpdir(), 'relay-damage-'));
@@ -31,12 +31,12 @@ describe('damage', () => {
     tenant = store.tenant('tenant');
     run = await newRun(tenant);
     other = await newRun(tenant);
-    const relay = newRelay(run, { params: { text: marks.params }, digest: marks.digest });
-    relayId = relay.id;
+    const approval = newApproval(run, { params: { text: marks.params }, digest: marks.digest });
+    approvalId = approval.id;
     await tenant.append(
       step(run, {
         events: [delta('a'), delta(marks.payload)],
-        raise: [relay],
+        raise: [approval],
         progress: { checkpoint: marks.checkpoint, snapshot: marks.snapshot, snapshotSeq: 3 },
       }),
     );
@@ -108,15 +108,15 @@ describe('damage', () => {
 
   test('a decision that was changed on its way to the run is noticed', async () => {
     const by = { type: 'key', id: 'k', name: 'ada' } as const;
-    const mail = { id: 'mail', letter: { kind: 'cancel', reason: 'stop', by } } as const;
-    expect(await tenant.postMail(run.id, mail)).toBe(true);
-    expect(await tenant.readMail(run.id)).toEqual([mail]);
-    tamper(`UPDATE mail SET letter = replace(letter, 'stop', 'play')`);
-    await expect(tenant.readMail(run.id)).rejects.toMatchObject({ code: 'journal_corrupt' });
+    const mail = { id: 'mail', command: { kind: 'cancel', reason: 'stop', by } } as const;
+    expect(await tenant.postRunCommand(run.id, mail)).toBe(true);
+    expect(await tenant.readInbox(run.id)).toEqual([mail]);
+    tamper(`UPDATE mail SET command = replace(command, 'stop', 'play')`);
+    await expect(tenant.readInbox(run.id)).rejects.toMatchObject({ code: 'journal_corrupt' });
   });
 
   test('a flipped bit in what a person is shown is noticed', async () => {
-    const look = () => tenant.readRelay(relayId);
+    const look = () => tenant.readApproval(approvalId);
     for (let place = 0; place < 5; place += 1) {
       await afterFlip(marks.params, place, look);
       await afterFlip(marks.digest, place, look);
@@ -206,12 +206,14 @@ describe('damage', () => {
     await expect(tenant.readRun(run.id)).rejects.toThrow(`The snapshot of run ${run.id}`);
   });
 
-  test('a relay that was prolonged or renamed is noticed', async () => {
+  test('an approval that was prolonged or renamed is noticed', async () => {
     for (const change of ['expires_at = expires_at + 1', `tool = '"bash"'`, `kind = 'outcome'`]) {
       await store.close();
-      tamper(`UPDATE relays SET ${change}`);
+      tamper(`UPDATE approvals SET ${change}`);
       await reopen();
-      await expect(tenant.readRelay(relayId)).rejects.toThrow(`Relay ${relayId} is damaged`);
+      await expect(tenant.readApproval(approvalId)).rejects.toThrow(
+        `Relay ${approvalId} is damaged`,
+      );
     }
   });
 

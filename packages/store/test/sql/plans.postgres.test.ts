@@ -1,9 +1,9 @@
 /** That PostgreSQL finds what is asked often by an index, in tables that are large. */
-import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
+import type { AuditFilter, ApprovalFilter, RunFilter } from '@relay/core';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
-import { approval, newRelay } from '../contract/fixtures.ts';
+import { decisionOn, newApproval } from '../contract/fixtures.ts';
 import { postgresText } from '../../src/drivers/postgres-text.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/append.ts';
@@ -12,13 +12,19 @@ import { selectEndedSql } from '../../src/sql/conversations.ts';
 import { selectEventsSql } from '../../src/sql/events.ts';
 import { selectGrantsSql } from '../../src/sql/grants.ts';
 import { claim, dueSql } from '../../src/sql/leases.ts';
-import { heldWithMailSql, insertMail, selectMailSql } from '../../src/sql/mail.ts';
+import { heldWithCommandsSql, insertRunCommand, selectInboxSql } from '../../src/sql/inbox.ts';
 import { selectCandidates } from '../../src/sql/memories.ts';
-import { decide, selectRelays, selectRelaySql } from '../../src/sql/relays.ts';
+import { decide, selectApprovals, selectApprovalSql } from '../../src/sql/approvals.ts';
 import { selectRuns } from '../../src/sql/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs.ts';
 import { selectOpenRuns, selectUsage } from '../../src/sql/usage.ts';
-import { claimVectors, fingerprintSql, hasVectorSql, selectVectors, signsSql } from '../../src/sql/vectors.ts';
+import {
+  claimVectors,
+  fingerprintSql,
+  hasVectorSql,
+  selectVectors,
+  signsSql,
+} from '../../src/sql/vectors.ts';
 
 describe('query plans of PostgreSQL', () => {
   let database: TestDatabase;
@@ -35,7 +41,7 @@ describe('query plans of PostgreSQL', () => {
     await database.sql(`INSERT INTO events (tenant_id, run_id, last_seq, first_seq, at, payload, checksum)
       SELECT 'tenant-' || n % 20, 'run-' || n, s, s, 0, '[]', 0
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
-    await database.sql(`INSERT INTO relays (id, tenant_id, run_id, status, raised_at, expires_at, kind,
+    await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
         agent_id, agent_path, tool_call_id, tool, params, digest, checksum)
       SELECT 'relay-' || n, 'tenant-' || n % 20, 'run-' || n,
         CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
@@ -61,9 +67,12 @@ describe('query plans of PostgreSQL', () => {
   });
 
   const page = { limit: 50 };
-  const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const run = { tenantId: 't', runId: 'r' };
-  const mail = { id: 'm', letter: { kind: 'cancel', reason: '', by: approval(relay).by } } as const;
+  const mail = {
+    id: 'm',
+    command: { kind: 'cancel', reason: '', by: decisionOn(approval).by },
+  } as const;
   const progress = {
     status: 'completed',
     endedAt: 1,
@@ -83,7 +92,7 @@ describe('query plans of PostgreSQL', () => {
     { workflowId: 'w' },
     { label: { name: 'a', value: 'b' } },
   ];
-  const relayFilters: RelayFilter[] = [{}, { status: 'pending' }, { runId: 'r' }];
+  const approvalFilters: ApprovalFilter[] = [{}, { status: 'pending' }, { runId: 'r' }];
   const auditFilters: AuditFilter[] = [
     {},
     { action: 'a' },
@@ -100,11 +109,11 @@ describe('query plans of PostgreSQL', () => {
     ),
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
-    'a relay': selectRelaySql,
-    'a decision': decide('t', approval(relay)).sql,
+    'an approval': selectApprovalSql,
+    'a decision': decide('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
-    'the mail of a run': selectMailSql,
-    'mail for a run': insertMail('postgres', run, mail).sql,
+    'the mail of a run': selectInboxSql,
+    'mail for a run': insertRunCommand('postgres', run, mail).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the ended runs of a conversation': selectEndedSql,
@@ -128,9 +137,9 @@ describe('query plans of PostgreSQL', () => {
       ]),
     ),
     ...Object.fromEntries(
-      relayFilters.map((filter) => [
-        `relays by ${JSON.stringify(filter)}`,
-        selectRelays('t', filter, page).sql,
+      approvalFilters.map((filter) => [
+        `approvals by ${JSON.stringify(filter)}`,
+        selectApprovals('t', filter, page).sql,
       ]),
     ),
   };
@@ -138,7 +147,7 @@ describe('query plans of PostgreSQL', () => {
   const ofSystem: Record<string, string> = {
     'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'what is due': dueSql.postgres,
-    'the mail of what a node holds': heldWithMailSql,
+    'the mail of what a node holds': heldWithCommandsSql,
   };
   const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;
   const planOf = (rows: readonly Record<string, unknown>[]) =>
@@ -148,14 +157,14 @@ describe('query plans of PostgreSQL', () => {
     '%s is found under the policies without reading a table',
     async (_name, sql) => {
       const plan = planOf((await asTenant.query(explained(sql))).rows);
-      expect(plan).toMatch(/relay\.tenant/);
-      expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
+      expect(plan).toMatch(/approval\.tenant/);
+      expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
     },
   );
 
   test.each(Object.entries(ofSystem))('%s is found without reading a table', async (_name, sql) => {
     const plan = planOf(await database.sql(explained(sql)));
-    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|relays|memor)/);
+    expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
   });
 
   test('an append of text changes no index', async () => {

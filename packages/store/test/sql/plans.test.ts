@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { AuditFilter, RelayFilter, RunFilter } from '@relay/core';
+import type { AuditFilter, ApprovalFilter, RunFilter } from '@relay/core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SqlDriver } from '../../src/drivers/driver.ts';
 import { openSqliteDriver } from '../../src/drivers/sqlite.ts';
@@ -18,11 +18,16 @@ import {
 } from '../../src/sql/credentials.ts';
 import { selectEventsSql } from '../../src/sql/events.ts';
 import { pruneUnit } from '../../src/sql/retention.ts';
-import { selectGrantList, selectGrantSql, selectGrantsSql, useGrant } from '../../src/sql/grants.ts';
+import {
+  selectGrantList,
+  selectGrantSql,
+  selectGrantsSql,
+  useGrant,
+} from '../../src/sql/grants.ts';
 import { selectKeyHolder } from '../../src/sql/idempotency.ts';
 import { selectKeyByHashSql, selectKeys, selectKeySql } from '../../src/sql/keys.ts';
 import { claim, dueSql, reclaimSql } from '../../src/sql/leases.ts';
-import { deleteAllMail, selectMailSql } from '../../src/sql/mail.ts';
+import { deleteInbox, selectInboxSql } from '../../src/sql/inbox.ts';
 import {
   clearMemories,
   deleteMemory,
@@ -36,16 +41,27 @@ import {
 import { migrate } from '../../src/sql/migrations.ts';
 import { selectNote } from '../../src/sql/notes.ts';
 import { selectInForceSql, selectVersions } from '../../src/sql/policies.ts';
-import { decide, selectRelayIds, selectRelays, selectRelaySql } from '../../src/sql/relays.ts';
+import {
+  decide,
+  selectApprovalIds,
+  selectApprovals,
+  selectApprovalSql,
+} from '../../src/sql/approvals.ts';
 import { selectRunIds, selectRuns } from '../../src/sql/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs.ts';
 import { selectTenantSql } from '../../src/sql/tenants.ts';
 import { selectOpenRuns, selectUsage } from '../../src/sql/usage.ts';
 import { claimSql, sweepUnit } from '../../src/sql/delivery-queue.ts';
-import { claimVectors, fingerprintSql, hasVectorSql, selectVectors, signsSql } from '../../src/sql/vectors.ts';
+import {
+  claimVectors,
+  fingerprintSql,
+  hasVectorSql,
+  selectVectors,
+  signsSql,
+} from '../../src/sql/vectors.ts';
 import { insertNotices, selectDeliveries, selectWebhooks } from '../../src/sql/webhooks.ts';
 import { selectWorkflow } from '../../src/sql/workflows.ts';
-import { approval, newRelay } from '../contract/fixtures.ts';
+import { decisionOn, newApproval } from '../contract/fixtures.ts';
 
 describe('query plans', () => {
   let dir: string;
@@ -69,19 +85,19 @@ describe('query plans', () => {
   const label: RunFilter = { label: { name: 'a', value: 'b' } };
   const run = { tenantId: 't', runId: 'r' };
   const search = { namespace: 'n', query: 'q', limit: 5, now: 0 };
-  const relay = newRelay({ id: 'r', conversationId: 'c', tenant: undefined as never });
+  const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const queries: Record<string, string> = {
     'a run': selectRunSql,
     'a range of the journal': selectEventsSql,
-    'a relay': selectRelaySql,
-    'a decision': decide('t', approval(relay)).sql,
+    'an approval': selectApprovalSql,
+    'a decision': decide('t', decisionOn(approval)).sql,
     'a claim': claim('sqlite', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'the grants in scope': selectGrantsSql,
     'a grant': selectGrantSql,
     'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
     'a use of a grant': useGrant('t', 'g', 1).sql,
-    'the mail of a run': selectMailSql,
-    'the end of all mail': deleteAllMail(run).sql,
+    'the mail of a run': selectInboxSql,
+    'the end of all mail': deleteInbox(run).sql,
     'a key': selectKeyByHashSql,
     'a key by its id': selectKeySql,
     'the keys of a tenant': selectKeys('t', page).sql,
@@ -236,20 +252,24 @@ describe('query plans', () => {
     });
   }
 
-  const relayLists: [RelayFilter, string][] = [
-    [{}, 'relays_by_status (tenant_id=? AND status=?'],
-    [{ status: 'pending' }, 'relays_by_status (tenant_id=? AND status=?'],
-    [{ runId: 'r' }, 'relays_by_run (tenant_id=? AND run_id=?'],
-    [{ kind: 'outcome' }, 'relays_by_kind (tenant_id=? AND kind=?'],
-    [{ runId: 'r', status: 'pending', kind: 'outcome' }, 'relays_by_run (tenant_id=? AND run_id=?'],
+  const approvalLists: [ApprovalFilter, string][] = [
+    [{}, 'approvals_by_status (tenant_id=? AND status=?'],
+    [{ status: 'pending' }, 'approvals_by_status (tenant_id=? AND status=?'],
+    [{ runId: 'r' }, 'approvals_by_run (tenant_id=? AND run_id=?'],
+    [{ kind: 'outcome' }, 'approvals_by_kind (tenant_id=? AND kind=?'],
+    [
+      { runId: 'r', status: 'pending', kind: 'outcome' },
+      'approvals_by_run (tenant_id=? AND run_id=?',
+    ],
   ];
-  for (const [filter, index] of relayLists) {
-    test(`a page of relays by ${JSON.stringify(filter)} is one range of an index`, async () => {
-      const ids = await plan(selectRelayIds('t', filter, page).sql);
+  for (const [filter, index] of approvalLists) {
+    test(`a page of approvals by ${JSON.stringify(filter)} is one range of an index`, async () => {
+      const ids = await plan(selectApprovalIds('t', filter, page).sql);
       const searches = ids.filter((line) => line.startsWith('SEARCH'));
       expect(searches.length).toBeGreaterThan(0);
-      for (const line of searches) expect(line).toContain(`${index} AND raised_at>? AND (raised_`);
-      expect(scansIn(await plan(selectRelays('t', filter, page).sql))).toEqual([]);
+      for (const line of searches)
+        expect(line).toContain(`${index} AND requested_at>? AND (raised_`);
+      expect(scansIn(await plan(selectApprovals('t', filter, page).sql))).toEqual([]);
     });
   }
 
@@ -280,7 +300,7 @@ describe('query plans', () => {
     });
   }
 
-  test('a step finds its run by the id, and its open relays among the pending ones', async () => {
+  test('a step finds its run by the id, and its open approvals among the pending ones', async () => {
     const usage = { inputTokens: 1, outputTokens: 1 };
     const progress = { status: 'completed', endedAt: 1, usage } as const;
     const unit = appendUnit('t', {
@@ -294,7 +314,9 @@ describe('query plans', () => {
     const lines = (await Promise.all(unit.map(({ sql }) => plan(sql)))).flat();
     expect(lines.filter((line) => line.startsWith('SCAN'))).toEqual([]);
     expect(lines[0]).toBe('SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)');
-    expect(lines).toContain('SEARCH relays USING INDEX open_relays (tenant_id=? AND run_id=?)');
+    expect(lines).toContain(
+      'SEARCH approvals USING INDEX open_approvals (tenant_id=? AND run_id=?)',
+    );
   });
 
   test('no index is changed by an append of text', async () => {

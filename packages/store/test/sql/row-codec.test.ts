@@ -80,7 +80,12 @@ describe('the codec of journal rows', () => {
   });
 
   test('a run ends where anything but the text changes', () => {
-    const other: RunEvent = { type: 'relay.expired', agentId: 'a', relayId: 'r', toolCallId: 'c' };
+    const other: RunEvent = {
+      type: 'approval.expired',
+      agentId: 'a',
+      approvalId: 'r',
+      toolCallId: 'c',
+    };
     const breaks = [
       delta('x', { agentId: 'b' }),
       delta('x', { textId: 'u' }),

@@ -3,11 +3,11 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { storeContract } from '../contract/index.ts';
 import {
-  approval,
-  cancelMail,
+  decisionOn,
+  cancelCommand,
   ending,
   identityIn,
-  newRelay,
+  newApproval,
   newRun,
   noon,
   step,
@@ -29,12 +29,12 @@ storeContract('a faulty store without a fault', async () => {
 async function scenario(store: SystemStore): Promise<string> {
   const tenant = store.tenant('tenant');
   const run = await newRun(tenant, { identity: { id: 'run' }, connection: { id: 'c', node: 'n' } });
-  const relay = newRelay(run, { id: 'relay' });
+  const approval = newApproval(run, { id: 'relay' });
   await tenant.append(
-    step(run, { raise: [relay], progress: { status: 'waiting' }, release: true }),
+    step(run, { raise: [approval], progress: { status: 'waiting' }, release: true }),
   );
-  await tenant.decideRelay(approval(relay));
-  await tenant.postMail(run.id, cancelMail('stop'));
+  await tenant.decideApproval(decisionOn(approval));
+  await tenant.postRunCommand(run.id, cancelCommand('stop'));
   await store.claimRun(run.id, { owner: 'node-2', now: noon, until: noon + 1 });
   await store.renewLeases('node-2', { runIds: [run.id], now: noon, until: noon + 2 });
   await tenant.closeConnection('c');
@@ -45,8 +45,8 @@ async function scenario(store: SystemStore): Promise<string> {
 const labels = [
   'createRun',
   'append text.appended',
-  'decideRelay',
-  'postMail',
+  'decideApproval',
+  'postRunCommand',
   'claimRun',
   'closeConnection',
   'append text.appended',
@@ -61,12 +61,12 @@ async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
 async function progressOf(inner: SystemStore): Promise<number> {
   const tenant = inner.tenant('tenant');
   const run = await tenant.readRun('run');
-  const relay = await tenant.readRelay('relay');
-  const mail = await tenant.readMail('run');
+  const approval = await tenant.readApproval('relay');
+  const mail = await tenant.readInbox('run');
   return [
     run !== undefined,
-    relay !== undefined,
-    relay?.status === 'approved',
+    approval !== undefined,
+    approval?.status === 'approved',
     mail.length === 2 || run?.status === 'completed',
     run?.epoch === 2,
     run?.status === 'completed',

@@ -28,7 +28,7 @@ interface Doubt<Call> {
   readonly settle: (call: Call | undefined) => void;
 }
 
-const patienceMs = 30_000;
+const deliveryTimeoutMs = 30_000;
 
 export class CallsInFlight<Call extends Asker> {
   readonly #current = new AsyncLocalStorage<Call | undefined>();
@@ -85,7 +85,7 @@ export class CallsInFlight<Call extends Asker> {
     const { promise, resolve } = Promise.withResolvers<Call | undefined>();
     const doubt = { candidates, settle: resolve };
     const giveUp = () => resolve(undefined);
-    const timer = setTimeout(giveUp, patienceMs);
+    const timer = setTimeout(giveUp, deliveryTimeoutMs);
     signal.addEventListener('abort', giveUp);
     this.#doubts.add(doubt);
     try {

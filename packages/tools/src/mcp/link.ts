@@ -28,7 +28,7 @@ export interface Pauses {
   /** After so long a connection counts as good. */
   readonly calmMs: number;
   /** How long a call waits for a server that is down. */
-  readonly patienceMs: number;
+  readonly deliveryTimeoutMs: number;
   /** How often a server is asked for its tools that does not say that they have changed. */
   readonly lookMs: number;
 }
@@ -37,7 +37,7 @@ export const usualPauses: Pauses = {
   firstMs: 500,
   mostMs: 60_000,
   calmMs: 60_000,
-  patienceMs: 5_000,
+  deliveryTimeoutMs: 5_000,
   lookMs: 5 * 60_000,
 };
 /** A server that says every moment that its tools have changed is asked ever more seldom. */
@@ -76,7 +76,7 @@ export class McpLink {
   /** The connection that there is, or will be in a moment. */
   async ready(signal: AbortSignal): Promise<McpConnection> {
     const { clock, name } = this.#options;
-    const deadline = clock.now() + this.#pauses.patienceMs;
+    const deadline = clock.now() + this.#pauses.deliveryTimeoutMs;
     for (;;) {
       signal.throwIfAborted();
       const connection = this.#connection;

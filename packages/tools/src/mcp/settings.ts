@@ -8,7 +8,7 @@ export type ToolChoice = true | 'annotated' | readonly string[];
 interface McpServer {
   /** Tools to take, by the names that the server gives them. Left out: all. */
   readonly tools?: readonly string[];
-  /** Tools that change nothing: they run without a relay, and may run again after a crash. */
+  /** Tools that change nothing: they run without an approval, and may run again after a crash. */
   readonly readOnly?: ToolChoice;
   /** Tools that may run again after a crash: the server gets the same idempotency key. */
   readonly idempotent?: ToolChoice;

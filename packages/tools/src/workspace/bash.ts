@@ -9,7 +9,7 @@ import { defineTool } from '../define-tool.ts';
 import { inBubblewrap, type Sandbox } from './bwrap.ts';
 import { CommandOutput, type Said } from './command-output.ts';
 import { cleanEnvironment } from './environment.ts';
-import { locateIn, placeOf } from './located.ts';
+import { locateIn, placeOf } from './resolved-paths.ts';
 import { openPlace, PlaceRefused, within } from './place.ts';
 import { type CommandLine, type Ended, ProcessGroup } from './process-group.ts';
 import { Progress } from './progress.ts';

@@ -6,9 +6,9 @@ import type { Tool } from '@relay/core';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
 import { applyEdits, EditRefused } from './edits.ts';
-import { locateIn, placeOf } from './located.ts';
+import { locateIn, placeOf } from './resolved-paths.ts';
 import { openPlace, PlaceRefused } from './place.ts';
-import { dressOf } from './text-dress.ts';
+import { lineEndingsOf } from './text-dress.ts';
 import { applyDiff } from './unified-diff.ts';
 import { writeWhole } from './write-file.ts';
 
@@ -46,7 +46,7 @@ export function createPatch({ root }: { readonly root: string }): Tool {
     inWorkspace: true,
     async locate(input) {
       const locating = await locateIn(root, { path: input.path });
-      const place = locating.ok ? locating.located?.paths['path'] : undefined;
+      const place = locating.ok ? locating.resolvedPaths?.paths['path'] : undefined;
       const problem = place === undefined ? undefined : guarded(root, place);
       return problem === undefined ? locating : { ok: false, problem };
     },
@@ -93,7 +93,7 @@ type Input = z.output<typeof schema>;
 async function change(place: string, { edits, diff, path }: Input, signal: AbortSignal) {
   signal.throwIfAborted();
   const found = await current(place, path);
-  const dress = dressOf(found?.text, diff ?? '', edits ?? []);
+  const dress = lineEndingsOf(found?.text, diff ?? '', edits ?? []);
   const plain = found === undefined ? undefined : dress.off(found.text);
   const after = dress.on(
     diff === undefined ? applyEdits(plain, edits ?? []) : applyDiff(plain, diff),

@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises';
 import type { Tool, ToolOutput } from '@relay/core';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
-import { locateIn, placeOf } from './located.ts';
+import { locateIn, placeOf } from './resolved-paths.ts';
 import { openPlace, PlaceRefused, within } from './place.ts';
 import { type Lines, readLines } from './text-lines.ts';
 

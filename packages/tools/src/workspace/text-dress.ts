@@ -5,14 +5,18 @@
  */
 import type { Edit } from './edits.ts';
 
-export interface Dress {
+export interface LineEndings {
   off(text: string): string;
   on(text: string): string;
 }
 
 const mark = '\ufeff';
 
-export function dressOf(before: string | undefined, diff: string, edits: readonly Edit[]): Dress {
+export function lineEndingsOf(
+  before: string | undefined,
+  diff: string,
+  edits: readonly Edit[],
+): LineEndings {
   const isToTheLetter = [diff, ...edits.flatMap((edit) => [edit.old, edit.new])].some((text) =>
     text.includes('\r'),
   );

@@ -35,7 +35,7 @@ async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?:
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: (name) => name === 'odd_taken',
-    pauses: { ...usualPauses, firstMs: 5, mostMs: 50, patienceMs: 1_000 },
+    pauses: { ...usualPauses, firstMs: 5, mostMs: 50, deliveryTimeoutMs: 1_000 },
   });
   await servers.start();
   return servers;

@@ -60,8 +60,8 @@ describe('bash', () => {
     folder.link('out', '../outside');
     await expect(bash({ command: 'ls', cwd: 'out' })).rejects.toThrow('outside');
     await expect(bash({ command: 'ls', cwd: 'none' })).rejects.toThrow();
-    const located = { cwd: folder.root };
-    await expect(bash({ command: 'ls', cwd: 'src' }, { located })).rejects.toThrow(
+    const resolvedPaths = { cwd: folder.root };
+    await expect(bash({ command: 'ls', cwd: 'src' }, { resolvedPaths })).rejects.toThrow(
       'leads elsewhere',
     );
   });

@@ -116,9 +116,9 @@ describe('patch', () => {
     folder.write('a', 'a');
     folder.write('b', 'a');
     folder.link('link', 'b');
-    const located = { path: join(folder.root, 'a') };
+    const resolvedPaths = { path: join(folder.root, 'a') };
     await expect(
-      patch({ path: 'link', edits: [{ old: 'a', new: 'x' }] }, { located }),
+      patch({ path: 'link', edits: [{ old: 'a', new: 'x' }] }, { resolvedPaths }),
     ).rejects.toThrow('leads elsewhere');
     expect(text('b')).toBe('a');
   });

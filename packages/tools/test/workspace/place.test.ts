@@ -4,8 +4,14 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeFolder, type TestFolder } from '../support/folder.ts';
-import { locateIn } from '../../src/workspace/located.ts';
-import { findPlace, isWithin, openFolder, openPlace, PlaceRefused } from '../../src/workspace/place.ts';
+import { locateIn } from '../../src/workspace/resolved-paths.ts';
+import {
+  findPlace,
+  isWithin,
+  openFolder,
+  openPlace,
+  PlaceRefused,
+} from '../../src/workspace/place.ts';
 
 let folder: TestFolder;
 beforeEach(() => {

@@ -10,8 +10,11 @@ beforeEach(() => {
 });
 afterEach(() => folder.remove());
 
-const read = (input: object, located?: Record<string, string>) =>
-  createRead(folder).execute(input, createToolContext(located === undefined ? {} : { located }));
+const read = (input: object, resolvedPaths?: Record<string, string>) =>
+  createRead(folder).execute(
+    input,
+    createToolContext(resolvedPaths === undefined ? {} : { resolvedPaths }),
+  );
 
 describe('read', () => {
   it('gives lines with their numbers to the model and their text to programs', async () => {

@@ -89,7 +89,7 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
           providerData: event.providerData,
         })),
       );
-    case 'relay.decided':
+    case 'approval.decided':
       return event.input === undefined ? transcript : edited(transcript, event);
     case 'tool.completed':
       return settle(transcript, event.toolCallId, readingOf(event));
@@ -144,7 +144,7 @@ function inTurn(transcript: Transcript, change: (turn: OpenTurn) => OpenTurn): T
   return transcript.open === null ? transcript : { ...transcript, open: change(transcript.open) };
 }
 
-function edited(transcript: Transcript, event: EventOf<'relay.decided'>): Transcript {
+function edited(transcript: Transcript, event: EventOf<'approval.decided'>): Transcript {
   const { toolCallId, input } = event;
   return inTurn(transcript, (turn) => ({
     ...turn,

@@ -4,7 +4,7 @@
  *   called ──raise──▶ asking ──answer──▶ answered ──start──▶ started ──settle──▶ settled
  *      └──────────────start / settle─────────┴────────settle────────┘
  *
- * - `warn` says once that a relay is about to expire; it changes nothing else.
+ * - `warn` says once that an approval is about to expire; it changes nothing else.
  * - A call that a rule allows or refuses goes straight from `called`.
  * - A crash after `started` leaves the outcome unknown: the call starts again (idempotent tools) or
  *   asks a person (`raise` once more).
@@ -67,27 +67,27 @@ export type CallEvent =
   | EventOf<'tool.completed'>
   | EventOf<'tool.failed'>
   | EventOf<'tool.denied'>
-  | EventOf<'relay.raised'>
-  | EventOf<'relay.expiring'>
-  | EventOf<'relay.decided'>
-  | EventOf<'relay.expired'>
-  | EventOf<'relay.closed'>;
+  | EventOf<'approval.requested'>
+  | EventOf<'approval.expiring'>
+  | EventOf<'approval.decided'>
+  | EventOf<'approval.expired'>
+  | EventOf<'approval.closed'>;
 
 export const stepOf: Record<CallEvent['type'], CallStep> = {
   'tool.started': 'start',
   'tool.completed': 'settle',
   'tool.failed': 'settle',
   'tool.denied': 'deny',
-  'relay.raised': 'raise',
-  'relay.expiring': 'warn',
-  'relay.decided': 'answer',
-  'relay.expired': 'answer',
-  'relay.closed': 'answer',
+  'approval.requested': 'raise',
+  'approval.expiring': 'warn',
+  'approval.decided': 'answer',
+  'approval.expired': 'answer',
+  'approval.closed': 'answer',
 };
 
-export interface OpenRelay {
+export interface OpenApproval {
   readonly id: string;
-  readonly kind: EventOf<'relay.raised'>['kind'];
+  readonly kind: EventOf<'approval.requested'>['kind'];
   readonly digest: string;
   readonly expiresAt: string;
   /** Until it was warned of. */
@@ -96,7 +96,7 @@ export interface OpenRelay {
 }
 
 /** Something that the tool has asked while it runs. */
-export interface QuestionState extends OpenRelay {
+export interface QuestionState extends OpenApproval {
   readonly state: 'open' | 'answered' | 'declined';
   readonly answer?: unknown;
   readonly reason?: string;
@@ -108,12 +108,12 @@ export interface CallState {
   readonly name: string;
   readonly input: unknown;
   readonly phase: CallPhase;
-  readonly relay?: OpenRelay;
+  readonly approval?: OpenApproval;
   /** By their place; an answer stays for another attempt at the call. */
   readonly questions?: readonly QuestionState[];
   readonly idempotencyKey?: string;
   /** Where its path parameters lead, as it was shown or started. */
-  readonly located?: Readonly<Record<string, string>>;
+  readonly resolvedPaths?: Readonly<Record<string, string>>;
   /** What brings the result, where it is not the tool's own code. */
   readonly via?: 'agent' | 'handoff' | 'client';
   /** Until when a client may bring the result. */
@@ -122,7 +122,7 @@ export interface CallState {
 
 /** The call after an event, or undefined if the table refuses it. */
 export function evolveCall(call: CallState, event: CallEvent): CallState | undefined {
-  if (isOfQuestion(call, event)) return evolveQuestion(call, event as RelayEvent);
+  if (isOfQuestion(call, event)) return evolveQuestion(call, event as ApprovalEvent);
   const phase = callTable[call.phase][stepOf[event.type]];
   if (phase === 'refused' || answersAnother(call, event)) return undefined;
   // Nothing that was asked may be left open by the end of its call (E6), or by doubt about it.
@@ -132,94 +132,97 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   const next = { ...call, phase };
   // From here on the call is what was executed, or shown: nothing else can be approved.
   if (event.type === 'tool.started') {
-    const { input, idempotencyKey, via, resultBy, located } = event;
+    const { input, idempotencyKey, via, resultBy, resolvedPaths } = event;
     return {
       ...next,
       input,
-      ...(located === undefined ? {} : { located }),
+      ...(resolvedPaths === undefined ? {} : { resolvedPaths }),
       idempotencyKey,
       ...(via === undefined ? {} : { via }),
       ...(resultBy === undefined ? {} : { resultBy }),
     };
   }
-  if (event.type === 'relay.decided' && call.relay !== undefined) {
-    const { approved, input = call.input, digest = call.relay.digest } = event;
-    const located = event.input === undefined ? call.located : event.located;
-    return withLocated({ ...next, input, relay: { ...call.relay, approved, digest } }, located);
+  if (event.type === 'approval.decided' && call.approval !== undefined) {
+    const { approved, input = call.input, digest = call.approval.digest } = event;
+    const resolvedPaths = event.input === undefined ? call.resolvedPaths : event.resolvedPaths;
+    return withLocated(
+      { ...next, input, approval: { ...call.approval, approved, digest } },
+      resolvedPaths,
+    );
   }
-  if (event.type === 'relay.expiring') return warned(next);
-  if (event.type !== 'relay.raised') return next;
-  const { relayId: id, kind, digest, expiresAt, warnsAt, params: input } = event;
+  if (event.type === 'approval.expiring') return warned(next);
+  if (event.type !== 'approval.requested') return next;
+  const { approvalId: id, kind, digest, expiresAt, warnsAt, params: input } = event;
   const warning = warnsAt === undefined ? {} : { warnsAt };
-  const relay = { id, kind, digest, expiresAt, ...warning };
-  return withLocated({ ...next, input, relay }, event.located);
+  const approval = { id, kind, digest, expiresAt, ...warning };
+  return withLocated({ ...next, input, approval }, event.resolvedPaths);
 }
 
-function withLocated(call: CallState, located: CallState['located']): CallState {
-  const { located: _, ...rest } = call;
-  return located === undefined ? rest : { ...rest, located };
+function withLocated(call: CallState, resolvedPaths: CallState['resolvedPaths']): CallState {
+  const { resolvedPaths: _, ...rest } = call;
+  return resolvedPaths === undefined ? rest : { ...rest, resolvedPaths };
 }
 
-type RelayEvent = Extract<CallEvent, { relayId: string; type: `relay.${string}` }>;
+type ApprovalEvent = Extract<CallEvent, { approvalId: string; type: `approval.${string}` }>;
 
 function isOfQuestion(call: CallState, event: CallEvent): boolean {
-  if (event.type === 'relay.raised') return event.kind === 'question';
-  if (!event.type.startsWith('relay.')) return false;
-  return call.questions?.some(({ id }) => id === (event as RelayEvent).relayId) ?? false;
+  if (event.type === 'approval.requested') return event.kind === 'question';
+  if (!event.type.startsWith('approval.')) return false;
+  return call.questions?.some(({ id }) => id === (event as ApprovalEvent).approvalId) ?? false;
 }
 
 /** A call that has started stays so, whatever it asks and is answered. */
-function evolveQuestion(call: CallState, event: RelayEvent): CallState | undefined {
+function evolveQuestion(call: CallState, event: ApprovalEvent): CallState | undefined {
   const { questions = [] } = call;
   if (call.phase !== 'started') return undefined;
-  if (event.type === 'relay.raised') {
+  if (event.type === 'approval.requested') {
     if (event.question?.nth !== questions.length + 1) return undefined;
-    const { relayId: id, kind, digest, expiresAt, warnsAt } = event;
+    const { approvalId: id, kind, digest, expiresAt, warnsAt } = event;
     const warning = warnsAt === undefined ? {} : { warnsAt };
     const asked = { id, kind, digest, expiresAt, ...warning, state: 'open' } as const;
     return { ...call, questions: [...questions, asked] };
   }
-  const index = questions.findIndex(({ id }) => id === event.relayId);
+  const index = questions.findIndex(({ id }) => id === event.approvalId);
   const next = answered(questions[index], event);
   return next === undefined ? undefined : { ...call, questions: questions.with(index, next) };
 }
 
 function answered(
   question: QuestionState | undefined,
-  event: Exclude<RelayEvent, { type: 'relay.raised' }>,
+  event: Exclude<ApprovalEvent, { type: 'approval.requested' }>,
 ): QuestionState | undefined {
   if (question?.state !== 'open') return undefined;
   const { warnsAt, ...asked } = question;
   switch (event.type) {
-    case 'relay.expiring':
+    case 'approval.expiring':
       return warnsAt === undefined ? undefined : asked;
-    case 'relay.decided': {
+    case 'approval.decided': {
       const { approved, answer, reason } = event;
       if (approved) return { ...asked, state: 'answered', approved, answer };
       return { ...asked, state: 'declined', approved, ...(reason === undefined ? {} : { reason }) };
     }
-    case 'relay.expired':
+    case 'approval.expired':
       return { ...asked, state: 'declined', reason: 'Nobody answered in time' };
-    case 'relay.closed':
+    case 'approval.closed':
       return { ...asked, state: 'declined', reason: event.reason };
   }
 }
 
 /** Once, and only if it was planned. */
 function warned(call: CallState): CallState | undefined {
-  if (call.relay?.warnsAt === undefined) return undefined;
-  const { warnsAt: _, ...relay } = call.relay;
-  return { ...call, relay };
+  if (call.approval?.warnsAt === undefined) return undefined;
+  const { warnsAt: _, ...approval } = call.approval;
+  return { ...call, approval };
 }
 
 /** A decision counts for its own relay alone (E7). */
 function answersAnother(call: CallState, event: CallEvent): boolean {
   switch (event.type) {
-    case 'relay.expiring':
-    case 'relay.decided':
-    case 'relay.expired':
-    case 'relay.closed':
-      return event.relayId !== call.relay?.id;
+    case 'approval.expiring':
+    case 'approval.decided':
+    case 'approval.expired':
+    case 'approval.closed':
+      return event.approvalId !== call.approval?.id;
     default:
       return false;
   }

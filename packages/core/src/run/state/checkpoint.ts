@@ -22,7 +22,7 @@ export function boundaryOf(event: StoredEvent): CheckpointKind | undefined {
     case 'tool.completed':
     case 'tool.failed':
       return 'tool_completion';
-    case 'relay.raised':
+    case 'approval.requested':
       return 'approval_pending';
     case 'run.ended':
       return 'final_result';
@@ -84,7 +84,8 @@ function toolOf(event: StoredEvent): { name: string; toolCallId: string } | unde
   if (event.type === 'tool.completed' || event.type === 'tool.failed') {
     return { name: event.name, toolCallId: event.toolCallId };
   }
-  if (event.type === 'relay.raised') return { name: event.tool, toolCallId: event.toolCallId };
+  if (event.type === 'approval.requested')
+    return { name: event.tool, toolCallId: event.toolCallId };
   return undefined;
 }
 

@@ -14,7 +14,7 @@ interface Damage {
  * Ends a run whose stored state cannot be trusted, without folding it and without starting anything:
  * it fails clearly instead of going on from damaged bytes.
  */
-export async function buryDamaged(engine: Engine, damage: Damage): Promise<void> {
+export async function failCorruptRun(engine: Engine, damage: Damage): Promise<void> {
   const { ref, epoch, error } = damage;
   const store = engine.store.tenant(ref.tenantId);
   const record = await store.readRunHead(ref.runId);

@@ -3,7 +3,7 @@
  *
  * `decide` turns a command into events, or says why not; `evolve` (state.ts) applies them. Both are
  * pure. The same machine serves the live loop, recovery and cancellation, so that a run ends in one
- * way only: open relays closed, open calls settled, then the agent, the summary, and exactly one
+ * way only: open approvals closed, open calls settled, then the agent, the summary, and exactly one
  * `run.ended` (E6).
  */
 import {
@@ -19,7 +19,7 @@ import {
 import { agentFields, type AgentState, openCalls } from './agent.ts';
 import type { CallState } from './call.ts';
 import { closeQuestions } from '../waiting/open-questions.ts';
-import { liveAgents, pendingRelays, rootAgent, type RunState } from './state.ts';
+import { liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
 
 export { type CommandName, commands, runTable } from './status.ts';
@@ -55,7 +55,7 @@ export function decide(state: RunState, command: Command): Decision {
       return accept({
         type: 'run.suspended',
         progress: progressOf(state),
-        relayIds: askingRelays(state),
+        approvalIds: askingApprovals(state),
       });
     case 'complete': {
       const owing = Object.values(state.agents).some((agent) => openCalls(agent).length > 0);
@@ -98,8 +98,8 @@ export function progressOf(state: RunState): Progress {
   };
 }
 
-function askingRelays(state: RunState): string[] {
-  return pendingRelays(state).map(({ id }) => id);
+function askingApprovals(state: RunState): string[] {
+  return pendingApprovals(state).map(({ id }) => id);
 }
 
 /** Why something that was still going on is over. */
@@ -120,7 +120,7 @@ interface Ending extends AgentEnding {
 }
 
 /**
- * Whatever is still open gets its one end: of each agent its relays, its calls, then itself. Those
+ * Whatever is still open gets its one end: of each agent its approvals, its calls, then itself. Those
  * that were spawned last come first, because a call is settled only after its sub-agents.
  */
 function ending(state: RunState, end: Ending): RunEvent[] {
@@ -176,11 +176,11 @@ export function endOfCall(agent: AgentState, call: CallState, why: Why): RunEven
     code: hasBegun(call) ? 'outcome_unknown' : why.code,
     ...(call.phase === 'started' && call.via === 'client' ? { via: call.via } : {}),
   };
-  if (call.phase !== 'asking' || call.relay === undefined) {
+  if (call.phase !== 'asking' || call.approval === undefined) {
     return [...closeQuestions(agent, call, why.message), failed];
   }
-  const { id: relayId } = call.relay;
-  return [{ type: 'relay.closed', ...of, relayId, reason: why.message }, failed];
+  const { id: approvalId } = call.approval;
+  return [{ type: 'approval.closed', ...of, approvalId, reason: why.message }, failed];
 }
 
 /** Its own code has started, or a client's, also if a person is being asked what became of it. */

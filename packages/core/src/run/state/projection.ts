@@ -3,17 +3,23 @@
  * projected in the commit that stores it, so rows and journal cannot disagree.
  */
 import { isEnded, type StoredEvent } from '@relay/protocol';
-import type { NewClientCall, NewRelay, RelayClosure, RunIdentity, RunProgress } from '../../ports/index.ts';
+import type {
+  NewClientCall,
+  NewApproval,
+  ApprovalClosure,
+  RunIdentity,
+  RunProgress,
+} from '../../ports/index.ts';
 import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from '../agents/limits.ts';
 import { writeSnapshot } from './snapshot.ts';
-import { askingCalls, clientCalls, pendingRelays, type RunState } from './state.ts';
+import { askingCalls, clientCalls, pendingApprovals, type RunState } from './state.ts';
 import { nextLook } from '../waiting/expiry.ts';
 
 export interface Projection {
   readonly progress: Partial<RunProgress>;
-  readonly raise: readonly NewRelay[];
-  readonly close: readonly RelayClosure[];
+  readonly raise: readonly NewApproval[];
+  readonly close: readonly ApprovalClosure[];
   readonly awaited: readonly NewClientCall[];
   readonly givenUp: readonly string[];
   readonly useGrants: readonly string[];
@@ -38,8 +44,8 @@ export function project(
   if (telling.length === 0) return nothing;
   return {
     progress: progressOf(telling, state, run),
-    raise: telling.flatMap((event) => raisedRelay(event, run.id)),
-    close: telling.flatMap(closedRelay),
+    raise: telling.flatMap((event) => raisedApproval(event, run.id)),
+    close: telling.flatMap(closedApproval),
     awaited: telling.flatMap(awaitedCall),
     givenUp: telling.flatMap((event) =>
       event.type === 'tool.failed' && event.via === 'client' ? [event.toolCallId] : [],
@@ -79,14 +85,14 @@ function progressOf(
         progress.wakeAt = wakeAtOf(state);
         progress.outputJson = outputJson(state);
         break;
-      case 'relay.expiring':
+      case 'approval.expiring':
         if (state.status === 'waiting') progress.wakeAt = wakeAtOf(state);
         break;
       case 'run.resumed':
         progress.wakeAt = null;
         break;
-      case 'relay.decided':
-      case 'relay.expired':
+      case 'approval.decided':
+      case 'approval.expired':
         progress.outputJson = outputJson(state);
         break;
       case 'run.ended':
@@ -118,26 +124,26 @@ function outputJson(state: RunState, output?: string): string {
             toolCallId: pending.toolCallId,
             name: pending.name,
             args: pending.input,
-            relayId: pending.relay?.id,
+            approvalId: pending.approval?.id,
           },
         }),
   });
 }
 
-/** The first relay to warn of or to expire, the first client's call to, or the end of the run's time. */
+/** The first approval to warn of or to expire, the first client's call to, or the end of the run's time. */
 function wakeAtOf(state: RunState): number | null {
-  const times = pendingRelays(state).map(nextLook);
+  const times = pendingApprovals(state).map(nextLook);
   for (const { call } of clientCalls(state)) times.push(Date.parse(call.resultBy ?? ''));
   const deadline = deadlineOf(state);
   if (deadline !== undefined) times.push(deadline);
   return times.length === 0 ? null : Math.min(...times);
 }
 
-function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
-  if (event.type !== 'relay.raised') return [];
+function raisedApproval(event: StoredEvent, runId: string): NewApproval[] {
+  if (event.type !== 'approval.requested') return [];
   return [
     {
-      id: event.relayId,
+      id: event.approvalId,
       runId,
       kind: event.kind,
       agentId: event.agentId,
@@ -145,12 +151,12 @@ function raisedRelay(event: StoredEvent, runId: string): NewRelay[] {
       toolCallId: event.toolCallId,
       tool: event.tool,
       params: event.params,
-      ...(event.located === undefined ? {} : { located: event.located }),
+      ...(event.resolvedPaths === undefined ? {} : { resolvedPaths: event.resolvedPaths }),
       digest: event.digest,
       ...(event.question === undefined
         ? {}
         : { question: { prompt: event.question.prompt, schema: event.question.schema } }),
-      raisedAt: Date.parse(event.at),
+      requestedAt: Date.parse(event.at),
       expiresAt: Date.parse(event.expiresAt),
     },
   ];
@@ -167,15 +173,21 @@ function usedGrant(event: StoredEvent): string[] {
   return rule?.counted === true && rule.id !== undefined ? [rule.id] : [];
 }
 
-function closedRelay(event: StoredEvent): RelayClosure[] {
-  if (event.type !== 'relay.expired' && event.type !== 'relay.closed') return [];
+function closedApproval(event: StoredEvent): ApprovalClosure[] {
+  if (event.type !== 'approval.expired' && event.type !== 'approval.closed') return [];
   const at = Date.parse(event.at);
-  if (event.type === 'relay.expired') {
+  if (event.type === 'approval.expired') {
     const by = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
     return [
-      { relayId: event.relayId, status: 'expired', at, by, reason: 'Nobody answered in time' },
+      {
+        approvalId: event.approvalId,
+        status: 'expired',
+        at,
+        by,
+        reason: 'Nobody answered in time',
+      },
     ];
   }
   const by = { type: 'system', id: 'relay', name: 'relay' } as const;
-  return [{ relayId: event.relayId, status: 'closed', at, by, reason: event.reason }];
+  return [{ approvalId: event.approvalId, status: 'closed', at, by, reason: event.reason }];
 }

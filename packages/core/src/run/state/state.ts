@@ -23,7 +23,7 @@ import {
   switchedAgent,
   type TurnState,
 } from './agent.ts';
-import { type CallEvent, type CallState, evolveCall, type OpenRelay } from './call.ts';
+import { type CallEvent, type CallState, evolveCall, type OpenApproval } from './call.ts';
 import { type CommandName, runTable } from './status.ts';
 
 /** The audit entry of one answered relay, as `runs.output_json` keeps it. */
@@ -37,7 +37,7 @@ export interface ApprovalEntry {
 }
 
 export interface RefusedCall {
-  readonly relayId: string;
+  readonly approvalId: string;
   readonly reason?: string;
 }
 
@@ -149,7 +149,7 @@ export function evolve(state: RunState, event: Placed): RunState {
       return withCall({ ...next, toolsSucceeded: next.toolsSucceeded + 1 }, event);
     case 'tool.failed':
       return withCall({ ...next, toolsFailed: next.toolsFailed + 1 }, event);
-    case 'relay.decided':
+    case 'approval.decided':
       return withCall(
         {
           ...next,
@@ -159,10 +159,10 @@ export function evolve(state: RunState, event: Placed): RunState {
         event,
       );
     case 'tool.denied':
-    case 'relay.raised':
-    case 'relay.expiring':
-    case 'relay.expired':
-    case 'relay.closed':
+    case 'approval.requested':
+    case 'approval.expiring':
+    case 'approval.expired':
+    case 'approval.closed':
       return withCall(next, event);
   }
 }
@@ -236,10 +236,10 @@ export function clientCalls(state: RunState): { agent: AgentState; call: CallSta
 }
 
 /** All that people are being asked: whether calls may run, and what tools want to know. */
-export function pendingRelays(state: RunState): OpenRelay[] {
+export function pendingApprovals(state: RunState): OpenApproval[] {
   return liveAgents(state).flatMap((agent) =>
-    openCalls(agent).flatMap(({ phase, relay, questions = [] }) => [
-      ...(phase === 'asking' && relay !== undefined ? [relay] : []),
+    openCalls(agent).flatMap(({ phase, approval, questions = [] }) => [
+      ...(phase === 'asking' && approval !== undefined ? [approval] : []),
       ...questions.filter((question) => question.state === 'open'),
     ]),
   );
@@ -327,7 +327,7 @@ function countStart(state: RunState, event: EventOf<'tool.started'>): RunState {
   return { ...state, toolsInvoked, toolsStarted, usedOnce };
 }
 
-function approvalOf(state: RunState, event: Placed<EventOf<'relay.decided'>>): ApprovalEntry {
+function approvalOf(state: RunState, event: Placed<EventOf<'approval.decided'>>): ApprovalEntry {
   return {
     toolCallId: event.toolCallId,
     name: callOf(state, event)?.name ?? '',
@@ -340,12 +340,13 @@ function approvalOf(state: RunState, event: Placed<EventOf<'relay.decided'>>): A
 
 function refusalIn(
   state: RunState,
-  event: EventOf<'relay.decided'>,
+  event: EventOf<'approval.decided'>,
 ): Readonly<Record<string, RefusedCall>> {
-  const relay = callOf(state, event)?.relay;
-  if (event.approved || relay?.id !== event.relayId || relay.kind !== 'permission') return {};
-  const { relayId, reason } = event;
-  return { [relay.digest]: { relayId, ...(reason === undefined ? {} : { reason }) } };
+  const approval = callOf(state, event)?.approval;
+  if (event.approved || approval?.id !== event.approvalId || approval.kind !== 'permission')
+    return {};
+  const { approvalId, reason } = event;
+  return { [approval.digest]: { approvalId, ...(reason === undefined ? {} : { reason }) } };
 }
 
 function callOf(state: RunState, event: { agentId: string; toolCallId: string }) {

@@ -3,10 +3,10 @@ export class Answers {
   readonly #waiting = new Map<string, PromiseWithResolvers<void>>();
 
   /** Resolves with the answer, and also when the tool is stopped, be it before it began to wait. */
-  async wait(relayId: string, signal: AbortSignal): Promise<void> {
-    const waiting = this.#waiting.get(relayId) ?? Promise.withResolvers<void>();
-    this.#waiting.set(relayId, waiting);
-    const stop = () => this.arrived(relayId);
+  async wait(approvalId: string, signal: AbortSignal): Promise<void> {
+    const waiting = this.#waiting.get(approvalId) ?? Promise.withResolvers<void>();
+    this.#waiting.set(approvalId, waiting);
+    const stop = () => this.arrived(approvalId);
     signal.addEventListener('abort', stop);
     if (signal.aborted) stop();
     await waiting.promise;
@@ -14,8 +14,8 @@ export class Answers {
   }
 
   /** It is in the journal. */
-  arrived(relayId: string): void {
-    this.#waiting.get(relayId)?.resolve();
-    this.#waiting.delete(relayId);
+  arrived(approvalId: string): void {
+    this.#waiting.get(approvalId)?.resolve();
+    this.#waiting.delete(approvalId);
   }
 }

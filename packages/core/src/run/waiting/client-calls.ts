@@ -4,20 +4,24 @@
  * brings one for fails when its time is over, and the store lets only one of the two happen (E6).
  */
 import type { EventOf, RunEvent } from '@relay/protocol';
-import type { Letter, Mail } from '../../ports/index.ts';
+import type { RunCommand, QueuedRunCommand } from '../../ports/index.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import type { CallState } from '../state/call.ts';
 import type { LiveRun } from '../live-run.ts';
 import { resume } from './parked.ts';
 import { clientCalls } from '../state/state.ts';
 
-type Posted = Extract<Letter, { kind: 'result' }>;
+type Posted = Extract<RunCommand, { kind: 'result' }>;
 type Json = EventOf<'tool.completed'>['result'] & {};
 
 /** Takes a result that a client posted into the journal. */
-export async function applyResult(run: LiveRun, mail: Mail, letter: Posted): Promise<void> {
-  const open = clientCalls(run.state).find(({ call }) => call.toolCallId === letter.toolCallId);
-  const stored = await run.store.readClientCall(run.identity.id, letter.toolCallId);
+export async function applyResult(
+  run: LiveRun,
+  mail: QueuedRunCommand,
+  command: Posted,
+): Promise<void> {
+  const open = clientCalls(run.state).find(({ call }) => call.toolCallId === command.toolCallId);
+  const stored = await run.store.readClientCall(run.identity.id, command.toolCallId);
   if (open === undefined || stored?.result?.output === undefined) {
     // The call ended first: the result has nothing left to settle.
     run.journal.stage([], { take: [mail.id] });

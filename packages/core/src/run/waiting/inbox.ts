@@ -4,9 +4,9 @@
  * same commit, so that each counts exactly once.
  */
 import { RelayError, type RunEvent } from '@relay/protocol';
-import type { EditedCall, Letter, Mail, Tool } from '../../ports/index.ts';
+import type { EditedCall, RunCommand, QueuedRunCommand, Tool } from '../../ports/index.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import type { CallState, OpenRelay } from '../state/call.ts';
+import type { CallState, OpenApproval } from '../state/call.ts';
 import { applyResult, isResultDue } from './client-calls.ts';
 import { start, type Start } from '../dispatch.ts';
 import { digestOf, gateAgain } from '../gate.ts';
@@ -15,19 +15,19 @@ import { leadsThere, locate } from '../locate.ts';
 import { resume } from './parked.ts';
 import { findTool } from '../agents/profile.ts';
 import { type OpenQuestion, openQuestions } from './open-questions.ts';
-import { askingCalls, pendingRelays } from '../state/state.ts';
+import { askingCalls, pendingApprovals } from '../state/state.ts';
 
-type Decision = Extract<Letter, { kind: 'decision' }>;
-type Json = Extract<RunEvent, { type: 'relay.decided' }>['output'];
+type Decision = Extract<RunCommand, { kind: 'decision' }>;
+type Json = Extract<RunEvent, { type: 'approval.decided' }>['output'];
 
 /** Takes all mail that waits into the journal. A node that lets go leaves it to the next one. */
-export async function answerMail(run: LiveRun): Promise<void> {
+export async function applyCommands(run: LiveRun): Promise<void> {
   if (run.stop?.kind === 'yield') return;
-  for (const mail of await run.takeMail()) {
-    const { letter } = mail;
-    if (letter.kind === 'decision') applyDecision(run, mail, letter);
-    else if (letter.kind === 'result') await applyResult(run, mail, letter);
-    else run.stopWith({ kind: 'cancel', reason: letter.reason });
+  for (const mail of await run.takeCommands()) {
+    const { command } = mail;
+    if (command.kind === 'decision') applyDecision(run, mail, command);
+    else if (command.kind === 'result') await applyResult(run, mail, command);
+    else run.stopWith({ kind: 'cancel', reason: command.reason });
   }
 }
 
@@ -44,9 +44,9 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
   for (const { call, tool, looking } of looked) {
     if (tool === undefined) run.journal.stage([gone(agent, call)]);
     else if (!looking.ok) run.journal.stage([notThere(agent, call, looking.problem)]);
-    else if (leadsThere(call.located, looking.located)) {
+    else if (leadsThere(call.resolvedPaths, looking.resolvedPaths)) {
       starts.push(approvedStart(run, call, tool));
-    } else await gateAgain(run, agent, { call, located: looking.located });
+    } else await gateAgain(run, agent, { call, resolvedPaths: looking.resolvedPaths });
   }
   await start(run, agent, starts);
 }
@@ -75,26 +75,30 @@ function notThere(agent: AgentState, call: CallState, problem: string): RunEvent
   };
 }
 
-function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
-  const asking = askingCalls(run.state).find(({ call }) => call.relay?.id === decision.relayId);
-  const asked = openQuestions(run.state).find(({ relay }) => relay.id === decision.relayId);
+function applyDecision(run: LiveRun, mail: QueuedRunCommand, decision: Decision): void {
+  const asking = askingCalls(run.state).find(
+    ({ call }) => call.approval?.id === decision.approvalId,
+  );
+  const asked = openQuestions(run.state).find(
+    ({ approval }) => approval.id === decision.approvalId,
+  );
   if (asked !== undefined) {
     answerQuestion(run, asked, { mail, decision });
     return;
   }
   if (asking === undefined) {
-    // The relay was closed first: the decision has nothing left to decide.
+    // The approval was closed first: the decision has nothing left to decide.
     run.journal.stage([], { take: [mail.id] });
     return;
   }
   const { agent, call } = asking;
   resume(run);
-  const { relayId, approved, always, reason, edited, by } = decision;
+  const { approvalId, approved, always, reason, edited, by } = decision;
   const output = decision.output as Json;
   const decided: RunEvent = {
-    type: 'relay.decided',
+    type: 'approval.decided',
     ...agentFields(agent),
-    relayId,
+    approvalId,
     toolCallId: call.toolCallId,
     approved,
     ...(always ? { always } : {}),
@@ -105,29 +109,33 @@ function applyDecision(run: LiveRun, mail: Mail, decision: Decision): void {
   };
   run.journal.stage([decided], { take: [mail.id] });
   if (!approved) run.journal.stage([refused(agent, call, reason)]);
-  else if (call.relay?.kind === 'outcome' && output !== undefined) {
+  else if (call.approval?.kind === 'outcome' && output !== undefined) {
     const { toolCallId, name } = call;
-    const of = { ...agentFields(agent), toolCallId, name, relayId };
+    const of = { ...agentFields(agent), toolCallId, name, approvalId };
     run.journal.stage([{ type: 'tool.completed', ...of, result: output }]);
   }
 }
 
-function editOf({ params, located, digest }: EditedCall) {
-  return { input: params as Json, ...(located === undefined ? {} : { located }), digest };
+function editOf({ params, resolvedPaths, digest }: EditedCall) {
+  return {
+    input: params as Json,
+    ...(resolvedPaths === undefined ? {} : { resolvedPaths }),
+    digest,
+  };
 }
 
 /** The tool that asked hears of it, or is run again. */
 function answerQuestion(
   run: LiveRun,
-  { agent, call, relay }: OpenQuestion,
-  { mail, decision }: { mail: Mail; decision: Decision },
+  { agent, call, approval }: OpenQuestion,
+  { mail, decision }: { mail: QueuedRunCommand; decision: Decision },
 ): void {
   const { approved, reason, by } = decision;
   resume(run);
   const decided: RunEvent = {
-    type: 'relay.decided',
+    type: 'approval.decided',
     ...agentFields(agent),
-    relayId: relay.id,
+    approvalId: approval.id,
     toolCallId: call.toolCallId,
     approved,
     ...(reason === null ? {} : { reason }),
@@ -135,21 +143,21 @@ function answerQuestion(
     by,
   };
   run.journal.stage([decided], { take: [mail.id] });
-  run.answers.arrived(relay.id);
+  run.answers.arrived(approval.id);
 }
 
 /** The approval is bound to what was shown: anything else must not run. */
 function approvedStart(run: LiveRun, call: CallState, tool: Tool): Start {
-  const { relay } = call;
-  if (relay?.approved !== true || digestOf(run, call) !== relay.digest) {
+  const { approval } = call;
+  if (approval?.approved !== true || digestOf(run, call) !== approval.digest) {
     throw new RelayError('journal_corrupt', `Call ${call.toolCallId} is not what was approved`);
   }
-  return { call, tool, relayId: relay.id };
+  return { call, tool, approvalId: approval.id };
 }
 
 function refused(agent: AgentState, call: CallState, reason: string | null): RunEvent {
   const of = { ...agentFields(agent), toolCallId: call.toolCallId, name: call.name };
-  if (call.relay?.kind === 'outcome') {
+  if (call.approval?.kind === 'outcome') {
     const error = reason ?? 'The tool was interrupted and nobody vouches for its outcome';
     return { type: 'tool.failed', ...of, error, code: 'outcome_unknown' };
   }
@@ -158,40 +166,40 @@ function refused(agent: AgentState, call: CallState, reason: string | null): Run
     ...of,
     status: 'denied',
     ...(reason === null ? {} : { reason }),
-    ...(call.relay === undefined ? {} : { relayId: call.relay.id }),
+    ...(call.approval === undefined ? {} : { approvalId: call.approval.id }),
   };
 }
 
 /** Something is about to expire: an answer may have been stored of which nobody told. */
 export function isAnswerDue(run: LiveRun, now: number): boolean {
   if (isResultDue(run, now)) return true;
-  return pendingRelays(run.state).some((relay) => isDue(run, relay, now));
+  return pendingApprovals(run.state).some((approval) => isDue(run, approval, now));
 }
 
-function isDue(run: LiveRun, relay: OpenRelay, now: number): boolean {
-  return Date.parse(relay.expiresAt) + run.engine.settings.lateAnswerMs <= now;
+function isDue(run: LiveRun, approval: OpenApproval, now: number): boolean {
+  return Date.parse(approval.expiresAt) + run.engine.settings.lateAnswerMs <= now;
 }
 
-/** A relay that nobody answered in time never becomes an approval. */
-export function expireRelays(run: LiveRun, now: number): void {
+/** An approval that nobody answered in time never becomes an approval. */
+export function expireApprovals(run: LiveRun, now: number): void {
   for (const { agent, call } of askingCalls(run.state)) {
-    if (call.relay === undefined || !isDue(run, call.relay, now)) continue;
+    if (call.approval === undefined || !isDue(run, call.approval, now)) continue;
     resume(run);
     const of = { ...agentFields(agent), toolCallId: call.toolCallId };
-    const { id: relayId, kind } = call.relay;
+    const { id: approvalId, kind } = call.approval;
     const reason = 'Nobody answered in time';
     run.journal.stage([
-      { type: 'relay.expired', ...of, relayId },
+      { type: 'approval.expired', ...of, approvalId },
       kind === 'outcome'
         ? { type: 'tool.failed', ...of, name: call.name, error: reason, code: 'outcome_unknown' }
-        : { type: 'tool.denied', ...of, name: call.name, status: 'expired', reason, relayId },
+        : { type: 'tool.denied', ...of, name: call.name, status: 'expired', reason, approvalId },
     ]);
   }
-  for (const { agent, call, relay } of openQuestions(run.state)) {
-    if (!isDue(run, relay, now)) continue;
+  for (const { agent, call, approval } of openQuestions(run.state)) {
+    if (!isDue(run, approval, now)) continue;
     resume(run);
     const of = { ...agentFields(agent), toolCallId: call.toolCallId };
-    run.journal.stage([{ type: 'relay.expired', ...of, relayId: relay.id }]);
-    run.answers.arrived(relay.id);
+    run.journal.stage([{ type: 'approval.expired', ...of, approvalId: approval.id }]);
+    run.answers.arrived(approval.id);
   }
 }

@@ -7,13 +7,13 @@ import { liveAgents, type RunState } from '../state/state.ts';
 export interface OpenQuestion {
   readonly agent: AgentState;
   readonly call: CallState;
-  readonly relay: QuestionState;
+  readonly approval: QuestionState;
 }
 
 export function openQuestions(state: RunState): OpenQuestion[] {
   return liveAgents(state).flatMap((agent) =>
     (agent.turn?.calls ?? []).flatMap((call) =>
-      openIn(call).map((relay) => ({ agent, call, relay })),
+      openIn(call).map((approval) => ({ agent, call, approval })),
     ),
   );
 }
@@ -29,5 +29,5 @@ export function closeQuestions(
   reason: string,
 ): RunEvent[] {
   const of = { ...agentFields(agent), toolCallId: call.toolCallId };
-  return openIn(call).map(({ id }) => ({ type: 'relay.closed', ...of, relayId: id, reason }));
+  return openIn(call).map(({ id }) => ({ type: 'approval.closed', ...of, approvalId: id, reason }));
 }

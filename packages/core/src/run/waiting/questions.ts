@@ -1,7 +1,7 @@
 /**
  * Questions that a tool asks a person while it runs (`ctx.ask`).
  *
- * - A question is a relay of its own, of kind `question`; meanwhile its call stays `started`. A call
+ * - A question is an approval of its own, of kind `question`; meanwhile its call stays `started`. A call
  *   may ask several; each is known by its place among them.
  * - A tool that is `idempotent` is let go while it waits: nothing stays in memory, and the run can be
  *   parked (E5). When all that it has asked is answered it runs again, and gets the answers by place.
@@ -10,7 +10,7 @@
  * - A call is settled only when nothing that it asked is open any more (E6).
  */
 import { catalogue, type EventOf, RelayError } from '@relay/protocol';
-import { nobodyToAsk } from '../../permission/decide.ts';
+import { noApprover } from '../../permission/decide.ts';
 import { checkSchema, digestOfQuestion } from './question-schema.ts';
 import type { Question, Tool } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
@@ -35,7 +35,7 @@ export interface Asking {
 export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
   const { intent, tool, activity, nth } = asking;
   const { toolCallId } = intent;
-  if (isHeadless(run)) throw new RelayError('question_declined', nobodyToAsk);
+  if (isHeadless(run)) throw new RelayError('question_declined', noApprover);
   raiseOnce(run, asking);
   // Whoever answers must have been shown it.
   await run.journal.settled();
@@ -82,27 +82,27 @@ function raiseOnce(run: LiveRun, { intent, activity, question, nth }: Asking): v
   const now = clock.now();
   run.journal.append([
     {
-      type: 'relay.raised',
+      type: 'approval.requested',
       ...agentFields(agent),
-      relayId: ids.next(),
+      approvalId: ids.next(),
       toolCallId,
       kind: 'question',
       tool: call.name,
-      params: call.input as EventOf<'relay.raised'>['params'],
+      params: call.input as EventOf<'approval.requested'>['params'],
       digest,
       question: { nth, prompt, schema },
       agentPath: pathOf(run.state, agent),
-      expiresAt: new Date(now + settings.relayTtlMs).toISOString(),
-      warnsAt: new Date(warningTime(now, settings.relayTtlMs)).toISOString(),
+      expiresAt: new Date(now + settings.approvalTtlMs).toISOString(),
+      warnsAt: new Date(warningTime(now, settings.approvalTtlMs)).toISOString(),
     },
   ]);
 }
 
-type Asked = NonNullable<EventOf<'relay.raised'>['question']>;
+type Asked = NonNullable<EventOf<'approval.requested'>['question']>;
 
 /** It comes from a tool's own code, and whatever enters the journal stays there. */
 function checked(question: Question): Pick<Asked, 'prompt' | 'schema'> {
-  const { question: declared } = catalogue['relay.raised'].schema.shape;
+  const { question: declared } = catalogue['approval.requested'].schema.shape;
   const parsed = declared.safeParse({ nth: 1, ...question });
   if (!parsed.success || parsed.data === undefined) {
     throw new RelayError('invalid_request', 'The question is malformed');

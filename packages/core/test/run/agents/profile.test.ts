@@ -7,7 +7,13 @@ import { eventsOf, fold, runCreated, runStarted } from '../../support/agent-even
 import type { AgentState } from '../../../src/run/state/agent.ts';
 import { handoffToolName } from '../../../src/run/agents/handoff-tool.ts';
 import type { LiveRun } from '../../../src/run/live-run.ts';
-import { depthOf, findTool, offeredTools, pathOf, profileOf } from '../../../src/run/agents/profile.ts';
+import {
+  depthOf,
+  findTool,
+  offeredTools,
+  pathOf,
+  profileOf,
+} from '../../../src/run/agents/profile.ts';
 import { initialState, type RunState } from '../../../src/run/state/state.ts';
 
 const root = eventsOf({ agentId: 'root' });

@@ -10,7 +10,12 @@ import { compactAfterRefusal, compactInTime, cutOf } from '../../../src/run/cont
 import type { LiveRun } from '../../../src/run/live-run.ts';
 import { initialState } from '../../../src/run/state/state.ts';
 import { tokensIn } from '../../../src/run/context/tokens.ts';
-import { callIdsIn, emptyTranscript, leadingInstructions, type Transcript } from '../../../src/run/context/transcript.ts';
+import {
+  callIdsIn,
+  emptyTranscript,
+  leadingInstructions,
+  type Transcript,
+} from '../../../src/run/context/transcript.ts';
 import { foldTranscripts, noTranscripts } from '../../../src/run/context/transcripts.ts';
 
 function transcript(messages: readonly Message[]): Transcript {

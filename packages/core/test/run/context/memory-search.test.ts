@@ -1,6 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { findMemories } from '../../../src/run/context/memory-search.ts';
-import type { Embedder, MemorySearch, NearestSearch, SystemStore } from '../../../src/ports/index.ts';
+import type {
+  Embedder,
+  MemorySearch,
+  NearestSearch,
+  SystemStore,
+} from '../../../src/ports/index.ts';
 import { ProviderFailure } from '../../../src/ports/index.ts';
 import { ManualClock } from '../../support/index.ts';
 

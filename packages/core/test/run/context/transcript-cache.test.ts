@@ -4,7 +4,11 @@ import { describe, expect, it } from 'vitest';
 import type { EventRange, TenantStore } from '../../../src/ports/index.ts';
 import { at, eventsOf, runCreated } from '../../support/agent-events.ts';
 import { TranscriptCache } from '../../../src/run/context/transcript-cache.ts';
-import { foldTranscripts, noTranscripts, type Transcripts } from '../../../src/run/context/transcripts.ts';
+import {
+  foldTranscripts,
+  noTranscripts,
+  type Transcripts,
+} from '../../../src/run/context/transcripts.ts';
 
 const root = eventsOf({ agentId: 'root' });
 const ended: RunEvent = {

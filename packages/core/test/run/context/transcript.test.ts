@@ -133,23 +133,23 @@ describe('a run’s part of the transcript', () => {
     expect(again.messages).toEqual([question, { role: 'assistant', content: 'whole' }]);
   });
 
-  it('is not touched by reasoning, progress, relays, starts and handoffs', () => {
+  it('is not touched by reasoning, progress, approvals, starts and handoffs', () => {
     const before = fold(asked, turn, text('Look.'), call('c1'), finished);
     const of = { ...root, toolCallId: 'c1' };
-    const relay = { ...of, relayId: 'r1' };
+    const approval = { ...of, approvalId: 'r1' };
     const shown = { tool: 'bash', params: {}, digest: 'd', agentPath: [], expiresAt: '' };
     const by = { type: 'key', id: 'k', name: 'ann' } as const;
     const others: RunEvent[] = [
       { type: 'reasoning.appended', ...root, reasoningId: 'r', text: 'hm' },
-      { type: 'relay.raised', ...relay, kind: 'permission', ...shown },
-      { type: 'relay.decided', ...relay, approved: true, by },
+      { type: 'approval.requested', ...approval, kind: 'permission', ...shown },
+      { type: 'approval.decided', ...approval, approved: true, by },
       { type: 'tool.started', ...of, name: 'bash', input: {}, idempotencyKey: 'k' },
       { type: 'tool.progressed', ...of, name: 'bash', progressId: 'p', content: 'working' },
       { type: 'agent.started', ...root, name: 'assistant', model: 'demo' },
       { type: 'agent.handed-off', ...root, from: 'a', to: 'b' },
       { type: 'agent.switched', ...root, name: 'b', model: 'm', tools: [], system: 'You are b' },
       { type: 'limit.reached', ...root, limit: 'time' },
-      { type: 'run.suspended', progress: { partialOutput: '', toolsInvoked: [] }, relayIds: [] },
+      { type: 'run.suspended', progress: { partialOutput: '', toolsInvoked: [] }, approvalIds: [] },
       { type: 'run.resumed', progress: { partialOutput: '', toolsInvoked: [] } },
     ];
     expect(fold(before, ...others)).toEqual(before);
@@ -159,8 +159,8 @@ describe('a run’s part of the transcript', () => {
 describe('tool calls', () => {
   it('whose arguments a person changed keep the model’s own, and their result says which ran', () => {
     const by = { type: 'key', id: 'k', name: 'ann' } as const;
-    const of = { ...root, toolCallId: 'c1', relayId: 'r1', by };
-    const changed: RunEvent = { type: 'relay.decided', ...of, approved: true, input: { a: 2 } };
+    const of = { ...root, toolCallId: 'c1', approvalId: 'r1', by };
+    const changed: RunEvent = { type: 'approval.decided', ...of, approved: true, input: { a: 2 } };
     const now = fold(asked, turn, call('c1'), call('c2'), finished, changed);
     const [, assistant, first, second] = fold(
       now,

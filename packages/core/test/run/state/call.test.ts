@@ -25,23 +25,23 @@ const started: EventOf<'tool.started'> = {
 const completed: CallEvent = { type: 'tool.completed', ...tool, result: 1 };
 const failed: CallEvent = { type: 'tool.failed', ...tool, error: 'broke', code: 'tool_failed' };
 const denied: CallEvent = { type: 'tool.denied', ...tool, status: 'denied' };
-const expired: CallEvent = { type: 'relay.expired', ...of, relayId: 'relay_1' };
-const closed: CallEvent = { type: 'relay.closed', ...of, relayId: 'relay_1', reason: 'over' };
+const expired: CallEvent = { type: 'approval.expired', ...of, approvalId: 'relay_1' };
+const closed: CallEvent = { type: 'approval.closed', ...of, approvalId: 'relay_1', reason: 'over' };
 
-function raised(relayId = 'relay_1', kind: 'permission' | 'outcome' = 'permission'): CallEvent {
-  const shown = { tool: 'bash', params: {}, digest: `digest of ${relayId}`, agentPath: ['a'] };
+function raised(approvalId = 'relay_1', kind: 'permission' | 'outcome' = 'permission'): CallEvent {
+  const shown = { tool: 'bash', params: {}, digest: `digest of ${approvalId}`, agentPath: ['a'] };
   return {
-    type: 'relay.raised',
+    type: 'approval.requested',
     ...of,
-    relayId,
+    approvalId,
     kind,
     ...shown,
     expiresAt: '2026-03-02T10:00:00Z',
   };
 }
 
-function decided(approved: boolean, relayId = 'relay_1'): CallEvent {
-  return { type: 'relay.decided', ...of, relayId, approved, by };
+function decided(approved: boolean, approvalId = 'relay_1'): CallEvent {
+  return { type: 'approval.decided', ...of, approvalId, approved, by };
 }
 
 const everyEvent = [
@@ -58,10 +58,10 @@ const everyEvent = [
 
 const called: CallState = { toolCallId: 'call_1', name: 'bash', input: { a: 1 }, phase: 'called' };
 
-const relay = { id: 'relay_1', kind: 'permission', digest: 'd', expiresAt: '2026' } as const;
+const approval = { id: 'relay_1', kind: 'permission', digest: 'd', expiresAt: '2026' } as const;
 
 function inPhase(phase: CallPhase): CallState {
-  return Object.freeze(phase === 'called' ? called : { ...called, phase, relay });
+  return Object.freeze(phase === 'called' ? called : { ...called, phase, approval });
 }
 
 /** The call after all events, or the first of them that was refused. */
@@ -153,13 +153,13 @@ describe('a call', () => {
     expect(play(failed)).toEqual({ ...called, phase: 'settled' });
   });
 
-  it('remembers the relay that asks about it, without any answer', () => {
+  it('remembers the approval that asks about it, without any answer', () => {
     expect(play(raised())).toEqual({
       ...called,
       // What is shown is what will run.
       input: {},
       phase: 'asking',
-      relay: {
+      approval: {
         id: 'relay_1',
         kind: 'permission',
         digest: 'digest of relay_1',
@@ -171,20 +171,20 @@ describe('a call', () => {
   it('that a person approved may start', () => {
     expect(play(raised(), decided(true))).toMatchObject({
       phase: 'answered',
-      relay: { id: 'relay_1', approved: true },
+      approval: { id: 'relay_1', approved: true },
     });
     expect(play(raised(), decided(true), started, completed)).toMatchObject({ phase: 'settled' });
   });
 
   it('that a person refused is denied, and shows no approval', () => {
-    expect(play(raised(), decided(false))).toMatchObject({ relay: { approved: false } });
+    expect(play(raised(), decided(false))).toMatchObject({ approval: { approved: false } });
     expect(play(raised(), decided(false), denied)).toMatchObject({ phase: 'settled' });
   });
 
   it.each([
     ['expired', expired],
     ['closed', closed],
-  ])('whose relay was %s is never approved by that', (_how, end) => {
+  ])('whose approval was %s is never approved by that', (_how, end) => {
     const call = play(raised(), end);
     expect(call).toMatchObject({ phase: 'answered' });
     expect(call).not.toHaveProperty('relay.approved');
@@ -196,23 +196,23 @@ describe('a call', () => {
     expect(call).toMatchObject({
       phase: 'answered',
       input: { b: 2 },
-      relay: { approved: true, digest: 'digest of b' },
+      approval: { approved: true, digest: 'digest of b' },
     });
     expect(play(raised(), decided(true))).toMatchObject({
       input: {},
-      relay: { digest: 'digest of relay_1' },
+      approval: { digest: 'digest of relay_1' },
     });
   });
 
   it('may ask while it runs, stays started, and keeps the answers by their place', () => {
     const schema = { type: 'string' };
-    const asks = (nth: number, relayId: string): CallEvent => ({
-      ...(raised(relayId) as EventOf<'relay.raised'>),
+    const asks = (nth: number, approvalId: string): CallEvent => ({
+      ...(raised(approvalId) as EventOf<'approval.requested'>),
       kind: 'question',
       question: { nth, prompt: 'Well?', schema },
     });
-    const reply = (relayId: string, answer: string): CallEvent => ({
-      ...(decided(true, relayId) as EventOf<'relay.decided'>),
+    const reply = (approvalId: string, answer: string): CallEvent => ({
+      ...(decided(true, approvalId) as EventOf<'approval.decided'>),
       answer,
     });
     const [one, two] = [asks(1, 'q1'), asks(2, 'q2')];
@@ -223,39 +223,39 @@ describe('a call', () => {
         { id: 'q2', state: 'answered', answer: 'b' },
       ],
     });
-    const no = { ...(decided(false, 'q1') as EventOf<'relay.decided'>), reason: 'No' };
+    const no = { ...(decided(false, 'q1') as EventOf<'approval.decided'>), reason: 'No' };
     expect(play(started, one, no)).toMatchObject({
       questions: [{ state: 'declined', reason: 'No' }],
     });
-    expect(play(started, one, { ...expired, relayId: 'q1' } as CallEvent, completed)).toMatchObject(
-      {
-        phase: 'settled',
-      },
-    );
+    expect(
+      play(started, one, { ...expired, approvalId: 'q1' } as CallEvent, completed),
+    ).toMatchObject({
+      phase: 'settled',
+    });
     expect(play(started, one, completed)).toBe('refused tool.completed');
-    expect(play(started, one, raised('relay_2', 'outcome'))).toBe('refused relay.raised');
-    expect(play(started, two)).toBe('refused relay.raised');
-    expect(play(one)).toBe('refused relay.raised');
-    expect(play(started, one, reply('q1', 'a'), reply('q1', 'b'))).toBe('refused relay.decided');
+    expect(play(started, one, raised('relay_2', 'outcome'))).toBe('refused approval.requested');
+    expect(play(started, two)).toBe('refused approval.requested');
+    expect(play(one)).toBe('refused approval.requested');
+    expect(play(started, one, reply('q1', 'a'), reply('q1', 'b'))).toBe('refused approval.decided');
   });
 
   it('takes one answer: a second one is refused', () => {
-    expect(play(raised(), decided(false), decided(true))).toBe('refused relay.decided');
-    expect(play(raised(), expired, decided(true))).toBe('refused relay.decided');
+    expect(play(raised(), decided(false), decided(true))).toBe('refused approval.decided');
+    expect(play(raised(), expired, decided(true))).toBe('refused approval.decided');
   });
 
   it('with an unknown outcome starts again, or asks a person once more', () => {
     expect(play(started, started, completed)).toMatchObject({ phase: 'settled' });
     expect(play(started, raised('relay_2', 'outcome'))).toMatchObject({
       phase: 'asking',
-      relay: { id: 'relay_2', kind: 'outcome' },
+      approval: { id: 'relay_2', kind: 'outcome' },
       idempotencyKey: 'key-1',
     });
   });
 
-  it('does not carry an approval over to the relay that asks about its outcome', () => {
+  it('does not carry an approval over to the approval that asks about its outcome', () => {
     const call = play(raised(), decided(true), started, raised('relay_2', 'outcome'));
-    expect(call).toMatchObject({ phase: 'asking', relay: { id: 'relay_2' } });
+    expect(call).toMatchObject({ phase: 'asking', approval: { id: 'relay_2' } });
     expect(call).not.toHaveProperty('relay.approved');
   });
 
@@ -267,14 +267,14 @@ describe('a call', () => {
     }
   });
 
-  it('is from its start what is executed, and from its relay what is shown', () => {
+  it('is from its start what is executed, and from its approval what is shown', () => {
     const exact = { ...started, input: { command: 'ls' } };
     expect(play(exact)).toMatchObject({ input: { command: 'ls' } });
     const shown = { ...raised(), params: { command: 'pwd' } } as CallEvent;
     expect(play(shown)).toMatchObject({ input: { command: 'pwd' } });
   });
 
-  it('is not answered by a decision about another relay', () => {
-    expect(play(raised('relay_1'), decided(true, 'relay_2'))).toBe('refused relay.decided');
+  it('is not answered by a decision about another approval', () => {
+    expect(play(raised('relay_1'), decided(true, 'relay_2'))).toBe('refused approval.decided');
   });
 });

@@ -57,10 +57,10 @@ const completed: EventOf<'tool.completed'> = { type: 'tool.completed', ...call, 
 const failed: RunEvent = { type: 'tool.failed', ...call, error: 'e', code: 'tool_failed' };
 const ended: RunEvent = { type: 'run.ended', status: 'completed', output: 'x', usage };
 const raised: RunEvent = {
-  type: 'relay.raised',
+  type: 'approval.requested',
   ...root,
   toolCallId: 'c1',
-  relayId: 'relay',
+  approvalId: 'relay',
   kind: 'permission',
   tool: 'bash',
   params: {},
@@ -90,7 +90,7 @@ describe('the boundaries of a run', () => {
     ['its resumption', { type: 'run.resumed', progress }, 'resume_request'],
     ['the result of a tool', completed, 'tool_completion'],
     ['the error of a tool', failed, 'tool_completion'],
-    ['a relay', raised, 'approval_pending'],
+    ['an approval', raised, 'approval_pending'],
     ['its end', ended, 'final_result'],
     ['text', { type: 'text.appended', ...root, textId: 't', text: 'x' }, undefined],
     ['the intent to run a tool', toolStarted, undefined],
@@ -191,7 +191,7 @@ describe('a checkpoint', () => {
     expect(envelopeAfter(...before, raised)?.checkpoint).toMatchObject({ note });
     expect(envelopeAfter(...before, toolStarted, completed)?.checkpoint).toMatchObject({ note });
     const resumed: RunEvent = { type: 'run.resumed', progress };
-    const suspended: RunEvent = { type: 'run.suspended', progress, relayIds: [] };
+    const suspended: RunEvent = { type: 'run.suspended', progress, approvalIds: [] };
     for (const events of [
       spoken(''),
       [...before, raised, suspended, resumed],

@@ -77,9 +77,9 @@ function mayHappen(agent: AgentState, call: CallState, state: RunState): RunEven
 function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[][] {
   const { toolCallId, name } = call;
   const of = { ...agentFields(agent), toolCallId };
-  const relayId = call.relay?.id ?? '';
+  const approvalId = call.approval?.id ?? '';
   const shown = { tool: name, params: {}, digest: 'd', agentPath: ['a'], expiresAt: at };
-  const newRelay = { ...of, relayId: `relay_${state.seq}`, ...shown };
+  const newApproval = { ...of, approvalId: `relay_${state.seq}`, ...shown };
   const start: RunEvent = {
     type: 'tool.started',
     ...of,
@@ -93,7 +93,7 @@ function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[]
   switch (call.phase) {
     case 'called':
       return [
-        [{ type: 'relay.raised', ...newRelay, kind: 'permission' }],
+        [{ type: 'approval.requested', ...newApproval, kind: 'permission' }],
         [start],
         [{ ...start, via: 'agent' }],
         unused === undefined
@@ -104,17 +104,17 @@ function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[]
       ];
     case 'asking':
       return [
-        [{ type: 'relay.decided', ...of, relayId, approved: true, by }],
-        [{ type: 'relay.decided', ...of, relayId, approved: false, by }, denied],
+        [{ type: 'approval.decided', ...of, approvalId, approved: true, by }],
+        [{ type: 'approval.decided', ...of, approvalId, approved: false, by }, denied],
         [
-          { type: 'relay.expired', ...of, relayId },
+          { type: 'approval.expired', ...of, approvalId },
           { ...denied, status: 'expired' },
         ],
       ];
     case 'answered':
       return [
         [start],
-        [{ type: 'relay.raised', ...newRelay, kind: 'permission' }],
+        [{ type: 'approval.requested', ...newApproval, kind: 'permission' }],
         [{ type: 'tool.completed', ...of, name, result: 'vouched for' }],
       ];
     case 'started':
@@ -123,7 +123,7 @@ function nextOf(agent: AgentState, call: CallState, state: RunState): RunEvent[]
         [failed],
         [{ type: 'tool.progressed', ...of, name, progressId: 'p', content: 'working' }],
         [start],
-        [{ type: 'relay.raised', ...newRelay, kind: 'outcome' }],
+        [{ type: 'approval.requested', ...newApproval, kind: 'outcome' }],
         ...(liveAgents(state).length < 6 ? [[spawnedBy(agent, call, state)]] : []),
       ];
     case 'settled':
@@ -282,14 +282,14 @@ function checkJournal({ journal, state }: Real): void {
     else expect(times, toolCallId).toBeLessThanOrEqual(1);
   }
 
-  const answers = pick(journal, 'relay.decided', 'relay.expired', 'relay.closed');
-  const answered = count(answers.map((event) => event.relayId));
-  for (const { relayId, toolCallId } of pick(journal, 'relay.raised')) {
-    const times = answered.get(relayId) ?? 0;
-    expect(times, relayId).toBeLessThanOrEqual(1);
+  const answers = pick(journal, 'approval.decided', 'approval.expired', 'approval.closed');
+  const answered = count(answers.map((event) => event.approvalId));
+  for (const { approvalId, toolCallId } of pick(journal, 'approval.requested')) {
+    const times = answered.get(approvalId) ?? 0;
+    expect(times, approvalId).toBeLessThanOrEqual(1);
     if (!over) continue;
-    expect(times, relayId).toBe(1);
-    const answer = answers.find((event) => event.relayId === relayId);
+    expect(times, approvalId).toBe(1);
+    const answer = answers.find((event) => event.approvalId === approvalId);
     const end = ends.find((event) => event.toolCallId === toolCallId);
     expect(journal.indexOf(answer as RunEvent)).toBeLessThan(journal.indexOf(end as RunEvent));
   }
@@ -348,7 +348,7 @@ describe('the machine of a run', () => {
       { numRuns: 400 },
     );
     // The sequences were worth something: they used every word that a run has.
-    for (const word of ['relay.expired', 'relay.closed', 'tool.denied', 'turn.discarded']) {
+    for (const word of ['approval.expired', 'approval.closed', 'tool.denied', 'turn.discarded']) {
       expect(seen).toContain(word);
     }
     for (const word of ['run.suspended', 'run.resumed', 'tool.completed', 'agent.ended']) {

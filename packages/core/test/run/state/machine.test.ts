@@ -60,9 +60,16 @@ function raised(
   toolCallId: string,
   agent: { agentId: string; parentId?: string } = root,
 ): RunEvent {
-  const relayId = `relay of ${toolCallId}`;
+  const approvalId = `relay of ${toolCallId}`;
   const shown = { tool: 'bash', params: {}, digest: 'd', agentPath: ['a'], expiresAt: at };
-  return { type: 'relay.raised', ...agent, relayId, toolCallId, kind: 'permission', ...shown };
+  return {
+    type: 'approval.requested',
+    ...agent,
+    approvalId,
+    toolCallId,
+    kind: 'permission',
+    ...shown,
+  };
 }
 
 const turn: RunEvent = { type: 'turn.started', ...root, turn: 1, textId: 't', reasoningId: 'r' };
@@ -123,9 +130,9 @@ const busy = fold(
   raised('c_asking'),
   raised('c_answered'),
   {
-    type: 'relay.decided',
+    type: 'approval.decided',
     ...root,
-    relayId: 'relay of c_answered',
+    approvalId: 'relay of c_answered',
     toolCallId: 'c_answered',
     approved: true,
     by: { type: 'key', id: 'k1', name: 'ann' },
@@ -187,12 +194,12 @@ describe('starting', () => {
 });
 
 describe('suspending and resuming', () => {
-  it('names every relay that a person is being asked, of all agents', () => {
+  it('names every approval that a person is being asked, of all agents', () => {
     expect(accepted(busy, examples.suspend)).toEqual([
       {
         type: 'run.suspended',
         progress: { partialOutput: 'Let me look.', toolsInvoked: ['bash'] },
-        relayIds: ['relay of c_asking', 'relay of c_sub'],
+        approvalIds: ['relay of c_asking', 'relay of c_sub'],
       },
     ]);
   });
@@ -245,17 +252,17 @@ describe('completing', () => {
 });
 
 describe('canceling', () => {
-  it('ends of each agent its relays, its calls in their order, then itself; sub-agents first', () => {
+  it('ends of each agent its approvals, its calls in their order, then itself; sub-agents first', () => {
     const reason = 'Stopped by ann';
     const ofBoth = { inputTokens: 20, outputTokens: 4 };
     const failed = { type: 'tool.failed', name: 'bash', error: reason };
     const of = (agent: object, toolCallId: string) => ({ ...agent, toolCallId });
     expect(accepted(busy, examples.cancel)).toEqual([
-      { type: 'relay.closed', ...of(sub, 'c_sub'), relayId: 'relay of c_sub', reason },
+      { type: 'approval.closed', ...of(sub, 'c_sub'), approvalId: 'relay of c_sub', reason },
       { ...failed, ...of(sub, 'c_sub'), code: 'run_canceled' },
       { type: 'agent.ended', ...sub, reason: 'canceled', iterations: 1, usage },
       { ...failed, ...of(root, 'c_called'), code: 'run_canceled' },
-      { type: 'relay.closed', ...of(root, 'c_asking'), relayId: 'relay of c_asking', reason },
+      { type: 'approval.closed', ...of(root, 'c_asking'), approvalId: 'relay of c_asking', reason },
       { ...failed, ...of(root, 'c_asking'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_answered'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_started'), code: 'outcome_unknown' },
@@ -296,7 +303,7 @@ describe('canceling', () => {
     const outcome: RunEvent = { ...raised('c_started'), kind: 'outcome' } as RunEvent;
     const asking = fold(running, turn, call('c_started'), finished, started, outcome);
     expect(accepted(asking, examples.cancel).slice(0, 2)).toMatchObject([
-      { type: 'relay.closed', toolCallId: 'c_started' },
+      { type: 'approval.closed', toolCallId: 'c_started' },
       { type: 'tool.failed', toolCallId: 'c_started', code: 'outcome_unknown' },
     ]);
   });

@@ -112,12 +112,12 @@ function checkEnding(state: RunState, command: Command): void {
       expect(settled).toBeLessThan(end);
       expect(events[settled]).toMatchObject(agentFields(agent));
       if (call.phase !== 'asking') continue;
-      expect(where(events, 'relay.closed', call.toolCallId)).toBe(settled - 1);
+      expect(where(events, 'approval.closed', call.toolCallId)).toBe(settled - 1);
     }
   }
   const open = liveAgents(state).flatMap(openCalls);
   expect(events.filter(({ type }) => type === 'tool.failed')).toHaveLength(open.length);
-  expect(events.filter(({ type }) => type === 'relay.closed')).toHaveLength(
+  expect(events.filter(({ type }) => type === 'approval.closed')).toHaveLength(
     open.filter(({ phase }) => phase === 'asking').length,
   );
   expect(events.slice(-2).map(({ type }) => type)).toEqual(['run.summarized', 'run.ended']);

@@ -28,7 +28,7 @@ const progress = { partialOutput: '', toolsInvoked: [] };
 const by = { type: 'key', id: 'k1', name: 'ann' } as const;
 
 const started: RunEvent = { type: 'run.started', progress };
-const suspended: RunEvent = { type: 'run.suspended', progress, relayIds: ['r1', 'r2'] };
+const suspended: RunEvent = { type: 'run.suspended', progress, approvalIds: ['r1', 'r2'] };
 const resumed: RunEvent = { type: 'run.resumed', progress };
 const agentStarted: RunEvent = { type: 'agent.started', ...root, name: 'assistant', model: 'demo' };
 const turn: RunEvent = { type: 'turn.started', ...root, turn: 1, textId: 't', reasoningId: 'r' };
@@ -45,11 +45,11 @@ function call(toolCallId: string): RunEvent {
   return { type: 'tool.called', ...root, toolCallId, name: 'bash', input: { command: 'ls' } };
 }
 
-function raised(toolCallId: string, relayId: string, expiresAt: string): RunEvent {
+function raised(toolCallId: string, approvalId: string, expiresAt: string): RunEvent {
   return {
-    type: 'relay.raised',
+    type: 'approval.requested',
     ...root,
-    relayId,
+    approvalId,
     toolCallId,
     kind: 'permission',
     tool: 'bash',
@@ -60,14 +60,14 @@ function raised(toolCallId: string, relayId: string, expiresAt: string): RunEven
   };
 }
 
-function decided(toolCallId: string, relayId: string): RunEvent {
-  return { type: 'relay.decided', ...root, relayId, toolCallId, approved: true, by };
+function decided(toolCallId: string, approvalId: string): RunEvent {
+  return { type: 'approval.decided', ...root, approvalId, toolCallId, approved: true, by };
 }
 
-function expired(toolCallId: string, relayId: string): RunEvent[] {
+function expired(toolCallId: string, approvalId: string): RunEvent[] {
   return [
-    { type: 'relay.expired', ...root, relayId, toolCallId },
-    { type: 'tool.denied', ...root, toolCallId, name: 'bash', status: 'expired', relayId },
+    { type: 'approval.expired', ...root, approvalId, toolCallId },
+    { type: 'tool.denied', ...root, toolCallId, name: 'bash', status: 'expired', approvalId },
   ];
 }
 
@@ -89,8 +89,8 @@ function delegated(toolCallId: string): RunEvent[] {
   return [eventsOf(root).start(toolCallId, { via: 'agent' }), sub.spawnedBy(toolCallId)];
 }
 
-function subAsks(id: string, relayId: string, expiresAt: string): RunEvent[] {
-  const asking = { relayId, expiresAt, agentPath: ['assistant', 'sub'] };
+function subAsks(id: string, approvalId: string, expiresAt: string): RunEvent[] {
+  const asking = { approvalId, expiresAt, agentPath: ['assistant', 'sub'] };
   return [sub.turn, sub.called(id), sub.completed, sub.raised(id, asking)];
 }
 
@@ -171,7 +171,7 @@ describe('the rows beside the journal', () => {
 });
 
 describe('a run that waits', () => {
-  it('is looked at again when the first of its relays expires', () => {
+  it('is looked at again when the first of its approvals expires', () => {
     const { progress: changed } = step(
       asked,
       raised('c1', 'r1', later),
@@ -191,28 +191,35 @@ describe('a run that waits', () => {
     expect(step(asked, suspended).progress.wakeAt).toBeNull();
   });
 
-  it('waits for the relays of its sub-agents too, and shows their calls as pending', () => {
+  it('waits for the approvals of its sub-agents too, and shows their calls as pending', () => {
     const { state } = step(asked, failed('c2'), ...delegated('c1'), ...subAsks('s1', 'r9', soon));
     const parked = step(state, suspended);
     expect(parked.progress.wakeAt).toBe(Date.parse(soon));
-    expect(output(parked)).toMatchObject({ pendingApproval: { toolCallId: 's1', relayId: 'r9' } });
+    expect(output(parked)).toMatchObject({
+      pendingApproval: { toolCallId: 's1', approvalId: 'r9' },
+    });
   });
 
   it('has no such time once it goes on', () => {
     expect(step(waiting, resumed).progress).toMatchObject({ status: 'running', wakeAt: null });
   });
 
-  it('waits anew for those relays alone that are still open', () => {
+  it('waits anew for those approvals alone that are still open', () => {
     const { state } = step(waiting, resumed, ...expired('c2', 'r2'));
     expect(step(state, suspended).progress.wakeAt).toBe(Date.parse(later));
   });
 
-  it('shows the call that is pending, with its arguments and its relay', () => {
+  it('shows the call that is pending, with its arguments and its approval', () => {
     const shown = output(step(asked, raised('c1', 'r1', later), suspended));
     expect(shown).toEqual({
       output: null,
       approvals: [],
-      pendingApproval: { toolCallId: 'c1', name: 'bash', args: { command: 'ls' }, relayId: 'r1' },
+      pendingApproval: {
+        toolCallId: 'c1',
+        name: 'bash',
+        args: { command: 'ls' },
+        approvalId: 'r1',
+      },
     });
   });
 
@@ -220,11 +227,16 @@ describe('a run that waits', () => {
     expect(output(step(waiting, resumed, decided('c1', 'r1')))).toEqual({
       output: null,
       approvals: [{ toolCallId: 'c1', name: 'bash', action: 'approve', by: 'ann', at }],
-      pendingApproval: { toolCallId: 'c2', name: 'bash', args: { command: 'ls' }, relayId: 'r2' },
+      pendingApproval: {
+        toolCallId: 'c2',
+        name: 'bash',
+        args: { command: 'ls' },
+        approvalId: 'r2',
+      },
     });
   });
 
-  it('no longer shows a call as pending whose relay has expired', () => {
+  it('no longer shows a call as pending whose approval has expired', () => {
     const one = step(asked, failed('c2'), raised('c1', 'r1', soon), suspended).state;
     expect(output(step(one, resumed, ...expired('c1', 'r1')))).toEqual({
       output: null,
@@ -233,7 +245,7 @@ describe('a run that waits', () => {
   });
 });
 
-describe('relays', () => {
+describe('approvals', () => {
   it('get a row when they are raised', () => {
     expect(step(asked, raised('c1', 'r1', later)).raise).toEqual([
       {
@@ -246,7 +258,7 @@ describe('relays', () => {
         tool: 'bash',
         params: { command: 'ls' },
         digest: 'digest',
-        raisedAt: now,
+        requestedAt: now,
         expiresAt: Date.parse(later),
       },
     ]);
@@ -267,7 +279,7 @@ describe('relays', () => {
   it('are closed by the clock when nobody answered', () => {
     expect(step(waiting, resumed, ...expired('c2', 'r2')).close).toEqual([
       {
-        relayId: 'r2',
+        approvalId: 'r2',
         status: 'expired',
         at: now,
         by: { type: 'timeout', id: 'expiry', name: 'expiry' },
@@ -277,10 +289,15 @@ describe('relays', () => {
   });
 
   it('are closed by Relay itself when their run ends', () => {
-    const closed = { type: 'relay.closed', ...root, toolCallId: 'c2', relayId: 'r2' } as const;
+    const closed = {
+      type: 'approval.closed',
+      ...root,
+      toolCallId: 'c2',
+      approvalId: 'r2',
+    } as const;
     expect(step(waiting, { ...closed, reason: 'Stopped by ann' }).close).toEqual([
       {
-        relayId: 'r2',
+        approvalId: 'r2',
         status: 'closed',
         at: now,
         by: { type: 'system', id: 'relay', name: 'relay' },

@@ -2,7 +2,13 @@
 import { type EventOf, noUsage, type RunEvent } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import { eventsOf, fold, oneTurn, runCreated, runStarted } from '../../support/agent-events.ts';
-import { askingCalls, initialState, liveAgents, rootAgent, type RunState } from '../../../src/run/state/state.ts';
+import {
+  askingCalls,
+  initialState,
+  liveAgents,
+  rootAgent,
+  type RunState,
+} from '../../../src/run/state/state.ts';
 
 const root = eventsOf({ agentId: 'root' });
 const sub = eventsOf({ agentId: 'sub', parentId: 'root' });

@@ -53,7 +53,7 @@ const created: EventOf<'run.created'> = {
   labels: {},
 };
 const started: RunEvent = { type: 'run.started', progress };
-const suspended: RunEvent = { type: 'run.suspended', progress, relayIds: [] };
+const suspended: RunEvent = { type: 'run.suspended', progress, approvalIds: [] };
 const resumed: RunEvent = { type: 'run.resumed', progress };
 const agentStarted: RunEvent = { type: 'agent.started', ...root, name: 'assistant', model: 'demo' };
 const agentEnded: RunEvent = {
@@ -110,13 +110,13 @@ function denied(toolCallId: string): RunEvent {
   return { type: 'tool.denied', ...root, toolCallId, name: 'bash', status: 'denied' };
 }
 
-function raised(toolCallId: string, relayId: string): RunEvent {
+function raised(toolCallId: string, approvalId: string): RunEvent {
   const shown = { tool: 'bash', params: {}, digest: 'd', agentPath: ['assistant'] };
   const when = { expiresAt: '2026-03-02T10:00:00.000Z' };
   return {
-    type: 'relay.raised',
+    type: 'approval.requested',
     ...root,
-    relayId,
+    approvalId,
     toolCallId,
     kind: 'permission',
     ...shown,
@@ -124,10 +124,10 @@ function raised(toolCallId: string, relayId: string): RunEvent {
   };
 }
 
-function decided(toolCallId: string, relayId: string, reason?: string): RunEvent {
+function decided(toolCallId: string, approvalId: string, reason?: string): RunEvent {
   const approved = reason === undefined;
   const why = reason === undefined ? {} : { reason };
-  return { type: 'relay.decided', ...root, relayId, toolCallId, approved, ...why, by };
+  return { type: 'approval.decided', ...root, approvalId, toolCallId, approved, ...why, by };
 }
 
 const recalled: EventOf<'memory.recalled'> = {
@@ -228,7 +228,7 @@ describe('the fold of a journal', () => {
     expect(fold(now, start('c2', other)).usedOnce).toEqual([3]);
   });
 
-  it('keeps who answered a relay, and how', () => {
+  it('keeps who answered an approval, and how', () => {
     const now = fold(
       asked,
       raised('c1', 'r1'),

@@ -8,6 +8,6 @@ it.each([
   ['ten seconds', 10_000, 2_000],
   ['three seconds', 3_000, 1_500],
   ['a moment', 1, 0],
-])('a relay that lives for %s is warned of in time', (_what, ttlMs, lead) => {
+])('an approval that lives for %s is warned of in time', (_what, ttlMs, lead) => {
   expect(warningTime(5_000, ttlMs)).toBe(5_000 + ttlMs - lead);
 });

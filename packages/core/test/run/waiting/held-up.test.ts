@@ -13,7 +13,7 @@ const called = fold(begun, root.turn, root.called('c1'), root.called('c2'), root
 /** The first question that a call asks. */
 function question(raised: RunEvent): RunEvent {
   const asked = { nth: 1, prompt: 'Which size?', schema: {} };
-  return { ...(raised as EventOf<'relay.raised'>), kind: 'question', question: asked };
+  return { ...(raised as EventOf<'approval.requested'>), kind: 'question', question: asked };
 }
 
 const asks = (toolCallId: string) => question(root.raised(toolCallId));

@@ -1,13 +1,13 @@
 /** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
-import { answerRelay, type GrantTerms, proposedRule, type RelayRecord } from '@relay/core';
+import { answerApproval, type GrantTerms, proposedRule, type ApprovalRecord } from '@relay/core';
 import {
   type approvalBodySchema,
   type approvalsQuerySchema,
   RelayError,
-  type RelayStatus,
+  type ApprovalStatus,
 } from '@relay/protocol';
 import type { z } from 'zod';
-import { nothingHere } from '../errors.ts';
+import { notFound } from '../errors.ts';
 import { displayOf } from '../views/display.ts';
 import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
@@ -21,9 +21,12 @@ export const listApprovals: Handler = async (call) => {
     ...(runId === undefined ? {} : { runId }),
     ...(kind === undefined ? {} : { kind }),
   };
-  const found = await storeOf(call).listRelays(filter, pageOf(page));
-  const { items, nextCursor } = cutPage(found, page.limit, ({ raisedAt: at, id }) => ({ at, id }));
-  const approvals = items.map((relay) => presentApproval(call, relay));
+  const found = await storeOf(call).listApprovals(filter, pageOf(page));
+  const { items, nextCursor } = cutPage(found, page.limit, ({ requestedAt: at, id }) => ({
+    at,
+    id,
+  }));
+  const approvals = items.map((approval) => presentApproval(call, approval));
   // One that expired a moment ago is stored as pending until its run has noticed.
   return {
     approvals:
@@ -32,14 +35,14 @@ export const listApprovals: Handler = async (call) => {
   };
 };
 
-export const getApproval: Handler = async (call) => presentApproval(call, await findRelay(call));
+export const getApproval: Handler = async (call) => presentApproval(call, await findApproval(call));
 
 export const decideApproval: Handler = async (call) => {
   const body = call.body as z.infer<typeof approvalBodySchema>;
   const { approved, always, reason, input, output } = body;
-  const relay = await findRelay(call);
-  const outcome = await answerRelay(call.context.control, call.caller.tenantId, {
-    relayId: relay.id,
+  const approval = await findApproval(call);
+  const outcome = await answerApproval(call.context.control, call.caller.tenantId, {
+    approvalId: approval.id,
     approved,
     always: always ?? false,
     reason: reason ?? null,
@@ -49,9 +52,12 @@ export const decideApproval: Handler = async (call) => {
     by: call.caller.as,
   });
   if (outcome.kind === 'contradicted') {
-    throw new RelayError('relay_conflict', `This request is already ${statusNow(outcome.relay)}`);
+    throw new RelayError(
+      'approval_conflict',
+      `This request is already ${statusNow(outcome.approval)}`,
+    );
   }
-  return presentApproval(call, await findRelay(call));
+  return presentApproval(call, await findApproval(call));
 };
 
 function givenAnswer(answer: string | null): { input?: unknown } {
@@ -69,34 +75,43 @@ function termsOf(body: z.infer<typeof approvalBodySchema>): GrantTerms {
   };
 }
 
-async function findRelay(call: Call): Promise<RelayRecord> {
+async function findApproval(call: Call): Promise<ApprovalRecord> {
   const { id } = call.params as { id: string };
-  const relay = await storeOf(call).readRelay(id);
-  if (relay === undefined) throw nothingHere('approval');
-  return relay;
+  const approval = await storeOf(call).readApproval(id);
+  if (approval === undefined) throw notFound('approval');
+  return approval;
 }
 
 /** One that nobody can answer any more has expired, although its run has not been told yet. */
-export function statusNow({ status, expiresAt }: RelayRecord): RelayStatus {
+export function statusNow({ status, expiresAt }: ApprovalRecord): ApprovalStatus {
   return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
 
-function presentApproval(call: Call, relay: RelayRecord) {
-  const { raisedAt, expiresAt, decidedAt, decidedBy, reason, edited, question, answer, ...rest } =
-    relay;
+function presentApproval(call: Call, approval: ApprovalRecord) {
+  const {
+    requestedAt,
+    expiresAt,
+    decidedAt,
+    decidedBy,
+    reason,
+    edited,
+    question,
+    answer,
+    ...rest
+  } = approval;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
-  const asked = { name: relay.tool, params: edited?.params ?? relay.params };
+  const asked = { name: approval.tool, params: edited?.params ?? approval.params };
   const rule =
-    relay.kind === 'permission' ? proposedRule(tools.find(relay.tool), asked) : undefined;
+    approval.kind === 'permission' ? proposedRule(tools.find(approval.tool), asked) : undefined;
   return {
     ...rest,
-    status: statusNow(relay),
+    status: statusNow(approval),
     ...(edited === null ? {} : { executedParams: edited.params, executedDigest: edited.digest }),
     ...question,
     ...(question === undefined ? {} : givenAnswer(answer)),
-    display: displayOf(relay.tool, question ?? relay.params),
+    display: displayOf(approval.tool, question ?? approval.params),
     ...(rule === undefined ? {} : { suggestedRule: rule }),
-    raisedAt: iso(raisedAt),
+    requestedAt: iso(requestedAt),
     expiresAt: iso(expiresAt),
     ...(decidedAt === null ? {} : { decidedAt: iso(decidedAt) }),
     ...(decidedBy === null ? {} : { decidedBy }),

@@ -3,7 +3,7 @@ import type { AuditAction } from '@relay/protocol';
 import type { Call } from './handler.ts';
 
 /** What the audit trail shall say of what this caller does. */
-export function deedOf(
+export function auditEntry(
   { context, caller }: Call,
   action: AuditAction,
   what: Readonly<Record<string, AuditFact>>,

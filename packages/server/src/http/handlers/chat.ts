@@ -66,13 +66,13 @@ export const answerChatRelay: Handler = async (call) => {
   if (!(await isOwn(call, session.runId))) {
     throw new RelayError('session_not_found', 'Session not found');
   }
-  const relay = await store.readRelay(relayId);
+  const relay = await store.readApproval(relayId);
   if (relay === undefined || relay.runId !== session.runId || relay.status !== 'pending') {
     throw new RelayError('relay_not_found', 'Relay not found');
   }
   const given = response.approved && response.input !== undefined ? { input: response.input } : {};
-  const outcome = await core.answerRelay(control, tenantId, {
-    relayId,
+  const outcome = await core.answerApproval(control, tenantId, {
+    approvalId: relayId,
     ...given,
     approved: response.approved,
     always: response.approved && response.always === true,

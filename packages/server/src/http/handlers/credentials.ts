@@ -3,7 +3,7 @@ import { type CredentialRecord, ProviderFailure } from '@relay/core';
 import { type credentialBodySchema, RelayError } from '@relay/protocol';
 import type { z } from 'zod';
 import { Providers } from '../../outbound/providers.ts';
-import { deedOf } from './audit-entry.ts';
+import { auditEntry } from './audit-entry.ts';
 import type { Call, Handler } from './handler.ts';
 import { iso } from '../views/run.ts';
 
@@ -20,7 +20,7 @@ export const putCredential: Handler = async (call) => {
   const given = { apiKey, label: label ?? null, baseUrl: baseUrl ?? null };
   // Where the key is sent from now on matters as much as the key.
   const origin = baseUrl === undefined ? {} : { origin: new URL(baseUrl).origin };
-  const told = deedOf(call, 'credential.put', { provider, label: given.label, ...origin });
+  const told = auditEntry(call, 'credential.put', { provider, label: given.label, ...origin });
   const record = await call.context.vault.put(place, given, told);
   // What is remembered already may have waited for it.
   call.context.control.engine.embedders?.remembered(call.caller.tenantId);
@@ -34,7 +34,7 @@ export const listCredentials: Handler = async (call) => {
 
 export const deleteCredential: Handler = async (call) => {
   const { provider } = call.params as { provider: string };
-  const told = deedOf(call, 'credential.deleted', { provider });
+  const told = auditEntry(call, 'credential.deleted', { provider });
   await call.context.store.tenant(call.caller.tenantId).deleteCredential(provider, told);
   call.reply.code(204);
   return undefined;

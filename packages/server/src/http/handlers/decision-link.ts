@@ -1,16 +1,16 @@
 /**
  * `/decide/:token`: one request to a person, decided by whoever holds its link.
  *
- * The token is all the right there is: it names one relay as it was raised, and only Relay can make
- * one. It ends with the relay, by its one decision or its expiry, and with the key that made the
+ * The token is all the right there is: it names one approval as it was raised, and only Relay can make
+ * one. It ends with the approval, by its one decision or its expiry, and with the key that made the
  * webhook. A GET shows; only a POST that does not come from another site decides.
  */
-import { answerRelay, type RelayRecord, type WebhookRecord } from '@relay/core';
+import { answerApproval, type ApprovalRecord, type WebhookRecord } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { refuseForeignHost } from '../auth.ts';
 import type { ServerContext } from '../context.ts';
-import { nothingHere } from '../errors.ts';
+import { notFound } from '../errors.ts';
 import { answeredPage, askingPage, longestReason, pageHeaders } from '../views/decision-page.ts';
 import { readToken } from '../../webhooks/signer.ts';
 import { statusNow } from './approvals.ts';
@@ -22,32 +22,32 @@ export type LinkHandler = (
 ) => Promise<string>;
 
 export const showDecisionLink: LinkHandler = async (context, request, reply) => {
-  const { relay } = await linked(context, request, reply);
-  const status = statusNow(relay);
-  return status === 'pending' ? askingPage(relay) : answeredPage(status);
+  const { approval } = await linked(context, request, reply);
+  const status = statusNow(approval);
+  return status === 'pending' ? askingPage(approval) : answeredPage(status);
 };
 
 export const decideByLink: LinkHandler = async (context, request, reply) => {
   refuseOtherSites(request);
-  const { relay, webhook } = await linked(context, request, reply);
+  const { approval, webhook } = await linked(context, request, reply);
   const approved = answerIn(request.body);
   const reason = approved ? null : reasonIn(request.body);
   const { id, name } = webhook.createdBy;
-  const outcome = await answerRelay(context.control, webhook.tenantId, {
-    relayId: relay.id,
+  const outcome = await answerApproval(context.control, webhook.tenantId, {
+    approvalId: approval.id,
     approved,
     always: false,
     reason,
     by: { type: 'key', id, name: `${name} (link)` },
   });
   if (outcome.kind === 'decided') return answeredPage(approved ? 'approved' : 'denied');
-  if (outcome.kind === 'missing') throw nothingHere();
+  if (outcome.kind === 'missing') throw notFound();
   if (outcome.kind === 'contradicted') reply.code(409);
-  return answeredPage(statusNow(outcome.relay));
+  return answeredPage(statusNow(outcome.approval));
 };
 
 interface Linked {
-  readonly relay: RelayRecord;
+  readonly approval: ApprovalRecord;
   readonly webhook: WebhookRecord;
 }
 
@@ -61,7 +61,7 @@ async function linked(
   const found = await findLinked(context, (request.params as { token: string }).token);
   if (found === undefined) {
     context.rates.failures.check(request.ip, reply);
-    throw nothingHere();
+    throw notFound();
   }
   reply.headers(pageHeaders);
   return found;
@@ -73,12 +73,12 @@ async function findLinked(context: ServerContext, text: string): Promise<Linked 
   const webhook = await context.store.deliveries.find(token.webhookId);
   if (webhook === undefined || !webhook.mayDecide) return undefined;
   const store = context.store.tenant(webhook.tenantId);
-  const relay = await store.readRelay(token.relayId);
-  if (relay === undefined || relay.kind !== 'permission') return undefined;
-  if (!context.signer.isProof(token.proof, webhook, relay)) return undefined;
+  const approval = await store.readApproval(token.approvalId);
+  if (approval === undefined || approval.kind !== 'permission') return undefined;
+  if (!context.signer.isProof(token.proof, webhook, approval)) return undefined;
   const key = await store.readKey(webhook.createdBy.id);
   const isGone = key === undefined || key.revokedAt !== null || isOver(key.expiresAt);
-  return isGone ? undefined : { relay, webhook };
+  return isGone ? undefined : { approval, webhook };
 }
 
 function isOver(expiresAt: number | null): boolean {

@@ -1,5 +1,5 @@
 import type { RunRecord, TenantStore } from '@relay/core';
-import { nothingHere } from '../errors.ts';
+import { notFound } from '../errors.ts';
 import type { Call } from './handler.ts';
 
 /** All that a caller can see. */
@@ -10,6 +10,6 @@ export function storeOf({ context, caller }: Call): TenantStore {
 /** Another tenant's run is answered exactly like one that does not exist. */
 export async function findRun(call: Call, runId: string): Promise<RunRecord> {
   const run = await storeOf(call).readRun(runId);
-  if (run === undefined) throw nothingHere('run');
+  if (run === undefined) throw notFound('run');
   return run;
 }

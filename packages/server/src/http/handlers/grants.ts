@@ -10,8 +10,8 @@ import {
   type ToolPermission,
 } from '@relay/protocol';
 import type { z } from 'zod';
-import { nothingHere } from '../errors.ts';
-import { deedOf } from './audit-entry.ts';
+import { notFound } from '../errors.ts';
+import { auditEntry } from './audit-entry.ts';
 import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from '../views/pages.ts';
@@ -65,8 +65,8 @@ export const revokeGrant: Handler = async (call) => {
   const { id } = call.params as { id: string };
   const store = storeOf(call);
   const grant = await store.readGrant(id);
-  if (grant === undefined) throw nothingHere('grant');
-  const told = deedOf(call, 'grant.revoked', { grantId: id, tool: grant.tool });
+  if (grant === undefined) throw notFound('grant');
+  const told = auditEntry(call, 'grant.revoked', { grantId: id, tool: grant.tool });
   await store.revokeGrant(id, call.context.control.engine.clock.now(), told);
   call.reply.code(204);
   return undefined;
@@ -83,14 +83,14 @@ export const previewGrant: Handler = async (call) => {
     ...(scope === undefined || scope === 'tenant' ? {} : { scope }),
     ...(scopeId === undefined ? {} : { scopeId }),
   });
-  const calls = matched.slice(0, shownCalls).map((relay) => ({
-    approvalId: relay.id,
-    runId: relay.runId,
-    toolCallId: relay.toolCallId,
-    tool: relay.tool,
-    params: relay.params,
-    status: relay.status,
-    raisedAt: iso(relay.raisedAt),
+  const calls = matched.slice(0, shownCalls).map((approval) => ({
+    approvalId: approval.id,
+    runId: approval.runId,
+    toolCallId: approval.toolCallId,
+    tool: approval.tool,
+    params: approval.params,
+    status: approval.status,
+    requestedAt: iso(approval.requestedAt),
   }));
   return { looked, matched: matched.length, calls };
 };

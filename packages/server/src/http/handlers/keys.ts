@@ -2,9 +2,9 @@
 import type { KeyRecord } from '@relay/core';
 import { type keyBodySchema, type keysQuerySchema, RelayError } from '@relay/protocol';
 import type { z } from 'zod';
-import { nothingHere } from '../errors.ts';
+import { notFound } from '../errors.ts';
 import { hashApiKey, makeApiKey } from '../../secrets/keys.ts';
-import { deedOf } from './audit-entry.ts';
+import { auditEntry } from './audit-entry.ts';
 import type { Handler } from './handler.ts';
 import { cutPage, pageOf } from '../views/pages.ts';
 import { iso } from '../views/run.ts';
@@ -31,7 +31,7 @@ export const createKey: Handler = async (call) => {
   };
   const apiKey = makeApiKey();
   const { id: keyId, name, scopes, expiresAt: until } = key;
-  const told = deedOf(call, 'key.created', { keyId, name, scopes, expiresAt: until });
+  const told = auditEntry(call, 'key.created', { keyId, name, scopes, expiresAt: until });
   await call.context.store.addKey(key, hashApiKey(apiKey), told);
   call.reply.code(201);
   return { ...presentKey(key), apiKey };
@@ -53,8 +53,8 @@ export const revokeKey: Handler = async (call) => {
   const { context, caller } = call;
   const store = context.store.tenant(caller.tenantId);
   const key = await store.readKey(id);
-  if (key === undefined) throw nothingHere('key');
-  const told = deedOf(call, 'key.revoked', { keyId: id, name: key.name });
+  if (key === undefined) throw notFound('key');
+  const told = auditEntry(call, 'key.revoked', { keyId: id, name: key.name });
   await store.revokeKey(id, context.control.engine.clock.now(), told);
   context.streams.closeOf(id);
   call.reply.code(204);

@@ -10,7 +10,7 @@ import {
   RelayError,
 } from '@relay/protocol';
 import type { z } from 'zod';
-import { deedOf } from './audit-entry.ts';
+import { auditEntry } from './audit-entry.ts';
 import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from '../views/pages.ts';
@@ -36,7 +36,7 @@ export const putPolicy: Handler = async (call) => {
     by: call.caller.as,
   };
   const counts = { allow: rules.allow.length, deny: rules.deny.length, ask: rules.ask.length };
-  const told = deedOf(call, 'policy.changed', { agent, version: policy.version, ...counts });
+  const told = auditEntry(call, 'policy.changed', { agent, version: policy.version, ...counts });
   const { policies } = storeOf(call);
   if (!(await policies.put(policy, told))) {
     const { version = 0 } = (await policies.read(agent)) ?? {};

@@ -11,7 +11,7 @@ import {
 } from '@relay/protocol';
 import type { z } from 'zod';
 import { lowerOf } from '../../jobs/budgets.ts';
-import { nothingHere } from '../errors.ts';
+import { notFound } from '../errors.ts';
 import { findRun, storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from '../views/pages.ts';
@@ -143,7 +143,7 @@ export const getWorkflow: Handler = async (call) => {
   const query = call.query as z.infer<typeof workflowQuerySchema>;
   const store = storeOf(call);
   const total = await store.readWorkflow(id);
-  if (total === undefined) throw nothingHere('workflow');
+  if (total === undefined) throw notFound('workflow');
   const found = await store.listRuns({ workflowId: id }, pageOf(query));
   const { items, nextCursor } = cutPage(found, query.limit, (run) => ({
     at: run.createdAt,

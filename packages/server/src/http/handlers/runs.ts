@@ -15,7 +15,7 @@ import type { z } from 'zod';
 import { closedSignal } from '../../streaming/event-stream.ts';
 import { followRun } from '../../streaming/subscribe.ts';
 import { findRun, storeOf } from './find.ts';
-import { firstWord } from '../../streaming/first-event.ts';
+import { firstEvent } from '../../streaming/first-event.ts';
 import { chooseAll } from './functions.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from '../views/pages.ts';
@@ -81,7 +81,7 @@ function refuseToolsOfMemory(call: Call, tools: readonly { readonly name: string
 
 /** A provider that fails before its first word is a 502; from then on the answer is a stream. */
 async function answerWith(call: Call, { run, batches }: Following): Promise<void> {
-  const opening = await firstWord(batches);
+  const opening = await firstEvent(batches);
   if (opening.failure !== undefined) throw opening.failure;
   await streamOut(call, { dialect: dialects.runs, run, batches: opening.batches });
 }

@@ -1,8 +1,8 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import {
-  answerRelay,
+  answerApproval,
   pendingApprovalOf,
-  type RelayRecord,
+  type ApprovalRecord,
   resumeSerializedAgentRun,
   type RunRecord,
 } from '@relay/core';
@@ -11,14 +11,14 @@ import {
   dialects,
   isEnded,
   RelayError,
-  type RelayKind,
+  type ApprovalKind,
   type resumeBodySchema,
   type RunStatus,
   runtimeStatus,
   type toolApprovalBodySchema,
 } from '@relay/protocol';
 import type { z } from 'zod';
-import { nothingHere } from '../errors.ts';
+import { notFound } from '../errors.ts';
 import { statusNow } from './approvals.ts';
 import { findRun, storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
@@ -31,7 +31,7 @@ import {
   openingFor,
   startAndFollow,
 } from './start.ts';
-import { framesUntilStill } from '../../streaming/collect-until-idle.ts';
+import { collectUntilIdle } from '../../streaming/collect-until-idle.ts';
 import { streamOut } from '../../streaming/stream-run.ts';
 
 export const startApiChat: Handler = async (call) => {
@@ -61,10 +61,10 @@ export const startApiChat: Handler = async (call) => {
 export const approveTool: Handler = async (call) => {
   const body = call.body as z.infer<typeof toolApprovalBodySchema>;
   const run = await findRun(call, body.runId);
-  const relay = await pendingApproval(call, run, body);
+  const approval = await pendingApproval(call, run, body);
   const approved = body.action === 'approve';
-  const outcome = await answerRelay(call.context.control, call.caller.tenantId, {
-    relayId: relay.id,
+  const outcome = await answerApproval(call.context.control, call.caller.tenantId, {
+    approvalId: approval.id,
     approved,
     always: approved && body.always === true,
     reason: body.reason ?? null,
@@ -72,14 +72,14 @@ export const approveTool: Handler = async (call) => {
     by: call.caller.as,
   });
   if (outcome.kind === 'contradicted' || outcome.kind === 'missing') {
-    const status = outcome.kind === 'missing' ? 'closed' : statusNow(outcome.relay);
-    throw new RelayError('relay_conflict', `This tool call is already ${status}`);
+    const status = outcome.kind === 'missing' ? 'closed' : statusNow(outcome.approval);
+    throw new RelayError('approval_conflict', `This tool call is already ${status}`);
   }
   if (outcome.kind === 'repeated') {
     const { status } = await findRun(call, run.id);
     return { ok: true, status: statusOf(status), events: [] };
   }
-  const still = await framesUntilStill(call, run, { after: run.lastSeq, decided: relay.id });
+  const still = await collectUntilIdle(call, run, { after: run.lastSeq, decided: approval.id });
   return { ok: true, status: statusOf(still.status), events: still.frames };
 };
 
@@ -87,22 +87,26 @@ export const resumeChat: Handler = async (call) => {
   const { runId } = call.body as z.infer<typeof resumeBodySchema>;
   const ref = { tenantId: call.caller.tenantId, runId };
   const resumed = await resumeSerializedAgentRun(call.context.control, ref);
-  if (resumed === undefined) throw nothingHere('run');
-  const still = await framesUntilStill(call, resumed.run, { after: resumed.after });
+  if (resumed === undefined) throw notFound('run');
+  const still = await collectUntilIdle(call, resumed.run, { after: resumed.after });
   return { ok: true, runId, status: statusOf(still.status), events: still.frames };
 };
 
 interface Wanted {
   readonly toolCallId: string;
   readonly action: 'approve' | 'reject';
-  readonly kind?: RelayKind | undefined;
+  readonly kind?: ApprovalKind | undefined;
 }
 
 /** What the run's own output says is pending, or else the last request about that call. */
-async function pendingApproval(call: Call, run: RunRecord, wanted: Wanted): Promise<RelayRecord> {
+async function pendingApproval(
+  call: Call,
+  run: RunRecord,
+  wanted: Wanted,
+): Promise<ApprovalRecord> {
   const { toolCallId, action, kind } = wanted;
   const named = await namedByOutput(call, run, wanted);
-  const found = named ?? (await latestRelay(call, run, wanted));
+  const found = named ?? (await latestApproval(call, run, wanted));
   if (found === undefined) {
     throw new RelayError(
       'approval_state_missing',
@@ -111,35 +115,38 @@ async function pendingApproval(call: Call, run: RunRecord, wanted: Wanted): Prom
   }
   if (found.kind === 'permission' || kind === found.kind || action === 'reject') return found;
   // Sent again after a crash, an approval must not become one to run the tool a second time.
-  return (await latestRelay(call, run, { ...wanted, kind: 'permission' })) ?? found;
+  return (await latestApproval(call, run, { ...wanted, kind: 'permission' })) ?? found;
 }
 
 async function namedByOutput(
   call: Call,
   run: RunRecord,
   { toolCallId, kind }: Wanted,
-): Promise<RelayRecord | undefined> {
-  const { toolCallId: pending, relayId = '' } = pendingApprovalOf(run) ?? {};
+): Promise<ApprovalRecord | undefined> {
+  const { toolCallId: pending, approvalId = '' } = pendingApprovalOf(run) ?? {};
   if (pending !== toolCallId) return undefined;
-  const relay = await storeOf(call).readRelay(relayId);
-  const isMeant = relay?.runId === run.id && (kind ?? relay.kind) === relay.kind;
-  return isMeant ? relay : undefined;
+  const approval = await storeOf(call).readApproval(approvalId);
+  const isMeant = approval?.runId === run.id && (kind ?? approval.kind) === approval.kind;
+  return isMeant ? approval : undefined;
 }
 
-async function latestRelay(
+async function latestApproval(
   call: Call,
   run: RunRecord,
   { toolCallId, kind }: Wanted,
-): Promise<RelayRecord | undefined> {
+): Promise<ApprovalRecord | undefined> {
   const store = storeOf(call);
   const filter = kind === undefined ? { runId: run.id } : { runId: run.id, kind };
   const limit = 200;
-  let page = await store.listRelays(filter, { limit });
+  let page = await store.listApprovals(filter, { limit });
   for (;;) {
-    const found = page.find((relay) => relay.toolCallId === toolCallId);
+    const found = page.find((approval) => approval.toolCallId === toolCallId);
     const last = page.at(-1);
     if (found !== undefined || last === undefined || page.length < limit) return found;
-    page = await store.listRelays(filter, { limit, before: { at: last.raisedAt, id: last.id } });
+    page = await store.listApprovals(filter, {
+      limit,
+      before: { at: last.requestedAt, id: last.id },
+    });
   }
 }
 

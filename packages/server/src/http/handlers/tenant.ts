@@ -5,7 +5,7 @@ import type { Budgets, cancelRunsBodySchema, RunStatus, tenantBodySchema } from 
 import type { z } from 'zod';
 import { startOf, type TenantSettings } from '../../jobs/budgets.ts';
 import { changeSettings } from '../../config/tenant-settings.ts';
-import { deedOf } from './audit-entry.ts';
+import { auditEntry } from './audit-entry.ts';
 import type { Call, Handler } from './handler.ts';
 
 export const getTenant: Handler = async (call) => {
@@ -33,8 +33,10 @@ export const updateTenant: Handler = async (call) => {
   const { tenantId } = caller;
   const store = context.store.tenant(tenantId);
   const audit = [
-    ...(paused === undefined ? [] : deedOf(call, paused ? 'tenant.paused' : 'tenant.resumed', {})),
-    ...(budgets === undefined ? [] : deedOf(call, 'tenant.budgets-changed', factsOf(budgets))),
+    ...(paused === undefined
+      ? []
+      : auditEntry(call, paused ? 'tenant.paused' : 'tenant.resumed', {})),
+    ...(budgets === undefined ? [] : auditEntry(call, 'tenant.budgets-changed', factsOf(budgets))),
   ];
   const pause = paused === undefined ? {} : { pausedAt: paused ? Date.now() : null };
   if (budgets === undefined) await store.updateTenant(pause, audit);

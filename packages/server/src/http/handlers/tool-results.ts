@@ -9,7 +9,7 @@ import {
 } from '@relay/protocol';
 import type { z } from 'zod';
 import { closedSignal } from '../../streaming/event-stream.ts';
-import { nothingHere } from '../errors.ts';
+import { notFound } from '../errors.ts';
 import type { Call, Handler } from './handler.ts';
 
 interface OfCall {
@@ -32,7 +32,7 @@ export const postToolResult: Handler = async (call) => {
     case 'contradicted':
       throw new RelayError('tool_result_conflict', 'This call already has another result');
     case 'missing':
-      throw nothingHere('call');
+      throw notFound('call');
   }
 };
 
@@ -45,7 +45,7 @@ export const claimToolCall: Handler = async (call) => {
     case 'taken':
       throw new RelayError('call_claimed', 'Another client works on this call');
     case 'missing':
-      throw nothingHere('call');
+      throw notFound('call');
   }
 };
 
@@ -57,7 +57,7 @@ export const awaitToolResult: Handler = async (call) => {
   const { waitMs } = call.query as z.infer<typeof longPollQuerySchema>;
   const { store, hub } = call.context;
   const tenantId = await store.tenantOfRun(runId);
-  if (tenantId === undefined) throw nothingHere('call');
+  if (tenantId === undefined) throw notFound('call');
   const tenant = store.tenant(tenantId);
   const until = performance.now() + waitMs;
   const closed = closedSignal(call.reply.raw);
@@ -66,9 +66,9 @@ export const awaitToolResult: Handler = async (call) => {
       await tenant.readRunHead(runId),
       await tenant.readClientCall(runId, toolUseId),
     ];
-    if (run === undefined) throw nothingHere('call');
+    if (run === undefined) throw notFound('call');
     if (isEnded(run.status)) throw new RelayError('run_over', 'The run is over');
-    if (known === undefined || known.status === 'closed') throw nothingHere('call');
+    if (known === undefined || known.status === 'closed') throw notFound('call');
     if (known.result !== null) {
       const { output, failed } = known.result;
       return { output, ...(failed ? { isError: true } : {}) };

@@ -2,8 +2,8 @@
 import { type DeliveryRecord, ProviderFailure, type WebhookRecord } from '@relay/core';
 import { RelayError, type webhookBodySchema, type webhooksQuerySchema } from '@relay/protocol';
 import type { z } from 'zod';
-import { nothingHere } from '../errors.ts';
-import { deedOf } from './audit-entry.ts';
+import { notFound } from '../errors.ts';
+import { auditEntry } from './audit-entry.ts';
 import { storeOf } from './find.ts';
 import type { Call, Handler } from './handler.ts';
 import { cutPage, pageOf } from '../views/pages.ts';
@@ -25,7 +25,7 @@ export const createWebhook: Handler = async (call) => {
   };
   // Its path may be a secret: where it leads is said by its origin.
   const what = { webhookId: webhook.id, origin: new URL(url).origin, events };
-  await storeOf(call).webhooks.add(webhook, deedOf(call, 'webhook.created', what));
+  await storeOf(call).webhooks.add(webhook, auditEntry(call, 'webhook.created', what));
   const secret = context.signer.secretOf(webhook);
   context.log.conceal(secret);
   call.reply.code(201);
@@ -45,7 +45,7 @@ export const listWebhooks: Handler = async (call) => {
 /** What is gone already is deleted. */
 export const deleteWebhook: Handler = async (call) => {
   const { id } = call.params as { id: string };
-  await storeOf(call).webhooks.remove(id, deedOf(call, 'webhook.deleted', { webhookId: id }));
+  await storeOf(call).webhooks.remove(id, auditEntry(call, 'webhook.deleted', { webhookId: id }));
   call.reply.code(204);
   return undefined;
 };
@@ -54,7 +54,7 @@ export const listWebhookDeliveries: Handler = async (call) => {
   const { id } = call.params as { id: string };
   const query = call.query as z.infer<typeof webhooksQuerySchema>;
   const { webhooks } = storeOf(call);
-  if ((await webhooks.read(id)) === undefined) throw nothingHere('webhook');
+  if ((await webhooks.read(id)) === undefined) throw notFound('webhook');
   const found = await webhooks.deliveries(id, pageOf(query));
   const { items, nextCursor } = cutPage(found, query.limit, ({ at, id: event }) => ({
     at,

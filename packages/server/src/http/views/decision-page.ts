@@ -1,6 +1,6 @@
 /** The small page behind a decision link: what would run, and two buttons. No script, no frame. */
 import { createHash } from 'node:crypto';
-import type { RelayRecord } from '@relay/core';
+import type { ApprovalRecord } from '@relay/core';
 import type { RelayError } from '@relay/protocol';
 import { displayOf } from './display.ts';
 
@@ -35,17 +35,17 @@ export const pageHeaders: Readonly<Record<string, string>> = {
 export const longestReason = 500;
 
 /** Deciding is a POST: whoever only opens the link, a mail scanner or a preview, decides nothing. */
-export function askingPage(relay: RelayRecord): string {
-  const { text, flags } = displayOf(relay.tool, relay.params);
+export function askingPage(approval: ApprovalRecord): string {
+  const { text, flags } = displayOf(approval.tool, approval.params);
   const warning =
     flags.length === 0
       ? ''
       : `<p class="warning">Beware: it holds characters that do not show or look like others (${escaped(flags.join(', '))}). They are written out.</p>`;
   return page(
     'May this run?',
-    `<p>The agent <b>${escaped(relay.agentPath.join(' › '))}</b> wants to use <b>${escaped(relay.tool)}</b>:</p>
+    `<p>The agent <b>${escaped(approval.agentPath.join(' › '))}</b> wants to use <b>${escaped(approval.tool)}</b>:</p>
 ${warning}<pre>${escaped(text)}</pre>
-<p>Run ${escaped(relay.runId)}. The request expires on ${escaped(minuteOf(relay.expiresAt))}.</p>
+<p>Run ${escaped(approval.runId)}. The request expires on ${escaped(minuteOf(approval.expiresAt))}.</p>
 <form method="post"><input type="hidden" name="approved" value="true"><button class="yes">Approve</button></form>
 <form method="post"><input type="hidden" name="approved" value="false"><button class="no">Deny</button>
 <input name="reason" maxlength="${longestReason}" autocomplete="off" aria-label="Why not? The agent reads it" placeholder="Why not? The agent reads it"></form>`,

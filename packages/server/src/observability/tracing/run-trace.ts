@@ -28,7 +28,7 @@ interface OpenTurn {
 }
 
 type Discarded = Stored<EventOf<'turn.discarded'>>;
-type RelayEnd = Stored<EventOf<'relay.decided' | 'relay.expired' | 'relay.closed'>>;
+type ApprovalEnd = Stored<EventOf<'approval.decided' | 'approval.expired' | 'approval.closed'>>;
 type Settled = Stored<EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>>;
 
 const providerCodes: ReadonlySet<string> = new Set([
@@ -45,7 +45,7 @@ export class RunTrace {
   readonly #askingSince = new Map<string, number>();
   readonly #turns = new Map<string, OpenTurn>();
   readonly #tools = new Map<string, number>();
-  readonly #relayKinds = new Map<string, string>();
+  readonly #approvalKinds = new Map<string, string>();
   readonly #errors = new Map<string, string>();
   #created: Stored<EventOf<'run.created'>> | undefined;
 
@@ -60,8 +60,8 @@ export class RunTrace {
   }
 
   /** A question that was asked before, and may be answered now. */
-  knowRelay(relayId: string, kind: string): void {
-    this.#relayKinds.set(relayId, kind);
+  knowApproval(approvalId: string, kind: string): void {
+    this.#approvalKinds.set(approvalId, kind);
   }
 
   /** Takes an event in, and returns the spans that it ends. It may be one that was taken before. */
@@ -116,12 +116,12 @@ export class RunTrace {
       case 'tool.denied':
         this.#askingSince.set(event.agentId, at);
         return [this.#toolCall(event)];
-      case 'relay.raised':
-        this.#relayKinds.set(event.relayId, event.kind);
+      case 'approval.requested':
+        this.#approvalKinds.set(event.approvalId, event.kind);
         return [];
-      case 'relay.decided':
-      case 'relay.expired':
-      case 'relay.closed':
+      case 'approval.decided':
+      case 'approval.expired':
+      case 'approval.closed':
         return [this.#wait(event)];
       case 'run.errored':
         if (event.agentId !== undefined) this.#errors.set(event.agentId, event.error.code);
@@ -195,20 +195,20 @@ export class RunTrace {
   }
 
   /** From the question to its answer, however many processes came and went meanwhile. */
-  #wait(event: RelayEnd): Span {
-    const { agentId, relayId, toolCallId } = event;
-    const kind = this.#relayKinds.get(relayId);
-    this.#relayKinds.delete(relayId);
+  #wait(event: ApprovalEnd): Span {
+    const { agentId, approvalId, toolCallId } = event;
+    const kind = this.#approvalKinds.get(approvalId);
+    this.#approvalKinds.delete(approvalId);
     return this.#span(`relay ${kind ?? ''}`.trim(), {
-      id: spanIdOf(this.#runId, 'relay', relayId),
+      id: spanIdOf(this.#runId, 'approval_requested', approvalId),
       parentId: this.#idOfAgent(agentId),
-      startMs: madeAt(relayId),
+      startMs: madeAt(approvalId),
       endMs: Date.parse(event.at),
       attributes: {
-        'relay.relay.id': relayId,
-        'relay.relay.kind': kind,
-        'relay.relay.outcome': outcomeOf(event),
-        'relay.relay.decided_by': event.type === 'relay.decided' ? event.by.type : undefined,
+        'relay.approval.id': approvalId,
+        'relay.approval.kind': kind,
+        'relay.approval.outcome': outcomeOf(event),
+        'relay.approval.decided_by': event.type === 'approval.decided' ? event.by.type : undefined,
         'gen_ai.tool.call.id': nameOrNothing(toolCallId),
       },
     });
@@ -304,8 +304,8 @@ export class RunTrace {
   }
 }
 
-function outcomeOf(event: RelayEnd): string {
-  if (event.type !== 'relay.decided') return event.type.slice('relay.'.length);
+function outcomeOf(event: ApprovalEnd): string {
+  if (event.type !== 'approval.decided') return event.type.slice('approval.'.length);
   return event.approved ? 'approved' : 'denied';
 }
 

@@ -41,7 +41,7 @@ export class Tracer {
     return this.#runs.size;
   }
 
-  /** Told after each commit. It never throws. */
+  /** EventBuffer after each commit. It never throws. */
   publish(runId: string, events: readonly StoredEvent[], tenantId: string): void {
     const [first] = events;
     const last = events.at(-1);
@@ -111,8 +111,8 @@ export class Tracer {
     if (created !== undefined) trace.take(created);
     const snapshot = readSnapshot((await store.readRun(runId))?.snapshot ?? null);
     for (const { id, name, model, spawned, turn } of Object.values(snapshot?.agents ?? {})) {
-      for (const { relay } of turn?.calls ?? []) {
-        if (relay !== undefined) trace.knowRelay(relay.id, relay.kind);
+      for (const { approval } of turn?.calls ?? []) {
+        if (approval !== undefined) trace.knowApproval(approval.id, approval.kind);
       }
       trace.know(id, {
         name,

@@ -19,7 +19,7 @@ export interface VaultOptions {
   readonly store: SystemStore;
   readonly masters: MasterKeys;
   readonly ids: Ids;
-  /** Told every key that goes in or out, so that no line shows it. */
+  /** EventBuffer every key that goes in or out, so that no line shows it. */
   readonly log: Pick<ServerLog, 'conceal'>;
 }
 

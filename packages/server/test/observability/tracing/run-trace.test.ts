@@ -174,16 +174,16 @@ describe('a tool call', () => {
 });
 
 describe('a question', () => {
-  const relayId = uuidv7();
-  const relay = { ...root, relayId, toolCallId: 'call_1' };
+  const approvalId = uuidv7();
+  const approval = { ...root, approvalId, toolCallId: 'call_1' };
 
   it.each([
-    ['expired', { type: 'relay.expired', ...relay }],
-    ['closed', { type: 'relay.closed', ...relay, reason: 'secret' }],
+    ['expired', { type: 'approval.expired', ...approval }],
+    ['closed', { type: 'approval.closed', ...approval, reason: 'secret' }],
   ] as const)('that %s is told even if nobody here has seen it asked', (outcome, event) => {
     const [span] = spansOf(journal([5_000, event]));
-    expect(span).toMatchObject({ name: 'relay', startMs: madeAt(relayId) });
-    expect(span?.attributes['relay.relay.outcome']).toBe(outcome);
+    expect(span).toMatchObject({ name: 'relay', startMs: madeAt(approvalId) });
+    expect(span?.attributes['relay.approval.outcome']).toBe(outcome);
     expect(JSON.stringify(span)).not.toContain('secret');
   });
 });

@@ -56,7 +56,7 @@ describe('a run that is seen from its beginning', () => {
 
   it('leaves nothing behind while it waits', async () => {
     publish(await journal.append([started]));
-    publish(await journal.append([{ type: 'run.suspended', progress, relayIds: [] }]));
+    publish(await journal.append([{ type: 'run.suspended', progress, approvalIds: [] }]));
     expect(tracer.size).toBe(0);
     publish(await journal.append([{ type: 'run.resumed', progress }, ended]));
     await tracer.settled();

@@ -5,7 +5,14 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ownMasterKey, parseMasterKey } from '../../../src/secrets/vault/master-key.ts';
-import { masterKeyOf, type Place, rewrap, seal, SealBroken, unseal } from '../../../src/secrets/vault/seal.ts';
+import {
+  masterKeyOf,
+  type Place,
+  rewrap,
+  seal,
+  SealBroken,
+  unseal,
+} from '../../../src/secrets/vault/seal.ts';
 
 const master = masterKeyOf(randomBytes(32));
 const other = masterKeyOf(randomBytes(32));

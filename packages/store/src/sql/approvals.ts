@@ -1,14 +1,14 @@
 import type {
-  NewRelay,
+  NewApproval,
   Page,
   Question,
-  RelayClosure,
-  RelayDecision,
-  RelayFilter,
-  RelayRecord,
+  ApprovalClosure,
+  ApprovalDecision,
+  ApprovalFilter,
+  ApprovalRecord,
   RunRef,
 } from '@relay/core';
-import { relayStatuses } from '@relay/protocol';
+import { approvalStatuses } from '@relay/protocol';
 import type { Decider } from '@relay/protocol';
 import type { Row, Statement } from '../drivers/driver.ts';
 import { besides, leadingBy, newest, rowsOn } from './newest.ts';
@@ -28,11 +28,11 @@ import {
   textOrNull,
 } from './stored.ts';
 
-/** What never changes once a relay is raised, in the order in which it is summed up and inserted. */
+/** What never changes once an approval is raised, in the order in which it is summed up and inserted. */
 const fixedColumns = [
   'id',
   'run_id',
-  'raised_at',
+  'requested_at',
   'expires_at',
   'kind',
   'agent_id',
@@ -43,32 +43,32 @@ const fixedColumns = [
   'digest',
 ] as const;
 
-const insertSql = `INSERT INTO relays
-  (${fixedColumns.join(', ')}, question, located, tenant_id, status, checksum)
+const insertSql = `INSERT INTO approvals
+  (${fixedColumns.join(', ')}, question, resolvedPaths, tenant_id, status, checksum)
   VALUES (${fixedColumns.map(() => '?').join(', ')}, ?, ?, ?, 'pending', ?)`;
 
-export function insertRelay(tenantId: string, relay: NewRelay): Statement {
+export function insertApproval(tenantId: string, approval: NewApproval): Statement {
   const fixed = [
-    relay.id,
-    relay.runId,
-    relay.raisedAt,
-    relay.expiresAt,
-    relay.kind,
-    relay.agentId,
-    encode(relay.agentPath),
-    encode(relay.toolCallId),
-    encode(relay.tool),
-    encode(relay.params),
-    relay.digest,
+    approval.id,
+    approval.runId,
+    approval.requestedAt,
+    approval.expiresAt,
+    approval.kind,
+    approval.agentId,
+    encode(approval.agentPath),
+    encode(approval.toolCallId),
+    encode(approval.tool),
+    encode(approval.params),
+    approval.digest,
   ];
-  const question = encodeOrNull(relay.question);
-  const located = encodeOrNull(relay.located);
-  const checksum = relayChecksum(tenantId, fixed, [question, located]);
-  return { sql: insertSql, params: [...fixed, question, located, tenantId, checksum] };
+  const question = encodeOrNull(approval.question);
+  const resolvedPaths = encodeOrNull(approval.resolvedPaths);
+  const checksum = approvalChecksum(tenantId, fixed, [question, resolvedPaths]);
+  return { sql: insertSql, params: [...fixed, question, resolvedPaths, tenantId, checksum] };
 }
 
 /** What is not there is summed up as before it could be there. */
-function relayChecksum(
+function approvalChecksum(
   tenantId: string,
   fixed: readonly (string | number)[],
   more: readonly (string | null)[],
@@ -76,36 +76,36 @@ function relayChecksum(
   return checksumOf(tenantId, ...fixed, ...more.filter((each) => each !== null));
 }
 
-const closeSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?
+const closeSql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?
   WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending'`;
 
 /**
- * A relay that someone decided in the meantime cannot expire any more: the step is undone, and its
+ * An approval that someone decided in the meantime cannot expire any more: the step is undone, and its
  * writer finds the decision in its mail. One that is closed because its run ends keeps the decision.
  */
-export function closeRelay({ tenantId, runId }: RunRef, closure: RelayClosure): Statement {
-  const { relayId, status, at, by, reason } = closure;
-  const params = [status, at, encode(by), encode(reason), tenantId, relayId, runId];
+export function closeApproval({ tenantId, runId }: RunRef, closure: ApprovalClosure): Statement {
+  const { approvalId, status, at, by, reason } = closure;
+  const params = [status, at, encode(by), encode(reason), tenantId, approvalId, runId];
   return status === 'expired' ? { sql: closeSql, params, expect: 1 } : { sql: closeSql, params };
 }
 
-const closeOpenSql = `UPDATE relays SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
+const closeOpenSql = `UPDATE approvals SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
   WHERE tenant_id = ? AND run_id = ? AND status = 'pending'`;
 
-/** No relay outlives its run, not even one that the journal could no longer tell of. */
-export function closeOpenRelays({ tenantId, runId }: RunRef, at: number): Statement {
+/** No approval outlives its run, not even one that the journal could no longer tell of. */
+export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Statement {
   const by = { type: 'system', id: 'relay', name: 'relay' };
   const params = [at, encode(by), encode('The run has ended'), tenantId, runId];
   return { sql: closeOpenSql, params };
 }
 
-const decideSql = `UPDATE relays SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
+const decideSql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?, answer = ?,
     executed_params = ?, executed_digest = ?
   WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending' AND expires_at > ?`;
 
-/** The compare-and-set: of all decisions on a relay, this holds for one. */
-export function decide(tenantId: string, decision: RelayDecision): Statement {
-  const { relayId, runId, status, at, by, reason, answer, edited } = decision;
+/** The compare-and-set: of all decisions on an approval, this holds for one. */
+export function decide(tenantId: string, decision: ApprovalDecision): Statement {
+  const { approvalId, runId, status, at, by, reason, answer, edited } = decision;
   return {
     sql: decideSql,
     params: [
@@ -117,7 +117,7 @@ export function decide(tenantId: string, decision: RelayDecision): Statement {
       encodeOrNull(edited?.params),
       edited?.digest ?? null,
       tenantId,
-      relayId,
+      approvalId,
       runId,
       at,
     ],
@@ -137,19 +137,19 @@ const columns = [
   'executed_params',
   'executed_digest',
   'question',
-  'located',
+  'resolvedPaths',
 ] as const;
 
-export const selectRelaySql = `SELECT ${columns.join(', ')}
-  FROM relays WHERE tenant_id = ? AND id = ?`;
+export const selectApprovalSql = `SELECT ${columns.join(', ')}
+  FROM approvals WHERE tenant_id = ? AND id = ?`;
 
-export function selectRelays(tenantId: string, filter: RelayFilter, page: Page): Statement {
-  const rows = { tenantId, table: 'relays', columns: columns.map((column) => `r.${column}`) };
-  return rowsOn(selectRelayIds(tenantId, filter, page), rows);
+export function selectApprovals(tenantId: string, filter: ApprovalFilter, page: Page): Statement {
+  const rows = { tenantId, table: 'approvals', columns: columns.map((column) => `r.${column}`) };
+  return rowsOn(selectApprovalIds(tenantId, filter, page), rows);
 }
 
-/** A run has few relays, and few are pending; the kind says least. */
-export function selectRelayIds(tenantId: string, filter: RelayFilter, page: Page): Statement {
+/** A run has few approvals, and few are pending; the kind says least. */
+export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page: Page): Statement {
   const { runId, status, kind } = filter;
   const wanted = [
     { column: 'run_id', value: runId },
@@ -160,34 +160,38 @@ export function selectRelayIds(tenantId: string, filter: RelayFilter, page: Page
     value === undefined ? [] : [{ column, values: [value] }],
   );
   const filters = { leading: leadingBy(first), others: rest.map((other) => besides(other)) };
-  return newest({ tenantId, table: 'relays', at: 'raised_at', id: 'id', ...filters }, page);
+  return newest({ tenantId, table: 'approvals', at: 'requested_at', id: 'id', ...filters }, page);
 }
 
-const ofAnyStatus: ColumnFilter = { column: 'status', values: relayStatuses };
+const ofAnyStatus: ColumnFilter = { column: 'status', values: approvalStatuses };
 
-export function decodeRelay(row: Row): RelayRecord {
+export function decodeApproval(row: Row): ApprovalRecord {
   const id = text(row, 'id');
   const fixed = fixedColumns.map((column) => row[column] as string | number);
   const question = textOrNull(row, 'question');
-  const located = textOrNull(row, 'located');
-  if (relayChecksum(text(row, 'tenant_id'), fixed, [question, located]) !== row['checksum']) {
+  const resolvedPaths = textOrNull(row, 'resolvedPaths');
+  if (
+    approvalChecksum(text(row, 'tenant_id'), fixed, [question, resolvedPaths]) !== row['checksum']
+  ) {
     throw corrupt(`Relay ${id}`, 'it does not match its checksum');
   }
   return {
     id,
     runId: text(row, 'run_id'),
-    kind: text(row, 'kind') as RelayRecord['kind'],
+    kind: text(row, 'kind') as ApprovalRecord['kind'],
     agentId: text(row, 'agent_id'),
     agentPath: json(row, 'agent_path') as string[],
     toolCallId: freeText(row, 'tool_call_id'),
     tool: freeText(row, 'tool'),
     params: json(row, 'params'),
-    ...(located === null ? {} : { located: json(row, 'located') as Record<string, string> }),
+    ...(resolvedPaths === null
+      ? {}
+      : { resolvedPaths: json(row, 'resolvedPaths') as Record<string, string> }),
     digest: text(row, 'digest'),
     ...(question === null ? {} : { question: json(row, 'question') as Question }),
-    raisedAt: integer(row, 'raised_at'),
+    requestedAt: integer(row, 'requested_at'),
     expiresAt: integer(row, 'expires_at'),
-    status: text(row, 'status') as RelayRecord['status'],
+    status: text(row, 'status') as ApprovalRecord['status'],
     decidedAt: integerOrNull(row, 'decided_at'),
     decidedBy: jsonOrNull(row, 'decided_by') as Decider | null,
     reason: freeTextOrNull(row, 'reason'),
@@ -196,7 +200,7 @@ export function decodeRelay(row: Row): RelayRecord {
   };
 }
 
-function editedCall(row: Row): RelayRecord['edited'] {
+function editedCall(row: Row): ApprovalRecord['edited'] {
   const params = jsonOrNull(row, 'executed_params') as Record<string, unknown> | null;
   return params === null ? null : { params, digest: text(row, 'executed_digest') };
 }

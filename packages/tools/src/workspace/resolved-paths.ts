@@ -11,7 +11,7 @@ export async function locateIn(
     for (const [name, path] of Object.entries(given)) {
       if (path !== undefined) paths[name] = await findPlace(root, path);
     }
-    return { ok: true, located: { root, paths } };
+    return { ok: true, resolvedPaths: { root, paths } };
   } catch (error) {
     if (error instanceof PlaceRefused) return { ok: false, problem: error.message };
     throw error;
@@ -22,10 +22,10 @@ export async function locateIn(
 export async function placeOf(
   root: string,
   given: { readonly name: string; readonly path: string },
-  { located }: ToolContext,
+  { resolvedPaths }: ToolContext,
 ): Promise<string> {
   const place = await findPlace(root, given.path);
-  const allowed = located?.[given.name];
+  const allowed = resolvedPaths?.[given.name];
   if (allowed === undefined || allowed === place) return place;
   throw new PlaceRefused(`${JSON.stringify(given.path)} leads elsewhere than when it was allowed`);
 }

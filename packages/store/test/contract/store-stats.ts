@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { approval, ending, newRun, noon, useStore, waitingRun } from './fixtures.ts';
+import { decisionOn, ending, newRun, noon, useStore, waitingRun } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
 export function censusTests(open: Open): void {
@@ -13,9 +13,9 @@ export function censusTests(open: Open): void {
   }
 
   test('of an empty store counts nothing', async () => {
-    expect(await system().census()).toEqual({
+    expect(await system().stats()).toEqual({
       runs: { queued: 0, running: 0, waiting: 0 },
-      relays: { pending: 0, oldestAt: null },
+      approvals: { pending: 0, oldestAt: null },
     });
   });
 
@@ -25,13 +25,13 @@ export function censusTests(open: Open): void {
     await newRun(two, { progress: { status: 'running' } });
     const over = await newRun(two, { progress: { status: 'running' } });
     await two.append(ending(over));
-    await waitingRun(one, { raisedAt: noon + 5 });
-    const { relay } = await waitingRun(two, { raisedAt: noon + 3 });
-    expect(await system().census()).toMatchObject({
+    await waitingRun(one, { requestedAt: noon + 5 });
+    const { approval } = await waitingRun(two, { requestedAt: noon + 3 });
+    expect(await system().stats()).toMatchObject({
       runs: { running: 2, waiting: 2 },
-      relays: { pending: 2, oldestAt: noon + 3 },
+      approvals: { pending: 2, oldestAt: noon + 3 },
     });
-    await two.decideRelay(approval(relay));
-    expect((await system().census()).relays).toEqual({ pending: 1, oldestAt: noon + 5 });
+    await two.decideApproval(decisionOn(approval));
+    expect((await system().stats()).approvals).toEqual({ pending: 1, oldestAt: noon + 5 });
   });
 }

@@ -1,4 +1,4 @@
-import type { Letter, Mail, RunRef } from '@relay/core';
+import type { RunCommand, QueuedRunCommand, RunRef } from '@relay/core';
 import type { Row, SqlDialect, Statement } from '../drivers/driver.ts';
 import { checksumOf, corrupt, encode, json, text } from './stored.ts';
 
@@ -11,58 +11,58 @@ const locked: Readonly<Record<SqlDialect, string>> = {
 /** Finds no run to write to if the run is over; repeating the same mail changes nothing. */
 const insertSql = (
   dialect: SqlDialect,
-) => `INSERT INTO mail (id, letter, checksum, tenant_id, run_id, place)
+) => `INSERT INTO mail (id, command, checksum, tenant_id, run_id, place)
   SELECT ?, ?, ?, r.tenant_id, r.id,
     (SELECT COALESCE(MAX(m.place), 0) + 1 FROM mail m WHERE m.run_id = r.id)
   FROM runs r
   WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting') ${locked[dialect]}
-  ON CONFLICT (run_id, id) DO UPDATE SET letter = excluded.letter, checksum = excluded.checksum`;
+  ON CONFLICT (run_id, id) DO UPDATE SET command = excluded.command, checksum = excluded.checksum`;
 
 const insertSqls = { sqlite: insertSql('sqlite'), postgres: insertSql('postgres') };
 
-export function insertMail(
+export function insertRunCommand(
   dialect: SqlDialect,
   { tenantId, runId }: RunRef,
-  mail: Mail,
+  mail: QueuedRunCommand,
 ): Statement {
-  const letter = encode(mail.letter);
-  const checksum = mailChecksum({ tenantId, runId }, mail.id, letter);
+  const command = encode(mail.command);
+  const checksum = commandChecksum({ tenantId, runId }, mail.id, command);
   return {
     sql: insertSqls[dialect],
-    params: [mail.id, letter, checksum, tenantId, runId],
+    params: [mail.id, command, checksum, tenantId, runId],
     expect: 1,
   };
 }
 
 const deleteSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ? AND id = ?';
 
-export function deleteMail({ tenantId, runId }: RunRef, mailId: string): Statement {
-  return { sql: deleteSql, params: [tenantId, runId, mailId] };
+export function deleteRunCommands({ tenantId, runId }: RunRef, commandId: string): Statement {
+  return { sql: deleteSql, params: [tenantId, runId, commandId] };
 }
 
 const deleteAllSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ?';
 
-export function deleteAllMail({ tenantId, runId }: RunRef): Statement {
+export function deleteInbox({ tenantId, runId }: RunRef): Statement {
   return { sql: deleteAllSql, params: [tenantId, runId] };
 }
 
-export const selectMailSql =
-  'SELECT id, letter, checksum, tenant_id, run_id FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
+export const selectInboxSql =
+  'SELECT id, command, checksum, tenant_id, run_id FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
 
 /** One question for all runs that somebody holds. */
-export const heldWithMailSql = `SELECT DISTINCT m.run_id FROM runs r JOIN mail m ON m.run_id = r.id
+export const heldWithCommandsSql = `SELECT DISTINCT m.run_id FROM runs r JOIN mail m ON m.run_id = r.id
   WHERE r.lease_owner = ?`;
 
-export function decodeMail(row: Row): Mail {
+export function decodeRunCommand(row: Row): QueuedRunCommand {
   const id = text(row, 'id');
   const run = { tenantId: text(row, 'tenant_id'), runId: text(row, 'run_id') };
-  if (mailChecksum(run, id, text(row, 'letter')) !== row['checksum']) {
+  if (commandChecksum(run, id, text(row, 'command')) !== row['checksum']) {
     throw corrupt(`The mail of run ${run.runId}`, 'it does not match its checksum');
   }
-  return { id, letter: json(row, 'letter') as Letter };
+  return { id, command: json(row, 'command') as RunCommand };
 }
 
 /** It carries decisions: a flipped bit must not turn a no into a yes. */
-function mailChecksum({ tenantId, runId }: RunRef, id: string, letter: string): number {
-  return checksumOf(tenantId, runId, id, letter);
+function commandChecksum({ tenantId, runId }: RunRef, id: string, command: string): number {
+  return checksumOf(tenantId, runId, id, command);
 }

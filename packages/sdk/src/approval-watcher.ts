@@ -1,4 +1,4 @@
-/** Asks whoever follows a run about its open relays, and brings the answers back. */
+/** Asks whoever follows a run about its open approvals, and brings the answers back. */
 import type { Approval, DecisionBody } from '@relay/protocol/wire';
 import { RelayApiError } from './errors.ts';
 import { at, type Http } from './http.ts';
@@ -6,46 +6,46 @@ import { anyOf, pause } from './pause.ts';
 import type { RunStreamEvent, Watcher } from './run-handle.ts';
 
 /**
- * Answers a relay; `undefined` leaves it to somebody else. The signal is aborted when the answer is
+ * Answers an approval; `undefined` leaves it to somebody else. The signal is aborted when the answer is
  * no longer wanted.
  */
-export type OnRelay = (
+export type OnApproval = (
   approval: Approval,
   context: { readonly signal: AbortSignal },
 ) => DecisionBody | undefined | Promise<DecisionBody | undefined>;
 
-export interface RelayWatcherOptions {
+export interface ApprovalWatcherOptions {
   readonly http: Http;
-  readonly onRelay: OnRelay;
+  readonly onApproval: OnApproval;
   readonly signal?: AbortSignal | undefined;
-  /** Told what went wrong in asking or answering. */
+  /** EventBuffer what went wrong in asking or answering. */
   readonly fail: (error: unknown) => void;
 }
 
-export class RelayWatcher implements Watcher {
-  readonly #options: RelayWatcherOptions;
+export class ApprovalWatcher implements Watcher {
+  readonly #options: ApprovalWatcherOptions;
   readonly #open = new Map<string, AbortController>();
 
-  constructor(options: RelayWatcherOptions) {
+  constructor(options: ApprovalWatcherOptions) {
     this.#options = options;
   }
 
   hear(event: RunStreamEvent): void {
-    if (event.type === 'relay') {
+    if (event.type === 'approval_requested') {
       const over = new AbortController();
       this.#open.set(event.id, over);
       void this.#ask(event.id, over.signal).catch(this.#options.fail);
-    } else if (event.type === 'relay_resolved') this.#close(event.id);
+    } else if (event.type === 'approval_resolved') this.#close(event.id);
     else if (event.type === 'done') for (const id of this.#open.keys()) this.#close(id);
   }
 
   #close(id: string): void {
-    this.#open.get(id)?.abort(new Error('This relay is no longer open'));
+    this.#open.get(id)?.abort(new Error('This approval is no longer open'));
     this.#open.delete(id);
   }
 
   async #ask(id: string, over: AbortSignal): Promise<void> {
-    const { http, onRelay } = this.#options;
+    const { http, onApproval } = this.#options;
     const signal = anyOf(over, this.#options.signal);
     // What comes with the same bytes may be its answer: about the past nobody is asked.
     await pause(0);
@@ -54,14 +54,14 @@ export class RelayWatcher implements Watcher {
       const path = at`/v1/approvals/${id}`;
       const approval = await http.json<Approval>('GET', path, { signal });
       if (approval.status !== 'pending') return;
-      const decision = await onRelay(approval, { signal });
+      const decision = await onApproval(approval, { signal });
       if (decision === undefined || signal.aborted) return;
       // The first answer counts and repeating it changes nothing, so it may be said again.
       await http.json('POST', path, { body: decision, repeatable: true, signal });
     } catch (error) {
       // Somebody else was faster, or nobody wants to know any more.
       if (signal.aborted) return;
-      if (error instanceof RelayApiError && error.code === 'relay_conflict') return;
+      if (error instanceof RelayApiError && error.code === 'approval_conflict') return;
       throw error;
     }
   }

@@ -46,8 +46,8 @@ async function asked(server: TestRelay, path: string) {
     input: `use read ${JSON.stringify({ path })}`,
     tools: [{ name: 'read', kind: 'builtin' }],
   });
-  const { data } = await reader.until('relay');
-  return { runId, reader, relayId: String(data['id']) };
+  const { data } = await reader.until('approval_requested');
+  return { runId, reader, approvalId: String(data['id']) };
 }
 
 const approval = (server: TestRelay, id: string) => server.json(`/v1/approvals/${id}`);
@@ -59,15 +59,18 @@ describe.each(Object.keys(stores) as (keyof typeof stores)[])('on the %s store',
     const server = await boot(kind);
     const link = join(folder, 'link');
     symlinkSync('a.txt', link);
-    const { runId, reader, relayId } = await asked(server, 'link');
-    const shown = await approval(server, relayId);
-    expect(shown).toMatchObject({ located: { path: join(folder, 'a.txt') } });
+    const { runId, reader, approvalId } = await asked(server, 'link');
+    const shown = await approval(server, approvalId);
+    expect(shown).toMatchObject({ resolvedPaths: { path: join(folder, 'a.txt') } });
     rmSync(link);
     symlinkSync('b.txt', link);
-    await decide(server, relayId, { approved: true });
-    const next = String((await reader.until('relay')).data['id']);
+    await decide(server, approvalId, { approved: true });
+    const next = String((await reader.until('approval_requested')).data['id']);
     const again = await approval(server, next);
-    expect(again).toMatchObject({ status: 'pending', located: { path: join(folder, 'b.txt') } });
+    expect(again).toMatchObject({
+      status: 'pending',
+      resolvedPaths: { path: join(folder, 'b.txt') },
+    });
     expect(again['digest']).not.toBe(shown['digest']);
     const { events } = await eventsOf(server, runId);
     expect(events.map(({ type }) => type)).not.toContain('tool.started');
@@ -77,16 +80,16 @@ describe.each(Object.keys(stores) as (keyof typeof stores)[])('on the %s store',
 
   it('edited arguments are bound to where they lead', async () => {
     const server = await boot(kind);
-    const { runId, reader, relayId } = await asked(server, 'a.txt');
-    const { digest } = await approval(server, relayId);
-    await decide(server, relayId, { approved: true, input: { path: './b.txt' } });
+    const { runId, reader, approvalId } = await asked(server, 'a.txt');
+    const { digest } = await approval(server, approvalId);
+    await decide(server, approvalId, { approved: true, input: { path: './b.txt' } });
     expect(JSON.stringify(await reader.rest())).toContain('beta');
     const { events } = await eventsOf(server, runId);
-    const decided = events.find(({ type }) => type === 'relay.decided');
-    expect(decided).toMatchObject({ located: { path: join(folder, 'b.txt') } });
+    const decided = events.find(({ type }) => type === 'approval.decided');
+    expect(decided).toMatchObject({ resolvedPaths: { path: join(folder, 'b.txt') } });
     expect((decided as unknown as { digest: string }).digest).not.toBe(digest);
     expect(events.find(({ type }) => type === 'tool.started')).toMatchObject({
-      located: { path: join(folder, 'b.txt') },
+      resolvedPaths: { path: join(folder, 'b.txt') },
     });
   });
 });

@@ -1,56 +1,56 @@
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { cancelMail, ending, newRun, noon, step, useStore } from './fixtures.ts';
+import { cancelCommand, ending, newRun, noon, step, useStore } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 
-export function mailTests(open: Open): void {
+export function inboxTests(open: Open): void {
   const { tenant: newTenant, system } = useStore(open);
 
   test('mail is read in the order in which it was posted', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const mails = ['c', 'a', 'b'].map((reason) => cancelMail(reason)).toReversed();
-    for (const mail of mails) expect(await tenant.postMail(run.id, mail)).toBe(true);
-    expect(await tenant.readMail(run.id)).toEqual(mails);
+    const mails = ['c', 'a', 'b'].map((reason) => cancelCommand(reason)).toReversed();
+    for (const mail of mails) expect(await tenant.postRunCommand(run.id, mail)).toBe(true);
+    expect(await tenant.readInbox(run.id)).toEqual(mails);
     await tenant.append(step(run, { take: [mails[0]?.id ?? ''] }));
-    const late = cancelMail('late');
-    await tenant.postMail(run.id, late);
-    expect(await tenant.readMail(run.id)).toEqual([mails[1], mails[2], late]);
+    const late = cancelCommand('late');
+    await tenant.postRunCommand(run.id, late);
+    expect(await tenant.readInbox(run.id)).toEqual([mails[1], mails[2], late]);
   });
 
   test('reading mail does not take it', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    await tenant.postMail(run.id, cancelMail('stop'));
-    expect(await tenant.readMail(run.id)).toEqual(await tenant.readMail(run.id));
+    await tenant.postRunCommand(run.id, cancelCommand('stop'));
+    expect(await tenant.readInbox(run.id)).toEqual(await tenant.readInbox(run.id));
   });
 
   test('a step takes the mail it names and leaves the rest', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const mails = [cancelMail('1'), cancelMail('2'), cancelMail('3')];
-    for (const mail of mails) await tenant.postMail(run.id, mail);
+    const mails = [cancelCommand('1'), cancelCommand('2'), cancelCommand('3')];
+    for (const mail of mails) await tenant.postRunCommand(run.id, mail);
     const take = [mails[0]?.id ?? '', mails[2]?.id ?? '', uuidv7()];
     expect(await tenant.append(step(run, { take }))).toBe('committed');
-    expect(await tenant.readMail(run.id)).toEqual([mails[1]]);
+    expect(await tenant.readInbox(run.id)).toEqual([mails[1]]);
   });
 
   test('a step cannot take the mail of another run', async () => {
     const tenant = newTenant();
     const [run, other] = [await newRun(tenant), await newRun(tenant)];
-    const mail = cancelMail('stop');
-    await tenant.postMail(other.id, mail);
+    const mail = cancelCommand('stop');
+    await tenant.postRunCommand(other.id, mail);
     await tenant.append(step(run, { take: [mail.id] }));
-    expect(await tenant.readMail(other.id)).toEqual([mail]);
+    expect(await tenant.readInbox(other.id)).toEqual([mail]);
   });
 
   test('the same mail posted again is there once', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const mail = cancelMail('stop');
-    expect(await tenant.postMail(run.id, mail)).toBe(true);
-    expect(await tenant.postMail(run.id, mail)).toBe(true);
-    expect(await tenant.readMail(run.id)).toEqual([mail]);
+    const mail = cancelCommand('stop');
+    expect(await tenant.postRunCommand(run.id, mail)).toBe(true);
+    expect(await tenant.postRunCommand(run.id, mail)).toBe(true);
+    expect(await tenant.readInbox(run.id)).toEqual([mail]);
   });
 
   test('there is no mail for a run that is over or was never made', async () => {
@@ -58,17 +58,17 @@ export function mailTests(open: Open): void {
     for (const status of ['completed', 'failed', 'canceled'] as const) {
       const run = await newRun(tenant);
       await tenant.append(ending(run, { progress: { status } }));
-      expect(await tenant.postMail(run.id, cancelMail('late'))).toBe(false);
-      expect(await tenant.readMail(run.id)).toEqual([]);
+      expect(await tenant.postRunCommand(run.id, cancelCommand('late'))).toBe(false);
+      expect(await tenant.readInbox(run.id)).toEqual([]);
     }
-    expect(await tenant.postMail(uuidv7(), cancelMail('lost'))).toBe(false);
+    expect(await tenant.postRunCommand(uuidv7(), cancelCommand('lost'))).toBe(false);
   });
 
   test('mail reaches a run in every status in which it is not over', async () => {
     const tenant = newTenant();
     for (const status of ['queued', 'running', 'waiting'] as const) {
       const run = await newRun(tenant, { progress: { status } });
-      expect(await tenant.postMail(run.id, cancelMail('stop'))).toBe(true);
+      expect(await tenant.postRunCommand(run.id, cancelCommand('stop'))).toBe(true);
     }
   });
 
@@ -80,12 +80,12 @@ export function mailTests(open: Open): void {
     const elsewhere = await newRun(newTenant(), { lease: { ...lease, owner: uuidv7() } });
     const free = await newRun(newTenant(), { lease: null });
     if (first === undefined || second === undefined) throw new Error('no runs');
-    const posted = cancelMail('1');
-    await first.tenant.postMail(first.id, posted);
+    const posted = cancelCommand('1');
+    await first.tenant.postRunCommand(first.id, posted);
     for (const run of [first, second, elsewhere, free]) {
-      await run.tenant.postMail(run.id, cancelMail('2'));
+      await run.tenant.postRunCommand(run.id, cancelCommand('2'));
     }
-    const named = async () => (await system().heldWithMail(owner)).toSorted();
+    const named = async () => (await system().heldWithCommands(owner)).toSorted();
     expect(await named()).toEqual([first.id, second.id].toSorted());
     expect(await named()).not.toContain(silent?.id);
     await first.tenant.append(step(first, { take: [posted.id] }));
@@ -94,14 +94,14 @@ export function mailTests(open: Open): void {
     expect(await named()).toEqual([first.id]);
     await system().releaseRun(first.id, 1);
     expect(await named()).toEqual([]);
-    expect(await system().heldWithMail(uuidv7())).toEqual([]);
+    expect(await system().heldWithCommands(uuidv7())).toEqual([]);
   });
 
   test('the end of a run takes all its mail', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    await tenant.postMail(run.id, cancelMail('1'));
+    await tenant.postRunCommand(run.id, cancelCommand('1'));
     await tenant.append(ending(run));
-    expect(await tenant.readMail(run.id)).toEqual([]);
+    expect(await tenant.readInbox(run.id)).toEqual([]);
   });
 }

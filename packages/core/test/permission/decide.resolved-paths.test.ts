@@ -20,7 +20,7 @@ const on = (
     builtinAllow: false,
     kinds: { path: 'path' },
     sensitive: ['path'],
-    located: { root, paths: { path: leadsTo } },
+    resolvedPaths: { root, paths: { path: leadsTo } },
   };
   return decide({ toolCallId: 't', name: 'read', arguments: { path } }, set).decision;
 };

@@ -1,44 +1,53 @@
-import type { NewRelay, Page, RelayFilter, TenantStore } from '@relay/core';
+import type { NewApproval, Page, ApprovalFilter, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { allPages, approval, ending, newRelay, newRun, noon, step, useStore } from './fixtures.ts';
+import {
+  allPages,
+  decisionOn,
+  ending,
+  newApproval,
+  newRun,
+  noon,
+  step,
+  useStore,
+} from './fixtures.ts';
 import type { Open } from './fixtures.ts';
 import { hostileText } from './hostile-text.ts';
 
 const all = { limit: 100 };
 
-export function relayListTests(open: Open): void {
+export function approvalListTests(open: Open): void {
   const { tenant: newTenant } = useStore(open);
 
-  /** A run with relays raised one millisecond after another. */
-  async function raise(tenant: TenantStore, wishes: readonly Partial<NewRelay>[]) {
+  /** A run with approvals raised one millisecond after another. */
+  async function raise(tenant: TenantStore, wishes: readonly Partial<NewApproval>[]) {
     const run = await newRun(tenant);
-    const relays = wishes.map((wish, n) => newRelay(run, { raisedAt: noon + n, ...wish }));
-    await tenant.append(step(run, { raise: relays, progress: { status: 'waiting' } }));
-    return { run, relays };
+    const approvals = wishes.map((wish, n) => newApproval(run, { requestedAt: noon + n, ...wish }));
+    await tenant.append(step(run, { raise: approvals, progress: { status: 'waiting' } }));
+    return { run, approvals };
   }
 
-  const idsOf = async (tenant: TenantStore, filter: RelayFilter) =>
-    (await tenant.listRelays(filter, all)).map(({ id }) => id);
+  const idsOf = async (tenant: TenantStore, filter: ApprovalFilter) =>
+    (await tenant.listApprovals(filter, all)).map(({ id }) => id);
 
-  test('relays are listed as they are read, newest first', async () => {
+  test('approvals are listed as they are read, newest first', async () => {
     const tenant = newTenant();
-    const { relays } = await raise(tenant, [
+    const { approvals } = await raise(tenant, [
       {},
       { kind: 'question' },
       { params: [null, { a: 1 }] },
     ]);
-    const read = await Promise.all(relays.map(({ id }) => tenant.readRelay(id)));
-    expect(await tenant.listRelays({}, all)).toEqual(read.toReversed());
+    const read = await Promise.all(approvals.map(({ id }) => tenant.readApproval(id)));
+    expect(await tenant.listApprovals({}, all)).toEqual(read.toReversed());
   });
 
   test('by status, by run and by kind, and by all of them', async () => {
     const tenant = newTenant();
     const one = await raise(tenant, [{}, { kind: 'outcome' }, {}]);
-    const two = await raise(tenant, [{ raisedAt: noon + 9, kind: 'outcome' }]);
-    const [first, outcome, last] = one.relays.map(({ id }) => id);
-    const other = two.relays[0]?.id;
-    if (one.relays[0] !== undefined) await tenant.decideRelay(approval(one.relays[0]));
+    const two = await raise(tenant, [{ requestedAt: noon + 9, kind: 'outcome' }]);
+    const [first, outcome, last] = one.approvals.map(({ id }) => id);
+    const other = two.approvals[0]?.id;
+    if (one.approvals[0] !== undefined) await tenant.decideApproval(decisionOn(one.approvals[0]));
     expect(await idsOf(tenant, {})).toEqual([other, last, outcome, first]);
     expect(await idsOf(tenant, { status: 'pending' })).toEqual([other, last, outcome]);
     expect(await idsOf(tenant, { status: 'approved' })).toEqual([first]);
@@ -51,12 +60,12 @@ export function relayListTests(open: Open): void {
     expect(await idsOf(tenant, { ...both, runId: uuidv7() })).toEqual([]);
   });
 
-  test('a relay moves from list to list as it is decided, and as its run ends', async () => {
+  test('an approval moves from list to list as it is decided, and as its run ends', async () => {
     const tenant = newTenant();
-    const { run, relays } = await raise(tenant, [{}, {}]);
-    const [decided, open] = relays;
+    const { run, approvals } = await raise(tenant, [{}, {}]);
+    const [decided, open] = approvals;
     if (decided === undefined || open === undefined) throw new Error('Nothing was raised');
-    await tenant.decideRelay(approval(decided, { status: 'denied' }));
+    await tenant.decideApproval(decisionOn(decided, { status: 'denied' }));
     expect(await idsOf(tenant, { status: 'denied' })).toEqual([decided.id]);
     expect(await idsOf(tenant, { status: 'pending' })).toEqual([open.id]);
     await tenant.append(ending(run, { afterSeq: 2 }));
@@ -67,11 +76,11 @@ export function relayListTests(open: Open): void {
   test('pages of any size put together are the whole list', async () => {
     const tenant = newTenant();
     const wishes = Array.from({ length: 20 }, (_, n) => ({
-      raisedAt: noon + Math.floor(n / 6),
+      requestedAt: noon + Math.floor(n / 6),
       kind: n % 3 === 0 ? ('question' as const) : ('permission' as const),
     }));
-    const { run, relays } = await raise(tenant, wishes);
-    for (const relay of relays.slice(0, 7)) await tenant.decideRelay(approval(relay));
+    const { run, approvals } = await raise(tenant, wishes);
+    for (const approval of approvals.slice(0, 7)) await tenant.decideApproval(decisionOn(approval));
     for (const filter of [
       {},
       { runId: run.id },
@@ -81,8 +90,8 @@ export function relayListTests(open: Open): void {
       const whole = await idsOf(tenant, filter);
       expect(whole.length).toBeGreaterThan(10);
       for (const limit of [1, 4, 50]) {
-        const read = (page: Page) => tenant.listRelays(filter, page);
-        expect(await allPages(limit, read, (relay) => relay.raisedAt)).toEqual(whole);
+        const read = (page: Page) => tenant.listApprovals(filter, page);
+        expect(await allPages(limit, read, (approval) => approval.requestedAt)).toEqual(whole);
       }
     }
   });
@@ -94,7 +103,7 @@ export function relayListTests(open: Open): void {
       tenant,
       texts.map((text) => ({ tool: text, toolCallId: text, params: { [text]: text } })),
     );
-    expect(await tenant.listRelays({ status: 'pending' }, all)).toMatchObject(
+    expect(await tenant.listApprovals({ status: 'pending' }, all)).toMatchObject(
       texts
         .toReversed()
         .map((text) => ({ tool: text, toolCallId: text, params: { [text]: text } })),

@@ -4,10 +4,10 @@ import type {
   AppendOutcome,
   CreationOutcome,
   Hint,
-  Mail,
+  QueuedRunCommand,
   NewAudit,
   PostedResult,
-  RelayDecision,
+  ApprovalDecision,
   RunCreation,
   TenantChange,
 } from '@relay/core';
@@ -16,7 +16,7 @@ import type { HintChannel } from '../drivers/driver.ts';
 import { encodeHint } from './hints.ts';
 import { SqlTenantStore, type TenantParts } from './tenant-store.ts';
 
-export class TellingTenantStore extends SqlTenantStore {
+export class NotifyingTenantStore extends SqlTenantStore {
   readonly #hints: HintChannel;
 
   constructor(parts: TenantParts & { readonly hints: HintChannel }, tenantId: string) {
@@ -42,10 +42,10 @@ export class TellingTenantStore extends SqlTenantStore {
     const hasChanged = events.some(({ type }) => type.startsWith('run.'));
     if (hasChanged) this.#tellOfRun(runId, 'run');
     else if (events.length > 0) this.#tell({ kind: 'journal', runId });
-    for (const { id } of raise) this.#tellOfRelay(id);
-    for (const { relayId } of close) this.#tellOfRelay(relayId);
+    for (const { id } of raise) this.#tellOfApproval(id);
+    for (const { approvalId } of close) this.#tellOfApproval(approvalId);
     for (const event of events) {
-      if (event.type === 'relay.expiring') this.#tellOfRelay(event.relayId);
+      if (event.type === 'approval.expiring') this.#tellOfApproval(event.approvalId);
     }
     // It is given away, and not because only a person can bring it on.
     const isOver = status !== undefined && isEnded(status);
@@ -53,11 +53,11 @@ export class TellingTenantStore extends SqlTenantStore {
     return outcome;
   }
 
-  override async decideRelay(decision: RelayDecision): Promise<boolean> {
-    const won = await super.decideRelay(decision);
+  override async decideApproval(decision: ApprovalDecision): Promise<boolean> {
+    const won = await super.decideApproval(decision);
     if (won) {
       this.#tellOfRun(decision.runId, 'wake');
-      this.#tellOfRelay(decision.relayId);
+      this.#tellOfApproval(decision.approvalId);
     }
     return won;
   }
@@ -68,12 +68,12 @@ export class TellingTenantStore extends SqlTenantStore {
     return counts;
   }
 
-  override async postMail(
+  override async postRunCommand(
     runId: string,
-    mail: Mail,
+    mail: QueuedRunCommand,
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
-    const posted = await super.postMail(runId, mail, audit);
+    const posted = await super.postRunCommand(runId, mail, audit);
     if (posted) this.#tellOfRun(runId, 'wake');
     return posted;
   }
@@ -98,8 +98,8 @@ export class TellingTenantStore extends SqlTenantStore {
     this.#tell({ kind, tenantId: this.tenantId, runId });
   }
 
-  #tellOfRelay(relayId: string): void {
-    this.#tell({ kind: 'approval', tenantId: this.tenantId, relayId });
+  #tellOfApproval(approvalId: string): void {
+    this.#tell({ kind: 'approval', tenantId: this.tenantId, approvalId });
   }
 
   #tell(hint: Hint): void {

@@ -1,5 +1,5 @@
 /** How much is going on, over all tenants. The cost grows with what is open, not with what has ended. */
-import type { Census } from '@relay/core';
+import type { StoreStats } from '@relay/core';
 import type { Row } from '../drivers/driver.ts';
 import { integer, integerOrNull, text } from './stored.ts';
 
@@ -7,10 +7,10 @@ export const openRunsSql = `SELECT r.status AS status, COUNT(*) AS n
   FROM tenants t JOIN runs r ON r.tenant_id = t.id AND r.status IN ('queued', 'running', 'waiting')
   GROUP BY r.status`;
 
-export const openRelaysSql = `SELECT COUNT(*) AS n, MIN(r.raised_at) AS oldest
-  FROM tenants t JOIN relays r ON r.tenant_id = t.id AND r.status = 'pending'`;
+export const openRelaysSql = `SELECT COUNT(*) AS n, MIN(r.requested_at) AS oldest
+  FROM tenants t JOIN approvals r ON r.tenant_id = t.id AND r.status = 'pending'`;
 
-export function decodeCensus(runs: readonly Row[], relays: Row | undefined): Census {
+export function decodeStats(runs: readonly Row[], approvals: Row | undefined): StoreStats {
   const counted = new Map(runs.map((row) => [text(row, 'status'), integer(row, 'n')]));
   return {
     runs: {
@@ -18,9 +18,9 @@ export function decodeCensus(runs: readonly Row[], relays: Row | undefined): Cen
       running: counted.get('running') ?? 0,
       waiting: counted.get('waiting') ?? 0,
     },
-    relays: {
-      pending: relays === undefined ? 0 : integer(relays, 'n'),
-      oldestAt: relays === undefined ? null : integerOrNull(relays, 'oldest'),
+    approvals: {
+      pending: approvals === undefined ? 0 : integer(approvals, 'n'),
+      oldestAt: approvals === undefined ? null : integerOrNull(approvals, 'oldest'),
     },
   };
 }
