@@ -57,7 +57,7 @@ function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => K
       const { tenantId, control } = kernelOf();
       const command = { kind: 'decision', approvalId, approved: true, always: false } as const;
       const at = clock.now() - 1;
-      const mail = { id: 'mail', command: { ...command, reason: null, by: person } };
+      const queued = { id: 'mail', command: { ...command, reason: null, by: person } };
       const decision = {
         approvalId,
         runId,
@@ -66,7 +66,7 @@ function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => K
         by: person,
         answer: '',
       } as const;
-      if (await inner.tenant(tenantId).decideApproval({ ...decision, reason: null, mail })) {
+      if (await inner.tenant(tenantId).decideApproval({ ...decision, reason: null, queued })) {
         decided.push(approvalId);
         control.supervisor.wake({ tenantId, runId });
       }

@@ -214,7 +214,7 @@ describe.each(stores)('a function tool on $name', (kind) => {
             toolCallId: 'call_1',
             at: began,
             result: { digest: 'd', failed: false, output: 'just in time' },
-            mail: { id: 'mail', command },
+            queued: { id: 'mail', command },
           }),
         );
         kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId });

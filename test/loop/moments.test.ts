@@ -71,7 +71,7 @@ describe.each(stores)('a moment on $name', (kind) => {
       by: person,
       reason: null,
       answer: '{}',
-      mail: { id: 'mail', command: { ...command, reason: null, by: person } },
+      queued: { id: 'mail', command: { ...command, reason: null, by: person } },
     });
     expect(decided).toBe(true);
     await until(async () => pay.executions.length === 1, 'the payment');

@@ -7,10 +7,10 @@
  *   driven   here, with the lease, in exactly one drain
  *
  * - `wake` may be called by anyone at any time, also twice. A wake during a drain is never lost: the
- *   loop hears of its mail, and a drain that is just ending is followed by another look.
+ *   loop hears of its inbox, and a drain that is just ending is followed by another look.
  * - Leases are renewed three times within their lifetime. A lease that could not be renewed is given
  *   up at once; the epoch fences out whatever was still on its way (E3).
- * - Runs that nobody told us about (left behind, due, queued), and mail that came in elsewhere, are
+ * - Runs that nobody told us about (left behind, due, queued), and commands that came in elsewhere, are
  *   found by a look around. It makes wake-ups a matter of speed and never of correctness.
  */
 import { isEnded, RelayError } from '@relay/protocol';
@@ -231,8 +231,8 @@ export class Supervisor {
 
   /** Of a paused tenant a cancel is heard, and nothing else. */
   async #isToStop({ tenantId, runId }: RunRef): Promise<boolean> {
-    const mail = await this.#engine.store.tenant(tenantId).readInbox(runId);
-    return mail.some(({ command }) => command.kind === 'cancel');
+    const queued = await this.#engine.store.tenant(tenantId).readInbox(runId);
+    return queued.some(({ command }) => command.kind === 'cancel');
   }
 
   /** QueuedRunCommand for runs that are driven here but that another node took in, or whose wake-up was lost. */

@@ -141,7 +141,7 @@ class MemoryStore implements SystemStore {
   async heldWithCommands(owner: string): Promise<string[]> {
     return [...this.#state.open].filter((runId) => {
       const run = this.#state.runs.get(runId);
-      return run?.lease?.owner === owner && run.mail.length > 0;
+      return run?.lease?.owner === owner && run.queued.length > 0;
     });
   }
 
@@ -224,8 +224,8 @@ function isOverdue({ record: { status, wakeAt } }: MemoryRun, now: number): bool
   return status === 'waiting' && wakeAt !== null && wakeAt <= now;
 }
 
-function isTold({ record: { status }, mail }: MemoryRun): boolean {
-  return status === 'waiting' && mail.length > 0;
+function isTold({ record: { status }, queued }: MemoryRun): boolean {
+  return status === 'waiting' && queued.length > 0;
 }
 
 /** The first of each tenant, then the second of each, and so on. */

@@ -134,7 +134,7 @@ async function forgotten(stage: Stage): Promise<string[]> {
     WHERE r.status = 'waiting' AND r.wake_at IS NULL AND r.lease_owner IS NULL
       AND NOT EXISTS (SELECT 1 FROM approvals p WHERE p.run_id = r.id AND p.status = 'pending')
       AND NOT EXISTS (SELECT 1 FROM client_calls c WHERE c.run_id = r.id AND c.status = 'pending')
-      AND NOT EXISTS (SELECT 1 FROM mail m WHERE m.run_id = r.id)`);
+      AND NOT EXISTS (SELECT 1 FROM run_inbox m WHERE m.run_id = r.id)`);
   return rows.map((row) => String(row['id']));
 }
 

@@ -149,7 +149,7 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
     reason,
     ...changed,
     answer: given,
-    mail: {
+    queued: {
       id: engine.ids.next(),
       command: { kind: 'decision', approvalId, approved, always, reason, ...told, ...changed, by },
     },

@@ -27,7 +27,7 @@ export async function postToolResult(
       toolCallId,
       at: engine.clock.now(),
       result: { ...brought, digest },
-      mail: { id: engine.ids.next(), command: { kind: 'result', toolCallId } },
+      queued: { id: engine.ids.next(), command: { kind: 'result', toolCallId } },
     }));
   if (accepted) {
     supervisor.wake({ tenantId, runId });

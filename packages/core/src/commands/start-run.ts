@@ -262,11 +262,11 @@ export async function cancelRun(
 ): Promise<boolean> {
   const { engine, supervisor } = control;
   const store = engine.store.tenant(ref.tenantId);
-  const mail = { id: engine.ids.next(), command: { kind: 'cancel', ...why } as const };
+  const queued = { id: engine.ids.next(), command: { kind: 'cancel', ...why } as const };
   const what = { runId: ref.runId };
   const at = engine.clock.now();
   const entry = { at, who: why.by, action: 'run.canceled', what, why: why.reason } as const;
-  if (await store.postRunCommand(ref.runId, mail, audited(engine, ref.tenantId, [entry]))) {
+  if (await store.postRunCommand(ref.runId, queued, audited(engine, ref.tenantId, [entry]))) {
     supervisor.wake(ref, 'urgent');
     return true;
   }

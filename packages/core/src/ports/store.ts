@@ -144,7 +144,7 @@ export interface TenantStore {
   readApproval(approvalId: string): Promise<ApprovalRecord | undefined>;
   /** By `requestedAt`. */
   listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
-  /** Compare-and-set: true if this decision is the one that counts. With it, its mail is stored. */
+  /** Compare-and-set: true if this decision is the one that counts. With it, its inbox is stored. */
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
   /** What is granted at `now` to this run, to its conversation or to the whole tenant. */
   readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
@@ -157,15 +157,15 @@ export interface TenantStore {
 
   /** Throws `journal_corrupt` if the result is damaged. */
   readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined>;
-  /** Compare-and-set: true if this result is the one that counts. With it, its mail is stored. */
+  /** Compare-and-set: true if this result is the one that counts. With it, its inbox is stored. */
   postResult(result: PostedResult): Promise<boolean>;
   /** True if nobody else works on the call at `now`. */
   claimCall(claim: CallClaim): Promise<boolean>;
 
-  /** Stores mail for a run that is not over; false if it is (or was never there). */
+  /** Stores commands for a run that is not over; false if it is (or was never there). */
   postRunCommand(
     runId: string,
-    mail: QueuedRunCommand,
+    queued: QueuedRunCommand,
     audit?: readonly NewAudit[],
   ): Promise<boolean>;
   readInbox(runId: string): Promise<QueuedRunCommand[]>;
@@ -249,7 +249,7 @@ export interface SystemStore {
     owner: string,
     renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]>;
-  /** Of all runs that this owner holds, those that have mail. */
+  /** Of all runs that this owner holds, those that have commands. */
   heldWithCommands(owner: string): Promise<string[]>;
   /** Gives back a lease without writing anything else. */
   releaseRun(runId: string, epoch: number): Promise<void>;

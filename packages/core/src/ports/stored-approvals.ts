@@ -1,4 +1,4 @@
-/** Approvals, the mail that answers them, and the grants that come of it, as a store keeps them. */
+/** Approvals, the inbox that answers them, and the grants that come of it, as a store keeps them. */
 import type { Decider, GrantScope, ApprovalKind, ApprovalStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
 import type { NewAudit } from './stored-audit.ts';
@@ -118,7 +118,7 @@ export interface ApprovalDecision {
   readonly reason: string | null;
   readonly edited?: EditedCall;
   readonly answer: string;
-  readonly mail: QueuedRunCommand;
+  readonly queued: QueuedRunCommand;
   readonly grant?: NewGrant;
   readonly audit?: readonly NewAudit[];
   readonly notices?: readonly Notice[];

@@ -29,7 +29,7 @@ export interface PostedResult {
   readonly toolCallId: string;
   readonly at: number;
   readonly result: Required<ClientResult>;
-  readonly mail: QueuedRunCommand;
+  readonly queued: QueuedRunCommand;
 }
 
 /** One client's word that it works on a call. */

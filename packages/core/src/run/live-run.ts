@@ -249,10 +249,10 @@ export class LiveRun {
     }
   }
 
-  /** Looks for mail that nobody told of. */
+  /** Looks for commands that nobody told of. */
   async checkInbox(): Promise<void> {
-    const mail = await this.store.readInbox(this.identity.id);
-    if (mail.length > 0) await this.commandsArrived();
+    const queued = await this.store.readInbox(this.identity.id);
+    if (queued.length > 0) await this.commandsArrived();
   }
 
   async noticeCancel(): Promise<void> {
@@ -275,7 +275,7 @@ export class LiveRun {
     return happened;
   }
 
-  /** Resolves when there is something new: a result, a turn, mail, or a stop. */
+  /** Resolves when there is something new: a result, a turn, commands, or a stop. */
   async somethingHappens(): Promise<void> {
     const already = this.#hasNews || this.#commandWaits || this.#stop !== undefined;
     this.#looksAgain = false;

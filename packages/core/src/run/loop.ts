@@ -157,7 +157,7 @@ function discardTurn(run: LiveRun, agent: AgentState): void {
   ]);
 }
 
-/** A result, a turn, mail, a stop, or a moment at which an approval is due or time is over. */
+/** A result, a turn, commands, a stop, or a moment at which an approval is due or time is over. */
 async function somethingHappens(run: LiveRun, now: number): Promise<void> {
   const { clock, settings } = run.engine;
   const times = pendingApprovals(run.state).flatMap((approval) => [

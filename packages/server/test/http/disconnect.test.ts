@@ -193,9 +193,9 @@ describe('a store that fails while a chat is being hung up', () => {
     const inner = createMemoryStore();
     let failures = 0;
     const shaky = withTenantCalls(inner, (tenant) => ({
-      postRunCommand: (runId, mail) => {
+      postRunCommand: (runId, queued) => {
         failures += 1;
-        if (failures > 1) return tenant.postRunCommand(runId, mail);
+        if (failures > 1) return tenant.postRunCommand(runId, queued);
         return Promise.reject(new RelayError('storage_failed', 'The store did not answer'));
       },
     }));

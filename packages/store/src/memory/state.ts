@@ -35,7 +35,7 @@ export interface MemoryRun {
   pruned: boolean;
   readonly approvalIds: string[];
   readonly connectionId: string | null;
-  mail: QueuedRunCommand[];
+  queued: QueuedRunCommand[];
   /** By call. */
   readonly clientCalls: Map<string, MemoryClientCall>;
 }

@@ -63,7 +63,7 @@ export function createRun(
     pruned: false,
     approvalIds: [],
     connectionId: connection?.id ?? null,
-    mail: [],
+    queued: [],
     clientCalls: new Map(),
   };
   if (idempotency !== undefined) {
@@ -134,7 +134,7 @@ export function append(state: MemoryState, tenantId: string, step: Append): Appe
     approval.record = { ...approval.record, status, decidedAt, decidedBy, reason };
   }
   awaitCalls(run, step);
-  run.mail = run.mail.filter(({ id }) => !(step.take ?? []).includes(id));
+  run.queued = run.queued.filter(({ id }) => !(step.take ?? []).includes(id));
   for (const record of step.remember ?? []) addMemory(state, tenantId, { record });
   if (step.release === true) run.lease = null;
   if (isEnded(run.record.status)) end(state, run, step.at);
@@ -146,7 +146,7 @@ export function decideApproval(
   tenantId: string,
   decision: ApprovalDecision,
 ): boolean {
-  const { approvalId, runId, at, mail, grant } = decision;
+  const { approvalId, runId, at, queued, grant } = decision;
   const approval = state.approvals.get(approvalId);
   const run = state.runs.get(runId);
   if (approval === undefined || approval.tenantId !== tenantId || approval.record.runId !== runId)
@@ -165,7 +165,7 @@ export function decideApproval(
     edited,
     answer,
   };
-  post(run, mail);
+  post(run, queued);
   if (grant !== undefined) putGrant(state, tenantId, grant);
   putAudit(state, tenantId, decision.audit);
   putNotices(state, tenantId, decision.notices);
@@ -210,7 +210,7 @@ function end(state: MemoryState, run: MemoryRun, at: number): void {
   const ended = state.ended.get(key) ?? [];
   state.ended.set(key, ended);
   run.position = ended.push(id);
-  run.mail = [];
+  run.queued = [];
   run.lease = null;
   state.open.delete(id);
   closeOpenApprovals(state, run);

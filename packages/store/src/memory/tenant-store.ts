@@ -196,19 +196,19 @@ export class MemoryTenantStore implements TenantStore {
 
   async postRunCommand(
     runId: string,
-    mail: QueuedRunCommand,
+    queued: QueuedRunCommand,
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
     const run = this.#run(runId);
     if (run === undefined || isEnded(run.record.status)) return false;
     return this.#told(audit, () => {
-      post(run, mail);
+      post(run, queued);
       return true;
     });
   }
 
   async readInbox(runId: string): Promise<QueuedRunCommand[]> {
-    return stored(this.#run(runId)?.mail ?? []);
+    return stored(this.#run(runId)?.queued ?? []);
   }
 
   async countEndedRuns(conversationId: string): Promise<number> {

@@ -44,7 +44,7 @@ const fixedColumns = [
 ] as const;
 
 const insertSql = `INSERT INTO approvals
-  (${fixedColumns.join(', ')}, question, resolvedPaths, tenant_id, status, checksum)
+  (${fixedColumns.join(', ')}, question, resolved_paths, tenant_id, status, checksum)
   VALUES (${fixedColumns.map(() => '?').join(', ')}, ?, ?, ?, 'pending', ?)`;
 
 export function insertApproval(tenantId: string, approval: NewApproval): Statement {
@@ -137,7 +137,7 @@ const columns = [
   'executed_params',
   'executed_digest',
   'question',
-  'resolvedPaths',
+  'resolved_paths',
 ] as const;
 
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
@@ -169,7 +169,7 @@ export function decodeApproval(row: Row): ApprovalRecord {
   const id = text(row, 'id');
   const fixed = fixedColumns.map((column) => row[column] as string | number);
   const question = textOrNull(row, 'question');
-  const resolvedPaths = textOrNull(row, 'resolvedPaths');
+  const resolvedPaths = textOrNull(row, 'resolved_paths');
   if (
     approvalChecksum(text(row, 'tenant_id'), fixed, [question, resolvedPaths]) !== row['checksum']
   ) {
@@ -186,7 +186,7 @@ export function decodeApproval(row: Row): ApprovalRecord {
     params: json(row, 'params'),
     ...(resolvedPaths === null
       ? {}
-      : { resolvedPaths: json(row, 'resolvedPaths') as Record<string, string> }),
+      : { resolvedPaths: json(row, 'resolved_paths') as Record<string, string> }),
     digest: text(row, 'digest'),
     ...(question === null ? {} : { question: json(row, 'question') as Question }),
     requestedAt: integer(row, 'requested_at'),

@@ -160,12 +160,12 @@ export const firstTables: readonly string[] = [
   `CREATE INDEX approvals_by_status ON approvals (tenant_id, status, requested_at, id)`,
   `CREATE INDEX approvals_by_run ON approvals (tenant_id, run_id, requested_at, id)`,
   `CREATE INDEX approvals_by_kind ON approvals (tenant_id, kind, requested_at, id)`,
-  `CREATE TABLE mail (
+  `CREATE TABLE run_inbox (
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
     place BIGINT NOT NULL,
-    letter TEXT NOT NULL,
+    command TEXT NOT NULL,
     checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)
   )`,

@@ -8,12 +8,12 @@ const locked: Readonly<Record<SqlDialect, string>> = {
   postgres: 'FOR NO KEY UPDATE OF r',
 };
 
-/** Finds no run to write to if the run is over; repeating the same mail changes nothing. */
+/** Finds no run to write to if the run is over; repeating the same commands changes nothing. */
 const insertSql = (
   dialect: SqlDialect,
-) => `INSERT INTO mail (id, command, checksum, tenant_id, run_id, place)
+) => `INSERT INTO run_inbox (id, command, checksum, tenant_id, run_id, place)
   SELECT ?, ?, ?, r.tenant_id, r.id,
-    (SELECT COALESCE(MAX(m.place), 0) + 1 FROM mail m WHERE m.run_id = r.id)
+    (SELECT COALESCE(MAX(m.place), 0) + 1 FROM run_inbox m WHERE m.run_id = r.id)
   FROM runs r
   WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting') ${locked[dialect]}
   ON CONFLICT (run_id, id) DO UPDATE SET command = excluded.command, checksum = excluded.checksum`;
@@ -23,41 +23,41 @@ const insertSqls = { sqlite: insertSql('sqlite'), postgres: insertSql('postgres'
 export function insertRunCommand(
   dialect: SqlDialect,
   { tenantId, runId }: RunRef,
-  mail: QueuedRunCommand,
+  queued: QueuedRunCommand,
 ): Statement {
-  const command = encode(mail.command);
-  const checksum = commandChecksum({ tenantId, runId }, mail.id, command);
+  const command = encode(queued.command);
+  const checksum = commandChecksum({ tenantId, runId }, queued.id, command);
   return {
     sql: insertSqls[dialect],
-    params: [mail.id, command, checksum, tenantId, runId],
+    params: [queued.id, command, checksum, tenantId, runId],
     expect: 1,
   };
 }
 
-const deleteSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ? AND id = ?';
+const deleteSql = 'DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ? AND id = ?';
 
 export function deleteRunCommands({ tenantId, runId }: RunRef, commandId: string): Statement {
   return { sql: deleteSql, params: [tenantId, runId, commandId] };
 }
 
-const deleteAllSql = 'DELETE FROM mail WHERE tenant_id = ? AND run_id = ?';
+const deleteAllSql = 'DELETE FROM run_inbox WHERE tenant_id = ? AND run_id = ?';
 
 export function deleteInbox({ tenantId, runId }: RunRef): Statement {
   return { sql: deleteAllSql, params: [tenantId, runId] };
 }
 
 export const selectInboxSql =
-  'SELECT id, command, checksum, tenant_id, run_id FROM mail WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
+  'SELECT id, command, checksum, tenant_id, run_id FROM run_inbox WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
 
 /** One question for all runs that somebody holds. */
-export const heldWithCommandsSql = `SELECT DISTINCT m.run_id FROM runs r JOIN mail m ON m.run_id = r.id
+export const heldWithCommandsSql = `SELECT DISTINCT m.run_id FROM runs r JOIN run_inbox m ON m.run_id = r.id
   WHERE r.lease_owner = ?`;
 
 export function decodeRunCommand(row: Row): QueuedRunCommand {
   const id = text(row, 'id');
   const run = { tenantId: text(row, 'tenant_id'), runId: text(row, 'run_id') };
   if (commandChecksum(run, id, text(row, 'command')) !== row['checksum']) {
-    throw corrupt(`The mail of run ${run.runId}`, 'it does not match its checksum');
+    throw corrupt(`The inbox of run ${run.runId}`, 'it does not match its checksum');
   }
   return { id, command: json(row, 'command') as RunCommand };
 }

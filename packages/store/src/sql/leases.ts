@@ -54,7 +54,7 @@ const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
  * Of what was left behind or is queued tenants take turns, so that one with a long queue does not
  * keep the others from being seen; as far as a bounded part of all queues reaches.
  * What a paused tenant was told counts all the same: it may be that a run shall stop.
- * The cross join makes SQLite begin with the mail, of which there is little.
+ * The cross join makes SQLite begin with the inbox, of which there is little.
  */
 export const dueSql = byDialect((dialect) => {
   const isFree = `(r.lease_owner IS NULL OR r.lease_until <= ${nowSql[dialect]})`;
@@ -69,7 +69,7 @@ export const dueSql = byDialect((dialect) => {
       WHERE r.status = 'waiting' AND r.wake_at <= ? AND ${isFree} AND ${isNotPaused} ${oldest}) AS to_wake
     UNION
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at
-      FROM (SELECT DISTINCT run_id FROM mail) AS m CROSS JOIN runs r
+      FROM (SELECT DISTINCT run_id FROM run_inbox) AS m CROSS JOIN runs r
       WHERE r.id = m.run_id AND r.status = 'waiting' AND ${isFree} ${oldest}) AS told
   ) AS due ORDER BY created_at, id`;
 });

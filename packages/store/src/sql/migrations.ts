@@ -47,7 +47,7 @@ export const migrations: readonly Migration[] = [
   { id: 4, statements: ['ALTER TABLE runs ADD COLUMN usage_details TEXT'] },
   { id: 5, statements: memoryTables },
   { id: 6, statements: approvalTables },
-  { id: 7, statements: ['ALTER TABLE approvals ADD COLUMN resolvedPaths TEXT'] },
+  { id: 7, statements: ['ALTER TABLE approvals ADD COLUMN resolved_paths TEXT'] },
   { id: 8, statements: auditTables },
   { id: 9, statements: policyTables },
   { id: 10, statements: retentionTables },

@@ -70,10 +70,10 @@ export class NotifyingTenantStore extends SqlTenantStore {
 
   override async postRunCommand(
     runId: string,
-    mail: QueuedRunCommand,
+    queued: QueuedRunCommand,
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
-    const posted = await super.postRunCommand(runId, mail, audit);
+    const posted = await super.postRunCommand(runId, queued, audit);
     if (posted) this.#tellOfRun(runId, 'wake');
     return posted;
   }

@@ -32,7 +32,7 @@ const tables = {
   grants: 'siu',
   idempotency_keys: 'siud',
   keys: 'su',
-  mail: 'siud',
+  run_inbox: 'siud',
   memories: 'sid',
   memory_vectors: 'siud',
   policies: 'si',

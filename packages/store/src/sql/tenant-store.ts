@@ -193,10 +193,10 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
-    const { runId, mail, grant } = decision;
+    const { runId, queued, grant } = decision;
     // The run's row first, as in an append: whoever takes the same rows takes them in one order.
     const unit = [
-      insertRunCommand(this.#driver.dialect, { tenantId: this.tenantId, runId }, mail),
+      insertRunCommand(this.#driver.dialect, { tenantId: this.tenantId, runId }, queued),
       decide(this.tenantId, decision),
       ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
       ...insertAudit(this.tenantId, decision.audit),
@@ -222,9 +222,9 @@ export class SqlTenantStore implements TenantStore {
 
   async postResult(posted: PostedResult): Promise<boolean> {
     const { tenantId } = this;
-    const { runId, mail } = posted;
+    const { runId, queued } = posted;
     const unit = [
-      insertRunCommand(this.#driver.dialect, { tenantId, runId }, mail),
+      insertRunCommand(this.#driver.dialect, { tenantId, runId }, queued),
       answerClientCall(tenantId, posted),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;
@@ -257,12 +257,12 @@ export class SqlTenantStore implements TenantStore {
 
   async postRunCommand(
     runId: string,
-    mail: QueuedRunCommand,
+    queued: QueuedRunCommand,
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
     const { tenantId } = this;
     const unit = [
-      insertRunCommand(this.#driver.dialect, { tenantId, runId }, mail),
+      insertRunCommand(this.#driver.dialect, { tenantId, runId }, queued),
       ...insertAudit(tenantId, audit),
     ];
     return (await this.#driver.transact(unit, { run: runId })).ok;

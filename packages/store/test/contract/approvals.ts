@@ -56,7 +56,7 @@ export function approvalTests(open: Open): void {
     const { approval } = await waitingRun(tenant, { resolvedPaths });
     expect(await tenant.readApproval(approval.id)).toMatchObject({ resolvedPaths });
     const plain = await waitingRun(tenant);
-    expect(await tenant.readApproval(plain.approval.id)).not.toHaveProperty('resolvedPaths');
+    expect(await tenant.readApproval(plain.approval.id)).not.toHaveProperty('resolved_paths');
   });
 
   test('a question is kept with its approval, and an approval without one has none', async () => {
@@ -92,7 +92,7 @@ export function approvalTests(open: Open): void {
       edited: null,
       answer: decision.answer,
     });
-    expect(await tenant.readInbox(run.id)).toEqual([decision.mail]);
+    expect(await tenant.readInbox(run.id)).toEqual([decision.queued]);
   });
 
   test('a decision keeps the arguments that were changed beside those that were asked about', async () => {
@@ -132,7 +132,7 @@ export function approvalTests(open: Open): void {
       status: winner?.status,
       reason: winner?.reason,
     });
-    expect(await tenant.readInbox(run.id)).toEqual([winner?.mail]);
+    expect(await tenant.readInbox(run.id)).toEqual([winner?.queued]);
     expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toHaveLength(
       1,
     );
@@ -274,7 +274,7 @@ export function approvalTests(open: Open): void {
     const { run, approval } = await waitingRun(tenant);
     const unknown = decisionOn(approval, {
       approvalId: uuidv7(),
-      mail: decisionCommand(approval.id),
+      queued: decisionCommand(approval.id),
     });
     expect(await tenant.decideApproval(unknown)).toBe(false);
     expect(await tenant.readInbox(run.id)).toEqual([]);

@@ -20,7 +20,7 @@ function posted(run: TestRun, over: Partial<PostedResult> = {}): PostedResult {
     toolCallId,
     at: noon + 1,
     result: { digest: 'd1', failed: false, output: { ok: true } },
-    mail: { id: uuidv7(), command: { kind: 'result', toolCallId } },
+    queued: { id: uuidv7(), command: { kind: 'result', toolCallId } },
     ...over,
   };
 }
@@ -48,7 +48,7 @@ export function clientCallTests(open: Open): void {
       status: 'answered',
       result: { digest: 'd1', failed: false, output: { ok: true } },
     });
-    expect(await tenant.readInbox(run.id)).toEqual([result.mail]);
+    expect(await tenant.readInbox(run.id)).toEqual([result.queued]);
   });
 
   test('of fifty results that race, one counts, and there is one command', async () => {

@@ -10,7 +10,7 @@ const ranOut = { owner: 'node-1', until: noon };
 
 interface Case {
   readonly run: Pick<RunCreation, 'lease' | 'progress'>;
-  readonly mail?: boolean;
+  readonly queued?: boolean;
   readonly due: boolean;
 }
 
@@ -28,7 +28,7 @@ const cases: Record<string, Case> = {
   'running, held': { run: { lease: held, progress: { status: 'running' } }, due: false },
   'running, held, with mail': {
     run: { lease: held, progress: { status: 'running' } },
-    mail: true,
+    queued: true,
     due: false,
   },
   'waiting for nothing but a person': {
@@ -49,17 +49,17 @@ const cases: Record<string, Case> = {
   },
   'waiting, with mail': {
     run: { lease: null, progress: { status: 'waiting' } },
-    mail: true,
+    queued: true,
     due: true,
   },
   'waiting, with mail, held': {
     run: { lease: held, progress: { status: 'waiting' } },
-    mail: true,
+    queued: true,
     due: false,
   },
   'waiting, with mail, its lease run out': {
     run: { lease: ranOut, progress: { status: 'waiting' } },
-    mail: true,
+    queued: true,
     due: true,
   },
   'waiting, its lease run out, without mail': {
@@ -78,10 +78,10 @@ export function dueTests(open: Open): void {
     withStore(open, async ({ store }) => {
       const expected: string[] = [];
       const names = new Map<string, string>();
-      for (const [name, { run, mail, due }] of Object.entries(cases)) {
+      for (const [name, { run, queued, due }] of Object.entries(cases)) {
         const made = await newRun(oneTenant(store), run);
         names.set(made.id, name);
-        if (mail === true) await made.tenant.postRunCommand(made.id, cancelCommand('stop'));
+        if (queued === true) await made.tenant.postRunCommand(made.id, cancelCommand('stop'));
         if (due) expected.push(name);
       }
       const found = (await dueIds(store)).map((id) => names.get(id));

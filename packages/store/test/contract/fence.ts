@@ -58,10 +58,10 @@ export function fenceTests(open: Open): void {
       const tenant = newTenant();
       const run = await newRun(tenant);
       const open = newApproval(run);
-      const mail = cancelCommand('stop');
+      const queued = cancelCommand('stop');
       await tenant.append(step(run, { events: [], raise: [open] }));
       const isOver = name === 'a run that is over';
-      if (!isOver) await tenant.postRunCommand(run.id, mail);
+      if (!isOver) await tenant.postRunCommand(run.id, queued);
       const over = await make(run, system());
       const before = await snapshotOf(run, open.id);
       const raised = newApproval(run);
@@ -72,7 +72,7 @@ export function fenceTests(open: Open): void {
           progress: { status: 'failed', checkpoint: 'c', snapshot: 's', snapshotSeq: 3 },
           raise: [raised],
           close: [{ approvalId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' }],
-          take: [mail.id],
+          take: [queued.id],
           release: true,
           ...over,
         }),
@@ -90,7 +90,7 @@ export function fenceTests(open: Open): void {
       run: await run.tenant.readRun(run.id),
       events: await run.tenant.readEvents(run.id, { after: 0, limit: 100 }),
       approval: await run.tenant.readApproval(approvalId),
-      mail: await run.tenant.readInbox(run.id),
+      queued: await run.tenant.readInbox(run.id),
     };
   }
 

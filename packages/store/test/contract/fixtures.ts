@@ -152,7 +152,7 @@ export function decisionOn(
     by: person,
     reason: null,
     answer: '{"approved":true}',
-    mail: decisionCommand(approval.id),
+    queued: decisionCommand(approval.id),
     ...over,
   };
 }

@@ -9,13 +9,14 @@ export function inboxTests(open: Open): void {
   test('mail is read in the order in which it was posted', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const mails = ['c', 'a', 'b'].map((reason) => cancelCommand(reason)).toReversed();
-    for (const mail of mails) expect(await tenant.postRunCommand(run.id, mail)).toBe(true);
-    expect(await tenant.readInbox(run.id)).toEqual(mails);
-    await tenant.append(step(run, { take: [mails[0]?.id ?? ''] }));
+    const queuedCommands = ['c', 'a', 'b'].map((reason) => cancelCommand(reason)).toReversed();
+    for (const queued of queuedCommands)
+      expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
+    expect(await tenant.readInbox(run.id)).toEqual(queuedCommands);
+    await tenant.append(step(run, { take: [queuedCommands[0]?.id ?? ''] }));
     const late = cancelCommand('late');
     await tenant.postRunCommand(run.id, late);
-    expect(await tenant.readInbox(run.id)).toEqual([mails[1], mails[2], late]);
+    expect(await tenant.readInbox(run.id)).toEqual([queuedCommands[1], queuedCommands[2], late]);
   });
 
   test('reading mail does not take it', async () => {
@@ -28,29 +29,29 @@ export function inboxTests(open: Open): void {
   test('a step takes the mail it names and leaves the rest', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const mails = [cancelCommand('1'), cancelCommand('2'), cancelCommand('3')];
-    for (const mail of mails) await tenant.postRunCommand(run.id, mail);
-    const take = [mails[0]?.id ?? '', mails[2]?.id ?? '', uuidv7()];
+    const queuedCommands = [cancelCommand('1'), cancelCommand('2'), cancelCommand('3')];
+    for (const queued of queuedCommands) await tenant.postRunCommand(run.id, queued);
+    const take = [queuedCommands[0]?.id ?? '', queuedCommands[2]?.id ?? '', uuidv7()];
     expect(await tenant.append(step(run, { take }))).toBe('committed');
-    expect(await tenant.readInbox(run.id)).toEqual([mails[1]]);
+    expect(await tenant.readInbox(run.id)).toEqual([queuedCommands[1]]);
   });
 
   test('a step cannot take the mail of another run', async () => {
     const tenant = newTenant();
     const [run, other] = [await newRun(tenant), await newRun(tenant)];
-    const mail = cancelCommand('stop');
-    await tenant.postRunCommand(other.id, mail);
-    await tenant.append(step(run, { take: [mail.id] }));
-    expect(await tenant.readInbox(other.id)).toEqual([mail]);
+    const queued = cancelCommand('stop');
+    await tenant.postRunCommand(other.id, queued);
+    await tenant.append(step(run, { take: [queued.id] }));
+    expect(await tenant.readInbox(other.id)).toEqual([queued]);
   });
 
   test('the same mail posted again is there once', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const mail = cancelCommand('stop');
-    expect(await tenant.postRunCommand(run.id, mail)).toBe(true);
-    expect(await tenant.postRunCommand(run.id, mail)).toBe(true);
-    expect(await tenant.readInbox(run.id)).toEqual([mail]);
+    const queued = cancelCommand('stop');
+    expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
+    expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
+    expect(await tenant.readInbox(run.id)).toEqual([queued]);
   });
 
   test('there is no mail for a run that is over or was never made', async () => {

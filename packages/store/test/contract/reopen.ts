@@ -59,7 +59,7 @@ export function reopenTests(open: Open): void {
           run: await of.readRun(run.id),
           events: await of.readEvents(run.id, { after: 0, limit: 100 }),
           approvals: [await of.readApproval(pending.id), await of.readApproval(decided.id)],
-          mail: await of.readInbox(run.id),
+          queued: await of.readInbox(run.id),
           ended: await of.endedRuns(run.conversationId, { after: 0, upTo: 9 }),
           record: await of.readTenant(),
           paused: await system.pausedTenants(),
@@ -74,7 +74,7 @@ export function reopenTests(open: Open): void {
         };
       };
       const before = await look(store);
-      expect(before.mail[0]?.command).toMatchObject({ kind: 'cancel', by: person });
+      expect(before.queued[0]?.command).toMatchObject({ kind: 'cancel', by: person });
       const again = await reopen();
       expect(await look(again)).toEqual(before);
       const lists = [before.runs, before.pending, before.keys, before.grants];

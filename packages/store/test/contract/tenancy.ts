@@ -37,12 +37,12 @@ async function furnish(tenant: TenantStore) {
     createdAt: noon,
     createdBy: person,
   } as const;
-  const mail = cancelCommand('stop');
-  await tenant.postRunCommand(run.id, mail);
+  const queued = cancelCommand('stop');
+  await tenant.postRunCommand(run.id, queued);
   await tenant.decideApproval(decisionOn(decided, { grant }));
   await tenant.append(ending(await newRun(tenant, { identity: { conversationId, keyId } })));
   await tenant.putCredential(newCredential());
-  return { run, open, mail, connection, conversationId, keyId };
+  return { run, open, queued, connection, conversationId, keyId };
 }
 
 /** Everything that the owner can see of it. */
@@ -53,7 +53,7 @@ async function inventory(tenant: TenantStore, owned: Awaited<ReturnType<typeof f
     run: await tenant.readRun(run.id),
     events: await tenant.readEvents(run.id, { after: 0, limit: 100 }),
     approval: await tenant.readApproval(open.id),
-    mail: await tenant.readInbox(run.id),
+    queued: await tenant.readInbox(run.id),
     grants: await tenant.readGrants({ runId: run.id, conversationId, now: noon }),
     count: await tenant.countEndedRuns(conversationId),
     ended: await tenant.endedRuns(conversationId, { after: 0, upTo: 100 }),
@@ -90,7 +90,7 @@ export function tenancyTests(open: Open): void {
       run: undefined,
       events: [],
       approval: undefined,
-      mail: [],
+      queued: [],
       grants: [],
       count: 0,
       ended: [],
@@ -162,9 +162,9 @@ export function tenancyTests(open: Open): void {
     const [owner, stranger] = [newTenant(), newTenant()];
     const owned = await furnishFully(owner);
     const before = await inventory(owner, owned);
-    const { run, open, mail, connection, keyId } = owned;
+    const { run, open, queued, connection, keyId } = owned;
 
-    expect(await stranger.append(step(run, { afterSeq: 2, take: [mail.id] }))).toBe('fenced');
+    expect(await stranger.append(step(run, { afterSeq: 2, take: [queued.id] }))).toBe('fenced');
     expect(await stranger.append(ending(run, { afterSeq: 2 }))).toBe('fenced');
     expect(await stranger.decideApproval(decisionOn(open))).toBe(false);
     expect(await stranger.postRunCommand(run.id, cancelCommand('foreign'))).toBe(false);
@@ -180,7 +180,7 @@ export function tenancyTests(open: Open): void {
       by: clock,
       reason: 'r',
     } as const;
-    await stranger.append(step(ownRun, { take: [mail.id], close: [close] }));
+    await stranger.append(step(ownRun, { take: [queued.id], close: [close] }));
 
     expect(await inventory(owner, owned)).toEqual(before);
   });
@@ -209,11 +209,11 @@ export function tenancyTests(open: Open): void {
 
   test('the same mail id in two tenants is two mails', async () => {
     const [one, two] = [newTenant(), newTenant()];
-    const { run, mail } = await furnish(one);
+    const { run, queued } = await furnish(one);
     const other = await newRun(two);
-    const same = { ...cancelCommand('mine'), id: mail.id };
+    const same = { ...cancelCommand('mine'), id: queued.id };
     expect(await two.postRunCommand(other.id, same)).toBe(true);
-    expect((await one.readInbox(run.id))[0]).toEqual(mail);
+    expect((await one.readInbox(run.id))[0]).toEqual(queued);
     expect(await two.readInbox(other.id)).toEqual([same]);
   });
 

@@ -39,8 +39,8 @@ export function textTests(open: Open): void {
       await tenant.append(
         step(run, { raise: [approval], progress: { error }, events: [delta(text)] }),
       );
-      const mail = cancelCommand(text);
-      await tenant.postRunCommand(run.id, mail);
+      const queued = cancelCommand(text);
+      await tenant.postRunCommand(run.id, queued);
       const exact = { [text]: text };
       await tenant.decideApproval(
         decisionOn(approval, {
@@ -68,7 +68,7 @@ export function textTests(open: Open): void {
         decidedBy: by,
         reason: text,
       });
-      expect((await tenant.readInbox(run.id))[0]).toEqual(mail);
+      expect((await tenant.readInbox(run.id))[0]).toEqual(queued);
       expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([
         { id: approval.id, tool: text, exact, params: exact },
       ]);

@@ -108,10 +108,10 @@ describe('damage', () => {
 
   test('a decision that was changed on its way to the run is noticed', async () => {
     const by = { type: 'key', id: 'k', name: 'ada' } as const;
-    const mail = { id: 'mail', command: { kind: 'cancel', reason: 'stop', by } } as const;
-    expect(await tenant.postRunCommand(run.id, mail)).toBe(true);
-    expect(await tenant.readInbox(run.id)).toEqual([mail]);
-    tamper(`UPDATE mail SET command = replace(command, 'stop', 'play')`);
+    const queued = { id: 'mail', command: { kind: 'cancel', reason: 'stop', by } } as const;
+    expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
+    expect(await tenant.readInbox(run.id)).toEqual([queued]);
+    tamper(`UPDATE run_inbox SET command = replace(command, 'stop', 'play')`);
     await expect(tenant.readInbox(run.id)).rejects.toMatchObject({ code: 'journal_corrupt' });
   });
 

@@ -69,7 +69,7 @@ describe('query plans of PostgreSQL', () => {
   const page = { limit: 50 };
   const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const run = { tenantId: 't', runId: 'r' };
-  const mail = {
+  const queued = {
     id: 'm',
     command: { kind: 'cancel', reason: '', by: decisionOn(approval).by },
   } as const;
@@ -113,7 +113,7 @@ describe('query plans of PostgreSQL', () => {
     'a decision': decide('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
     'the mail of a run': selectInboxSql,
-    'mail for a run': insertRunCommand('postgres', run, mail).sql,
+    'mail for a run': insertRunCommand('postgres', run, queued).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the ended runs of a conversation': selectEndedSql,

@@ -272,7 +272,7 @@ describe('every table', () => {
     await open(database.url);
     await database.sql('ALTER TABLE runs DISABLE ROW LEVEL SECURITY');
     await database.sql('DROP POLICY rows_of_tenant ON events');
-    await database.sql('REVOKE INSERT ON mail FROM relay_tenant');
+    await database.sql('REVOKE INSERT ON run_inbox FROM relay_tenant');
     await database.sql('GRANT DELETE ON audit_entries TO relay_tenant');
     await fill();
     await migrate(driver);

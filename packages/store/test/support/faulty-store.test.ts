@@ -62,12 +62,12 @@ async function progressOf(inner: SystemStore): Promise<number> {
   const tenant = inner.tenant('tenant');
   const run = await tenant.readRun('run');
   const approval = await tenant.readApproval('relay');
-  const mail = await tenant.readInbox('run');
+  const queued = await tenant.readInbox('run');
   return [
     run !== undefined,
     approval !== undefined,
     approval?.status === 'approved',
-    mail.length === 2 || run?.status === 'completed',
+    queued.length === 2 || run?.status === 'completed',
     run?.epoch === 2,
     run?.status === 'completed',
     run !== undefined && (await tenant.findConnection('c')) === undefined,

@@ -104,8 +104,8 @@ function faultyTenant(inner: TenantStore, { read, write }: MortalProcess): Tenan
     readGrant: (id) => read(() => inner.readGrant(id)),
     listGrants: (filter, page) => read(() => inner.listGrants(filter, page)),
     revokeGrant: (id, at, audit) => write('revokeGrant', () => inner.revokeGrant(id, at, audit)),
-    postRunCommand: (runId, mail, audit) =>
-      write('postRunCommand', () => inner.postRunCommand(runId, mail, audit)),
+    postRunCommand: (runId, queued, audit) =>
+      write('postRunCommand', () => inner.postRunCommand(runId, queued, audit)),
     readInbox: (runId) => read(() => inner.readInbox(runId)),
     countEndedRuns: (id) => read(() => inner.countEndedRuns(id)),
     endedRuns: (id, positions) => read(() => inner.endedRuns(id, positions)),

@@ -1,6 +1,6 @@
 /**
  * Calls of function tools while a client has them. Nothing is in flight here meanwhile: the run can
- * wait without a process, as it does for a person (E5). The result comes by mail; a call that nobody
+ * wait without a process, as it does for a person (E5). The result comes by commands; a call that nobody
  * brings one for fails when its time is over, and the store lets only one of the two happen (E6).
  */
 import type { EventOf, RunEvent } from '@relay/protocol';
@@ -17,19 +17,19 @@ type Json = EventOf<'tool.completed'>['result'] & {};
 /** Takes a result that a client posted into the journal. */
 export async function applyResult(
   run: LiveRun,
-  mail: QueuedRunCommand,
+  queued: QueuedRunCommand,
   command: Posted,
 ): Promise<void> {
   const open = clientCalls(run.state).find(({ call }) => call.toolCallId === command.toolCallId);
   const stored = await run.store.readClientCall(run.identity.id, command.toolCallId);
   if (open === undefined || stored?.result?.output === undefined) {
     // The call ended first: the result has nothing left to settle.
-    run.journal.stage([], { take: [mail.id] });
+    run.journal.stage([], { take: [queued.id] });
     return;
   }
   resume(run);
   const { output, failed } = stored.result;
-  run.journal.stage([settlementOf(open, output as Json, failed)], { take: [mail.id] });
+  run.journal.stage([settlementOf(open, output as Json, failed)], { take: [queued.id] });
 }
 
 function settlementOf(

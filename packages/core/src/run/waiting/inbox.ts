@@ -1,6 +1,6 @@
 /**
  * What was said while the run was going on or parked: decisions, results, cancellations. They were
- * stored before they were acknowledged; here they enter the journal, and their mail is taken in the
+ * stored before they were acknowledged; here they enter the journal, and their commands is taken in the
  * same commit, so that each counts exactly once.
  */
 import { RelayError, type RunEvent } from '@relay/protocol';
@@ -20,13 +20,13 @@ import { askingCalls, pendingApprovals } from '../state/state.ts';
 type Decision = Extract<RunCommand, { kind: 'decision' }>;
 type Json = Extract<RunEvent, { type: 'approval.decided' }>['output'];
 
-/** Takes all mail that waits into the journal. A node that lets go leaves it to the next one. */
+/** Takes all commands that waits into the journal. A node that lets go leaves it to the next one. */
 export async function applyCommands(run: LiveRun): Promise<void> {
   if (run.stop?.kind === 'yield') return;
-  for (const mail of await run.takeCommands()) {
-    const { command } = mail;
-    if (command.kind === 'decision') applyDecision(run, mail, command);
-    else if (command.kind === 'result') await applyResult(run, mail, command);
+  for (const queued of await run.takeCommands()) {
+    const { command } = queued;
+    if (command.kind === 'decision') applyDecision(run, queued, command);
+    else if (command.kind === 'result') await applyResult(run, queued, command);
     else run.stopWith({ kind: 'cancel', reason: command.reason });
   }
 }
@@ -75,7 +75,7 @@ function notThere(agent: AgentState, call: CallState, problem: string): RunEvent
   };
 }
 
-function applyDecision(run: LiveRun, mail: QueuedRunCommand, decision: Decision): void {
+function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decision): void {
   const asking = askingCalls(run.state).find(
     ({ call }) => call.approval?.id === decision.approvalId,
   );
@@ -83,12 +83,12 @@ function applyDecision(run: LiveRun, mail: QueuedRunCommand, decision: Decision)
     ({ approval }) => approval.id === decision.approvalId,
   );
   if (asked !== undefined) {
-    answerQuestion(run, asked, { mail, decision });
+    answerQuestion(run, asked, { queued, decision });
     return;
   }
   if (asking === undefined) {
     // The approval was closed first: the decision has nothing left to decide.
-    run.journal.stage([], { take: [mail.id] });
+    run.journal.stage([], { take: [queued.id] });
     return;
   }
   const { agent, call } = asking;
@@ -107,7 +107,7 @@ function applyDecision(run: LiveRun, mail: QueuedRunCommand, decision: Decision)
     ...(output === undefined ? {} : { output }),
     by,
   };
-  run.journal.stage([decided], { take: [mail.id] });
+  run.journal.stage([decided], { take: [queued.id] });
   if (!approved) run.journal.stage([refused(agent, call, reason)]);
   else if (call.approval?.kind === 'outcome' && output !== undefined) {
     const { toolCallId, name } = call;
@@ -128,7 +128,7 @@ function editOf({ params, resolvedPaths, digest }: EditedCall) {
 function answerQuestion(
   run: LiveRun,
   { agent, call, approval }: OpenQuestion,
-  { mail, decision }: { mail: QueuedRunCommand; decision: Decision },
+  { queued, decision }: { queued: QueuedRunCommand; decision: Decision },
 ): void {
   const { approved, reason, by } = decision;
   resume(run);
@@ -142,7 +142,7 @@ function answerQuestion(
     ...(approved ? { answer: decision.answer as Json } : {}),
     by,
   };
-  run.journal.stage([decided], { take: [mail.id] });
+  run.journal.stage([decided], { take: [queued.id] });
   run.answers.arrived(approval.id);
 }
 
