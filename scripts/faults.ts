@@ -1,12 +1,12 @@
 /**
- * The long run: every row of the regime at its full size, with progress, and a summary at the end.
- * What is done is kept in `.cache/faults.json`; an interrupted run goes on there.
+ * The long fault run: every fault at its full size, with progress and a summary at the end.
+ * Progress is stored in `.cache/faults.json`; an interrupted run continues from there.
  *
- *   npm run faults                 all rows, from where it was
+ *   npm run faults                 all faults, continuing an interrupted run
  *   npm run faults -- --fresh      from the beginning
  *   npm run faults -- --row SIGSTOP --scale 0.1
- *   npm run faults -- --write      and the summary goes to docs/reference/faults.md
- *   npm run faults -- --note TEXT  which the summary says too, such as what else the machine did
+ *   npm run faults -- --write      also write the summary to docs/reference/faults.md
+ *   npm run faults -- --note TEXT  add a note to the summary, such as other load on the machine
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -33,7 +33,7 @@ function sized(long: number, ci: number): string {
   return String(Math.max(ci, Math.round(long * scale)));
 }
 
-/** Rows that are tests of their own, at the size that the environment names. */
+/** Faults that are separate tests; environment variables set their size. */
 const tests = [
   {
     fault: 'crash before and after each write of every scenario, three stores',
@@ -57,7 +57,10 @@ function readReport(): Report {
 
 const report = readReport();
 if (values.note !== undefined) report.note = values.note;
-if (report.scale !== scale) throw new Error(`A run of scale ${report.scale} is under way: --fresh`);
+if (report.scale !== scale)
+  throw new Error(
+    `An interrupted run has scale ${report.scale}; pass --scale ${report.scale} or --fresh`,
+  );
 
 function keep(): void {
   mkdirSync(`${root}/.cache`, { recursive: true });
@@ -72,7 +75,7 @@ function tallyOf(fault: string, wanted: number): Tally {
 let open: Staged | undefined;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => {
-    console.log('\nInterrupted; the same command goes on from here.');
+    console.log('\nInterrupted. Run the same command again to continue.');
     void Promise.resolve(open?.dispose()).finally(() => process.exit(130));
   });
 }

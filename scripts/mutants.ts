@@ -1,9 +1,9 @@
 /**
- * Takes out one safeguard after the other, in a copy of the project, and shows that the tests which
- * stand for it turn red. They must be green before, or their red would mean nothing.
+ * Mutation tests: removes one safeguard after the other in a copy of the project and checks that its
+ * tests fail. The tests must pass before the removal.
  *
- *   npm run mutants                 all of them
- *   npm run mutants -- allow-once   those whose name holds this
+ *   npm run mutants                 all safeguards
+ *   npm run mutants -- allow-once   safeguards whose name contains this text
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -16,10 +16,10 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const [wanted = ''] = process.argv.slice(2);
 const chosen = mutants.filter(({ safeguard }) => safeguard.includes(wanted));
 
-/** Its own files, so that nothing of this project changes, whatever happens to the copy. */
+/** A full copy, so that mutations never change this project. */
 function copyProject(): string {
   const copy = mkdtempSync(join(tmpdir(), 'relay-mutants-'));
-  // PostgreSQL, which is in it, runs as somebody else.
+  // The embedded PostgreSQL runs as another user.
   chmodSync(copy, 0o755);
   const tracked = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
     cwd: root,
@@ -39,7 +39,7 @@ function copyProject(): string {
   return copy;
 }
 
-/** What an earlier run has read and kept would hide what has changed since. */
+/** Caches of an earlier run would hide the mutation. */
 const caches = ['.vite', '.vite-temp', '.vitest-cache', '.cache'];
 
 interface Seen {

@@ -1,5 +1,5 @@
-// Run by npm around `npm pack` and `npm publish` in a package: the tarball gets the build, while the
-// repository goes on exporting the source (Node strips no types under node_modules).
+// Run by npm around `npm pack` and `npm publish` in a package: the tarball exports the build, the
+// repository exports the source (Node does not strip types under node_modules).
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -1,23 +1,23 @@
-// Runs on whatever Node is at hand, before anything is installed.
+// Runs on any Node, before anything is installed.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 export const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** The Node that the project brings along. */
+/** The project's own Node. */
 export const projectNode = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
 
-/** Installs what is missing; a tree that is complete costs two file reads. */
+/** Installs missing dependencies. If none is missing, this costs two file reads. */
 export function setUp() {
   if (isComplete()) return;
-  console.error('Installing what is missing (once, a minute or so) …');
+  console.error('Installing dependencies (once, about a minute) …');
   const { status } = spawnSync('npm', ['install', '--no-audit', '--no-fund', '--loglevel=error'], {
     cwd: root,
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   if (status !== 0 || !existsSync(projectNode)) {
-    console.error('The installation failed; `npm install` tells more.');
+    console.error('The installation failed. Run `npm install` for details.');
     process.exit(1);
   }
 }
@@ -40,7 +40,7 @@ function packagesOf(file) {
   return JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8')).packages;
 }
 
-/** Runs a program of the project's Node with this terminal, and ends as it ends. */
+/** Runs the project's Node in this terminal and exits with its exit code. */
 export function runNode(args) {
   const { status, signal } = spawnSync(projectNode, args, { cwd: root, stdio: 'inherit' });
   process.exitCode = status ?? (signal === null ? 1 : 130);

@@ -5,10 +5,10 @@ setUp();
 const server = spawn(projectNode, ['packages/server/src/main.ts'], {
   cwd: root,
   stdio: 'inherit',
-  // The next start need not strip types and compile again.
+  // Speeds up the next start: types are already stripped and the code is compiled.
   env: { NODE_COMPILE_CACHE: `${root}/node_modules/.cache/relay`, ...process.env },
 });
-// The server leaves in its own time; this process only passes the word on.
+// Forward signals; the server shuts down gracefully on its own.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => server.kill(signal));
 server.on('exit', (code, signal) => {
   process.exitCode = code ?? (signal === null ? 1 : 130);

@@ -1,5 +1,5 @@
 /**
- * Be asked before a tool runs, and answer while the run is followed. Needs a server (npm start) and
+ * Decide approvals while you follow a run. Needs a server (npm start) and
  * RELAY_API_KEY: npx node examples/approve-a-tool/main.ts
  */
 import assert from 'node:assert/strict';
@@ -10,7 +10,7 @@ const client = createClient({
   apiKey: process.env['RELAY_API_KEY'],
 });
 
-/** Somebody might be asked here; the run waits for as long as it takes. */
+/** A real program would ask a person here; the run waits as long as needed. */
 const onApproval: OnApproval = (approval) => {
   console.log(`May it? ${approval.display.text.replaceAll(/\s+/g, ' ')}`);
   const isFine = JSON.stringify(approval.params).includes('green');
@@ -32,7 +32,7 @@ console.log(await run.text());
 assert.equal(outputs.length, 2);
 assert.ok(outputs.some((output) => JSON.stringify(output).includes('"denied"')));
 
-// Who decided what, and when, is kept.
+// Decisions are stored with the time and the decider.
 const decided = await client.approvals.list({ runId: run.id }).page();
 const statuses = decided.items.map(({ status }) => status);
 assert.deepEqual(statuses.toSorted(), ['approved', 'denied']);

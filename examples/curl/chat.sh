@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Answers what an agent asks during a chat: once, for always, and with a no. On this machine no key
-# is needed; the model `demo` needs none either.
+# Responds to the relays of a chat: approve once, approve always, deny. On the server's machine no API
+# key is needed, and the model `demo` needs no provider.
 . "$(dirname "$0")/talk.sh"
 
-# Starts a chat that asks before it sends a note, and reads who asks.
+# Starts a chat that needs approval to send a note, and reads its session and relay ids.
 chat() {
   curl -sN -X POST "$RELAY_URL/chat" -H "Content-Type: application/json" \
     -d "{\"model\": \"demo\", \"messages\": [{\"role\": \"user\", \"content\": \"notify $1\"}]}" \
@@ -23,7 +23,7 @@ answer=$(curl -s -X POST $RELAY_URL/chat/relay/$RELAY_ID \
   }')
 expect 'an approval' '{"success":true}' "$answer"
 wait_for 'event: harness_end' "$work/stream" > /dev/null
-expect 'the tool has run' '"type":"tool_result"' "$(cat "$work/stream")"
+expect 'the tool ran' '"type":"tool_result"' "$(cat "$work/stream")"
 
 chat 'approve me always'
 answer=$(curl -s -X POST $RELAY_URL/chat/relay/$RELAY_ID \
@@ -35,7 +35,7 @@ answer=$(curl -s -X POST $RELAY_URL/chat/relay/$RELAY_ID \
       "always": true
     }
   }')
-expect 'an approval for always' '{"success":true}' "$answer"
+expect 'an approval with always' '{"success":true}' "$answer"
 wait_for 'event: harness_end' "$work/stream" > /dev/null
 
 chat 'deny me'
@@ -50,13 +50,13 @@ answer=$(curl -s -X POST $RELAY_URL/chat/relay/$RELAY_ID \
   }')
 expect 'a denial' '{"success":true}' "$answer"
 wait_for 'event: harness_end' "$work/stream" > /dev/null
-expect 'the model was told' '"status":"denied","reason":"This operation could delete important files"' \
+expect 'the model received the reason' '"status":"denied","reason":"This operation could delete important files"' \
   "$(cat "$work/stream")"
 
 answer=$(curl -s -X POST $RELAY_URL/chat/relay/$RELAY_ID \
   -H "Content-Type: application/json" -d '{"sessionId": "'$SESSION_ID'", "response": {"approved": true}}')
-expect 'a chat that is over' '"error":"Session not found"' "$answer"
+expect 'a chat that has ended' '"error":"Session not found"' "$answer"
 answer=$(curl -s -X POST $RELAY_URL/chat/relay/$RELAY_ID -H "Content-Type: application/json" -d '{}')
-expect 'nothing said' '"error":"sessionId and response are required"' "$answer"
+expect 'an empty body' '"error":"sessionId and response are required"' "$answer"
 answer=$(curl -s -X POST $RELAY_URL/chat/relay/$RELAY_ID -H "Content-Type: application/json" -d '{')
-expect 'no JSON' '"error":"Invalid JSON body"' "$answer"
+expect 'invalid JSON' '"error":"Invalid JSON body"' "$answer"

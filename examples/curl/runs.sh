@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The whole control plane with nothing but curl: a credential, a run with a tool and a memory, a run
-# with a function of your own, and what is left of them. Needs RELAY_API_KEY and a provider's key:
+# The control plane with curl: a credential, a run with a tool and memory, a run with a function tool,
+# and their records. Needs RELAY_API_KEY and a provider's key:
 #   OPENAI_API_KEY=sk-… [OPENAI_BASE_URL=https://…] RELAY_API_KEY=relay_live_… examples/curl/runs.sh
 . "$(dirname "$0")/talk.sh"
-: "${RELAY_API_KEY:?set it to the key that the first start showed}"
+: "${RELAY_API_KEY:?set it to the key that the first start printed}"
 : "${OPENAI_API_KEY:?set it to a provider’s key}"
 base_url=${OPENAI_BASE_URL:+,\"baseUrl\":\"$OPENAI_BASE_URL\"}
 
-expect 'the server is there' '"status":"ok"' "$(curl -s $RELAY_URL/health)"
+expect 'the server is healthy' '"status":"ok"' "$(curl -s $RELAY_URL/health)"
 
 # upload / rotate
 answer=$(curl -s -X PUT $RELAY_URL/v1/credentials/openai \
@@ -53,7 +53,7 @@ answer=$(curl -s -H "authorization: Bearer $RELAY_API_KEY" \
   "$RELAY_URL/v1/runs/$RUN_ID/events")
 expect 'its events' '"type":"run.ended"' "$answer"
 
-# what it remembers
+# memories
 answer=$(curl -s -H "authorization: Bearer $RELAY_API_KEY" \
   "$RELAY_URL/v1/memories?namespace=demo-user&limit=50")
 expect 'the memories' 'What is 23 * 47?' "$answer"
@@ -65,7 +65,7 @@ answer=$(curl -s -o /dev/null -w '%{http_code}' -X DELETE -H "authorization: Bea
   "$RELAY_URL/v1/memories?namespace=demo-user")
 expect 'the namespace is cleared' 204 "$answer"
 
-# a run with a function of your own
+# a run with a function tool
 curl -sN -D "$work/headers" -X POST $RELAY_URL/v1/runs \
   -H "authorization: Bearer $RELAY_API_KEY" \
   -H "content-type: application/json" \
@@ -83,16 +83,16 @@ answer=$(curl -s -X POST $RELAY_URL/v1/runs/$RUN_ID/tool-results/$TOOL_USE_ID \
   -H "authorization: Bearer $RELAY_API_KEY" \
   -H "content-type: application/json" \
   -d '{ "output": { "ok": true, "user": { "id": "u_001" } } }')
-expect 'its result is taken' '{"ok":true}' "$answer"
+expect 'its result is accepted' '{"ok":true}' "$answer"
 wait_for '"type":"done","status":"completed"' "$work/stream" > /dev/null
 expect 'the stream shows it' '"output":{"ok":true,"user":{"id":"u_001"}}' "$(cat "$work/stream")"
 
 # revoke
 answer=$(curl -s -o /dev/null -w '%{http_code}' -X DELETE -H "authorization: Bearer $RELAY_API_KEY" \
   $RELAY_URL/v1/credentials/openai)
-expect 'the credential is gone' 204 "$answer"
+expect 'the credential is deleted' 204 "$answer"
 answer=$(curl -s -X POST $RELAY_URL/v1/runs -H "authorization: Bearer $RELAY_API_KEY" \
   -H "content-type: application/json" -d '{"model": "gpt-4o-mini", "input": "hi"}')
-expect 'and without it there is no run' '"code":"credential_missing"' "$answer"
+expect 'a run without a credential is rejected' '"code":"credential_missing"' "$answer"
 answer=$(curl -s $RELAY_URL/v1/runs)
-expect 'nor without a key' '"code":"unauthorized"' "$answer"
+expect 'a request without a key is rejected' '"code":"unauthorized"' "$answer"

@@ -1,5 +1,5 @@
 /**
- * The whole server inside this program, without a port: durable runs for a script or a test.
+ * Run the whole server inside this program, without a port: durable runs for a script or a test.
  * npx node examples/embed-in-process/main.ts
  */
 import assert from 'node:assert/strict';
@@ -12,7 +12,7 @@ import { embed } from '@relay/server';
 const dataDir = mkdtempSync(join(tmpdir(), 'relay-example-'));
 const open = () => embed({ env: { RELAY_DATA_DIR: dataDir } });
 
-// Everything is kept in the folder, so that a run outlives the program that started it …
+// All data is in the folder, so a run outlives the process that started it.
 let relay = await open();
 let client = createClient(relay);
 const run = await client.runs.create({
@@ -25,7 +25,7 @@ for await (const event of run) {
 }
 await relay.stop();
 
-// … and another one takes it up.
+// A second server on the same folder resumes the run.
 relay = await open();
 client = createClient(relay);
 for await (const { id, tool } of client.approvals.list({ status: 'pending' })) {

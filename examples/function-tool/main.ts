@@ -1,5 +1,5 @@
 /**
- * Give an agent a function of your own: it runs here, nothing of it is uploaded. Needs a server
+ * Provide your own function as a tool: it runs in this process. Needs a server
  * (npm start) and RELAY_API_KEY: npx node examples/function-tool/main.ts
  */
 import assert from 'node:assert/strict';
@@ -34,7 +34,7 @@ for await (const event of run) {
   if (event.type === 'tool_call') console.log('asks for', event.input);
   if (event.type === 'tool_result') outputs.set(event.id, event.output);
 }
-// Both run at the same time, and either may come first.
+// Both calls run in parallel; either can finish first.
 const [found, missing] = asked.map((id) => outputs.get(String(id)));
 console.log([found, missing]);
 

@@ -1,5 +1,5 @@
 /**
- * Start a run, watch it, and have its answer. Needs a server (npm start) and RELAY_API_KEY:
+ * Start a run, stream its events and read its answer. Needs a server (npm start) and RELAY_API_KEY:
  * npx node examples/hello-run/main.ts
  */
 import assert from 'node:assert/strict';

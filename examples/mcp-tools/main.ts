@@ -1,6 +1,6 @@
 /**
- * Use the tools of an MCP server, and answer what it asks. The server is in wardrobe.ts, how Relay
- * finds it in relay.config.ts: npx node examples/mcp-tools/main.ts
+ * Use the tools of an MCP server and answer its request for input. The server is in wardrobe.ts, its
+ * configuration in relay.config.ts: npx node examples/mcp-tools/main.ts
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -15,7 +15,7 @@ const config = fileURLToPath(new URL('relay.config.ts', import.meta.url));
 const relay = await embed({ env: { RELAY_DATA_DIR: dataDir, RELAY_CONFIG: config } });
 const client = createClient(relay);
 
-/** First whether the call may be made at all, then what the server wants to know. */
+/** First the approval of the call, then the question of the server. */
 const onApproval: OnApproval = (approval) => {
   if (approval.kind === 'permission') {
     console.log(`May it? ${approval.tool} ${JSON.stringify(approval.params)}`);

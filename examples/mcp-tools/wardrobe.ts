@@ -1,4 +1,4 @@
-/** An MCP server with one tool, which asks for what it was not told. */
+/** An MCP server with one tool, which requests missing input (elicitation). */
 import { acceptedContent, inputRequired, McpServer } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { z } from 'zod';

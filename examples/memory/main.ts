@@ -1,5 +1,5 @@
 /**
- * Let an agent remember between runs. Needs a server (npm start) and RELAY_API_KEY:
+ * Store and recall memories between runs. Needs a server (npm start) and RELAY_API_KEY:
  * npx node examples/memory/main.ts
  */
 import assert from 'node:assert/strict';
@@ -10,13 +10,13 @@ const client = createClient({
   apiKey: process.env['RELAY_API_KEY'],
 });
 
-// A namespace belongs to whom you say: a user, a team, a project.
+// A namespace can stand for a user, a team or a project.
 const ada = { namespace: 'example:ada' };
 const bob = { namespace: 'example:bob' };
 for (const { namespace } of [ada, bob]) await client.memories.clear(namespace);
 
-/** What a run is reminded of before it answers. */
-async function remindedOf(input: string, memory: { namespace: string }): Promise<string[]> {
+/** The memories that a run recalls before it answers. */
+async function recalledFor(input: string, memory: { namespace: string }): Promise<string[]> {
   const run = await client.runs.create({ model: 'demo', input, memory });
   await run.result();
   for await (const event of client.runs.events(run.id)) {
@@ -25,7 +25,7 @@ async function remindedOf(input: string, memory: { namespace: string }): Promise
   return [];
 }
 
-// The agent itself decides what is worth keeping, by its tool `memory`.
+// With the tool `memory`, the agent itself stores a fact.
 const fact = { action: 'remember', text: 'The dog of Ada is called Turing' };
 const first = await client.runs.create({
   model: 'demo',
@@ -35,17 +35,17 @@ const first = await client.runs.create({
 });
 console.log(await first.text());
 
-const reminded = await remindedOf('What is my dog called?', ada);
-console.log('a later run knows:', reminded);
-assert.ok(reminded.some((text) => text.includes('Turing')));
+const recalled = await recalledFor('What is my dog called?', ada);
+console.log('a later run knows:', recalled);
+assert.ok(recalled.some((text) => text.includes('Turing')));
 
-assert.deepEqual(await remindedOf('What is my dog called?', bob), []);
+assert.deepEqual(await recalledFor('What is my dog called?', bob), []);
 console.log('another namespace knows nothing of it');
 
-// People can look at what is remembered, and have it forgotten.
+// The API lists and deletes memories.
 const { items } = await client.memories.list({ ...ada, q: 'dog' }).page();
 for (const { source, score } of items) console.log(source, score?.toFixed(2));
 for (const { id } of items) await client.memories.delete(id);
-const left = await remindedOf('What is my dog called?', ada);
+const left = await recalledFor('What is my dog called?', ada);
 assert.ok(!left.some((text) => text.includes('Turing')));
 console.log('forgotten');

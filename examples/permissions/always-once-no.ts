@@ -1,5 +1,5 @@
 /**
- * Several agents, and a person whose answers may hold for ever:
+ * Approve the calls of several agents: always, once or not at all.
  * npx node examples/permissions/always-once-no.ts
  */
 import { AgentOrchestrator } from '@relay/agents';
@@ -18,7 +18,7 @@ for await (const { event } of orchestrator.events()) {
   if (event.type === 'relay' && event.kind === 'permission') {
     const command = String(event.params['command']);
     const answer = await askUser(`Allow ${command}? (always/once/no)`);
-    // Whatever is not a plain yes is a no. `always` holds for exactly this call.
+    // Any other answer denies. `always` allows exactly this call.
     const approved = answer === 'always' || answer === 'once';
     orchestrator.resolveRelay(event.id, { approved, always: answer === 'always' });
   }

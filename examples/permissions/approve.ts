@@ -1,5 +1,5 @@
 /**
- * One agent, and a person who is asked about each call: npx node examples/permissions/approve.ts
+ * Approve the calls of one agent: npx node examples/permissions/approve.ts
  */
 import { createAgentHarness, createDefaultHarness, type Permissions } from '@relay/agents';
 import { askUser, hangUp } from './ask-user.ts';

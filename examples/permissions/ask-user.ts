@@ -1,4 +1,4 @@
-/** Asks whoever sits at the terminal, one question after the other. */
+/** Asks the user at the terminal, one question at a time. */
 import { createInterface } from 'node:readline';
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -11,7 +11,7 @@ export async function askUser(question: string): Promise<string> {
   return answer;
 }
 
-/** The process is not kept waiting for more. */
+/** Closes standard input, so the process can exit. */
 export function hangUp(): void {
   process.stdin.destroy();
 }

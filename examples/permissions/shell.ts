@@ -1,4 +1,4 @@
-/** A shell that only says what it would do, so that the examples can be tried without harm. */
+/** A shell that prints commands instead of running them, so that the examples are harmless. */
 import type { ToolDefinition } from '@relay/agents';
 import { z } from 'zod';
 

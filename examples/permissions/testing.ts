@@ -1,7 +1,7 @@
 /**
- * A test of permissions, without a model: npx node examples/permissions/testing.ts
+ * Test permissions without a model: npx node examples/permissions/testing.ts
  *
- * Nobody answers the relay. On this harness it expires after two seconds, and the test goes on.
+ * The relay gets no response. With this harness it expires after two seconds, and the test continues.
  */
 import assert from 'node:assert';
 import { createAgentHarness, createDeterministicHarness } from '@relay/agents';

@@ -1,6 +1,6 @@
 /**
- * Kill the server while a run waits for an approval, start it again, and go on as if nothing had
- * happened. Starts a server of its own: npx node examples/resume-after-crash/main.ts
+ * Kill the server while a run waits for an approval, start it again, and continue the run. Starts its
+ * own server: npx node examples/resume-after-crash/main.ts
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -1,4 +1,4 @@
-/** The README of the library: its examples are short, compile as they stand, and say what it shows. */
+/** The examples of the library's README are short, compile, and print the output that it shows. */
 import { describe, expect, test } from 'vitest';
 import { ReadmeExamples, runExample } from '../support/readme-examples.ts';
 
@@ -6,7 +6,7 @@ const readme = new ReadmeExamples('packages/agents/README.md');
 const { OPENAI_API_KEY: _, ...env } = process.env;
 
 describe('the README', () => {
-  test('has five short examples, and shows what each of them prints', () => {
+  test('has five short examples, each with its output', () => {
     expect(readme.faults).toEqual([]);
     expect(readme.all).toHaveLength(5);
     for (const { code } of readme.all) expect(code).toContain("from '@relay/agents'");

@@ -1,4 +1,4 @@
-/** The README's first five minutes, word by word. */
+/** Runs the commands of the README's quickstart. */
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -8,7 +8,7 @@ import { TestServer } from '../support/server.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const readme = readFileSync(`${root}/README.md`, 'utf8');
-const section = readme.slice(readme.indexOf('## Five minutes'), readme.indexOf('## What the demo'));
+const section = readme.slice(readme.indexOf('## Quickstart'), readme.indexOf('## Commands of'));
 const blocks = [...section.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, code]) => code ?? '');
 const server = new TestServer();
 
@@ -44,14 +44,14 @@ function field(output: string, type: string, name: string): string {
   return frame[name] ?? '';
 }
 
-test('every command stands in the README once, in this order', () => {
+test('the quickstart has every command once, in this order', () => {
   const order = ['npm start', 'calculate', 'notify the build', '/chat/relay/', 'bootstrap'];
   const then = ['notify I survived', 'pkill -9', 'npm start', '/v1/approvals/', 'last-event-id'];
   expect(blocks).toHaveLength(order.length + then.length);
   for (const [index, text] of [...order, ...then].entries()) expect(blocks[index]).toContain(text);
 });
 
-test('asks something', async () => {
+test('sends a message', async () => {
   const asked = run(block('calculate 23*47'));
   await asked.ended;
   const types = [...asked.output.matchAll(/^event: (\w+)$/gm)].map(([, type]) => type);
@@ -62,7 +62,7 @@ test('asks something', async () => {
   expect(asked.output).toContain('1081');
 });
 
-test('is asked, and answers', async () => {
+test('approves a tool call', async () => {
   const chat = run(block('notify the build is green'));
   await until(async () => chat.output.includes('event: relay'));
   expect(server.notes).toEqual([]);
@@ -76,20 +76,20 @@ test('is asked, and answers', async () => {
   expect(server.notes.map(({ text }) => text)).toEqual(['the build is green']);
 });
 
-test('survives the kill', async () => {
+test('continues a run after the server was killed', async () => {
   const key = run(`${block('bootstrap')}\necho "$RELAY_API_KEY"`);
   await key.ended;
   exported['RELAY_API_KEY'] = key.output.trim();
   expect(exported['RELAY_API_KEY']).toMatch(/^relay_live_/);
 
   const stream = run(block('notify I survived'));
-  await until(async () => stream.output.includes('"type":"relay"'));
+  await until(async () => stream.output.includes('"type":"approval_requested"'));
   await server.kill();
   await stream.ended;
   await server.start();
 
-  const relayId = field(stream.output, 'relay', 'id');
-  const approval = run(block('/v1/approvals/RELAY_ID'), { RELAY_ID: relayId });
+  const approvalId = field(stream.output, 'approval_requested', 'id');
+  const approval = run(block('/v1/approvals/APPROVAL_ID'), { APPROVAL_ID: approvalId });
   await approval.ended;
   const { runId, status } = JSON.parse(approval.output) as { runId: string; status: string };
   expect(status).toBe('approved');
@@ -97,7 +97,7 @@ test('survives the kill', async () => {
   const lastId = /^id: (\d+)$/gm.exec(stream.output.slice(stream.output.lastIndexOf('id: ')))?.[1];
   const rest = run(block('/v1/runs/RUN_ID/stream'), { RUN_ID: runId, LAST_ID: lastId ?? '' });
   await rest.ended;
-  expect(rest.output).toContain(`"type":"approval_resolved","id":"${relayId}"`);
+  expect(rest.output).toContain(`"type":"approval_resolved","id":"${approvalId}"`);
   expect(rest.output).toContain('"type":"done","status":"completed"');
   expect(server.notes.filter(({ text }) => text === 'I survived')).toHaveLength(1);
 });

@@ -1,4 +1,4 @@
-/** The examples of the SDK's README: they compile as they stand, and say what it shows. */
+/** The examples of the SDK's README compile and print the output that it shows. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,9 +18,9 @@ beforeAll(() => server.start());
 afterAll(() => server.dispose());
 
 describe('the README', () => {
-  test('begins with what one wants to do, and shows what each example prints', () => {
+  test('begins with the most common task, and shows the output of each example', () => {
     expect(examples.faults).toEqual([]);
-    expect(examples.all.map(({ title }) => title)[0]).toBe('Start a run and have its answer');
+    expect(examples.all.map(({ title }) => title)[0]).toBe('Start a run and read its answer');
     expect(examples.all).toHaveLength(7);
   });
 
@@ -34,7 +34,7 @@ describe('the README', () => {
     expect(examples.compile()).toBe('');
   }, 60_000);
 
-  test('names every call that a client has', () => {
+  test('lists every method of the client', () => {
     const client = createClient({ baseUrl: server.url });
     for (const [name, part] of Object.entries(client)) {
       expect(readme).toContain(`\`${name}`);
@@ -47,11 +47,11 @@ describe('the README', () => {
     }
   });
 
-  test('is right about its size, and its links lead somewhere', async () => {
+  test('states the bundle size, and its links exist', async () => {
     const bundle = await rolldown({ input: join(folder, 'src/index.ts'), platform: 'browser' });
     const { output } = await bundle.generate({ format: 'esm', minify: true });
     const kilobytes = Math.round(gzipSync(output[0].code).length / 1000);
-    expect(readme).toContain(`takes ${kilobytes} kB of a page`);
+    expect(readme).toContain(`adds ${kilobytes} kB to a page`);
     const links = [...readme.matchAll(/\]\(([^)#:]+)\)/g)].map(([, path]) => path ?? '');
     expect(links.length).toBeGreaterThan(2);
     expect(links.filter((path) => !existsSync(join(folder, path)))).toEqual([]);

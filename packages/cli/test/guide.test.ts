@@ -1,4 +1,4 @@
-/** The guide says nothing about the command that is not so. */
+/** Every command and option in the CLI guide exists. */
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
@@ -10,7 +10,7 @@ import { fakeWorld } from './support/fake-world.ts';
 const guide = readFileSync(new URL('../../../docs/guides/cli.md', import.meta.url), 'utf8');
 const shown = [...guide.matchAll(/```sh\n([\s\S]*?)```/g)]
   .flatMap(([, block = '']) => block.split('\n'))
-  .flatMap((line) => /(?:^|<\()approval ([^|)#]*)/.exec(line)?.[1]?.trim() ?? []);
+  .flatMap((line) => /(?:^|<\()relay ([^|)#]*)/.exec(line)?.[1]?.trim() ?? []);
 
 function wordsOf(line: string): string[] {
   return line
@@ -43,9 +43,9 @@ describe('the guide', () => {
     for (const code of Object.values(exitCodes)) expect(guide).toContain(`| ${code} |`);
   });
 
-  test('begins with what one wants to do', () => {
+  test('begins with the most common tasks', () => {
     const titles = [...guide.matchAll(/^## (.*)$/gm)].map(([, title]) => title);
-    expect(titles.slice(0, 2)).toEqual(['Talk to an agent', 'See what is waiting, and decide it']);
+    expect(titles.slice(0, 2)).toEqual(['Chat with an agent', 'Decide approvals']);
     expect(shown.length).toBeGreaterThan(25);
   });
 });

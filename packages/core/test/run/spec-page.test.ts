@@ -1,4 +1,4 @@
-/** The page of the machine and the machine are the same, in both directions. */
+/** The specification page and the state machine agree, in both directions. */
 import { readFileSync } from 'node:fs';
 import { agentEnds, catalogue, limitNames, runStatuses } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
@@ -66,10 +66,10 @@ describe('the page of the run machine', () => {
     expect(first('discarded because of', 'what happened')).toEqual([...reason.options]);
   });
 
-  it('says the numbers that hold unless others are given', () => {
+  it('states the default limits', () => {
     const rows = Object.fromEntries(tableUnder(['limit', 'is reached']));
-    expect(rows['depth']).toContain(`${depthLimit({})} unless it is said otherwise`);
-    expect(rows['subAgents']).toContain(`${subAgentLimit({})} unless it is said otherwise`);
+    expect(rows['depth']).toContain(`default ${depthLimit({})}`);
+    expect(rows['subAgents']).toContain(`default ${subAgentLimit({})}`);
   });
 
   it('cites tests that exist, and at least one for each invariant and rule that it calls shown', () => {

@@ -87,7 +87,7 @@ export const approvalRoutes = {
   listApprovals: {
     method: 'GET',
     path: '/v1/approvals',
-    summary: 'Requests to people, newest first',
+    summary: 'List approvals, newest first',
     auth: 'key',
     scopes: ['runs', 'approve'],
     anyScope: true,
@@ -99,7 +99,7 @@ export const approvalRoutes = {
   getApproval: {
     method: 'GET',
     path: '/v1/approvals/:id',
-    summary: 'One request to a person',
+    summary: 'Read an approval',
     auth: 'key',
     scopes: ['runs', 'approve'],
     anyScope: true,
@@ -111,7 +111,7 @@ export const approvalRoutes = {
   decideApproval: {
     method: 'POST',
     path: '/v1/approvals/:id',
-    summary: 'Decide a request: the first answer counts, repeating it changes nothing',
+    summary: 'Decide an approval. The first decision counts; repeating it changes nothing',
     auth: 'key',
     scopes: ['approve'],
     params: idParam,

@@ -56,7 +56,7 @@ export const auditRoutes = {
   listAudit: {
     method: 'GET',
     path: '/v1/audit',
-    summary: 'Who did what, when and why, newest first',
+    summary: 'List audit entries, newest first',
     auth: 'key',
     scopes: ['admin'],
     query: auditQuerySchema,
@@ -67,7 +67,7 @@ export const auditRoutes = {
   auditHead: {
     method: 'GET',
     path: '/v1/audit/head',
-    summary: 'Where the trail ends now: put it aside, and verify against it later',
+    summary: 'Read the head of the audit trail, to verify against it later',
     auth: 'key',
     scopes: ['admin'],
     answer: 'json',
@@ -77,7 +77,7 @@ export const auditRoutes = {
   verifyAudit: {
     method: 'GET',
     path: '/v1/audit/verify',
-    summary: 'Whether any entry was changed, removed, moved or added',
+    summary: 'Check whether an audit entry was changed, removed, moved or added',
     auth: 'key',
     scopes: ['admin'],
     query: auditVerifyQuerySchema,

@@ -27,7 +27,7 @@ export const chatRoutes = {
   startChat: {
     method: 'POST',
     path: '/chat',
-    summary: 'Chat over one connection, with relays answered while it is open',
+    summary: 'Chat over one connection',
     auth: 'local-or-key',
     scopes: ['runs'],
     body: chatBodySchema,
@@ -39,7 +39,7 @@ export const chatRoutes = {
   answerChatRelay: {
     method: 'POST',
     path: '/chat/relay/:relayId',
-    summary: 'Answer a relay of an open chat',
+    summary: 'Respond to a relay of an open chat',
     auth: 'local-or-key',
     scopes: ['approve'],
     params: z.object({ relayId: z.string() }),

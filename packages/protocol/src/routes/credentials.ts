@@ -29,7 +29,7 @@ export const credentialRoutes = {
   putCredential: {
     method: 'PUT',
     path: '/v1/credentials/:provider',
-    summary: 'Upload or rotate a provider’s key',
+    summary: 'Store or rotate a provider credential',
     auth: 'key',
     scopes: ['admin'],
     params: providerParam,
@@ -42,7 +42,7 @@ export const credentialRoutes = {
   listCredentials: {
     method: 'GET',
     path: '/v1/credentials',
-    summary: 'Which providers have a key; the keys themselves are never returned',
+    summary: 'List provider credentials, without their secrets',
     auth: 'key',
     scopes: ['admin'],
     answer: 'json',
@@ -52,7 +52,7 @@ export const credentialRoutes = {
   deleteCredential: {
     method: 'DELETE',
     path: '/v1/credentials/:provider',
-    summary: 'Revoke a provider’s key',
+    summary: 'Delete a provider credential',
     auth: 'key',
     scopes: ['admin'],
     params: providerParam,

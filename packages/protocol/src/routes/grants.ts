@@ -122,7 +122,7 @@ export const grantRoutes = {
   listGrants: {
     method: 'GET',
     path: '/v1/grants',
-    summary: 'What may run without asking, newest first',
+    summary: 'List grants, newest first',
     auth: 'key',
     scopes: ['approve'],
     query: grantsQuerySchema,
@@ -133,7 +133,7 @@ export const grantRoutes = {
   createGrant: {
     method: 'POST',
     path: '/v1/grants',
-    summary: 'Let calls run without asking, in a run, a conversation or the tenant',
+    summary: 'Create a grant for a run, a conversation or the tenant',
     auth: 'key',
     scopes: ['approve'],
     body: grantBodySchema,
@@ -146,7 +146,7 @@ export const grantRoutes = {
   revokeGrant: {
     method: 'DELETE',
     path: '/v1/grants/:id',
-    summary: 'Revoke a grant: what it allowed is asked about again',
+    summary: 'Revoke a grant',
     auth: 'key',
     scopes: ['approve'],
     params: idParam,
@@ -156,7 +156,7 @@ export const grantRoutes = {
   previewGrant: {
     method: 'POST',
     path: '/v1/grants/preview',
-    summary: 'Which of the tenant’s latest requests a grant would have answered',
+    summary: 'Preview which recent approvals a grant would have covered',
     auth: 'key',
     scopes: ['approve'],
     body: grantPreviewBodySchema,
@@ -168,7 +168,7 @@ export const grantRoutes = {
   explainPermission: {
     method: 'POST',
     path: '/v1/permissions/explain',
-    summary: 'What the rules make of a call, and why',
+    summary: 'Explain how the rules decide a call',
     auth: 'key',
     scopes: ['runs'],
     body: explainBodySchema,

@@ -39,7 +39,7 @@ export const keyRoutes = {
   createKey: {
     method: 'POST',
     path: '/v1/keys',
-    summary: 'Make an API key, which is shown only here',
+    summary: 'Create an API key. The key is returned only once',
     auth: 'key',
     scopes: ['admin'],
     body: keyBodySchema,
@@ -52,7 +52,7 @@ export const keyRoutes = {
   listKeys: {
     method: 'GET',
     path: '/v1/keys',
-    summary: 'The tenant’s API keys, newest first and without their secrets',
+    summary: 'List API keys, newest first, without their secrets',
     auth: 'key',
     scopes: ['admin'],
     query: keysQuerySchema,
@@ -63,7 +63,7 @@ export const keyRoutes = {
   revokeKey: {
     method: 'DELETE',
     path: '/v1/keys/:id',
-    summary: 'Revoke a key, and close the streams that it opened',
+    summary: 'Revoke an API key and close its streams',
     auth: 'key',
     scopes: ['admin'],
     params: idParam,

@@ -55,7 +55,7 @@ export const memoryRoutes = {
   listMemories: {
     method: 'GET',
     path: '/v1/memories',
-    summary: 'Memories, newest first, or those that fit some words, best first',
+    summary: 'List memories, newest first, or search them, best first',
     auth: 'key',
     scopes: ['runs'],
     query: memoriesQuerySchema,

@@ -65,7 +65,7 @@ export const policyRoutes = {
   getPolicy: {
     method: 'GET',
     path: '/v1/policy',
-    summary: 'The tenant’s standing rules, for all agents or for one',
+    summary: 'Read the policy for all agents or for one',
     auth: 'key',
     scopes: ['admin'],
     query: policyQuerySchema,
@@ -76,7 +76,7 @@ export const policyRoutes = {
   putPolicy: {
     method: 'PUT',
     path: '/v1/policy',
-    summary: 'Replace the standing rules, if nobody else has meanwhile',
+    summary: 'Replace a policy, if its version has not changed',
     auth: 'key',
     scopes: ['admin'],
     body: policyBodySchema,
@@ -87,7 +87,7 @@ export const policyRoutes = {
   listPolicyVersions: {
     method: 'GET',
     path: '/v1/policy/versions',
-    summary: 'Every version of the standing rules, newest first',
+    summary: 'List the versions of a policy, newest first',
     auth: 'key',
     scopes: ['admin'],
     query: policyVersionsQuerySchema,
@@ -98,7 +98,7 @@ export const policyRoutes = {
   previewPolicy: {
     method: 'POST',
     path: '/v1/policy/preview',
-    summary: 'Which of the tenant’s recent calls a policy would have decided otherwise',
+    summary: 'Preview which recent calls a policy would have decided differently',
     auth: 'key',
     scopes: ['admin'],
     body: policyPreviewBodySchema,

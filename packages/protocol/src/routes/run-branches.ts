@@ -40,7 +40,7 @@ export const runBranchRoutes = {
   resumeRun: {
     method: 'POST',
     path: '/v1/runs/:id/resume',
-    summary: 'Take up a run that was left behind, or look whether one that waits can go on',
+    summary: 'Resume an interrupted run',
     auth: 'key',
     scopes: ['runs'],
     params: idParam,
@@ -52,7 +52,7 @@ export const runBranchRoutes = {
   forkRun: {
     method: 'POST',
     path: '/v1/runs/:id/fork',
-    summary: 'Start a run whose transcript begins with that of another',
+    summary: 'Fork a run: start a run whose transcript begins with that of another',
     auth: 'key',
     scopes: ['runs'],
     params: idParam,
@@ -65,7 +65,7 @@ export const runBranchRoutes = {
   getWorkflow: {
     method: 'GET',
     path: '/v1/workflows/:id',
-    summary: 'The runs of a workflow, newest first, and what they have come to together',
+    summary: 'List the runs of a workflow, newest first, with their combined status and usage',
     auth: 'key',
     scopes: ['runs'],
     params: workflowParam,

@@ -113,7 +113,7 @@ export const runRoutes = {
   startRun: {
     method: 'POST',
     path: '/v1/runs',
-    summary: 'Start a run and follow it',
+    summary: 'Start a run and stream it',
     auth: 'key',
     scopes: ['runs'],
     body: runBodySchema,
@@ -132,7 +132,7 @@ export const runRoutes = {
   listRuns: {
     method: 'GET',
     path: '/v1/runs',
-    summary: 'The tenant’s runs, newest first',
+    summary: 'List runs, newest first',
     auth: 'key',
     scopes: ['runs'],
     query: runsQuerySchema,
@@ -143,7 +143,7 @@ export const runRoutes = {
   getRun: {
     method: 'GET',
     path: '/v1/runs/:id',
-    summary: 'One run',
+    summary: 'Read a run',
     auth: 'key',
     scopes: ['runs'],
     params: idParam,
@@ -154,7 +154,7 @@ export const runRoutes = {
   listRunEvents: {
     method: 'GET',
     path: '/v1/runs/:id/events',
-    summary: 'A run’s journal, in the words of the catalogue',
+    summary: 'List the journal events of a run',
     auth: 'key',
     scopes: ['runs'],
     params: idParam,
@@ -170,7 +170,7 @@ export const runRoutes = {
   followRun: {
     method: 'GET',
     path: '/v1/runs/:id/stream',
-    summary: 'Follow a run from any place in its journal',
+    summary: 'Stream a run from any position in its journal',
     auth: 'key',
     scopes: ['runs'],
     params: idParam,
@@ -182,7 +182,7 @@ export const runRoutes = {
   followFeed: {
     method: 'GET',
     path: '/v1/feed',
-    summary: 'Hints about what has changed, so that a page need not poll',
+    summary: 'Stream change notifications',
     auth: 'key',
     scopes: ['runs'],
     answer: 'sse',

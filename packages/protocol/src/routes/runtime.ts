@@ -74,7 +74,7 @@ export const runtimeRoutes = {
   approveTool: {
     method: 'POST',
     path: '/api/chat/tool-approval',
-    summary: 'Decide a pending tool call, and see what follows',
+    summary: 'Decide a pending tool call and return what follows',
     auth: 'key',
     scopes: ['approve'],
     body: toolApprovalBodySchema,
@@ -98,7 +98,7 @@ export const runtimeRoutes = {
   resumeChat: {
     method: 'POST',
     path: '/api/chat/resume',
-    summary: 'Join a run, or see what has happened since its checkpoint',
+    summary: 'Stream a run, or return what has happened since its checkpoint',
     auth: 'key',
     scopes: ['runs'],
     body: resumeBodySchema,

@@ -26,7 +26,7 @@ export const systemRoutes = {
   welcome: {
     method: 'GET',
     path: '/',
-    summary: 'What answers here, and where to read on',
+    summary: 'Server name, version and links',
     auth: 'public',
     scopes: [],
     answer: 'json',
@@ -36,7 +36,7 @@ export const systemRoutes = {
   health: {
     method: 'GET',
     path: '/health',
-    summary: 'Whether the process is alive',
+    summary: 'Liveness of the process',
     auth: 'public',
     scopes: [],
     answer: 'json',
@@ -46,7 +46,7 @@ export const systemRoutes = {
   ready: {
     method: 'GET',
     path: '/ready',
-    summary: 'Whether the store answers and runs are taken',
+    summary: 'Readiness: the store responds and runs are accepted',
     auth: 'public',
     scopes: [],
     answer: 'json',
@@ -56,7 +56,7 @@ export const systemRoutes = {
   openApi: {
     method: 'GET',
     path: '/openapi.json',
-    summary: 'This table of routes, as an OpenAPI document',
+    summary: 'OpenAPI document of this API',
     auth: 'public',
     scopes: [],
     answer: 'json',
@@ -66,7 +66,7 @@ export const systemRoutes = {
   docs: {
     method: 'GET',
     path: '/docs',
-    summary: 'The same as a page to read',
+    summary: 'API documentation as a web page',
     auth: 'public',
     scopes: [],
     answer: 'html',
@@ -75,7 +75,7 @@ export const systemRoutes = {
   metrics: {
     method: 'GET',
     path: '/metrics',
-    summary: 'Figures for Prometheus',
+    summary: 'Metrics in Prometheus format',
     auth: 'internal-or-key',
     scopes: ['admin'],
     answer: 'text',
@@ -84,7 +84,7 @@ export const systemRoutes = {
   listModels: {
     method: 'GET',
     path: '/models',
-    summary: 'The models that can be asked for',
+    summary: 'List available models',
     auth: 'local-or-key',
     scopes: ['runs'],
     answer: 'json',
@@ -97,7 +97,7 @@ export const systemRoutes = {
   listTools: {
     method: 'GET',
     path: '/v1/tools',
-    summary: 'The tools that the server brings, with those of MCP servers that are connected',
+    summary: 'List built-in tools and the tools of connected MCP servers',
     auth: 'key',
     scopes: ['runs'],
     answer: 'json',

@@ -58,7 +58,7 @@ export const tenantRoutes = {
   getTenant: {
     method: 'GET',
     path: '/v1/tenant',
-    summary: 'The tenant: whether it is paused, its budgets, and what it has used',
+    summary: 'Read the tenant: pause state, budgets and usage',
     auth: 'key',
     scopes: ['admin'],
     answer: 'json',
@@ -68,7 +68,7 @@ export const tenantRoutes = {
   updateTenant: {
     method: 'PUT',
     path: '/v1/tenant',
-    summary: 'Pause the tenant or let it go on, or set its budgets',
+    summary: 'Pause or unpause the tenant, or set its budgets',
     auth: 'key',
     scopes: ['admin'],
     body: tenantBodySchema,
@@ -79,7 +79,7 @@ export const tenantRoutes = {
   cancelRuns: {
     method: 'POST',
     path: '/v1/runs/cancel',
-    summary: 'Cancel all runs of an agent, of labels, or of the tenant',
+    summary: 'Cancel all runs of an agent, with given labels, or of the tenant',
     auth: 'key',
     scopes: ['admin'],
     body: cancelRunsBodySchema,

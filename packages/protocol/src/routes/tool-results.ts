@@ -35,7 +35,7 @@ export const toolResultRoutes = {
   postToolResult: {
     method: 'POST',
     path: '/v1/runs/:id/tool-results/:toolUseId',
-    summary: 'Bring the result of a function tool',
+    summary: 'Post the result of a function tool call',
     auth: 'key',
     scopes: ['runs'],
     params: ofCall,
@@ -48,7 +48,7 @@ export const toolResultRoutes = {
   claimToolCall: {
     method: 'POST',
     path: '/v1/runs/:id/tool-results/:toolUseId/claim',
-    summary: 'Say that this client works on a call, so that others do not',
+    summary: 'Claim a function tool call, so that other clients do not run it',
     auth: 'key',
     scopes: ['runs'],
     params: ofCall,
@@ -60,7 +60,7 @@ export const toolResultRoutes = {
   awaitToolResult: {
     method: 'GET',
     path: '/internal/runs/:id/tool-result/:toolUseId',
-    summary: 'Wait for the result of a function tool; 204 if there is none yet',
+    summary: 'Wait for the result of a function tool call; 204 if there is none yet',
     auth: 'internal',
     scopes: [],
     params: ofCall,

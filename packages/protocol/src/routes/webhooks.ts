@@ -48,7 +48,7 @@ export const webhookRoutes = {
   createWebhook: {
     method: 'POST',
     path: '/v1/webhooks',
-    summary: 'Have a URL told of events; the secret that signs them is shown only here',
+    summary: 'Create a webhook. Its signing secret is returned only once',
     auth: 'key',
     scopes: ['admin'],
     body: webhookBodySchema,
@@ -61,7 +61,7 @@ export const webhookRoutes = {
   listWebhooks: {
     method: 'GET',
     path: '/v1/webhooks',
-    summary: 'The tenant’s webhooks, newest first',
+    summary: 'List webhooks, newest first',
     auth: 'key',
     scopes: ['admin'],
     query: webhooksQuerySchema,
@@ -72,7 +72,7 @@ export const webhookRoutes = {
   deleteWebhook: {
     method: 'DELETE',
     path: '/v1/webhooks/:id',
-    summary: 'Tell a URL no more, not even what it has not been told yet',
+    summary: 'Delete a webhook and its pending deliveries',
     auth: 'key',
     scopes: ['admin'],
     params: idParam,
@@ -82,7 +82,7 @@ export const webhookRoutes = {
   listWebhookDeliveries: {
     method: 'GET',
     path: '/v1/webhooks/:id/deliveries',
-    summary: 'What a webhook was told, or could not be told, newest first',
+    summary: 'List the deliveries of a webhook, newest first',
     auth: 'key',
     scopes: ['admin'],
     params: idParam,
@@ -94,7 +94,7 @@ export const webhookRoutes = {
   showDecisionLink: {
     method: 'GET',
     path: '/decide/:token',
-    summary: 'What a decision link asks; opening it decides nothing',
+    summary: 'Show the page of a decision link; opening it decides nothing',
     auth: 'link',
     scopes: [],
     params: tokenParam,
@@ -104,7 +104,7 @@ export const webhookRoutes = {
   decideByLink: {
     method: 'POST',
     path: '/decide/:token',
-    summary: 'Decide what the link asks, by the form that its page shows',
+    summary: 'Decide an approval with the form of a decision link',
     auth: 'link',
     scopes: [],
     params: tokenParam,
