@@ -245,7 +245,7 @@ describe('/v1/keys', () => {
       await talking.reader.until('token');
       const followed = await server.request(`/v1/runs/${waiting.runId}/stream`, wish);
       const chat = await startChat(server, 'notify chat', { wish });
-      await chat.reader.until('approval_requested');
+      await chat.reader.until('relay');
       const readers = [waiting.reader, talking.reader, chat.reader, new FrameReader(followed)];
       return { readers, runIds: [waiting.runId, talking.runId, chat.runId] };
     }

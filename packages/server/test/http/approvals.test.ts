@@ -116,7 +116,7 @@ describe('/v1/approvals', () => {
 
   it('decides the approval of a chat too, which then is gone for the chat', async () => {
     const chat = await startChat(server, 'notify from both sides');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     expect((await server.request(path, { body: { approved: true } })).status).toBe(200);
     const late = await answerApproval(server, chat, {
@@ -191,7 +191,7 @@ describe('/v1/approvals', () => {
     expect(await approve(edited('edited here'))).toMatchObject({ code: 200 });
     await talk.reader.rest();
     const chat = await startChat(server, 'notify first there', { body: { permissions } });
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const answer = (input: unknown) =>
       answerApproval(server, chat, {
         approvalId: relay.data['id'],

@@ -257,7 +257,7 @@ describe('an idempotency key', () => {
     const wish = { headers: { 'idempotency-key': freshKey() } };
     const first = await startChat(server, 'notify in a chat', { wish });
     const second = await startChat(server, 'notify in a chat', { wish });
-    await Promise.all([first, second].map(({ reader }) => reader.until('approval_requested')));
+    await Promise.all([first, second].map(({ reader }) => reader.until('relay')));
     expect(second.runId).not.toBe(first.runId);
     await second.reader.leave();
     await untilStatus(server, second.runId, 'canceled');

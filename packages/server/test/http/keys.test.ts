@@ -80,7 +80,7 @@ describe('keys', () => {
       file: { rateLimit: { failuresPerMinute: 100_000 } },
     });
     chat = await startChat(server, 'notify whose is it');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const { keyId } = await addKey(server.store, { scopes: ['runs'] });
     const memory = await server.json('/v1/memories', {
       body: { namespace: 'matrix', text: 'Whose is it?' },
@@ -262,7 +262,7 @@ describe('keys', () => {
     const conversationId = uuidv7();
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const mine = await startChat(server, 'notify shared', { body: { conversationId } });
-    const relay = await mine.reader.until('approval_requested');
+    const relay = await mine.reader.until('relay');
     const answered = await server.request(`/chat/relay/${String(relay.data['id'])}`, {
       body: { sessionId: mine.sessionId, response: { approved: true, always: true } },
     });

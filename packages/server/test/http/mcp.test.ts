@@ -128,7 +128,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
 
   it('is used from chat with all the other tools', async () => {
     const { reader, ...chat } = await startChat(server, 'use shop_echo {"text":"chat"}');
-    const { data } = await reader.until('approval_requested');
+    const { data } = await reader.until('relay');
     await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
     expect(JSON.stringify(await reader.rest())).toContain('"context":"chat"');
   });

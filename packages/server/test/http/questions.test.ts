@@ -129,7 +129,7 @@ describe('a question', () => {
       frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
     expect(outputIn(await reader.rest())).toMatchObject({ answer: input });
     const chat = await startChat(server, 'use order {"what":"shirt"}');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const answer = (response: unknown) =>
       answerApproval(server, chat, { approvalId: relay.data['id'], response });
     expect((await answer({ approved: true, input: { size: 'XL' } })).status).toBe(400);
@@ -168,7 +168,7 @@ describe('a question', () => {
       status: 'error',
     });
     const chat = await startChat(server, 'use order {"what":"shirt"}');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const answer = (response: unknown) =>
       answerApproval(server, chat, { approvalId: relay.data['id'], response });
     expect((await answer({ approved: true })).status).toBe(400);

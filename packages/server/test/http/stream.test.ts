@@ -23,8 +23,8 @@ describe('following a run', () => {
     const said =
       'use calculator {"a":1,"b":2,"op":"+"}\nuse send_note {"to":"a","text":"b"}\nuse send_note {"to":"c","text":"d"}';
     const chat = await startChat(server, said);
-    const first = await chat.reader.until('approval_requested');
-    const second = await chat.reader.until('approval_requested');
+    const first = await chat.reader.until('relay');
+    const second = await chat.reader.until('relay');
     await answerApproval(server, chat, {
       approvalId: first.data['id'],
       response: { approved: true },
@@ -156,7 +156,7 @@ describe('following a run', () => {
 
   it('stays open while a run waits, and shows what then happens to every reader', async () => {
     const chat = await startChat(server, 'notify several readers');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const early = new FrameReader(await stream('?dialect=chat', {}, chat.runId));
     await early.until('approval_requested');
     const late = new FrameReader(

@@ -167,8 +167,11 @@ describe('a decision by tool-approval', () => {
   it('is about a run of any surface', async () => {
     const run = await startRun(server, { input: note(`a run`) });
     const chat = await startChat(server, note(`a chat`));
-    for (const { runId, reader } of [run, chat]) {
-      await reader.until('approval_requested');
+    for (const [{ runId, reader }, asked] of [
+      [run, 'approval_requested'],
+      [chat, 'relay'],
+    ] as const) {
+      await reader.until(asked);
       const decision = { runId, toolCallId: 'call_1', action: 'approve' };
       expect(await decideCall(server, decision)).toMatchObject({ body: { status: 'succeeded' } });
       await reader.rest();

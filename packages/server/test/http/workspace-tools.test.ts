@@ -75,7 +75,7 @@ describe('bash in a chat', () => {
   it('is asked about, runs as approved, and shows what it does', async () => {
     const server = await boot();
     const chat = await startChat(server, use('bash', { command: 'ls; echo made > c.txt' }));
-    const { data } = await chat.reader.until('approval_requested');
+    const { data } = await chat.reader.until('relay');
     expect(data).toMatchObject({ tool: 'bash', params: { command: 'ls; echo made > c.txt' } });
     expect(existsSync(join(folder, 'c.txt'))).toBe(false);
     await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
@@ -346,14 +346,14 @@ describe('a chat without a key', () => {
     expect((await server.request('/chat', { body: named, key: null })).status).toBe(400);
     // With a key, the same sub-agent has it.
     const known = await startChat(server, delegated);
-    expect((await known.reader.until('approval_requested')).data).toMatchObject({ tool: 'bash' });
+    expect((await known.reader.until('relay')).data).toMatchObject({ tool: 'bash' });
     expect(existsSync(join(folder, 'x'))).toBe(false);
   });
 
   it('has them if the operator says so', async () => {
     const server = await boot({ env: { RELAY_LOCAL_CHAT: 'on' } });
     const chat = await startChat(server, use('bash', { command: 'touch x' }), { wish });
-    const { data } = await chat.reader.until('approval_requested');
+    const { data } = await chat.reader.until('relay');
     await answerApproval(server, chat, {
       approvalId: data['id'],
       response: { approved: true },

@@ -101,8 +101,8 @@ describe('query plans', () => {
     'a grant': selectGrantSql,
     'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
     'a use of a grant': useGrant('t', 'g', 1).sql,
-    'the mail of a run': selectCommandsSql,
-    'the end of all mail': deleteCommands(run).sql,
+    'the inbox of a run': selectCommandsSql,
+    'the end of an inbox': deleteCommands(run).sql,
     'a key': selectKeyByHashSql,
     'a key by its id': selectKeySql,
     'the keys of a tenant': selectKeys('t', page).sql,
@@ -273,7 +273,7 @@ describe('query plans', () => {
       const searches = ids.filter((line) => line.startsWith('SEARCH'));
       expect(searches.length).toBeGreaterThan(0);
       for (const line of searches)
-        expect(line).toContain(`${index} AND requested_at>? AND (raised_`);
+        expect(line).toContain(`${index} AND requested_at>? AND (requested_`);
       expect(scansIn(await plan(selectApprovals('t', filter, page).sql))).toEqual([]);
     });
   }
@@ -337,14 +337,14 @@ describe('query plans', () => {
     );
   });
 
-  test('due runs are found among the open ones, by partial indexes and by their mail', async () => {
+  test('due runs are found among the open ones, by partial indexes and by their inbox', async () => {
     const tables = (await plan(dueSql.sqlite)).filter((line) =>
-      /^(SCAN|SEARCH) (r|mail)\b/.test(line),
+      /^(SCAN|SEARCH) (r|run_inbox)\b/.test(line),
     );
     expect(tables).toEqual([
       'SCAN r USING INDEX runs_to_do',
       'SEARCH r USING INDEX runs_to_wake (wake_at<?)',
-      'SCAN mail USING COVERING INDEX sqlite_autoindex_mail_1',
+      'SCAN run_inbox USING COVERING INDEX sqlite_autoindex_run_inbox_1',
       'SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)',
     ]);
   });
