@@ -21,7 +21,7 @@ const environment = () => ({
   RELAY_API_KEY: server.apiKey,
 });
 
-function approval(...args: string[]) {
+function relay(...args: string[]) {
   return spawnSync(process.execPath, [relayBin, ...args], { env: environment(), encoding: 'utf8' });
 }
 
@@ -86,7 +86,7 @@ test('serve listens, leaves in good order when told to, and says in one line why
   const second = begin(['serve', '--port', '0', '--data-dir', dataDir], env);
   expect(await second.ended).toBe(1);
   expect(second.output).toMatch(
-    /^approval: Another Relay server is using .* \[start_failed\] – .*\n$/,
+    /^relay: Another Relay server is using .* \[start_failed\] – .*\n$/,
   );
   serving.child.kill('SIGTERM');
   expect(await serving.ended).toBe(0);
@@ -117,29 +117,29 @@ test('a reader that has seen enough is no failure', () => {
 });
 
 test('one message is said and answered on standard output alone', () => {
-  const { stdout, stderr, status } = approval('chat', 'calculate', '23*47');
+  const { stdout, stderr, status } = relay('chat', 'calculate', '23*47');
   expect([status, stdout]).toEqual([0, '23 * 47 is 1081.\n']);
   expect(stderr).toContain('→ calculator');
-  const failed = approval('chat', 'fail 400');
+  const failed = relay('chat', 'fail 400');
   expect([failed.status, failed.stdout]).toEqual([7, '']);
-  expect(failed.stderr).toMatch(/^approval: .*400.* \[provider_rejected\]\n$/);
-  const events = approval('chat', '--json', 'say 2').stdout.trimEnd().split('\n');
+  expect(failed.stderr).toMatch(/^relay: .*400.* \[provider_rejected\]\n$/);
+  const events = relay('chat', '--json', 'say 2').stdout.trimEnd().split('\n');
   expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ type: 'done', output: '1 2' });
 });
 
 test('a conversation goes on with whom it ended, and one that does not exist is not found', () => {
-  approval('chat', '--model', 'demo', 'say 1');
+  relay('chat', '--model', 'demo', 'say 1');
   const { conversationId } = JSON.parse(
-    approval('runs', 'list', '--limit', '1', '--json').stdout,
+    relay('runs', 'list', '--limit', '1', '--json').stdout,
   ) as {
     conversationId: string;
   };
-  const next = approval('chat', '--conversation', conversationId, 'say 2');
+  const next = relay('chat', '--conversation', conversationId, 'say 2');
   expect([next.status, next.stdout]).toEqual([0, '1 2\n']);
   expect(next.stderr).toContain('you › say 1');
-  const list = approval('runs', 'list', '--conversation', conversationId, '--json').stdout;
+  const list = relay('runs', 'list', '--conversation', conversationId, '--json').stdout;
   expect(list.trimEnd().split('\n')).toHaveLength(2);
-  const none = approval('chat', '--conversation', '01234567-89ab-7def-8123-456789abcdef', 'say 2');
+  const none = relay('chat', '--conversation', '01234567-89ab-7def-8123-456789abcdef', 'say 2');
   expect([none.status, none.stdout]).toEqual([3, '']);
 });
 
@@ -148,7 +148,7 @@ test('where nobody is, a request stays open for somebody else', async () => {
   chat.child.stdin.end();
   await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('relay approvals approve ');
   const id = /relay approvals approve (\S+)/.exec(chat.output)?.[1] ?? '';
-  expect(approval('approvals', 'approve', id).status).toBe(0);
+  expect(relay('approvals', 'approve', id).status).toBe(0);
   expect(await chat.ended).toBe(0);
   expect(chat.output).toContain('The note was sent.');
 });
@@ -190,7 +190,7 @@ test('an interrupted run is canceled, and the exit code says so', async () => {
   expect(await chat.ended).toBe(130);
   expect(chat.output).toContain('[interrupted]');
   const [last] = JSON.parse(
-    `[${approval('runs', 'list', '--limit', '1', '--json').stdout.trim()}]`,
+    `[${relay('runs', 'list', '--limit', '1', '--json').stdout.trim()}]`,
   ) as { status: string }[];
   expect(last?.status).toBe('canceled');
 });

@@ -10,7 +10,7 @@ import { fakeWorld } from './support/fake-world.ts';
 const guide = readFileSync(new URL('../../../docs/guides/cli.md', import.meta.url), 'utf8');
 const shown = [...guide.matchAll(/```sh\n([\s\S]*?)```/g)]
   .flatMap(([, block = '']) => block.split('\n'))
-  .flatMap((line) => /(?:^|<\()approval ([^|)#]*)/.exec(line)?.[1]?.trim() ?? []);
+  .flatMap((line) => /(?:^|<\()relay ([^|)#]*)/.exec(line)?.[1]?.trim() ?? []);
 
 function wordsOf(line: string): string[] {
   return line

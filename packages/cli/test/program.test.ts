@@ -59,7 +59,7 @@ describe('the help', () => {
       expect(await runCli([...path, '--help'], world)).toBe(0);
       // What is to be copied stands on one line, however long.
       const lines = world.out().split('\n');
-      const long = lines.filter((line) => line.length > 80 && !/^ {2}.*approval/.test(line));
+      const long = lines.filter((line) => line.length > 80 && !/^ {2}.*relay/.test(line));
       expect(long).toEqual([]);
     },
   );
@@ -69,7 +69,7 @@ describe('the help', () => {
       let text = '';
       command.configureOutput({ writeOut: (more) => (text += more) });
       command.outputHelp();
-      const lines = text.slice(text.indexOf('Examples:')).matchAll(/^ {2}approval (.*)$/gm);
+      const lines = text.slice(text.indexOf('Examples:')).matchAll(/^ {2}relay (.*)$/gm);
       for (const [, line = ''] of lines) {
         const words =
           line
