@@ -1,4 +1,4 @@
-/** The command as a process: how fast it starts, how it ends, and what it does to pipes. */
+/** The CLI as a process: start-up, exit codes and pipes. */
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { relayBin } from '../support/cli.ts';
 import { TestServer } from '../support/server.ts';
 
-// Each waits for what it expects to see; a busy machine may take its time.
+// Each test polls for the expected output; a busy machine can be slow.
 vi.setConfig({ testTimeout: 120_000 });
 
 const server = new TestServer();
@@ -39,8 +39,8 @@ function begin(args: readonly string[], env: NodeJS.ProcessEnv = environment()) 
   return running;
 }
 
-/** The quickest of a few: what else the machine does only ever adds. */
-function quickest(args: readonly string[]): number {
+/** The minimum of several measurements, to exclude other load. */
+function fastest(args: readonly string[]): number {
   const times = Array.from({ length: 7 }, () => {
     const began = performance.now();
     spawnSync(process.execPath, [...args], { env: environment(), stdio: 'ignore' });
@@ -50,9 +50,9 @@ function quickest(args: readonly string[]): number {
 }
 
 test('it starts without loading what a command does not need', () => {
-  const bare = quickest(['-e', '0']);
-  const help = quickest([relayBin, '--help']);
-  const list = quickest([relayBin, 'runs', 'list']);
+  const bare = fastest(['-e', '0']);
+  const help = fastest([relayBin, '--help']);
+  const list = fastest([relayBin, 'runs', 'list']);
   const shown = (ms: number) => `${ms.toFixed(0)} ms, ${(ms / bare).toFixed(1)} × node`;
   console.info(`node -e 0: ${bare.toFixed(0)} ms; help: ${shown(help)}; runs list: ${shown(list)}`);
   // Loading the server alone would take more than this.
@@ -77,7 +77,7 @@ test('help and commands of the SDK load neither the server nor prompts', () => {
   expect(list).not.toMatch(/packages\/(server|core|store|models)\/|fastify|clack|\/zod\//);
 });
 
-test('serve listens, leaves in good order when told to, and says in one line why it cannot start', async () => {
+test('serve listens, stops gracefully on SIGTERM, and reports in one line why it cannot start', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-cli-serve-'));
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
   const env = { ...process.env, RELAY_LOG_LEVEL: 'off' };
@@ -96,7 +96,7 @@ test('serve listens, leaves in good order when told to, and says in one line why
   expect(taken.output).toContain(`Port ${port} is in use`);
 });
 
-test("it runs on whatever Node comes first: one that is too old hands over to the project's", () => {
+test("it runs with any Node: one that is too old starts the project's Node", () => {
   const own = join(process.execPath, '..');
   const folders = (process.env['PATH'] ?? '')
     .split(':')
@@ -110,13 +110,13 @@ test("it runs on whatever Node comes first: one that is too old hands over to th
   expect(failed.status).toBe(2);
 });
 
-test('a reader that has seen enough is no failure', () => {
+test('a reader that closes the pipe early is not an error', () => {
   const command = `set -o pipefail; '${process.execPath}' '${relayBin}' --help | head -n 1`;
   const output = execFileSync('bash', ['-c', command], { env: environment(), encoding: 'utf8' });
   expect(output).toBe('Usage: relay [options] [command]\n');
 });
 
-test('one message is said and answered on standard output alone', () => {
+test('a single message prints only the answer on standard output', () => {
   const { stdout, stderr, status } = relay('chat', 'calculate', '23*47');
   expect([status, stdout]).toEqual([0, '23 * 47 is 1081.\n']);
   expect(stderr).toContain('→ calculator');
@@ -127,11 +127,9 @@ test('one message is said and answered on standard output alone', () => {
   expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ type: 'done', output: '1 2' });
 });
 
-test('a conversation goes on with whom it ended, and one that does not exist is not found', () => {
+test('a conversation continues with its last model, and an unknown one is not found', () => {
   relay('chat', '--model', 'demo', 'say 1');
-  const { conversationId } = JSON.parse(
-    relay('runs', 'list', '--limit', '1', '--json').stdout,
-  ) as {
+  const { conversationId } = JSON.parse(relay('runs', 'list', '--limit', '1', '--json').stdout) as {
     conversationId: string;
   };
   const next = relay('chat', '--conversation', conversationId, 'say 2');
@@ -143,7 +141,7 @@ test('a conversation goes on with whom it ended, and one that does not exist is 
   expect([none.status, none.stdout]).toEqual([3, '']);
 });
 
-test('where nobody is, a request stays open for somebody else', async () => {
+test('without a user, an approval stays pending for another approver', async () => {
   const chat = begin(['chat', 'notify somebody']);
   chat.child.stdin.end();
   await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('relay approvals approve ');
@@ -153,7 +151,7 @@ test('where nobody is, a request stays open for somebody else', async () => {
   expect(chat.output).toContain('The note was sent.');
 });
 
-test('requests of one turn are asked about one by one, each answered on its own', async () => {
+test('approvals of one turn are prompted for and decided one by one', async () => {
   const note = (text: string) => `use send_note ${JSON.stringify({ to: 'operator', text })}`;
   const chat = begin(['chat', [note('left'), note('right')].join('\n')]);
   chat.child.stdin.end('d\nnot this one\no\n');
@@ -166,7 +164,7 @@ test('requests of one turn are asked about one by one, each answered on its own'
   expect(chat.output).toContain('not this one');
 });
 
-test('without a key a chat counts its tokens all the same', async () => {
+test('a chat without a key reports its usage', async () => {
   const env = { ...environment(), RELAY_API_KEY: '', RELAY_DATA_DIR: '/nowhere' };
   const chat = begin(['chat', '--json', 'say 5'], env);
   expect(await chat.ended).toBe(0);
@@ -174,12 +172,12 @@ test('without a key a chat counts its tokens all the same', async () => {
   expect(done).toMatchObject({ type: 'done', usage: { input_tokens: 2, output_tokens: 5 } });
 });
 
-test('without a key and without anybody there, a request is denied: nobody else could answer', async () => {
+test('without a key and without a user, an approval is denied', async () => {
   const env = { ...environment(), RELAY_API_KEY: '', RELAY_DATA_DIR: '/nowhere' };
   const chat = begin(['chat', 'notify nobody'], env);
   chat.child.stdin.end();
   expect(await chat.ended).toBe(0);
-  expect(chat.output).toContain('Nobody was there to ask');
+  expect(chat.output).toContain('No approver is available');
   expect(server.notes.filter(({ text }) => text === 'nobody')).toEqual([]);
 });
 
@@ -195,7 +193,7 @@ test('an interrupted run is canceled, and the exit code says so', async () => {
   expect(last?.status).toBe('canceled');
 });
 
-test('a chat outlives a server that is killed in the middle of an answer', async () => {
+test('a chat survives a server that is killed during a turn', async () => {
   const chat = begin(['chat', 'notify through a kill']);
   await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('wants to run');
   const { port } = new URL(server.url);

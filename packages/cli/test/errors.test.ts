@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { RelayApiError } from '@relay/sdk';
-import { CliError, failureOf, usageError } from '../src/failures.ts';
+import { CliError, failureOf, unreachable, usageError } from '../src/errors.ts';
 
 test.each([
   [401, 'unauthorized', 4],
@@ -13,7 +13,7 @@ test.each([
   [413, 'payload_too_large', 2],
   [500, 'internal', 1],
   [503, 'storage_failed', 1],
-] as const)('an answer %i %s exits with %i', (status, code, exit) => {
+] as const)('status %i %s exits with %i', (status, code, exit) => {
   expect(failureOf(new RelayApiError(code, 'No', { status }))).toMatchObject({
     error: 'No',
     code,
@@ -21,7 +21,7 @@ test.each([
   });
 });
 
-test('fields that are wrong are named, once', () => {
+test('names invalid fields once', () => {
   const details = [
     { path: 'name', message: 'Too long' },
     { path: 'scopes', message: 'Required' },
@@ -33,27 +33,30 @@ test('fields that are wrong are named, once', () => {
   expect(failureOf(error).error).toBe('scopes are required (name: Too long)');
 });
 
-test('whoever has named no model is told how', () => {
+test('an issue with the model suggests --model', () => {
   const details = [{ path: 'model', message: 'Required' }];
   const error = new RelayApiError('invalid_request', 'model is required', { status: 400, details });
   expect(failureOf(error).hint).toContain('--model');
-  const other = [{ path: 'model', message: 'Too long' }];
+  const other = [{ path: 'message', message: 'Required' }];
   const wrong = new RelayApiError('invalid_request', 'No', { status: 400, details: other });
   expect(failureOf(wrong).hint).toBeUndefined();
 });
 
-test('a server that is not there is said with its reason and what to do', () => {
+test('an unreachable server is reported with the reason and a hint', () => {
   const cause = new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } });
   const message = 'GET http://x:4000/v1/runs?limit=20 failed: fetch failed';
   const error = new RelayApiError('network_error', message, { cause });
-  expect(failureOf(error)).toMatchObject({
-    error: 'No answer from http://x:4000: ECONNREFUSED',
+  expect(failureOf(unreachable('http://x:4000', error))).toMatchObject({
+    error: 'No response from http://x:4000: ECONNREFUSED',
+    code: 'network_error',
     exit: 6,
     hint: expect.stringContaining('relay serve'),
   });
+  const late = new RelayApiError('network_error', 'GET http://x:4000 failed: timeout', {});
+  expect(failureOf(unreachable('http://x:4000', late)).error).toBe(late.message);
 });
 
-test('what the command says itself is said as it is', () => {
+test('an error of the CLI keeps its message, code and hint', () => {
   expect(failureOf(usageError('No', 'do'))).toEqual({
     error: 'No',
     code: 'usage',
@@ -63,7 +66,7 @@ test('what the command says itself is said as it is', () => {
   expect(failureOf(new CliError('x', 'No'))).toEqual({ error: 'No', code: 'x', exit: 1 });
 });
 
-test('whatever else goes wrong is a failure with its own code', () => {
+test('any other error is a failure with its own code', () => {
   const missing = Object.assign(new Error('no such file'), { code: 'ENOENT' });
   expect(failureOf(missing)).toMatchObject({ code: 'enoent', exit: 1 });
   expect(failureOf('odd')).toEqual({ error: 'odd', code: 'internal', exit: 1 });

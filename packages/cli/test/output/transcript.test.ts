@@ -1,16 +1,16 @@
 import type { RunHandle, RunStreamEvent } from '@relay/sdk';
 import { describe, expect, test } from 'vitest';
-import { followRun, Transcript } from '../src/follow.ts';
-import { Print } from '../src/print.ts';
-import { fakeWorld } from './support/fake-world.ts';
+import { followRun, Transcript } from '../../src/output/transcript.ts';
+import { Print } from '../../src/output/print.ts';
+import { fakeEnvironment } from '../support/environment.ts';
 
 type Unnumbered<Event> = Event extends unknown ? Omit<Event, 'seq'> : never;
 
 function shown(...events: readonly Unnumbered<RunStreamEvent>[]): string {
-  const world = fakeWorld();
-  const transcript = new Transcript(new Print(world, false));
+  const environment = fakeEnvironment();
+  const transcript = new Transcript(new Print(environment, false));
   for (const [index, event] of events.entries()) transcript.show({ ...event, seq: index + 1 });
-  return world.out();
+  return environment.out();
 }
 
 const done = {
@@ -21,8 +21,8 @@ const done = {
 } as const;
 const say = (text: string) => ({ type: 'token', text }) as const;
 
-describe('a run on the screen', () => {
-  test('is a flow of text, and a line for everything else', () => {
+describe('a transcript', () => {
+  test('prints text continuously and every other event on its own line', () => {
     const text = shown(
       say('I look'),
       say(' it up.'),
@@ -34,7 +34,7 @@ describe('a run on the screen', () => {
     expect(text).toBe('I look it up.\n→ calculator {"a":1}\n← 2\nIt is 2.\n');
   });
 
-  test('does not speak of an answer that was broken off before its first word', () => {
+  test('does not mention an answer that was interrupted before its first word', () => {
     const call = { type: 'tool_call', id: 'c', name: 'calculator', input: {} } as const;
     const again = { type: 'reset', after: 1 } as const;
     expect(shown(again, again, say('Hi'), done)).toBe('Hi\n');
@@ -43,7 +43,7 @@ describe('a run on the screen', () => {
     );
   });
 
-  test('says so when words are taken back, a person is asked, or it fails', () => {
+  test('reports discarded text, approvals and errors', () => {
     const text = shown(
       say('Half an'),
       { type: 'reset', after: 0 },
@@ -62,8 +62,8 @@ describe('a run on the screen', () => {
     );
     expect(text.split('\n')).toEqual([
       'Half an',
-      '· that answer was broken off and is said again:',
-      '? send_note waits for a person (approval r1)',
+      '· the answer was interrupted and starts again:',
+      '? send_note waits for approval (id r1)',
       '! approval r1 expires at 2026-11-15T12:00:00Z',
       '· expired',
       '✗ The provider failed [provider_failed]',
@@ -71,12 +71,12 @@ describe('a run on the screen', () => {
     ]);
   });
 
-  test('puts characters together that come in two halves', () => {
+  test('joins surrogate pairs that arrive in two events', () => {
     expect(shown(say('a\uD83D'), say('\uDE00b'), done)).toBe('a😀b\n');
     expect(shown(say('a\uD83D'), done)).toBe('a\\u{d83d}\n');
   });
 
-  test('cannot be used by a model or a tool to draw on the screen', () => {
+  test('escapes control characters of models and tools', () => {
     const text = shown(
       say('\u001B[2J'),
       { type: 'tool_call', id: 'c', name: 'x\u001B[1A', input: '\u009B' },
@@ -86,13 +86,13 @@ describe('a run on the screen', () => {
     expect(text).not.toMatch(/[\u0000-\u0009\u000B-\u001F\u0080-\u009F]/);
   });
 
-  test('is not flooded by a large result', () => {
+  test('shortens a large result', () => {
     const text = shown({ type: 'tool_result', id: 'c', output: 'x'.repeat(10_000) });
     expect(text.length).toBeLessThan(500);
   });
 });
 
-describe('a run that is followed to its end', () => {
+describe('followRun', () => {
   const run = (status: 'completed' | 'failed' | 'canceled', error?: object) =>
     ({
       async *[Symbol.asyncIterator]() {
@@ -101,8 +101,8 @@ describe('a run that is followed to its end', () => {
       result: async () => ({ ...done, id: 'r', status, ...(error === undefined ? {} : { error }) }),
     }) as unknown as RunHandle;
 
-  test('is a failure of the command if it was one of the run', async () => {
-    const follow = (handle: RunHandle) => followRun(new Print(fakeWorld(), false), handle);
+  test('throws if the run fails or is canceled', async () => {
+    const follow = (handle: RunHandle) => followRun(new Print(fakeEnvironment(), false), handle);
     await expect(follow(run('completed'))).resolves.toBeUndefined();
     await expect(follow(run('canceled'))).rejects.toMatchObject({ code: 'run_canceled', exit: 7 });
     const error = { message: 'No money', code: 'budget_exceeded', retryable: true };
@@ -113,10 +113,10 @@ describe('a run that is followed to its end', () => {
     });
   });
 
-  test('is one value a line for programs', async () => {
-    const world = fakeWorld();
-    await followRun(new Print(world, true), run('completed'));
-    expect(JSON.parse(world.out())).toMatchObject({ type: 'done', seq: 1 });
-    expect(world.err()).toBe('');
+  test('prints one JSON value per line with --json', async () => {
+    const environment = fakeEnvironment();
+    await followRun(new Print(environment, true), run('completed'));
+    expect(JSON.parse(environment.out())).toMatchObject({ type: 'done', seq: 1 });
+    expect(environment.err()).toBe('');
   });
 });

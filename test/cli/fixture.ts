@@ -1,25 +1,25 @@
-/** A real server, and the command as its operator would use it. */
+/** A real server, and the CLI connected to it. */
 import { createClient, type RelayClient } from '@relay/sdk';
 import { afterAll, beforeAll } from 'vitest';
-import { type CliOutcome, type CliWorld, relay } from '../support/cli.ts';
+import { type CliOutcome, type CliOptions, relay } from '../support/cli.ts';
 import { TestServer } from '../support/server.ts';
 
-export interface Scene {
+export interface CliFixture {
   readonly server: TestServer;
   readonly client: RelayClient;
-  /** With the key of the first start, unless `env` says otherwise. */
+  /** With the server's first key, unless `env` sets another. */
   run(...args: readonly string[]): Promise<CliOutcome>;
-  runIn(world: CliWorld, ...args: readonly string[]): Promise<CliOutcome>;
+  runIn(options: CliOptions, ...args: readonly string[]): Promise<CliOutcome>;
 }
 
-export function cliScene(env: Readonly<Record<string, string>> = {}): Scene {
+export function cliFixture(env: Readonly<Record<string, string>> = {}): CliFixture {
   const server = new TestServer(env);
   beforeAll(() => server.start());
   afterAll(() => server.dispose());
-  const runIn = (world: CliWorld, ...args: readonly string[]) =>
+  const runIn = (options: CliOptions, ...args: readonly string[]) =>
     relay(args, {
-      ...world,
-      env: { RELAY_URL: server.url, RELAY_API_KEY: server.apiKey, ...world.env },
+      ...options,
+      env: { RELAY_URL: server.url, RELAY_API_KEY: server.apiKey, ...options.env },
     });
   return {
     server,
@@ -31,8 +31,8 @@ export function cliScene(env: Readonly<Record<string, string>> = {}): Scene {
   };
 }
 
-/** A run that waits for an approval of `send_note`, and that approval. */
-export async function waitingNote({ client }: Scene, text: string) {
+/** Starts a run that waits for the approval of `send_note`. */
+export async function waitingNote({ client }: CliFixture, text: string) {
   const run = await client.runs.create({
     model: 'demo',
     input: `notify ${text}`,
@@ -41,5 +41,5 @@ export async function waitingNote({ client }: Scene, text: string) {
   for await (const event of run) {
     if (event.type === 'approval_requested') return { runId: run.id, approvalId: event.id };
   }
-  throw new Error('It was not asked');
+  throw new Error('No approval was requested');
 }

@@ -1,25 +1,25 @@
 /**
- * A table for people. In a pipe it has all its columns, times to the second, and is never cut. On a
- * terminal it fits: times are told as ages, columns that are empty or minor give way to a narrow
- * screen, the last one takes what is left, and where even that is too little, items are stacked.
+ * A text table. In a pipe it has all columns and full times, and nothing is cut. On a terminal it
+ * fits the width: times become ages, empty columns are dropped, then minor ones, and the last column
+ * is cut to the remaining width. If even that is too narrow, items are stacked.
  */
 import { type Paint, paintStatus } from './paint.ts';
 import { cutTo, visibleLine, widthOf } from './visible.ts';
 
 export interface Column<Item> {
   readonly title: string;
-  readonly of: (item: Item) => string | number | undefined;
-  /** A word that has a colour. */
+  readonly value: (item: Item) => string | number | undefined;
+  /** Coloured by its value. */
   readonly status?: boolean;
   /** A time in ISO 8601. */
   readonly time?: boolean;
-  /** Left out where there is little room. */
+  /** Dropped first on a narrow terminal. */
   readonly minor?: boolean;
 }
 
 export interface TableOptions {
   readonly paint: Paint;
-  /** How many columns the terminal has; undefined: it is none. */
+  /** The width of the terminal; undefined if the output is not one. */
   readonly width: number | undefined;
   readonly now?: number;
 }
@@ -32,8 +32,8 @@ interface Rendered {
   readonly minor: boolean;
 }
 
-/** What the last column must have at least, or it says nothing. */
-const leastRoom = 16;
+/** A narrower last column would not be readable. */
+const minLastWidth = 16;
 const gap = 2;
 
 export function tableOf<Item>(
@@ -44,7 +44,7 @@ export function tableOf<Item>(
   const { paint, width = Infinity } = options;
   const all = columns.map((column) => rendered(items, column, options));
   const shown = options.width === undefined ? all : fitting(all, width);
-  if (spaceBefore(shown) + room(shown.at(-1)) > width) return stacked(shown, paint, width);
+  if (spaceBefore(shown) + lastWidth(shown.at(-1)) > width) return stacked(shown, paint, width);
   const line = (cells: readonly string[], painted: (cell: string, at: number) => string) =>
     cells
       .map((cell, at) => {
@@ -70,13 +70,13 @@ export function tableOf<Item>(
 
 function rendered<Item>(
   items: readonly Item[],
-  { title, of, status = false, time = false, minor = false }: Column<Item>,
+  { title, value, status = false, time = false, minor = false }: Column<Item>,
   { width, now = Date.now() }: TableOptions,
 ): Rendered {
   const cells = items.map((item) => {
-    const text = String(of(item) ?? '');
+    const text = String(value(item) ?? '');
     if (!time || text === '') return visibleLine(text);
-    return width === undefined ? (when(text) ?? '') : age(text, now);
+    return width === undefined ? (formatTime(text) ?? '') : age(text, now);
   });
   const widest = Math.max(widthOf(title), ...cells.map(widthOf));
   return { title, cells, width: widest, status, minor };
@@ -85,10 +85,10 @@ function rendered<Item>(
 function fitting(all: readonly Rendered[], width: number): readonly Rendered[] {
   const isEmpty = ({ cells }: Rendered) => cells.every((cell) => cell === '');
   const shown = all.filter((column, at) => at === 0 || !isEmpty(column));
-  while (spaceBefore(shown) + room(shown.at(-1)) > width) {
-    const least = shown.findLastIndex(({ minor }) => minor);
-    if (least === -1) break;
-    shown.splice(least, 1);
+  while (spaceBefore(shown) + lastWidth(shown.at(-1)) > width) {
+    const dropped = shown.findLastIndex(({ minor }) => minor);
+    if (dropped === -1) break;
+    shown.splice(dropped, 1);
   }
   return shown;
 }
@@ -97,11 +97,11 @@ function spaceBefore(columns: readonly Rendered[]): number {
   return columns.slice(0, -1).reduce((sum, { width }) => sum + width + gap, 0);
 }
 
-function room(last: Rendered | undefined): number {
-  return Math.min(last?.width ?? 0, leastRoom);
+function lastWidth(last: Rendered | undefined): number {
+  return Math.min(last?.width ?? 0, minLastWidth);
 }
 
-/** The first cell, the others below it, and the last one, which is the longest, on its own. */
+/** One item over three lines: its first cell, the others, and the last cell. */
 function stacked(columns: readonly Rendered[], paint: Paint, width: number): string[] {
   const [first, ...rest] = columns;
   const last = rest.pop();
@@ -116,8 +116,8 @@ function stacked(columns: readonly Rendered[], paint: Paint, width: number): str
   });
 }
 
-/** Without fractions of a second, and in the same zone everywhere. */
-export function when(time: string | undefined): string | undefined {
+/** A UTC time without fractions of a second. */
+export function formatTime(time: string | undefined): string | undefined {
   return time?.replace('T', ' ').replace(/\.\d+Z$/, 'Z');
 }
 

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cutTo, visible, visibleLine, widthOf } from '../src/visible.ts';
+import { cutTo, visible, visibleLine, widthOf } from '../../src/output/visible.ts';
 
-describe('what others wrote', () => {
+describe('untrusted text', () => {
   test('cannot clear the screen, move the cursor, ring or retitle the window', () => {
     const hostile = '\u001B[2J\u001B[1;1Happroved\u0007\u001B]0;title\u0007\r\b\u009B31m';
     const shown = visible(hostile);
@@ -11,18 +11,18 @@ describe('what others wrote', () => {
     );
   });
 
-  test('cannot hide text or turn its order around', () => {
+  test('cannot hide text or reverse its direction', () => {
     expect(visible('a\u202Eb\u200Bc\u2066d\uFEFF\u{E0041}\uD800')).toBe(
       'a\\u{202e}b\\u{200b}c\\u{2066}d\\u{feff}\\u{e0041}\\u{d800}',
     );
   });
 
-  test('is left as it is where it is harmless', () => {
+  test('is unchanged if it is harmless', () => {
     const text = 'Zeilen\n\tmit Tabs, Übung, 日本語, 👩 und ½';
     expect(visible(text)).toBe(text);
   });
 
-  test('never holds a control character afterwards, whatever it was', () => {
+  test('never contains a control character afterwards', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
         const codes = Array.from(visible(text), (char) => char.codePointAt(0) ?? 0);
@@ -34,7 +34,7 @@ describe('what others wrote', () => {
     );
   });
 
-  test('is one line in a table', () => {
+  test('is one line in a table cell', () => {
     expect(visibleLine('{\n  "a": 1\n}\tend')).toBe('{ "a": 1 } end');
   });
 });

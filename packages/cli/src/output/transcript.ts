@@ -1,36 +1,36 @@
-/** A run as it happens, on a terminal, in a file or for a program. */
+/** Prints the events of a run as they arrive. */
 import type { RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
-import { CliError, exitCodes } from './failures.ts';
+import { CliError, exitCodes } from '../errors.ts';
 import type { Print } from './print.ts';
 import { visible, visibleLine } from './visible.ts';
 
-/** Shows events of a run; text is one flow, everything else a line of its own. */
+/** Prints text continuously, and every other event on a line of its own. */
 export class Transcript {
   readonly #print: Print;
-  readonly #aside: (line: string) => void;
+  readonly #writeLine: (line: string) => void;
   #isInText = false;
+  /** The first half of a surrogate pair whose second half has not arrived yet. */
   #half = '';
-  /** Whether this turn has said anything that could be taken back. */
-  #hasSpoken = false;
+  /** Whether there is text that a `reset` event would discard. */
+  #hasText = false;
 
-  constructor(print: Print, options: { readonly aside?: (line: string) => void } = {}) {
+  constructor(print: Print, options: { readonly writeLine?: (line: string) => void } = {}) {
     this.#print = print;
-    this.#aside = options.aside ?? ((line) => print.raw(`${line}\n`));
+    this.#writeLine = options.writeLine ?? ((line) => print.raw(`${line}\n`));
   }
 
   text(text: string): void {
     const whole = this.#half + text;
-    // A character may come in two halves, and neither shows without the other.
     const isCut = /[\uD800-\uDBFF]$/.test(whole);
     this.#half = isCut ? whole.slice(-1) : '';
     this.#print.raw(visible(isCut ? whole.slice(0, -1) : whole));
     this.#isInText = true;
-    this.#hasSpoken = true;
+    this.#hasText = true;
   }
 
   line(text: string): void {
     this.endText();
-    this.#aside(text);
+    this.#writeLine(text);
   }
 
   endText(): void {
@@ -46,20 +46,20 @@ export class Transcript {
         this.text(event.text);
         break;
       case 'reset':
-        if (this.#hasSpoken) {
-          this.line(paint('dim', '· that answer was broken off and is said again:'));
+        if (this.#hasText) {
+          this.line(paint('dim', '· the answer was interrupted and starts again:'));
         }
-        this.#hasSpoken = false;
+        this.#hasText = false;
         break;
       case 'tool_call':
-        this.#hasSpoken = false;
+        this.#hasText = false;
         this.line(paint('cyan', `→ ${visibleLine(event.name)} ${shortJson(event.input)}`));
         break;
       case 'tool_result':
         this.line(paint('dim', `← ${shortJson(event.output)}`));
         break;
       case 'approval_requested':
-        this.line(paint('yellow', `? ${event.tool} waits for a person (approval ${event.id})`));
+        this.line(paint('yellow', `? ${event.tool} waits for approval (id ${event.id})`));
         break;
       case 'approval_expiring':
         this.line(paint('yellow', `! approval ${event.id} expires at ${event.expiresAt}`));
@@ -77,27 +77,27 @@ export class Transcript {
   }
 }
 
-const longest = 400;
+const maxJsonLength = 400;
 
 function shortJson(value: unknown): string {
   const text = visibleLine(JSON.stringify(value) ?? '');
-  return text.length <= longest ? text : `${text.slice(0, longest)}…`;
+  return text.length <= maxJsonLength ? text : `${text.slice(0, maxJsonLength)}…`;
 }
 
-/** Until it is over; throws if it did not end well, so that scripts notice. */
+/** Follows a run to its end; throws if it fails or is canceled. */
 export async function followRun(print: Print, run: RunHandle): Promise<void> {
   const transcript = new Transcript(print);
   for await (const event of run) {
     if (print.json) print.value(event);
-    // The command itself ends with this error, and says it.
+    // The command fails with this error, which prints it.
     else if (event.type !== 'error') transcript.show(event);
   }
   const result = await run.result();
   if (!print.json) print.note(`The run is ${result.status}.`);
-  if (result.status !== 'completed') throw endedBadly(result);
+  if (result.status !== 'completed') throw runError(result);
 }
 
-export function endedBadly({ status, error }: RunResult): CliError {
+export function runError({ status, error }: RunResult): CliError {
   if (status === 'canceled') {
     return new CliError('run_canceled', 'The run was canceled', { exit: exitCodes.runFailed });
   }

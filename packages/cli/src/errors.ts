@@ -1,4 +1,4 @@
-/** What can go wrong, as one line for a person and an exit code for a program. */
+/** Errors of the CLI: a one-line message, a code and an exit code. */
 
 export const exitCodes = {
   ok: 0,
@@ -15,11 +15,10 @@ export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 
 export interface CliErrorOptions {
   readonly exit?: ExitCode;
-  /** What to do about it. */
-  readonly hint?: string;
+  /** How to fix it. */
+  readonly hint?: string | undefined;
 }
 
-/** Thrown on purpose: `code` is for programs, the message for people. */
 export class CliError extends Error {
   override readonly name = 'CliError';
   readonly code: string;
@@ -35,33 +34,50 @@ export class CliError extends Error {
 }
 
 export function usageError(message: string, hint?: string): CliError {
-  const options = hint === undefined ? {} : { hint };
-  return new CliError('usage', message, { exit: exitCodes.usage, ...options });
+  return new CliError('usage', message, { exit: exitCodes.usage, hint });
 }
 
-export interface Failure {
-  readonly error: string;
-  readonly code: string;
-  readonly hint?: string;
-  readonly exit: ExitCode;
-}
-
-/** As `RelayApiError` of the SDK looks, without loading it for that. */
+/** The shape of the SDK's `RelayApiError`, which is not imported: most commands start without it. */
 interface ApiError extends Error {
   readonly code: string;
   readonly status: number;
   readonly details?: readonly { readonly path: string; readonly message: string }[];
 }
 
+export function isApiError(error: unknown): error is ApiError {
+  return error instanceof Error && error.name === 'RelayApiError';
+}
+
+/** The request to `url` failed before a response arrived. */
+export function unreachable(url: string, { cause, message }: Error): CliError {
+  const reason = fetchReason(cause);
+  const text = reason === undefined ? message : `No response from ${url}: ${reason}`;
+  return new CliError('network_error', text, {
+    exit: exitCodes.unreachable,
+    hint: hints['network_error'],
+  });
+}
+
+/** The system's reason, which `fetch` hides behind "fetch failed". */
+export function fetchReason(error: unknown): string | undefined {
+  const { cause } = (error ?? {}) as { cause?: { code?: string; message?: string } };
+  return cause?.code ?? cause?.message;
+}
+
+export interface Failure {
+  readonly error: string;
+  readonly code: string;
+  readonly hint?: string | undefined;
+  readonly exit: ExitCode;
+}
+
 export function failureOf(error: unknown): Failure {
   if (error instanceof CliError) {
     const { message, code, hint, exit } = error;
-    return { error: message, code, exit, ...(hint === undefined ? {} : { hint }) };
+    return { error: message, code, exit, hint };
   }
-  if (error instanceof Error && error.name === 'RelayApiError')
-    return apiFailure(error as ApiError);
+  if (isApiError(error)) return apiFailure(error);
   const message = error instanceof Error ? error.message : String(error);
-  // Said for people already: settings that are wrong, a store that cannot be used.
   if (error instanceof Error && error.name === 'ConfigError') {
     return { error: message, code: 'configuration', exit: exitCodes.failure };
   }
@@ -73,28 +89,14 @@ export function failureOf(error: unknown): Failure {
   };
 }
 
-function apiFailure({ message, code, status, cause, details = [] }: ApiError): Failure {
-  if (code === 'network_error') {
-    const error = message
-      .replace('fetch failed', reasonOf(cause))
-      .replace(/^[A-Z]+ (https?:\/\/[^/\s]+)\S* failed: /, 'No answer from $1: ');
-    return { error, code, exit: exitCodes.unreachable, hint: hints['network_error'] ?? '' };
-  }
+function apiFailure({ message, code, status, details = [] }: ApiError): Failure {
   const fields = details
     .filter((issue) => issue.path !== '' && !message.includes(issue.path))
     .map((issue) => `${issue.path}: ${issue.message}`);
   const error = fields.length === 0 ? message : `${message} (${fields.join('; ')})`;
-  const isModelMissing = details.some(
-    ({ path, message: what }) => path === 'model' && what === 'Required',
-  );
-  const hint = isModelMissing ? modelHint : hints[code];
-  return { error, code, exit: exitFor(status), ...(hint === undefined ? {} : { hint }) };
-}
-
-/** What `fetch` hides behind "fetch failed". */
-function reasonOf(error: unknown): string {
-  const { cause } = (error ?? {}) as { cause?: { code?: string; message?: string } };
-  return cause?.code ?? cause?.message ?? 'fetch failed';
+  const isAboutModel = details.some(({ path }) => path === 'model');
+  const hint = hints[code] ?? (isAboutModel ? modelHint : undefined);
+  return { error, code, exit: exitFor(status), hint };
 }
 
 function exitFor(status: number): ExitCode {
@@ -105,19 +107,19 @@ function exitFor(status: number): ExitCode {
   return exitCodes.failure;
 }
 
-const modelHint = 'name one with --model; the model "demo" needs no provider';
+const modelHint = 'choose a model with --model; the model "demo" needs no provider';
 
 const hints: Readonly<Record<string, string>> = {
-  network_error: 'is the server running? "relay serve" starts one, "relay doctor" looks closer',
+  network_error: 'is the server running? Start one with "relay serve", or run "relay doctor"',
   unauthorized:
-    'it is missing, mistyped, expired or revoked; on the machine of the data folder this makes one: ' +
+    "the key is missing, mistyped, expired or revoked; to create one on the server's machine: " +
     'export RELAY_API_KEY=$(relay bootstrap)',
-  scope_required: 'use a key with that scope; "relay keys create" makes one',
+  scope_required: 'use a key with that scope; "relay keys create" creates one',
   approve_scope_required: 'use a key with the scope approve',
-  credential_missing: 'store the key of the provider: "relay credentials set PROVIDER"',
+  credential_missing: 'store the provider\'s key: "relay credentials set PROVIDER"',
   unknown_model: 'the model "demo" needs no provider; "relay credentials list" shows the others',
-  approval_conflict: 'somebody answered before; "relay approvals show ID" says who',
-  policy_conflict: 'somebody changed the rules meanwhile; "relay policy show" has them',
-  run_ended: '"relay runs fork ID" goes on from it',
+  approval_conflict: 'already decided by another approver; see "relay approvals show ID"',
+  policy_conflict: 'the policy has changed since you read it; see "relay policy show"',
+  run_ended: 'continue from it with "relay runs fork ID"',
   tenant_paused: 'an administrator has paused this tenant',
 };

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { age, type Column, tableOf, when } from '../src/table.ts';
+import { age, type Column, formatTime, tableOf } from '../../src/output/table.ts';
 
 interface Item {
   readonly id: string;
@@ -22,18 +22,18 @@ const items: readonly Item[] = [
   },
 ];
 const columns: readonly Column<Item>[] = [
-  { title: 'id', of: ({ id }) => id },
-  { title: 'status', of: ({ status }) => status, status: true },
-  { title: 'agent', of: ({ agent }) => agent, minor: true },
-  { title: 'owner', of: ({ owner }) => owner },
-  { title: 'at', of: ({ at }) => at, time: true },
-  { title: 'text', of: ({ text }) => text },
+  { title: 'id', value: ({ id }) => id },
+  { title: 'status', value: ({ status }) => status, status: true },
+  { title: 'agent', value: ({ agent }) => agent, minor: true },
+  { title: 'owner', value: ({ owner }) => owner },
+  { title: 'at', value: ({ at }) => at, time: true },
+  { title: 'text', value: ({ text }) => text },
 ];
 const paint = (_: string, text: string) => text;
 const table = (width: number | undefined) => tableOf(items, columns, { paint, width, now });
 
 describe('a table', () => {
-  test('has everything in a pipe, also columns that are empty and times to the second', () => {
+  test('has all columns in a pipe, with full times', () => {
     expect(table(undefined)).toEqual([
       'ID          STATUS     AGENT      OWNER  AT                    TEXT',
       'one         completed  assistant         2026-11-15 11:56:00Z  a',
@@ -41,7 +41,7 @@ describe('a table', () => {
     ]);
   });
 
-  test('tells ages on a terminal, leaves out what is empty, and cuts its last column', () => {
+  test('shows ages on a terminal, drops empty columns, and cuts the last one', () => {
     expect(table(70)).toEqual([
       'ID          STATUS     AGENT      AT      TEXT',
       'one         completed  assistant  4m ago  a',
@@ -49,7 +49,7 @@ describe('a table', () => {
     ]);
   });
 
-  test('leaves out what is minor where there is little room', () => {
+  test('drops minor columns on a narrow terminal', () => {
     expect(table(50)).toEqual([
       'ID          STATUS     AT      TEXT',
       'one         completed  4m ago  a',
@@ -57,7 +57,7 @@ describe('a table', () => {
     ]);
   });
 
-  test('stacks its items where no table fits', () => {
+  test('stacks items where no table fits', () => {
     expect(table(30)).toEqual([
       'one',
       '  completed  4m ago',
@@ -68,8 +68,8 @@ describe('a table', () => {
     ]);
   });
 
-  test.each([120, 80, 60, 40, 30])('has no line that is wider than a terminal of %i', (width) => {
-    const wide = columns.with(5, { title: 'text', of: () => '你好'.repeat(200) });
+  test.each([120, 80, 60, 40, 30])('has no line wider than a terminal of %i columns', (width) => {
+    const wide = columns.with(5, { title: 'text', value: () => '你好'.repeat(200) });
     for (const line of tableOf(items, wide, { paint, width, now })) {
       // Each of these letters takes two columns.
       const taken = line.length + (line.match(/[你好]/g)?.length ?? 0);
@@ -85,11 +85,11 @@ test.each([
   ['2026-11-15T09:10:00Z', '3h ago'],
   ['2026-11-01T12:00:00Z', '14d ago'],
   ['2026-12-15T12:00:00Z', 'in 30d'],
-])('%s is %s', (time, told) => {
-  expect(age(time, now)).toBe(told);
+])('%s is shown as %s', (time, expected) => {
+  expect(age(time, now)).toBe(expected);
 });
 
 test('a time has no fractions of a second', () => {
-  expect(when('2026-11-15T11:58:25.123Z')).toBe('2026-11-15 11:58:25Z');
-  expect(when(undefined)).toBeUndefined();
+  expect(formatTime('2026-11-15T11:58:25.123Z')).toBe('2026-11-15 11:58:25Z');
+  expect(formatTime(undefined)).toBeUndefined();
 });

@@ -1,10 +1,10 @@
 /**
- * What others wrote, made safe to show: a model's answer or a tool's arguments must not move the
- * cursor, hide text or turn its order around, least of all next to a question that somebody answers.
+ * Makes untrusted text safe to show: a model's answer or a tool's arguments must not move the
+ * cursor, hide text or reverse its direction, especially next to an approval prompt.
  */
 
-/** Code points that do not show, move the cursor, or turn the order of others around. */
-const treacherous: readonly (readonly [number, number])[] = [
+/** Ranges of code points that are invisible, control the terminal, or change the text direction. */
+const unsafeRanges: readonly (readonly [number, number])[] = [
   [0x00, 0x08],
   [0x0b, 0x1f],
   [0x7f, 0x9f],
@@ -21,44 +21,44 @@ const treacherous: readonly (readonly [number, number])[] = [
   [0xe_00_00, 0xe_0f_ff],
 ];
 
-function shows(code: number): boolean {
-  // Most text has none of them.
+function isSafe(code: number): boolean {
+  // Fast path: most text is ASCII.
   if (code >= 0x20 && code < 0x7f) return true;
-  return !treacherous.some(([from, to]) => code >= from && code <= to);
+  return !unsafeRanges.some(([from, to]) => code >= from && code <= to);
 }
 
-/** Lines and tabs stay; everything else that does not show is written out. */
+/** Escapes unsafe code points, except newlines and tabs. */
 export function visible(text: string): string {
   let safe = '';
   for (const char of text) {
     const code = char.codePointAt(0) ?? 0;
-    safe += shows(code) ? char : `\\u{${code.toString(16)}}`;
+    safe += isSafe(code) ? char : `\\u{${code.toString(16)}}`;
   }
   return safe;
 }
 
-/** The same on one line, for a cell of a table. */
+/** The same on one line, for a table cell. */
 export function visibleLine(text: string): string {
   return visible(text.replace(/\s*\n\s*/g, ' ').replaceAll('\t', ' '));
 }
 
 const wide =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/u;
-const none = /\p{Mn}|\p{Me}/u;
+const zeroWidth = /\p{Mn}|\p{Me}/u;
 
 function columnsOf(char: string): number {
-  if (none.test(char)) return 0;
+  if (zeroWidth.test(char)) return 0;
   return wide.test(char) ? 2 : 1;
 }
 
-/** How many columns of a terminal it takes. */
+/** The number of terminal columns that the text takes. */
 export function widthOf(text: string): number {
   let width = 0;
   for (const char of text) width += columnsOf(char);
   return width;
 }
 
-/** As much of it as fits. */
+/** Cuts the text to a number of columns, with an ellipsis. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   let cut = '';

@@ -1,57 +1,62 @@
-/** A chat without a key, on the server's own machine: it lives with its connection, and is kept here. */
+/** A chat without a key, on the server's machine: it ends with its connection and is kept here only. */
 import { randomUUID } from 'node:crypto';
 import type { Chat, ChatEvent, Message, RelayClient, RunStreamEvent } from '@relay/sdk';
-import type { Partner, Turn } from './partner.ts';
-import { type Decision, plainRequest, type ApprovalLike, type Request } from './request.ts';
+import {
+  type ApprovalRequest,
+  type ChatClient,
+  type ChatTurn,
+  type Decision,
+  requestFromEvent,
+} from './client.ts';
 
-export interface KeylessOptions {
+export interface EphemeralChatOptions {
   readonly client: RelayClient;
   readonly model: string | undefined;
 }
 
-export class KeylessPartner implements Partner {
-  readonly resumeWith = undefined;
-  readonly #options: KeylessOptions;
+export class EphemeralChatClient implements ChatClient {
+  readonly conversationId = undefined;
+  readonly #options: EphemeralChatOptions;
   readonly #messages: Message[] = [];
-  /** So that "always" holds for the whole chat. */
-  readonly #conversationId = randomUUID();
+  /** "Always" applies to this conversation. */
+  readonly #ownConversationId = randomUUID();
 
-  constructor(options: KeylessOptions) {
+  constructor(options: EphemeralChatOptions) {
     this.#options = options;
   }
 
-  async say(message: string): Promise<Turn> {
+  async send(message: string): Promise<ChatTurn> {
     const { client, model } = this.#options;
     const messages: Message[] = [...this.#messages, { role: 'user', content: message }];
-    const left = new AbortController();
+    const connection = new AbortController();
     const chat = await client.chat(
-      { messages, conversationId: this.#conversationId, ...(model === undefined ? {} : { model }) },
-      { signal: left.signal },
+      { messages, conversationId: this.#ownConversationId, model },
+      { signal: connection.signal },
     );
-    return new KeylessTurn(chat, left, (text) => {
+    return new EphemeralTurn(chat, connection, (text) => {
       this.#messages.push({ role: 'user', content: message }, { role: 'assistant', content: text });
     });
   }
 }
 
-class KeylessTurn implements Turn {
+class EphemeralTurn implements ChatTurn {
   readonly #chat: Chat;
-  readonly #left: AbortController;
+  readonly #connection: AbortController;
   readonly #remember: (text: string) => void;
 
-  constructor(chat: Chat, left: AbortController, remember: (text: string) => void) {
+  constructor(chat: Chat, connection: AbortController, remember: (text: string) => void) {
     this.#chat = chat;
-    this.#left = left;
+    this.#connection = connection;
     this.#remember = remember;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<RunStreamEvent, void> {
     let seq = 0;
     let failed: RunStreamEvent | undefined;
-    const said = new Map<string, string>();
+    const answer = new Map<string, string>();
     try {
       for await (const frame of this.#chat) {
-        const event = eventOf(frame, said);
+        const event = eventOf(frame, answer);
         if (event === undefined) continue;
         seq += 1;
         if (event.type === 'done') this.#remember(event.output);
@@ -59,38 +64,33 @@ class KeylessTurn implements Turn {
         yield { ...event, seq };
       }
     } catch (error) {
-      // Hanging up is how such a run is canceled.
-      if (!this.#left.signal.aborted) throw error;
-      if (failed === undefined) yield { ...ended('canceled', '', nothing), seq: seq + 1 };
+      // Closing the connection is how such a run is canceled.
+      if (!this.#connection.signal.aborted) throw error;
+      if (failed === undefined) yield { ...doneEvent('canceled', '', noUsage), seq: seq + 1 };
     }
   }
 
-  async request(event: ApprovalLike): Promise<Request> {
-    return plainRequest(event);
+  async request(event: Parameters<typeof requestFromEvent>[0]): Promise<ApprovalRequest> {
+    return requestFromEvent(event);
   }
 
-  async answer({ id }: Request, decision: Decision): Promise<string | undefined> {
+  async decide({ id }: ApprovalRequest, decision: Decision): Promise<string | undefined> {
     const { approved, always, reason } = decision;
     try {
-      await this.#chat.answer(
-        id,
-        approved
-          ? { approved, ...(always === undefined ? {} : { always }) }
-          : { approved, ...(reason === undefined ? {} : { reason }) },
-      );
+      await this.#chat.answer(id, approved ? { approved, always } : { approved, reason });
     } catch (error) {
       if ((error as { code?: string }).code !== 'relay_not_found') throw error;
     }
     return undefined;
   }
 
-  /** Nobody else can answer for this chat: it would wait for ever. */
-  async leaveOpen(request: Request): Promise<void> {
-    await this.answer(request, { approved: false, reason: 'Nobody was there to ask' });
+  /** No other approver has access to this chat, so that it would wait forever. */
+  async leaveUndecided(request: ApprovalRequest): Promise<void> {
+    await this.decide(request, { approved: false, reason: 'No approver is available' });
   }
 
   async cancel(): Promise<void> {
-    this.#left.abort(new Error('The chat was canceled'));
+    this.#connection.abort(new Error('The chat was canceled'));
   }
 }
 
@@ -100,9 +100,9 @@ type Unnumbered = RunStreamEvent extends infer Event
     : never
   : never;
 
-const nothing = { inputTokens: 0, outputTokens: 0 };
+const noUsage = { inputTokens: 0, outputTokens: 0 };
 
-function ended(
+function doneEvent(
   status: 'completed' | 'failed' | 'canceled',
   output: string,
   used: { readonly inputTokens: number; readonly outputTokens: number },
@@ -111,15 +111,15 @@ function ended(
   return { type: 'done', status, output, usage } as const;
 }
 
-/** The frames of `/chat` in the words of a run; `said` collects what the first agent says. */
-function eventOf(frame: ChatEvent, said: Map<string, string>): Unnumbered | undefined {
+/** A frame of `/chat` as an event of a run; `answer` collects the text of the first agent. */
+function eventOf(frame: ChatEvent, answer: Map<string, string>): Unnumbered | undefined {
   switch (frame.type) {
     case 'text':
       if (frame.parentId !== undefined) return undefined;
-      said.set(frame.id, (said.get(frame.id) ?? '') + frame.content);
+      answer.set(frame.id, (answer.get(frame.id) ?? '') + frame.content);
       return { type: 'token', text: frame.content };
     case 'text_discard':
-      said.delete(frame.id);
+      answer.delete(frame.id);
       return { type: 'reset', after: 0 };
     case 'tool_call':
       return { type: 'tool_call', id: frame.id, name: frame.name, input: frame.input };
@@ -137,9 +137,9 @@ function eventOf(frame: ChatEvent, said: Map<string, string>): Unnumbered | unde
       return { type: 'error', error: frame.message, code: frame.code, retryable: false };
     case 'harness_end':
       if (frame.parentId !== undefined) return undefined;
-      return ended(
+      return doneEvent(
         frame.reason === 'limit' ? 'completed' : frame.reason,
-        [...said.values()].join('\n'),
+        [...answer.values()].join('\n'),
         frame.totalUsage,
       );
     case 'connected':

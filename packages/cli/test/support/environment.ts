@@ -1,20 +1,20 @@
-/** A world of pipes, or one that says it is a terminal. */
+/** An environment of pipes that can pose as a terminal. */
 import { PassThrough } from 'node:stream';
-import type { Output, World } from '../../src/world.ts';
+import type { CliEnvironment, Output } from '../../src/environment.ts';
 
-export interface FakeWorld extends World {
+export interface FakeEnvironment extends CliEnvironment {
   readonly stdin: PassThrough & { isTTY?: boolean; setRawMode?: (raw: boolean) => void };
   readonly out: () => string;
   readonly err: () => string;
 }
 
-export interface FakeWorldOptions {
+export interface FakeEnvironmentOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly isTTY?: boolean;
   readonly columns?: number;
 }
 
-export function fakeWorld(options: FakeWorldOptions = {}): FakeWorld {
+export function fakeEnvironment(options: FakeEnvironmentOptions = {}): FakeEnvironment {
   const { env = {}, isTTY = false, columns } = options;
   const [stdout, out] = recorded(isTTY, columns);
   const [stderr, err] = recorded(isTTY, columns);
@@ -30,7 +30,7 @@ function recorded(isTTY: boolean, columns: number | undefined): [Output, () => s
   return [Object.assign(stream, isTTY ? { isTTY } : {}, size), () => text];
 }
 
-/** Lets what was written be read, and what was read be acted upon. */
+/** Waits until written input has been read and handled. */
 export async function settled(): Promise<void> {
   for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,5 +1,5 @@
-/** Colour for a terminal, and none for anything else. */
-import { type Output, setting, type World } from './world.ts';
+/** Colours, for terminals only. */
+import { type CliEnvironment, type Output, setting } from '../environment.ts';
 
 export type Style = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
 export type Paint = (style: Style, text: string) => string;
@@ -13,11 +13,11 @@ const codes: Readonly<Record<Style, readonly [number, number]>> = {
   cyan: [36, 39],
 };
 
-export function paintFor(world: Pick<World, 'env'>, output: Output): Paint {
+export function paintFor(environment: Pick<CliEnvironment, 'env'>, output: Output): Paint {
   const plain =
     output.isTTY !== true ||
-    setting(world, 'NO_COLOR') !== undefined ||
-    setting(world, 'TERM') === 'dumb';
+    setting(environment, 'NO_COLOR') !== undefined ||
+    setting(environment, 'TERM') === 'dumb';
   if (plain) return (_, text) => text;
   return (style, text) => {
     const [on, off] = codes[style];

@@ -1,7 +1,7 @@
-/** What the command has around it: a terminal or pipes, an environment, a folder. */
+/** What a command receives from its process: environment variables, working directory, streams. */
 import type { Readable, Writable } from 'node:stream';
 
-export interface World {
+export interface CliEnvironment {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly stdin: Readable & { readonly isTTY?: boolean };
@@ -11,13 +11,13 @@ export interface World {
 
 export type Output = Writable & { readonly isTTY?: boolean; readonly columns?: number };
 
-export function processWorld(): World {
+export function processEnvironment(): CliEnvironment {
   const { env, stdin, stdout, stderr } = process;
   return { env, cwd: process.cwd(), stdin, stdout, stderr };
 }
 
-/** A variable that is there and says something. */
-export function setting({ env }: Pick<World, 'env'>, name: string): string | undefined {
+/** The value of a variable; a blank one counts as unset. */
+export function setting({ env }: Pick<CliEnvironment, 'env'>, name: string): string | undefined {
   const value = env[name]?.trim();
   return value === undefined || value === '' ? undefined : value;
 }

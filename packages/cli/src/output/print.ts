@@ -1,11 +1,11 @@
 /**
- * What a command says: tables and sentences for people, or with `--json` one JSON value a line.
- * Results go to standard output, everything about them to standard error.
+ * The output of a command: tables and sentences, or with `--json` one JSON value per line. Results
+ * go to standard output, notes about them to standard error.
  */
+import type { CliEnvironment, Output } from '../environment.ts';
 import { type Paint, paintFor, paintStatus } from './paint.ts';
 import { type Column, tableOf } from './table.ts';
 import { visible } from './visible.ts';
-import type { Output, World } from './world.ts';
 
 export type Fields = Readonly<Record<string, string | number | undefined>>;
 
@@ -15,36 +15,48 @@ export class Print {
   readonly #out: Output;
   readonly #err: Output;
 
-  constructor(world: World, json: boolean) {
+  constructor(environment: CliEnvironment, json: boolean) {
     this.json = json;
-    this.#out = world.stdout;
-    this.#err = world.stderr;
-    this.paint = paintFor(world, world.stdout);
+    this.#out = environment.stdout;
+    this.#err = environment.stderr;
+    this.paint = paintFor(environment, environment.stdout);
   }
 
-  /** A value for programs. */
+  /** The JSON value, whether or not `--json` is set. */
   value(value: unknown): void {
     this.#out.write(`${JSON.stringify(value)}\n`);
   }
 
-  /** A sentence for people, about what was done. */
-  say(text: string): void {
+  /** The outcome of an action: `value` with `--json`, otherwise `text`. */
+  result(value: unknown, text: string): void {
+    if (this.json) this.value(value);
+    else this.line(text);
+  }
+
+  /** A newly created secret, with a note that says what it is. */
+  secret(value: unknown, note: string, secret: string): void {
+    if (!this.json) this.note(note);
+    this.result(value, secret);
+  }
+
+  /** A line of text; nothing with `--json`. */
+  line(text: string): void {
     if (!this.json) this.#out.write(`${visible(text)}\n`);
   }
 
-  /** Text as it comes, already visible. */
+  /** Text that is already safe to show. */
   raw(text: string): void {
     this.#out.write(text);
   }
 
-  /** Beside the result: what one should know. */
+  /** A note on standard error. */
   note(text: string): void {
     this.#err.write(`${visible(text)}\n`);
   }
 
-  list<Item>(items: readonly Item[], columns: readonly Column<Item>[], nothing: string): void {
+  list<Item>(items: readonly Item[], columns: readonly Column<Item>[], emptyNote: string): void {
     if (this.json) for (const item of items) this.value(item);
-    else if (items.length === 0) this.note(nothing);
+    else if (items.length === 0) this.note(emptyNote);
     else {
       const width = this.#out.isTTY === true ? (this.#out.columns ?? 80) : undefined;
       const lines = tableOf(items, columns, { paint: this.paint, width });
@@ -52,7 +64,8 @@ export class Print {
     }
   }
 
-  one(item: unknown, fields: Fields): void {
+  /** One item, field by field; empty fields are left out. */
+  record(item: unknown, fields: Fields): void {
     if (this.json) {
       this.value(item);
       return;
