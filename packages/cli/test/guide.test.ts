@@ -1,4 +1,4 @@
-/** The guide matches the command line. */
+/** Every command and option in the CLI guide exists. */
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
@@ -8,7 +8,7 @@ import { createProgram } from '../src/program.ts';
 import { fakeEnvironment } from './support/environment.ts';
 
 const guide = readFileSync(new URL('../../../docs/guides/cli.md', import.meta.url), 'utf8');
-const commandLines = [...guide.matchAll(/```sh\n([\s\S]*?)```/g)]
+const shown = [...guide.matchAll(/```sh\n([\s\S]*?)```/g)]
   .flatMap(([, block = '']) => block.split('\n'))
   .flatMap((line) => /(?:^|<\()relay ([^|)#]*)/.exec(line)?.[1]?.trim() ?? []);
 
@@ -20,7 +20,7 @@ function wordsOf(line: string): string[] {
 }
 
 describe('the guide', () => {
-  test.each(commandLines)('relay %s: the command and its options exist', (line) => {
+  test.each(shown)('relay %s: the command and its options exist', (line) => {
     const words = wordsOf(line);
     const offered = (before: readonly string[], typed: string) =>
       candidates(createProgram(fakeEnvironment()), [...before, typed]).map(({ word }) => word);
@@ -43,9 +43,9 @@ describe('the guide', () => {
     for (const code of Object.values(exitCodes)) expect(guide).toContain(`| ${code} |`);
   });
 
-  test('starts with the most common tasks', () => {
+  test('begins with what one wants to do', () => {
     const titles = [...guide.matchAll(/^## (.*)$/gm)].map(([, title]) => title);
     expect(titles.slice(0, 2)).toEqual(['Talk to an agent', 'See what is waiting, and decide it']);
-    expect(commandLines.length).toBeGreaterThan(25);
+    expect(shown.length).toBeGreaterThan(25);
   });
 });
