@@ -56,7 +56,6 @@ export {
   createAgentHarness,
   type InvokeOptions,
 } from './harness.ts';
-export type { MessageInput } from './messages.ts';
 export {
   createDefaultHarness,
   createModelHarness,
@@ -71,4 +70,5 @@ export {
   type OrchestratedRelay,
 } from './orchestrator.ts';
 export type { CompletePermissions, Denial, PermissionsUpdate, RuleInput } from './rules.ts';
+export type { MessageInput } from './validation.ts';
 export type { CompactionOptions } from './wiring.ts';

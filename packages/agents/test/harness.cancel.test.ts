@@ -18,7 +18,7 @@ import {
   shell,
   turns,
   typesOf,
-} from './support/scene.ts';
+} from './support/fixtures.ts';
 
 const unhandled: unknown[] = [];
 const note = (reason: unknown) => void unhandled.push(reason);
@@ -43,8 +43,8 @@ function endless(): Harness & { readonly stopped: () => boolean } {
   };
 }
 
-/** A tool that runs until it is told to stop. */
-function patient() {
+/** A tool that runs until its signal aborts. */
+function waitingTool() {
   let aborted = 0;
   const { tool, ran, contexts } = shell(
     (_command, { signal }) =>
@@ -73,8 +73,8 @@ describe('leaving the loop', () => {
     expect(harness.stopped()).toBe(true);
   });
 
-  test('stops a tool that runs, by its signal', async () => {
-    const { tool, aborted } = patient();
+  test('aborts the signal of a running tool', async () => {
+    const { tool, aborted } = waitingTool();
     const harness = createDeterministicHarness([bash('tc-1', 'sleep')]);
     const agent = createAgentHarness({ harness });
     for await (const event of agent.invoke({ messages, tools: [tool], permissions })) {
@@ -83,7 +83,7 @@ describe('leaving the loop', () => {
     expect(aborted()).toBe(1);
   });
 
-  test('does not wait for ever for a tool that does not listen', async () => {
+  test('does not wait forever for a tool that ignores its signal', async () => {
     const { tool } = shell(() => new Promise<never>(() => undefined));
     const harness = createDeterministicHarness([bash('tc-1', 'sleep')]);
     const agent = createAgentHarness({ harness });
@@ -94,7 +94,7 @@ describe('leaving the loop', () => {
     expect(performance.now() - began).toBeLessThan(5_000);
   });
 
-  test('closes a relay that waits: its answer comes too late', async () => {
+  test('closes a waiting relay, and later answers are ignored', async () => {
     const { tool, ran } = shell();
     const agent = createAgentHarness({ harness: asking() });
     let respond: (() => void) | undefined;
@@ -108,7 +108,7 @@ describe('leaving the loop', () => {
     expect(ran).toEqual([]);
   });
 
-  test('by an exception lets the exception through', async () => {
+  test('by an exception propagates the exception', async () => {
     const harness = endless();
     const reading = (async () => {
       for await (const event of createAgentHarness({ harness }).invoke({ messages })) {
@@ -141,7 +141,7 @@ describe('leaving the loop', () => {
     expect(harness.stopped()).toBe(true);
   });
 
-  test('at the very first event leaves nothing behind', async () => {
+  test('at the first event leaves no unhandled rejection', async () => {
     const harness = endless();
     const stream = createAgentHarness({ harness }).invoke({ messages });
     await stream.next();
@@ -149,7 +149,7 @@ describe('leaving the loop', () => {
     expect(await stream.next()).toEqual({ done: true, value: undefined });
   });
 
-  test('before it is read means that it never begins', async () => {
+  test('before the first read does not start the run', async () => {
     const model = createScriptedModel([[text('Hi'), finish()]]);
     const stream = createAgentHarness({ harness: model }).invoke({ messages });
     await stream.return();
@@ -157,7 +157,7 @@ describe('leaving the loop', () => {
     expect(model.requests).toHaveLength(0);
   });
 
-  test('right away, without waiting for anything, leaves no rejection', async () => {
+  test('at once, without awaiting, leaves no unhandled rejection', async () => {
     const stream = createAgentHarness({ harness: endless() }).invoke({ messages });
     const [first, left] = [stream.next(), stream.return()];
     expect(await first).toEqual({ done: true, value: undefined });
@@ -207,7 +207,7 @@ describe('the signal', () => {
     expect(ran).toEqual([]);
   });
 
-  test('that is aborted already lets nobody be asked', async () => {
+  test('that is already aborted prevents the model call', async () => {
     const model = createScriptedModel([[toolCall('c1', 'bash', { command: 'ls' }), finish()]]);
     const { tool, ran } = shell();
     const agent = createAgentHarness({ harness: model });
@@ -219,7 +219,7 @@ describe('the signal', () => {
     expect(ran).toEqual([]);
   });
 
-  test('aborted between the call and the first read counts as well', async () => {
+  test('aborted between the call and the first read cancels the run', async () => {
     const controller = new AbortController();
     const model = createScriptedModel([[text('Hi'), finish()]]);
     const agent = createAgentHarness({ harness: model });
@@ -229,7 +229,7 @@ describe('the signal', () => {
     expect(model.requests).toHaveLength(0);
   });
 
-  test('is not listened to any more after the end', async () => {
+  test('has no listener after the end', async () => {
     const { signal } = new AbortController();
     let listeners = 0;
     const count = (by: number) => void (listeners += by);
@@ -259,8 +259,8 @@ describe('the signal', () => {
   });
 });
 
-describe('canceling and answering at the same moment', () => {
-  test('ends in one way or the other, many times over', async () => {
+describe('canceling and answering at the same time', () => {
+  test('always ends in one of the two ways', async () => {
     for (let round = 0; round < 30; round += 1) {
       const controller = new AbortController();
       const { tool, ran } = shell();

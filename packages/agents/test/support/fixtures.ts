@@ -1,4 +1,4 @@
-/** What tests of agents have in common: a tool that remembers, a script, and a reader that answers. */
+/** Shared fixtures: a recording tool, scripts, and readers that answer relays. */
 import { z } from 'zod';
 import {
   type AgentEvent,
@@ -22,14 +22,14 @@ export function says(content: string): ScriptedEvent {
   return { type: 'text', content };
 }
 
-/** A turn for each list of events. */
+/** One turn per list of events. */
 export function turns(...lists: readonly (readonly ScriptedEvent[])[]) {
   return { responses: lists.map((events) => ({ events })) };
 }
 
 export interface Shell {
   readonly tool: ToolDefinition;
-  /** The commands that really ran, in order. */
+  /** The commands that ran, in order. */
   readonly ran: string[];
   readonly contexts: ToolContext[];
 }
@@ -57,7 +57,7 @@ export function shell(
 
 type Answer = RelayResponse | ((relay: RelayEvent) => RelayResponse | undefined);
 
-/** Reads to the end and answers every relay, unless the answer is left out. */
+/** Reads to the end, and answers every relay if there is an answer. */
 export async function readAll(
   stream: AsyncIterable<AgentEvent>,
   answer?: Answer,
@@ -109,8 +109,8 @@ export async function next<Type extends AgentEvent['type']>(
 
 type Script = Parameters<typeof createDeterministicHarness>[0];
 
-/** A harness with a script for each model, so that each agent can have its own. */
-export function cast(scripts: Readonly<Record<string, Script>>): Harness {
+/** A harness with one script per model. */
+export function harnessWith(scripts: Readonly<Record<string, Script>>): Harness {
   const models = new Map(
     Object.entries(scripts).map(([name, script]) => [name, createDeterministicHarness(script)]),
   );
@@ -118,7 +118,7 @@ export function cast(scripts: Readonly<Record<string, Script>>): Harness {
     defaultModel: Object.keys(scripts)[0] ?? '',
     resolve: (name) => models.get(name),
     stream: () => {
-      throw new Error('A model of the cast answers');
+      throw new Error('Only the scripted models can be called');
     },
   };
 }
