@@ -60,11 +60,7 @@ export class Conversation {
     if (done.status === 'canceled' && this.#wasInterrupted) {
       throw new CliError('interrupted', 'The run was canceled', { exit: exitCodes.interrupted });
     }
-    throw runError({
-      ...done,
-      id: '',
-      ...(this.#error === undefined ? {} : { error: this.#error }),
-    });
+    throw runError(done.status, this.#error);
   }
 
   /** Shows a note during a turn, on a line of its own. */

@@ -65,7 +65,6 @@ interface AgentOption {
   readonly agent?: string;
 }
 
-const ofAgent = (agent: string | undefined) => (agent === undefined ? {} : { agent });
 const agentText = ({ agent }: { agent?: string | undefined }) =>
   agent === undefined ? 'all agents' : `agent ${agent}`;
 
@@ -74,8 +73,8 @@ async function showPolicy(context: Context<AgentOption & { atVersion?: number }>
   const client = await context.client();
   const policy =
     version === undefined
-      ? await client.policy.get(ofAgent(agent))
-      : await versionOf(client.policy.versions({ ...ofAgent(agent), limit: 200 }), version);
+      ? await client.policy.get({ agent })
+      : await versionOf(client.policy.versions({ agent, limit: 200 }), version);
   if (context.print.json) {
     context.print.value(policy);
     return;
@@ -111,7 +110,7 @@ interface SetOptions extends AgentOption {
 async function setPolicy(context: Context<SetOptions>, [file]: readonly string[]): Promise<void> {
   const draft = await draftOf(context, file);
   const { policy } = await context.client();
-  const now = await policy.get(ofAgent(draft.agent));
+  const now = await policy.get({ agent: draft.agent });
   const version = context.options.ifVersion ?? draft.version ?? now.version;
   const { print } = context;
   if (version === now.version && version > 0 && sameRules(draft, now)) {
@@ -146,7 +145,7 @@ async function draftOf(context: Context<AgentOption>, file: string | undefined):
   }
   const rules = Object.entries(document).filter(([name]) => !ignored.includes(name));
   // The server validates the rules.
-  return { ...Object.fromEntries(rules), ...ofAgent(own) };
+  return { ...Object.fromEntries(rules), agent: own };
 }
 
 function sameRules(draft: Draft, policy: Policy): boolean {
@@ -190,7 +189,7 @@ function previewText({ changed, changes, calls, since, complete }: PolicyPreview
 async function showHistory(context: Context<AgentOption & { limit: number }>): Promise<void> {
   const { agent, limit } = context.options;
   const { policy } = await context.client();
-  const versions = policy.versions({ ...ofAgent(agent), limit: pageSize(limit) });
+  const versions = policy.versions({ agent, limit: pageSize(limit) });
   context.print.list(
     await take(versions, limit),
     [

@@ -94,10 +94,10 @@ export async function followRun(print: Print, run: RunHandle): Promise<void> {
   }
   const result = await run.result();
   if (!print.json) print.note(`The run is ${result.status}.`);
-  if (result.status !== 'completed') throw runError(result);
+  if (result.status !== 'completed') throw runError(result.status, result.error);
 }
 
-export function runError({ status, error }: RunResult): CliError {
+export function runError(status: RunResult['status'], error: RunResult['error']): CliError {
   if (status === 'canceled') {
     return new CliError('run_canceled', 'The run was canceled', { exit: exitCodes.runFailed });
   }
