@@ -1,14 +1,14 @@
 import { expect, test } from 'vitest';
 import { values } from '../support/cli.ts';
-import { cliScene, waitingNote } from './scene.ts';
+import { cliFixture, waitingNote } from './fixture.ts';
 
-const scene = cliScene();
-const { run } = scene;
-const notes = () => scene.server.notes.map(({ text }) => text);
+const fixture = cliFixture();
+const { run } = fixture;
+const notes = () => fixture.server.notes.map(({ text }) => text);
 
-test('approvals list shows what is open, and show has all of it', async () => {
-  expect((await run('approvals', 'list')).err).toContain('Nobody is asked for anything.');
-  const { approvalId, runId } = await waitingNote(scene, 'open');
+test('approvals list shows pending approvals, and show prints the details', async () => {
+  expect((await run('approvals', 'list')).err).toContain('No pending approvals.');
+  const { approvalId, runId } = await waitingNote(fixture, 'open');
   const list = await run('approvals', 'list');
   expect(list.out).toMatch(new RegExp(`${approvalId} +pending +permission`));
   const shown = await run('approvals', 'show', approvalId);
@@ -18,21 +18,21 @@ test('approvals list shows what is open, and show has all of it', async () => {
   await run('approvals', 'deny', approvalId);
 });
 
-test('approvals approve lets it run once; deny tells the agent why', async () => {
-  const yes = await waitingNote(scene, 'yes');
+test('approvals approve runs the call once; deny passes the reason to the agent', async () => {
+  const yes = await waitingNote(fixture, 'yes');
   const approved = await run('approvals', 'approve', yes.approvalId);
   expect(approved).toMatchObject({ code: 0, out: 'send_note is approved.\n' });
   expect((await run('runs', 'tail', yes.runId)).out).toContain('The note was sent.');
   expect(notes()).toContain('yes');
-  const no = await waitingNote(scene, 'no');
+  const no = await waitingNote(fixture, 'no');
   const denied = await run('approvals', 'deny', no.approvalId, '--reason', 'not today', '--json');
   expect(values(denied)[0]).toMatchObject({ status: 'denied', reason: 'not today' });
   expect((await run('runs', 'tail', no.runId)).out).toContain('denied (not today)');
   expect(notes()).not.toContain('no');
 });
 
-test('a second, contrary answer is a conflict; the same one again is not', async () => {
-  const { approvalId } = await waitingNote(scene, 'first answer counts');
+test('a second, different decision is a conflict; the same decision is not', async () => {
+  const { approvalId } = await waitingNote(fixture, 'first decision wins');
   expect((await run('approvals', 'deny', approvalId)).code).toBe(0);
   expect((await run('approvals', 'deny', approvalId)).code).toBe(0);
   const late = await run('approvals', 'approve', approvalId);
@@ -40,11 +40,11 @@ test('a second, contrary answer is a conflict; the same one again is not', async
   expect(late.err).toContain('[approval_conflict]');
 });
 
-test('approvals approve takes other arguments, and makes grants by --always', async () => {
-  const { approvalId, runId } = await waitingNote(scene, 'draft');
+test('approvals approve accepts other arguments, and creates grants with --always', async () => {
+  const { approvalId, runId } = await waitingNote(fixture, 'draft');
   const input = JSON.stringify({ to: 'operator', text: 'edited' });
-  const terms = ['--always', '--scope', 'tenant', '--uses', '3', '--expires', '2d'];
-  const done = await run('approvals', 'approve', approvalId, '--input', input, ...terms);
+  const options = ['--always', '--scope', 'tenant', '--uses', '3', '--expires', '2d'];
+  const done = await run('approvals', 'approve', approvalId, '--input', input, ...options);
   expect(done.code).toBe(0);
   expect((await run('runs', 'tail', runId)).code).toBe(0);
   expect(notes()).toContain('edited');
@@ -54,8 +54,8 @@ test('approvals approve takes other arguments, and makes grants by --always', as
   expect((await run('grants', 'revoke', String(grant?.['id']))).code).toBe(0);
 });
 
-test('what makes no sense is said before anything is sent', async () => {
-  const { approvalId } = await waitingNote(scene, 'untouched');
+test('invalid options are rejected before anything is sent', async () => {
+  const { approvalId } = await waitingNote(fixture, 'untouched');
   expect(await run('approvals', 'approve', approvalId, '--scope', 'tenant')).toMatchObject({
     code: 2,
   });
@@ -76,9 +76,9 @@ test('what makes no sense is said before anything is sent', async () => {
 
 test('grants are previewed, added, listed and revoked', async () => {
   const rule = ['send_note', '--param', 'to=operator', '--param', 'text=deploy*'];
-  await run('approvals', 'deny', (await waitingNote(scene, 'deploy 1')).approvalId);
+  await run('approvals', 'deny', (await waitingNote(fixture, 'deploy 1')).approvalId);
   const preview = await run('grants', 'preview', ...rule);
-  expect(preview.err).toMatch(/It would have answered 1 of the last \d+ requests/);
+  expect(preview.err).toMatch(/It would have allowed 1 of the last \d+ requests/);
   expect(preview.out).toContain('deploy 1');
   expect(values(await run('grants', 'preview', ...rule, '--json'))[0]).toMatchObject({
     matched: 1,
@@ -86,7 +86,7 @@ test('grants are previewed, added, listed and revoked', async () => {
   const added = await run('grants', 'add', ...rule, '--expires', '1h', '--json');
   const [grant] = values<{ id: string }>(added);
   expect(grant).toMatchObject({ params: { to: 'operator', text: 'deploy*' }, scope: 'tenant' });
-  const allowed = await scene.client.runs.create({
+  const allowed = await fixture.client.runs.create({
     model: 'demo',
     input: 'notify deploy 2',
     tools: [{ name: 'send_note', kind: 'builtin' }],
@@ -94,11 +94,11 @@ test('grants are previewed, added, listed and revoked', async () => {
   expect(await allowed.text()).toBe('The note was sent.');
   expect((await run('grants', 'list')).out).toContain(grant?.id);
   expect((await run('grants', 'revoke', grant?.id ?? '')).code).toBe(0);
-  expect((await run('grants', 'list')).err).toContain('Nothing runs without asking.');
+  expect((await run('grants', 'list')).err).toContain('No active grants.');
   expect((await run('grants', 'list', '--all')).out).toMatch(new RegExp(`${grant?.id} +revoked`));
 });
 
-test('grants refuse rules that contradict themselves', async () => {
+test('grants reject contradictory options', async () => {
   for (const args of [
     ['--param', 'novalue'],
     ['--param', 'a=b', '--exact', '{}'],

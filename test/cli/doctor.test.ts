@@ -21,7 +21,7 @@ interface Finding {
   readonly mend?: string;
 }
 
-async function examine(env: Record<string, string> = {}, ...args: string[]) {
+async function diagnose(env: Record<string, string> = {}, ...args: string[]) {
   const outcome = await relay(['doctor', '--json', ...args], {
     env: { RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir, ...env },
   });
@@ -45,8 +45,8 @@ async function listening(fake: Server | ReturnType<typeof createTcpServer>): Pro
   return `http://127.0.0.1:${(fake.address() as AddressInfo).port}`;
 }
 
-test('a set-up that is well has no wrong, for people as for programs', async () => {
-  const { code, findings, of } = await examine();
+test('a healthy setup has no failed check', async () => {
+  const { code, findings, of } = await diagnose();
   expect(code).toBe(0);
   expect(findings.filter(({ state }) => state === 'wrong')).toEqual([]);
   for (const check of [
@@ -65,44 +65,46 @@ test('a set-up that is well has no wrong, for people as for programs', async () 
     message: expect.stringContaining('runs, approve, admin'),
   });
   expect(of('providers')).toMatchObject({ state: 'warning' });
-  const people = await relay(['doctor'], {
+  const text = await relay(['doctor'], {
     env: { RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir },
   });
-  expect(people.out).toMatch(/^✓ node/);
-  expect(people.out).not.toContain(server.apiKey);
+  expect(text.out).toMatch(/^✓ node/);
+  expect(text.out).not.toContain(server.apiKey);
 });
 
-test('every complaint says how to mend it', async () => {
-  const { findings } = await examine({ RELAY_URL: 'http://127.0.0.1:1', RELAY_API_KEY: 'x' });
+test('every warning and failure has a fix', async () => {
+  const { findings } = await diagnose({ RELAY_URL: 'http://127.0.0.1:1', RELAY_API_KEY: 'x' });
   for (const { state, mend } of findings)
     if (state !== 'ok') expect(mend?.length).toBeGreaterThan(10);
 });
 
-test('nobody there, somebody else there, and something that speaks no HTTP are told apart', async () => {
-  const nobody = await examine({ RELAY_URL: 'http://127.0.0.1:1' });
-  expect(nobody.code).toBe(1);
-  expect(nobody.of('server')?.message).toContain('Nobody answers');
-  expect(nobody.of('server')?.mend).toContain('relay serve');
+test('distinguishes no server, another HTTP server, and no HTTP server', async () => {
+  const none = await diagnose({ RELAY_URL: 'http://127.0.0.1:1' });
+  expect(none.code).toBe(1);
+  expect(none.of('server')?.message).toContain('No server responds');
+  expect(none.of('server')?.mend).toContain('relay serve');
   const other = await listening(createServer((_, response) => response.end('<html>')));
-  const somebody = await examine({ RELAY_URL: other });
-  expect(somebody.of('server')?.message).toContain('it is not Relay');
-  const dumb = await listening(
+  const otherServer = await diagnose({ RELAY_URL: other });
+  expect(otherServer.of('server')?.message).toContain('is not Relay');
+  const notHttp = await listening(
     createTcpServer((socket) => {
       socket.on('error', () => {});
       socket.end('220 ready\r\n');
     }),
   );
-  expect((await examine({ RELAY_URL: dumb })).of('server')?.message).toContain('Something listens');
+  expect((await diagnose({ RELAY_URL: notHttp })).of('server')?.message).toContain(
+    'does not respond as Relay does',
+  );
 });
 
-test('another version and a wrong clock are noticed', async () => {
+test('reports another version and a wrong clock', async () => {
   const odd = await listening(
     createServer((request, response) => {
       response.setHeader('date', new Date(Date.now() - 600_000).toUTCString());
       response.end(JSON.stringify({ status: 'ok', version: '9.9.9', url: request.url }));
     }),
   );
-  const { of } = await examine({ RELAY_URL: odd }, '--remote');
+  const { of } = await diagnose({ RELAY_URL: odd }, '--remote');
   expect(of('version')).toMatchObject({
     state: 'warning',
     message: expect.stringContaining('9.9.9'),
@@ -111,8 +113,8 @@ test('another version and a wrong clock are noticed', async () => {
   expect(of('data folder')).toBeUndefined();
 });
 
-test('a key that does not count, one that may little, and none at all', async () => {
-  const bad = await examine({ RELAY_API_KEY: 'relay_live_nonsense' });
+test('reports an invalid key, a key with few scopes, and no key', async () => {
+  const bad = await diagnose({ RELAY_API_KEY: 'relay_live_nonsense' });
   expect(bad).toMatchObject({ code: 1 });
   expect(bad.of('key')).toMatchObject({
     state: 'wrong',
@@ -120,24 +122,24 @@ test('a key that does not count, one that may little, and none at all', async ()
   });
   const made = await server.request('/v1/keys', { body: { name: 'small', scopes: ['runs'] } });
   const { apiKey } = (await made.json()) as { apiKey: string };
-  const small = await examine({ RELAY_API_KEY: apiKey });
+  const small = await diagnose({ RELAY_API_KEY: apiKey });
   expect(small.of('key')).toMatchObject({
     state: 'warning',
     message: expect.stringMatching(/: runs$/),
   });
   expect(small.of('providers')).toBeUndefined();
-  const none = await examine({ RELAY_DATA_DIR: empty() });
+  const none = await diagnose({ RELAY_DATA_DIR: empty() });
   expect(none.of('key')).toMatchObject({ state: 'warning' });
 });
 
-test('a folder that others can read, and a master key that is gone or wrong', async () => {
+test('reports a readable data folder, a missing or wrong master key, and a damaged store', async () => {
   const own = new TestServer();
   onTestFinished(() => own.dispose());
   await own.start();
   await own.stop();
   const env = { RELAY_DATA_DIR: own.dataDir };
   chmodSync(own.dataDir, 0o755);
-  const open = await examine(env);
+  const open = await diagnose(env);
   expect(open.of('data folder')).toMatchObject({
     state: 'wrong',
     mend: expect.stringContaining('chmod'),
@@ -145,28 +147,28 @@ test('a folder that others can read, and a master key that is gone or wrong', as
   chmodSync(own.dataDir, 0o700);
   const keyFile = join(own.dataDir, 'master-key');
   writeFileSync(keyFile, 'ab'.repeat(32));
-  expect((await examine(env)).of('master key')?.message).toContain('is not the one');
+  expect((await diagnose(env)).of('master key')?.message).toContain('encrypted with another key');
   writeFileSync(keyFile, 'damaged');
-  expect((await examine(env)).of('master key')?.message).toContain('must be 32 bytes');
+  expect((await diagnose(env)).of('master key')?.message).toContain('must be 32 bytes');
   rmSync(keyFile);
-  expect((await examine(env)).of('master key')?.message).toContain('There is no');
-  // What the log still holds could mend it.
+  expect((await diagnose(env)).of('master key')?.message).toContain('is missing');
+  // The write-ahead log could repair the damage.
   rmSync(join(own.dataDir, 'relay.db-wal'), { force: true });
   rmSync(join(own.dataDir, 'relay.db-shm'), { force: true });
   writeFileSync(join(own.dataDir, 'relay.db'), 'not a database'.repeat(100));
-  const damaged = await examine(env);
+  const damaged = await diagnose(env);
   expect(damaged.of('store')).toMatchObject({ state: 'wrong' });
   expect(damaged.code).toBe(1);
 });
 
-test('settings with which no server would start', async () => {
-  const { code, of } = await examine({ RELAY_MAX_ACTIVE_RUNS: 'many' });
+test('reports invalid settings', async () => {
+  const { code, of } = await diagnose({ RELAY_MAX_ACTIVE_RUNS: 'many' });
   expect(code).toBe(1);
   expect(of('settings')?.message).toContain('RELAY_MAX_ACTIVE_RUNS');
 });
 
-test('a setting that is mistyped, which is otherwise silently not there', async () => {
-  const { code, findings } = await examine({ RELAY_RETENTION_DAY: '30' });
+test('reports a mistyped setting, which the server ignores', async () => {
+  const { code, findings } = await diagnose({ RELAY_RETENTION_DAY: '30' });
   expect(code).toBe(0);
   expect(findings).toContainEqual(
     expect.objectContaining({
@@ -177,19 +179,19 @@ test('a setting that is mistyped, which is otherwise silently not there', async 
   );
 });
 
-test('a database that answers, one that does not, and a master key that nodes lack', async () => {
+test('reports an unreachable database and a missing master key', async () => {
   const database = await createDatabase();
   onTestFinished(() => database.drop());
   const well = { RELAY_DATABASE_URL: database.url, RELAY_MASTER_KEY: 'ab'.repeat(32) };
-  const fresh = await examine(well);
+  const fresh = await diagnose(well);
   expect(fresh.of('store')).toMatchObject({ state: 'ok' });
   expect(fresh.of('master key')).toMatchObject({ state: 'ok' });
   const tables = await database.sql(`SELECT tablename FROM pg_tables WHERE schemaname = 'public'`);
   expect(tables).toEqual([]);
-  const keyless = await examine({ RELAY_DATABASE_URL: database.url });
+  const keyless = await diagnose({ RELAY_DATABASE_URL: database.url });
   expect(keyless.of('master key')?.message).toBe('RELAY_MASTER_KEY is not set');
   const gone = { ...well, RELAY_DATABASE_URL: 'postgres://relay:hush-hush@127.0.0.1:1/relay' };
-  const dead = await examine(gone);
+  const dead = await diagnose(gone);
   expect(dead.of('store')).toMatchObject({ state: 'wrong' });
   expect(JSON.stringify(dead.findings)).not.toContain('hush-hush');
 });

@@ -1,4 +1,4 @@
-/** Standing rules, the audit trail and webhooks, as their operator handles them. */
+/** The policy, audit and webhooks commands. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,10 +8,10 @@ import { DatabaseSync } from 'node:sqlite';
 import { auditActions, webhookEvents } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { values } from '../support/cli.ts';
-import { cliScene, waitingNote } from './scene.ts';
+import { cliFixture, waitingNote } from './fixture.ts';
 
-const scene = cliScene({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
-const { run, runIn } = scene;
+const fixture = cliFixture({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+const { run, runIn } = fixture;
 const dir = mkdtempSync(join(tmpdir(), 'relay-governance-'));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
@@ -21,8 +21,8 @@ function file(name: string, content: unknown): string {
   return path;
 }
 
-/** What a shell completes after these words. */
-async function offered(...words: readonly string[]): Promise<string[]> {
+/** The completions after these words. */
+async function completions(...words: readonly string[]): Promise<string[]> {
   const { out } = await run('__complete', '--', ...words, '');
   return out
     .trimEnd()
@@ -30,14 +30,14 @@ async function offered(...words: readonly string[]): Promise<string[]> {
     .map((line) => line.split('\t')[0] ?? '');
 }
 
-const nobody = { tool: 'send_note', params: { to: 'nobody*' } };
+const denyRule = { tool: 'send_note', params: { to: 'nobody*' } };
 
 describe('policy', () => {
-  test('is set from a file, shown, sent back as it was shown, and has a history', async () => {
+  test('is set from a file, shown, accepted again as shown, and has a history', async () => {
     expect((await run('policy', 'show')).err).toContain('Version 0 for all agents');
-    const set = await run('policy', 'set', file('rules.json', { deny: [nobody] }));
+    const set = await run('policy', 'set', file('rules.json', { deny: [denyRule] }));
     expect(set).toMatchObject({ code: 0, err: '' });
-    expect(set.out).toBe('Version 1 holds for all agents: 1 deny, 0 ask, 0 allow.\n');
+    expect(set.out).toBe('Version 1 is active for all agents: 1 deny, 0 ask, 0 allow.\n');
 
     const shown = await run('policy', 'show');
     expect(shown.err).toMatch(/^Version 1 for all agents, since .*Z by bootstrap\n$/);
@@ -45,10 +45,10 @@ describe('policy', () => {
 
     const json = await run('policy', 'show', '--json');
     const again = await runIn({ stdin: json.out }, 'policy', 'set');
-    expect(again.out).toBe('Version 1 for all agents says the same already.\n');
+    expect(again.out).toBe('Version 1 for all agents is already the same.\n');
     const [policy] = values(json);
     const stdin = JSON.stringify({ ...policy, ask: [{ tool: 'bash' }] });
-    expect((await runIn({ stdin }, 'policy', 'set', '-')).out).toContain('Version 2 holds');
+    expect((await runIn({ stdin }, 'policy', 'set', '-')).out).toContain('Version 2 is active');
 
     const history = await run('policy', 'history');
     expect(history.out.split('\n')[0]).toMatch(/^VERSION +SINCE +DENY +ASK +ALLOW +BY$/);
@@ -61,7 +61,7 @@ describe('policy', () => {
     expect((await run('policy', 'show', '--at-version', '9')).code).toBe(3);
   });
 
-  test('is not overwritten by whoever has read an older one', async () => {
+  test('is not overwritten by a client that has read an older version', async () => {
     const set = (...args: string[]) =>
       runIn({ stdin: '{"deny": []}' }, 'policy', 'set', '--agent', 'clerk', ...args);
     expect(await set('--if-version', '0')).toMatchObject({ code: 0 });
@@ -79,12 +79,12 @@ describe('policy', () => {
   });
 
   test('is previewed without being changed', async () => {
-    const { runId } = await waitingNote(scene, 'previewed');
+    const { runId } = await waitingNote(fixture, 'previewed');
     const before = (await run('policy', 'show', '--json')).out;
     const rules = file('preview.json', { deny: [{ tool: 'send_note' }] });
     const preview = await run('policy', 'preview', rules);
     expect(preview.code).toBe(0);
-    expect(preview.err).toMatch(/^1 of \d+ calls since .* would have been decided otherwise\.\n$/);
+    expect(preview.err).toMatch(/^1 of \d+ calls since .* would be decided differently\.\n$/);
     expect(preview.out).toMatch(new RegExp(`^${runId} +.*Z +ask +deny +send_note \\{`, 'm'));
     const [json] = values(await run('policy', 'preview', rules, '--json'));
     expect(json).toMatchObject({ changed: 1, changes: [{ runId, was: 'ask', now: 'deny' }] });
@@ -92,36 +92,36 @@ describe('policy', () => {
   });
 
   test.each([
-    ['nothing in it', ' \n', /Nothing was given .* name a file, or pipe it in/],
+    ['nothing in it', ' \n', /No document was given .* name a file, or pipe the document in/],
     ['no JSON', 'deny: all', /is not JSON/],
-    ['another word', '{"denied": []}', /A policy has no "denied" .* it has deny, ask, allow/],
+    ['another word', '{"denied": []}', /Unknown field "denied" .* a policy has deny, ask, allow/],
     ['no rules', '{}', /The document has no rules/],
-    ['a list', '[]', /must hold a JSON object/],
+    ['a list', '[]', /must contain a JSON object/],
     ['another agent', '{"agent": "b", "deny": []}', /is for the agent "b", not for a/],
     ['a bad pattern', '{"deny": [{"tool": "bash", "params": {"command": "!x"}}]}', /command/],
     ['a bad rule', '{"deny": [{"tol": "bash"}]}', /deny\[0\]/],
-  ])('refuses a document with %s, in one line', async (_, stdin, message) => {
+  ])('rejects a document with %s, in one line', async (_, stdin, message) => {
     const refused = await runIn({ stdin }, 'policy', 'set', '--agent', 'a');
     expect(refused).toMatchObject({ code: 2, out: '' });
     expect(refused.err).toMatch(message);
     expect(refused.err.trimEnd()).not.toContain('\n');
   });
 
-  test('names a file that is not there', async () => {
+  test('reports a missing file', async () => {
     const missing = await run('policy', 'set', '/nowhere/rules.json');
     expect(missing).toMatchObject({ code: 2 });
-    expect(missing.err).toContain('There is no file /nowhere/rules.json');
+    expect(missing.err).toContain('No such file: /nowhere/rules.json');
   });
 });
 
 describe('audit', () => {
-  test('lists who did what, filtered', async () => {
+  test('lists entries with filters', async () => {
     await run('keys', 'create', 'audited');
     const list = await run('audit', 'list', '--action', 'key.created');
     const [head, row] = list.out.split('\n');
     expect(head).toMatch(/^SEQ +AT +ACTION +WHO +WHAT$/);
     expect(row).toMatch(/^\d+ +\S+ \S+Z +key\.created +key bootstrap +.*name=audited/);
-    const { runId } = await waitingNote(scene, 'audited');
+    const { runId } = await waitingNote(fixture, 'audited');
     const entries = values<{ what: { runId: string } }>(
       await run('audit', 'list', '--run', runId, '--json'),
     );
@@ -129,36 +129,38 @@ describe('audit', () => {
     expect(new Set(entries.map(({ what }) => what.runId))).toEqual(new Set([runId]));
     expect((await run('audit', 'list', '--action', 'tea.made')).code).toBe(2);
     const none = await run('audit', 'list', '--until', '2020-01-01');
-    expect(none).toMatchObject({ code: 0, out: '', err: 'There are no such entries.\n' });
+    expect(none).toMatchObject({ code: 0, out: '', err: 'No matching entries.\n' });
   });
 
-  test('verifies, also against a head that was put aside, and says where it is broken', async () => {
+  test('is verified, also against a saved head, and the first bad entry is reported', async () => {
     const head = file('head.json', (await run('audit', 'head', '--json')).out);
     const { seq } = values<{ seq: number }>(await run('audit', 'head', '--json'))[0] ?? { seq: 0 };
     await run('keys', 'create', 'later');
     const whole = await run('audit', 'verify', '--against', head);
     expect(whole.code).toBe(0);
-    expect(whole.out).toMatch(/^The trail is whole: \d+ entries, up to [0-9a-f]{64}, and holds /);
+    expect(whole.out).toMatch(
+      /^The audit trail is intact: \d+ entries, up to [0-9a-f]{64}, and contains /,
+    );
 
     const bad = await run('audit', 'verify', '--against', file('odd.json', { sequence: 1 }));
     expect(bad).toMatchObject({ code: 2 });
-    expect(bad.err).toContain('The file holds no head');
+    expect(bad.err).toContain('The file contains no audit head');
 
-    const db = new DatabaseSync(join(scene.server.dataDir, 'relay.db'));
+    const db = new DatabaseSync(join(fixture.server.dataDir, 'relay.db'));
     const { changes } = db.prepare('delete from audit_entries where seq = ?').run(seq);
     db.close();
     expect(changes).toBe(1);
     const broken = await run('audit', 'verify');
     expect(broken).toMatchObject({ code: 1, out: '' });
-    expect(broken.err).toContain(`The trail is not what it was at ${seq}: `);
+    expect(broken.err).toContain(`The audit trail was modified at entry ${seq}: `);
     expect(broken.err).toContain('[audit_broken]');
     const json = await run('audit', 'verify', '--json');
     expect(json.code).toBe(1);
     expect(values(json)).toMatchObject([{ ok: false, firstBad: { seq } }]);
   });
 
-  test('knows every action that there is', async () => {
-    expect(await offered('audit', 'list', '--action')).toEqual([...auditActions]);
+  test('offers every action of the protocol', async () => {
+    expect(await completions('audit', 'list', '--action')).toEqual([...auditActions]);
   });
 });
 
@@ -172,21 +174,21 @@ describe('webhooks', () => {
   });
   afterAll(() => void hook.close());
 
-  test('are added, told, listed and deleted; the secret is all that is on standard output', async () => {
+  test('are added, delivered, listed and deleted; only the secret is on standard output', async () => {
     const added = await run('webhooks', 'add', url, '--events', 'run.ended');
     expect(added).toMatchObject({ code: 0 });
     expect(added.out).toMatch(/^\S{20,}\n$/);
     const [webhook] = values<{ id: string }>(await run('webhooks', 'list', '--json'));
     const id = webhook?.id ?? '';
     expect((await run('webhooks', 'list')).out).toContain(`run.ended  ${url}`);
-    await (await scene.client.runs.create({ model: 'demo', input: 'say 1' })).result();
-    const told = async () => (await run('webhooks', 'deliveries', id)).out;
-    await expect.poll(told, { timeout: 10_000 }).toMatch(/ run\.ended +delivered +1 /);
-    expect((await run('webhooks', 'delete', id)).out).toBe(`${id} is told no more.\n`);
+    await (await fixture.client.runs.create({ model: 'demo', input: 'say 1' })).result();
+    const deliveries = async () => (await run('webhooks', 'deliveries', id)).out;
+    await expect.poll(deliveries, { timeout: 10_000 }).toMatch(/ run\.ended +delivered +1 /);
+    expect((await run('webhooks', 'delete', id)).out).toBe(`Deleted ${id}.\n`);
     expect(await run('webhooks', 'deliveries', id)).toMatchObject({ code: 3 });
   });
 
-  test('know every event that there is', async () => {
-    expect(await offered('webhooks', 'add', 'URL', '--events')).toEqual([...webhookEvents]);
+  test('offer every event of the protocol', async () => {
+    expect(await completions('webhooks', 'add', 'URL', '--events')).toEqual([...webhookEvents]);
   });
 });

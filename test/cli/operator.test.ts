@@ -34,10 +34,10 @@ async function serverWith(env: Record<string, string> = {}): Promise<TestServer>
   return server.start();
 }
 
-/** A provider that refuses everybody, and remembers with which keys it was asked. */
-const heard: string[] = [];
+/** A provider that rejects every request and records the keys. */
+const receivedKeys: string[] = [];
 const provider = createServer((request, response) => {
-  heard.push(String(request.headers.authorization));
+  receivedKeys.push(String(request.headers.authorization));
   response.writeHead(401, { 'content-type': 'application/json' }).end('{}');
 });
 beforeAll(() => new Promise<void>((resolve) => provider.listen(0, '127.0.0.1', resolve)));
@@ -54,17 +54,17 @@ async function withCredential(server: TestServer): Promise<void> {
   });
 }
 
-/** Whether the server can open what is sealed: then the provider hears it. */
-async function opensCredential({ url, apiKey }: Pick<TestServer, 'url' | 'apiKey'>) {
-  heard.length = 0;
+/** Whether the server can decrypt the credential: then the provider receives it. */
+async function decryptsCredential({ url, apiKey }: Pick<TestServer, 'url' | 'apiKey'>) {
+  receivedKeys.length = 0;
   const client = createClient({ baseUrl: url, apiKey });
   await client.runs.create({ model: 'mine:any', input: 'Hi' }).catch(() => undefined);
-  return heard.includes(`Bearer ${secret}`);
+  return receivedKeys.includes(`Bearer ${secret}`);
 }
 
 const keyOf = (dir: string) => readFileSync(join(dir, 'master-key'), 'utf8').trim();
 
-test('bootstrap makes a key beside a running server, and only the key goes to standard output', async () => {
+test('bootstrap creates a key while the server runs, and prints only the key on standard output', async () => {
   const server = await serverWith();
   const env = { RELAY_DATA_DIR: server.dataDir, RELAY_URL: server.url };
   const made = await relay(['bootstrap', '--tenant', 'acme'], { env });
@@ -80,7 +80,7 @@ test('bootstrap makes a key beside a running server, and only the key goes to st
   expect(bad).toMatchObject({ code: 1, out: '' });
 });
 
-test('a backup of a server at work is one moment of it, and restores to a server that goes on', async () => {
+test('a backup of a running server is consistent and can be restored', async () => {
   const server = await serverWith();
   await withCredential(server);
   const env = { RELAY_DATA_DIR: server.dataDir };
@@ -97,7 +97,7 @@ test('a backup of a server at work is one moment of it, and restores to a server
     approvalId = event.id;
     break;
   }
-  // Writing goes on all the while.
+  // Runs write while the backup is made.
   const writing = new AbortController();
   const busy = Promise.all(
     Array.from({ length: 4 }, async () => {
@@ -109,7 +109,7 @@ test('a backup of a server at work is one moment of it, and restores to a server
   writing.abort();
   await busy;
   expect(backup.code).toBe(0);
-  expect(backup.out).toContain('The master key is NOT in it');
+  expect(backup.out).toContain('The master key is NOT included');
   expect(backup.out).toContain(join(server.dataDir, 'master-key'));
   expect(readdirSync(join(dir, 'copy')).toSorted()).toEqual(['backup.json', 'relay.db']);
   expect(statSync(join(dir, 'copy')).mode & 0o777).toBe(0o700);
@@ -127,7 +127,7 @@ test('a backup of a server at work is one moment of it, and restores to a server
   writeFileSync(join(restored.dataDir, 'first-key'), server.apiKey, { mode: 0o600 });
   await server.stop();
   await restored.start();
-  expect(await opensCredential(restored)).toBe(true);
+  expect(await decryptsCredential(restored)).toBe(true);
   const again = createClient({ baseUrl: restored.url, apiKey: server.apiKey });
   await again.approvals.approve(approvalId);
   expect(await again.runs.stream(waiting.id).text()).toBe('The note was sent.');
@@ -149,7 +149,7 @@ test('neither a backup nor a restore overwrites anything', async () => {
   expect((await server.request('/ready')).status).toBe(200);
 });
 
-test('a backup may hold the master key, if one says so; a wrong key is refused', async () => {
+test('a backup contains the master key on request; restore rejects a wrong key', async () => {
   const server = await serverWith();
   const env = { RELAY_DATA_DIR: server.dataDir };
   const dir = folder();
@@ -173,7 +173,7 @@ test('a backup may hold the master key, if one says so; a wrong key is refused',
   expect(values(restored)[0]).toMatchObject({ key: 'environment' });
 });
 
-test('the audit trail in a backup is verified without a server, also against a head put aside', async () => {
+test('the audit trail in a backup is verified without a server, also against a saved head', async () => {
   const dir = folder();
   const server = await serverWith();
   const env = { RELAY_DATA_DIR: server.dataDir };
@@ -182,7 +182,7 @@ test('the audit trail in a backup is verified without a server, also against a h
   const head = join(dir, 'head.json');
   writeFileSync(head, (await relay(['audit', 'head', '--json'], { env: online })).out);
   await relay(['keys', 'create', 'second'], { env: online });
-  // Gives the last entry its place.
+  // Seals the last entry.
   const { out: now } = await relay(['audit', 'verify', '--json'], { env: online });
   expect((await relay(['backup', join(dir, 'copy')], { env })).code).toBe(0);
   await server.stop();
@@ -207,7 +207,7 @@ test('the audit trail in a backup is verified without a server, also against a h
   expect(readdirSync(tmpdir()).filter((name) => name.startsWith('relay-verify-'))).toEqual([]);
 });
 
-test('a damaged backup is noticed before anything is made of it', async () => {
+test('restore rejects a damaged backup and creates nothing', async () => {
   const server = await serverWith();
   const dir = folder();
   await relay(['backup', join(dir, 'copy'), '--with-master-key'], {
@@ -227,7 +227,7 @@ test('a damaged backup is noticed before anything is made of it', async () => {
   expect(none.err).toContain('is no backup');
 });
 
-test('rotating refuses while the server runs, and afterwards the new key opens everything', async () => {
+test('rotation is rejected while the server runs; afterwards the new key decrypts everything', async () => {
   const server = await serverWith();
   await withCredential(server);
   const env = { RELAY_DATA_DIR: server.dataDir };
@@ -247,13 +247,13 @@ test('rotating refuses while the server runs, and afterwards the new key opens e
   expect(statSync(join(server.dataDir, 'master-key')).mode & 0o777).toBe(0o600);
   expect(existsSync(join(server.dataDir, 'master-key.next'))).toBe(false);
   await server.start();
-  expect(await opensCredential(server)).toBe(true);
-  // The old key opens nothing any more.
+  expect(await decryptsCredential(server)).toBe(true);
+  // The old key no longer decrypts anything.
   await server.stop();
   await expect(server.start({ RELAY_MASTER_KEY: old })).rejects.toThrow('The master key is not');
 });
 
-test('a key from the environment is replaced there by hand, and the command says how', async () => {
+test('a key from the environment is replaced by hand, with printed instructions', async () => {
   const old = 'cd'.repeat(32);
   const server = await serverWith({ RELAY_MASTER_KEY: old });
   await withCredential(server);
@@ -262,13 +262,13 @@ test('a key from the environment is replaced there by hand, and the command says
   const env = { RELAY_DATA_DIR: server.dataDir, RELAY_MASTER_KEY: old };
   const done = await relay(['rotate-master-key', '--key-file', keyFile], { env });
   expect(done.code).toBe(0);
-  expect(done.out).toContain('Set RELAY_MASTER_KEY to what is in that file');
+  expect(done.out).toContain('Set RELAY_MASTER_KEY to the contents of that file');
   await expect(server.start()).rejects.toThrow('The master key is not');
   await server.start({ RELAY_MASTER_KEY: readFileSync(keyFile, 'utf8').trim() });
-  expect(await opensCredential(server)).toBe(true);
+  expect(await decryptsCredential(server)).toBe(true);
 });
 
-test('nodes of one database take a new key over one by one, and each can always open everything', async () => {
+test('nodes of one database switch to a new key one by one, and each can always decrypt', async () => {
   const database = await createDatabase();
   onTestFinished(() => database.drop());
   const old = 'ef'.repeat(32);
@@ -279,7 +279,7 @@ test('nodes of one database take a new key over one by one, and each can always 
   const env = { ...shared, RELAY_DATA_DIR: node.dataDir };
   const made = await relay(['rotate-master-key', '--key-file', keyFile], { env });
   expect(made.code).toBe(0);
-  expect(made.out).toContain('Nothing is sealed with it yet');
+  expect(made.out).toContain('Nothing is encrypted with it yet');
   const fresh = readFileSync(keyFile, 'utf8').trim();
   expect(made.out).not.toContain(fresh);
   await node.stop();
@@ -290,17 +290,17 @@ test('nodes of one database take a new key over one by one, and each can always 
     RELAY_MASTER_KEY: fresh,
     RELAY_MASTER_KEY_PREVIOUS: old,
   });
-  // One has sealed everything with the new key; the other has yet to be restarted.
-  expect(await opensCredential({ url: first.url, apiKey })).toBe(true);
-  expect(await opensCredential(node)).toBe(true);
+  // One node has re-encrypted everything; the other one still has the old key.
+  expect(await decryptsCredential({ url: first.url, apiKey })).toBe(true);
+  expect(await decryptsCredential(node)).toBe(true);
   await node.stop();
   await node.start({ RELAY_MASTER_KEY: fresh });
-  expect(await opensCredential(node)).toBe(true);
+  expect(await decryptsCredential(node)).toBe(true);
   await node.stop();
   await expect(node.start()).rejects.toThrow('The master key is not');
 });
 
-test('a database is sealed at once only if no node is left that could not open it', async () => {
+test('a database is re-encrypted at once only if no node uses it', async () => {
   const database = await createDatabase();
   onTestFinished(() => database.drop());
   const shared = { RELAY_DATABASE_URL: database.url, RELAY_MASTER_KEY: 'ef'.repeat(32) };
@@ -313,14 +313,14 @@ test('a database is sealed at once only if no node is left that could not open i
   expect(refused).toMatchObject({ code: 1, out: '' });
   expect(refused.err).toContain('A node uses this database');
   expect(existsSync(keyFile)).toBe(false);
-  expect(await opensCredential(node)).toBe(true);
+  expect(await decryptsCredential(node)).toBe(true);
   await node.stop();
-  expect((await relay(args, { env })).out).toContain('are sealed with the new master key');
+  expect((await relay(args, { env })).out).toContain('are encrypted with the new master key');
   await node.start({ RELAY_MASTER_KEY: readFileSync(keyFile, 'utf8').trim() });
-  expect(await opensCredential(node)).toBe(true);
+  expect(await decryptsCredential(node)).toBe(true);
 });
 
-test('what is no installation is told so, and nothing is made there', async () => {
+test('a folder without a store is rejected, and nothing is created', async () => {
   const dir = folder();
   const env = { RELAY_DATA_DIR: join(dir, 'nothing') };
   for (const args of [['rotate-master-key'], ['backup', join(dir, 'copy')]]) {

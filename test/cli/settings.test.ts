@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { values } from '../support/cli.ts';
-import { cliScene } from './scene.ts';
+import { cliFixture } from './fixture.ts';
 
-const scene = cliScene();
-const { run, runIn } = scene;
+const fixture = cliFixture();
+const { run, runIn } = fixture;
 
 function folder(): string {
   const dir = mkdtempSync(join(tmpdir(), 'relay-cli-'));
@@ -14,10 +14,10 @@ function folder(): string {
   return dir;
 }
 
-test('keys are made, listed without their secrets, and revoked', async () => {
+test('keys are created, listed without their secrets, and revoked', async () => {
   const made = await run('keys', 'create', 'ci', '--owner', 'build team', '--expires', '90d');
   const apiKey = made.out.trim();
-  // Nothing but the key: it can be taken by a script.
+  // Only the key, for use in scripts.
   expect(apiKey).toMatch(/^relay_live_[0-9a-f]+$/);
   const allowed = await runIn({ env: { RELAY_API_KEY: apiKey } }, 'runs', 'list');
   expect(allowed.code).toBe(0);
@@ -35,13 +35,13 @@ test('keys are made, listed without their secrets, and revoked', async () => {
   expect((await run('keys', 'list')).out).toMatch(/revoked +runs.*ci/);
 });
 
-test('keys take several scopes, and refuse what is none', async () => {
+test('keys accept several scopes and reject unknown ones', async () => {
   const two = await run('keys', 'create', 'ada', '--scopes', 'runs', 'approve', '--json');
   expect(values(two)[0]).toMatchObject({ scopes: ['runs', 'approve'], apiKey: expect.any(String) });
   expect((await run('keys', 'create', 'eve', '--scopes', 'everything')).code).toBe(2);
 });
 
-test('the secret of a credential comes from standard input, and from no argument', async () => {
+test('the secret of a credential comes from standard input, never from an argument', async () => {
   const secret = 'sk-piped-secret-0042';
   const set = await runIn(
     { stdin: `${secret}\n` },
@@ -51,22 +51,22 @@ test('the secret of a credential comes from standard input, and from no argument
     '--label',
     'prod',
   );
-  expect(set).toMatchObject({ code: 0, out: 'openai has the key …0042.\n' });
+  expect(set).toMatchObject({ code: 0, out: 'Stored the key …0042 for openai.\n' });
   const list = await run('credentials', 'list', '--json');
   expect(values(list)).toEqual([expect.objectContaining({ provider: 'openai', last4: '0042' })]);
   for (const outcome of [set, list, await run('credentials', 'list')]) {
     expect(outcome.out + outcome.err).not.toContain('piped-secret');
   }
-  const argued = await run('credentials', 'set', 'openai', secret);
-  expect(argued.code).toBe(2);
+  const asArgument = await run('credentials', 'set', 'openai', secret);
+  expect(asArgument.code).toBe(2);
   expect((await run('credentials', 'set', 'openai', '--api-key', secret)).code).toBe(2);
   const empty = await runIn({ stdin: '\n' }, 'credentials', 'set', 'openai');
-  expect(empty).toMatchObject({ code: 2, err: 'relay: Nothing was given [usage]\n' });
+  expect(empty).toMatchObject({ code: 2, err: 'relay: No secret was given [usage]\n' });
   expect(await run('credentials', 'delete', 'openai')).toMatchObject({ code: 0 });
   expect((await run('credentials', 'list')).err).toContain('only the model "demo"');
 });
 
-test('tools are listed, with what they are for and whether they ask', async () => {
+test('tools are listed with their description and whether they need approval', async () => {
   const { out } = await run('tools');
   expect(out).toMatch(/calculator +no +\S/);
   expect(out).toMatch(/send_note +yes +\S/);
@@ -88,59 +88,69 @@ test('memories are added, found, listed, deleted and cleared', async () => {
     expect.objectContaining({ text: 'Lunch is at noon', expiresAt: expect.any(String) }),
   ]);
   expect((await run('memories', 'delete', memory?.id ?? '')).code).toBe(0);
-  expect((await run('memories', 'search', 'tuesdays')).err).toContain('Nothing fits.');
-  const unasked = await run('memories', 'clear', 'team');
-  expect(unasked.code).toBe(2);
+  expect((await run('memories', 'search', 'tuesdays')).err).toContain('No matching memories.');
+  const unconfirmed = await run('memories', 'clear', 'team');
+  expect(unconfirmed.code).toBe(2);
   expect(values(await run('memories', 'list', '--json'))).toHaveLength(1);
   expect((await run('memories', 'clear', 'team', '--yes')).code).toBe(0);
-  expect((await run('memories', 'list')).err).toContain('Nothing is remembered.');
+  expect((await run('memories', 'list')).err).toContain('No memories.');
 });
 
-test('the key is found in the data folder of a server on this machine, and goes nowhere else', async () => {
-  const { dataDir, url } = scene.server;
+test('the key in the data folder is used for a local server only', async () => {
+  const { dataDir, url } = fixture.server;
   const env = { RELAY_API_KEY: '', RELAY_DATA_DIR: dataDir };
   expect((await runIn({ env }, 'keys', 'list')).code).toBe(0);
   expect((await runIn({ env: { ...env, RELAY_DATA_DIR: folder() } }, 'keys', 'list')).code).toBe(4);
   const { connectionOf } = await import('../../packages/cli/src/connection.ts');
-  const world = {
+  const environment = {
     env,
     cwd: '/',
     stdin: process.stdin,
     stdout: process.stdout,
     stderr: process.stderr,
   };
-  expect(connectionOf(world, { url }).apiKey).toBe(scene.server.apiKey);
-  expect(connectionOf(world, { url: 'https://relay.example.com' }).apiKey).toBeUndefined();
+  expect(connectionOf(environment, { url }).apiKey).toBe(fixture.server.apiKey);
+  expect(connectionOf(environment, { url: 'https://relay.example.com' }).apiKey).toBeUndefined();
 });
 
-test('a profile names a server and its key, in a file that nobody else can read', async () => {
+test('a profile has a server and its key, in a private file', async () => {
   const dir = folder();
   const profiles = join(dir, 'profiles.json');
   const keyFile = join(dir, 'key');
-  writeFileSync(keyFile, `${scene.server.apiKey}\n`, { mode: 0o600 });
-  const one = { url: scene.server.url, keyFile };
+  writeFileSync(keyFile, `${fixture.server.apiKey}\n`, { mode: 0o600 });
+  const one = { url: fixture.server.url, keyFile };
   writeFileSync(profiles, JSON.stringify({ one }), { mode: 0o600 });
   const env = { RELAY_URL: 'http://127.0.0.1:1', RELAY_API_KEY: '', RELAY_PROFILES: profiles };
   expect((await runIn({ env }, 'keys', 'list', '--profile', 'one')).code).toBe(0);
   expect((await runIn({ env: { ...env, RELAY_PROFILE: 'one' } }, 'keys', 'list')).code).toBe(0);
   const other = await runIn({ env }, 'keys', 'list', '--profile', 'two');
   expect(other).toMatchObject({ code: 2 });
-  expect(other.err).toContain('it has: one');
-  // A key goes to the server that it belongs to.
-  const both = await runIn({ env }, 'keys', 'list', '--profile', 'one', '--url', scene.server.url);
+  expect(other.err).toContain('profiles there: one');
+  // The key of a profile is sent to its server only.
+  const both = await runIn(
+    { env },
+    'keys',
+    'list',
+    '--profile',
+    'one',
+    '--url',
+    fixture.server.url,
+  );
   expect(both).toMatchObject({ code: 2 });
-  const aside = { ...env, RELAY_PROFILE: 'one' };
-  expect((await runIn({ env: aside }, 'keys', 'list', '--url', scene.server.url)).code).toBe(4);
+  const withProfile = { ...env, RELAY_PROFILE: 'one' };
+  expect(
+    (await runIn({ env: withProfile }, 'keys', 'list', '--url', fixture.server.url)).code,
+  ).toBe(4);
   chmodSync(keyFile, 0o644);
   const open = await runIn({ env }, 'keys', 'list', '--profile', 'one');
   expect(open).toMatchObject({ code: 1 });
   expect(open.err).toContain(`chmod 600 ${keyFile}`);
 });
 
-test('nobody there is another thing than a refusal', async () => {
-  const nobody = await runIn({ env: { RELAY_URL: 'http://127.0.0.1:1' } }, 'runs', 'list');
-  expect(nobody).toMatchObject({ code: 6, out: '' });
-  expect(nobody.err).toMatch(/^relay: .*\[network_error\] – is the server running\?.*\n$/);
+test('an unreachable server exits with 6, an invalid URL with 2', async () => {
+  const unreachable = await runIn({ env: { RELAY_URL: 'http://127.0.0.1:1' } }, 'runs', 'list');
+  expect(unreachable).toMatchObject({ code: 6, out: '' });
+  expect(unreachable.err).toMatch(/^relay: .*\[network_error\] – is the server running\?.*\n$/);
   for (const url of ['ftp://x', 'nonsense', 'http://user:secret@127.0.0.1:4000']) {
     const wrong = await run('runs', 'list', '--url', url);
     expect(wrong.code).toBe(2);

@@ -1,4 +1,4 @@
-/** The command as a process: what it loads, how it ends, and what it does to pipes. */
+/** The CLI as a process: start-up, exit codes and pipes. */
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { relayBin } from '../support/cli.ts';
 import { TestServer } from '../support/server.ts';
 
-// Each waits for what it expects to see; a busy machine may take its time.
+// Each test polls for the expected output; a busy machine can be slow.
 vi.setConfig({ testTimeout: 120_000 });
 
 const server = new TestServer();
@@ -20,7 +20,7 @@ const environment = () => ({
   RELAY_API_KEY: server.apiKey,
 });
 
-function approval(...args: string[]) {
+function relay(...args: string[]) {
   return spawnSync(process.execPath, [relayBin, ...args], { env: environment(), encoding: 'utf8' });
 }
 
@@ -68,7 +68,7 @@ test('help and commands of the SDK load neither the server nor prompts', () => {
   expect(list).not.toMatch(/packages\/(server|core|store|models)\/|fastify|clack|\/zod\//);
 });
 
-test('serve listens, leaves in good order when told to, and says in one line why it cannot start', async () => {
+test('serve listens, stops gracefully on SIGTERM, and reports in one line why it cannot start', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-cli-serve-'));
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
   const env = { ...process.env, RELAY_LOG_LEVEL: 'off' };
@@ -77,7 +77,7 @@ test('serve listens, leaves in good order when told to, and says in one line why
   const second = begin(['serve', '--port', '0', '--data-dir', dataDir], env);
   expect(await second.ended).toBe(1);
   expect(second.output).toMatch(
-    /^approval: Another Relay server is using .* \[start_failed\] – .*\n$/,
+    /^relay: Another Relay server is using .* \[start_failed\] – .*\n$/,
   );
   serving.child.kill('SIGTERM');
   expect(await serving.ended).toBe(0);
@@ -87,7 +87,7 @@ test('serve listens, leaves in good order when told to, and says in one line why
   expect(taken.output).toContain(`Port ${port} is in use`);
 });
 
-test("it runs on whatever Node comes first: one that is too old hands over to the project's", () => {
+test("it runs with any Node: one that is too old starts the project's Node", () => {
   const own = join(process.execPath, '..');
   const folders = (process.env['PATH'] ?? '')
     .split(':')
@@ -101,50 +101,48 @@ test("it runs on whatever Node comes first: one that is too old hands over to th
   expect(failed.status).toBe(2);
 });
 
-test('a reader that has seen enough is no failure', () => {
+test('a reader that closes the pipe early is not an error', () => {
   const command = `set -o pipefail; '${process.execPath}' '${relayBin}' --help | head -n 1`;
   const output = execFileSync('bash', ['-c', command], { env: environment(), encoding: 'utf8' });
   expect(output).toBe('Usage: relay [options] [command]\n');
 });
 
-test('one message is said and answered on standard output alone', () => {
-  const { stdout, stderr, status } = approval('chat', 'calculate', '23*47');
+test('a single message prints only the answer on standard output', () => {
+  const { stdout, stderr, status } = relay('chat', 'calculate', '23*47');
   expect([status, stdout]).toEqual([0, '23 * 47 is 1081.\n']);
   expect(stderr).toContain('→ calculator');
-  const failed = approval('chat', 'fail 400');
+  const failed = relay('chat', 'fail 400');
   expect([failed.status, failed.stdout]).toEqual([7, '']);
-  expect(failed.stderr).toMatch(/^approval: .*400.* \[provider_rejected\]\n$/);
-  const events = approval('chat', '--json', 'say 2').stdout.trimEnd().split('\n');
+  expect(failed.stderr).toMatch(/^relay: .*400.* \[provider_rejected\]\n$/);
+  const events = relay('chat', '--json', 'say 2').stdout.trimEnd().split('\n');
   expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ type: 'done', output: '1 2' });
 });
 
-test('a conversation goes on with whom it ended, and one that does not exist is not found', () => {
-  approval('chat', '--model', 'demo', 'say 1');
-  const { conversationId } = JSON.parse(
-    approval('runs', 'list', '--limit', '1', '--json').stdout,
-  ) as {
+test('a conversation continues with its last model, and an unknown one is not found', () => {
+  relay('chat', '--model', 'demo', 'say 1');
+  const { conversationId } = JSON.parse(relay('runs', 'list', '--limit', '1', '--json').stdout) as {
     conversationId: string;
   };
-  const next = approval('chat', '--conversation', conversationId, 'say 2');
+  const next = relay('chat', '--conversation', conversationId, 'say 2');
   expect([next.status, next.stdout]).toEqual([0, '1 2\n']);
   expect(next.stderr).toContain('you › say 1');
-  const list = approval('runs', 'list', '--conversation', conversationId, '--json').stdout;
+  const list = relay('runs', 'list', '--conversation', conversationId, '--json').stdout;
   expect(list.trimEnd().split('\n')).toHaveLength(2);
-  const none = approval('chat', '--conversation', '01234567-89ab-7def-8123-456789abcdef', 'say 2');
+  const none = relay('chat', '--conversation', '01234567-89ab-7def-8123-456789abcdef', 'say 2');
   expect([none.status, none.stdout]).toEqual([3, '']);
 });
 
-test('where nobody is, a request stays open for somebody else', async () => {
+test('without a user, an approval stays pending for another approver', async () => {
   const chat = begin(['chat', 'notify somebody']);
   chat.child.stdin.end();
   await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('relay approvals approve ');
   const id = /relay approvals approve (\S+)/.exec(chat.output)?.[1] ?? '';
-  expect(approval('approvals', 'approve', id).status).toBe(0);
+  expect(relay('approvals', 'approve', id).status).toBe(0);
   expect(await chat.ended).toBe(0);
   expect(chat.output).toContain('The note was sent.');
 });
 
-test('requests of one turn are asked about one by one, each answered on its own', async () => {
+test('approvals of one turn are prompted for and decided one by one', async () => {
   const note = (text: string) => `use send_note ${JSON.stringify({ to: 'operator', text })}`;
   const chat = begin(['chat', [note('left'), note('right')].join('\n')]);
   chat.child.stdin.end('d\nnot this one\no\n');
@@ -157,7 +155,7 @@ test('requests of one turn are asked about one by one, each answered on its own'
   expect(chat.output).toContain('not this one');
 });
 
-test('without a key a chat counts its tokens all the same', async () => {
+test('a chat without a key reports its usage', async () => {
   const env = { ...environment(), RELAY_API_KEY: '', RELAY_DATA_DIR: '/nowhere' };
   const chat = begin(['chat', '--json', 'say 5'], env);
   expect(await chat.ended).toBe(0);
@@ -165,12 +163,12 @@ test('without a key a chat counts its tokens all the same', async () => {
   expect(done).toMatchObject({ type: 'done', usage: { input_tokens: 2, output_tokens: 5 } });
 });
 
-test('without a key and without anybody there, a request is denied: nobody else could answer', async () => {
+test('without a key and without a user, an approval is denied', async () => {
   const env = { ...environment(), RELAY_API_KEY: '', RELAY_DATA_DIR: '/nowhere' };
   const chat = begin(['chat', 'notify nobody'], env);
   chat.child.stdin.end();
   expect(await chat.ended).toBe(0);
-  expect(chat.output).toContain('Nobody was there to ask');
+  expect(chat.output).toContain('No approver is available');
   expect(server.notes.filter(({ text }) => text === 'nobody')).toEqual([]);
 });
 
@@ -181,12 +179,12 @@ test('an interrupted run is canceled, and the exit code says so', async () => {
   expect(await chat.ended).toBe(130);
   expect(chat.output).toContain('[interrupted]');
   const [last] = JSON.parse(
-    `[${approval('runs', 'list', '--limit', '1', '--json').stdout.trim()}]`,
+    `[${relay('runs', 'list', '--limit', '1', '--json').stdout.trim()}]`,
   ) as { status: string }[];
   expect(last?.status).toBe('canceled');
 });
 
-test('a chat outlives a server that is killed in the middle of an answer', async () => {
+test('a chat survives a server that is killed during a turn', async () => {
   const chat = begin(['chat', 'notify through a kill']);
   await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('wants to run');
   const { port } = new URL(server.url);

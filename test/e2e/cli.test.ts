@@ -1,4 +1,4 @@
-/** The command in a real terminal, as a person uses it. */
+/** The CLI in a real terminal. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { requires } from '../support/requires.ts';
 import { TestServer } from '../support/server.ts';
 import { TmuxTerminal, tmuxProblem } from '../support/tmux.ts';
 
-// Each waits for what it expects to see; a busy machine may take its time.
+// Each test polls for the expected output; a busy machine can be slow.
 vi.setConfig({ testTimeout: 120_000 });
 
 const server = new TestServer();
@@ -21,12 +21,12 @@ afterAll(async () => {
 });
 
 interface Screen {
-  /** What is typed before the command, such as a variable. */
+  /** Text before the command, such as a variable. */
   readonly before?: string;
   readonly columns?: number;
 }
 
-/** A shell in which somebody has typed `relay …`. */
+/** A shell that runs `relay …`. */
 function terminal(args: string, key: 'key' | 'keyless' = 'key', options: Screen = {}) {
   const { before = '', columns = 120 } = options;
   const env = {
@@ -46,8 +46,8 @@ function terminal(args: string, key: 'key' | 'keyless' = 'key', options: Screen 
 
 const notesOf = (word: string) => server.notes.filter(({ text }) => text.includes(word));
 
-describe('the command in a terminal', requires('terminal', tmuxProblem()), () => {
-  test('a whole chat: an answer, a tool that is allowed once, one that is denied, and goodbye', async () => {
+describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
+  test('a chat: an answer, a call that is allowed once, one that is denied, and the end', async () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('calculate 23*47');
@@ -58,7 +58,7 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     await shows('[o]nce  [a]lways  [e]dit  [d]eny >');
     expect(shell.screen).toContain('"text": "the build is green"');
     expect(notesOf('green')).toEqual([]);
-    // Whoever only presses Enter has not agreed to anything.
+    // Enter alone approves nothing.
     shell.press('Enter');
     await expect
       .poll(() => shell.screen.match(/\[d\]eny >/g)?.length, { timeout: 30_000 })
@@ -72,20 +72,20 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     await shows('"text": "the build is red"');
     await shows('[d]eny > ');
     shell.line('d');
-    await shows('Why not?');
+    await shows('Reason for the agent');
     shell.line('not on a Friday');
     await shows('it was denied (not on a Friday)');
     expect(notesOf('red')).toEqual([]);
 
     shell.press('C-d');
-    await shows('Go on later: relay chat --conversation ');
+    await shows('Continue later: relay chat --conversation ');
     await shows('ended with 0');
-    // Whoever reads it from top to bottom sees each thing once, in order and on a line of its own.
+    // The screen has each event once, in order and on a line of its own.
     const lines = shell.screen.split('\n').map((line) => line.trimEnd());
-    const told = lines
+    const shown = lines
       .slice(lines.findIndex((line) => line.startsWith('you ›')))
-      .filter((line) => /^(you ›|[→←?·]|  \[|  Why|[A-Z0-9])/.test(line));
-    expect(told.map((line) => line.replace(/(--conversation) \S+/, '$1 ID'))).toEqual([
+      .filter((line) => /^(you ›|[→←?·]|  \[|  Reason|[A-Z0-9])/.test(line));
+    expect(shown.map((line) => line.replace(/(--conversation) \S+/, '$1 ID'))).toEqual([
       'you › calculate 23*47',
       '→ calculator {"a":23,"b":47,"op":"*"}',
       '← 1081',
@@ -102,22 +102,22 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
       '→ send_note {"to":"operator","text":"the build is red"}',
       '? send_note wants to run:',
       '  [o]nce  [a]lways  [e]dit  [d]eny > d',
-      '  Why not? (the agent reads it) > not on a Friday',
+      '  Reason for the agent (optional) > not on a Friday',
       '· denied',
       '← {"status":"denied","reason":"not on a Friday"}',
       'The note was not sent: it was denied (not on a Friday).',
       'you ›',
-      'Go on later: relay chat --conversation ID',
+      'Continue later: relay chat --conversation ID',
     ]);
   });
 
-  test('a narrow screen that becomes narrower loses no line, wide letters or not', async () => {
+  test('a narrow screen that becomes narrower loses no line, also with wide characters', async () => {
     const { shell, shows } = terminal('chat', 'key', { columns: 34 });
     await shows('you ›');
     shell.line('notify 你好，世界 is what one says here');
     await shows('[d]eny >');
     shell.line('yes');
-    await shows('That is no answer here: type o, a, e or d.');
+    await shows('Invalid choice: type o, a, e or d.');
     shell.resize(26);
     shell.line('e');
     await shows('Arguments > {"to":"operator","text":"你好，世界 is what one says here"}');
@@ -132,14 +132,14 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     await shows('ended with 0');
   });
 
-  test('arguments are edited in place, and "always" is not asked again', async () => {
+  test('arguments are edited in place, and "always" prompts only once', async () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('notify draft words');
     await shows('[e]dit');
     shell.line('e');
     await shows('Arguments > {"to":"operator","text":"draft words"}');
-    // Back over `draft words"}`, as one does at a prompt.
+    // Deletes `draft words"}`.
     shell.press(...Array.from({ length: 13 }, () => 'BSpace'));
     shell.line('better words"}');
     await shows('The note was sent');
@@ -159,10 +159,10 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     await shows('ended with 0');
   });
 
-  test('without a key it works on the same machine, without what needs one', async () => {
+  test('chat works without a key on the same machine, with fewer choices', async () => {
     const { shell, shows } = terminal('chat', 'keyless');
     await shows('you ›');
-    expect(shell.screen).toContain('Without a key (RELAY_API_KEY) this chat ends when you leave');
+    expect(shell.screen).toContain('Without a key (RELAY_API_KEY) this chat ends when you exit');
     shell.line('notify no key needed');
     await shows('[o]nce  [a]lways  [d]eny >');
     shell.line('o');
@@ -172,14 +172,14 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     await shows('ended with 0');
   });
 
-  test('Ctrl-C cancels what is going on, and leaves when nothing is', async () => {
+  test('Ctrl-C cancels the current run, or exits at the prompt', async () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('slow 600000');
     await shows('I wait for 600000 ms');
     shell.press('C-c');
     await shows('(canceled)');
-    // Each on a line of its own, however far the answer has come.
+    // Each note is on a line of its own.
     expect(shell.screen).toMatch(/^I wait for 600000 ms\n\(canceling; .*\)\n\(canceled\)$/m);
     const { runs } = (await (await server.request('/v1/runs?status=canceled')).json()) as {
       runs: { input: string }[];
@@ -191,7 +191,7 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     await shows('ended with 0');
   });
 
-  test('what is typed while an answer streams waits, and never answers a request', async () => {
+  test('text typed while an answer streams is kept, and never decides an approval', async () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('slow 4000');
@@ -207,13 +207,13 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
       .toBeGreaterThan(1);
     expect(notesOf('typed ahead')).toEqual([]);
     shell.line('d');
-    await shows('Why not?');
+    await shows('Reason for the agent');
     shell.press('Enter');
     await shows('it was denied');
     expect(notesOf('typed ahead')).toEqual([]);
   });
 
-  test('a question goes away when somebody else answers it first', async () => {
+  test('a prompt is dismissed when another approver decides first', async () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('notify from elsewhere');
@@ -222,15 +222,15 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     const { approvals } = (await pending.json()) as { approvals: { id: string }[] };
     shell.type('half an ans');
     await server.request(`/v1/approvals/${approvals[0]?.id}`, { body: { approved: true } });
-    await shows('(it is no longer asked)');
+    await shows('(no longer pending)');
     await shows('The note was sent.');
-    // What stood at the question is not taken for a message.
+    // The discarded input is not sent as a message.
     shell.line('say 4');
     await shows('1 2 3 4');
     expect(notesOf('from elsewhere')).toHaveLength(1);
   });
 
-  test('a conversation is taken up where it waits, after the server was killed', async () => {
+  test('a waiting conversation is resumed after the server was killed', async () => {
     const first = terminal('chat');
     await first.shows('you ›');
     first.shell.line('notify survived');
@@ -249,38 +249,38 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     expect(notesOf('survived')).toHaveLength(1);
   });
 
-  test('a connection that breaks in the middle of an answer is told of on a line of its own', async () => {
+  test('a connection lost during an answer is noted on a line of its own', async () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('slow 6000');
     await shows('I wait for 6000 ms');
     const { port } = new URL(server.url);
     await server.kill();
-    await shows('(the connection broke; trying again)');
+    await shows('(connection lost; trying again)');
     await server.start({ RELAY_PORT: port });
     await shows('I wait for 6000 ms and go on.');
     expect(shell.screen).toMatch(
-      /^I wait for 6000 ms\n\(the connection broke; trying again\)\n· that answer was broken off/m,
+      /^I wait for 6000 ms\n\(connection lost; trying again\)\n· the answer was interrupted/m,
     );
   });
 
-  test('a connection that breaks at a question leaves the question on the screen', async () => {
+  test('a connection lost at a prompt leaves the prompt on the screen', async () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('notify after the break');
     await shows('[d]eny >');
     const { port } = new URL(server.url);
     await server.kill();
-    await shows('(the connection broke; trying again)');
+    await shows('(connection lost; trying again)');
     const { screen } = shell;
-    expect(screen).toMatch(/\[d\]eny >\s*\n\(the connection broke.*\)\n {2}\[o\]nce .*\[d\]eny >/);
+    expect(screen).toMatch(/\[d\]eny >\s*\n\(connection lost.*\)\n {2}\[o\]nce .*\[d\]eny >/);
     await server.start({ RELAY_PORT: port });
     shell.line('o');
     await shows('The note was sent.');
     expect(notesOf('after the break')).toHaveLength(1);
   });
 
-  test('colour is for terminals that want it', async () => {
+  test('colour is used on terminals, except with NO_COLOR', async () => {
     const coloured = terminal('chat "calculate 1+1"');
     await coloured.shows('ended with 0');
     expect(coloured.shell.colours).toContain('\u001B[36m→ calculator');
@@ -290,11 +290,11 @@ describe('the command in a terminal', requires('terminal', tmuxProblem()), () =>
     expect(plain.shell.colours).not.toContain('\u001B[36m→');
   });
 
-  test('a secret is typed where nothing shows it', async () => {
+  test('a secret is not echoed', async () => {
     const { shell, shows } = terminal('credentials set openai --label typed');
-    await shows('The key for openai');
+    await shows('API key for openai');
     shell.line('sk-never-on-the-screen');
-    await shows('openai has the key …reen.');
+    await shows('Stored the key …reen for openai.');
     expect(shell.screen).not.toContain('sk-never');
     await shows('ended with 0');
   });

@@ -1,11 +1,11 @@
-/** The command in this process, with pipes for its world; and where its program lies. */
+/** Runs the CLI in this process with pipes, and the path of its executable. */
 import { PassThrough, Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { runCli } from '@relay/cli';
 
 export const relayBin = fileURLToPath(new URL('../../packages/cli/bin/relay.mjs', import.meta.url));
 
-export interface CliWorld {
+export interface CliOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly stdin?: string;
@@ -17,23 +17,26 @@ export interface CliOutcome {
   readonly err: string;
 }
 
-export async function relay(args: readonly string[], world: CliWorld = {}): Promise<CliOutcome> {
+export async function relay(
+  args: readonly string[],
+  options: CliOptions = {},
+): Promise<CliOutcome> {
   const stdout = new PassThrough();
   const stderr = new PassThrough();
   const texts = { out: '', err: '' };
   stdout.on('data', (chunk: Buffer) => (texts.out += chunk.toString()));
   stderr.on('data', (chunk: Buffer) => (texts.err += chunk.toString()));
   const code = await runCli(args, {
-    env: world.env ?? {},
-    cwd: world.cwd ?? '/nowhere',
-    stdin: Readable.from(world.stdin === undefined ? [] : [world.stdin]),
+    env: options.env ?? {},
+    cwd: options.cwd ?? '/nowhere',
+    stdin: Readable.from(options.stdin === undefined ? [] : [options.stdin]),
     stdout,
     stderr,
   });
   return { code, ...texts };
 }
 
-/** What `--json` printed: one value a line. */
+/** What `--json` printed: one value per line. */
 export function values<Value = Record<string, unknown>>({ out }: CliOutcome): Value[] {
   return out
     .split('\n')

@@ -1,4 +1,4 @@
-/** A harness that plays a script instead of asking a model, for tests. */
+/** A harness that plays a script instead of calling a model, for tests. */
 import { type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { noUsage, type Usage } from '@relay/protocol';
 import type { Harness } from './models.ts';
@@ -12,7 +12,7 @@ export type ScriptedEvent =
       readonly input: Readonly<Record<string, unknown>>;
     }
   | { readonly type: 'usage'; readonly inputTokens: number; readonly outputTokens: number }
-  /** The provider fails here. */
+  /** The provider fails. */
   | { readonly type: 'error'; readonly message: string; readonly retryable?: boolean };
 
 export interface ScriptedResponse {
@@ -21,18 +21,18 @@ export interface ScriptedResponse {
 
 export interface DeterministicOptions {
   /**
-   * How long a relay waits for its answer. A test that forgets to answer then goes on with
-   * `{status: "expired"}` instead of hanging. Default: 2 seconds; `Infinity` waits for ever.
+   * How long a relay waits for its answer. A test that does not answer then continues with
+   * `{status: "expired"}` instead of hanging. Default: 2 seconds; `Infinity` waits forever.
    */
   readonly relayTimeoutMs?: number;
 }
 
-const deliveryTimeoutMs = 2_000;
+const defaultRelayTimeoutMs = 2_000;
 
 /**
- * Plays one response after another: all events of an array are one response. Which one is next
- * follows from the transcript alone, so that agents can share a script, each at its own place. When
- * the script is over, the model says nothing more, and the run ends.
+ * Plays one response per turn; an array of events is one response. The transcript alone determines
+ * the next response, so that several agents can share a script. After the last response the model
+ * returns nothing, and the run ends.
  */
 export function createDeterministicHarness(
   script: readonly ScriptedEvent[] | { readonly responses: readonly ScriptedResponse[] },
@@ -40,16 +40,16 @@ export function createDeterministicHarness(
 ): Harness {
   const responses = 'responses' in script ? script.responses : [{ events: script }];
   return {
-    relayTimeoutMs: options.relayTimeoutMs ?? deliveryTimeoutMs,
+    relayTimeoutMs: options.relayTimeoutMs ?? defaultRelayTimeoutMs,
     defaultModel: 'deterministic',
     async *stream(request) {
       let usage: Usage = noUsage;
-      for (const event of responses[answersSoFar(request)]?.events ?? []) {
+      for (const event of responses[responseCount(request)]?.events ?? []) {
         if (event.type === 'usage') {
           const { inputTokens, outputTokens } = event;
           usage = { inputTokens, outputTokens };
         } else {
-          yield [played(event)];
+          yield [modelEvent(event)];
         }
       }
       yield [{ type: 'finish', reason: 'stop', usage }];
@@ -57,7 +57,7 @@ export function createDeterministicHarness(
   };
 }
 
-function played(event: Exclude<ScriptedEvent, { type: 'usage' }>): ModelEvent {
+function modelEvent(event: Exclude<ScriptedEvent, { type: 'usage' }>): ModelEvent {
   switch (event.type) {
     case 'text':
     case 'reasoning':
@@ -71,8 +71,8 @@ function played(event: Exclude<ScriptedEvent, { type: 'usage' }>): ModelEvent {
   }
 }
 
-/** What the prompt itself holds of earlier answers lies before its last user message. */
-function answersSoFar({ messages }: ModelRequest): number {
-  const asked = messages.findLastIndex(({ role }) => role === 'user');
-  return messages.slice(asked + 1).filter(({ role }) => role === 'assistant').length;
+/** Counts the responses after the last user message; earlier ones belong to the prompt. */
+function responseCount({ messages }: ModelRequest): number {
+  const lastUser = messages.findLastIndex(({ role }) => role === 'user');
+  return messages.slice(lastUser + 1).filter(({ role }) => role === 'assistant').length;
 }

@@ -1,45 +1,45 @@
-/** What an agent tells while it works: the words of `POST /chat`, as typed objects. */
+/** The events of an agent: those of `POST /chat`, as typed objects. */
 import type { LimitName, PermissionResponse, ToolPermission, Usage } from '@relay/protocol';
 
-interface OfAgent {
+interface AgentFields {
   readonly runId: string;
   readonly agentId: string;
-  /** The agent that spawned it; left out for the first one. */
+  /** The agent that spawned it; missing for the first agent. */
   readonly parentId?: string;
 }
 
-export interface HarnessStartEvent extends OfAgent {
+export interface HarnessStartEvent extends AgentFields {
   readonly type: 'harness_start';
 }
 
-/** Pieces with the same id belong together. */
-export interface TextEvent extends OfAgent {
+/** Events with the same id are parts of one text. */
+export interface TextEvent extends AgentFields {
   readonly type: 'text';
   readonly id: string;
   readonly content: string;
 }
 
-/** What the model thinks before it answers, if its provider tells; pieces as of a text. */
-export interface ReasoningEvent extends OfAgent {
+/** The reasoning of the model, if its provider sends it; in parts, like a text. */
+export interface ReasoningEvent extends AgentFields {
   readonly type: 'reasoning';
   readonly id: string;
   readonly content: string;
 }
 
-/** What was said under this id is void: the provider failed and is asked again. */
-export interface TextDiscardEvent extends OfAgent {
+/** Discards the text with this id: the provider failed and is called again. */
+export interface TextDiscardEvent extends AgentFields {
   readonly type: 'text_discard';
   readonly id: string;
 }
 
-export interface ToolCallEvent extends OfAgent {
+export interface ToolCallEvent extends AgentFields {
   readonly type: 'tool_call';
   readonly id: string;
   readonly name: string;
   readonly input: unknown;
 }
 
-export interface ToolProgressEvent extends OfAgent {
+export interface ToolProgressEvent extends AgentFields {
   readonly type: 'tool_progress';
   readonly id: string;
   readonly toolCallId: string;
@@ -52,14 +52,14 @@ export type ToolResultOutput =
   | { readonly status: 'denied' | 'expired'; readonly reason?: string }
   | { readonly status: 'error'; readonly error: string; readonly code: string };
 
-export interface ToolResultEvent extends OfAgent {
+export interface ToolResultEvent extends AgentFields {
   readonly type: 'tool_result';
   readonly id: string;
   readonly name: string;
   readonly output: ToolResultOutput;
 }
 
-/** How a relay is answered. A plain boolean will do where it is not known which of the two it is. */
+/** The answer to a relay. The second form accepts `approved: boolean`. */
 export type RelayResponse =
   | PermissionResponse
   | {
@@ -70,38 +70,38 @@ export type RelayResponse =
       readonly input?: unknown;
     };
 
-/** A call that no rule allows: it waits for an answer. */
-export interface RelayEvent extends OfAgent {
+/** A call that no rule allows; it waits for an answer. */
+export interface RelayEvent extends AgentFields {
   readonly type: 'relay';
   readonly kind: 'permission' | 'question' | 'outcome';
   readonly id: string;
   readonly toolCallId: string;
   readonly tool: string;
   readonly params: Record<string, unknown>;
-  /** Of a question: what the tool asks, and a JSON schema of the answer. */
+  /** Of a question: its text, and a JSON schema of the answer. */
   readonly prompt?: string;
   readonly schema?: Readonly<Record<string, unknown>>;
-  /** The names of the agents from the first one down to the one that asks. */
+  /** The names of the agents from the first one to the requesting one. */
   readonly agentPath: readonly string[];
-  /** The rule that the tool proposes for calls like this one. */
+  /** The rule that the tool suggests for calls like this one. */
   readonly suggestedRule?: ToolPermission;
-  /** The first answer counts; later ones change nothing. */
+  /** Only the first answer counts. */
   readonly respond: (response: RelayResponse) => void;
 }
 
-export interface HandoffEvent extends OfAgent {
+export interface HandoffEvent extends AgentFields {
   readonly type: 'handoff';
   readonly from: string;
   readonly to: string;
 }
 
-/** One more turn without tools follows, and then the end. */
-export interface LimitEvent extends OfAgent {
+/** One more turn without tools follows, then the run ends. */
+export interface LimitEvent extends AgentFields {
   readonly type: 'limit';
   readonly limit: LimitName;
 }
 
-export interface UsageEvent extends OfAgent, Usage {
+export interface UsageEvent extends AgentFields, Usage {
   readonly type: 'usage';
 }
 
@@ -113,7 +113,7 @@ export interface ErrorEvent {
   readonly code: string;
 }
 
-export interface HarnessEndEvent extends OfAgent {
+export interface HarnessEndEvent extends AgentFields {
   readonly type: 'harness_end';
   readonly reason: 'completed' | 'failed' | 'canceled' | 'limit';
   readonly iterations: number;

@@ -1,4 +1,4 @@
-/** An agent harness is the loop on a harness: it runs agents on the models that the harness offers. */
+/** An agent harness runs the agent loop on the models of a harness. */
 import { type AgentRegistry, createAgentRegistry } from '@relay/core';
 import { type Limits, limitsSchema, type Permissions, RelayError } from '@relay/protocol';
 import {
@@ -10,22 +10,21 @@ import {
 } from '@relay/tools';
 import type { EventStream } from '@relay/core';
 import type { AgentEvent } from './events.ts';
-import { invalidRequest, issuesAt } from './invalid-request.ts';
 import { Invocation } from './invocation.ts';
-import { type MessageInput, readMessages } from './messages.ts';
 import { type Harness, modelOf, unresolved } from './models.ts';
 import { AgentRules } from './rules.ts';
+import { invalidRequest, issuesAt, type MessageInput, readMessages } from './validation.ts';
 import type { CompactionOptions } from './wiring.ts';
 
 export interface AgentHarnessOptions {
   readonly harness: Harness;
-  /** Turns of an agent before its last one. Default: 50. */
+  /** The maximum number of turns of an agent. Default: 50. */
   readonly maxIterations?: number;
   readonly model?: string;
-  /** Agents that can be named, spawned and handed off to. */
+  /** Agents that can be selected by name, spawned and handed off to. */
   readonly agents?: readonly AgentConfig[];
   readonly limits?: Limits;
-  /** When and how a conversation that outgrows the model's window is summarized. */
+  /** When and how a conversation that exceeds the context window is summarized. */
   readonly compaction?: CompactionOptions;
 }
 
@@ -33,32 +32,32 @@ export interface InvokeOptions {
   readonly messages: readonly MessageInput[];
   readonly tools?: readonly ToolReference[];
   readonly model?: string;
-  /** Read anew for each call. Rules that are used up are removed from it. */
+  /** Read again for each call. Used allow-once rules are removed from it. */
   readonly permissions?: Permissions;
   readonly signal?: AbortSignal;
-  /** Instructions for this invocation; they come after those of the agent. */
+  /** Instructions for this invocation, after those of the agent. */
   readonly system?: string;
-  /** The agent that begins, or its name. */
+  /** The first agent, or its name. */
   readonly agent?: AgentConfig | string;
   readonly maxIterations?: number;
   readonly limits?: Limits;
-  /** Handed to tools, never to the model. */
+  /** Passed to tools, never to the model. */
   readonly context?: Readonly<Record<string, unknown>>;
 }
 
 export interface PrepareOptions extends InvokeOptions {
-  /** "Always" holds for this agent alone, whoever else shares its permissions. */
-  readonly alwaysForItself?: boolean;
+  /** "Always" applies to this agent only, also if others share its permissions. */
+  readonly privateAlways?: boolean;
 }
 
 export interface AgentHarness {
   readonly harness: Harness;
   /**
-   * Runs when it is first read; leaving the loop early cancels the run. Throws a `RelayError` if no
-   * harness offers the model, or if something in the options is wrong.
+   * Starts the run when the stream is first read; leaving the loop early cancels it. Throws a
+   * `RelayError` if the model is unknown or the options are invalid.
    */
   invoke(options: InvokeOptions): EventStream<AgentEvent>;
-  /** The same without starting it, for whoever manages several. */
+  /** The same without starting it, for the orchestrator. */
   prepare(options: PrepareOptions): Invocation;
 }
 
@@ -66,7 +65,7 @@ const defaultMaxIterations = 50;
 
 export function createAgentHarness(options: AgentHarnessOptions): AgentHarness {
   const { harness } = options;
-  // A mistake shows here and not in the middle of a run.
+  // Reports invalid options now, not during a run.
   assemble(options.agents ?? []);
   checkLimits(options.limits ?? {});
   const prepare = (invoked: PrepareOptions): Invocation => prepareInvocation(options, invoked);
@@ -91,8 +90,8 @@ function prepareInvocation(options: AgentHarnessOptions, invoked: PrepareOptions
   const agent = agentOf(invoked, agents);
   const model = invoked.model ?? agent?.model ?? options.model ?? harness.defaultModel ?? '';
   if (modelOf(harness, model) === undefined) throw unresolved(model);
-  const own = (invoked.tools ?? []).map((tool) => tools.add(tool));
-  const toolNames = [...new Set([...(agent?.tools ?? []), ...own])];
+  const invokedTools = (invoked.tools ?? []).map((tool) => tools.add(tool));
+  const toolNames = [...new Set([...(agent?.tools ?? []), ...invokedTools])];
   const registry = createToolRegistry(tools.all);
   for (const name of toolNames) {
     if (registry.find(name) === undefined) {
@@ -103,7 +102,7 @@ function prepareInvocation(options: AgentHarnessOptions, invoked: PrepareOptions
   checkLimits(limits);
   checkPrice(limits, harness, model);
   const system = [agent?.instructions, invoked.system].filter((text) => text !== undefined);
-  const { alwaysForItself } = invoked;
+  const { privateAlways } = invoked;
   return new Invocation({
     harness,
     model: model === '' ? 'default' : model,
@@ -113,8 +112,8 @@ function prepareInvocation(options: AgentHarnessOptions, invoked: PrepareOptions
     toolNames,
     handoffs: agent?.handoffs ?? [],
     messages: readMessages(invoked.messages),
-    rules: new AgentRules(invoked.permissions ?? {}, { alwaysForItself }),
-    maxIterations: checkedTurns(
+    rules: new AgentRules(invoked.permissions ?? {}, { privateAlways }),
+    maxIterations: checkedMaxIterations(
       invoked.maxIterations ??
         agent?.maxIterations ??
         options.maxIterations ??
@@ -140,10 +139,10 @@ function agentOf({ agent }: InvokeOptions, agents: AgentRegistry) {
   return found;
 }
 
-/** Without a bound that can be counted, a model that never ends would run for ever. */
-function checkedTurns(maxIterations: number): number {
+/** Without a finite limit, a model that never stops would run forever. */
+function checkedMaxIterations(maxIterations: number): number {
   if (Number.isSafeInteger(maxIterations) && maxIterations >= 1) return maxIterations;
-  throw invalidRequest([{ path: 'maxIterations', message: 'Must be a whole number from 1 on' }]);
+  throw invalidRequest([{ path: 'maxIterations', message: 'Must be a whole number, at least 1' }]);
 }
 
 function checkLimits(limits: Limits): void {
@@ -151,7 +150,7 @@ function checkLimits(limits: Limits): void {
   if (!parsed.success) throw invalidRequest(issuesAt('limits', parsed.error.issues));
 }
 
-/** The loop would refuse it too, but only after the run was handed out. */
+/** The loop checks it too, but only after the invocation was returned. */
 function checkPrice({ costUsd }: Limits, harness: Harness, model: string): void {
   if (costUsd === undefined || harness.price?.(model) !== undefined) return;
   throw invalidRequest([{ path: 'limits.costUsd', message: `The model ${model} has no price` }]);

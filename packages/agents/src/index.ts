@@ -57,7 +57,6 @@ export {
   createAgentHarness,
   type InvokeOptions,
 } from './harness.ts';
-export type { MessageInput } from './messages.ts';
 export {
   createDefaultHarness,
   createModelHarness,
@@ -72,4 +71,5 @@ export {
   type OrchestratedRelay,
 } from './orchestrator.ts';
 export type { CompletePermissions, Denial, PermissionsUpdate, RuleInput } from './rules.ts';
+export type { MessageInput } from './validation.ts';
 export type { CompactionOptions } from './wiring.ts';

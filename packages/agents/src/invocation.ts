@@ -1,13 +1,12 @@
 /**
- * One run inside this program: the same loop as on the server, on a store in memory that belongs to
- * this invocation alone and goes with it.
+ * One run in this process: the same loop as on the server, with an in-memory store of its own.
  *
- *   prepared ──the first read──▶ running ──its end, or a fault──▶ over
- *       └─────────────────cancel────────────────────────────────▶ over
+ *   prepared ──first read──▶ running ──end or error──▶ over
+ *       └──────────────────cancel─────────────────▶ over
  *
- * - Only `#finish` leads to `over`, once. From then on nothing is kept but ids and rules: whoever
- *   keeps an event keeps no store.
- * - A run that waits for an answer is parked as on the server; the answer wakes it. Without a time
+ * - Only `#finish` leads to `over`, once. It drops everything but ids and rules, so that a program
+ *   that keeps an event does not keep the store.
+ * - A run that waits for an answer is suspended as on the server; the answer wakes it. Without a time
  *   limit it has no timer, so that it does not keep the process alive.
  */
 import { answerApproval, cancelRun, type Control, type RunRef, startRun } from '@relay/core';
@@ -23,8 +22,8 @@ import { uuidv7 } from 'uuidv7';
 import { AsyncQueue } from '@relay/core';
 import type { AgentEvent, RelayResponse } from './events.ts';
 import { presentEvent } from './present.ts';
-import { checkFit, readResponse } from './responses.ts';
 import type { AgentRules } from './rules.ts';
+import { checkAnswer, readResponse } from './validation.ts';
 import { aCenturyMs, wireRun, type Wiring } from './wiring.ts';
 
 export interface InvocationOptions extends Omit<Wiring, 'publish'> {
@@ -45,20 +44,20 @@ interface OpenApproval {
   readonly tool: string;
   readonly params: Record<string, unknown>;
   readonly expiresAt: number;
-  /** Of a question. */
+  /** The schema of the answer to a question. */
   readonly schema?: Readonly<Record<string, unknown>>;
 }
 
 /** What the run needs until it is over. */
-interface Work {
+interface RunResources {
   readonly options: InvocationOptions;
   readonly control: Control;
 }
 
 const tenantId = 'program';
-/** Timers count in 31 bits; a longer wait is simply looked at again. */
-const maxSleepMs = 2 ** 31 - 1;
-const lookAgainMs = 5;
+/** The maximum delay of a timer; a longer wait takes several. */
+const maxTimerMs = 2 ** 31 - 1;
+const retryMs = 5;
 const person = { type: 'key', id: 'program', name: 'program' } as const;
 
 export class Invocation {
@@ -69,19 +68,19 @@ export class Invocation {
   readonly #relays = new Map<string, OpenApproval>();
   readonly #over = Promise.withResolvers<void>();
   #state: 'prepared' | 'running' | 'over' = 'prepared';
-  #work: Work | undefined;
-  /** Resolves when the run is stored, or could not be; it never rejects. */
+  #work: RunResources | undefined;
+  /** Resolves when the run has been stored or has failed to; never rejects. */
   #begun: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
   #stopListening: (() => void) | undefined;
 
   constructor(options: InvocationOptions) {
     this.rules = options.rules;
-    const publish = (_runId: string, events: readonly StoredEvent[]) => this.#take(events);
+    const publish = (_runId: string, events: readonly StoredEvent[]) => this.#publish(events);
     this.#work = { options, control: wireRun({ ...options, publish }) };
     this.events = new AsyncQueue({
       started: () => this.#start(),
-      left: () => this.cancel('Nobody listens any more'),
+      left: () => this.cancel('The reader has left'),
     });
   }
 
@@ -89,18 +88,18 @@ export class Invocation {
     if (this.#state !== 'prepared' || this.#work === undefined) return;
     this.#state = 'running';
     this.#begun = this.#begin(this.#work).catch((error: unknown) => this.#finish(error));
-    this.#listenTo(this.#work.options.signal);
+    this.#cancelOn(this.#work.options.signal);
   }
 
-  /** True if this was the answer that counts. Throws `invalid_request` if it is none. */
+  /** Returns whether this answer was accepted. Throws `invalid_request` if it is invalid. */
   respond(approvalId: string, response: RelayResponse): boolean {
     const relay = this.#relays.get(approvalId);
     const answer = readResponse(response, relay?.kind);
     if (this.#work === undefined || relay === undefined) return false;
-    // Its time is over, even if the run has not noticed yet.
+    // Expired, even if the run has not been woken yet.
     if (relay.expiresAt <= Date.now()) return false;
-    if (relay.schema !== undefined) checkFit(relay.schema, answer);
-    // Before the answer counts, so that nobody is asked about a call which it allows.
+    if (relay.schema !== undefined) checkAnswer(relay.schema, answer);
+    // Before the answer is sent, so that no approval is requested for a call that it allows.
     if (answer.always && relay.kind === 'permission') {
       this.rules.allowAlways(relay.tool, relay.params);
     }
@@ -111,7 +110,7 @@ export class Invocation {
     return true;
   }
 
-  /** Resolves when the run is over; it never rejects. */
+  /** Resolves when the run is over; never rejects. */
   async cancel(reason: string): Promise<void> {
     if (this.#state === 'prepared') this.#finish();
     this.#relays.clear();
@@ -127,7 +126,7 @@ export class Invocation {
     return { tenantId, runId: this.runId };
   }
 
-  async #begin({ options, control }: Work): Promise<void> {
+  async #begin({ options, control }: RunResources): Promise<void> {
     const { agent, model, messages, toolNames: tools, handoffs, maxIterations, limits } = options;
     const { system, outputSchema, reasoning } = options;
     const { runId, agentId } = this;
@@ -140,19 +139,19 @@ export class Invocation {
     );
   }
 
-  #listenTo(signal: AbortSignal | undefined): void {
+  #cancelOn(signal: AbortSignal | undefined): void {
     if (signal === undefined) return;
-    const canceled = () => void this.cancel(reasonOf(signal));
-    signal.addEventListener('abort', canceled, { once: true });
-    this.#stopListening = () => signal.removeEventListener('abort', canceled);
-    if (signal.aborted) canceled();
+    const cancel = () => void this.cancel(reasonOf(signal));
+    signal.addEventListener('abort', cancel, { once: true });
+    this.#stopListening = () => signal.removeEventListener('abort', cancel);
+    if (signal.aborted) cancel();
   }
 
-  /** EventBuffer by the journal; it may not throw. */
-  #take(events: readonly StoredEvent[]): void {
-    if (events.length === 0) this.#takeUpAgain();
+  /** Called by the journal; must not throw. */
+  #publish(events: readonly StoredEvent[]): void {
+    if (events.length === 0) this.#retry();
     for (const event of events) {
-      this.#note(event);
+      this.#track(event);
       const shown = presentEvent(event, {
         runId: this.runId,
         findTool: (name) => this.#work?.options.tools.find(name),
@@ -163,7 +162,7 @@ export class Invocation {
     }
   }
 
-  #note(event: StoredEvent): void {
+  #track(event: StoredEvent): void {
     switch (event.type) {
       case 'approval.requested': {
         const { kind, tool } = event;
@@ -178,7 +177,7 @@ export class Invocation {
         this.#relays.delete(event.approvalId);
         break;
       case 'run.suspended':
-        void this.#wakeInTime();
+        void this.#scheduleWake();
         break;
       default:
         break;
@@ -186,11 +185,10 @@ export class Invocation {
   }
 
   /**
-   * A parked run has no timer of its own: at the end of its time it must be looked at. A timer may be
-   * early, and a wake-up may come while the run is still being parked: as long as it waits, it is
-   * looked at again.
+   * Wakes a suspended run when its approval expires. A timer can fire early, and a wake-up can come
+   * while the run is still being suspended: as long as the run waits, it is checked again.
    */
-  async #wakeInTime(): Promise<void> {
+  async #scheduleWake(): Promise<void> {
     const store = this.#work?.control.engine.store.tenant(tenantId);
     const run = await store?.readRun(this.runId);
     if (this.#work === undefined || run?.status !== 'waiting' || run.wakeAt === null) return;
@@ -198,15 +196,15 @@ export class Invocation {
     if (ms > aCenturyMs / 2) return;
     if (ms <= 0) this.#work.control.supervisor.wake(this.#ref);
     clearTimeout(this.#timer);
-    const pause = Math.min(Math.max(ms, lookAgainMs), maxSleepMs);
-    this.#timer = setTimeout(() => void this.#wakeInTime(), pause);
+    const delayMs = Math.min(Math.max(ms, retryMs), maxTimerMs);
+    this.#timer = setTimeout(() => void this.#scheduleWake(), delayMs);
   }
 
-  /** The run was given up after a fault, and there is no other node that would find it. */
-  #takeUpAgain(): void {
+  /** The run was released after an error, and there is no other node to resume it. */
+  #retry(): void {
     const wake = () => this.#work?.control.supervisor.wake(this.#ref);
     clearTimeout(this.#timer);
-    if (this.#work !== undefined) this.#timer = setTimeout(wake, lookAgainMs);
+    if (this.#work !== undefined) this.#timer = setTimeout(wake, retryMs);
   }
 
   #finish(error?: unknown): void {

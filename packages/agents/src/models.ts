@@ -1,4 +1,4 @@
-/** Models by name, for programs that do not hand in a harness of their own. */
+/** Harnesses that resolve models by name. */
 import type { Model, ModelRegistry, Price } from '@relay/core';
 import {
   createAnthropicModel,
@@ -11,15 +11,15 @@ import {
 } from '@relay/models';
 import { RelayError } from '@relay/protocol';
 
-/** What offers models. Every model is a harness: it answers, whatever it is called. */
+/** A source of models. Every model is a harness that accepts any model name. */
 export interface Harness extends Model {
-  /** The model behind a name, if there is one; left out: this one, for every name. */
+  /** The model with this name. Without it, the harness itself is the model for every name. */
   resolve?(model: string): Model | undefined;
-  /** What to ask for where nobody says. */
+  /** The model if none is requested. */
   readonly defaultModel?: string;
-  /** US dollars for a million tokens, by model; needed where the cost is limited. */
+  /** US dollars per million tokens; required for a cost limit. */
   readonly price?: (model: string) => Price | undefined;
-  /** How long a relay waits for an answer; left out, or `Infinity`: for ever. */
+  /** How long a relay waits for an answer. Default: forever. */
   readonly relayTimeoutMs?: number;
 }
 
@@ -30,11 +30,12 @@ export function modelOf(harness: Harness, name: string): Model | undefined {
 const registered = new Map<string, Harness>();
 
 /**
- * Lets a model be asked for by its name anywhere in this program. A name that ends in `*` stands for
- * all that begin so; an exact name goes before, then the longest beginning.
+ * Registers a model for the default harness. A name that ends in `*` is a prefix. An exact name takes
+ * precedence, then the longest prefix.
  */
 export function registerModel(name: string, harness: Harness): void {
-  if (name === '' || name === '*') throw new TypeError('A model needs a name');
+  if (name === '' || name === '*')
+    throw new TypeError('The name of a model must not be empty or "*"');
   registered.set(name, harness);
 }
 
@@ -45,43 +46,43 @@ export function unregisterModel(name: string): boolean {
 export function unresolved(model: string): RelayError {
   const message =
     model === ''
-      ? 'No model was named, and the harness has no default'
+      ? 'No model was requested, and the harness has no default model'
       : `No harness offers the model ${model}`;
   return new RelayError('model_unresolved', message, {
     details: [{ path: 'model', message: 'Unknown model' }],
   });
 }
 
-/** All that is registered, the model `demo`, and those of providers whose key is in the environment. */
+/** Registered models, the model `demo`, and providers whose key is in the environment. */
 export function createDefaultHarness(
   env: Readonly<Record<string, string | undefined>> = process.env,
 ): Harness {
   const demo = createDemoModel();
   const providers = new Map([
     ['openai', openaiFrom(env)],
-    ['anthropic', keyed(env['ANTHROPIC_API_KEY'], createAnthropicModel)],
+    ['anthropic', withKey(env['ANTHROPIC_API_KEY'], createAnthropicModel)],
     [
       'google',
-      keyed(env['GOOGLE_GENERATIVE_AI_API_KEY'] ?? env['GEMINI_API_KEY'], createGoogleModel),
+      withKey(env['GOOGLE_GENERATIVE_AI_API_KEY'] ?? env['GEMINI_API_KEY'], createGoogleModel),
     ],
   ]);
-  return byName({
+  return resolvingHarness({
     resolve(name) {
-      const own = findRegistered(name);
-      if (own !== undefined) return modelOf(own, name);
+      const harness = findRegistered(name);
+      if (harness !== undefined) return modelOf(harness, name);
       if (name === 'demo') return demo;
       const named = parseModelName(name);
-      return named === undefined ? undefined : called(providers.get(named.provider), named.model);
+      return named === undefined ? undefined : withName(providers.get(named.provider), named.model);
     },
     price(name) {
-      const own = findRegistered(name);
-      return own === undefined ? knownModel(name)?.price : own.price?.(name);
+      const harness = findRegistered(name);
+      return harness === undefined ? knownModel(name)?.price : harness.price?.(name);
     },
   });
 }
 
-/** The same model, by the name that its provider knows. */
-function called(model: Model | undefined, name: string): Model | undefined {
+/** The model, called by the name that its provider uses. */
+function withName(model: Model | undefined, name: string): Model | undefined {
   if (model === undefined) return undefined;
   return {
     ...model,
@@ -92,11 +93,11 @@ function called(model: Model | undefined, name: string): Model | undefined {
 function openaiFrom(env: Readonly<Record<string, string | undefined>>): Model | undefined {
   const apiKey = env['OPENAI_API_KEY'];
   const baseUrl = env['OPENAI_BASE_URL'];
-  if (baseUrl === undefined || baseUrl === '') return keyed(apiKey, createResponsesModel);
-  return keyed(apiKey, (options) => createChatCompletionsModel({ ...options, baseUrl }));
+  if (baseUrl === undefined || baseUrl === '') return withKey(apiKey, createResponsesModel);
+  return withKey(apiKey, (options) => createChatCompletionsModel({ ...options, baseUrl }));
 }
 
-function keyed(
+function withKey(
   apiKey: string | undefined,
   create: (options: { apiKey: string }) => Model,
 ): Model | undefined {
@@ -106,25 +107,25 @@ function keyed(
 function findRegistered(name: string): Harness | undefined {
   const exact = registered.get(name);
   if (exact !== undefined) return exact;
-  const [beginning] = [...registered.keys()]
+  const [prefix] = [...registered.keys()]
     .filter((key) => key.endsWith('*') && name.startsWith(key.slice(0, -1)))
     .toSorted((a, b) => b.length - a.length);
-  return beginning === undefined ? undefined : registered.get(beginning);
+  return prefix === undefined ? undefined : registered.get(prefix);
 }
 
-/** The models of a registry, as a harness. */
+/** A harness with the models of a registry. */
 export function createModelHarness(models: ModelRegistry): Harness {
-  return byName({
+  return resolvingHarness({
     resolve: (name) => models.resolve(name),
     price: (name) => models.price?.(name),
   });
 }
 
-function byName(found: Required<Pick<Harness, 'resolve' | 'price'>>): Harness {
+function resolvingHarness(models: Required<Pick<Harness, 'resolve' | 'price'>>): Harness {
   return {
-    ...found,
+    ...models,
     stream(request, signal) {
-      const model = found.resolve(request.model);
+      const model = models.resolve(request.model);
       if (model === undefined) throw unresolved(request.model);
       return model.stream(request, signal);
     },

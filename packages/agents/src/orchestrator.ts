@@ -1,6 +1,6 @@
 /**
- * Several agents at once, and one place to answer for all of them. Each runs on its own: one that
- * waits holds no other, and neither does a reader that takes its time.
+ * Runs several agents at once and answers the relays of all of them. Agents are independent: neither
+ * a waiting agent nor a slow reader blocks another one.
  */
 import { RelayError } from '@relay/protocol';
 import { AsyncQueue, type EventStream } from '@relay/core';
@@ -10,46 +10,46 @@ import type { Invocation } from './invocation.ts';
 import { createDefaultHarness } from './models.ts';
 import type { AgentRules, CompletePermissions, PermissionsUpdate } from './rules.ts';
 
-/** A relay as the orchestrator shows it: answered by `resolveRelay`. */
+/** A relay without `respond`; it is answered with `resolveRelay`. */
 export type OrchestratedRelay = Omit<RelayEvent, 'respond'>;
 
 export type OrchestratedEvent = Exclude<AgentEvent, RelayEvent> | OrchestratedRelay;
 
 export interface AgentMessage {
-  /** The agent that was spawned here; events of its sub-agents carry their own id besides. */
+  /** The agent that was spawned; the events of its sub-agents have their own agent id. */
   readonly agentId: string;
   readonly event: OrchestratedEvent;
 }
 
 export class AgentOrchestrator {
   readonly #harness: AgentHarness;
-  /** Of all agents there ever were: their rules can be looked at after their end. */
+  /** Of all agents, because rules can be read after an agent has ended. */
   readonly #rules = new Map<string, AgentRules>();
-  readonly #atWork = new Map<string, Invocation>();
+  readonly #active = new Map<string, Invocation>();
   readonly #relays = new Map<string, Invocation>();
   readonly #readers = new Set<AsyncQueue<AgentMessage>>();
-  /** What happened while nobody listened. */
+  /** Messages that arrived while there was no reader. */
   #unread: AgentMessage[] = [];
 
-  /** Without a harness, models are found by their names. */
+  /** Without a harness, the default harness resolves models by name. */
   constructor(agentHarness?: AgentHarness) {
     this.#harness = agentHarness ?? createAgentHarness({ harness: createDefaultHarness() });
   }
 
-  /** Starts an agent. Throws if no harness offers its model, or if something in the options is wrong. */
+  /** Starts an agent and returns its id. Throws if the model is unknown or the options are invalid. */
   spawn(options: InvokeOptions): string {
-    const invocation = this.#harness.prepare({ ...options, alwaysForItself: true });
+    const invocation = this.#harness.prepare({ ...options, privateAlways: true });
     const { agentId } = invocation;
     this.#rules.set(agentId, invocation.rules);
-    this.#atWork.set(agentId, invocation);
+    this.#active.set(agentId, invocation);
     for (const queue of this.#readers) queue.reopen();
     void this.#forward(invocation);
     return agentId;
   }
 
   /**
-   * What all agents tell, until every one has ended and this has been read. Before the first is
-   * spawned, it waits. Whoever comes first gets what happened before; several readers get the same.
+   * The events of all agents, until every agent has ended. Before the first agent is spawned, the
+   * stream waits. The first reader also gets earlier events; several readers get the same events.
    */
   events(): EventStream<AgentMessage> {
     const queue: AsyncQueue<AgentMessage> = new AsyncQueue({
@@ -57,33 +57,33 @@ export class AgentOrchestrator {
       left: async (unread) => this.#keep(unread),
     });
     for (const message of this.#unread.splice(0)) queue.push(message);
-    if (this.#rules.size > 0 && this.#atWork.size === 0) queue.end();
+    if (this.#rules.size > 0 && this.#active.size === 0) queue.end();
     this.#readers.add(queue);
     return queue;
   }
 
-  /** Answers a relay of any agent. False if it is not open (any more). */
+  /** Answers a relay of any agent. Returns false if it is not open. */
   resolveRelay(relayId: string, response: RelayResponse): boolean {
     const invocation = this.#relays.get(relayId);
-    const answered = invocation?.respond(relayId, response) ?? false;
-    if (answered) this.#relays.delete(relayId);
-    return answered;
+    const isAnswered = invocation?.respond(relayId, response) ?? false;
+    if (isAnswered) this.#relays.delete(relayId);
+    return isAnswered;
   }
 
-  /** The rules of an agent as they are now, with all four lists. */
+  /** The current rules of an agent, with all four lists. */
   getPermissions(agentId: string): CompletePermissions {
     return this.#rulesOf(agentId).complete();
   }
 
-  /** Replaces the lists that are given, for this agent alone; they hold from its next call on. */
+  /** Replaces the given lists for this agent only, from its next call on. */
   updatePermissions(agentId: string, update: PermissionsUpdate): void {
     this.#rulesOf(agentId).replace(update);
   }
 
-  /** Cancels an agent with everything below it, or all agents. False if there is none at work. */
+  /** Cancels an agent and its sub-agents, or all agents. Returns false if none is active. */
   abort(agentId?: string, reason = 'Aborted'): boolean {
     if (agentId !== undefined) this.#rulesOf(agentId);
-    const aborted = [...this.#atWork.values()].filter(
+    const aborted = [...this.#active.values()].filter(
       (invocation) => agentId === undefined || invocation.agentId === agentId,
     );
     for (const invocation of aborted) void invocation.cancel(reason);
@@ -93,25 +93,25 @@ export class AgentOrchestrator {
   #rulesOf(agentId: string): AgentRules {
     const rules = this.#rules.get(agentId);
     if (rules !== undefined) return rules;
-    throw new RelayError('not_found', `There is no agent with the id ${agentId}`);
+    throw new RelayError('not_found', `No such agent: ${agentId}`);
   }
 
-  /** It never rejects. */
+  /** Never rejects. */
   async #forward(invocation: Invocation): Promise<void> {
     const { agentId } = invocation;
     try {
       for await (const event of invocation.events) {
-        this.#tell({ agentId, event: this.#withoutRespond(event, invocation) });
+        this.#publish({ agentId, event: this.#withoutRespond(event, invocation) });
       }
     } catch (error) {
-      this.#tell({ agentId, event: failureOf(error, invocation) });
+      this.#publish({ agentId, event: failureOf(error, invocation) });
     }
     for (const [relayId, owner] of this.#relays) {
       if (owner === invocation) this.#relays.delete(relayId);
     }
-    this.#atWork.delete(agentId);
-    if (this.#atWork.size > 0) return;
-    // Not before they have read all: whoever spawns another agent at the last event reads on.
+    this.#active.delete(agentId);
+    if (this.#active.size > 0) return;
+    // Readers still get the remaining events; a spawn before the last one reopens their queues.
     for (const queue of this.#readers) queue.end();
   }
 
@@ -122,12 +122,12 @@ export class AgentOrchestrator {
     return relay;
   }
 
-  #tell(message: AgentMessage): void {
+  #publish(message: AgentMessage): void {
     if (this.#readers.size === 0) this.#unread.push(message);
     for (const queue of this.#readers) queue.push(message);
   }
 
-  /** What the last reader left is for the next one: there may be a relay in it. */
+  /** Keeps what the last reader left unread for the next one: it can contain a relay. */
   #keep(unread: readonly AgentMessage[]): void {
     if (this.#readers.size === 0) this.#unread = [...unread, ...this.#unread];
   }

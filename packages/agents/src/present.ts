@@ -1,23 +1,23 @@
-/** From the journal to what a program sees: the words of `/chat`, and what only a program can use. */
+/** Converts stored events to the events of the library: those of `/chat`, and some of its own. */
 import { suggestedRule, type Tool } from '@relay/core';
 import { dialects, type EventOf, type StoredEvent } from '@relay/protocol';
 import type { AgentEvent, RelayEvent, RelayResponse } from './events.ts';
 
-export interface Viewer {
+export interface PresentOptions {
   readonly runId: string;
   findTool(name: string): Tool | undefined;
   respond(approvalId: string, response: RelayResponse): void;
 }
 
-export function presentEvent(event: StoredEvent, viewer: Viewer): AgentEvent | undefined {
-  const { runId } = viewer;
+export function presentEvent(event: StoredEvent, options: PresentOptions): AgentEvent | undefined {
+  const { runId } = options;
   switch (event.type) {
     case 'approval.requested':
-      return relayEvent(event, viewer);
+      return relayEvent(event, options);
     case 'agent.handed-off':
-      return { type: 'handoff', ...ofAgent(event, runId), from: event.from, to: event.to };
+      return { type: 'handoff', ...agentFields(event, runId), from: event.from, to: event.to };
     case 'limit.reached':
-      return { type: 'limit', ...ofAgent(event, runId), limit: event.limit };
+      return { type: 'limit', ...agentFields(event, runId), limit: event.limit };
     default: {
       const header = { runId, conversationId: runId, correlationId: runId };
       return dialects.chat.project(event, header) as AgentEvent | undefined;
@@ -25,14 +25,14 @@ export function presentEvent(event: StoredEvent, viewer: Viewer): AgentEvent | u
   }
 }
 
-function relayEvent(event: EventOf<'approval.requested'>, viewer: Viewer): RelayEvent {
-  // A copy: what is run is what was shown, whatever a program does to what it gets.
+function relayEvent(event: EventOf<'approval.requested'>, options: PresentOptions): RelayEvent {
+  // A copy: a program that changes it does not change what runs.
   const params = structuredClone(event.params ?? {}) as Record<string, unknown>;
-  const rule = suggestedRule(viewer.findTool(event.tool), params);
+  const rule = suggestedRule(options.findTool(event.tool), params);
   return {
     type: 'relay',
     kind: event.kind,
-    ...ofAgent(event, viewer.runId),
+    ...agentFields(event, options.runId),
     id: event.approvalId,
     toolCallId: event.toolCallId,
     tool: event.tool,
@@ -42,11 +42,11 @@ function relayEvent(event: EventOf<'approval.requested'>, viewer: Viewer): Relay
       : { prompt: event.question.prompt, schema: event.question.schema }),
     agentPath: event.agentPath,
     ...(rule === undefined ? {} : { suggestedRule: rule }),
-    respond: (response) => viewer.respond(event.approvalId, response),
+    respond: (response) => options.respond(event.approvalId, response),
   };
 }
 
-function ofAgent(event: { agentId: string; parentId?: string | undefined }, runId: string) {
+function agentFields(event: { agentId: string; parentId?: string | undefined }, runId: string) {
   const { agentId, parentId } = event;
   return parentId === undefined ? { runId, agentId } : { runId, agentId, parentId };
 }

@@ -1,7 +1,7 @@
 /**
- * Permissions as a program has them: an object of its own, read anew for each call, so that whatever
- * the program changes in it holds from the next call on. Nobody else writes to it but for two things:
- * an allow-once rule that is used up is removed, and "always" adds the call to the allowlist.
+ * The permissions object of a program. It is read again for each call, so that changes by the program
+ * apply from the next call on. The library changes it in two cases only: it removes a used allow-once
+ * rule, and "always" adds the call to the allowlist.
  */
 import { checkPermissions, type ProgramRules } from '@relay/core';
 import {
@@ -11,9 +11,9 @@ import {
   RelayError,
   type ToolPermission,
 } from '@relay/protocol';
-import { invalidRequest, issuesAt } from './invalid-request.ts';
+import { invalidRequest, issuesAt } from './validation.ts';
 
-/** A rule whose parameters may still be what a call carried. */
+/** A rule whose parameters can be the arguments of a call. */
 export interface RuleInput {
   readonly tool: string;
   readonly params?: Readonly<Record<string, unknown>> | undefined;
@@ -25,7 +25,7 @@ export interface Denial {
   readonly reason?: string | undefined;
 }
 
-/** Lists to replace; those left out stay. */
+/** Lists to replace; missing ones stay. */
 export interface PermissionsUpdate {
   readonly allowlist?: readonly RuleInput[] | undefined;
   readonly allowOnce?: readonly RuleInput[] | undefined;
@@ -33,7 +33,7 @@ export interface PermissionsUpdate {
   readonly deny?: readonly Denial[] | undefined;
 }
 
-/** All four lists, whether or not there is anything in them. */
+/** All four lists, also if they are empty. */
 export type CompletePermissions = {
   [List in keyof Omit<Permissions, 'headless'>]-?: NonNullable<Permissions[List]>;
 };
@@ -53,39 +53,40 @@ export function checkRules(permissions: Permissions): void {
 }
 
 export interface AgentRulesOptions {
-  /** "Always" holds for this agent alone, whoever else shares the object. */
-  readonly alwaysForItself?: boolean | undefined;
+  /** "Always" applies to this agent only, also if others share the object. */
+  readonly privateAlways?: boolean | undefined;
 }
 
-/** The rules of one agent, on the object that its program handed in. */
+/** The rules of one agent, based on the program's object. */
 export class AgentRules implements ProgramRules {
-  readonly #given: Permissions;
-  /** Lists that this agent has for itself, instead of those it was given. */
+  readonly #shared: Permissions;
+  /** Lists of this agent that replace those of the shared object. */
   readonly #own: Permissions = {};
-  readonly #alwaysForItself: boolean;
+  readonly #privateAlways: boolean;
 
-  constructor(given: Permissions, { alwaysForItself = false }: AgentRulesOptions = {}) {
-    checkRules(given);
-    this.#given = given;
-    this.#alwaysForItself = alwaysForItself;
+  constructor(shared: Permissions, { privateAlways = false }: AgentRulesOptions = {}) {
+    checkRules(shared);
+    this.#shared = shared;
+    this.#privateAlways = privateAlways;
   }
 
   current(): Permissions {
-    return { ...this.#given, ...this.#own };
+    return { ...this.#shared, ...this.#own };
   }
 
   useOnce(index: number): void {
     this.current().allowOnce?.splice(index, 1);
   }
 
-  /** Exactly this call, not its text as a pattern. */
+  /** Allows exactly this call; its arguments are not patterns. */
   allowAlways(tool: string, params: Record<string, unknown>): void {
-    const rule = literal(tool, params);
+    const exact = structuredClone(params) as NonNullable<ToolPermission['exact']>;
+    const rule = { tool, exact };
     const { allowlist = [] } = this.current();
-    if (has(allowlist, rule)) return;
-    const own = this.#alwaysForItself || this.#own.allowlist !== undefined;
-    if (own) this.#own.allowlist = [...allowlist, rule];
-    else (this.#given.allowlist ??= []).push(rule);
+    if (includesRule(allowlist, rule)) return;
+    const isPrivate = this.#privateAlways || this.#own.allowlist !== undefined;
+    if (isPrivate) this.#own.allowlist = [...allowlist, rule];
+    else (this.#shared.allowlist ??= []).push(rule);
   }
 
   replace(update: PermissionsUpdate): void {
@@ -105,16 +106,12 @@ export class AgentRules implements ProgramRules {
   }
 }
 
-function literal(tool: string, params: Record<string, unknown>): ToolPermission {
-  return { tool, exact: structuredClone(params) as NonNullable<ToolPermission['exact']> };
-}
-
-function has(rules: readonly ToolPermission[], rule: ToolPermission): boolean {
+function includesRule(rules: readonly ToolPermission[], rule: ToolPermission): boolean {
   const text = canonicalJson(rule);
   return rules.some((each) => canonicalJson(each) === text);
 }
 
-/** A call's scalars become text, as a pattern is; nothing else can be one. */
+/** Converts the scalars of a call to text, because patterns are text; rejects other values. */
 function normalized(update: PermissionsUpdate): Permissions {
   const next: Permissions = {};
   for (const list of lists) {
@@ -145,7 +142,7 @@ function patternsOf(params: Readonly<Record<string, unknown>>, path: string) {
     if (typeof value === 'number' || typeof value === 'boolean') {
       return [name, String(value)] as const;
     }
-    const message = 'Only a text, a number or a boolean can be a pattern';
+    const message = 'A pattern must be a string, a number or a boolean';
     throw invalidRequest([{ path: `${path}.${name}`, message }]);
   });
   return Object.fromEntries(patterns);

@@ -1,4 +1,4 @@
-/** The kernel's loop around one harness, on a store in memory that belongs to one run alone. */
+/** Connects the core's run loop to one harness, with an in-memory store for one run. */
 import { createHash } from 'node:crypto';
 import {
   type AgentRegistry,
@@ -34,9 +34,9 @@ export interface Wiring {
   readonly publish: Publisher['publish'];
 }
 
-/** As good as never. */
+/** Practically forever. */
 export const aCenturyMs = 100 * 365 * 24 * 60 * 60 * 1000;
-/** What a tool that does not listen to its signal may hold up the end of a canceled run. */
+/** How long a canceled run waits for a tool that ignores its signal. */
 const graceMs = 1_000;
 
 export function wireRun(wiring: Wiring): Control {
@@ -54,9 +54,9 @@ export function wireRun(wiring: Wiring): Control {
     settings: {
       ...defaultSettings,
       node: 'program',
-      // Nobody else could take the run over.
+      // There is no other node to take over the run.
       leaseTtlMs: aCenturyMs,
-      approvalTtlMs: patienceOf(harness),
+      approvalTtlMs: relayTtlMs(harness),
       lateAnswerMs: 0,
       graceMs,
       compaction: { ...defaultSettings.compaction, ...compaction },
@@ -69,8 +69,8 @@ export function wireRun(wiring: Wiring): Control {
   return { engine, supervisor: new Supervisor(engine) };
 }
 
-/** A relay must have been shown before its time is over. What is no time at all is for ever. */
-function patienceOf({ relayTimeoutMs = Infinity }: Harness): number {
+/** At least 1 ms, so that a relay is published before it expires. Not finite means forever. */
+function relayTtlMs({ relayTimeoutMs = Infinity }: Harness): number {
   return Number.isFinite(relayTimeoutMs)
     ? Math.min(Math.max(1, relayTimeoutMs), aCenturyMs)
     : aCenturyMs;
@@ -87,7 +87,7 @@ function modelsFor({ harness, signal }: Wiring): ModelRegistry {
   };
 }
 
-/** Of a run that is canceled before it has begun: nobody is asked any more. */
+/** For a run that is canceled before it starts: the real model is not called. */
 const silentModel: Model = {
   async *stream(_request, signal) {
     if (!signal.aborted) {
@@ -97,12 +97,12 @@ const silentModel: Model = {
   },
 };
 
-/** What a program hands along for its tools need not survive a store. */
+/** The program's context goes to tools directly, because it may not be serializable. */
 function toolsFor({ tools, context }: Wiring): ToolRegistry {
   if (context === undefined) return tools;
   const withContext = (tool: Tool): Tool => {
-    const execute: Tool['execute'] = (input, given) => tool.execute(input, { ...given, context });
-    // It stays the same tool in all else, however it was made.
+    const execute: Tool['execute'] = (input, own) => tool.execute(input, { ...own, context });
+    // Keeps everything else of the tool, also if it is an instance of a class.
     return Object.create(tool, { execute: { value: execute } }) as Tool;
   };
   return {
@@ -114,5 +114,5 @@ function toolsFor({ tools, context }: Wiring): ToolRegistry {
   };
 }
 
-/** What goes wrong in a run is one of its events; a library does not write to the console. */
+/** Errors of a run are events; a library does not write to the console. */
 const silent: Log = { warn: () => undefined, error: () => undefined };

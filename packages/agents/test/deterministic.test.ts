@@ -18,7 +18,7 @@ import {
   shell,
   textOf,
   turns,
-} from './support/scene.ts';
+} from './support/fixtures.ts';
 
 async function ask(harness: Harness, asked: readonly Message[]): Promise<ModelEvent[]> {
   const request: ModelRequest = { model: 'any', messages: asked, tools: [] };
@@ -33,8 +33,8 @@ const user: Message = { role: 'user', content: 'Begin' };
 const answer: Message = { role: 'assistant', content: 'An answer' };
 const finish = { type: 'finish', reason: 'stop', usage: { inputTokens: 0, outputTokens: 0 } };
 
-describe('a deterministic harness', () => {
-  test('plays all events of an array as one answer, and then is quiet', async () => {
+describe('createDeterministicHarness', () => {
+  test('plays an array of events as one response, and nothing after it', async () => {
     const harness = createDeterministicHarness([says('One '), says('answer'), bash('tc-1', 'ls')]);
     expect(await ask(harness, [user])).toEqual([
       { type: 'text', text: 'One ' },
@@ -45,21 +45,21 @@ describe('a deterministic harness', () => {
     expect(await ask(harness, [user, answer])).toEqual([finish]);
   });
 
-  test('plays an answer for each turn', async () => {
+  test('plays one response per turn', async () => {
     const harness = createDeterministicHarness(turns([says('First')], [says('Second')]));
     expect(await ask(harness, [user])).toEqual([{ type: 'text', text: 'First' }, finish]);
     expect(await ask(harness, [user, answer])).toEqual([{ type: 'text', text: 'Second' }, finish]);
     expect(await ask(harness, [user, answer, answer])).toEqual([finish]);
   });
 
-  test('knows its place from the transcript alone', async () => {
+  test('selects the response by the transcript alone', async () => {
     const harness = createDeterministicHarness(turns([says('First')], [says('Second')]));
     for (let time = 0; time < 3; time += 1) {
       expect(await ask(harness, [user])).toContainEqual({ type: 'text', text: 'First' });
     }
   });
 
-  test('begins anew after what a conversation held before', async () => {
+  test('starts at the first response after an earlier conversation', async () => {
     const harness = createDeterministicHarness(turns([says('First')], [says('Second')]));
     const earlier: Message[] = [user, answer, user, answer, answer];
     expect(await ask(harness, [...earlier, user])).toContainEqual({ type: 'text', text: 'First' });
@@ -69,12 +69,12 @@ describe('a deterministic harness', () => {
     });
   });
 
-  test('can be silent from the first turn on', async () => {
+  test('can return nothing from the first turn on', async () => {
     expect(await ask(createDeterministicHarness([]), [user])).toEqual([finish]);
     expect(await ask(createDeterministicHarness({ responses: [] }), [user])).toEqual([finish]);
   });
 
-  test('plays thoughts and what they cost', async () => {
+  test('plays reasoning and usage', async () => {
     const harness = createDeterministicHarness([
       { type: 'reasoning', content: 'Hm' },
       { type: 'usage', inputTokens: 12, outputTokens: 5 },
@@ -102,7 +102,7 @@ describe('a deterministic harness', () => {
 });
 
 describe('agents that share a script', () => {
-  test('are each at their own place, also at the same time', async () => {
+  test('each have their own position, also at the same time', async () => {
     const harness = createDeterministicHarness(
       turns([bash('tc-1', 'one')], [bash('tc-2', 'two')], [says('Done')]),
     );
@@ -120,8 +120,8 @@ describe('agents that share a script', () => {
   });
 });
 
-describe('a relay that nobody answers', () => {
-  test('expires, and the run goes on to its end', async () => {
+describe('an unanswered relay', () => {
+  test('expires, and the run continues to its end', async () => {
     const harness = createDeterministicHarness(turns([bash('tc-1', 'rm -rf /')], [says('Then')]), {
       relayTimeoutMs: 30,
     });
@@ -139,12 +139,12 @@ describe('a relay that nobody answers', () => {
     expect(ran).toEqual([]);
   });
 
-  test('waits two seconds if nothing else is said', () => {
+  test('waits two seconds by default', () => {
     expect(createDeterministicHarness([]).relayTimeoutMs).toBe(2_000);
     expect(createDeterministicHarness([], { relayTimeoutMs: 5 }).relayTimeoutMs).toBe(5);
   });
 
-  test.each([Infinity, Number.NaN, 2 ** 60])('can wait for ever: %s', async (relayTimeoutMs) => {
+  test.each([Infinity, Number.NaN, 2 ** 60])('can wait forever: %s', async (relayTimeoutMs) => {
     const harness = createDeterministicHarness([bash('tc-1', 'ls')], { relayTimeoutMs });
     const { tool, ran } = shell();
     const stream = createAgentHarness({ harness }).invoke({ messages, tools: [tool] });
@@ -155,7 +155,7 @@ describe('a relay that nobody answers', () => {
     expect(ran).toEqual(['ls']);
   });
 
-  test('expires by the time of a test that replaces it', async () => {
+  test('expires by fake timers', async () => {
     vi.useFakeTimers();
     try {
       const harness = createDeterministicHarness([bash('tc-1', 'ls')], { relayTimeoutMs: 60_000 });
@@ -169,7 +169,7 @@ describe('a relay that nobody answers', () => {
     }
   });
 
-  test('expires many times in a row, and beside many others', async () => {
+  test('expires many times in sequence and in parallel', async () => {
     const script = turns(...[1, 2, 3, 4].map((n) => [bash(`tc-${n}`, 'x'), bash(`tc-${n}b`, 'y')]));
     const all = await Promise.all(
       Array.from({ length: 40 }, (_, n) => {
@@ -185,7 +185,7 @@ describe('a relay that nobody answers', () => {
     }
   });
 
-  test('runs exactly if it was answered in time, also at the last moment', async () => {
+  test('runs the call only if it was answered in time, also at the last instant', async () => {
     const relayTimeoutMs = 6;
     const harness = createDeterministicHarness([bash('tc-1', 'x')], { relayTimeoutMs });
     await Promise.all(

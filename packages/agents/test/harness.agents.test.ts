@@ -13,7 +13,7 @@ import {
 } from '../src/index.ts';
 import {
   bash,
-  cast,
+  harnessWith,
   delegate,
   handOff,
   messages,
@@ -25,14 +25,14 @@ import {
   shell,
   textOf,
   turns,
-} from './support/scene.ts';
+} from './support/fixtures.ts';
 
 const starts = (events: Parameters<typeof only>[0]) => only(events, 'harness_start');
 
 describe('a sub-agent', () => {
-  test('does a task in the same run and brings its answer back', async () => {
+  test('performs a task in the same run and returns its answer', async () => {
     const { tool, ran } = shell();
-    const harness = cast({
+    const harness = harnessWith({
       root: turns([delegate('tc-1', 'helper', 'Look around')], [says('It says: fine')]),
       helper: turns([bash('tc-1', 'ls')], [says('All is fine')]),
     });
@@ -53,9 +53,9 @@ describe('a sub-agent', () => {
     ]);
   });
 
-  test('three levels down asks the same person, who sees the way to it', async () => {
+  test('three levels down relays to the same reader, with its agent path', async () => {
     const { tool, ran } = shell();
-    const harness = cast({
+    const harness = harnessWith({
       root: turns([delegate('tc-1', 'a')], [says('root')]),
       a: turns([delegate('tc-1', 'b')], [says('a')]),
       b: turns([delegate('tc-1', 'c')], [says('b')]),
@@ -76,9 +76,9 @@ describe('a sub-agent', () => {
     expect(only(rest, 'text').map(({ content }) => content)).toEqual(['c', 'b', 'a', 'root']);
   });
 
-  test('that is denied something reads the reason and goes on', async () => {
+  test('reads the reason of a denial and continues', async () => {
     const { tool, ran } = shell();
-    const harness = cast({
+    const harness = harnessWith({
       root: turns([delegate('tc-1', 'helper')], [says('root')]),
       helper: turns([bash('tc-1', 'rm')], [says('Then not')]),
     });
@@ -94,9 +94,9 @@ describe('a sub-agent', () => {
     });
   });
 
-  test('shares the rules: what one is always allowed, all are', async () => {
+  test('shares the rules: "always" applies to all agents', async () => {
     const { tool, ran } = shell();
-    const harness = cast({
+    const harness = harnessWith({
       root: turns([delegate('tc-1', 'one')], [delegate('tc-2', 'two')], [bash('tc-3', 'ls')]),
       one: turns([bash('tc-1', 'ls')]),
       two: turns([bash('tc-1', 'ls')]),
@@ -111,9 +111,9 @@ describe('a sub-agent', () => {
     expect(ran).toEqual(['ls', 'ls', 'ls']);
   });
 
-  test('works beside others, and one that waits for a person holds none of them', async () => {
+  test('runs in parallel with others, and a waiting one blocks none', async () => {
     const { tool, ran } = shell();
-    const harness = cast({
+    const harness = harnessWith({
       root: turns([delegate('tc-1', 'asks'), delegate('tc-2', 'works')], [says('Both')]),
       asks: turns([bash('tc-1', 'rm')]),
       works: turns([bash('tc-1', 'ls')], [bash('tc-2', 'ls -l')], [says('worked')]),
@@ -130,7 +130,7 @@ describe('a sub-agent', () => {
     expect(textOf(await readAll(stream))).toContain('Both');
   });
 
-  test('without a name is like the agent that spawns it', async () => {
+  test('without a name has the configuration of its parent', async () => {
     const model = createScriptedModel([[text('Alone'), finish()]]);
     const spawning: ToolDefinition = {
       name: 'ask',
@@ -139,7 +139,7 @@ describe('a sub-agent', () => {
       execute: async (_input, { spawn }) => ({ context: (await spawn({ prompt: 'Who?' })).output }),
     };
     const root = turns([{ type: 'tool_call', id: 'tc-1', name: 'ask', input: {} }], [says('Done')]);
-    const scripted = cast({ root });
+    const scripted = harnessWith({ root });
     const agent = createAgentHarness({
       harness: {
         stream(request, signal) {
@@ -157,8 +157,8 @@ describe('a sub-agent', () => {
     expect(outputsOf(events)['tc-1']).toEqual({ context: 'Alone' });
   });
 
-  test('ends with the run that is left', async () => {
-    const harness = cast({
+  test('ends when the reader leaves the run', async () => {
+    const harness = harnessWith({
       root: turns([delegate('tc-1', 'helper')]),
       helper: turns([bash('tc-1', 'sleep')]),
     });
@@ -185,7 +185,7 @@ describe('a sub-agent', () => {
 describe('ctx.spawn', () => {
   function spawning(work: Parameters<typeof shell>[0]) {
     const { tool } = shell(work);
-    const harness = cast({
+    const harness = harnessWith({
       root: turns([bash('tc-1', 'go')], [says('Done')]),
       helper: turns([says('Helped')]),
       failing: [{ type: 'error', message: 'Out of order' }],
@@ -201,7 +201,7 @@ describe('ctx.spawn', () => {
     });
   }
 
-  test('brings back what the agent said, how it ended and what it used', async () => {
+  test('returns the answer, the status and the usage of the agent', async () => {
     const reports: AgentReport[] = [];
     const events = await readAll(
       spawning(async (_command, { spawn }) => {
@@ -219,7 +219,7 @@ describe('ctx.spawn', () => {
     expect(starts(events)).toHaveLength(3);
   });
 
-  test('tells of an agent that failed, and leaves it to the tool what to make of it', async () => {
+  test('reports a failed agent to the tool', async () => {
     const events = await readAll(
       spawning(async (_command, { spawn }) => {
         const { reason, error } = await spawn({ prompt: 'x', agent: 'failing' });
@@ -232,7 +232,7 @@ describe('ctx.spawn', () => {
     expect(events.at(-1)).toMatchObject({ reason: 'completed' });
   });
 
-  test('refuses agents that nobody knows, and calls that are over', async () => {
+  test('rejects unknown agents and calls that have ended', async () => {
     let kept: ((task: { prompt: string }) => Promise<AgentReport>) | undefined;
     const events = await readAll(
       spawning(async (_command, { spawn }) => {
@@ -250,14 +250,14 @@ describe('ctx.spawn', () => {
 });
 
 describe('a handoff', () => {
-  const harness = cast({
+  const harness = harnessWith({
     front: turns([says('One moment. '), handOff('tc-1', 'billing')], [says('unused')]),
     billing: turns([says('unused')], [says('Billing here.')]),
   });
   const billing = defineAgent({ name: 'billing', model: 'billing', instructions: 'You bill.' });
   const front = defineAgent({ name: 'front', model: 'front', handoffs: [billing] });
 
-  test('lets another agent go on with the conversation', async () => {
+  test('continues the conversation with another agent', async () => {
     const agent = createAgentHarness({ harness });
     const events = await readAll(agent.invoke({ messages, agent: front }));
     expect(only(events, 'handoff')).toMatchObject([{ from: 'front', to: 'billing' }]);
@@ -268,7 +268,7 @@ describe('a handoff', () => {
     expect(only(events, 'harness_end')).toMatchObject([{ reason: 'completed', iterations: 2 }]);
   });
 
-  test('may go back and forth between agents that know each other by name', async () => {
+  test('can go back and forth between agents that name each other', async () => {
     const agents = [
       defineAgent({ name: 'ping', model: 'ping', handoffs: ['pong'] }),
       defineAgent({ name: 'pong', model: 'pong', handoffs: ['ping'] }),
@@ -279,15 +279,21 @@ describe('a handoff', () => {
       [handOff('tc-3', 'pong')],
       [says('Enough')],
     );
-    const agent = createAgentHarness({ harness: cast({ ping: script, pong: script }), agents });
+    const agent = createAgentHarness({
+      harness: harnessWith({ ping: script, pong: script }),
+      agents,
+    });
     const events = await readAll(agent.invoke({ messages, agent: 'ping' }));
     expect(only(events, 'handoff').map(({ to }) => to)).toEqual(['pong', 'ping', 'pong']);
     expect(textOf(events)).toBe('Enough');
   });
 
-  test('to somebody it may not hand off to is an error that the model reads', async () => {
+  test('to an agent that is not listed is an error for the model', async () => {
     const agent = createAgentHarness({
-      harness: cast({ front: turns([handOff('tc-1', 'nobody')], [says('Sorry')]), billing: [] }),
+      harness: harnessWith({
+        front: turns([handOff('tc-1', 'nobody')], [says('Sorry')]),
+        billing: [],
+      }),
     });
     const events = await readAll(agent.invoke({ messages, agent: front }));
     expect(outputsOf(events)['tc-1']).toMatchObject({
@@ -306,7 +312,7 @@ describe('a guardrail', () => {
       said.includes(word) ? { ok: false, reason: `It says ${word}` } : { ok: true },
   });
 
-  test('on the input keeps the model from being asked', async () => {
+  test('on the input prevents the model call', async () => {
     const model = createScriptedModel([[text('Hi'), finish()]]);
     const agent = defineAgent({ name: 'guarded', guardrails: { input: [refusing('Begin')] } });
     const events = await readAll(
@@ -317,7 +323,7 @@ describe('a guardrail', () => {
     expect(model.requests).toHaveLength(0);
   });
 
-  test('on the output takes the answer back', async () => {
+  test('on the output discards the answer', async () => {
     const model = createScriptedModel([[text('A secret'), finish()]]);
     const agent = defineAgent({ name: 'guarded', guardrails: { output: [refusing('secret')] } });
     const events = await readAll(
@@ -327,7 +333,7 @@ describe('a guardrail', () => {
     expect(only(events, 'error')[0]?.message).toContain('It says secret');
   });
 
-  test('that throws refuses', async () => {
+  test('that throws rejects', async () => {
     const model = createScriptedModel([[text('Hi'), finish()]]);
     const broken: Guardrail = {
       name: 'broken',

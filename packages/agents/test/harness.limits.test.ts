@@ -10,7 +10,7 @@ import {
   ProviderFailure,
 } from '../src/index.ts';
 import {
-  cast,
+  harnessWith,
   delegate,
   messages,
   only,
@@ -20,7 +20,7 @@ import {
   shell,
   textOf,
   turns,
-} from './support/scene.ts';
+} from './support/fixtures.ts';
 
 const permissions = { allowlist: [{ tool: 'bash' }] };
 
@@ -72,7 +72,7 @@ describe('a limit', () => {
     },
   );
 
-  test('of time ends a run also while it waits for an answer', async () => {
+  test('on time also ends a run that waits for an answer', async () => {
     const { tool, ran } = shell();
     const agent = createAgentHarness({ harness: insatiable() });
     const events = await readAll(agent.invoke({ messages, tools: [tool], limits: { timeMs: 60 } }));
@@ -82,7 +82,7 @@ describe('a limit', () => {
     expect(ran).toEqual([]);
   });
 
-  test('of cost counts what the harness says its models cost', async () => {
+  test('on cost uses the prices of the harness', async () => {
     const { tool, ran } = shell();
     const price = () => ({ inputPerMillion: 1_000, outputPerMillion: 1_000 });
     const agent = createAgentHarness({ harness: { ...insatiable(), price } });
@@ -93,7 +93,7 @@ describe('a limit', () => {
     expect(only(events, 'harness_end')[0]?.totalUsage.costUsd).toBeCloseTo(0.045);
   });
 
-  test('of depth leaves the tool away that nobody could use', async () => {
+  test('on depth removes the agent tool where it cannot be used', async () => {
     const offered: string[][] = [];
     const watched = (harness: Harness): Harness => ({
       stream(request, signal) {
@@ -114,8 +114,8 @@ describe('a limit', () => {
     expect(offered).toEqual([['agent'], [], ['agent']]);
   });
 
-  test('of sub-agents refuses the next one', async () => {
-    const harness = cast({
+  test('on sub-agents rejects the next one', async () => {
+    const harness = harnessWith({
       root: turns([delegate('tc-1', 'helper'), delegate('tc-2', 'helper')], [says('Done')]),
       helper: [says('Helped')],
     });
@@ -129,7 +129,7 @@ describe('a limit', () => {
     });
   });
 
-  test('of an agent holds for that agent', async () => {
+  test('of an agent applies to that agent', async () => {
     const { tool, ran } = shell();
     const agent = defineAgent({ name: 'short', maxIterations: 1, tools: [tool] });
     const loop = createAgentHarness({ harness: insatiable(), maxIterations: 9 });
@@ -182,7 +182,7 @@ describe('compaction', () => {
     expect(last.length).toBeLessThan(long.length * 4);
   });
 
-  test('asks the model that is named for it', async () => {
+  test('uses the model that is configured for it', async () => {
     const requests: ModelRequest[] = [];
     const { tool } = shell(() => ({ context: long }));
     const compaction = { windowTokens: 2_000, model: 'small' };
@@ -192,7 +192,7 @@ describe('compaction', () => {
     expect(requests[0]?.model).toBe('large');
   });
 
-  test('comes to the rescue when a provider refuses the prompt as too long', async () => {
+  test('runs when a provider rejects the prompt as too long', async () => {
     const requests: ModelRequest[] = [];
     const forgetting = forgetful(requests);
     const harness: Harness = {
@@ -211,7 +211,7 @@ describe('compaction', () => {
     expect(only(events, 'error')).toEqual([]);
   });
 
-  test('is not there for a model whose window nobody knows', async () => {
+  test('does not run for a model with an unknown window', async () => {
     const requests: ModelRequest[] = [];
     const { tool, ran } = shell(() => ({ context: long }));
     const agent = createAgentHarness({ harness: forgetful(requests), maxIterations: 6 });

@@ -17,7 +17,7 @@ import {
   says,
   shell,
   turns,
-} from './support/scene.ts';
+} from './support/fixtures.ts';
 
 function agentFor(...script: readonly (readonly ScriptedEvent[])[]) {
   const harness = createDeterministicHarness(turns(...script), { relayTimeoutMs: Infinity });
@@ -47,7 +47,7 @@ describe('a relay', () => {
     expect(ran).toEqual(['ls']);
   });
 
-  test('takes the first answer; later ones change nothing', async () => {
+  test('accepts only the first answer', async () => {
     const { tool, ran } = shell();
     const agent = agentFor([bash('tc-1', 'ls')], [says('Done')]);
     const events = await readAll(agent.invoke({ messages, tools: [tool] }), (relay) => {
@@ -61,7 +61,7 @@ describe('a relay', () => {
     expect(ran).toEqual([]);
   });
 
-  test('stays open after an answer that is none', async () => {
+  test('stays open after an invalid answer', async () => {
     const { tool, ran } = shell();
     const agent = agentFor([bash('tc-1', 'ls')], [says('Done')]);
     const stream = agent.invoke({ messages, tools: [tool] });
@@ -73,7 +73,7 @@ describe('a relay', () => {
     expect(ran).toEqual(['ls']);
   });
 
-  test('may be answered outside the loop, and by a function that was taken out', async () => {
+  test('can be answered outside the loop, with a detached respond function', async () => {
     const { tool, ran } = shell();
     const agent = agentFor([bash('tc-1', 'ls')], [says('Done')]);
     const events = await readAll(agent.invoke({ messages, tools: [tool] }), ({ respond }) => {
@@ -84,7 +84,7 @@ describe('a relay', () => {
     expect(events.at(-1)).toMatchObject({ reason: 'completed' });
   });
 
-  test('is raised with its siblings; an approved call does not wait for them', async () => {
+  test('is requested together with its siblings; an approved call does not wait for them', async () => {
     const { tool, ran } = shell();
     const agent = agentFor(
       [bash('tc-1', 'a'), bash('tc-2', 'b'), bash('tc-3', 'c')],
@@ -106,7 +106,7 @@ describe('a relay', () => {
     expect(ran).toEqual(['b', 'c']);
   });
 
-  test('runs what was shown, whatever the program does to the event', async () => {
+  test('runs the call as shown, also if the program changes the event', async () => {
     const { tool, ran } = shell();
     const agent = agentFor([bash('tc-1', 'ls')], [says('Done')]);
     const permissions: Permissions = {};
@@ -120,7 +120,7 @@ describe('a relay', () => {
 });
 
 describe('always', () => {
-  test('lets the same call pass from then on, and no other', async () => {
+  test('allows the same call from then on, and no other', async () => {
     const { tool, ran } = shell();
     const agent = agentFor(
       [bash('tc-1', 'ls *')],
@@ -136,7 +136,7 @@ describe('always', () => {
     expect(permissions.allowlist).toEqual([{ tool: 'bash', exact: { command: 'ls *' } }]);
   });
 
-  test('holds in the next invocation with the same permissions', async () => {
+  test('applies to the next invocation with the same permissions', async () => {
     const { tool, ran } = shell();
     const agent = agentFor([bash('tc-1', 'ls')], [says('Done')]);
     const permissions: Permissions = { allowlist: [] };
@@ -161,7 +161,7 @@ describe('always', () => {
     ).toEqual(['tc-1', 'tc-2']);
   });
 
-  test('is not said by an approval without it, nor by a denial', async () => {
+  test('is not implied by an approval or a denial', async () => {
     const { tool } = shell();
     const agent = agentFor([bash('tc-1', 'ls')], [bash('tc-2', 'ls')], [says('Done')]);
     for (const answer of [
@@ -176,7 +176,7 @@ describe('always', () => {
     }
   });
 
-  test('never beats a denial', async () => {
+  test('never overrides a denial', async () => {
     const { tool, ran } = shell();
     const agent = agentFor([bash('tc-1', 'ls')], [bash('tc-2', 'ls')], [says('Done')]);
     const permissions: Permissions = {};
@@ -202,7 +202,7 @@ describe('always', () => {
 });
 
 describe('permissions', () => {
-  test('are read anew for each call: what is allowed meanwhile is not asked about', async () => {
+  test('are read again for each call, so that a rule added meanwhile applies', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = { allowlist: [] };
     const agent = agentFor([bash('tc-1', 'ls')], [bash('tc-2', 'pwd')], [says('Done')]);
@@ -214,7 +214,7 @@ describe('permissions', () => {
     expect(ran).toEqual(['ls', 'pwd']);
   });
 
-  test('may be narrowed meanwhile', async () => {
+  test('can be narrowed meanwhile', async () => {
     const permissions: Permissions = { allowlist: [{ tool: 'bash' }] };
     const { tool, ran } = shell(() => {
       delete permissions.allowlist;
@@ -227,7 +227,7 @@ describe('permissions', () => {
     expect(ran).toEqual(['ls']);
   });
 
-  test('deny a call by the id that was shown, also where it had to be made unique', async () => {
+  test('deny a call by its published id, also if the id was made unique', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = { allowlist: [{ tool: 'bash' }] };
     const agent = agentFor(
@@ -244,7 +244,7 @@ describe('permissions', () => {
     expect(outputsOf(events)['tc-1~2']).toEqual({ status: 'denied', reason: 'Suspicious' });
   });
 
-  test('deny by pattern, whatever allows the call', async () => {
+  test('deny by pattern, also if another rule allows the call', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = {
       allowlist: [{ tool: 'bash' }],
@@ -261,7 +261,7 @@ describe('permissions', () => {
 describe('an allow-once rule', () => {
   const once = (command: string) => ({ tool: 'bash', params: { command } });
 
-  test('is removed from the object that was handed in', async () => {
+  test('is removed from the permissions object', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = { allowOnce: [once('a'), once('b'), once('c')] };
     const agent = agentFor([bash('tc-1', 'b')], [says('Done')]);
@@ -271,7 +271,7 @@ describe('an allow-once rule', () => {
     expect(permissions.allowOnce).toEqual([once('a'), once('c')]);
   });
 
-  test('is used up by the first of two calls in one turn', async () => {
+  test('is consumed by the first of two calls in one turn', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = { allowOnce: [once('x')] };
     const agent = agentFor([bash('tc-1', 'x'), bash('tc-2', 'x')], [says('Done')]);
@@ -282,7 +282,7 @@ describe('an allow-once rule', () => {
     expect(permissions.allowOnce).toEqual([]);
   });
 
-  test('is used up once by many invocations that share it', async () => {
+  test('is consumed once by many invocations that share it', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = { allowOnce: [once('x'), once('x')] };
     const agent = agentFor([bash('tc-1', 'x')], [says('Done')]);
@@ -296,7 +296,7 @@ describe('an allow-once rule', () => {
     expect(permissions.allowOnce).toEqual([]);
   });
 
-  test('is not used up by a call that a standing rule allows, nor by one that is not valid', async () => {
+  test('is not consumed by a call that another rule allows, or by an invalid call', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = { allowlist: [once('a')], allowOnce: [{ tool: 'bash' }] };
     const invalid: ScriptedEvent = { type: 'tool_call', id: 'tc-2', name: 'bash', input: {} };
@@ -310,7 +310,7 @@ describe('an allow-once rule', () => {
     expect(permissions.allowOnce).toEqual([{ tool: 'bash' }]);
   });
 
-  test('that cannot be removed allows nothing: the run fails', async () => {
+  test('that cannot be removed allows nothing, and the run fails', async () => {
     const { tool, ran } = shell();
     const allowOnce = [once('x')];
     Object.freeze(allowOnce);

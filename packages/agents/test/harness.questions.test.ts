@@ -1,6 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import { createAgentHarness, createDeterministicHarness } from '../src/index.ts';
-import { bash, messages, only, outputsOf, readAll, says, shell, turns } from './support/scene.ts';
+import {
+  bash,
+  messages,
+  only,
+  outputsOf,
+  readAll,
+  says,
+  shell,
+  turns,
+} from './support/fixtures.ts';
 
 const schema = { type: 'object', properties: { sure: { type: 'boolean' } }, required: ['sure'] };
 
@@ -19,8 +28,8 @@ function agentThatAsks() {
   return { stream, ran };
 }
 
-describe('a question that a tool asks', () => {
-  test('is a relay that shows what is asked, and its answer goes to the tool', async () => {
+describe('a question of a tool', () => {
+  test('is a relay whose answer is passed to the tool', async () => {
     const { stream, ran } = agentThatAsks();
     const events = await readAll(stream, { approved: true, input: { sure: true } });
     expect(only(events, 'relay')).toMatchObject([
@@ -30,12 +39,12 @@ describe('a question that a tool asks', () => {
     expect(ran).toEqual(['rm x']);
   });
 
-  test('can be refused', async () => {
+  test('can be declined', async () => {
     const events = await readAll(agentThatAsks().stream, { approved: false, reason: 'No' });
     expect(outputsOf(events)).toMatchObject({ 'tc-1': { status: 'error', error: 'No' } });
   });
 
-  test('takes no answer that does not fit, and waits for another', async () => {
+  test('rejects an answer that does not match the schema, and stays open', async () => {
     const wrong: unknown[] = [undefined, 'yes', {}, { sure: 'yes' }];
     const events = await readAll(agentThatAsks().stream, (relay) => {
       for (const input of wrong) {

@@ -17,10 +17,10 @@ import {
   textOf,
   turns,
   typesOf,
-} from './support/scene.ts';
+} from './support/fixtures.ts';
 
 describe('an invocation', () => {
-  test('tells what happens, from its start to its one end', async () => {
+  test('emits events from its start to its one end', async () => {
     const harness = createDeterministicHarness(
       turns([says('Let me see.'), bash('tc-1', 'ls')], [says('Done.')]),
     );
@@ -43,7 +43,7 @@ describe('an invocation', () => {
     expect(events.at(-1)).toMatchObject({ reason: 'completed', iterations: 2 });
   });
 
-  test('can be read by hand', async () => {
+  test('can be read with next()', async () => {
     const harness = createDeterministicHarness([says('Hello')]);
     const stream = createAgentHarness({ harness }).invoke({ messages });
     expect((await stream.next()).value?.type).toBe('harness_start');
@@ -54,7 +54,7 @@ describe('an invocation', () => {
     expect(await stream.next()).toEqual({ done: true, value: undefined });
   });
 
-  test('begins when it is first read', async () => {
+  test('starts when it is first read', async () => {
     const model = createScriptedModel([[text('Hi'), finish()]]);
     const stream = createAgentHarness({ harness: model }).invoke({ messages });
     await new Promise((resolve) => setTimeout(resolve, 10));
@@ -63,7 +63,7 @@ describe('an invocation', () => {
     expect(model.requests).toHaveLength(1);
   });
 
-  test('does not share anything with another one', async () => {
+  test('shares nothing with another invocation', async () => {
     const harness = createDeterministicHarness([says('Hello')]);
     const agent = createAgentHarness({ harness });
     const [one, other] = await Promise.all([1, 2].map(() => readAll(agent.invoke({ messages }))));
@@ -71,7 +71,7 @@ describe('an invocation', () => {
     expect([textOf(one ?? []), textOf(other ?? [])]).toEqual(['Hello', 'Hello']);
   });
 
-  test('does not wait for a reader that takes its time', async () => {
+  test('does not wait for a slow reader', async () => {
     const { tool, ran } = shell();
     const harness = createDeterministicHarness(turns([bash('tc-1', 'ls')], [bash('tc-2', 'pwd')]));
     const permissions = { allowlist: [{ tool: 'bash' }] };
@@ -81,7 +81,7 @@ describe('an invocation', () => {
     expect(await readAll(stream)).not.toHaveLength(0);
   });
 
-  test('may be on a model that fails: that is an event, and the end', async () => {
+  test('emits an error and ends if the model fails', async () => {
     const harness = createScriptedModel([new Error('Out of order')]);
     const events = await readAll(createAgentHarness({ harness }).invoke({ messages }));
     expect(typesOf(events)).toEqual(['harness_start', 'error', 'harness_end']);
@@ -89,7 +89,7 @@ describe('an invocation', () => {
     expect(only(events, 'harness_end')[0]?.reason).toBe('failed');
   });
 
-  test('asks a provider again that fails for a moment, and takes back what it had said', async () => {
+  test('retries a temporary failure of a provider and discards its text', async () => {
     let attempts = 0;
     const harness = createDeterministicHarness([says('Right')]);
     const failing = createDeterministicHarness([
@@ -111,8 +111,8 @@ describe('an invocation', () => {
   });
 });
 
-describe('what the model reads', () => {
-  test('is the messages, after the instructions of the agent and of the invocation', async () => {
+describe('the model request', () => {
+  test('has the messages after the instructions of the agent and the invocation', async () => {
     const model = createScriptedModel([[text('Hi'), finish()]]);
     const agent = defineAgent({ name: 'clerk', instructions: 'You are a clerk.' });
     const stream = createAgentHarness({ harness: model }).invoke({
@@ -127,7 +127,7 @@ describe('what the model reads', () => {
     ]);
   });
 
-  test('are the tools of the agent and of the invocation, each once', async () => {
+  test('has the tools of the agent and the invocation, each once', async () => {
     const model = createScriptedModel([[finish()]]);
     const { tool } = shell();
     const agents = [defineAgent({ name: 'clerk', tools: [tool, 'bash'] })];
@@ -138,7 +138,7 @@ describe('what the model reads', () => {
   });
 });
 
-describe('a mistake in the options', () => {
+describe('an invalid option', () => {
   const harness = createDeterministicHarness([says('Hello')]);
   const agent = createAgentHarness({ harness });
   const { tool } = shell();
@@ -163,13 +163,13 @@ describe('a mistake in the options', () => {
     expect(invoke).toThrow(expect.objectContaining(error));
   });
 
-  test('shows where it is', () => {
+  test('is reported with its path', () => {
     const limits = { tokens: 1, unknown: 2 };
     expect(() => agent.invoke({ messages, limits })).toThrow('limits.unknown: Unknown field');
     expect(() => agent.invoke({ messages, maxIterations: -1 })).toThrow('maxIterations: Must be');
   });
 
-  test('such as two tools or two agents of one name, is a TypeError', () => {
+  test('such as two tools or two agents with one name is a TypeError', () => {
     const other = { ...tool, description: 'Another' };
     expect(() => agent.invoke({ messages, tools: [tool, other] })).toThrow('Two tools are named');
     const clerk = defineAgent({ name: 'clerk' });
@@ -181,7 +181,7 @@ describe('a mistake in the options', () => {
     ).toThrow('Two agents are named clerk');
   });
 
-  test('in the agents or limits of a harness shows when it is made', () => {
+  test('in the agents or limits of a harness is reported when it is created', () => {
     const agents = [defineAgent({ name: 'one', handoffs: ['nobody'] })];
     expect(() => createAgentHarness({ harness, agents })).toThrow('who does not exist');
     expect(() => createAgentHarness({ harness, limits: { depth: 99 } })).toThrow('limits.depth');

@@ -12,7 +12,16 @@ import {
   type ToolDefinition,
   type ToolOutput,
 } from '../src/index.ts';
-import { bash, messages, only, outputsOf, readAll, says, shell, turns } from './support/scene.ts';
+import {
+  bash,
+  messages,
+  only,
+  outputsOf,
+  readAll,
+  says,
+  shell,
+  turns,
+} from './support/fixtures.ts';
 
 const permissions = { allowlist: [{ tool: 'bash' }, { tool: 'give' }] };
 
@@ -39,7 +48,7 @@ async function reading(output: () => ToolOutput | Promise<ToolOutput>) {
 }
 
 describe('the context of a tool', () => {
-  test('says what it works for', async () => {
+  test('identifies the run, the agent and the call', async () => {
     const { tool, contexts } = shell();
     const harness = createDeterministicHarness(turns([bash('tc-1', 'ls')], [says('Done')]));
     const agent = createAgentHarness({ harness });
@@ -57,7 +66,7 @@ describe('the context of a tool', () => {
     expect(context?.spawn).toBeTypeOf('function');
   });
 
-  test('holds what the program handed along, as it is: live objects too', async () => {
+  test('has the context of the program by reference', async () => {
     const connection = { open: new Map([['a', () => 1]]) };
     const { tool, contexts } = shell();
     const model = createScriptedModel([
@@ -70,7 +79,7 @@ describe('the context of a tool', () => {
     expect(JSON.stringify(model.requests)).not.toContain('connection');
   });
 
-  test('reaches a tool that is an object of a class, with all it declares', async () => {
+  test('is passed to a tool that is an instance of a class', async () => {
     class Notes implements Tool {
       readonly name = 'notes';
       readonly description = 'Takes notes';
@@ -97,7 +106,7 @@ describe('the context of a tool', () => {
   });
 });
 
-describe('what a tool brings', () => {
+describe('the output of a tool', () => {
   test('is a context for the model and a result for programs', async () => {
     expect(await reading(() => ({ context: 'For the model', result: { code: 0 } }))).toEqual({
       event: { context: 'For the model', result: { code: 0 } },
@@ -105,7 +114,7 @@ describe('what a tool brings', () => {
     });
   });
 
-  test('may be a context alone, also an empty one', async () => {
+  test('can be only a context, also an empty one', async () => {
     expect(await reading(() => ({ context: 'Text' }))).toEqual({
       event: { context: 'Text' },
       read: 'Text',
@@ -122,11 +131,11 @@ describe('what a tool brings', () => {
     },
   );
 
-  test('may be nothing', async () => {
+  test('can be empty', async () => {
     expect(await reading(() => ({}))).toEqual({ event: {}, read: '{}' });
   });
 
-  test('may be an error: the model reads it, and the run goes on', async () => {
+  test('can be an error: the model reads it, and the run continues', async () => {
     const { event, read } = await reading(() => Promise.reject(new Error('No such file')));
     const output = { status: 'error', error: 'No such file', code: 'tool_failed' };
     expect(event).toEqual(output);
@@ -151,7 +160,7 @@ describe('what a tool brings', () => {
 });
 
 describe('progress', () => {
-  test('is told while the tool works, and not after', async () => {
+  test('is emitted while the tool runs, and not after', async () => {
     const { tool, contexts } = shell(async (_command, { progress }) => {
       progress('half');
       progress('nearly');
@@ -171,8 +180,8 @@ describe('progress', () => {
   });
 });
 
-describe('a call that cannot be made', () => {
-  test('of a tool that is not there goes back to the model', async () => {
+describe('an invalid call', () => {
+  test('of an unknown tool is an error for the model', async () => {
     const harness = createDeterministicHarness(turns([call('tc-1', 'nothing')], [says('Sorry')]));
     const events = await readAll(createAgentHarness({ harness }).invoke({ messages }));
     expect(outputsOf(events)).toEqual({
@@ -181,7 +190,7 @@ describe('a call that cannot be made', () => {
     expect(events.at(-1)).toMatchObject({ reason: 'completed' });
   });
 
-  test('with the wrong arguments is neither asked about nor run', async () => {
+  test('with invalid arguments is neither relayed nor run', async () => {
     const { tool, ran } = shell();
     const wrong = [{}, { command: 7 }, { command: 'ls', more: 1 }];
     const harness = createDeterministicHarness(
@@ -200,8 +209,8 @@ describe('a call that cannot be made', () => {
   });
 });
 
-describe('a definition', () => {
-  test('fills in defaults before anybody is asked: what is shown is what runs', async () => {
+describe('a tool definition', () => {
+  test('applies defaults before the relay, so that the call runs as shown', async () => {
     const inputs: unknown[] = [];
     const tool = defineTool({
       name: 'list',
@@ -222,7 +231,7 @@ describe('a definition', () => {
     expect(inputs).toEqual([{ limit: 10, path: '/' }]);
   });
 
-  test('may allow itself, and the calculator does', async () => {
+  test('can be allowed by default, like the calculator', async () => {
     const harness = createDeterministicHarness(
       turns([call('tc-1', 'calculator', { a: 6, b: 7, op: '*' })], [says('Done')]),
     );
@@ -232,7 +241,7 @@ describe('a definition', () => {
     expect(outputsOf(events)['tc-1']).toMatchObject({ result: 42 });
   });
 
-  test('may be used by an agent and by an invocation, as one tool', async () => {
+  test('can be used by an agent and an invocation as one tool', async () => {
     const { tool, ran } = shell();
     const agents = [{ name: 'clerk', tools: [tool] }];
     const harness = createDeterministicHarness(turns([bash('tc-1', 'ls')], [says('Done')]));
@@ -241,7 +250,7 @@ describe('a definition', () => {
     expect(ran).toEqual(['ls']);
   });
 
-  test('proposes a rule for calls like the one that is asked about', async () => {
+  test('suggests a rule for calls like the relayed one', async () => {
     const { tool } = shell();
     const derivePermission = ({ command }: { command: string }) => ({
       tool: 'bash',

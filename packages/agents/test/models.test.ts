@@ -12,7 +12,7 @@ import {
   registerModel,
   unregisterModel,
 } from '../src/index.ts';
-import { messages, only, readAll, says, textOf } from './support/scene.ts';
+import { messages, only, readAll, says, textOf } from './support/fixtures.ts';
 
 const names = ['acme', 'acme-*', 'acme-large*', 'demo', 'gpt-own'];
 afterEach(() => names.forEach(unregisterModel));
@@ -23,33 +23,33 @@ function saying(content: string): Harness {
   return createDeterministicHarness([says(content)]);
 }
 
-function heard(harness: Harness, model: string): Promise<string> {
+function answerOf(harness: Harness, model: string): Promise<string> {
   return readAll(createAgentHarness({ harness }).invoke({ model, messages })).then(textOf);
 }
 
-describe('the default harness', () => {
+describe('createDefaultHarness', () => {
   test('has the model demo, and needs no key for it', async () => {
-    expect(await heard(createDefaultHarness(noKeys), 'demo')).toContain('I am the demo model');
+    expect(await answerOf(createDefaultHarness(noKeys), 'demo')).toContain('I am the demo model');
   });
 
-  test('has what is registered, the exact name before the longest beginning', async () => {
+  test('has registered models: the exact name first, then the longest prefix', async () => {
     registerModel('acme-*', saying('some'));
     registerModel('acme-large*', saying('large'));
     registerModel('acme', saying('exact'));
     const harness = createDefaultHarness(noKeys);
-    expect(await heard(harness, 'acme')).toBe('exact');
-    expect(await heard(harness, 'acme-1')).toBe('some');
-    expect(await heard(harness, 'acme-large-2')).toBe('large');
+    expect(await answerOf(harness, 'acme')).toBe('exact');
+    expect(await answerOf(harness, 'acme-1')).toBe('some');
+    expect(await answerOf(harness, 'acme-large-2')).toBe('large');
     registerModel('acme-large-2', saying('newer'));
-    expect(await heard(harness, 'acme-large-2')).toBe('newer');
+    expect(await answerOf(harness, 'acme-large-2')).toBe('newer');
     expect(unregisterModel('acme-large-2')).toBe(true);
     expect(unregisterModel('acme-large-2')).toBe(false);
-    expect(await heard(harness, 'acme-large-2')).toBe('large');
+    expect(await answerOf(harness, 'acme-large-2')).toBe('large');
   });
 
-  test('can be taught another demo', async () => {
+  test('can replace the model demo', async () => {
     registerModel('demo', saying('mine'));
-    expect(await heard(createDefaultHarness(noKeys), 'demo')).toBe('mine');
+    expect(await answerOf(createDefaultHarness(noKeys), 'demo')).toBe('mine');
   });
 
   test.each(['gpt-4o', 'chatgpt-4o-latest', 'o1', 'o3-mini', 'o4-mini'])(
@@ -73,7 +73,7 @@ describe('the default harness', () => {
     expect(harness.price?.('claude-sonnet-4-5')).toMatchObject({ inputPerMillion: 3 });
   });
 
-  test('refuses a model that nobody offers, before anything runs', () => {
+  test('rejects an unknown model before anything runs', () => {
     const agent = createAgentHarness({ harness: createDefaultHarness(noKeys) });
     for (const model of ['glm-4.7', 'toString', '__proto__', 'acme-1']) {
       const invoke = () => agent.invoke({ model, messages });
@@ -81,23 +81,23 @@ describe('the default harness', () => {
       expect(invoke).toThrow(expect.objectContaining({ code: 'model_unresolved' }));
       expect(invoke).toThrow(model);
     }
-    expect(() => agent.invoke({ messages })).toThrow('No model was named');
+    expect(() => agent.invoke({ messages })).toThrow('No model was requested');
   });
 
-  test('refuses to stream what it does not have', () => {
+  test('rejects a stream of an unknown model', () => {
     const request = { model: 'nobody', messages: [], tools: [] };
     const stream = () => createDefaultHarness(noKeys).stream(request, AbortSignal.abort());
     expect(stream).toThrow('No harness offers the model nobody');
   });
 });
 
-describe('a name', () => {
-  test('must say something', () => {
+describe('registerModel', () => {
+  test('rejects an empty name', () => {
     for (const name of ['', '*']) expect(() => registerModel(name, saying('x'))).toThrow(TypeError);
   });
 });
 
-describe('a harness of a registry', () => {
+describe('createModelHarness', () => {
   const price = { inputPerMillion: 1, outputPerMillion: 2 };
   const large: Model = {
     contextTokens: 1_000,
@@ -110,14 +110,14 @@ describe('a harness of a registry', () => {
 
   test('offers its models, and no others', async () => {
     const harness = createModelHarness(registry);
-    expect(await heard(harness, 'large')).toBe('Large');
-    expect(await heard(harness, 'free')).toBe('Free');
+    expect(await answerOf(harness, 'large')).toBe('Large');
+    expect(await answerOf(harness, 'free')).toBe('Free');
     expect(() => createAgentHarness({ harness }).invoke({ model: 'none', messages })).toThrow(
       'No harness offers the model none',
     );
   });
 
-  test('is the model itself where its window and price matter', () => {
+  test('resolves the model itself, with its window and price', () => {
     const harness = createModelHarness(registry);
     expect(harness.resolve?.('large')?.contextTokens).toBe(1_000);
     expect(harness.price?.('large')).toEqual(price);
@@ -131,7 +131,7 @@ describe('a harness of a registry', () => {
       price: () => price,
     });
     const harness = createDefaultHarness(noKeys);
-    expect(await heard(harness, 'acme-1')).toBe('Large');
+    expect(await answerOf(harness, 'acme-1')).toBe('Large');
     expect(harness.price?.('acme-1')).toEqual(price);
     expect(harness.price?.('demo')).toBeUndefined();
     expect(harness.resolve?.('acme-1')?.contextTokens).toBe(1_000);
@@ -149,17 +149,17 @@ describe('a harness of a registry', () => {
 });
 
 describe('a model', () => {
-  test('is a harness as it is: it answers whatever it is called', async () => {
+  test('is a harness that accepts any name', async () => {
     const model = createScriptedModel([[text('Me'), finish()]]);
-    expect(await heard(model, 'whatever')).toBe('Me');
+    expect(await answerOf(model, 'whatever')).toBe('Me');
     const agent = createAgentHarness({ harness: model });
     expect(textOf(await readAll(agent.invoke({ messages })))).toBe('Me');
     expect(model.requests.map((request) => request.model)).toEqual(['whatever', 'default']);
   });
 });
 
-describe('which model is asked for', () => {
-  test('is what the call says, then the agent, then the harness, then its default', async () => {
+describe('the requested model', () => {
+  test('comes from the invocation, the agent, the options or the default of the harness', async () => {
     const asked: string[] = [];
     const harness: Harness = {
       defaultModel: 'of-the-harness',

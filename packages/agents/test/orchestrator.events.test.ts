@@ -6,7 +6,7 @@ import {
   createAgentHarness,
   createDeterministicHarness,
 } from '../src/index.ts';
-import { bash, messages, says, shell, turns } from './support/scene.ts';
+import { bash, messages, says, shell, turns } from './support/fixtures.ts';
 
 function orchestratorOf(script: Parameters<typeof createDeterministicHarness>[0]) {
   const harness = createDeterministicHarness(script, { relayTimeoutMs: Infinity });
@@ -14,13 +14,13 @@ function orchestratorOf(script: Parameters<typeof createDeterministicHarness>[0]
 }
 
 const hello = () => orchestratorOf([says('Hello')]);
-const types = (told: readonly AgentMessage[]) => told.map(({ event }) => event.type);
+const types = (received: readonly AgentMessage[]) => received.map(({ event }) => event.type);
 const whole = ['harness_start', 'text', 'usage', 'harness_end'];
 
 async function all(stream: AsyncIterable<AgentMessage>): Promise<AgentMessage[]> {
-  const told: AgentMessage[] = [];
-  for await (const message of stream) told.push(message);
-  return told;
+  const received: AgentMessage[] = [];
+  for await (const message of stream) received.push(message);
+  return received;
 }
 
 const aMoment = () => new Promise((resolve) => setTimeout(resolve, 10));
@@ -36,21 +36,21 @@ describe('events()', () => {
     expect(types(await reading)).toEqual(whole);
   });
 
-  test('has what happened before anybody listened', async () => {
+  test('includes events from before the first reader', async () => {
     const orchestrator = hello();
     orchestrator.spawn({ messages });
     await aMoment();
     expect(types(await all(orchestrator.events()))).toEqual(whole);
   });
 
-  test('ends at once when all is over and read', async () => {
+  test('ends at once when all agents have ended and all events were read', async () => {
     const orchestrator = hello();
     orchestrator.spawn({ messages });
     await all(orchestrator.events());
     expect(await all(orchestrator.events())).toEqual([]);
   });
 
-  test('goes on for agents that are spawned later', async () => {
+  test('continues for agents that are spawned later', async () => {
     const orchestrator = hello();
     orchestrator.spawn({ messages });
     expect(types(await all(orchestrator.events()))).toEqual(whole);
@@ -58,7 +58,7 @@ describe('events()', () => {
     expect(types(await all(orchestrator.events()))).toEqual(whole);
   });
 
-  test('does not end under whoever spawns another agent at the last event', async () => {
+  test('does not end if another agent is spawned at the last event', async () => {
     const orchestrator = hello();
     orchestrator.spawn({ messages });
     const ended: string[] = [];
@@ -71,7 +71,7 @@ describe('events()', () => {
     expect(new Set(ended).size).toBe(5);
   });
 
-  test('tells several readers the same', async () => {
+  test('emits the same events to several readers', async () => {
     const orchestrator = hello();
     const reading = [all(orchestrator.events()), all(orchestrator.events())];
     orchestrator.spawn({ messages });
@@ -80,7 +80,7 @@ describe('events()', () => {
     expect(other).toEqual(one);
   });
 
-  test('that is left leaves the agents at work, and the rest for the next reader', async () => {
+  test('keeps unread events for the next reader when a reader leaves', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf(turns([bash('tc-1', 'ls')], [says('Done')]));
     orchestrator.spawn({ messages, tools: [tool] });
@@ -112,7 +112,7 @@ describe('events()', () => {
     expect(ran).toEqual(['ls']);
   });
 
-  test('that is left after the end has its rest for the next reader too', async () => {
+  test('keeps unread events also when a reader leaves after the end', async () => {
     const orchestrator = hello();
     orchestrator.spawn({ messages });
     await aMoment();
@@ -121,7 +121,7 @@ describe('events()', () => {
     expect(await all(orchestrator.events())).toEqual([]);
   });
 
-  test('that is left unread, or by an exception, loses nothing either', async () => {
+  test('keeps unread events when a reader never starts or throws', async () => {
     const orchestrator = hello();
     await orchestrator.events().return();
     orchestrator.spawn({ messages });
@@ -132,7 +132,7 @@ describe('events()', () => {
     expect(types(await all(orchestrator.events()))).toEqual(whole.slice(1));
   });
 
-  test('that is left while another reader listens is not told twice', async () => {
+  test('does not repeat events when one of two readers leaves', async () => {
     const orchestrator = hello();
     const staying = all(orchestrator.events());
     const leaving = orchestrator.events();
@@ -153,17 +153,17 @@ describe('events()', () => {
     expect(types(await reading).at(-1)).toBe('harness_end');
   });
 
-  test('has a hundred agents at once', async () => {
+  test('emits the events of a hundred agents', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf(turns([bash('tc-1', 'ls')], [says('Done')]));
     for (let n = 0; n < 100; n += 1) orchestrator.spawn({ messages, tools: [tool] });
-    const told: AgentMessage[] = [];
+    const received: AgentMessage[] = [];
     for await (const message of orchestrator.events()) {
-      told.push(message);
+      received.push(message);
       const { event } = message;
       if (event.type === 'relay') orchestrator.resolveRelay(event.id, { approved: true });
     }
-    expect(types(told).filter((type) => type === 'harness_end')).toHaveLength(100);
+    expect(types(received).filter((type) => type === 'harness_end')).toHaveLength(100);
     expect(ran).toHaveLength(100);
   });
 });

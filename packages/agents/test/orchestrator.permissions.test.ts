@@ -10,7 +10,7 @@ import {
   RelayError,
   type ScriptedEvent,
 } from '../src/index.ts';
-import { bash, messages, says, shell, turns } from './support/scene.ts';
+import { bash, messages, says, shell, turns } from './support/fixtures.ts';
 
 function orchestratorOf(...script: readonly (readonly ScriptedEvent[])[]) {
   const harness = createDeterministicHarness(turns(...script), { relayTimeoutMs: Infinity });
@@ -34,7 +34,7 @@ async function askedAbout(
 const ls = { tool: 'bash', params: { command: 'ls*' } };
 
 describe('getPermissions', () => {
-  test('shows all lists, whatever was given', () => {
+  test('returns all lists', () => {
     const orchestrator = orchestratorOf([says('Hello')]);
     const none = orchestrator.spawn({ messages });
     expect(orchestrator.getPermissions(none)).toEqual({
@@ -48,7 +48,7 @@ describe('getPermissions', () => {
     orchestrator.abort();
   });
 
-  test('shows what was used up or added since', async () => {
+  test('reflects used and added rules', async () => {
     const { tool } = shell();
     const orchestrator = orchestratorOf([bash('tc-1', 'ls')], [bash('tc-2', 'pwd')]);
     const permissions = { allowOnce: [ls] };
@@ -60,7 +60,7 @@ describe('getPermissions', () => {
     });
   });
 
-  test('and updatePermissions know spawned agents alone', () => {
+  test('and updatePermissions reject an unknown agent', () => {
     const orchestrator = new AgentOrchestrator();
     expect(() => orchestrator.getPermissions('nobody')).toThrow(RelayError);
     expect(() => orchestrator.updatePermissions('nobody', {})).toThrow('nobody');
@@ -68,7 +68,7 @@ describe('getPermissions', () => {
 });
 
 describe('updatePermissions', () => {
-  test('holds from the next call of the agent on, and for no other agent', async () => {
+  test('applies from the next call of this agent on, and to no other agent', async () => {
     const { tool } = shell();
     const permissions: Permissions = { allowlist: [] };
     const orchestrator = orchestratorOf([bash('tc-1', 'ls')], [bash('tc-2', 'ls -l')], [says('x')]);
@@ -82,7 +82,7 @@ describe('updatePermissions', () => {
     expect(permissions).toEqual({ allowlist: [] });
   });
 
-  test('takes what a relay shows: scalars as text, which is a pattern then', async () => {
+  test('accepts the params of a relay, with scalars as patterns', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf(
       [bash('tc-1', 'ls *')],
@@ -103,7 +103,7 @@ describe('updatePermissions', () => {
     expect(ran).toEqual(['ls *', 'ls /tmp']);
   });
 
-  test('that is refused changes nothing, and the relay can still be answered', async () => {
+  test('changes nothing if it is invalid, and the relay stays open', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf([bash('tc-1', 'ls [')], [says('x')]);
     const agentId = orchestrator.spawn({ messages, tools: [tool] });
@@ -118,7 +118,7 @@ describe('updatePermissions', () => {
     expect(orchestrator.getPermissions(agentId).allowlist).toEqual([]);
   });
 
-  test('can deny a call that is still to come', async () => {
+  test('can deny a later call', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf([bash('tc-1', 'ls')], [bash('tc-2', 'pwd')], [says('x')]);
     const agentId = orchestrator.spawn({ messages, tools: [tool] });
@@ -132,7 +132,7 @@ describe('updatePermissions', () => {
 });
 
 describe('always', () => {
-  test('holds for the agent that was asked about, not for others with the same rules', async () => {
+  test('applies to the requesting agent only, also if rules are shared', async () => {
     const { tool } = shell();
     const permissions: Permissions = { allowlist: [] };
     const orchestrator = orchestratorOf([bash('tc-1', 'ls')], [bash('tc-2', 'ls')], [says('x')]);
@@ -147,8 +147,8 @@ describe('always', () => {
   });
 });
 
-describe('the object that was handed in', () => {
-  test('is read anew for each call until the agent has a list of its own', async () => {
+describe('the shared permissions object', () => {
+  test('is read again for each call until the agent has its own list', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = {};
     const orchestrator = orchestratorOf([bash('tc-1', 'rm')], [bash('tc-2', 'ls')], [says('x')]);
@@ -161,7 +161,7 @@ describe('the object that was handed in', () => {
     expect(ran).toEqual(['ls']);
   });
 
-  test('loses an allow-once rule to the first of all agents that share it', async () => {
+  test('gives an allow-once rule to the first agent that uses it', async () => {
     const { tool, ran } = shell();
     const permissions: Permissions = { allowOnce: [ls] };
     const orchestrator = orchestratorOf([bash('tc-1', 'ls')], [says('x')]);

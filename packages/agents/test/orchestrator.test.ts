@@ -15,7 +15,7 @@ import {
   type ScriptedEvent,
   unregisterModel,
 } from '../src/index.ts';
-import { bash, cast, delegate, messages, says, shell, turns } from './support/scene.ts';
+import { bash, harnessWith, delegate, messages, says, shell, turns } from './support/fixtures.ts';
 
 afterEach(() => void unregisterModel('glm-4.7'));
 
@@ -33,50 +33,50 @@ async function readAll(
   answer: (relay: OrchestratedRelay, agentId: string) => RelayResponse | undefined = () =>
     undefined,
 ): Promise<AgentMessage[]> {
-  const told: AgentMessage[] = [];
+  const received: AgentMessage[] = [];
   for await (const message of orchestrator.events()) {
-    told.push(message);
+    received.push(message);
     const { agentId, event } = message;
     const response = event.type === 'relay' ? answer(event, agentId) : undefined;
     if (event.type === 'relay' && response !== undefined)
       orchestrator.resolveRelay(event.id, response);
   }
-  return told;
+  return received;
 }
 
-const of = (told: readonly AgentMessage[], id: string) =>
-  told.filter(({ agentId }) => agentId === id).map(({ event }) => event.type);
+const typesOf = (received: readonly AgentMessage[], id: string) =>
+  received.filter(({ agentId }) => agentId === id).map(({ event }) => event.type);
 
-describe('an orchestrator', () => {
-  test('finds models by name if it is given no harness', async () => {
+describe('AgentOrchestrator', () => {
+  test('resolves models by name without a harness', async () => {
     registerModel('glm-4.7', createDeterministicHarness([says('Hello')]));
     const orchestrator = new AgentOrchestrator();
     const agentId = orchestrator.spawn({ model: 'glm-4.7', messages });
-    const told = await readAll(orchestrator);
-    expect(of(told, agentId)).toEqual(['harness_start', 'text', 'usage', 'harness_end']);
+    const received = await readAll(orchestrator);
+    expect(typesOf(received, agentId)).toEqual(['harness_start', 'text', 'usage', 'harness_end']);
   });
 
-  test('does not spawn an agent whose model nobody offers, and stays as it was', async () => {
+  test('rejects an agent with an unknown model and stays usable', async () => {
     const orchestrator = new AgentOrchestrator();
     const spawn = () => orchestrator.spawn({ model: 'glm-4.7', messages });
     expect(spawn).toThrow(RelayError);
     expect(spawn).toThrow(expect.objectContaining({ code: 'model_unresolved' }));
     expect(() => orchestrator.spawn({ model: 'demo', messages: [] })).toThrow('messages');
     const agentId = orchestrator.spawn({ model: 'demo', messages });
-    const told = await readAll(orchestrator);
-    expect(new Set(told.map((message) => message.agentId))).toEqual(new Set([agentId]));
+    const received = await readAll(orchestrator);
+    expect(new Set(received.map((message) => message.agentId))).toEqual(new Set([agentId]));
   });
 
-  test('gives each agent an id at once, under which all its events come', async () => {
+  test('returns the agent id at once, and uses it for all events of the agent', async () => {
     const orchestrator = orchestratorOf(patientHarness([says('Hello')]));
     const ids = [1, 2, 3].map(() => orchestrator.spawn({ messages }));
     expect(new Set(ids).size).toBe(3);
-    const told = await readAll(orchestrator);
-    for (const { agentId, event } of told) expect(event.agentId).toBe(agentId);
-    for (const id of ids) expect(of(told, id).at(-1)).toBe('harness_end');
+    const received = await readAll(orchestrator);
+    for (const { agentId, event } of received) expect(event.agentId).toBe(agentId);
+    for (const id of ids) expect(typesOf(received, id).at(-1)).toBe('harness_end');
   });
 
-  test('starts agents whether or not somebody listens', async () => {
+  test('starts agents without a reader', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf(patientHarness([bash('tc-1', 'ls')], [says('Done')]));
     orchestrator.spawn({ messages, tools: [tool], permissions: { allowlist: [{ tool: 'bash' }] } });
@@ -89,26 +89,26 @@ describe('relays', () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf(patientHarness([bash('tc-1', 'ls')], [says('Done')]));
     orchestrator.spawn({ messages, tools: [tool], permissions: { allowlist: [] } });
-    const told = await readAll(orchestrator, (relay) => {
+    const received = await readAll(orchestrator, (relay) => {
       expect(relay).not.toHaveProperty('respond');
       expect(relay).toMatchObject({ kind: 'permission', tool: 'bash', toolCallId: 'tc-1' });
       return { approved: true };
     });
     expect(ran).toEqual(['ls']);
-    expect(told.filter(({ event }) => event.type === 'relay')).toHaveLength(1);
+    expect(received.filter(({ event }) => event.type === 'relay')).toHaveLength(1);
   });
 
-  test('of several agents are answered each on its own', async () => {
+  test('of several agents are answered independently', async () => {
     const { tool, ran } = shell();
     const script = ['one', 'two', 'three'].map(
       (name) => [name, turns([bash('tc-1', name)])] as const,
     );
-    const orchestrator = orchestratorOf(cast(Object.fromEntries(script)));
+    const orchestrator = orchestratorOf(harnessWith(Object.fromEntries(script)));
     const ids = script.map(([model]) => orchestrator.spawn({ model, messages, tools: [tool] }));
     const relays = new Map<string, string>();
-    const told: AgentMessage[] = [];
+    const received: AgentMessage[] = [];
     for await (const message of orchestrator.events()) {
-      told.push(message);
+      received.push(message);
       const { agentId, event } = message;
       if (event.type !== 'relay') continue;
       relays.set(agentId, event.id);
@@ -121,9 +121,9 @@ describe('relays', () => {
     expect(ran.toSorted()).toEqual(['three', 'two']);
   });
 
-  test('that wait hold no other agent', async () => {
+  test('do not block other agents while they wait', async () => {
     const { tool, ran } = shell();
-    const harness = cast({
+    const harness = harnessWith({
       waits: turns([bash('tc-1', 'rm')]),
       works: turns([bash('tc-1', 'ls 1')], [bash('tc-2', 'ls 2')], [says('Done')]),
     });
@@ -131,12 +131,12 @@ describe('relays', () => {
     const permissions = { allowlist: [{ tool: 'bash', params: { command: 'ls*' } }] };
     const waits = orchestrator.spawn({ model: 'waits', messages, tools: [tool], permissions });
     const works = orchestrator.spawn({ model: 'works', messages, tools: [tool], permissions });
-    const told: AgentMessage[] = [];
+    const received: AgentMessage[] = [];
     let relayId = '';
     for await (const message of orchestrator.events()) {
-      told.push(message);
+      received.push(message);
       const { agentId, event } = message;
-      // While somebody thinks about it, nothing is read, and yet the other agent works.
+      // Nothing is read meanwhile, but the other agent continues.
       if (event.type === 'relay') {
         relayId = event.id;
         await expect.poll(() => ran).toEqual(['ls 1', 'ls 2']);
@@ -145,10 +145,10 @@ describe('relays', () => {
         orchestrator.resolveRelay(relayId, { approved: false });
       }
     }
-    expect(of(told, waits).at(-1)).toBe('harness_end');
+    expect(typesOf(received, waits).at(-1)).toBe('harness_end');
   });
 
-  test('are answered once: true for the answer that counts, false for the rest', async () => {
+  test('accept one answer: resolveRelay returns true once, then false', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf(patientHarness([bash('tc-1', 'ls')], [says('Done')]));
     orchestrator.spawn({ messages, tools: [tool] });
@@ -168,7 +168,7 @@ describe('relays', () => {
     expect(ran).toEqual([]);
   });
 
-  test('stay open after an answer that is none', async () => {
+  test('stay open after an invalid answer', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf(patientHarness([bash('tc-1', 'ls')], [says('Done')]));
     orchestrator.spawn({ messages, tools: [tool] });
@@ -180,7 +180,7 @@ describe('relays', () => {
     expect(ran).toEqual(['ls']);
   });
 
-  test('that have expired are not answered any more', async () => {
+  test('cannot be answered after they expire', async () => {
     const { tool, ran } = shell();
     const harness = createDeterministicHarness([bash('tc-1', 'ls')], { relayTimeoutMs: 20 });
     const orchestrator = orchestratorOf(harness);
@@ -197,40 +197,40 @@ describe('relays', () => {
     expect(ran).toEqual([]);
   });
 
-  test('of sub-agents come under the agent that was spawned here', async () => {
+  test('of sub-agents have the id of the spawned agent', async () => {
     const { tool, ran } = shell();
-    const harness = cast({
+    const harness = harnessWith({
       root: turns([delegate('tc-1', 'helper')], [says('Done')]),
       helper: turns([bash('tc-1', 'deep')]),
     });
     const agents = [defineAgent({ name: 'helper', model: 'helper', tools: [tool] })];
     const orchestrator = new AgentOrchestrator(createAgentHarness({ harness, agents }));
     const agentId = orchestrator.spawn({ messages, tools: [agentTool] });
-    const told = await readAll(orchestrator, (relay) => {
+    const received = await readAll(orchestrator, (relay) => {
       expect(relay.agentId).not.toBe(agentId);
       expect(relay.parentId).toBe(agentId);
       expect(relay.agentPath).toEqual(['assistant', 'helper']);
       return { approved: true };
     });
-    expect(new Set(told.map((message) => message.agentId))).toEqual(new Set([agentId]));
+    expect(new Set(received.map((message) => message.agentId))).toEqual(new Set([agentId]));
     expect(ran).toEqual(['deep']);
   });
 });
 
 describe('abort', () => {
-  test('cancels one agent, also while it waits, and the others go on', async () => {
+  test('cancels one agent, also while it waits, and the others continue', async () => {
     const { tool, ran } = shell();
     const orchestrator = orchestratorOf(patientHarness([bash('tc-1', 'ls')], [says('Done')]));
     const [one, other] = [1, 2].map(() => orchestrator.spawn({ messages, tools: [tool] }));
     let relayOfOne = '';
-    const told = await readAll(orchestrator, (relay, agentId) => {
+    const received = await readAll(orchestrator, (relay, agentId) => {
       if (agentId !== one) return { approved: true };
       relayOfOne = relay.id;
       expect(orchestrator.abort(one, 'Not needed')).toBe(true);
       expect(orchestrator.resolveRelay(relay.id, { approved: true })).toBe(false);
       return undefined;
     });
-    const ends = told.flatMap(({ agentId, event }) =>
+    const ends = received.flatMap(({ agentId, event }) =>
       event.type === 'harness_end' ? [[agentId, event.reason]] : [],
     );
     expect(new Map(ends as [string, string][])).toEqual(
@@ -246,41 +246,41 @@ describe('abort', () => {
   test('without an id cancels all, and ends the events', async () => {
     const orchestrator = orchestratorOf(patientHarness([bash('tc-1', 'ls')]));
     for (let n = 0; n < 3; n += 1) orchestrator.spawn({ messages, tools: [shell().tool] });
-    const told: AgentMessage[] = [];
+    const received: AgentMessage[] = [];
     for await (const message of orchestrator.events()) {
-      told.push(message);
+      received.push(message);
       if (message.event.type === 'relay') orchestrator.abort();
     }
-    const reasons = told.flatMap(({ event }) =>
+    const reasons = received.flatMap(({ event }) =>
       event.type === 'harness_end' ? [event.reason] : [],
     );
     expect(reasons).toEqual(['canceled', 'canceled', 'canceled']);
     expect(orchestrator.abort()).toBe(false);
   });
 
-  test('reaches an agent that was spawned a moment ago', async () => {
+  test('cancels an agent that was just spawned', async () => {
     const orchestrator = orchestratorOf(patientHarness([says('Hello')]));
     const agentId = orchestrator.spawn({ messages });
     expect(orchestrator.abort(agentId)).toBe(true);
-    const told = await readAll(orchestrator);
-    expect(told.at(-1)?.event).toMatchObject({ type: 'harness_end' });
+    const received = await readAll(orchestrator);
+    expect(received.at(-1)?.event).toMatchObject({ type: 'harness_end' });
     expect(orchestrator.abort(agentId)).toBe(false);
   });
 
-  test('of an agent that never was is an error', () => {
+  test('rejects an unknown agent', () => {
     const orchestrator = new AgentOrchestrator();
     expect(() => orchestrator.abort('nobody')).toThrow(RelayError);
     expect(orchestrator.abort()).toBe(false);
   });
 
-  test('by the signal of its options works too', async () => {
+  test('also works with the signal of the options', async () => {
     const controller = new AbortController();
     const orchestrator = orchestratorOf(patientHarness([bash('tc-1', 'ls')]));
     orchestrator.spawn({ messages, tools: [shell().tool], signal: controller.signal });
-    const told = await readAll(orchestrator, () => {
+    const received = await readAll(orchestrator, () => {
       controller.abort();
       return undefined;
     });
-    expect(told.at(-1)?.event).toMatchObject({ type: 'harness_end', reason: 'canceled' });
+    expect(received.at(-1)?.event).toMatchObject({ type: 'harness_end', reason: 'canceled' });
   });
 });

@@ -5,9 +5,9 @@ import { describe, expect, test } from 'vitest';
 import type { RelayEvent } from '../src/index.ts';
 import { presentEvent } from '../src/present.ts';
 
-const place = { seq: 7, at: '2026-01-01T00:00:00.000Z' };
-const raised = {
-  ...place,
+const position = { seq: 7, at: '2026-01-01T00:00:00.000Z' };
+const requested = {
+  ...position,
   type: 'approval.requested',
   agentId: 'a-1',
   approvalId: 'r-1',
@@ -30,15 +30,15 @@ function present(event: StoredEvent, tool?: Tool) {
   return { shown, answers };
 }
 
-function presentRelay(tool?: Tool, event: StoredEvent = raised): RelayEvent {
+function presentRelay(tool?: Tool, event: StoredEvent = requested): RelayEvent {
   const { shown } = present(event, tool);
-  if (shown?.type !== 'relay') throw new Error('It is no relay');
+  if (shown?.type !== 'relay') throw new Error('It is not a relay');
   return shown;
 }
 
 describe('a relay', () => {
-  test('has the call, the agents on the way to it, and respond', () => {
-    const { shown, answers } = present(raised);
+  test('has the call, the agent path and respond', () => {
+    const { shown, answers } = present(requested);
     expect(shown).toEqual({
       type: 'relay',
       kind: 'permission',
@@ -51,20 +51,20 @@ describe('a relay', () => {
       agentPath: ['assistant'],
       respond: expect.any(Function),
     });
-    if (shown?.type !== 'relay') throw new Error('It is no relay');
+    if (shown?.type !== 'relay') throw new Error('It is not a relay');
     const { respond } = shown;
     respond({ approved: true });
     expect(answers).toEqual([['r-1', { approved: true }]]);
   });
 
   test('names the parent of a sub-agent', () => {
-    expect(presentRelay(undefined, { ...raised, parentId: 'a-0' })).toMatchObject({
+    expect(presentRelay(undefined, { ...requested, parentId: 'a-0' })).toMatchObject({
       agentId: 'a-1',
       parentId: 'a-0',
     });
   });
 
-  test('carries the rule that its tool proposes', () => {
+  test('has the rule that its tool suggests', () => {
     const derivePermission = (params: Record<string, unknown>) => ({
       tool: 'read',
       params: { filePath: String(params['filePath']) },
@@ -73,7 +73,7 @@ describe('a relay', () => {
     expect(relay.suggestedRule).toEqual({ tool: 'read', params: { filePath: 'a.ts' } });
   });
 
-  test('carries none if the tool proposes none, or fails at it', () => {
+  test('has no rule if the tool suggests none or throws', () => {
     expect(presentRelay(createRecordingTool({ name: 'read' }))).not.toHaveProperty('suggestedRule');
     const failing = createRecordingTool({
       name: 'read',
@@ -84,7 +84,7 @@ describe('a relay', () => {
     expect(presentRelay(failing)).not.toHaveProperty('suggestedRule');
   });
 
-  test('shows copies: neither a program nor a tool can change what was raised', () => {
+  test('has copies: neither a program nor a tool can change the stored event', () => {
     const meddling = createRecordingTool({
       name: 'read',
       derivePermission: (params) => {
@@ -95,18 +95,18 @@ describe('a relay', () => {
     const relay = presentRelay(meddling);
     relay.params['filePath'] = 'changed by the program';
     (relay.params['deep'] as { list: number[] }).list.push(2);
-    expect(raised.params).toEqual({ filePath: 'a.ts', deep: { list: [1] } });
+    expect(requested.params).toEqual({ filePath: 'a.ts', deep: { list: [1] } });
     expect(presentRelay(meddling).params['filePath']).toBe('a.ts');
   });
 
-  test('has an object as params whatever was called', () => {
-    expect(presentRelay(undefined, { ...raised, params: null }).params).toEqual({});
+  test('always has an object as params', () => {
+    expect(presentRelay(undefined, { ...requested, params: null }).params).toEqual({});
   });
 });
 
 describe('other events', () => {
-  test('are the words of the chat, and two more', () => {
-    const of = { ...place, agentId: 'a-1' };
+  test('are those of the chat, and two more', () => {
+    const of = { ...position, agentId: 'a-1' };
     const events: StoredEvent[] = [
       { ...of, type: 'agent.started', name: 'assistant', model: 'm' },
       { ...of, type: 'text.appended', textId: 't-1', text: 'Hi' },
@@ -126,8 +126,8 @@ describe('other events', () => {
     ]);
   });
 
-  test('that a program need not know of are not shown', () => {
+  test('that are internal are not shown', () => {
     const progress = { partialOutput: '', toolsInvoked: [] };
-    expect(present({ ...place, type: 'run.resumed', progress }).shown).toBeUndefined();
+    expect(present({ ...position, type: 'run.resumed', progress }).shown).toBeUndefined();
   });
 });

@@ -40,7 +40,7 @@ async function run(program: string) {
 }
 
 describe('a process', () => {
-  test('ends by itself after a run, however the run ended', async () => {
+  test('exits by itself after a run, whatever its outcome', async () => {
     const { code, output } = await run(`
       const began = performance.now();
       const allowed = { permissions: { allowlist: [{ tool: 'bash' }] } };
@@ -62,7 +62,7 @@ describe('a process', () => {
     expect({ code, output }).toEqual({ code: 0, output: 'over\nsoon' });
   });
 
-  test('is not held by an agent that waits for ever and that nobody will answer', async () => {
+  test('is not kept alive by an agent that waits forever', async () => {
     const { code } = await run(`
       const agent = createAgentHarness({ harness: harness({ relayTimeoutMs: Infinity }) });
       await collect(agent.invoke({ messages, tools: [bash] }));
@@ -71,7 +71,7 @@ describe('a process', () => {
     expect(code).toBe(13);
   });
 
-  test('is held until a relay of a test expires: the program goes on after its loop', async () => {
+  test('is kept alive until a relay with a timeout expires', async () => {
     const { code, output } = await run(`
       const agent = createAgentHarness({ harness: harness({ relayTimeoutMs: 50 }) });
       const events = await collect(agent.invoke({ messages, tools: [bash] }));
@@ -82,7 +82,7 @@ describe('a process', () => {
 });
 
 describe('memory', () => {
-  test('of a run that is over is free, though its events are kept', async () => {
+  test('of a run that is over is freed, also if its events are kept', async () => {
     const { output } = await run(`
       const kept = [];
       async function once(answer) {
@@ -105,7 +105,7 @@ describe('memory', () => {
     expect(output).toBe('true,true,true,true 2');
   });
 
-  test('of a spawned agent that is over is free, while its rules can still be seen', async () => {
+  test('of a spawned agent that is over is freed, and its rules can still be read', async () => {
     const { output } = await run(`
       const orchestrator = new AgentOrchestrator(createAgentHarness({ harness: harness() }));
       function spawn() {
@@ -121,7 +121,7 @@ describe('memory', () => {
     expect(output).toBe('true 1');
   });
 
-  test('of a run that nobody reads any more, and that waits for ever, is free too', async () => {
+  test('of an unread run that waits forever is freed', async () => {
     const { output } = await run(`
       async function abandoned() {
         const context = { large: new Uint8Array(1_000) };

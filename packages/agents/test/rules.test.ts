@@ -12,8 +12,8 @@ function errorOf(act: () => unknown): RelayError {
   throw new Error('Nothing was thrown');
 }
 
-describe('the rules of an agent', () => {
-  test('are those of the object that was handed in, as it is at the moment', () => {
+describe('AgentRules', () => {
+  test('read the current state of the permissions object', () => {
     const permissions: Permissions = {};
     const rules = new AgentRules(permissions);
     expect(rules.current()).toEqual({});
@@ -25,7 +25,7 @@ describe('the rules of an agent', () => {
     expect(rules.current()).toEqual({});
   });
 
-  test('always have all lists for whoever looks at them', () => {
+  test('complete() returns all lists', () => {
     const rules = new AgentRules({ denylist: [{ tool: 'bash' }] });
     expect(rules.complete()).toEqual({
       allowlist: [],
@@ -35,14 +35,14 @@ describe('the rules of an agent', () => {
     });
   });
 
-  test('are not changed by whoever changes what they were shown', () => {
+  test('complete() returns copies', () => {
     const permissions: Permissions = { allowlist: [{ tool: 'bash' }] };
     const rules = new AgentRules(permissions);
     rules.complete().allowlist.push({ tool: 'read' });
     expect(permissions.allowlist).toEqual([{ tool: 'bash' }]);
   });
 
-  test('lose an allow-once rule in the object itself', () => {
+  test('useOnce removes the rule from the permissions object', () => {
     const permissions: Permissions = {
       allowOnce: [{ tool: 'a' }, { tool: 'b' }, { tool: 'c' }],
     };
@@ -52,7 +52,7 @@ describe('the rules of an agent', () => {
 });
 
 describe('always', () => {
-  test('adds the call to the allowlist of the object, as a literal', () => {
+  test('adds the exact call to the allowlist of the object', () => {
     const permissions: Permissions = {};
     const rules = new AgentRules(permissions);
     const params = { command: 'ls *', deep: { list: [1, null] } };
@@ -76,9 +76,9 @@ describe('always', () => {
     ]);
   });
 
-  test('can be for one agent alone', () => {
+  test('can apply to one agent only', () => {
     const permissions: Permissions = { allowlist: [{ tool: 'read' }] };
-    const [one, other] = [1, 2].map(() => new AgentRules(permissions, { alwaysForItself: true }));
+    const [one, other] = [1, 2].map(() => new AgentRules(permissions, { privateAlways: true }));
     one?.allowAlways('bash', { command: 'ls' });
     expect(one?.complete().allowlist).toEqual([
       { tool: 'read' },
@@ -88,7 +88,7 @@ describe('always', () => {
     expect(permissions.allowlist).toEqual([{ tool: 'read' }]);
   });
 
-  test('goes where the rules are after they were replaced', () => {
+  test('adds to the own list after it was replaced', () => {
     const permissions: Permissions = {};
     const rules = new AgentRules(permissions);
     rules.replace({ allowlist: [] });
@@ -99,7 +99,7 @@ describe('always', () => {
 });
 
 describe('an update', () => {
-  test('replaces the lists that it has and leaves the others and the object alone', () => {
+  test('replaces the given lists, and neither the others nor the object', () => {
     const permissions: Permissions = { allowlist: [{ tool: 'a' }], denylist: [{ tool: 'd' }] };
     const rules = new AgentRules(permissions);
     rules.replace({ allowlist: [{ tool: 'b' }], deny: [{ toolCallId: 'tc-1' }] });
@@ -114,7 +114,7 @@ describe('an update', () => {
     expect(rules.complete().allowlist).toEqual([{ tool: 'b' }]);
   });
 
-  test('takes the scalars of a call as text', () => {
+  test('converts the scalars of a call to text', () => {
     const rules = new AgentRules({});
     rules.replace({
       allowlist: [{ tool: 'read', params: { filePath: 'a.ts', limit: 100, all: true } }],
@@ -136,7 +136,7 @@ describe('an update', () => {
     },
   );
 
-  test('refuses patterns that nobody should write', () => {
+  test('rejects invalid patterns', () => {
     const rules = new AgentRules({});
     for (const command of ['', '!ls', '!(ls)', 'ls [a', '{a,b', 'x'.repeat(2_000)]) {
       const error = errorOf(() =>
@@ -148,7 +148,7 @@ describe('an update', () => {
     expect(rules.complete().allowOnce).toEqual([]);
   });
 
-  test('keeps literals as they are', () => {
+  test('keeps exact rules unchanged', () => {
     const rules = new AgentRules({});
     const exact = { command: '!not a pattern', list: [1] };
     rules.replace({ allowlist: [{ tool: 'bash', exact }] });
@@ -156,8 +156,8 @@ describe('an update', () => {
   });
 });
 
-describe('rules that are handed in', () => {
-  test('are checked, and the error says where', () => {
+describe('checkRules', () => {
+  test('reports the path of an invalid rule', () => {
     const wrong = [
       [{ allowlist: [{ tool: 'bash', params: { command: '!x' } }] }, 'allowlist[0].params.command'],
       [{ denylist: [{ tool: 'a' }, { tool: '' }] }, 'denylist[1].tool'],

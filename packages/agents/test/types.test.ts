@@ -48,7 +48,7 @@ const messages = [{ role: 'user', content: 'Begin' }];
 function checked(_code: () => unknown): void {}
 
 describe('an invocation', () => {
-  test('is a stream of events that are told apart by their type', () => {
+  test('is a stream of events that are discriminated by their type', () => {
     expectTypeOf(agent.invoke).returns.toEqualTypeOf<EventStream<AgentEvent>>();
     checked(async () => {
       for await (const event of agent.invoke({ messages })) {
@@ -69,7 +69,7 @@ describe('an invocation', () => {
     expectTypeOf<Extract<AgentEvent, { type: 'reasoning' }>>().not.toBeNever();
   });
 
-  test('needs messages, whose role may be a mere string, and nothing else', () => {
+  test('requires only messages, whose role can be a plain string', () => {
     expectTypeOf({ messages }).toExtend<InvokeOptions>();
     expectTypeOf<{ tools: [] }>().not.toExtend<InvokeOptions>();
     expectTypeOf<{ messages: { role: string }[] }>().not.toExtend<InvokeOptions>();
@@ -77,7 +77,7 @@ describe('an invocation', () => {
     checked(() => agent.invoke({ messages, permision: {} }));
   });
 
-  test('takes permissions as they are written down', () => {
+  test('accepts permissions as literals', () => {
     const written = { allowlist: [{ tool: 'bash', params: { command: 'ls*' } }] };
     expectTypeOf(written).toExtend<Permissions>();
     const wrong = { allowlist: [{ tool: 'a', params: { n: 1 } }] };
@@ -89,7 +89,7 @@ describe('an invocation', () => {
 });
 
 describe('an answer', () => {
-  test('may be known or not when it is compiled', () => {
+  test('can be a literal or a plain boolean', () => {
     const approved = Math.random() > 2;
     checked(() => relay.respond({ approved, reason: approved ? undefined : 'No' }));
     checked(() => relay.respond({ approved: true, always: true }));
@@ -103,7 +103,7 @@ describe('an answer', () => {
 });
 
 describe('the orchestrator', () => {
-  test('shows relays without respond', () => {
+  test('emits relays without respond', () => {
     expectTypeOf(orchestrator.events).returns.toEqualTypeOf<EventStream<AgentMessage>>();
     checked(async () => {
       for await (const { agentId, event } of orchestrator.events()) {
@@ -116,7 +116,7 @@ describe('the orchestrator', () => {
     expectTypeOf(orchestrator.spawn).returns.toBeString();
   });
 
-  test('has all lists, and takes the params of a relay', () => {
+  test('returns all lists, and accepts the params of a relay', () => {
     expectTypeOf(orchestrator.getPermissions).returns.toEqualTypeOf<CompletePermissions>();
     expectTypeOf<CompletePermissions['allowlist']>().toEqualTypeOf<ToolPermission[]>();
     expectTypeOf<CompletePermissions['denylist']>().toEqualTypeOf<ToolPermission[]>();
@@ -132,14 +132,14 @@ describe('the orchestrator', () => {
     checked(() => orchestrator.updatePermissions('a', { allowlist: [{ params: {} }] }));
   });
 
-  test('needs no harness, or an agent harness', () => {
+  test('takes an optional agent harness', () => {
     expectTypeOf(AgentOrchestrator).toBeConstructibleWith();
     expectTypeOf(AgentOrchestrator).toBeConstructibleWith(agent);
   });
 });
 
 describe('a tool', () => {
-  test('knows its input by its schema when it is defined', () => {
+  test('infers its input from its schema', () => {
     defineTool({
       name: 'typed',
       description: 'Typed',
@@ -166,7 +166,7 @@ describe('a tool', () => {
     );
   });
 
-  test('may be handed in as a definition of any schema', () => {
+  test('can be passed as a definition with any schema', () => {
     const definition = {
       name: 'a',
       description: 'A',
@@ -194,7 +194,7 @@ describe('a harness', () => {
     expectTypeOf(createAgentHarness({ harness: own })).toEqualTypeOf<AgentHarness>();
   });
 
-  test('plays events that are written as they are shown', () => {
+  test('accepts scripted events as literals', () => {
     const call = { type: 'tool_call', id: 'tc-1', name: 'bash', input: { command: 'ls' } } as const;
     expectTypeOf(call).toExtend<ScriptedEvent>();
     // @ts-expect-error A call has an id.

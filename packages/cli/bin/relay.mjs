@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Runs on whatever Node is at hand: it finds one that is new enough, or says what to do.
+// Runs on any Node version: uses the project's Node if this one is too old, or reports the problem.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import * as modules from 'node:module';
@@ -7,38 +7,38 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const needed = 24;
+const minVersion = 24;
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-// In the repository there is the source, the project's own Node beside it, and no build step.
+// A checkout of the repository has the source and its own Node, and needs no build step.
 const isSource = existsSync(here('../src/index.ts'));
 const projectNode = here('../../../node_modules/node/bin/node');
 
-if (Number.parseInt(process.versions.node, 10) >= needed) {
+if (Number.parseInt(process.versions.node, 10) >= minVersion) {
   await start();
 } else if (isSource && existsSync(projectNode)) {
-  handOver();
+  runWithProjectNode();
 } else {
   console.error(
-    `relay: needs Node ${needed} or newer, this is ${process.versions.node} [node_too_old]`,
+    `relay: needs Node ${minVersion} or newer, this is ${process.versions.node} [node_too_old]`,
   );
   process.exitCode = 1;
 }
 
 async function start() {
-  // Another user's files must not be taken for compiled code: never a shared temporary folder.
-  const own = process.env.XDG_CACHE_HOME || join(homedir(), '.cache');
+  // Not in a shared temporary folder, where another user could plant compiled code.
+  const cacheDir = process.env.XDG_CACHE_HOME || join(homedir(), '.cache');
   modules.enableCompileCache?.(
-    isSource ? here('../../../node_modules/.cache/relay') : join(own, 'relay'),
+    isSource ? here('../../../node_modules/.cache/relay') : join(cacheDir, 'relay'),
   );
   const { runCli } = await import(isSource ? '../src/index.ts' : '../dist/index.js');
   process.exitCode = await runCli(process.argv.slice(2));
 }
 
-function handOver() {
+function runWithProjectNode() {
   const child = spawn(projectNode, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
     stdio: 'inherit',
   });
-  // Ctrl-C reaches both by the terminal itself; other signals are told to this one alone.
+  // The terminal sends Ctrl-C to both processes; other signals reach only this one.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
     process.on(signal, () => signal !== 'SIGINT' && child.kill(signal));
   }

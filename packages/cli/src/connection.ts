@@ -1,14 +1,14 @@
 /**
- * Which server is meant, and with which key. A key is never an argument, where other users of the
- * machine and the shell's history would see it: it comes from the environment, from a profile, or
- * from the data folder of a server on this very machine.
+ * The server to call and the key to call it with. A key is never an argument, because process lists
+ * and the shell history would expose it: it comes from the environment, a profile, or the data
+ * folder of a server on this machine.
  */
 import { readFileSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { RelayClient } from '@relay/sdk';
-import { CliError, usageError } from './failures.ts';
-import { setting, type World } from './world.ts';
+import { type CliEnvironment, setting } from './environment.ts';
+import { CliError, usageError } from './errors.ts';
 
 export interface Target {
   readonly url?: string | undefined;
@@ -18,7 +18,7 @@ export interface Target {
 export interface Connection {
   readonly url: string;
   readonly apiKey: string | undefined;
-  /** Where the key comes from, for people. */
+  /** Where the key comes from, for messages. */
   readonly keyFrom: string | undefined;
 }
 
@@ -28,39 +28,44 @@ interface Profile {
   readonly keyFile?: string;
 }
 
-export function connectionOf(world: World, target: Target): Connection {
-  const profile = profileFor(world, target);
-  const url = urlOf(target.url ?? profile?.url ?? setting(world, 'RELAY_URL') ?? localUrl(world));
-  return { url, ...keyFor(world, url, profile) };
+export function connectionOf(environment: CliEnvironment, target: Target): Connection {
+  const profile = profileFor(environment, target);
+  const url = urlOf(
+    target.url ?? profile?.url ?? setting(environment, 'RELAY_URL') ?? localUrl(environment),
+  );
+  return { url, ...keyFor(environment, url, profile) };
 }
 
-/** A profile's key belongs to the profile's server, and is not sent to another. */
-function profileFor(world: World, { url, profile: named }: Target): Profile | undefined {
+/** The key of a profile is sent to the server of that profile only. */
+function profileFor(
+  environment: CliEnvironment,
+  { url, profile: named }: Target,
+): Profile | undefined {
   if (named === undefined && url !== undefined) return undefined;
-  const name = named ?? setting(world, 'RELAY_PROFILE');
+  const name = named ?? setting(environment, 'RELAY_PROFILE');
   if (name === undefined) return undefined;
-  if (url !== undefined) throw usageError('Either --profile or --url names the server, not both');
-  return readProfile(world, name);
+  if (url !== undefined) throw usageError('Use either --profile or --url, not both');
+  return readProfile(environment, name);
 }
 
 export async function clientFor({ url, apiKey }: Connection): Promise<RelayClient> {
   const { createClient } = await import('@relay/sdk');
-  // Somebody waits at a terminal: better told soon.
+  // A person waits at the terminal: report a failure soon.
   return createClient({ baseUrl: url, apiKey, maxRetries: 1 });
 }
 
-function localUrl(world: World): string {
-  return `http://127.0.0.1:${setting(world, 'RELAY_PORT') ?? '4000'}`;
+function localUrl(environment: CliEnvironment): string {
+  return `http://127.0.0.1:${setting(environment, 'RELAY_PORT') ?? '4000'}`;
 }
 
 function urlOf(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol)) {
-    throw usageError(`"${text}" is no URL of a server`, 'it looks like http://127.0.0.1:4000');
+    throw usageError(`Invalid server URL "${text}"`, 'for example http://127.0.0.1:4000');
   }
-  // It would show in lists of processes and in logs.
+  // Process lists and logs would expose it.
   if (url.password !== '' || url.username !== '') {
-    throw usageError('The URL of a server holds no user and no password');
+    throw usageError('The server URL must not contain a user name or password');
   }
   return text.replace(/\/+$/, '');
 }
@@ -70,23 +75,23 @@ export function isLocal(url: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127\.[\d.]+$/.test(hostname);
 }
 
-function dataDirOf(world: World): string {
-  return resolve(world.cwd, setting(world, 'RELAY_DATA_DIR') ?? '.relay');
+function dataDirOf(environment: CliEnvironment): string {
+  return resolve(environment.cwd, setting(environment, 'RELAY_DATA_DIR') ?? '.relay');
 }
 
 type Key = Pick<Connection, 'apiKey' | 'keyFrom'>;
 
-function keyFor(world: World, url: string, profile: Profile | undefined): Key {
+function keyFor(environment: CliEnvironment, url: string, profile: Profile | undefined): Key {
   if (profile?.apiKey !== undefined) return { apiKey: profile.apiKey, keyFrom: 'the profile' };
   if (profile?.keyFile !== undefined) {
-    const path = resolve(world.cwd, profile.keyFile.replace(/^~(?=\/)/, homedir()));
-    return { apiKey: readPrivately(path), keyFrom: path };
+    const path = resolve(environment.cwd, profile.keyFile.replace(/^~(?=\/)/, homedir()));
+    return { apiKey: readPrivate(path), keyFrom: path };
   }
-  const given = setting(world, 'RELAY_API_KEY');
-  if (given !== undefined) return { apiKey: given, keyFrom: 'RELAY_API_KEY' };
-  // The key of this machine's own server goes to nobody else.
+  const apiKey = setting(environment, 'RELAY_API_KEY');
+  if (apiKey !== undefined) return { apiKey, keyFrom: 'RELAY_API_KEY' };
+  // The key of the local server is never sent to another machine.
   if (!isLocal(url)) return { apiKey: undefined, keyFrom: undefined };
-  const path = join(dataDirOf(world), 'first-key');
+  const path = join(dataDirOf(environment), 'first-key');
   try {
     return { apiKey: readFileSync(path, 'utf8').trim(), keyFrom: path };
   } catch {
@@ -94,38 +99,38 @@ function keyFor(world: World, url: string, profile: Profile | undefined): Key {
   }
 }
 
-function profilesPath(world: World): string {
-  const base = setting(world, 'XDG_CONFIG_HOME') ?? join(homedir(), '.config');
-  return setting(world, 'RELAY_PROFILES') ?? join(base, 'relay', 'profiles.json');
+function profilesPath(environment: CliEnvironment): string {
+  const base = setting(environment, 'XDG_CONFIG_HOME') ?? join(homedir(), '.config');
+  return setting(environment, 'RELAY_PROFILES') ?? join(base, 'relay', 'profiles.json');
 }
 
-function readProfile(world: World, name: string): Profile {
-  const path = profilesPath(world);
-  const profiles = parseProfiles(path, readPrivately(path));
+function readProfile(environment: CliEnvironment, name: string): Profile {
+  const path = profilesPath(environment);
+  const profiles = parseProfiles(path, readPrivate(path));
   const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
   if (profile !== undefined) return profile;
   const names = Object.keys(profiles).join(', ');
-  throw usageError(`There is no profile "${name}" in ${path}`, `it has: ${names || 'none'}`);
+  throw usageError(`No profile "${name}" in ${path}`, `profiles there: ${names || 'none'}`);
 }
 
 function parseProfiles(path: string, text: string): Readonly<Record<string, Profile>> {
   try {
     return JSON.parse(text) as Readonly<Record<string, Profile>>;
   } catch {
-    throw usageError(`${path} is not JSON`, 'it looks like {"prod": {"url": "…", "keyFile": "…"}}');
+    throw usageError(`${path} is not JSON`, 'for example {"prod": {"url": "…", "keyFile": "…"}}');
   }
 }
 
-/** Keys that others of this machine could read are not secret. */
-function readPrivately(path: string): string {
+/** Refuses a file that other users of this machine can read. */
+function readPrivate(path: string): string {
   let mode: number;
   try {
     mode = statSync(path).mode;
   } catch {
-    throw usageError(`There is no file ${path}`);
+    throw usageError(`No such file: ${path}`);
   }
   if ((mode & 0o077) !== 0) {
-    throw new CliError('file_not_private', `Others can read ${path}`, {
+    throw new CliError('file_not_private', `Other users can read ${path}`, {
       hint: `chmod 600 ${path}`,
     });
   }

@@ -1,2 +1,2 @@
 export { runCli } from './main.ts';
-export type { World } from './world.ts';
+export type { CliEnvironment } from './environment.ts';

@@ -1,62 +1,57 @@
-/** The command, from its words to its exit code. */
+/** Runs the CLI: from its arguments to its exit code. */
 import { CommanderError } from 'commander';
-import { exitCodes, type Failure, failureOf } from './failures.ts';
-import { paintFor } from './paint.ts';
+import { type CliEnvironment, processEnvironment } from './environment.ts';
+import { exitCodes, type Failure, failureOf } from './errors.ts';
+import { paintFor } from './output/paint.ts';
+import { visible } from './output/visible.ts';
 import { createProgram } from './program.ts';
-import { visible } from './visible.ts';
-import { processWorld, type World } from './world.ts';
 
 export async function runCli(
   args: readonly string[],
-  world: World = processWorld(),
+  environment: CliEnvironment = processEnvironment(),
 ): Promise<number> {
-  // A reader that has seen enough, such as `head`, is no failure. It may be noticed after the end.
-  world.stdout.on('error', leaveQuietly);
+  // A reader that closes the pipe early, such as `head`, is not an error.
+  environment.stdout.on('error', exitOnClosedPipe);
   try {
-    await createProgram(world).parseAsync([...args], { from: 'user' });
+    await createProgram(environment).parseAsync([...args], { from: 'user' });
     return exitCodes.ok;
   } catch (error) {
-    if (error instanceof CommanderError) {
-      if (error.exitCode === 0) return exitCodes.ok;
-      complain(world, args, usageFailure(error, args));
-      return exitCodes.usage;
-    }
-    const failure = failureOf(error);
-    complain(world, args, failure);
-    return failure.exit;
+    if (error instanceof CommanderError && error.exitCode === 0) return exitCodes.ok;
+    const failure = error instanceof CommanderError ? usageFailure(error, args) : failureOf(error);
+    if (failure !== undefined) printFailure(environment, args, failure);
+    return failure?.exit ?? exitCodes.usage;
   }
 }
 
-function leaveQuietly(error: NodeJS.ErrnoException): void {
+function exitOnClosedPipe(error: NodeJS.ErrnoException): void {
   if (error.code !== 'EPIPE') throw error;
   process.exit(exitCodes.ok);
 }
 
-/** One line: what is wrong, its code, and what to do. */
-function complain(world: World, args: readonly string[], failure: Failure): void {
-  const { error, code, hint } = failure;
-  if (error === '') return;
+/** One line: what is wrong, its code, and how to fix it. */
+function printFailure(
+  environment: CliEnvironment,
+  args: readonly string[],
+  { error, code, hint }: Failure,
+): void {
   if (args.includes('--json')) {
-    const line = { error, code, ...(hint === undefined ? {} : { hint }) };
-    world.stderr.write(`${JSON.stringify(line)}\n`);
+    environment.stderr.write(`${JSON.stringify({ error, code, hint })}\n`);
     return;
   }
-  const paint = paintFor(world, world.stderr);
+  const paint = paintFor(environment, environment.stderr);
   const more = hint === undefined ? '' : ` – ${hint}`;
   const text = visible(error).replaceAll('\n', ' ');
-  world.stderr.write(`${paint('red', 'relay:')} ${text} [${code}]${more}\n`);
+  environment.stderr.write(`${paint('red', 'relay:')} ${text} [${code}]${more}\n`);
 }
 
-function usageFailure(error: CommanderError, args: readonly string[]): Failure {
+/** `undefined`: commander has printed the help of a command that lacks its subcommand. */
+function usageFailure(error: CommanderError, args: readonly string[]): Failure | undefined {
+  if (error.code === 'commander.help') return undefined;
   const message = error.message.replace(/^error: /, '');
-  const { exit, ...usage } = { code: 'usage', exit: exitCodes.usage };
-  if (error.code === 'commander.help') return { error: '', ...usage, exit };
-  if (
-    error.code === 'commander.unknownOption' &&
-    args.some((arg) => /^--(api-?)?key\b/.test(arg))
-  ) {
-    const hint = 'a key is never an argument: set RELAY_API_KEY, or name a --profile';
-    return { error: message.split('\n')[0] ?? message, hint, ...usage, exit };
-  }
-  return { error: message, hint: '--help shows how it is used', ...usage, exit };
+  const usage = { code: 'usage', exit: exitCodes.usage };
+  const isKey =
+    error.code === 'commander.unknownOption' && args.some((arg) => /^--(api-?)?key\b/.test(arg));
+  if (!isKey) return { error: message, hint: 'run it with --help for its usage', ...usage };
+  const hint = 'a key is never an argument: set RELAY_API_KEY, or use --profile';
+  return { error: message.split('\n')[0] ?? message, hint, ...usage };
 }

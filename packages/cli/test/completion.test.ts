@@ -4,43 +4,46 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { candidates, scripts } from '../src/completion.ts';
+import { candidates, scripts } from '../src/commands/completion.ts';
 import { createProgram } from '../src/program.ts';
-import { fakeWorld } from './support/fake-world.ts';
+import { fakeEnvironment } from './support/environment.ts';
 
-function offered(...words: string[]): string[] {
-  return candidates(createProgram(fakeWorld()), words).map(({ word }) => word);
+function completions(...words: string[]): string[] {
+  return candidates(createProgram(fakeEnvironment()), words).map(({ word }) => word);
 }
 
 describe('completion', () => {
-  test('offers commands, and those of a family', () => {
-    expect(offered('')).toEqual(expect.arrayContaining(['chat', 'runs', 'doctor']));
-    expect(offered('')).not.toContain('__complete');
-    expect(offered('app')).toEqual(['approvals']);
-    expect(offered('runs', 't')).toEqual(['tail']);
-    expect(offered('--json', 'runs', 'f')).toEqual(['fork']);
+  test('offers commands and subcommands', () => {
+    expect(completions('')).toEqual(expect.arrayContaining(['chat', 'runs', 'doctor']));
+    expect(completions('')).not.toContain('__complete');
+    expect(completions('app')).toEqual(['approvals']);
+    expect(completions('runs', 't')).toEqual(['tail']);
+    expect(completions('--json', 'runs', 'f')).toEqual(['fork']);
   });
 
-  test('offers the options of a command, and those that hold everywhere', () => {
-    expect(offered('runs', 'list', '--s')).toEqual(['--status', '--since']);
-    expect(offered('runs', 'list', '--j')).toEqual(['--json']);
-    expect(offered('chat', '--conv')).toEqual(['--conversation']);
+  test('offers the options of a command and the global options', () => {
+    expect(completions('runs', 'list', '--s')).toEqual(['--status', '--since']);
+    expect(completions('runs', 'list', '--j')).toEqual(['--json']);
+    expect(completions('chat', '--conv')).toEqual(['--conversation']);
   });
 
-  test('offers the values of an option, and nothing where it cannot know any', () => {
-    expect(offered('runs', 'list', '--status', 'c')).toEqual(['completed', 'canceled']);
-    expect(offered('keys', 'create', 'ci', '--scopes', 'runs', 'a')).toEqual(['approve', 'admin']);
-    expect(offered('runs', 'list', '--agent', '')).toEqual([]);
-    expect(offered('completion', 'z')).toEqual(['zsh']);
+  test('offers the choices of an option, and nothing for free text', () => {
+    expect(completions('runs', 'list', '--status', 'c')).toEqual(['completed', 'canceled']);
+    expect(completions('keys', 'create', 'ci', '--scopes', 'runs', 'a')).toEqual([
+      'approve',
+      'admin',
+    ]);
+    expect(completions('runs', 'list', '--agent', '')).toEqual([]);
+    expect(completions('completion', 'z')).toEqual(['zsh']);
   });
 
-  test('knows a script for each shell', () => {
+  test('has a script for each shell', () => {
     expect(Object.keys(scripts)).toEqual(['bash', 'zsh', 'fish']);
     for (const script of Object.values(scripts)) expect(script).toContain('relay __complete --');
   });
 });
 
-test('the script for bash completes in bash', () => {
+test('the bash script completes in bash', () => {
   const dir = mkdtempSync(join(tmpdir(), 'relay-completion-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
   const bin = fileURLToPath(new URL('../bin/relay.mjs', import.meta.url));

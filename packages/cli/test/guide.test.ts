@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
-import { candidates } from '../src/completion.ts';
-import { exitCodes } from '../src/failures.ts';
+import { candidates } from '../src/commands/completion.ts';
+import { exitCodes } from '../src/errors.ts';
 import { createProgram } from '../src/program.ts';
-import { fakeWorld } from './support/fake-world.ts';
+import { fakeEnvironment } from './support/environment.ts';
 
 const guide = readFileSync(new URL('../../../docs/guides/cli.md', import.meta.url), 'utf8');
 const shown = [...guide.matchAll(/```sh\n([\s\S]*?)```/g)]
@@ -20,20 +20,20 @@ function wordsOf(line: string): string[] {
 }
 
 describe('the guide', () => {
-  test.each(shown)('relay %s: its command and its options exist', (line) => {
+  test.each(shown)('relay %s: the command and its options exist', (line) => {
     const words = wordsOf(line);
     const offered = (before: readonly string[], typed: string) =>
-      candidates(createProgram(fakeWorld()), [...before, typed]).map(({ word }) => word);
+      candidates(createProgram(fakeEnvironment()), [...before, typed]).map(({ word }) => word);
     expect(offered([], words[0] ?? '')).toContain(words[0]);
     for (const [at, word] of words.entries()) {
       if (word.startsWith('--')) expect(offered(words.slice(0, at), '--')).toContain(word);
     }
   });
 
-  test('shows every command, or at least names it', () => {
+  test('mentions every command', () => {
     const names = (command: Command): string[] =>
       command.commands.flatMap((each) => [each.name(), ...names(each)]);
-    for (const name of names(createProgram(fakeWorld()))) {
+    for (const name of names(createProgram(fakeEnvironment()))) {
       if (/^(__complete|help|resume)$/.test(name)) continue;
       expect(guide, name).toMatch(new RegExp(`\\b${name}\\b`));
     }

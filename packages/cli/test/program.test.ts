@@ -1,31 +1,31 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
-import { candidates } from '../src/completion.ts';
+import { candidates } from '../src/commands/completion.ts';
 import { runCli } from '../src/main.ts';
 import { createProgram } from '../src/program.ts';
-import { fakeWorld } from './support/fake-world.ts';
+import { fakeEnvironment } from './support/environment.ts';
 
-function all(command: Command): Command[] {
+function allCommands(command: Command): Command[] {
   const own = command.commands.filter((each) => !/^(__|help$)/.test(each.name()));
-  return [command, ...own.flatMap(all)];
+  return [command, ...own.flatMap(allCommands)];
 }
 
 function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-const program = createProgram(fakeWorld());
-const paths = all(program).map(pathOf);
+const program = createProgram(fakeEnvironment());
+const paths = allCommands(program).map(pathOf);
 
 async function run(...args: string[]) {
-  const world = fakeWorld();
-  const code = await runCli(args, world);
-  return { code, out: world.out(), err: world.err() };
+  const environment = fakeEnvironment();
+  const code = await runCli(args, environment);
+  return { code, out: environment.out(), err: environment.err() };
 }
 
-describe('the help', () => {
-  test('knows every command', () => {
+describe('help', () => {
+  test('lists every command', () => {
     expect(paths.map((path) => path.join(' '))).toEqual(
       expect.arrayContaining([
         'serve',
@@ -40,7 +40,7 @@ describe('the help', () => {
   });
 
   test.each(paths.map((path) => [path.join(' '), path] as const))(
-    'of "%s" says what it does and shows an example of it',
+    'of "%s" has a description and an example',
     async (name, path) => {
       const { code, out, err } = await run(...path, '--help');
       expect([code, err]).toEqual([0, '']);
@@ -55,21 +55,21 @@ describe('the help', () => {
   test.each(paths.map((path) => [path.join(' '), path] as const))(
     'of "%s" fits a terminal of 80 columns',
     async (_, path) => {
-      const world = fakeWorld({ isTTY: true, columns: 80 });
-      expect(await runCli([...path, '--help'], world)).toBe(0);
-      // What is to be copied stands on one line, however long.
-      const lines = world.out().split('\n');
-      const long = lines.filter((line) => line.length > 80 && !/^ {2}.*approval/.test(line));
+      const environment = fakeEnvironment({ isTTY: true, columns: 80 });
+      expect(await runCli([...path, '--help'], environment)).toBe(0);
+      // Examples are not wrapped, so that they can be copied.
+      const lines = environment.out().split('\n');
+      const long = lines.filter((line) => line.length > 80 && !/^ {2}.*relay/.test(line));
       expect(long).toEqual([]);
     },
   );
 
   test('has no example with a command or an option that does not exist', () => {
-    for (const command of all(program)) {
+    for (const command of allCommands(program)) {
       let text = '';
       command.configureOutput({ writeOut: (more) => (text += more) });
       command.outputHelp();
-      const lines = text.slice(text.indexOf('Examples:')).matchAll(/^ {2}approval (.*)$/gm);
+      const lines = text.slice(text.indexOf('Examples:')).matchAll(/^ {2}relay (.*)$/gm);
       for (const [, line = ''] of lines) {
         const words =
           line
@@ -79,7 +79,10 @@ describe('the help', () => {
             .split(/ +/) ?? [];
         for (const [at, word] of words.entries()) {
           if (!word.startsWith('--')) continue;
-          const offered = candidates(createProgram(fakeWorld()), [...words.slice(0, at), '--']);
+          const offered = candidates(createProgram(fakeEnvironment()), [
+            ...words.slice(0, at),
+            '--',
+          ]);
           expect(
             offered.map((candidate) => candidate.word),
             line,
@@ -90,15 +93,15 @@ describe('the help', () => {
   });
 });
 
-describe('what is mistyped', () => {
+describe('a usage error', () => {
   test.each([
     [['bogus'], "unknown command 'bogus'"],
     [['runs', 'lisst'], "unknown command 'lisst'"],
     [['runs', 'show'], "missing required argument 'run'"],
     [['runs', 'list', '--nonsense'], "unknown option '--nonsense'"],
     [['runs', 'list', '--limit', 'x'], 'It must be a whole number'],
-    [['completion', 'tcsh'], 'is not bash, zsh or fish'],
-  ])('%j exits with 2 and one line', async (args, message) => {
+    [['completion', 'tcsh'], 'Unknown shell "tcsh"'],
+  ])('%j exits with 2 and prints one line', async (args, message) => {
     const { code, out, err } = await run(...args);
     expect([code, out]).toEqual([2, '']);
     expect(err).toContain(message);
@@ -107,14 +110,14 @@ describe('what is mistyped', () => {
     expect(JSON.parse(json.err)).toMatchObject({ code: 'usage' });
   });
 
-  test('a family of commands without one shows its help, and is wrong usage', async () => {
+  test('a command without its subcommand shows the help and exits with 2', async () => {
     const { code, err } = await run('runs');
     expect(code).toBe(2);
     expect(err).toContain('Usage: relay runs');
   });
 });
 
-test('the version is that of the package', async () => {
+test('--version prints the version of the package', async () => {
   const manifest = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
   const { version } = JSON.parse(manifest) as { version: string };
   expect(await run('--version')).toMatchObject({ code: 0, out: `${version}\n` });

@@ -1,32 +1,32 @@
 /**
- * Lines from a person or a pipe. One reader holds the terminal for the whole chat, in raw mode: what
- * is typed while an answer streams does not show and is not lost.
+ * Reads lines from a terminal or a pipe. One reader holds the terminal in raw mode for the whole
+ * chat: text typed while an answer streams is not echoed and not lost.
  *
- * States: `silent` (an answer streams), `asking` (a prompt is shown and the next line is its answer),
- * `ended` (no more lines will come). A line that comes while silent waits for the next message. It
- * never answers a question that was not on the screen when it was typed: such a question throws away
- * what was typed before it. In a pipe nobody sees anything, and lines are taken as they come.
+ * States: idle (an answer streams), prompting (the next line answers the prompt) and ended (no more
+ * lines). A line typed while idle is kept for the next message. It never answers an approval prompt
+ * that was not on the screen when it was typed: a `fresh` prompt discards unfinished input and skips
+ * kept lines. In a pipe there is no echo, and lines are used in order.
  */
 import { createInterface, type Interface } from 'node:readline';
 import { Writable } from 'node:stream';
-import type { Output, World } from '../world.ts';
+import type { CliEnvironment, Output } from '../environment.ts';
 
-/** Ctrl-C while something was asked. */
+/** Ctrl-C at an empty prompt. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted';
 }
 
-export interface Asking {
+export interface PromptOptions {
   readonly prompt: string;
-  /** What stands there already, to be changed. */
+  /** Editable text to start with. */
   readonly prefill?: string;
-  /** Only what is typed from now on counts. */
+  /** Only text typed after the prompt appears counts. */
   readonly fresh?: boolean;
-  /** Aborted when the answer is no longer wanted. */
+  /** Aborting it closes the prompt. */
   readonly signal?: AbortSignal;
 }
 
-interface Waiting {
+interface ActivePrompt {
   readonly prompt: string;
   answer(line: string | undefined): void;
   interrupt(): void;
@@ -34,78 +34,78 @@ interface Waiting {
 
 export class Terminal {
   readonly isInteractive: boolean;
-  /** Ctrl-C while nothing is asked. */
+  /** Ctrl-C while there is no prompt. */
   onInterrupt: () => void = () => {};
   readonly #reader: Interface;
   readonly #output: Output;
-  readonly #waitingLines: string[] = [];
-  #waiting: Waiting | undefined;
+  readonly #lines: string[] = [];
+  #active: ActivePrompt | undefined;
   #isEnded = false;
 
-  constructor(world: World, output: Output) {
-    this.isInteractive = world.stdin.isTTY === true;
+  constructor(environment: CliEnvironment, output: Output) {
+    this.isInteractive = environment.stdin.isTTY === true;
     this.#output = output;
     this.#reader = createInterface({
-      input: world.stdin,
+      input: environment.stdin,
       output: this.#screen(),
       terminal: this.isInteractive,
       historySize: 500,
     });
-    this.#reader.on('line', (line) => this.#take(line));
+    this.#reader.on('line', (line) => this.#receive(line));
     this.#reader.on('SIGINT', () => this.interrupt());
     this.#reader.on('close', () => {
       this.#isEnded = true;
-      // Ctrl-D leaves the cursor behind the prompt.
-      if (this.#waiting !== undefined && this.isInteractive) this.#output.write('\n');
-      this.#waiting?.answer(undefined);
+      // Ctrl-D leaves the cursor on the line of the prompt.
+      if (this.#active !== undefined && this.isInteractive) this.#output.write('\n');
+      this.#active?.answer(undefined);
     });
   }
 
-  /** The next line; `undefined` when there are no more. Throws `Interrupted`, or the signal's reason. */
-  async ask(asking: Asking): Promise<string | undefined> {
-    asking.signal?.throwIfAborted();
-    const { prompt, prefill = '', fresh = false } = asking;
+  /** The next line; `undefined` at the end. Throws `Interrupted`, or the signal's reason. */
+  async ask(options: PromptOptions): Promise<string | undefined> {
+    options.signal?.throwIfAborted();
+    const { prompt, prefill = '', fresh = false } = options;
     if (fresh && this.isInteractive) this.#clearLine();
-    else if (this.#waitingLines.length > 0) {
-      const line = this.#waitingLines.shift() ?? '';
+    else if (this.#lines.length > 0) {
+      const line = this.#lines.shift() ?? '';
       this.#output.write(this.isInteractive ? `${prompt}${line}\n` : '');
       return line;
     }
     if (this.#isEnded) return undefined;
-    return this.#show(asking, () => {
+    return this.#show(options, () => {
       this.#reader.setPrompt(prompt);
-      this.#beginsAbove(0);
+      this.#setRowsAbove(0);
       this.#reader.prompt(true);
       if (prefill !== '' && this.isInteractive) this.#reader.write(prefill);
     });
   }
 
-  /** Lets something be said while a question is on the screen, which is shown again below it. */
-  beside(say: () => void): void {
-    if (this.#waiting === undefined || !this.isInteractive) {
-      say();
+  /** Writes above an open prompt, which is shown again below. */
+  writeAbove(write: () => void): void {
+    if (this.#active === undefined || !this.isInteractive) {
+      write();
       return;
     }
     this.#output.write('\n');
-    say();
-    this.#beginsAbove(0);
+    write();
+    this.#setRowsAbove(0);
     this.#reader.prompt(true);
   }
 
   interrupt(): void {
-    if (this.#waiting === undefined) this.onInterrupt();
-    else this.#waiting.interrupt();
+    if (this.#active === undefined) this.onInterrupt();
+    else this.#active.interrupt();
   }
 
   close(): void {
     this.#reader.close();
   }
 
-  #show({ prompt, signal }: Asking, show: () => void): Promise<string | undefined> {
+  #show({ prompt, signal }: PromptOptions, show: () => void): Promise<string | undefined> {
     return new Promise((resolve, reject) => {
       const settle = (end: () => void) => {
         signal?.removeEventListener('abort', abort);
-        this.#waiting = undefined;
+        this.#active = undefined;
         end();
       };
       const abort = () => {
@@ -114,15 +114,15 @@ export class Terminal {
         settle(() => reject(signal?.reason as Error));
       };
       signal?.addEventListener('abort', abort);
-      this.#waiting = {
+      this.#active = {
         prompt,
         answer: (line) => settle(() => resolve(line)),
         interrupt: () => {
           if (this.#reader.line !== '') {
-            // As in a shell: the line is given up, the question stays.
+            // As in a shell: discard the line and show the prompt again.
             this.#output.write('^C\n');
             this.#clearLine();
-            this.#beginsAbove(0);
+            this.#setRowsAbove(0);
             this.#reader.prompt();
             return;
           }
@@ -134,40 +134,40 @@ export class Terminal {
     });
   }
 
-  #take(line: string): void {
-    if (this.#waiting === undefined) this.#waitingLines.push(line);
-    else this.#waiting.answer(line);
+  #receive(line: string): void {
+    if (this.#active === undefined) this.#lines.push(line);
+    else this.#active.answer(line);
   }
 
   /**
-   * How many rows above the cursor the line begins that the reader is about to draw again. It counts
-   * also what it has drawn where nobody saw it, and would wipe out what stands there now.
+   * Sets how many rows above the cursor the reader starts to redraw its line. Its own count includes
+   * output that was suppressed, and would erase other text.
    */
-  #beginsAbove(rows: number): void {
+  #setRowsAbove(rows: number): void {
     (this.#reader as Interface & { prevRows?: number }).prevRows = rows;
   }
 
   #clearLine(): void {
-    const shown = this.#waiting;
-    this.#waiting = undefined;
+    const active = this.#active;
+    this.#active = undefined;
     this.#reader.write(null, { ctrl: true, name: 'e' });
     this.#reader.write(null, { ctrl: true, name: 'u' });
-    this.#waiting = shown;
+    this.#active = active;
   }
 
-  /** The reader writes only while something is asked. */
+  /** Suppresses what the reader writes while there is no prompt. */
   #screen(): Writable {
     const output = this.#output;
     const screen = new Writable({
       write: (chunk: Buffer, _, done) => {
-        if (this.#waiting !== undefined && this.isInteractive) output.write(chunk);
+        if (this.#active !== undefined && this.isInteractive) output.write(chunk);
         done();
       },
     });
     Object.defineProperty(screen, 'columns', { get: () => output.columns });
     output.on('resize', () => {
-      // The terminal has wrapped the line anew.
-      if (this.#waiting !== undefined) this.#beginsAbove(this.#reader.getCursorPos().rows);
+      // The terminal has wrapped the line again.
+      if (this.#active !== undefined) this.#setRowsAbove(this.#reader.getCursorPos().rows);
       screen.emit('resize');
     });
     return screen;

@@ -1,12 +1,9 @@
 import type { Approval, DecisionBody } from '@relay/sdk';
-import type { Command } from 'commander';
 import { Option } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { usageError } from '../failures.ts';
-import { count, examples, json, moment } from '../help.ts';
-import { pageSize, take } from '../lists.ts';
-import { when } from '../table.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { usageError } from '../errors.ts';
+import { count, futureTime, json } from '../options.ts';
+import { formatTime } from '../output/table.ts';
 
 const statuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
 
@@ -17,81 +14,79 @@ interface ListOptions {
   readonly limit: number;
 }
 
-export function registerApprovals(program: Command, world: World): void {
+export function registerApprovals(program: CliCommand): void {
   const approvals = program
     .command('approvals')
-    .description('what agents ask people, and the answers');
-  examples(approvals, ['relay approvals list', 'relay approvals approve APPROVAL_ID']);
-  const list = approvals
+    .description('list, show and decide approval requests')
+    .examples(['relay approvals list', 'relay approvals approve APPROVAL_ID']);
+  approvals
     .command('list')
-    .description('open requests, newest first')
-    .addOption(new Option('--status <status>', 'those in this state').choices(statuses))
-    .option('--all', 'also what was decided')
-    .option('--run <id>', 'only of this run')
-    .option('--limit <n>', 'how many at most', count, 20)
-    .action(acting(world, listApprovals));
-  examples(list, ['relay approvals list', 'relay approvals list --status denied --json']);
-  const show = approvals
+    .description('list pending approvals, newest first')
+    .addOption(new Option('--status <status>', 'only approvals with this status').choices(statuses))
+    .option('--all', 'include decided approvals')
+    .option('--run <id>', 'only approvals of this run')
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay approvals list', 'relay approvals list --status denied --json'])
+    .handle(listApprovals);
+  approvals
     .command('show <approval>')
-    .description('one request, as exactly as it was asked')
-    .action(acting(world, showApproval));
-  examples(show, ['relay approvals show APPROVAL_ID']);
-  const approve = approvals
+    .description('show one approval with the exact call')
+    .examples(['relay approvals show APPROVAL_ID'])
+    .handle(showApproval);
+  approvals
     .command('approve <approval>')
-    .description('let it run, once or always')
-    .option('--always', 'and do not ask about this very call again')
+    .description('allow the call, once or always')
+    .option('--always', 'also allow the same call in future')
     .addOption(
-      new Option('--scope <scope>', 'where always holds (default: its conversation)').choices([
+      new Option('--scope <scope>', 'scope of --always (default: conversation)').choices([
         'run',
         'conversation',
         'tenant',
       ]),
     )
-    .addOption(new Option('--rule <rule>', 'what always covers').choices(['exact', 'suggested']))
-    .option('--uses <n>', 'for how many calls always holds', count)
-    .option('--expires <time>', 'until when always holds: a date, or 12h, 30d', moment)
-    .option('--input <json>', 'run it with these arguments instead, or answer a question', json)
-    .option('--output <json>', 'it has happened already, and this is its result', json)
-    .option('--reason <text>', 'why')
-    .action(acting(world, approveOne));
-  examples(approve, [
-    'relay approvals approve APPROVAL_ID',
-    'relay approvals approve APPROVAL_ID --always --scope tenant --expires 30d',
-    `relay approvals approve APPROVAL_ID --input '{"to": "ada", "text": "Better words"}'`,
-  ]);
-  const deny = approvals
+    .addOption(
+      new Option('--rule <rule>', 'which calls --always covers').choices(['exact', 'suggested']),
+    )
+    .option('--uses <n>', 'maximum number of calls for --always', count)
+    .option('--expires <time>', 'expiry of --always: a date, or 12h, 30d', futureTime)
+    .option('--input <json>', 'replace the arguments, or answer a question', json)
+    .option('--output <json>', 'do not run the call; use this as its result', json)
+    .option('--reason <text>', 'reason for the decision')
+    .examples([
+      'relay approvals approve APPROVAL_ID',
+      'relay approvals approve APPROVAL_ID --always --scope tenant --expires 30d',
+      `relay approvals approve APPROVAL_ID --input '{"to": "ada", "text": "Better words"}'`,
+    ])
+    .handle(approveOne);
+  approvals
     .command('deny <approval>')
-    .description('do not let it run; the agent is told why')
-    .option('--reason <text>', 'what the agent is told')
-    .action(acting(world, denyApproval));
-  examples(deny, ['relay approvals deny APPROVAL_ID --reason "Not on a Friday"']);
+    .description('deny the call; the agent receives the reason')
+    .option('--reason <text>', 'reason for the agent')
+    .examples(['relay approvals deny APPROVAL_ID --reason "Not on a Friday"'])
+    .handle(denyApproval);
 }
 
-async function listApprovals(call: Call<ListOptions>): Promise<void> {
-  const { status, all, run, limit } = call.options;
+async function listApprovals(context: Context<ListOptions>): Promise<void> {
+  const { status, all, run, limit } = context.options;
   const wanted = status ?? (all === true ? undefined : 'pending');
-  const { approvals } = await call.client();
-  const query = {
-    ...(wanted === undefined ? {} : { status: wanted }),
-    ...(run === undefined ? {} : { runId: run }),
-    limit: pageSize(limit),
-  };
-  call.print.list(
+  const { approvals } = await context.client();
+  const query = { status: wanted, runId: run, limit: pageSize(limit) };
+  context.print.list(
     await take(approvals.list(query), limit),
     [
-      { title: 'approval', of: ({ id }) => id },
-      { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'kind', of: ({ kind }) => kind, minor: true },
-      { title: 'raised', of: ({ requestedAt }) => requestedAt, time: true },
-      { title: 'request', of: ({ prompt, display }) => prompt ?? display.text },
+      { title: 'approval', value: ({ id }) => id },
+      { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'kind', value: ({ kind }) => kind, minor: true },
+      { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
+      { title: 'request', value: ({ prompt, display }) => prompt ?? display.text },
     ],
-    wanted === 'pending' ? 'Nobody is asked for anything.' : 'There are no such requests.',
+    wanted === 'pending' ? 'No pending approvals.' : 'No matching approvals.',
   );
 }
 
-async function showApproval(call: Call, [id = '']: readonly string[]): Promise<void> {
-  const { approvals } = await call.client();
-  showOne(call, await approvals.get(id));
+async function showApproval(context: Context, [id = '']: readonly string[]): Promise<void> {
+  const { approvals } = await context.client();
+  printApproval(context, await approvals.get(id));
 }
 
 interface ApproveOptions {
@@ -105,56 +100,58 @@ interface ApproveOptions {
   readonly reason?: string;
 }
 
-async function approveOne(call: Call<ApproveOptions>, [id = '']: readonly string[]): Promise<void> {
-  const { always, scope, rule, uses, expires, input, output, reason } = call.options;
-  const terms = [scope, rule, uses, expires];
-  if (always !== true && terms.some((term) => term !== undefined)) {
-    throw usageError('--scope, --rule, --uses and --expires say something of --always alone');
+async function approveOne(
+  context: Context<ApproveOptions>,
+  [id = '']: readonly string[],
+): Promise<void> {
+  const { always, scope, rule, uses, expires, input, output, reason } = context.options;
+  const alwaysOptions = [scope, rule, uses, expires];
+  if (always !== true && alwaysOptions.some((option) => option !== undefined)) {
+    throw usageError('--scope, --rule, --uses and --expires require --always');
   }
-  const { approvals } = await call.client();
+  const { approvals } = await context.client();
   const decided = await approvals.approve(id, {
-    ...(always === undefined ? {} : { always }),
-    ...(scope === undefined ? {} : { scope }),
-    ...(rule === undefined ? {} : { rule }),
-    ...(uses === undefined ? {} : { uses }),
-    ...(expires === undefined ? {} : { expiresAt: expires }),
-    ...(input === undefined ? {} : { input }),
-    ...(output === undefined ? {} : { output }),
-    ...(reason === undefined ? {} : { reason }),
+    always,
+    scope,
+    rule,
+    uses,
+    expiresAt: expires,
+    input,
+    output,
+    reason,
   });
-  report(call, decided);
+  printDecision(context, decided);
 }
 
-async function denyApproval(call: Call<{ reason?: string }>, [id = '']: readonly string[]) {
-  const { approvals } = await call.client();
-  report(call, await approvals.deny(id, call.options.reason));
+async function denyApproval(context: Context<{ reason?: string }>, [id = '']: readonly string[]) {
+  const { approvals } = await context.client();
+  printDecision(context, await approvals.deny(id, context.options.reason));
 }
 
-function report({ print }: Call, approval: Approval): void {
-  if (print.json) print.value(approval);
-  else print.say(`${approval.tool} is ${approval.status}.`);
+function printDecision({ print }: Context, approval: Approval): void {
+  print.result(approval, `${approval.tool} is ${approval.status}.`);
 }
 
-function showOne({ print }: Call, approval: Approval): void {
+function printApproval({ print }: Context, approval: Approval): void {
   const { decidedBy, display } = approval;
-  print.one(approval, {
+  print.record(approval, {
     approval: approval.id,
     status: approval.status,
     kind: approval.kind,
     run: approval.runId,
     agent: approval.agentPath.join(' › '),
-    raised: when(approval.requestedAt),
-    expires: when(approval.expiresAt),
+    requested: formatTime(approval.requestedAt),
+    expires: formatTime(approval.expiresAt),
     question: approval.prompt,
     request: display.text,
-    beware: display.flags.join(', '),
+    warnings: display.flags.join(', '),
     executed:
       approval.executedParams === undefined
         ? undefined
         : JSON.stringify(approval.executedParams, null, 2),
     suggested:
       approval.suggestedRule === undefined ? undefined : JSON.stringify(approval.suggestedRule),
-    decided: when(approval.decidedAt),
+    decided: formatTime(approval.decidedAt),
     by: decidedBy === undefined ? undefined : `${decidedBy.name} (${decidedBy.type})`,
     reason: approval.reason,
   });

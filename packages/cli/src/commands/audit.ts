@@ -1,17 +1,14 @@
 import type { AuditEntry, AuditHead, AuditQuery } from '@relay/sdk';
-import type { Command } from 'commander';
 import { Option } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { readDocument } from '../documents.ts';
-import { CliError, usageError } from '../failures.ts';
-import { count, examples, past } from '../help.ts';
-import { pageSize, take } from '../lists.ts';
-import { when } from '../table.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { readDocument } from '../input.ts';
+import { CliError, usageError } from '../errors.ts';
+import { count, pastTime } from '../options.ts';
+import { formatTime } from '../output/table.ts';
 
 type Action = NonNullable<AuditQuery['action']>;
 
-/** The protocol's list again: help is shown without loading it, and a test compares the two. */
+/** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
 const auditActions = [
   'run.started',
   'run.canceled',
@@ -37,44 +34,45 @@ const auditActions = [
   'store.restored',
 ] as const satisfies readonly Action[];
 
-export function registerAudit(program: Command, world: World): void {
-  const audit = program.command('audit').description('who did what, when and why');
-  examples(audit, ['relay audit list --since 24h', 'relay audit verify']);
-  const list = audit
+export function registerAudit(program: CliCommand): void {
+  const audit = program
+    .command('audit')
+    .description('show and verify the audit trail')
+    .examples(['relay audit list --since 24h', 'relay audit verify']);
+  audit
     .command('list')
-    .description('entries, newest first')
-    .addOption(new Option('--action <action>', 'only of this kind').choices(auditActions))
-    .option('--actor <id>', 'only of this key, grant or whoever else it was')
-    .option('--run <id>', 'only of this run')
-    .option('--since <time>', 'since: a date, or 12h, 7d', past)
-    .option('--until <time>', 'until: a date, or 12h, 7d', past)
-    .option('--limit <n>', 'how many at most', count, 20)
-    .action(acting(world, listAudit));
-  examples(list, [
-    'relay audit list --action policy.changed',
-    'relay audit list --run RUN_ID --json',
-  ]);
-  const head = audit
+    .description('list audit entries, newest first')
+    .addOption(
+      new Option('--action <action>', 'only entries with this action').choices(auditActions),
+    )
+    .option('--actor <id>', 'only entries of this actor, such as a key or a grant')
+    .option('--run <id>', 'only entries of this run')
+    .option('--since <time>', 'start time: a date, or 12h, 7d ago', pastTime)
+    .option('--until <time>', 'end time: a date, or 12h, 7d ago', pastTime)
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay audit list --action policy.changed', 'relay audit list --run RUN_ID --json'])
+    .handle(listAudit);
+  audit
     .command('head')
-    .description('where the trail ends now: put it aside, and verify against it later')
-    .action(acting(world, showHead));
-  examples(head, ['relay audit head --json > head.json']);
-  const verify = audit
+    .description('print the current head of the trail, to verify against later')
+    .examples(['relay audit head --json > head.json'])
+    .handle(showHead);
+  audit
     .command('verify')
-    .description('whether any entry was changed, removed, moved or added')
-    .option('--against <file>', 'a head that was put aside: the trail must still hold it')
-    .option('--backup <folder>', 'the trail in a backup, without any server')
-    .option('--master-key-file <file>', 'with --backup: the master key, if it is not in it')
-    .option('--tenant <name>', 'with --backup: whose trail (default: default)')
-    .action(acting(world, verifyAudit));
-  const shown = [
-    'relay audit verify',
-    'relay audit verify --against head.json',
-    'relay audit verify --backup /backups/relay-monday --master-key-file ./master-key',
-  ];
-  examples(verify, shown, {
-    after: 'Without a head from before, nobody can tell a trail that was cut off from a short one.',
-  });
+    .description('check that no entry was changed, removed, moved or added')
+    .option('--against <file>', 'a head saved earlier, which the trail must still contain')
+    .option('--backup <folder>', 'verify the trail in a backup, without a server')
+    .option('--master-key-file <file>', 'with --backup: the master key, if the backup lacks it')
+    .option('--tenant <name>', 'with --backup: the tenant (default: default)')
+    .examples(
+      [
+        'relay audit verify',
+        'relay audit verify --against head.json',
+        'relay audit verify --backup /backups/relay-monday --master-key-file ./master-key',
+      ],
+      'Only --against detects entries that were removed from the end of the trail.',
+    )
+    .handle(verifyAudit);
 }
 
 interface ListOptions {
@@ -86,20 +84,20 @@ interface ListOptions {
   readonly limit: number;
 }
 
-async function listAudit(call: Call<ListOptions>): Promise<void> {
-  const { action, actor, run, since, until, limit } = call.options;
-  const { audit } = await call.client();
+async function listAudit(context: Context<ListOptions>): Promise<void> {
+  const { action, actor, run, since, until, limit } = context.options;
+  const { audit } = await context.client();
   const query = { action, actor, runId: run, since, until, limit: pageSize(limit) };
-  call.print.list(
+  context.print.list(
     await take(audit.list(query), limit),
     [
-      { title: 'seq', of: ({ seq }) => seq },
-      { title: 'at', of: ({ at }) => when(at) },
-      { title: 'action', of: ({ action: done }) => done },
-      { title: 'who', of: whoText },
-      { title: 'what', of: whatText },
+      { title: 'seq', value: ({ seq }) => seq },
+      { title: 'at', value: ({ at }) => formatTime(at) },
+      { title: 'action', value: ({ action }) => action },
+      { title: 'who', value: whoText },
+      { title: 'what', value: whatText },
     ],
-    'There are no such entries.',
+    'No matching entries.',
   );
 }
 
@@ -107,7 +105,7 @@ function whoText({ who }: AuditEntry): string {
   return who.name === who.type ? who.type : `${who.type} ${who.name}`;
 }
 
-/** What is empty says nothing here; `--json` has it all. */
+/** Empty values are left out; `--json` has them all. */
 function whatText({ what, why }: AuditEntry): string {
   const facts = Object.entries(what).flatMap(([name, value]) =>
     value === null || value === '' ? [] : [`${name}=${[value].flat().join(',')}`],
@@ -115,11 +113,11 @@ function whatText({ what, why }: AuditEntry): string {
   return [...facts, ...(why === undefined ? [] : [`(${why})`])].join(' ');
 }
 
-async function showHead(call: Call): Promise<void> {
-  const { audit } = await call.client();
+async function showHead(context: Context): Promise<void> {
+  const { audit } = await context.client();
   const head = await audit.head();
   const { seq, hash, sealedAt } = head;
-  call.print.one(head, { seq, hash, sealed: when(sealedAt) });
+  context.print.record(head, { seq, hash, sealed: formatTime(sealedAt) });
 }
 
 interface VerifyOptions {
@@ -129,40 +127,40 @@ interface VerifyOptions {
   readonly tenant?: string;
 }
 
-async function verifyAudit(call: Call<VerifyOptions>): Promise<void> {
-  const { against } = call.options;
-  const known = against === undefined ? undefined : headIn(await readDocument(call.world, against));
-  const verdict = await verdictOn(call, known);
+async function verifyAudit(context: Context<VerifyOptions>): Promise<void> {
+  const { against } = context.options;
+  const known =
+    against === undefined ? undefined : headIn(await readDocument(context.environment, against));
+  const verdict = await verdictOn(context, known);
   const { ok, entries, head, firstBad } = verdict;
-  if (call.print.json) call.print.value(verdict);
+  if (context.print.json) context.print.value(verdict);
   if (!ok) {
-    const where = firstBad === undefined ? '' : ` at ${firstBad.seq}: ${firstBad.problem}`;
-    throw new CliError('audit_broken', `The trail is not what it was${where}`, {
-      hint: `the ${entries} before are whole; compare with a backup`,
+    const where = firstBad === undefined ? '' : ` at entry ${firstBad.seq}: ${firstBad.problem}`;
+    throw new CliError('audit_broken', `The audit trail was modified${where}`, {
+      hint: `the ${entries} entries before are intact; compare with a backup`,
     });
   }
   const upTo = entries === 0 ? '' : `, up to ${head.hash}`;
-  const also = known === undefined ? '' : `, and holds entry ${known.seq} as it was put aside`;
-  call.print.say(`The trail is whole: ${entries} entries${upTo}${also}.`);
+  const also = known === undefined ? '' : `, and contains the saved head at entry ${known.seq}`;
+  context.print.line(`The audit trail is intact: ${entries} entries${upTo}${also}.`);
 }
 
-async function verdictOn(call: Call<VerifyOptions>, known: Head | undefined) {
-  const { backup, masterKeyFile: keyFile, tenant } = call.options;
+async function verdictOn(context: Context<VerifyOptions>, known: Head | undefined) {
+  const { backup, masterKeyFile: keyFile, tenant } = context.options;
   if (backup === undefined) {
     if (keyFile !== undefined || tenant !== undefined) {
-      throw usageError('--master-key-file and --tenant are about a --backup');
+      throw usageError('--master-key-file and --tenant require --backup');
     }
-    return (await call.client()).audit.verify(known);
+    return (await context.client()).audit.verify(known);
   }
   const { verifyBackup } = await import('@relay/server/operator');
-  const { env, cwd } = call.world;
+  const { env, cwd } = context.environment;
   return verifyBackup({ env, cwd }, { backup, keyFile, tenant: tenant ?? 'default', known });
 }
 
 type Head = Pick<AuditHead, 'seq' | 'hash'>;
 
-function headIn(given: Record<string, unknown>): Head {
-  const { seq, hash } = given;
+function headIn({ seq, hash }: Record<string, unknown>): Head {
   if (typeof seq === 'number' && typeof hash === 'string') return { seq, hash };
-  throw usageError('The file holds no head', '"relay audit head --json" writes one');
+  throw usageError('The file contains no audit head', 'create one with "relay audit head --json"');
 }

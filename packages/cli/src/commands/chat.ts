@@ -1,10 +1,7 @@
 import type { RelayClient } from '@relay/sdk';
-import type { Command } from 'commander';
-import { acting, type Call } from '../call.ts';
+import type { CliCommand, Context } from '../command.ts';
 import { isLocal } from '../connection.ts';
-import { CliError, exitCodes, usageError } from '../failures.ts';
-import { examples } from '../help.ts';
-import type { World } from '../world.ts';
+import { CliError, exitCodes, usageError } from '../errors.ts';
 
 interface Options {
   readonly model?: string;
@@ -12,67 +9,65 @@ interface Options {
   readonly conversation?: string;
 }
 
-export function registerChat(program: Command, world: World): void {
-  const chat = program
+export function registerChat(program: CliCommand): void {
+  program
     .command('chat [message...]')
-    .description('talk to an agent; you are asked before its tools run')
-    .option('--model <name>', "which model (default: the server's, else demo)")
-    .option('--agent <name>', 'which agent (needs a key)')
-    .option('--conversation <id>', 'go on with a conversation (needs a key)')
-    .action(acting(world, chatWith));
-  examples(
-    chat,
-    [
-      'relay chat',
-      'relay chat --model claude-sonnet-4-5',
-      'relay chat "calculate 23*47"',
-      'relay chat --conversation CONVERSATION_ID',
-    ],
-    {
-      after:
-        'At a request: o = once, a = always in this conversation, e = edit its arguments, d = deny. ' +
-        'Ctrl-C cancels what is going on, or leaves; Ctrl-D leaves. With a message it says that ' +
-        'and exits, with 7 if the run fails. Lines of a pipe are messages and answers in turn.',
-    },
-  );
+    .description('chat with an agent; its tools ask for your approval')
+    .option('--model <name>', "model to use (default: the server's, else demo)")
+    .option('--agent <name>', 'agent to use (needs a key)')
+    .option('--conversation <id>', 'continue a conversation (needs a key)')
+    .examples(
+      [
+        'relay chat',
+        'relay chat --model claude-sonnet-4-5',
+        'relay chat "calculate 23*47"',
+        'relay chat --conversation CONVERSATION_ID',
+      ],
+      'At an approval prompt: o = allow once, a = always allow in this conversation, e = edit the ' +
+        'arguments, d = deny. Ctrl-C cancels the current run, or exits; Ctrl-D exits. With a message ' +
+        'the command sends it and exits, with 7 if the run fails. In a pipe, each line is a message ' +
+        'or an answer.',
+    )
+    .handle(chat);
 }
 
-async function chatWith(call: Call<Options>, words: readonly string[]): Promise<void> {
-  const { world, print, options, connection } = call;
-  if (connection.apiKey === undefined) needsNoKey(connection.url, options);
+async function chat(context: Context<Options>, words: readonly string[]): Promise<void> {
+  const { environment, print, options, connection } = context;
+  if (connection.apiKey === undefined) checkKeyless(connection.url, options);
   const [{ Terminal }, { Conversation }] = await Promise.all([
     import('../chat/terminal.ts'),
     import('../chat/conversation.ts'),
   ]);
-  const client = await call.client();
+  const client = await context.client();
   const model = await chooseModel(client, options);
-  const beside = print.json || world.stdout.isTTY !== true ? world.stderr : world.stdout;
-  const aside = (line: string) => void beside.write(`${line}\n`);
-  let note: (line: string) => void = aside;
-  const partner = await partnerOf(call, { client, model, note: (line) => note(line) });
-  const terminal = new Terminal(world, beside);
+  const { stdout, stderr } = environment;
+  const output = print.json || stdout.isTTY !== true ? stderr : stdout;
+  const writeLine = (line: string) => void output.write(`${line}\n`);
+  let note: (line: string) => void = writeLine;
+  const chatClient = await chatClientFor(context, { client, model, note: (line) => note(line) });
+  const terminal = new Terminal(environment, output);
   const interrupt = () => terminal.interrupt();
   process.on('SIGINT', interrupt);
   try {
-    const conversation = new Conversation({ print, terminal, partner, aside });
+    const conversation = new Conversation({ print, terminal, client: chatClient, writeLine });
     note = (line) => conversation.note(line);
     if (terminal.isInteractive && words.length === 0) {
-      const whom = model ?? options.agent ?? 'Your conversation';
-      aside(print.paint('dim', `${whom} at ${connection.url}. ${keys}`));
-      if (connection.apiKey === undefined) aside(print.paint('dim', passing));
+      const name = model ?? options.agent ?? 'Your conversation';
+      writeLine(print.paint('dim', `${name} at ${connection.url}. ${keysHelp}`));
+      if (connection.apiKey === undefined) writeLine(print.paint('dim', keylessNote));
     }
-    if ('history' in partner) {
-      const runs = await partner.history(historyLength);
-      conversation.recall(runs);
+    if ('history' in chatClient) {
+      const runs = await chatClient.history(historyLength);
+      conversation.showHistory(runs);
       const last = runs.at(-1);
-      const goesOn = last !== undefined && /^(queued|running|waiting)$/.test(last.status);
-      if (goesOn) await conversation.take(async () => partner.rejoin(last));
+      const isActive = last !== undefined && /^(queued|running|waiting)$/.test(last.status);
+      if (isActive) await conversation.runTurn(async () => chatClient.rejoin(last));
     }
-    if (words.length > 0) await conversation.once(words.join(' '));
-    else await conversation.talk();
-    const { resumeWith } = partner;
-    if (terminal.isInteractive && resumeWith !== undefined) {
-      aside(print.paint('dim', `Go on later: relay chat --conversation ${resumeWith}`));
+    if (words.length > 0) await conversation.runOnce(words.join(' '));
+    else await conversation.run();
+    const { conversationId } = chatClient;
+    if (terminal.isInteractive && conversationId !== undefined) {
+      writeLine(print.paint('dim', `Continue later: relay chat --conversation ${conversationId}`));
     }
   } finally {
     process.off('SIGINT', interrupt);
@@ -80,16 +75,16 @@ async function chatWith(call: Call<Options>, words: readonly string[]): Promise<
   }
 }
 
-const keys = 'Ctrl-C cancels, Ctrl-D leaves.';
-const passing =
-  'Without a key (RELAY_API_KEY) this chat ends when you leave or the server restarts.';
+const keysHelp = 'Ctrl-C cancels, Ctrl-D exits.';
+const keylessNote =
+  'Without a key (RELAY_API_KEY) this chat ends when you exit or the server restarts.';
 const historyLength = 5;
 
-function needsNoKey(url: string, { agent, conversation }: Options): void {
+function checkKeyless(url: string, { agent, conversation }: Options): void {
   if (!isLocal(url)) {
-    throw new CliError('unauthorized', `There is no key for ${url}`, {
+    throw new CliError('unauthorized', `No API key for ${url}`, {
       exit: exitCodes.notAllowed,
-      hint: 'set RELAY_API_KEY, or name a --profile',
+      hint: 'set RELAY_API_KEY, or use --profile',
     });
   }
   if (agent !== undefined || conversation !== undefined) {
@@ -97,25 +92,25 @@ function needsNoKey(url: string, { agent, conversation }: Options): void {
   }
 }
 
-/** An agent or a conversation may have a model of its own; otherwise a newcomer has to have something to talk to. */
+/** An agent or a conversation can have its own model. Otherwise `demo` works without any setup. */
 async function chooseModel(client: RelayClient, { model, agent, conversation }: Options) {
   if (model !== undefined || agent !== undefined || conversation !== undefined) return model;
   const { defaultModel } = await client.models();
   return defaultModel ?? 'demo';
 }
 
-interface Parts {
+interface ClientParts {
   readonly client: RelayClient;
   readonly model: string | undefined;
   readonly note: (line: string) => void;
 }
 
-async function partnerOf({ connection, options }: Call<Options>, parts: Parts) {
+async function chatClientFor({ connection, options }: Context<Options>, parts: ClientParts) {
   if (connection.apiKey === undefined) {
-    const { KeylessPartner } = await import('../chat/keyless.ts');
-    return new KeylessPartner(parts);
+    const { EphemeralChatClient } = await import('../chat/ephemeral-client.ts');
+    return new EphemeralChatClient(parts);
   }
-  const { KeyedPartner } = await import('../chat/with-key.ts');
+  const { DurableChatClient } = await import('../chat/durable-client.ts');
   const { agent, conversation: conversationId } = options;
-  return new KeyedPartner({ ...parts, agent, conversationId });
+  return new DurableChatClient({ ...parts, agent, conversationId });
 }

@@ -1,48 +1,46 @@
-import type { Command } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { examples } from '../help.ts';
-import { take } from '../lists.ts';
-import { readSecret } from '../secret.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, take } from '../command.ts';
+import { readSecret } from '../input.ts';
 
-export function registerCredentials(program: Command, world: World): void {
-  const credentials = program.command('credentials').description('the keys of model providers');
-  examples(credentials, ['relay credentials set openai', 'relay credentials list']);
-  const list = credentials
+export function registerCredentials(program: CliCommand): void {
+  const credentials = program
+    .command('credentials')
+    .description('manage the API keys of model providers')
+    .examples(['relay credentials set openai', 'relay credentials list']);
+  credentials
     .command('list')
-    .description('which providers have a key; the keys themselves are never shown')
-    .action(acting(world, listCredentials));
-  examples(list, ['relay credentials list']);
-  const set = credentials
+    .description('list the providers that have a key; keys are never shown')
+    .examples(['relay credentials list'])
+    .handle(listCredentials);
+  credentials
     .command('set <provider>')
-    .description('store or replace a key; it is asked for, or read from standard input')
-    .option('--label <text>', 'a name for people')
-    .option('--base-url <url>', 'a server of your own that speaks Chat Completions')
-    .action(acting(world, setCredential));
-  examples(set, [
-    'relay credentials set anthropic',
-    'relay credentials set openai --label prod < openai.key',
-    'relay credentials set local --base-url http://10.20.0.5:8000/v1',
-  ]);
-  const remove = credentials
+    .description('store or replace a key, from a prompt or standard input')
+    .option('--label <text>', 'display name')
+    .option('--base-url <url>', 'your own server with a Chat Completions API')
+    .examples([
+      'relay credentials set anthropic',
+      'relay credentials set openai --label prod < openai.key',
+      'relay credentials set local --base-url http://10.20.0.5:8000/v1',
+    ])
+    .handle(setCredential);
+  credentials
     .command('delete <provider>')
-    .description('forget a key; the next call of a model notices')
-    .action(acting(world, deleteCredential));
-  examples(remove, ['relay credentials delete openai']);
+    .description('delete a key; effective from the next model call')
+    .examples(['relay credentials delete openai'])
+    .handle(deleteCredential);
 }
 
-async function listCredentials(call: Call): Promise<void> {
-  const { credentials } = await call.client();
-  call.print.list(
+async function listCredentials(context: Context): Promise<void> {
+  const { credentials } = await context.client();
+  context.print.list(
     await take(credentials.list(), Infinity),
     [
-      { title: 'provider', of: ({ provider }) => provider },
-      { title: 'key', of: ({ last4 }) => `…${last4}` },
-      { title: 'updated', of: ({ updatedAt }) => updatedAt, time: true },
-      { title: 'label', of: ({ label }) => label ?? '' },
-      { title: 'url', of: ({ baseUrl }) => baseUrl },
+      { title: 'provider', value: ({ provider }) => provider },
+      { title: 'key', value: ({ last4 }) => `…${last4}` },
+      { title: 'updated', value: ({ updatedAt }) => updatedAt, time: true },
+      { title: 'label', value: ({ label }) => label ?? '' },
+      { title: 'url', value: ({ baseUrl }) => baseUrl },
     ],
-    'No provider has a key; only the model "demo" can be asked.',
+    'No provider has a key; only the model "demo" is available.',
   );
 }
 
@@ -51,22 +49,19 @@ interface SetOptions {
   readonly baseUrl?: string;
 }
 
-async function setCredential(call: Call<SetOptions>, [provider = '']: readonly string[]) {
-  const { label, baseUrl } = call.options;
-  const client = await call.client();
-  const apiKey = await readSecret(call.world, `The key for ${provider}`);
-  const credential = await client.credentials.put(provider, {
-    apiKey,
-    ...(label === undefined ? {} : { label }),
-    ...(baseUrl === undefined ? {} : { baseUrl }),
-  });
-  if (call.print.json) call.print.value(credential);
-  else call.print.say(`${provider} has the key …${credential.last4}.`);
+async function setCredential(context: Context<SetOptions>, [provider = '']: readonly string[]) {
+  const { label, baseUrl } = context.options;
+  const client = await context.client();
+  const apiKey = await readSecret(context.environment, `API key for ${provider}`);
+  const credential = await client.credentials.put(provider, { apiKey, label, baseUrl });
+  context.print.result(credential, `Stored the key …${credential.last4} for ${provider}.`);
 }
 
-async function deleteCredential(call: Call, [provider = '']: readonly string[]): Promise<void> {
-  const { credentials } = await call.client();
+async function deleteCredential(
+  context: Context,
+  [provider = '']: readonly string[],
+): Promise<void> {
+  const { credentials } = await context.client();
   await credentials.delete(provider);
-  if (call.print.json) call.print.value({ provider, status: 'deleted' });
-  else call.print.say(`${provider} has no key any more.`);
+  context.print.result({ provider, status: 'deleted' }, `Deleted the key for ${provider}.`);
 }

@@ -1,28 +1,31 @@
-import type { Command } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { CliError } from '../failures.ts';
-import { examples } from '../help.ts';
-import { visible } from '../visible.ts';
-import type { World } from '../world.ts';
+import type { CliCommand, Context } from '../command.ts';
+import { CliError } from '../errors.ts';
+import { visible } from '../output/visible.ts';
 
-export function registerDoctor(program: Command, world: World): void {
-  const command = program
+export function registerDoctor(program: CliCommand): void {
+  program
     .command('doctor')
-    .description('what is wrong with a set-up, and how to mend it')
-    .option('--remote', 'only the server and the key: its data folder is elsewhere')
-    .action(acting(world, examine));
-  examples(command, ['relay doctor', 'relay doctor --url https://relay.example.com --remote'], {
-    after: 'It changes nothing. Exits with 1 if something is wrong; a warning is not.',
-  });
+    .description('diagnose problems with a server or its setup')
+    .option('--remote', 'check only the server and the key, not local data')
+    .examples(
+      ['relay doctor', 'relay doctor --url https://relay.example.com --remote'],
+      'Changes nothing. Exits with 1 if a check fails; warnings do not count.',
+    )
+    .handle(diagnose);
 }
 
 const marks = { ok: ['green', '✓'], warning: ['yellow', '!'], wrong: ['red', '✗'] } as const;
 
-async function examine({ world, print, connection, options }: Call<{ remote?: boolean }>) {
-  const { examinations } = await import('../doctor/doctor.ts');
+async function diagnose({
+  environment,
+  print,
+  connection,
+  options,
+}: Context<{ remote?: boolean }>) {
+  const { runChecks } = await import('../doctor/doctor.ts');
   let wrong = 0;
-  const scope = { world, connection, isRemote: options.remote === true };
-  for await (const finding of examinations(scope)) {
+  const checksData = options.remote !== true;
+  for await (const finding of runChecks(environment, connection, checksData)) {
     if (finding.state === 'wrong') wrong += 1;
     if (print.json) {
       print.value(finding);
@@ -34,6 +37,5 @@ async function examine({ world, print, connection, options }: Call<{ remote?: bo
     if (mend !== undefined) print.raw(`  ${' '.repeat(12)} → ${visible(mend)}\n`);
   }
   if (wrong === 0) return;
-  const what = wrong === 1 ? 'One thing is' : `${wrong} things are`;
-  throw new CliError('unwell', `${what} wrong`);
+  throw new CliError('unwell', wrong === 1 ? '1 check failed' : `${wrong} checks failed`);
 }

@@ -1,13 +1,8 @@
-import type { GrantBody } from '@relay/sdk';
-import type { Command } from 'commander';
+import type { Grant, GrantBody } from '@relay/sdk';
 import { Option } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { usageError } from '../failures.ts';
-import { collect, count, examples, jsonObject, moment } from '../help.ts';
-import { pageSize, take } from '../lists.ts';
-import { patternsOf } from '../patterns.ts';
-import { ruleText } from '../rules.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { usageError } from '../errors.ts';
+import { collect, count, futureTime, jsonObject } from '../options.ts';
 
 const scopes = ['run', 'conversation', 'tenant'] as const;
 
@@ -20,64 +15,89 @@ interface RuleOptions {
   readonly uses?: number;
 }
 
-export function registerGrants(program: Command, world: World): void {
-  const grants = program.command('grants').description('what may run without asking');
-  examples(grants, ['relay grants list', 'relay grants revoke GRANT_ID']);
-  const list = grants
+export function registerGrants(program: CliCommand): void {
+  const grants = program
+    .command('grants')
+    .description('manage rules that allow calls without approval')
+    .examples(['relay grants list', 'relay grants revoke GRANT_ID']);
+  grants
     .command('list')
-    .description('grants that hold, newest first')
-    .option('--all', 'also what was revoked, has expired or is used up')
-    .option('--tool <name>', 'only of this tool')
-    .addOption(new Option('--scope <scope>', 'only of this scope').choices(scopes))
-    .option('--limit <n>', 'how many at most', count, 20)
-    .action(acting(world, listGrants));
-  examples(list, ['relay grants list --tool send_note']);
-  const add = withRule(
-    grants.command('add <tool>').description('let calls of a tool run without asking'),
-  ).action(acting(world, addGrant));
-  examples(add, [
-    'relay grants add send_note --param to=operator --scope tenant --expires 30d',
-    `relay grants add read --param 'filePath=src/**/*.ts' --scope tenant`,
-  ]);
-  const preview = withRule(
+    .description('list active grants, newest first')
+    .option('--all', 'include revoked, expired and used-up grants')
+    .option('--tool <name>', 'only grants for this tool')
+    .addOption(new Option('--scope <scope>', 'only grants with this scope').choices(scopes))
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay grants list --tool send_note'])
+    .handle(listGrants);
+  withRule(grants.command('add <tool>').description('allow calls of a tool without approval'))
+    .examples([
+      'relay grants add send_note --param to=operator --scope tenant --expires 30d',
+      `relay grants add read --param 'filePath=src/**/*.ts' --scope tenant`,
+    ])
+    .handle(addGrant);
+  withRule(
     grants
       .command('preview <tool>')
-      .description('which of the latest requests such a grant would have answered'),
-  ).action(acting(world, previewGrant));
-  examples(preview, ['relay grants preview send_note --param to=operator']);
-  const revoke = grants
+      .description('list recent approvals that such a grant would have made unnecessary'),
+  )
+    .examples(['relay grants preview send_note --param to=operator'])
+    .handle(previewGrant);
+  grants
     .command('revoke <grants...>')
-    .description('ask about it again')
-    .action(acting(world, revokeGrants));
-  examples(revoke, ['relay grants revoke GRANT_ID']);
+    .description('revoke grants; their calls need approval again')
+    .examples(['relay grants revoke GRANT_ID'])
+    .handle(revokeGrants);
 }
 
-function withRule(command: Command): Command {
+function withRule(command: CliCommand): CliCommand {
   return command
-    .option('--param <name=pattern>', 'a parameter must match this pattern (repeatable)', collect)
-    .option('--exact <json>', 'these arguments to the letter', jsonObject)
-    .addOption(new Option('--scope <scope>', 'where it holds').choices(scopes).default('tenant'))
-    .option('--scope-id <id>', 'the run or the conversation')
-    .option('--uses <n>', 'for how many calls', count)
-    .option('--expires <time>', 'until when: a date, or 12h, 30d', moment);
+    .option('--param <name=pattern>', 'pattern that a parameter must match (repeatable)', collect)
+    .option('--exact <json>', 'exact arguments', jsonObject)
+    .addOption(
+      new Option('--scope <scope>', 'scope of the grant').choices(scopes).default('tenant'),
+    )
+    .option('--scope-id <id>', 'id of the run or conversation')
+    .option('--uses <n>', 'maximum number of calls', count)
+    .option('--expires <time>', 'expiry: a date, or 12h, 30d', futureTime);
+}
+
+/** `name=value` pairs as an object. */
+export function patternsOf(pairs: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const at = pair.indexOf('=');
+      if (at < 1) throw usageError(`"${pair}" must be NAME=VALUE`);
+      return [pair.slice(0, at), pair.slice(at + 1)];
+    }),
+  );
+}
+
+/** A rule in one line. */
+export function ruleText({
+  tool,
+  params,
+  exact,
+}: Pick<Grant, 'tool' | 'params' | 'exact'>): string {
+  if (exact !== undefined) return `${tool} exactly ${JSON.stringify(exact)}`;
+  return params === undefined ? `${tool} (every call)` : `${tool} ${JSON.stringify(params)}`;
 }
 
 function ruleOf(tool: string, options: RuleOptions): GrantBody {
   const { param, exact, scope, scopeId, expires, uses } = options;
   if (param !== undefined && exact !== undefined) {
-    throw usageError('Either --param or --exact says which calls are meant, not both');
+    throw usageError('Use either --param or --exact, not both');
   }
   if ((scope === 'tenant') !== (scopeId === undefined)) {
-    throw usageError('--scope-id names the run or the conversation of --scope, and only that');
+    throw usageError('--scope-id is required with --scope run or conversation, and only then');
   }
   return {
     tool,
     scope,
-    ...(param === undefined ? {} : { params: patternsOf(param) }),
-    ...(exact === undefined ? {} : { exact: exact as NonNullable<GrantBody['exact']> }),
-    ...(scopeId === undefined ? {} : { scopeId }),
-    ...(expires === undefined ? {} : { expiresAt: expires }),
-    ...(uses === undefined ? {} : { uses }),
+    params: param === undefined ? undefined : patternsOf(param),
+    exact: exact as GrantBody['exact'],
+    scopeId,
+    expiresAt: expires,
+    uses,
   };
 }
 
@@ -88,65 +108,66 @@ interface ListOptions {
   readonly limit: number;
 }
 
-async function listGrants(call: Call<ListOptions>): Promise<void> {
-  const { all, tool, scope, limit } = call.options;
-  const { grants } = await call.client();
+async function listGrants(context: Context<ListOptions>): Promise<void> {
+  const { all, tool, scope, limit } = context.options;
+  const { grants } = await context.client();
   const query = {
     status: all === true ? ('all' as const) : ('active' as const),
-    ...(tool === undefined ? {} : { tool }),
-    ...(scope === undefined ? {} : { scope }),
+    tool,
+    scope,
     limit: pageSize(limit),
   };
-  call.print.list(
+  context.print.list(
     await take(grants.list(query), limit),
     [
-      { title: 'grant', of: ({ id }) => id },
-      { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'scope', of: ({ scope }) => scope },
-      { title: 'uses left', of: ({ usesLeft }) => usesLeft, minor: true },
-      { title: 'expires', of: ({ expiresAt }) => expiresAt, time: true },
-      { title: 'by', of: ({ createdBy }) => createdBy.name, minor: true },
-      { title: 'rule', of: ruleText },
+      { title: 'grant', value: ({ id }) => id },
+      { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'scope', value: ({ scope }) => scope },
+      { title: 'uses left', value: ({ usesLeft }) => usesLeft, minor: true },
+      { title: 'expires', value: ({ expiresAt }) => expiresAt, time: true },
+      { title: 'by', value: ({ createdBy }) => createdBy.name, minor: true },
+      { title: 'rule', value: ruleText },
     ],
-    'Nothing runs without asking.',
+    'No active grants.',
   );
 }
 
-async function addGrant(call: Call<RuleOptions>, [tool = '']: readonly string[]): Promise<void> {
-  const { grants } = await call.client();
-  const grant = await grants.create(ruleOf(tool, call.options));
-  if (call.print.json) call.print.value(grant);
-  else call.print.say(`${ruleText(grant)} runs without asking: grant ${grant.id}`);
+async function addGrant(
+  context: Context<RuleOptions>,
+  [tool = '']: readonly string[],
+): Promise<void> {
+  const { grants } = await context.client();
+  const grant = await grants.create(ruleOf(tool, context.options));
+  context.print.result(grant, `${ruleText(grant)} is allowed without approval: grant ${grant.id}`);
 }
 
-async function previewGrant(call: Call<RuleOptions>, [tool = '']: readonly string[]) {
-  const { grants } = await call.client();
-  const preview = await grants.preview(ruleOf(tool, call.options));
-  if (call.print.json) {
-    call.print.value(preview);
+async function previewGrant(context: Context<RuleOptions>, [tool = '']: readonly string[]) {
+  const { grants } = await context.client();
+  const preview = await grants.preview(ruleOf(tool, context.options));
+  if (context.print.json) {
+    context.print.value(preview);
     return;
   }
-  call.print.note(
-    `It would have answered ${preview.matched} of the last ${preview.looked} requests.`,
+  context.print.note(
+    `It would have allowed ${preview.matched} of the last ${preview.looked} requests.`,
   );
   if (preview.calls.length === 0) return;
-  call.print.list(
+  context.print.list(
     preview.calls,
     [
-      { title: 'approval', of: ({ approvalId }) => approvalId },
-      { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'raised', of: ({ requestedAt }) => requestedAt, time: true },
-      { title: 'request', of: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
+      { title: 'approval', value: ({ approvalId }) => approvalId },
+      { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'requested', value: ({ requestedAt }) => requestedAt, time: true },
+      { title: 'request', value: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
     ],
     '',
   );
 }
 
-async function revokeGrants(call: Call, ids: readonly string[]): Promise<void> {
-  const { grants } = await call.client();
+async function revokeGrants(context: Context, ids: readonly string[]): Promise<void> {
+  const { grants } = await context.client();
   for (const id of ids) {
     await grants.revoke(id);
-    if (call.print.json) call.print.value({ id, status: 'revoked' });
-    else call.print.say(`${id} is revoked.`);
+    context.print.result({ id, status: 'revoked' }, `Revoked ${id}.`);
   }
 }

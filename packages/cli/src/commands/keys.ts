@@ -1,61 +1,60 @@
-import type { Command } from 'commander';
 import { Option } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { count, examples, moment } from '../help.ts';
-import { take } from '../lists.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, take } from '../command.ts';
+import { count, futureTime } from '../options.ts';
 
 type Scope = 'runs' | 'approve' | 'admin';
 
-export function registerKeys(program: Command, world: World): void {
-  const keys = program.command('keys').description('who may call, and what for');
-  examples(keys, ['relay keys list', 'relay keys create ci --scopes runs']);
-  const list = keys
+export function registerKeys(program: CliCommand): void {
+  const keys = program
+    .command('keys')
+    .description('manage API keys')
+    .examples(['relay keys list', 'relay keys create ci --scopes runs']);
+  keys
     .command('list')
-    .description('keys, newest first and without their secrets')
-    .option('--limit <n>', 'how many at most', count, 50)
-    .action(acting(world, listKeys));
-  examples(list, ['relay keys list']);
-  const create = keys
+    .description('list keys, newest first, without their secrets')
+    .option('--limit <n>', 'maximum number of results', count, 50)
+    .examples(['relay keys list'])
+    .handle(listKeys);
+  keys
     .command('create <name>')
-    .description('make a key, which is shown only this once')
+    .description('create a key; it is shown only once')
     .addOption(
-      new Option('--scopes <scopes...>', 'what it is for')
+      new Option('--scopes <scopes...>', 'scopes of the key')
         .choices(['runs', 'approve', 'admin'])
         .default(['runs']),
     )
-    .option('--owner <name>', 'who has it')
-    .option('--expires <time>', 'until when: a date, or 12h, 90d', moment)
-    .action(acting(world, createKey));
-  examples(create, [
-    'relay keys create ci --scopes runs --owner "build team" --expires 90d',
-    'relay keys create ada --scopes runs approve --json',
-  ]);
-  const revoke = keys
+    .option('--owner <name>', 'owner of the key')
+    .option('--expires <time>', 'expiry: a date, or 12h, 90d', futureTime)
+    .examples([
+      'relay keys create ci --scopes runs --owner "build team" --expires 90d',
+      'relay keys create ada --scopes runs approve --json',
+    ])
+    .handle(createKey);
+  keys
     .command('revoke <keys...>')
-    .description('let keys count no more, and close what they have open')
-    .action(acting(world, revokeKeys));
-  examples(revoke, ['relay keys revoke KEY_ID']);
+    .description('revoke keys and close their open connections')
+    .examples(['relay keys revoke KEY_ID'])
+    .handle(revokeKeys);
 }
 
-async function listKeys(call: Call<{ limit: number }>): Promise<void> {
-  const { keys } = await call.client();
-  call.print.list(
-    await take(keys.list(), call.options.limit),
+async function listKeys(context: Context<{ limit: number }>): Promise<void> {
+  const { keys } = await context.client();
+  context.print.list(
+    await take(keys.list(), context.options.limit),
     [
-      { title: 'key', of: ({ id }) => id },
+      { title: 'key', value: ({ id }) => id },
       {
         title: 'status',
-        of: ({ revokedAt, expiresAt }) => statusOf(revokedAt, expiresAt),
+        value: ({ revokedAt, expiresAt }) => statusOf(revokedAt, expiresAt),
         status: true,
       },
-      { title: 'scopes', of: ({ scopes }) => scopes.join(' ') },
-      { title: 'expires', of: ({ expiresAt }) => expiresAt, time: true, minor: true },
-      { title: 'created', of: ({ createdAt }) => createdAt, time: true, minor: true },
-      { title: 'owner', of: ({ owner }) => owner, minor: true },
-      { title: 'name', of: ({ name }) => name },
+      { title: 'scopes', value: ({ scopes }) => scopes.join(' ') },
+      { title: 'expires', value: ({ expiresAt }) => expiresAt, time: true, minor: true },
+      { title: 'created', value: ({ createdAt }) => createdAt, time: true, minor: true },
+      { title: 'owner', value: ({ owner }) => owner, minor: true },
+      { title: 'name', value: ({ name }) => name },
     ],
-    'There are no keys.',
+    'No keys.',
   );
 }
 
@@ -70,28 +69,25 @@ interface CreateOptions {
   readonly expires?: string;
 }
 
-async function createKey(call: Call<CreateOptions>, [name = '']: readonly string[]): Promise<void> {
-  const { scopes, owner, expires } = call.options;
-  const { keys } = await call.client();
+async function createKey(
+  context: Context<CreateOptions>,
+  [name = '']: readonly string[],
+): Promise<void> {
+  const { scopes, owner, expires } = context.options;
+  const { keys } = await context.client();
   const key = await keys.create({
     name,
     scopes: [...scopes],
-    ...(owner === undefined ? {} : { owner }),
-    ...(expires === undefined ? {} : { expiresAt: expires }),
+    owner,
+    expiresAt: expires,
   });
-  if (call.print.json) {
-    call.print.value(key);
-    return;
-  }
-  call.print.note(`The key ${key.name} (${key.id}), shown only this once:`);
-  call.print.say(key.apiKey);
+  context.print.secret(key, `API key ${key.name}, id ${key.id} (shown only once):`, key.apiKey);
 }
 
-async function revokeKeys(call: Call, ids: readonly string[]): Promise<void> {
-  const { keys } = await call.client();
+async function revokeKeys(context: Context, ids: readonly string[]): Promise<void> {
+  const { keys } = await context.client();
   for (const id of ids) {
     await keys.revoke(id);
-    if (call.print.json) call.print.value({ id, status: 'revoked' });
-    else call.print.say(`${id} is revoked.`);
+    context.print.result({ id, status: 'revoked' }, `Revoked ${id}.`);
   }
 }

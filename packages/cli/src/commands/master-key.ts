@@ -1,60 +1,56 @@
 import type { Rotation } from '@relay/server/operator';
-import type { Command } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { examples } from '../help.ts';
-import type { World } from '../world.ts';
+import type { CliCommand, Context } from '../command.ts';
 
 interface Options {
   readonly keyFile?: string;
   readonly nodesStopped?: boolean;
 }
 
-export function registerMasterKey(program: Command, world: World): void {
-  const command = program
+export function registerMasterKey(program: CliCommand): void {
+  program
     .command('rotate-master-key')
-    .description('make a new master key, and seal the credentials with it')
-    .option('--key-file <file>', 'where the new key goes, if it comes from $RELAY_MASTER_KEY')
-    .option('--nodes-stopped', 'no server uses the database now: seal it at once')
-    .action(acting(world, rotate));
-  examples(command, ['relay rotate-master-key', 'relay rotate-master-key --key-file ./new-key'], {
-    after:
-      'The server of a data folder must be stopped. Interrupted, it is simply run again. ' +
-      'For servers on one database it makes the key and says how they take it over, one by one.',
-  });
+    .description('create a new master key and re-encrypt the credentials')
+    .option('--key-file <file>', 'file for the new key, if $RELAY_MASTER_KEY is set')
+    .option('--nodes-stopped', 'no server uses the database: re-encrypt it now')
+    .examples(
+      ['relay rotate-master-key', 'relay rotate-master-key --key-file ./new-key'],
+      'Stop the server of a data folder first. If interrupted, run it again. For servers that ' +
+        'share a database it creates the key and prints how to switch them over, one by one.',
+    )
+    .handle(rotate);
 }
 
-async function rotate({ world, options, print }: Call<Options>): Promise<void> {
+async function rotate({ environment, options, print }: Context<Options>): Promise<void> {
   const { rotateMasterKey } = await import('@relay/server/operator');
-  const { env, cwd } = world;
+  const { env, cwd } = environment;
   const rotation = await rotateMasterKey({ env, cwd }, options);
-  if (print.json) print.value(rotation);
-  else print.say(nextSteps(rotation));
+  print.result(rotation, nextSteps(rotation));
 }
 
 function nextSteps(rotation: Rotation): string {
   const { keyFile } = rotation;
   if (rotation.kind === 'replaced') {
     return [
-      `The credentials are sealed with the new master key in ${keyFile}.`,
-      `The old one is in ${rotation.oldKeyFile}: backups from before need it. Delete it with them.`,
+      `The credentials are encrypted with the new master key in ${keyFile}.`,
+      `The old key is in ${rotation.oldKeyFile}. Keep it as long as you keep older backups.`,
       'You can start the server again.',
     ].join('\n');
   }
   if (rotation.kind === 'resealed') {
     return [
-      `The credentials are sealed with the new master key in ${keyFile}. Now:`,
-      `1. Set RELAY_MASTER_KEY to what is in that file, and start.`,
-      '2. Keep the old key as long as you keep backups from before.',
-      `3. Put the new key where you keep such things, and delete ${keyFile}.`,
+      `The credentials are encrypted with the new master key in ${keyFile}. Next steps:`,
+      '1. Set RELAY_MASTER_KEY to the contents of that file, and start the server.',
+      '2. Keep the old key as long as you keep older backups.',
+      `3. Store the new key in your secret manager, and delete ${keyFile}.`,
     ].join('\n');
   }
   return [
-    `The new master key is in ${keyFile}. Nothing is sealed with it yet. Now:`,
+    `The new master key is in ${keyFile}. Nothing is encrypted with it yet. Next steps:`,
     '1. Set RELAY_MASTER_KEY_PREVIOUS to the new key on every node, and restart them one by one:',
-    '   from then on each can open what either key has sealed.',
+    '   each node can then decrypt with either key.',
     '2. Set RELAY_MASTER_KEY to the new key and RELAY_MASTER_KEY_PREVIOUS to the old one, and',
-    '   restart them one by one. The first of them seals everything with the new key.',
-    '3. Take RELAY_MASTER_KEY_PREVIOUS away at the next restart.',
-    `4. Put the new key where you keep such things, and delete ${keyFile}.`,
+    '   restart them one by one. The first one re-encrypts everything with the new key.',
+    '3. Remove RELAY_MASTER_KEY_PREVIOUS at the next restart.',
+    `4. Store the new key in your secret manager, and delete ${keyFile}.`,
   ].join('\n');
 }

@@ -1,56 +1,55 @@
 import type { Memory } from '@relay/sdk';
-import type { Command } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { CliError, exitCodes, usageError } from '../failures.ts';
-import { count, duration, examples } from '../help.ts';
-import { pageSize, take } from '../lists.ts';
-import type { Column } from '../table.ts';
-import { confirmed } from '../secret.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { CliError, exitCodes, usageError } from '../errors.ts';
+import { count, duration } from '../options.ts';
+import type { Column } from '../output/table.ts';
+import { confirmed } from '../input.ts';
 
-export function registerMemories(program: Command, world: World): void {
-  const memories = program.command('memories').description('what is remembered beyond a run');
-  examples(memories, ['relay memories search "release day"', 'relay memories list']);
-  const list = memories
+export function registerMemories(program: CliCommand): void {
+  const memories = program
+    .command('memories')
+    .description('manage the memories of agents')
+    .examples(['relay memories search "release day"', 'relay memories list']);
+  memories
     .command('list')
-    .description('memories, newest first')
-    .option('--namespace <name>', 'only of this namespace')
-    .option('--limit <n>', 'how many at most', count, 20)
-    .action(acting(world, listMemories));
-  examples(list, ['relay memories list --namespace user:42']);
-  const search = memories
+    .description('list memories, newest first')
+    .option('--namespace <name>', 'only memories in this namespace')
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay memories list --namespace user:42'])
+    .handle(listMemories);
+  memories
     .command('search <words...>')
-    .description('memories that fit some words, best first')
-    .option('--namespace <name>', 'of this namespace', 'default')
-    .option('--limit <n>', 'how many at most', count, 10)
-    .action(acting(world, searchMemories));
-  examples(search, ['relay memories search release day --namespace team']);
-  const add = memories
+    .description('search memories, best match first')
+    .option('--namespace <name>', 'namespace to search', 'default')
+    .option('--limit <n>', 'maximum number of results', count, 10)
+    .examples(['relay memories search release day --namespace team'])
+    .handle(searchMemories);
+  memories
     .command('add <text...>')
-    .description('remember something')
-    .option('--namespace <name>', 'in this namespace', 'default')
-    .option('--ttl <time>', 'for how long: 12h, 30d', duration)
-    .action(acting(world, addMemory));
-  examples(add, ['relay memories add "Releases go out on Tuesdays" --ttl 90d']);
-  const remove = memories
+    .description('add a memory')
+    .option('--namespace <name>', 'namespace of the memory', 'default')
+    .option('--ttl <time>', 'time to live: 12h, 30d', duration)
+    .examples(['relay memories add "Releases go out on Tuesdays" --ttl 90d'])
+    .handle(addMemory);
+  memories
     .command('delete <memories...>')
-    .description('forget memories')
-    .action(acting(world, deleteMemories));
-  examples(remove, ['relay memories delete MEMORY_ID']);
-  const clear = memories
+    .description('delete memories')
+    .examples(['relay memories delete MEMORY_ID'])
+    .handle(deleteMemories);
+  memories
     .command('clear <namespace>')
-    .description('forget everything in a namespace')
-    .option('--yes', 'without being asked')
-    .action(acting(world, clearMemories));
-  examples(clear, ['relay memories clear user:42 --yes']);
+    .description('delete all memories in a namespace')
+    .option('--yes', 'do not ask for confirmation')
+    .examples(['relay memories clear user:42 --yes'])
+    .handle(clearMemories);
 }
 
 const columns: readonly Column<Memory>[] = [
-  { title: 'memory', of: ({ id }) => id },
-  { title: 'namespace', of: ({ namespace }) => namespace },
-  { title: 'source', of: ({ source }) => source, minor: true },
-  { title: 'created', of: ({ createdAt }) => createdAt, time: true },
-  { title: 'text', of: ({ text }) => text },
+  { title: 'memory', value: ({ id }) => id },
+  { title: 'namespace', value: ({ namespace }) => namespace },
+  { title: 'source', value: ({ source }) => source, minor: true },
+  { title: 'created', value: ({ createdAt }) => createdAt, time: true },
+  { title: 'text', value: ({ text }) => text },
 ];
 
 interface ListOptions {
@@ -58,63 +57,70 @@ interface ListOptions {
   readonly limit: number;
 }
 
-async function listMemories(call: Call<ListOptions>): Promise<void> {
-  const { namespace, limit } = call.options;
-  const { memories } = await call.client();
-  const query = { ...(namespace === undefined ? {} : { namespace }), limit: pageSize(limit) };
-  call.print.list(await take(memories.list(query), limit), columns, 'Nothing is remembered.');
+async function listMemories(context: Context<ListOptions>): Promise<void> {
+  const { namespace, limit } = context.options;
+  const { memories } = await context.client();
+  const query = { namespace, limit: pageSize(limit) };
+  context.print.list(await take(memories.list(query), limit), columns, 'No memories.');
 }
 
-async function searchMemories(call: Call<ListOptions>, words: readonly string[]): Promise<void> {
-  const { namespace = 'default', limit } = call.options;
-  const { memories } = await call.client();
+async function searchMemories(
+  context: Context<ListOptions>,
+  words: readonly string[],
+): Promise<void> {
+  const { namespace = 'default', limit } = context.options;
+  const { memories } = await context.client();
   const query = { namespace, q: words.join(' '), limit: pageSize(limit) };
-  call.print.list(
+  context.print.list(
     await take(memories.list(query), limit),
-    [{ title: 'fit', of: fitOf }, { title: 'by', of: ({ foundBy }) => foundBy }, ...columns],
-    'Nothing fits.',
+    [
+      { title: 'score', value: scoreOf },
+      { title: 'by', value: ({ foundBy }) => foundBy },
+      ...columns,
+    ],
+    'No matching memories.',
   );
 }
 
-function fitOf({ score, similarity, foundBy }: Memory): string | undefined {
+function scoreOf({ score, similarity, foundBy }: Memory): string | undefined {
   return (foundBy === 'meaning' ? similarity : score)?.toFixed(2);
 }
 
 async function addMemory(
-  call: Call<{ namespace: string; ttl?: number }>,
+  context: Context<{ namespace: string; ttl?: number }>,
   words: readonly string[],
 ) {
-  const { namespace, ttl } = call.options;
-  const { memories } = await call.client();
+  const { namespace, ttl } = context.options;
+  const { memories } = await context.client();
   const memory = await memories.add({
     namespace,
     text: words.join(' '),
-    ...(ttl === undefined ? {} : { ttlSeconds: ttl }),
+    ttlSeconds: ttl,
   });
-  if (call.print.json) call.print.value(memory);
-  else call.print.say(`Remembered as ${memory.id}.`);
+  context.print.result(memory, `Added ${memory.id}.`);
 }
 
-async function deleteMemories(call: Call, ids: readonly string[]): Promise<void> {
-  const { memories } = await call.client();
+async function deleteMemories(context: Context, ids: readonly string[]): Promise<void> {
+  const { memories } = await context.client();
   for (const id of ids) {
     await memories.delete(id);
-    if (call.print.json) call.print.value({ id, status: 'deleted' });
-    else call.print.say(`${id} is forgotten.`);
+    context.print.result({ id, status: 'deleted' }, `Deleted ${id}.`);
   }
 }
 
-async function clearMemories(call: Call<{ yes?: boolean }>, [namespace = '']: readonly string[]) {
-  if (call.options.yes !== true) {
-    if (call.world.stdin.isTTY !== true) {
-      throw usageError(`All memories of ${namespace} would be gone`, 'say so with --yes');
+async function clearMemories(
+  context: Context<{ yes?: boolean }>,
+  [namespace = '']: readonly string[],
+) {
+  if (context.options.yes !== true) {
+    if (context.environment.stdin.isTTY !== true) {
+      throw usageError(`This deletes all memories in ${namespace}`, 'confirm with --yes');
     }
-    if (!(await confirmed(call.world, `Forget everything in ${namespace}?`))) {
-      throw new CliError('interrupted', 'Nothing was forgotten', { exit: exitCodes.interrupted });
+    if (!(await confirmed(context.environment, `Delete all memories in ${namespace}?`))) {
+      throw new CliError('interrupted', 'Nothing was deleted', { exit: exitCodes.interrupted });
     }
   }
-  const { memories } = await call.client();
+  const { memories } = await context.client();
   await memories.clear(namespace);
-  if (call.print.json) call.print.value({ namespace, status: 'cleared' });
-  else call.print.say(`Everything in ${namespace} is forgotten.`);
+  context.print.result({ namespace, status: 'cleared' }, `Deleted all memories in ${namespace}.`);
 }

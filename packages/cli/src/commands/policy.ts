@@ -1,65 +1,63 @@
 import type { NewPolicy, Policy, PolicyPreview } from '@relay/sdk';
-import type { Command } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { readDocument } from '../documents.ts';
-import { CliError, exitCodes, usageError } from '../failures.ts';
-import { count, examples, past } from '../help.ts';
-import { pageSize, take } from '../lists.ts';
-import { when } from '../table.ts';
-import { ruleText } from '../rules.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { readDocument } from '../input.ts';
+import { CliError, exitCodes, usageError } from '../errors.ts';
+import { count, pastTime } from '../options.ts';
+import { formatTime } from '../output/table.ts';
+import { ruleText } from './grants.ts';
 
 const lists = ['deny', 'ask', 'allow'] as const;
 
-export function registerPolicy(program: Command, world: World): void {
-  const policy = program.command('policy').description('the standing rules of the tenant');
-  examples(policy, [
-    'relay policy show --json > policy.json',
-    'relay policy preview policy.json',
-    'relay policy set policy.json',
-  ]);
-  const show = policy
+export function registerPolicy(program: CliCommand): void {
+  const policy = program
+    .command('policy')
+    .description('manage the permission policy of the tenant')
+    .examples([
+      'relay policy show --json > policy.json',
+      'relay policy preview policy.json',
+      'relay policy set policy.json',
+    ]);
+  policy
     .command('show')
-    .description('the rules as they are, or as they were')
-    .option('--agent <name>', 'those for this agent alone')
-    .option('--at-version <n>', 'as they were in this version', count)
-    .action(acting(world, showPolicy));
-  examples(show, ['relay policy show', 'relay policy show --agent clerk --at-version 3']);
-  const set = policy
+    .description('show the current policy, or an earlier version')
+    .option('--agent <name>', 'the policy of this agent')
+    .option('--at-version <n>', 'show this version', count)
+    .examples(['relay policy show', 'relay policy show --agent clerk --at-version 3'])
+    .handle(showPolicy);
+  policy
     .command('set [file]')
-    .description('replace the rules by those of a JSON file, or of standard input')
-    .option('--agent <name>', 'for this agent alone')
+    .description('replace the policy, from a JSON file or standard input')
+    .option('--agent <name>', 'the policy of this agent')
     .option(
       '--if-version <n>',
-      'only if they are still at this version (or as the file says)',
-      whole,
+      'fail if the current version differs (default: the version in the file)',
+      wholeNumber,
     )
-    .action(acting(world, setPolicy));
-  examples(
-    set,
-    ['relay policy set policy.json', `echo '{"deny": [{"tool": "bash"}]}' | relay policy set`],
-    { after: document },
-  );
-  const preview = policy
+    .examples(
+      ['relay policy set policy.json', `echo '{"deny": [{"tool": "bash"}]}' | relay policy set`],
+      documentHelp,
+    )
+    .handle(setPolicy);
+  policy
     .command('preview [file]')
-    .description('which recent calls such rules would have decided otherwise; changes nothing')
-    .option('--agent <name>', 'for this agent alone')
-    .option('--since <time>', 'calls since: a date, or 12h, 7d (default: 7d)', past)
-    .action(acting(world, previewPolicy));
-  examples(preview, ['relay policy preview policy.json --since 30d'], { after: document });
-  const history = policy
+    .description('list recent calls that the policy would decide differently; changes nothing')
+    .option('--agent <name>', 'the policy of this agent')
+    .option('--since <time>', 'start time: a date, or 12h, 7d ago (default: 7d)', pastTime)
+    .examples(['relay policy preview policy.json --since 30d'], documentHelp)
+    .handle(previewPolicy);
+  policy
     .command('history')
-    .description('every version of the rules, newest first')
-    .option('--agent <name>', 'of those for this agent alone')
-    .option('--limit <n>', 'how many at most', count, 20)
-    .action(acting(world, showHistory));
-  examples(history, ['relay policy history']);
+    .description('list all versions of the policy, newest first')
+    .option('--agent <name>', 'the policy of this agent')
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay policy history'])
+    .handle(showHistory);
 }
 
-const document = `A document has what "relay policy show --json" prints, or just rules:
+const documentHelp = `A document is the output of "relay policy show --json", or only rules:
   {"deny": [{"tool": "bash", "params": {"command": "rm *"}}], "ask": []}`;
 
-function whole(text: string): number {
+function wholeNumber(text: string): number {
   return text === '0' ? 0 : count(text);
 }
 
@@ -67,31 +65,31 @@ interface AgentOption {
   readonly agent?: string;
 }
 
-const ofAgent = (agent: string | undefined) => (agent === undefined ? {} : { agent });
-const forWhom = ({ agent }: { agent?: string | undefined }) =>
+const agentText = ({ agent }: { agent?: string | undefined }) =>
   agent === undefined ? 'all agents' : `agent ${agent}`;
 
-async function showPolicy(call: Call<AgentOption & { atVersion?: number }>): Promise<void> {
-  const { agent, atVersion: version } = call.options;
-  const client = await call.client();
+async function showPolicy(context: Context<AgentOption & { atVersion?: number }>): Promise<void> {
+  const { agent, atVersion: version } = context.options;
+  const client = await context.client();
   const policy =
     version === undefined
-      ? await client.policy.get(ofAgent(agent))
-      : await versionOf(client.policy.versions({ ...ofAgent(agent), limit: 200 }), version);
-  if (call.print.json) {
-    call.print.value(policy);
+      ? await client.policy.get({ agent })
+      : await versionOf(client.policy.versions({ agent, limit: 200 }), version);
+  if (context.print.json) {
+    context.print.value(policy);
     return;
   }
   const by = policy.updatedBy === undefined ? '' : ` by ${policy.updatedBy.name}`;
-  const since = policy.updatedAt === undefined ? '' : `, since ${when(policy.updatedAt)}${by}`;
-  call.print.note(`Version ${policy.version} for ${forWhom(policy)}${since}`);
-  call.print.list(
+  const since =
+    policy.updatedAt === undefined ? '' : `, since ${formatTime(policy.updatedAt)}${by}`;
+  context.print.note(`Version ${policy.version} for ${agentText(policy)}${since}`);
+  context.print.list(
     lists.flatMap((list) => policy[list].map((rule) => ({ list, rule }))),
     [
-      { title: 'list', of: ({ list }) => list, status: true },
-      { title: 'rule', of: ({ rule }) => ruleText(rule) },
+      { title: 'list', value: ({ list }) => list, status: true },
+      { title: 'rule', value: ({ rule }) => ruleText(rule) },
     ],
-    'There are no standing rules.',
+    'The policy has no rules.',
   );
 }
 
@@ -100,58 +98,54 @@ async function versionOf(versions: AsyncIterable<Policy>, wanted: number): Promi
     if (policy.version === wanted) return policy;
     if (policy.version < wanted) break;
   }
-  const hint = '"relay policy history" lists them';
+  const hint = 'see "relay policy history"';
   const options = { exit: exitCodes.notFound, hint };
-  throw new CliError('not_found', `There is no version ${wanted}`, options);
+  throw new CliError('not_found', `No such version: ${wanted}`, options);
 }
 
 interface SetOptions extends AgentOption {
   readonly ifVersion?: number;
 }
 
-async function setPolicy(call: Call<SetOptions>, [file]: readonly string[]): Promise<void> {
-  const draft = await draftOf(call, file);
-  const { policy } = await call.client();
-  const now = await policy.get(ofAgent(draft.agent));
-  const version = call.options.ifVersion ?? draft.version ?? now.version;
-  const { print } = call;
+async function setPolicy(context: Context<SetOptions>, [file]: readonly string[]): Promise<void> {
+  const draft = await draftOf(context, file);
+  const { policy } = await context.client();
+  const now = await policy.get({ agent: draft.agent });
+  const version = context.options.ifVersion ?? draft.version ?? now.version;
+  const { print } = context;
   if (version === now.version && version > 0 && sameRules(draft, now)) {
-    if (print.json) print.value(now);
-    else print.say(`Version ${version} for ${forWhom(now)} says the same already.`);
+    print.result(now, `Version ${version} for ${agentText(now)} is already the same.`);
     return;
   }
   const made = await policy.put({ ...draft, version });
-  if (print.json) print.value(made);
-  else {
-    const counts = lists.map((list) => `${made[list].length} ${list}`).join(', ');
-    print.say(`Version ${made.version} holds for ${forWhom(made)}: ${counts}.`);
-  }
+  const counts = lists.map((list) => `${made[list].length} ${list}`).join(', ');
+  print.result(made, `Version ${made.version} is active for ${agentText(made)}: ${counts}.`);
 }
 
 type Draft = Omit<NewPolicy, 'version'> & { readonly version?: number };
 
-/** What a policy says of itself may stand in a file, so that one that was shown can be sent back. */
+/** Fields of a stored policy that are accepted, so that the output of `show` can be sent back. */
 const ignored = ['updatedAt', 'updatedBy'];
 const known = [...lists, 'agent', 'version', ...ignored];
 
-async function draftOf(call: Call<AgentOption>, file: string | undefined): Promise<Draft> {
-  const given = await readDocument(call.world, file);
-  const unknown = Object.keys(given).filter((name) => !known.includes(name));
+async function draftOf(context: Context<AgentOption>, file: string | undefined): Promise<Draft> {
+  const document = await readDocument(context.environment, file);
+  const unknown = Object.keys(document).filter((name) => !known.includes(name));
   if (unknown.length > 0) {
-    throw usageError(`A policy has no "${unknown.join('", "')}"`, `it has ${known.join(', ')}`);
+    throw usageError(`Unknown field "${unknown.join('", "')}"`, `a policy has ${known.join(', ')}`);
   }
-  if (!lists.some((list) => given[list] !== undefined)) {
-    throw usageError('The document has no rules', 'say {"deny": []} to have none');
+  if (!lists.some((list) => document[list] !== undefined)) {
+    throw usageError('The document has no rules', 'use {"deny": []} for a policy without rules');
   }
-  const { agent: named } = call.options;
-  const { agent: own = named } = given;
+  const { agent: named } = context.options;
+  const { agent: own = named } = document;
   if (own !== undefined && (typeof own !== 'string' || own !== (named ?? own))) {
     const other = `The document is for the agent ${JSON.stringify(own)}`;
     throw usageError(named === undefined ? other : `${other}, not for ${named}`);
   }
-  const rules = Object.entries(given).filter(([name]) => !ignored.includes(name));
-  // Whether the rules are rules is the server's to say: it knows all about them.
-  return { ...Object.fromEntries(rules), ...ofAgent(own) };
+  const rules = Object.entries(document).filter(([name]) => !ignored.includes(name));
+  // The server validates the rules.
+  return { ...Object.fromEntries(rules), agent: own };
 }
 
 function sameRules(draft: Draft, policy: Policy): boolean {
@@ -159,51 +153,51 @@ function sameRules(draft: Draft, policy: Policy): boolean {
 }
 
 async function previewPolicy(
-  call: Call<AgentOption & { since?: string }>,
+  context: Context<AgentOption & { since?: string }>,
   [file]: readonly string[],
 ): Promise<void> {
-  const { version: _, ...rules } = await draftOf(call, file);
-  const { since } = call.options;
-  const { policy } = await call.client();
-  const preview = await policy.preview({ ...rules, ...(since === undefined ? {} : { since }) });
-  const { print } = call;
+  const { version: _, ...rules } = await draftOf(context, file);
+  const { since } = context.options;
+  const { policy } = await context.client();
+  const preview = await policy.preview({ ...rules, since });
+  const { print } = context;
   if (print.json) {
     print.value(preview);
     return;
   }
-  print.note(aboutPreview(preview));
+  print.note(previewText(preview));
   if (preview.changes.length === 0) return;
   print.list(
     preview.changes,
     [
-      { title: 'run', of: ({ runId }) => runId },
-      { title: 'at', of: ({ at }) => at, time: true, minor: true },
-      { title: 'was', of: ({ was }) => was, status: true },
-      { title: 'now', of: ({ now }) => now, status: true },
-      { title: 'call', of: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
+      { title: 'run', value: ({ runId }) => runId },
+      { title: 'at', value: ({ at }) => at, time: true, minor: true },
+      { title: 'was', value: ({ was }) => was, status: true },
+      { title: 'now', value: ({ now }) => now, status: true },
+      { title: 'call', value: ({ tool, params }) => `${tool} ${JSON.stringify(params)}` },
     ],
     '',
   );
 }
 
-function aboutPreview({ changed, changes, calls, since, complete }: PolicyPreview): string {
-  const looked = `${calls} calls since ${when(since)}${complete ? '' : ' (there were more)'}`;
+function previewText({ changed, changes, calls, since, complete }: PolicyPreview): string {
+  const looked = `${calls} calls since ${formatTime(since)}${complete ? '' : ' (more exist)'}`;
   const shown = changed > changes.length ? `; the last ${changes.length}:` : '.';
-  return `${changed} of ${looked} would have been decided otherwise${shown}`;
+  return `${changed} of ${looked} would be decided differently${shown}`;
 }
 
-async function showHistory(call: Call<AgentOption & { limit: number }>): Promise<void> {
-  const { agent, limit } = call.options;
-  const { policy } = await call.client();
-  const versions = policy.versions({ ...ofAgent(agent), limit: pageSize(limit) });
-  call.print.list(
+async function showHistory(context: Context<AgentOption & { limit: number }>): Promise<void> {
+  const { agent, limit } = context.options;
+  const { policy } = await context.client();
+  const versions = policy.versions({ agent, limit: pageSize(limit) });
+  context.print.list(
     await take(versions, limit),
     [
-      { title: 'version', of: ({ version }) => version },
-      { title: 'since', of: ({ updatedAt }) => updatedAt, time: true },
-      ...lists.map((list) => ({ title: list, of: (each: Policy) => each[list].length })),
-      { title: 'by', of: ({ updatedBy }) => updatedBy?.name },
+      { title: 'version', value: ({ version }) => version },
+      { title: 'since', value: ({ updatedAt }) => updatedAt, time: true },
+      ...lists.map((list) => ({ title: list, value: (each: Policy) => each[list].length })),
+      { title: 'by', value: ({ updatedBy }) => updatedBy?.name },
     ],
-    'There have never been any rules.',
+    'The policy has no versions yet.',
   );
 }

@@ -1,13 +1,10 @@
 import type { Run } from '@relay/sdk';
-import type { Command } from 'commander';
 import { Option } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { count, examples, past } from '../help.ts';
-import { pageSize, take } from '../lists.ts';
-import { type Fields } from '../print.ts';
-import { when } from '../table.ts';
-import { visibleLine } from '../visible.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { count, pastTime } from '../options.ts';
+import type { Fields } from '../output/print.ts';
+import { formatTime } from '../output/table.ts';
+import { visibleLine } from '../output/visible.ts';
 
 const statuses = ['queued', 'running', 'waiting', 'completed', 'failed', 'canceled'] as const;
 
@@ -22,130 +19,125 @@ interface ListOptions {
   readonly limit: number;
 }
 
-export function registerRuns(program: Command, world: World): void {
-  const runs = program.command('runs').description('list, look at, follow and steer runs');
-  examples(runs, ['relay runs list --status waiting', 'relay runs tail RUN_ID']);
-  const list = runs
+export function registerRuns(program: CliCommand): void {
+  const runs = program
+    .command('runs')
+    .description('list, show, follow and control runs')
+    .examples(['relay runs list --status waiting', 'relay runs tail RUN_ID']);
+  runs
     .command('list')
-    .description('the latest runs, newest first')
-    .addOption(new Option('--status <status>', 'only these').choices(statuses))
+    .description('list runs, newest first')
+    .addOption(new Option('--status <status>', 'only runs with this status').choices(statuses))
     .option('--agent <name>', 'only runs of this agent')
     .option('--conversation <id>', 'only runs of this conversation')
     .option('--workflow <id>', 'only runs of this workflow')
     .option('--label <name:value>', 'only runs with this label')
-    .option('--since <time>', 'started since: a date, or 12h, 7d ago', past)
-    .option('--until <time>', 'started before: a date, or 12h, 7d ago', past)
-    .option('--limit <n>', 'how many at most', count, 20)
-    .action(acting(world, listRuns));
-  examples(list, [
-    'relay runs list --status failed --since 24h',
-    'relay runs list --json | jq .id',
-  ]);
-  const show = runs
+    .option('--since <time>', 'started after: a date, or 12h, 7d ago', pastTime)
+    .option('--until <time>', 'started before: a date, or 12h, 7d ago', pastTime)
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay runs list --status failed --since 24h', 'relay runs list --json | jq .id'])
+    .handle(listRuns);
+  runs
     .command('show <run>')
-    .description('one run; with --events its whole journal')
-    .option('--events', 'also every event, oldest first')
-    .action(acting(world, showRun));
-  examples(show, ['relay runs show RUN_ID', 'relay runs show RUN_ID --events --json']);
-  const tail = runs
+    .description('show one run')
+    .option('--events', 'also print its events, oldest first')
+    .examples(['relay runs show RUN_ID', 'relay runs show RUN_ID --events --json'])
+    .handle(showRun);
+  runs
     .command('tail <run>')
-    .description('follow a run until it is over')
-    .option('--after <seq>', 'only what comes behind this place in the journal', count)
-    .action(acting(world, tailRun));
-  examples(tail, ['relay runs tail RUN_ID', 'relay runs tail RUN_ID --json'], {
-    after: 'Exits with 7 if the run fails or is canceled. Leaving it cancels nothing.',
-  });
-  const cancel = runs
+    .description('follow a run until it ends')
+    .option('--after <seq>', 'only events after this sequence number', count)
+    .examples(
+      ['relay runs tail RUN_ID', 'relay runs tail RUN_ID --json'],
+      'Exits with 7 if the run fails or is canceled. Interrupting it does not cancel the run.',
+    )
+    .handle(tailRun);
+  runs
     .command('cancel <runs...>')
-    .description('cancel runs, their model calls and their tools')
-    .action(acting(world, cancelRuns));
-  examples(cancel, ['relay runs cancel RUN_ID']);
-  const resume = runs
+    .description('cancel runs, with their model calls and tools')
+    .examples(['relay runs cancel RUN_ID'])
+    .handle(cancelRuns);
+  runs
     .command('resume <run>')
-    .description('take up a run that was left behind')
-    .action(acting(world, resumeRun));
-  examples(resume, ['relay runs resume RUN_ID']);
-  const fork = runs
+    .description('resume an abandoned run')
+    .examples(['relay runs resume RUN_ID'])
+    .handle(resumeRun);
+  runs
     .command('fork <run>')
-    .description('a new run with the same past')
-    .option('--seq <seq>', 'from this place in the journal (default: its last turn)', count)
-    .option('--input <text>', 'what to say to it')
+    .description('start a new run from the history of another')
+    .option('--seq <seq>', 'sequence number to fork at (default: the last turn)', count)
+    .option('--input <text>', 'message for the new run')
     .option('--follow', 'follow the new run')
-    .action(acting(world, forkRun));
-  examples(fork, ['relay runs fork RUN_ID --input "And in French?" --follow']);
+    .examples(['relay runs fork RUN_ID --input "And in French?" --follow'])
+    .handle(forkRun);
 }
 
-async function listRuns(call: Call<ListOptions>): Promise<void> {
-  const { status, agent, conversation, workflow, label, since, until, limit } = call.options;
-  const { runs } = await call.client();
+async function listRuns(context: Context<ListOptions>): Promise<void> {
+  const { status, agent, conversation, workflow, label, since, until, limit } = context.options;
+  const { runs } = await context.client();
   const query = {
-    ...(status === undefined ? {} : { status }),
-    ...(agent === undefined ? {} : { agent }),
-    ...(conversation === undefined ? {} : { conversationId: conversation }),
-    ...(workflow === undefined ? {} : { workflowId: workflow }),
-    ...(label === undefined ? {} : { label }),
-    ...(since === undefined ? {} : { since }),
-    ...(until === undefined ? {} : { until }),
+    status,
+    agent,
+    conversationId: conversation,
+    workflowId: workflow,
+    label,
+    since,
+    until,
     limit: pageSize(limit),
   };
-  call.print.list(
+  context.print.list(
     await take(runs.list(query), limit),
     [
-      { title: 'run', of: ({ id }) => id },
-      { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'agent', of: ({ agent }) => agent, minor: true },
-      { title: 'model', of: ({ model }) => model, minor: true },
-      { title: 'created', of: ({ createdAt }) => createdAt, time: true },
-      { title: 'input', of: inputOf },
+      { title: 'run', value: ({ id }) => id },
+      { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'agent', value: ({ agent }) => agent, minor: true },
+      { title: 'model', value: ({ model }) => model, minor: true },
+      { title: 'created', value: ({ createdAt }) => createdAt, time: true },
+      { title: 'input', value: inputOf },
     ],
-    'There are no such runs.',
+    'No matching runs.',
   );
 }
 
-async function showRun(call: Call<{ events?: boolean }>, [id = '']: readonly string[]) {
-  const { runs } = await call.client();
+async function showRun(context: Context<{ events?: boolean }>, [id = '']: readonly string[]) {
+  const { runs } = await context.client();
   const run = await runs.get(id);
-  showOne(call, run);
-  if (call.options.events !== true) return;
+  printRun(context, run);
+  if (context.options.events !== true) return;
   for await (const event of runs.events(id)) {
-    if (call.print.json) call.print.value(event);
+    if (context.print.json) context.print.value(event);
     else {
       const { seq, type, at, ...rest } = event;
       const more = visibleLine(JSON.stringify(rest));
-      call.print.raw(`${String(seq).padStart(6)}  ${when(at)}  ${type.padEnd(20)}  ${more}\n`);
+      context.print.raw(
+        `${String(seq).padStart(6)}  ${formatTime(at)}  ${type.padEnd(20)}  ${more}\n`,
+      );
     }
   }
 }
 
-async function tailRun(call: Call<{ after?: number }>, [id = '']: readonly string[]) {
-  const { runs } = await call.client();
-  const { followRun } = await import('../follow.ts');
-  const { after } = call.options;
-  await followRun(call.print, runs.stream(id, after === undefined ? {} : { after }));
+async function tailRun(context: Context<{ after?: number }>, [id = '']: readonly string[]) {
+  const { runs } = await context.client();
+  const { followRun } = await import('../output/transcript.ts');
+  const { after } = context.options;
+  await followRun(context.print, runs.stream(id, { after }));
 }
 
-async function cancelRuns(call: Call, ids: readonly string[]): Promise<void> {
-  const { runs } = await call.client();
+async function cancelRuns(context: Context, ids: readonly string[]): Promise<void> {
+  const { runs } = await context.client();
   for (const id of ids) {
     const run = await runs.cancel(id);
-    if (call.print.json) call.print.value(run);
-    else
-      call.print.say(
-        `${run.id} is ${isOver(run) ? `over already: ${run.status}` : 'being canceled'}.`,
-      );
+    const { status } = run;
+    const hasEnded = status === 'completed' || status === 'failed';
+    const text = hasEnded ? `${run.id} has already ended: ${status}.` : `Canceling ${run.id}.`;
+    context.print.result(run, text);
   }
 }
 
-/** What ended before is not canceled; what the request itself has ended is. */
-function isOver({ status }: Run): boolean {
-  return status === 'completed' || status === 'failed';
-}
-
-async function resumeRun(call: Call, [id = '']: readonly string[]): Promise<void> {
-  const { runs } = await call.client();
+async function resumeRun(context: Context, [id = '']: readonly string[]): Promise<void> {
+  const { runs } = await context.client();
   const run = await runs.resume(id);
-  if (call.print.json) call.print.value(run);
-  else call.print.say(`${run.id} is ${run.status}.`);
+  context.print.result(run, `${run.id} is ${run.status}.`);
 }
 
 interface ForkOptions {
@@ -154,21 +146,17 @@ interface ForkOptions {
   readonly follow?: boolean;
 }
 
-async function forkRun(call: Call<ForkOptions>, [id = '']: readonly string[]): Promise<void> {
-  const { seq, input, follow } = call.options;
-  const { runs } = await call.client();
-  const run = await runs.fork(id, {
-    ...(seq === undefined ? {} : { seq }),
-    ...(input === undefined ? {} : { input }),
-  });
-  if (call.print.json) call.print.value(run);
-  else call.print.say(`${run.id} goes on from ${id}.`);
+async function forkRun(context: Context<ForkOptions>, [id = '']: readonly string[]): Promise<void> {
+  const { seq, input, follow } = context.options;
+  const { runs } = await context.client();
+  const run = await runs.fork(id, { seq, input });
+  context.print.result(run, `Started ${run.id} from ${id}.`);
   if (follow !== true) return;
-  const { followRun } = await import('../follow.ts');
-  await followRun(call.print, runs.stream(run.id));
+  const { followRun } = await import('../output/transcript.ts');
+  await followRun(context.print, runs.stream(run.id));
 }
 
-function showOne({ print }: Call, run: Run): void {
+function printRun({ print }: Context, run: Run): void {
   const { usage, error } = run;
   const fields: Fields = {
     run: run.id,
@@ -181,8 +169,8 @@ function showOne({ print }: Call, run: Run): void {
     labels: Object.entries(run.labels)
       .map(([name, value]) => `${name}:${value}`)
       .join(' '),
-    created: when(run.createdAt),
-    ended: when(run.endedAt),
+    created: formatTime(run.createdAt),
+    ended: formatTime(run.endedAt),
     tokens: `${usage.input_tokens} in, ${usage.output_tokens} out`,
     cost: run.costUsd === undefined ? undefined : `$${run.costUsd}`,
     events: run.lastSeq,
@@ -190,7 +178,7 @@ function showOne({ print }: Call, run: Run): void {
     input: inputOf(run),
     output: run.output,
   };
-  print.one(run, fields);
+  print.record(run, fields);
 }
 
 function inputOf({ input }: Run): string {

@@ -1,8 +1,5 @@
-import type { Command } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { CliError } from '../failures.ts';
-import { examples } from '../help.ts';
-import type { World } from '../world.ts';
+import type { CliCommand, Context } from '../command.ts';
+import { CliError } from '../errors.ts';
 
 interface Options {
   readonly host?: string;
@@ -10,33 +7,34 @@ interface Options {
   readonly dataDir?: string;
 }
 
-export function registerServe(program: Command, world: World): void {
-  const command = program
+export function registerServe(program: CliCommand): void {
+  program
     .command('serve')
-    .description('start a server here')
-    .option('--host <address>', 'where it listens (or $RELAY_HOST)')
-    .option('--port <port>', 'on which port (or $RELAY_PORT)')
-    .option('--data-dir <folder>', 'what it keeps (or $RELAY_DATA_DIR)')
-    .action(acting(world, serve));
-  examples(command, ['relay serve', 'relay serve --port 4100 --data-dir /var/lib/relay'], {
-    after: 'The other settings are environment variables, and relay.config.ts in this folder.',
-  });
+    .description('start a server')
+    .option('--host <address>', 'address to listen on (or $RELAY_HOST)')
+    .option('--port <port>', 'port to listen on (or $RELAY_PORT)')
+    .option('--data-dir <folder>', 'data folder (or $RELAY_DATA_DIR)')
+    .examples(
+      ['relay serve', 'relay serve --port 4100 --data-dir /var/lib/relay'],
+      'Other settings: environment variables, and relay.config.ts in the current folder.',
+    )
+    .handle(serve);
 }
 
-async function serve({ world, options }: Call<Options>): Promise<void> {
+async function serve({ environment, options }: Context<Options>): Promise<void> {
   const { explainStart, serveProcess } = await import('@relay/server');
   const { host, port, dataDir } = options;
-  const env = {
-    ...world.env,
-    ...(host === undefined ? {} : { RELAY_HOST: host }),
-    ...(port === undefined ? {} : { RELAY_PORT: port }),
-    ...(dataDir === undefined ? {} : { RELAY_DATA_DIR: dataDir }),
+  const { env, cwd } = environment;
+  const overrides = {
+    RELAY_HOST: host ?? env['RELAY_HOST'],
+    RELAY_PORT: port ?? env['RELAY_PORT'],
+    RELAY_DATA_DIR: dataDir ?? env['RELAY_DATA_DIR'],
   };
   try {
-    await serveProcess({ env, cwd: world.cwd });
+    await serveProcess({ env: { ...env, ...overrides }, cwd });
   } catch (error) {
-    const why = explainStart(error);
-    if (why === undefined) throw error;
-    throw new CliError('start_failed', why, { hint: '"relay doctor" looks closer' });
+    const reason = explainStart(error);
+    if (reason === undefined) throw error;
+    throw new CliError('start_failed', reason, { hint: 'run "relay doctor" for a diagnosis' });
   }
 }

@@ -1,26 +1,23 @@
 import type { ToolList } from '@relay/sdk';
-import type { Command } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { examples } from '../help.ts';
-import type { Column } from '../table.ts';
-import type { World } from '../world.ts';
+import type { CliCommand, Context } from '../command.ts';
+import type { Column } from '../output/table.ts';
 
-export function registerTools(program: Command, world: World): void {
-  const tools = program
+export function registerTools(program: CliCommand): void {
+  program
     .command('tools')
-    .description('the tools of the server, with those of MCP servers')
-    .action(acting(world, listTools));
-  examples(tools, ['relay tools', 'relay tools --json']);
+    .description('list the tools of the server and its MCP servers')
+    .examples(['relay tools', 'relay tools --json'])
+    .handle(listTools);
 }
 
 const columns: readonly Column<ToolList['tools'][number]>[] = [
-  { title: 'tool', of: ({ name }) => name },
-  { title: 'asks', of: ({ allowedByDefault }) => (allowedByDefault ? 'no' : 'yes') },
-  { title: 'description', of: ({ description }) => description },
+  { title: 'tool', value: ({ name }) => name },
+  { title: 'approval', value: ({ allowedByDefault }) => (allowedByDefault ? 'no' : 'yes') },
+  { title: 'description', value: ({ description }) => description },
 ];
 
-async function listTools(call: Call): Promise<void> {
-  const client = await call.client();
+async function listTools(context: Context): Promise<void> {
+  const client = await context.client();
   const { tools } = await client.tools();
-  call.print.list(tools, columns, 'There are no tools.');
+  context.print.list(tools, columns, 'No tools.');
 }

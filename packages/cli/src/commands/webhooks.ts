@@ -1,14 +1,11 @@
 import type { WebhookBody } from '@relay/sdk';
-import type { Command } from 'commander';
 import { Option } from 'commander';
-import { acting, type Call } from '../call.ts';
-import { count, examples } from '../help.ts';
-import { pageSize, take } from '../lists.ts';
-import type { World } from '../world.ts';
+import { type CliCommand, type Context, pageSize, take } from '../command.ts';
+import { count } from '../options.ts';
 
 type Event = WebhookBody['events'][number];
 
-/** The protocol's list again: help is shown without loading it, and a test compares the two. */
+/** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
 const webhookEvents = [
   'approval.requested',
   'approval.expiring',
@@ -17,89 +14,87 @@ const webhookEvents = [
   'run.ended',
 ] as const satisfies readonly Event[];
 
-export function registerWebhooks(program: Command, world: World): void {
-  const webhooks = program.command('webhooks').description('who is told what happens');
-  examples(webhooks, ['relay webhooks list', 'relay webhooks deliveries WEBHOOK_ID']);
-  const list = webhooks
+export function registerWebhooks(program: CliCommand): void {
+  const webhooks = program
+    .command('webhooks')
+    .description('manage webhooks')
+    .examples(['relay webhooks list', 'relay webhooks deliveries WEBHOOK_ID']);
+  webhooks
     .command('list')
-    .description('webhooks, newest first')
-    .option('--limit <n>', 'how many at most', count, 20)
-    .action(acting(world, listWebhooks));
-  examples(list, ['relay webhooks list']);
-  const add = webhooks
+    .description('list webhooks, newest first')
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay webhooks list'])
+    .handle(listWebhooks);
+  webhooks
     .command('add <url>')
-    .description('have a URL told of events; the secret that signs them is shown only this once')
+    .description('add a webhook; its signing secret is shown only once')
     .addOption(
-      new Option('--events <events...>', 'what it is told of')
+      new Option('--events <events...>', 'events to deliver')
         .choices(webhookEvents)
         .default(['approval.requested', 'run.ended']),
     )
-    .action(acting(world, addWebhook));
-  examples(add, [
-    'relay webhooks add https://example.com/hook --events approval.requested run.ended',
-  ]);
-  const remove = webhooks
+    .examples(['relay webhooks add https://example.com/hook --events approval.requested run.ended'])
+    .handle(addWebhook);
+  webhooks
     .command('delete <webhooks...>')
-    .description('tell URLs no more, not even what they have not been told yet')
-    .action(acting(world, deleteWebhooks));
-  examples(remove, ['relay webhooks delete WEBHOOK_ID']);
-  const deliveries = webhooks
+    .description('delete webhooks and their pending deliveries')
+    .examples(['relay webhooks delete WEBHOOK_ID'])
+    .handle(deleteWebhooks);
+  webhooks
     .command('deliveries <webhook>')
-    .description('what a webhook was told, or could not be told, newest first')
-    .option('--limit <n>', 'how many at most', count, 20)
-    .action(acting(world, listDeliveries));
-  examples(deliveries, ['relay webhooks deliveries WEBHOOK_ID']);
+    .description('list the deliveries of a webhook, newest first')
+    .option('--limit <n>', 'maximum number of results', count, 20)
+    .examples(['relay webhooks deliveries WEBHOOK_ID'])
+    .handle(listDeliveries);
 }
 
-async function listWebhooks(call: Call<{ limit: number }>): Promise<void> {
-  const { limit } = call.options;
-  const { webhooks } = await call.client();
-  call.print.list(
+async function listWebhooks(context: Context<{ limit: number }>): Promise<void> {
+  const { limit } = context.options;
+  const { webhooks } = await context.client();
+  context.print.list(
     await take(webhooks.list({ limit: pageSize(limit) }), limit),
     [
-      { title: 'webhook', of: ({ id }) => id },
-      { title: 'created', of: ({ createdAt }) => createdAt, time: true, minor: true },
-      { title: 'events', of: ({ events }) => events.join(' ') },
-      { title: 'url', of: ({ url }) => url },
+      { title: 'webhook', value: ({ id }) => id },
+      { title: 'created', value: ({ createdAt }) => createdAt, time: true, minor: true },
+      { title: 'events', value: ({ events }) => events.join(' ') },
+      { title: 'url', value: ({ url }) => url },
     ],
-    'Nobody is told anything.',
+    'No webhooks.',
   );
 }
 
-async function addWebhook(call: Call<{ events: Event[] }>, [url = '']: readonly string[]) {
-  const { webhooks } = await call.client();
-  const webhook = await webhooks.create({ url, events: call.options.events });
-  if (call.print.json) {
-    call.print.value(webhook);
-    return;
-  }
-  call.print.note(`The webhook ${webhook.id} signs by this secret, shown only this once:`);
-  call.print.say(webhook.secret);
+async function addWebhook(context: Context<{ events: Event[] }>, [url = '']: readonly string[]) {
+  const { webhooks } = await context.client();
+  const webhook = await webhooks.create({ url, events: context.options.events });
+  context.print.secret(
+    webhook,
+    `Signing secret of webhook ${webhook.id} (shown only once):`,
+    webhook.secret,
+  );
 }
 
-async function deleteWebhooks(call: Call, ids: readonly string[]): Promise<void> {
-  const { webhooks } = await call.client();
+async function deleteWebhooks(context: Context, ids: readonly string[]): Promise<void> {
+  const { webhooks } = await context.client();
   for (const id of ids) {
     await webhooks.delete(id);
-    if (call.print.json) call.print.value({ id, status: 'deleted' });
-    else call.print.say(`${id} is told no more.`);
+    context.print.result({ id, status: 'deleted' }, `Deleted ${id}.`);
   }
 }
 
-async function listDeliveries(call: Call<{ limit: number }>, [id = '']: readonly string[]) {
-  const { limit } = call.options;
-  const { webhooks } = await call.client();
-  call.print.list(
+async function listDeliveries(context: Context<{ limit: number }>, [id = '']: readonly string[]) {
+  const { limit } = context.options;
+  const { webhooks } = await context.client();
+  context.print.list(
     await take(webhooks.deliveries(id, { limit: pageSize(limit) }), limit),
     [
-      { title: 'delivery', of: (each) => each.id },
-      { title: 'event', of: ({ event }) => event },
-      { title: 'status', of: ({ status }) => status, status: true },
-      { title: 'attempts', of: ({ attempts }) => attempts, minor: true },
-      { title: 'at', of: ({ at }) => at, time: true, minor: true },
-      { title: 'next', of: ({ nextAttemptAt }) => nextAttemptAt, time: true },
-      { title: 'last answer', of: ({ lastStatus, lastError }) => lastError ?? lastStatus },
+      { title: 'delivery', value: (each) => each.id },
+      { title: 'event', value: ({ event }) => event },
+      { title: 'status', value: ({ status }) => status, status: true },
+      { title: 'attempts', value: ({ attempts }) => attempts, minor: true },
+      { title: 'at', value: ({ at }) => at, time: true, minor: true },
+      { title: 'next', value: ({ nextAttemptAt }) => nextAttemptAt, time: true },
+      { title: 'last response', value: ({ lastStatus, lastError }) => lastError ?? lastStatus },
     ],
-    'It has not been told anything yet.',
+    'No deliveries yet.',
   );
 }

@@ -1,9 +1,9 @@
-/** One thing that was looked at. */
+/** The result of one check. */
 export interface Finding {
   readonly check: string;
   readonly state: 'ok' | 'warning' | 'wrong';
   readonly message: string;
-  /** What to do about it. */
+  /** How to fix it. */
   readonly mend?: string;
 }
 
@@ -11,10 +11,10 @@ export function ok(check: string, message: string): Finding {
   return { check, state: 'ok', message };
 }
 
-export function warning(check: string, message: string, mend: string): Finding {
-  return { check, state: 'warning', message, mend };
+export function warning(check: string, message: string, fix: string): Finding {
+  return { check, state: 'warning', message, mend: fix };
 }
 
-export function wrong(check: string, message: string, mend: string): Finding {
-  return { check, state: 'wrong', message, mend };
+export function wrong(check: string, message: string, fix: string): Finding {
+  return { check, state: 'wrong', message, mend: fix };
 }

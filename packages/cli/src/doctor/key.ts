@@ -1,40 +1,39 @@
-/** Whether the key counts, what it may do, and which providers can be asked. */
+/** Checks the API key, its scopes and the keys of providers. */
 import { createClient, type RelayClient } from '@relay/sdk';
 import { type Connection, isLocal } from '../connection.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 
-export async function* examineKey(connection: Connection): AsyncGenerator<Finding> {
+export async function* checkKey(connection: Connection): AsyncGenerator<Finding> {
   const { url, apiKey, keyFrom = '' } = connection;
   if (apiKey === undefined) {
-    const mend =
-      'make one on the machine of the data folder: export RELAY_API_KEY=$(relay bootstrap)';
+    const fix = "create one on the server's machine: export RELAY_API_KEY=$(relay bootstrap)";
     yield isLocal(url)
-      ? warning('key', 'There is no key: only "relay chat" works, on this machine', mend)
-      : wrong('key', 'There is no key', 'set RELAY_API_KEY, or name a --profile');
+      ? warning('key', 'No API key: only "relay chat" works, on this machine', fix)
+      : wrong('key', 'No API key', 'set RELAY_API_KEY, or use --profile');
     return;
   }
   const client = createClient({ baseUrl: url, apiKey, maxRetries: 0, timeoutMs: 10_000 });
   const runs = await probe(() => client.runs.list({ limit: 1 }).page());
   if (runs.code === 'unauthorized') {
-    const mend =
-      'it is mistyped, expired, revoked, or of another server; make one with "relay bootstrap"';
-    yield wrong('key', `The key from ${keyFrom} does not count here`, mend);
+    const fix =
+      'it is mistyped, expired, revoked, or for another server; create one with "relay bootstrap"';
+    yield wrong('key', `The server rejects the key from ${keyFrom}`, fix);
     return;
   }
   if (runs.code !== undefined && runs.code !== 'scope_required') {
-    yield wrong('key', `The key cannot be checked: ${runs.message}`, 'see the log of the server');
+    yield wrong('key', `The key cannot be checked: ${runs.message}`, 'see the server log');
     return;
   }
   const scopes = await scopesOf(client, runs.code === undefined);
-  const may = scopes.length === 0 ? 'nothing' : scopes.join(', ');
+  const scopeList = scopes.length === 0 ? 'none' : scopes.join(', ');
   yield scopes.length === 3
-    ? ok('key', `The key from ${keyFrom} may do everything: ${may}`)
+    ? ok('key', `The key from ${keyFrom} has all scopes: ${scopeList}`)
     : warning(
         'key',
-        `The key from ${keyFrom} may do: ${may}`,
-        'for the rest, use a key with more scopes',
+        `The key from ${keyFrom} has only some scopes: ${scopeList}`,
+        'use a key with more scopes for other commands',
       );
-  if (scopes.includes('admin')) yield await providers(client);
+  if (scopes.includes('admin')) yield await checkProviders(client);
 }
 
 async function scopesOf(client: RelayClient, runs: boolean): Promise<string[]> {
@@ -47,17 +46,17 @@ async function scopesOf(client: RelayClient, runs: boolean): Promise<string[]> {
   ];
 }
 
-async function providers(client: RelayClient): Promise<Finding> {
+async function checkProviders(client: RelayClient): Promise<Finding> {
   const { items } = await client.credentials.list().page();
   if (items.length > 0) {
     return ok(
       'providers',
-      `There are keys for ${items.map(({ provider }) => provider).join(', ')}`,
+      `Keys are stored for ${items.map(({ provider }) => provider).join(', ')}`,
     );
   }
   return warning(
     'providers',
-    'No provider has a key: only the model "demo" can be asked',
+    'No provider has a key: only the model "demo" is available',
     'store one with "relay credentials set anthropic" (or openai, google, …)',
   );
 }

@@ -1,17 +1,18 @@
-/** Whether the server is there, is Relay, is of this version, takes runs, and has the right time. */
+/** Checks that the server is reachable, is Relay, is ready, and agrees on version and time. */
 import { connect } from 'node:net';
 import { isLocal } from '../connection.ts';
+import { fetchReason } from '../errors.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 
-const deliveryTimeoutMs = 5_000;
-/** Keys and grants expire by the clock, and a minute is what people do not notice. */
-const tolerableSkewMs = 60_000;
+const requestTimeoutMs = 5_000;
+/** Keys and grants expire by the server's clock. */
+const maxSkewMs = 60_000;
 
-export async function* examineServer(url: string, version: string): AsyncGenerator<Finding> {
-  const asked = Date.now();
+export async function* checkServer(url: string, version: string): AsyncGenerator<Finding> {
+  const sentAt = Date.now();
   let response: Response;
   try {
-    response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(deliveryTimeoutMs) });
+    response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(requestTimeoutMs) });
   } catch (error) {
     yield await unreachable(url, error);
     return;
@@ -20,16 +21,16 @@ export async function* examineServer(url: string, version: string): AsyncGenerat
   if (health === undefined) {
     yield wrong(
       'server',
-      `Something answers at ${url}, but it is not Relay (status ${response.status})`,
-      'another program may have the port: stop it, or choose another with RELAY_PORT and --url',
+      `The server at ${url} is not Relay (status ${response.status})`,
+      'another program may use the port: stop it, or choose another port with RELAY_PORT and --url',
     );
     return;
   }
-  yield ok('server', `Relay answers at ${url}`);
-  yield sameVersion(health, version);
-  yield await ready(url);
-  const skew = skewOf(response.headers.get('date'), asked, Date.now());
-  if (skew !== undefined) yield clock(skew);
+  yield ok('server', `Relay responds at ${url}`);
+  yield compareVersions(health, version);
+  yield await checkReady(url);
+  const skew = skewOf(response.headers.get('date'), sentAt, Date.now());
+  if (skew !== undefined) yield clockFinding(skew);
 }
 
 async function healthOf(response: Response): Promise<string | undefined> {
@@ -43,24 +44,24 @@ async function healthOf(response: Response): Promise<string | undefined> {
 
 async function unreachable(url: string, error: unknown): Promise<Finding> {
   const { hostname, port, protocol } = new URL(url);
-  const isOpen = await answers(
+  const isListening = await acceptsConnections(
     hostname,
     Number(port === '' ? (protocol === 'https:' ? 443 : 80) : port),
   );
-  if (isOpen) {
+  if (isListening) {
     return wrong(
       'server',
-      `Something listens at ${url}, but does not speak HTTP as Relay does: ${causeOf(error)}`,
-      'see what has the port, and whether it is http or https',
+      `The server at ${url} does not respond as Relay does: ${reasonOf(error)}`,
+      'check which program uses the port, and whether the URL needs http or https',
     );
   }
-  const mend = isLocal(url)
+  const fix = isLocal(url)
     ? 'start it with "relay serve", or set RELAY_URL to where it runs'
     : 'check RELAY_URL, the network and the firewall';
-  return wrong('server', `Nobody answers at ${url}: ${causeOf(error)}`, mend);
+  return wrong('server', `No server responds at ${url}: ${reasonOf(error)}`, fix);
 }
 
-function answers(host: string, port: number): Promise<boolean> {
+function acceptsConnections(host: string, port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ host: host.replace(/^\[(.*)\]$/, '$1'), port, timeout: 2_000 });
     const end = (isOpen: boolean) => {
@@ -73,52 +74,53 @@ function answers(host: string, port: number): Promise<boolean> {
   });
 }
 
-/** What fetch hides behind "fetch failed". */
-function causeOf(error: unknown): string {
-  const { cause } = (error ?? {}) as { cause?: { code?: string; message?: string } };
-  const message = error instanceof Error ? error.message : String(error);
-  return cause?.code ?? cause?.message ?? message;
+function reasonOf(error: unknown): string {
+  return fetchReason(error) ?? (error instanceof Error ? error.message : String(error));
 }
 
-function sameVersion(server: string, here: string): Finding {
-  if (server === here) return ok('version', `Both are ${here}`);
-  const mend = 'bring both to the same version; commands may miss what the other one knows';
-  return warning('version', `The server is ${server}, this command ${here}`, mend);
+function compareVersions(server: string, cli: string): Finding {
+  if (server === cli) return ok('version', `Server and CLI are ${cli}`);
+  const fix = 'install the same version of both; some commands may not work';
+  return warning('version', `The server is ${server}, the CLI is ${cli}`, fix);
 }
 
-async function ready(url: string): Promise<Finding> {
+async function checkReady(url: string): Promise<Finding> {
   try {
     const response = await fetch(`${url}/ready`, {
-      signal: AbortSignal.timeout(deliveryTimeoutMs),
+      signal: AbortSignal.timeout(requestTimeoutMs),
     });
-    if (response.ok) return ok('ready', 'Its store answers and it takes runs');
+    if (response.ok) return ok('ready', 'The store is available and the server accepts runs');
     const body = (await response.json().catch(() => ({}))) as { error?: string };
-    const why = body.error ?? `status ${response.status}`;
-    return wrong('ready', `It takes no runs: ${why}`, 'see its log; check disk and database');
-  } catch (error) {
+    const reason = body.error ?? `status ${response.status}`;
     return wrong(
       'ready',
-      `It does not say whether it takes runs: ${causeOf(error)}`,
-      'see its log',
+      `The server accepts no runs: ${reason}`,
+      'see the server log; check disk and database',
     );
+  } catch (error) {
+    return wrong('ready', `The readiness check failed: ${reasonOf(error)}`, 'see the server log');
   }
 }
 
-/** How far its clock is ahead; undefined if that cannot be said. Dates have whole seconds. */
-export function skewOf(date: string | null, asked: number, answered: number): number | undefined {
-  const there = Date.parse(date ?? '');
-  if (Number.isNaN(there)) return undefined;
-  if (there < asked - 1_000) return there - asked;
-  return there > answered ? there - answered : 0;
+/** How far the server's clock is ahead; undefined without a date, which has whole seconds. */
+export function skewOf(
+  date: string | null,
+  sentAt: number,
+  receivedAt: number,
+): number | undefined {
+  const serverTime = Date.parse(date ?? '');
+  if (Number.isNaN(serverTime)) return undefined;
+  if (serverTime < sentAt - 1_000) return serverTime - sentAt;
+  return serverTime > receivedAt ? serverTime - receivedAt : 0;
 }
 
-export function clock(skewMs: number): Finding {
+export function clockFinding(skewMs: number): Finding {
   const seconds = Math.round(Math.abs(skewMs) / 1_000);
-  if (Math.abs(skewMs) <= tolerableSkewMs) return ok('clock', 'The clocks agree');
+  if (Math.abs(skewMs) <= maxSkewMs) return ok('clock', 'The clocks agree');
   const side = skewMs > 0 ? 'ahead of' : 'behind';
   return warning(
     'clock',
     `The server's clock is ${seconds} s ${side} this one`,
-    'set both by NTP: keys, grants and requests expire by the clock',
+    'synchronise both with NTP: keys, grants and approvals expire by the clock',
   );
 }

@@ -1,35 +1,35 @@
 import { describe, expect, test } from 'vitest';
-import { runtime } from '../../src/doctor/doctor.ts';
-import { clock, skewOf } from '../../src/doctor/server.ts';
+import { checkNode } from '../../src/doctor/doctor.ts';
+import { clockFinding, skewOf } from '../../src/doctor/server.ts';
 
 const noon = Date.parse('2026-11-15T12:00:00Z');
 
-describe('the clocks', () => {
+describe('clock check', () => {
   test.each([
-    ['agree within the second that a date has', noon, noon + 900, 0],
-    ['agree while the answer took its time', noon - 3_000, noon + 2_000, 0],
-    ['differ if the server is behind', noon + 60_000, noon + 61_000, -60_000],
-    ['differ if the server is ahead', noon - 62_000, noon - 60_000, 60_000],
-  ])('%s', (_, asked, answered, skew) => {
-    expect(skewOf('Sun, 15 Nov 2026 12:00:00 GMT', asked, answered)).toBe(skew);
+    ['finds no skew within the precision of a date', noon, noon + 900, 0],
+    ['finds no skew if the response is slow', noon - 3_000, noon + 2_000, 0],
+    ['finds that the server is behind', noon + 60_000, noon + 61_000, -60_000],
+    ['finds that the server is ahead', noon - 62_000, noon - 60_000, 60_000],
+  ])('%s', (_, sentAt, receivedAt, skew) => {
+    expect(skewOf('Sun, 15 Nov 2026 12:00:00 GMT', sentAt, receivedAt)).toBe(skew);
   });
 
-  test('say nothing where the server says none', () => {
+  test('finds nothing without a valid date', () => {
     expect(skewOf(null, noon, noon)).toBeUndefined();
     expect(skewOf('yesterday', noon, noon)).toBeUndefined();
   });
 
-  test('may differ by a minute', () => {
-    expect(clock(-60_000).state).toBe('ok');
-    expect(clock(-61_000)).toMatchObject({
+  test('warns about more than a minute', () => {
+    expect(clockFinding(-60_000).state).toBe('ok');
+    expect(clockFinding(-61_000)).toMatchObject({
       state: 'warning',
       message: "The server's clock is 61 s behind this one",
     });
-    expect(clock(120_000).message).toContain('120 s ahead of');
+    expect(clockFinding(120_000).message).toContain('120 s ahead of');
   });
 });
 
-test('Node must be new enough', () => {
-  expect(runtime('24.0.0').state).toBe('ok');
-  expect(runtime('20.20.2')).toMatchObject({ state: 'wrong', mend: 'install Node 24 or newer' });
+test('an old Node version is wrong', () => {
+  expect(checkNode('24.0.0').state).toBe('ok');
+  expect(checkNode('20.20.2')).toMatchObject({ state: 'wrong', mend: 'install Node 24 or newer' });
 });

@@ -113,7 +113,7 @@ describe('keys', () => {
   /** The path of a route with ids of this tenant, or with ids that nobody has. */
   function pathWith(path: string, of: Ids): string {
     return path.replaceAll(/:(\w+)/g, (_, name: string) => {
-      if (name === 'approvalId' || (name === 'id' && path.startsWith('/v1/approvals')))
+      if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
         return of.relay;
       if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;

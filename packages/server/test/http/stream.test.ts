@@ -158,7 +158,7 @@ describe('following a run', () => {
     const chat = await startChat(server, 'notify several readers');
     const relay = await chat.reader.until('relay');
     const early = new FrameReader(await stream('?dialect=chat', {}, chat.runId));
-    await early.until('approval_requested');
+    await early.until('relay');
     const late = new FrameReader(
       await stream('?dialect=chat', { 'last-event-id': relay.id }, chat.runId),
     );
@@ -179,7 +179,7 @@ describe('following a run', () => {
     const { runId: id, reader } = await startRun(server, { input: 'notify not followed' });
     await reader.until('approval_requested');
     const seen = await allFrames(await stream('?follow=false', {}, id));
-    expect(seen.at(-1)?.data.type).toBe('relay');
+    expect(seen.at(-1)?.data.type).toBe('approval_requested');
     await server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
     await reader.rest();
   });

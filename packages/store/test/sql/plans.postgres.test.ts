@@ -112,8 +112,8 @@ describe('query plans of PostgreSQL', () => {
     'an approval': selectApprovalSql,
     'a decision': decide('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
-    'the mail of a run': selectCommandsSql,
-    'mail for a run': insertCommand('postgres', run, mail).sql,
+    'the inbox of a run': selectCommandsSql,
+    'a command for a run': insertCommand('postgres', run, mail).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the ended runs of a conversation': selectEndedSql,
@@ -157,7 +157,7 @@ describe('query plans of PostgreSQL', () => {
     '%s is found under the policies without reading a table',
     async (_name, sql) => {
       const plan = planOf((await asTenant.query(explained(sql))).rows);
-      expect(plan).toMatch(/approval\.tenant/);
+      expect(plan).toMatch(/relay\.tenant/);
       expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
     },
   );

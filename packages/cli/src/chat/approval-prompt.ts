@@ -1,0 +1,181 @@
+/** Prompts the user for the decision on one approval. */
+import type { Paint } from '../output/paint.ts';
+import { visible } from '../output/visible.ts';
+import type { ApprovalRequest, Decision } from './client.ts';
+import type { Terminal } from './terminal.ts';
+
+export interface ApprovalPromptOptions {
+  readonly terminal: Terminal;
+  readonly paint: Paint;
+  readonly writeLine: (line: string) => void;
+}
+
+type Input = NonNullable<Decision['input']>;
+
+export class ApprovalPrompt {
+  readonly #options: ApprovalPromptOptions;
+
+  constructor(options: ApprovalPromptOptions) {
+    this.#options = options;
+  }
+
+  /** `undefined`: the input has ended without a decision. */
+  async ask(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
+    this.#show(request);
+    if (request.kind === 'question') return this.#question(request, signal);
+    if (request.kind === 'outcome') return this.#outcome(signal);
+    return this.#permission(request, signal);
+  }
+
+  #show({ kind, tool, text, flags, agents, prompt }: ApprovalRequest): void {
+    const { paint, writeLine } = this.#options;
+    const path = agents.length > 1 ? ` (${agents.map(visible).join(' › ')})` : '';
+    if (kind === 'question') {
+      writeLine(paint('yellow', `? ${visible(tool)} asks${path}: ${visible(prompt ?? '')}`));
+      return;
+    }
+    const title =
+      kind === 'outcome'
+        ? `? ${visible(tool)} was interrupted by a crash, and its outcome is unknown${path}:`
+        : `? ${visible(tool)} wants to run${path}:`;
+    writeLine(paint('yellow', title));
+    for (const line of text.split('\n')) writeLine(`    ${line}`);
+    if (flags.length > 0) writeLine(paint('red', `  ! Warning, it contains: ${flags.join(', ')}`));
+  }
+
+  async #permission(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
+    const edit = request.canEdit ? '[e]dit  ' : '';
+    const prompt = `  [o]nce  [a]lways  ${edit}[d]eny > `;
+    for (;;) {
+      const choice = await this.#choose(prompt, signal);
+      if (choice === undefined) return undefined;
+      if (choice === 'o' || choice === 'once') return { approved: true };
+      if (choice === 'a' || choice === 'always') return { approved: true, always: true };
+      if (choice === 'd' || choice === 'deny') return this.#denial(signal);
+      if (request.canEdit && (choice === 'e' || choice === 'edit')) {
+        const input = await this.#edited(request.params, signal);
+        if (input !== undefined) return { approved: true, input };
+      } else this.#rejectChoice(choice, prompt);
+    }
+  }
+
+  async #outcome(signal: AbortSignal): Promise<Decision | undefined> {
+    const prompt = '  [r]un it again  [i]t happened  [f]ail it > ';
+    for (;;) {
+      const choice = await this.#choose(prompt, signal);
+      if (choice === undefined) return undefined;
+      if (choice === 'r') return { approved: true };
+      if (choice === 'f') return this.#denial(signal);
+      if (choice === 'i') {
+        const line = await this.#line('  Its result, as JSON or text > ', signal);
+        if (line !== undefined) return { approved: true, output: jsonOrText(line) as Input };
+      } else this.#rejectChoice(choice, prompt);
+    }
+  }
+
+  async #question(
+    { schema, canEdit }: ApprovalRequest,
+    signal: AbortSignal,
+  ): Promise<Decision | undefined> {
+    if (!canEdit) {
+      this.#options.writeLine('  Questions can be answered only with a key (RELAY_API_KEY).');
+      return { approved: false, reason: 'No user is available to answer' };
+    }
+    const prompt = '  [a]nswer  [d]ecline > ';
+    for (;;) {
+      const choice = await this.#choose(prompt, signal);
+      if (choice === undefined) return undefined;
+      if (choice === 'd') return this.#denial(signal);
+      if (choice === 'a') {
+        const input = await this.#answer(schema, signal);
+        if (input !== undefined) return { approved: true, input: input as Input };
+      } else this.#rejectChoice(choice, prompt);
+    }
+  }
+
+  async #denial(signal: AbortSignal): Promise<Decision> {
+    const line = await this.#line('  Reason for the agent (optional) > ', signal);
+    const reason = line?.trim() ?? '';
+    return { approved: false, ...(reason === '' ? {} : { reason }) };
+  }
+
+  async #edited(params: unknown, signal: AbortSignal): Promise<Input | undefined> {
+    let text = JSON.stringify(params);
+    for (;;) {
+      const line = await this.#line('  Arguments > ', signal, text);
+      if (line === undefined || line.trim() === '') return undefined;
+      try {
+        return JSON.parse(line) as Input;
+      } catch (error) {
+        this.#options.writeLine(`  Invalid JSON: ${(error as Error).message}`);
+        text = line;
+      }
+    }
+  }
+
+  /** Asks for an object field by field; any other answer is one line. The server validates it. */
+  async #answer(schema: Schema | undefined, signal: AbortSignal): Promise<unknown> {
+    const ask = (label: string) => this.#line(`  ${label} > `, signal);
+    const fields = fieldsOf(schema);
+    if (fields === undefined) {
+      const line = await ask('Answer');
+      return line === undefined ? undefined : readField(line, schema);
+    }
+    const required = new Set(schema?.['required'] as readonly string[] | undefined);
+    const answer: Record<string, unknown> = {};
+    for (const [name, field] of fields) {
+      const line = await ask(fieldLabel(name, field, required.has(name)));
+      if (line === undefined) return undefined;
+      if (line.trim() !== '' || required.has(name)) answer[name] = readField(line, field);
+    }
+    return answer;
+  }
+
+  /** There is no default choice: an empty line repeats the prompt. */
+  async #choose(prompt: string, signal: AbortSignal): Promise<string | undefined> {
+    const line = await this.#line(prompt, signal);
+    return line?.trim().toLowerCase();
+  }
+
+  #rejectChoice(choice: string, prompt: string): void {
+    if (choice === '') return;
+    const keys = [...prompt.matchAll(/\[(\w)\]/g)].map(([, key]) => key);
+    const text = `  Invalid choice: type ${keys.slice(0, -1).join(', ')} or ${keys.at(-1)}.`;
+    this.#options.writeLine(text);
+  }
+
+  #line(prompt: string, signal: AbortSignal, prefill = ''): Promise<string | undefined> {
+    return this.#options.terminal.ask({ prompt, signal, prefill, fresh: true });
+  }
+}
+
+type Schema = Readonly<Record<string, unknown>>;
+
+function fieldsOf(schema: Schema | undefined): readonly (readonly [string, Schema])[] | undefined {
+  const properties = schema?.['properties'];
+  if (schema?.['type'] !== 'object' || typeof properties !== 'object' || properties === null) {
+    return undefined;
+  }
+  return Object.entries(properties as Record<string, Schema>);
+}
+
+function fieldLabel(name: string, field: Schema, isRequired: boolean): string {
+  const choices = Array.isArray(field['enum']) ? ` (${field['enum'].join(' | ')})` : '';
+  const description = typeof field['description'] === 'string' ? `, ${field['description']}` : '';
+  return `${name}${description}${choices}${isRequired ? '' : ', optional'}`;
+}
+
+function readField(line: string, schema: Schema | undefined): unknown {
+  if (schema?.['type'] === 'string') return line;
+  if (schema?.['type'] === 'boolean' && /^(y|yes)$/i.test(line.trim())) return true;
+  if (schema?.['type'] === 'boolean' && /^(n|no)$/i.test(line.trim())) return false;
+  return jsonOrText(line);
+}
+
+function jsonOrText(line: string): unknown {
+  try {
+    return JSON.parse(line) as unknown;
+  } catch {
+    return line;
+  }
+}

@@ -1,0 +1,70 @@
+/** What the chat needs from a server, with an API key (durable runs) or without (`/chat`). */
+import type { Approval, DecisionBody, RunStreamEvent } from '@relay/sdk';
+import { visible } from '../output/visible.ts';
+
+export interface ChatClient {
+  send(message: string): Promise<ChatTurn>;
+  /** The conversation that can be continued later. */
+  readonly conversationId: string | undefined;
+}
+
+type ApprovalRequested = Extract<RunStreamEvent, { type: 'approval_requested' }>;
+
+/** One message and the events of its run. */
+export interface ChatTurn extends AsyncIterable<RunStreamEvent> {
+  /** The details of an approval; undefined if it is no longer pending. */
+  request(event: ApprovalRequested): Promise<ApprovalRequest | undefined>;
+  /** Returns why the decision was rejected, if the user can correct it. */
+  decide(request: ApprovalRequest, decision: Decision): Promise<string | undefined>;
+  /** There is no user to decide. */
+  leaveUndecided(request: ApprovalRequest): Promise<void>;
+  cancel(): Promise<void>;
+}
+
+export type Decision = DecisionBody;
+
+/** An approval as the prompt shows it. */
+export interface ApprovalRequest {
+  readonly id: string;
+  readonly kind: Approval['kind'];
+  readonly tool: string;
+  readonly params: unknown;
+  /** The call as text that is safe to show. */
+  readonly text: string;
+  /** Warnings about the text. */
+  readonly flags: readonly string[];
+  /** The requesting agent, preceded by the agents that spawned it. */
+  readonly agents: readonly string[];
+  /** Whether a decision can carry other arguments, or the answer to a question. */
+  readonly canEdit: boolean;
+  readonly prompt?: string | undefined;
+  readonly schema?: Approval['schema'];
+}
+
+export function requestFromApproval(approval: Approval): ApprovalRequest {
+  const { id, kind, tool, params, display, agentPath, prompt, schema } = approval;
+  return {
+    id,
+    kind,
+    tool,
+    params,
+    // The server escapes it too, but a server is not trusted with the terminal.
+    text: visible(display.text),
+    flags: display.flags,
+    agents: agentPath,
+    canEdit: true,
+    prompt,
+    schema,
+  };
+}
+
+/** Without a key the approval cannot be loaded: the event is all there is. */
+export function requestFromEvent(
+  event: Pick<ApprovalRequested, 'id' | 'kind' | 'tool' | 'params' | 'agentPath'>,
+): ApprovalRequest {
+  const { id, kind, tool, params, agentPath = [] } = event;
+  const call = `${tool} ${JSON.stringify(params, null, 2)}`;
+  const text = visible(call);
+  const flags = text === call ? [] : ['invisible characters'];
+  return { id, kind, tool, params, text, flags, agents: agentPath, canEdit: false };
+}

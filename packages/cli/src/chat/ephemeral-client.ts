@@ -1,0 +1,151 @@
+/** A chat without a key, on the server's machine: it ends with its connection and is kept here only. */
+import { randomUUID } from 'node:crypto';
+import type { Chat, ChatEvent, Message, RelayClient, RunStreamEvent } from '@relay/sdk';
+import {
+  type ApprovalRequest,
+  type ChatClient,
+  type ChatTurn,
+  type Decision,
+  requestFromEvent,
+} from './client.ts';
+
+export interface EphemeralChatOptions {
+  readonly client: RelayClient;
+  readonly model: string | undefined;
+}
+
+export class EphemeralChatClient implements ChatClient {
+  readonly conversationId = undefined;
+  readonly #options: EphemeralChatOptions;
+  readonly #messages: Message[] = [];
+  /** "Always" applies to this conversation. */
+  readonly #ownConversationId = randomUUID();
+
+  constructor(options: EphemeralChatOptions) {
+    this.#options = options;
+  }
+
+  async send(message: string): Promise<ChatTurn> {
+    const { client, model } = this.#options;
+    const messages: Message[] = [...this.#messages, { role: 'user', content: message }];
+    const connection = new AbortController();
+    const chat = await client.chat(
+      { messages, conversationId: this.#ownConversationId, model },
+      { signal: connection.signal },
+    );
+    return new EphemeralTurn(chat, connection, (text) => {
+      this.#messages.push({ role: 'user', content: message }, { role: 'assistant', content: text });
+    });
+  }
+}
+
+class EphemeralTurn implements ChatTurn {
+  readonly #chat: Chat;
+  readonly #connection: AbortController;
+  readonly #remember: (text: string) => void;
+
+  constructor(chat: Chat, connection: AbortController, remember: (text: string) => void) {
+    this.#chat = chat;
+    this.#connection = connection;
+    this.#remember = remember;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<RunStreamEvent, void> {
+    let seq = 0;
+    let failed: RunStreamEvent | undefined;
+    const answer = new Map<string, string>();
+    try {
+      for await (const frame of this.#chat) {
+        const event = eventOf(frame, answer);
+        if (event === undefined) continue;
+        seq += 1;
+        if (event.type === 'done') this.#remember(event.output);
+        if (event.type === 'error') failed = { ...event, seq };
+        yield { ...event, seq };
+      }
+    } catch (error) {
+      // Closing the connection is how such a run is canceled.
+      if (!this.#connection.signal.aborted) throw error;
+      if (failed === undefined) yield { ...doneEvent('canceled', '', noUsage), seq: seq + 1 };
+    }
+  }
+
+  async request(event: Parameters<typeof requestFromEvent>[0]): Promise<ApprovalRequest> {
+    return requestFromEvent(event);
+  }
+
+  async decide({ id }: ApprovalRequest, decision: Decision): Promise<string | undefined> {
+    const { approved, always, reason } = decision;
+    try {
+      await this.#chat.answer(id, approved ? { approved, always } : { approved, reason });
+    } catch (error) {
+      if ((error as { code?: string }).code !== 'relay_not_found') throw error;
+    }
+    return undefined;
+  }
+
+  /** No other approver has access to this chat, so that it would wait forever. */
+  async leaveUndecided(request: ApprovalRequest): Promise<void> {
+    await this.decide(request, { approved: false, reason: 'No approver is available' });
+  }
+
+  async cancel(): Promise<void> {
+    this.#connection.abort(new Error('The chat was canceled'));
+  }
+}
+
+type Unnumbered = RunStreamEvent extends infer Event
+  ? Event extends unknown
+    ? Omit<Event, 'seq'>
+    : never
+  : never;
+
+const noUsage = { inputTokens: 0, outputTokens: 0 };
+
+function doneEvent(
+  status: 'completed' | 'failed' | 'canceled',
+  output: string,
+  usage: { readonly inputTokens: number; readonly outputTokens: number },
+) {
+  return { type: 'done', status, output, usage } as const;
+}
+
+/** A frame of `/chat` as an event of a run; `answer` collects the text of the first agent. */
+function eventOf(frame: ChatEvent, answer: Map<string, string>): Unnumbered | undefined {
+  switch (frame.type) {
+    case 'text':
+      if (frame.parentId !== undefined) return undefined;
+      answer.set(frame.id, (answer.get(frame.id) ?? '') + frame.content);
+      return { type: 'token', text: frame.content };
+    case 'text_discard':
+      answer.delete(frame.id);
+      return { type: 'reset', after: 0 };
+    case 'tool_call':
+      return { type: 'tool_call', id: frame.id, name: frame.name, input: frame.input };
+    case 'tool_result': {
+      const { output } = frame;
+      return {
+        type: 'tool_result',
+        id: frame.id,
+        output: output.result ?? output.context ?? output,
+      };
+    }
+    case 'relay':
+      return { ...frame, type: 'approval_requested' };
+    case 'error':
+      return { type: 'error', error: frame.message, code: frame.code, retryable: false };
+    case 'harness_end':
+      if (frame.parentId !== undefined) return undefined;
+      return doneEvent(
+        frame.reason === 'limit' ? 'completed' : frame.reason,
+        [...answer.values()].join('\n'),
+        frame.totalUsage,
+      );
+    case 'connected':
+    case 'harness_start':
+    case 'reasoning':
+    case 'tool_progress':
+    case 'usage':
+      return undefined;
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * The output of one turn: events are shown in order, and approvals are prompted for one at a time.
+ * While a prompt is open, later events wait behind it.
+ */
+import type { RunStreamEvent } from '@relay/sdk';
+import type { Transcript } from '../output/transcript.ts';
+import type { ApprovalPrompt } from './approval-prompt.ts';
+import type { ApprovalRequest, Decision } from './client.ts';
+import { Interrupted } from './terminal.ts';
+
+export interface TurnViewOptions {
+  readonly transcript: Pick<Transcript, 'endText' | 'show'>;
+  readonly prompt: Pick<ApprovalPrompt, 'ask'>;
+  /** Sends the decision; returns why it was rejected, which prompts again. */
+  readonly decide: (request: ApprovalRequest, decision: Decision) => Promise<string | undefined>;
+  readonly writeLine: (line: string) => void;
+  /** Ctrl-C at a prompt. */
+  readonly interrupt: () => void;
+  /** The input has ended without a decision. */
+  readonly undecided: (request: ApprovalRequest) => Promise<void>;
+}
+
+type LoadRequest = () => Promise<ApprovalRequest | undefined>;
+
+export class TurnView {
+  readonly #options: TurnViewOptions;
+  readonly #backlog: RunStreamEvent[] = [];
+  readonly #open = new Map<string, AbortController>();
+  #promptCount = 0;
+  #queue: Promise<void> = Promise.resolve();
+  #failure: unknown;
+
+  constructor(options: TurnViewOptions) {
+    this.#options = options;
+  }
+
+  show(event: RunStreamEvent): void {
+    if (this.#promptCount > 0) this.#backlog.push(event);
+    else this.#options.transcript.show(event);
+  }
+
+  /** Queues a prompt. `load` returns undefined if the approval is no longer pending. */
+  enqueue(id: string, load: LoadRequest): void {
+    const dismissal = new AbortController();
+    this.#open.set(id, dismissal);
+    this.#promptCount += 1;
+    this.#queue = this.#queue
+      .then(() => this.#handle(dismissal.signal, load))
+      .catch((error: unknown) => {
+        this.#failure ??= error;
+      })
+      .finally(() => {
+        this.#open.delete(id);
+        this.#promptCount -= 1;
+        if (this.#promptCount > 0) return;
+        for (const event of this.#backlog.splice(0)) this.#options.transcript.show(event);
+      });
+  }
+
+  /** The approval has been decided elsewhere. */
+  dismiss(id: string): void {
+    this.#open.get(id)?.abort(new Dismissed());
+  }
+
+  /** Dismisses open prompts and shows the remaining events. */
+  async finish(): Promise<void> {
+    for (const dismissal of this.#open.values()) dismissal.abort(new Dismissed());
+    await this.#queue;
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  async #handle(signal: AbortSignal, load: LoadRequest): Promise<void> {
+    const { prompt, transcript, decide, writeLine, interrupt, undecided } = this.#options;
+    if (signal.aborted) return;
+    const request = await load();
+    if (request === undefined || signal.aborted) return;
+    transcript.endText();
+    try {
+      for (;;) {
+        const decision = await prompt.ask(request, signal);
+        if (decision === undefined) {
+          await undecided(request);
+          return;
+        }
+        const rejection = await decide(request, decision);
+        if (rejection === undefined) return;
+        writeLine(rejection);
+      }
+    } catch (error) {
+      if (error instanceof Dismissed) writeLine('  (no longer pending)');
+      else if (error instanceof Interrupted) interrupt();
+      else throw error;
+    }
+  }
+}
+
+class Dismissed extends Error {}

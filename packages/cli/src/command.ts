@@ -1,0 +1,105 @@
+/** The base of all commands: help with examples, and a context for their handlers. */
+import type { Listing, RelayClient } from '@relay/sdk';
+import { Command } from 'commander';
+import { type Connection, clientFor, connectionOf } from './connection.ts';
+import type { CliEnvironment } from './environment.ts';
+import { Print } from './output/print.ts';
+
+export interface SharedOptions {
+  readonly json?: boolean;
+  readonly url?: string;
+  readonly profile?: string;
+}
+
+export class Context<Options extends object = object> {
+  readonly environment: CliEnvironment;
+  readonly print: Print;
+  readonly options: Options & SharedOptions;
+
+  constructor(environment: CliEnvironment, options: Options & SharedOptions) {
+    this.environment = environment;
+    this.options = options;
+    this.print = new Print(environment, options.json === true);
+  }
+
+  get connection(): Connection {
+    return connectionOf(this.environment, this.options);
+  }
+
+  client(): Promise<RelayClient> {
+    return clientFor(this.connection);
+  }
+}
+
+type Handler<Options extends object> = (
+  context: Context<Options>,
+  args: readonly string[],
+) => Promise<void> | void;
+
+export class CliCommand extends Command {
+  readonly #environment: CliEnvironment;
+
+  constructor(environment: CliEnvironment, name?: string) {
+    super(name);
+    this.#environment = environment;
+  }
+
+  override createCommand(name?: string): CliCommand {
+    return new CliCommand(this.#environment, name);
+  }
+
+  /** Adds examples to the help, and a paragraph below them. */
+  examples(lines: readonly string[], after?: string): this {
+    const text = lines.map((line) => `  ${line}`).join('\n');
+    const paragraph = after === undefined ? '' : `\n\n${wrapped(after)}`;
+    return this.addHelpText('after', `\nExamples:\n${text}${paragraph}`);
+  }
+
+  /** Sets the handler, which imports the SDK or the server when it needs them. */
+  handle<Options extends object>(handler: Handler<Options>): this {
+    return this.action(async () => {
+      const options = this.optsWithGlobals<Options & SharedOptions>();
+      const context = new Context(this.#environment, options);
+      await handler(context, this.args);
+    });
+  }
+}
+
+const maxLineLength = 80;
+
+/** Wraps paragraphs; an indented line stays as it is. */
+function wrapped(text: string): string {
+  return text
+    .split('\n')
+    .flatMap((line) => (line.startsWith(' ') ? [line] : linesOf(line)))
+    .join('\n');
+}
+
+function linesOf(text: string): string[] {
+  const lines: string[] = [''];
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1) ?? '';
+    if (line === '') lines[lines.length - 1] = word;
+    else if (line.length + 1 + word.length <= maxLineLength) {
+      lines[lines.length - 1] = `${line} ${word}`;
+    } else lines.push(word);
+  }
+  return lines;
+}
+
+/** The largest page that the API returns. */
+const maxPageSize = 200;
+
+export function pageSize(limit: number): number {
+  return Math.min(limit, maxPageSize);
+}
+
+/** The first `limit` items of a listing, over as many pages as needed. */
+export async function take<Item>(listing: Listing<Item>, limit: number): Promise<Item[]> {
+  const items: Item[] = [];
+  for await (const item of listing) {
+    items.push(item);
+    if (items.length >= limit) break;
+  }
+  return items;
+}

@@ -1,0 +1,23 @@
+/** What a command receives from its process: environment variables, working directory, streams. */
+import type { Readable, Writable } from 'node:stream';
+
+export interface CliEnvironment {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly stdin: Readable & { readonly isTTY?: boolean };
+  readonly stdout: Output;
+  readonly stderr: Output;
+}
+
+export type Output = Writable & { readonly isTTY?: boolean; readonly columns?: number };
+
+export function processEnvironment(): CliEnvironment {
+  const { env, stdin, stdout, stderr } = process;
+  return { env, cwd: process.cwd(), stdin, stdout, stderr };
+}
+
+/** The value of a variable; a blank one counts as unset. */
+export function setting({ env }: Pick<CliEnvironment, 'env'>, name: string): string | undefined {
+  const value = env[name]?.trim();
+  return value === undefined || value === '' ? undefined : value;
+}

@@ -1,0 +1,123 @@
+/** Errors of the CLI: a one-line message, a code and an exit code. */
+
+export const exitCodes = {
+  ok: 0,
+  failure: 1,
+  usage: 2,
+  notFound: 3,
+  notAllowed: 4,
+  conflict: 5,
+  unreachable: 6,
+  runFailed: 7,
+  interrupted: 130,
+} as const;
+export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
+
+export interface CliErrorOptions {
+  readonly exit?: ExitCode;
+  /** How to fix it. */
+  readonly hint?: string | undefined;
+}
+
+export class CliError extends Error {
+  override readonly name = 'CliError';
+  readonly code: string;
+  readonly exit: ExitCode;
+  readonly hint: string | undefined;
+
+  constructor(code: string, message: string, options: CliErrorOptions = {}) {
+    super(message);
+    this.code = code;
+    this.exit = options.exit ?? exitCodes.failure;
+    this.hint = options.hint;
+  }
+}
+
+export function usageError(message: string, hint?: string): CliError {
+  return new CliError('usage', message, { exit: exitCodes.usage, hint });
+}
+
+/** The shape of the SDK's `RelayApiError`, which is not imported: most commands start without it. */
+interface ApiError extends Error {
+  readonly code: string;
+  readonly status: number;
+  readonly details?: readonly { readonly path: string; readonly message: string }[];
+  readonly unanswered?: { readonly url: string; readonly reason: string };
+}
+
+export function isApiError(error: unknown): error is ApiError {
+  return error instanceof Error && error.name === 'RelayApiError';
+}
+
+/** The system's reason, which `fetch` hides behind "fetch failed". */
+export function fetchReason(error: unknown): string | undefined {
+  const { cause } = (error ?? {}) as { cause?: { code?: string; message?: string } };
+  return cause?.code ?? cause?.message;
+}
+
+export interface Failure {
+  readonly error: string;
+  readonly code: string;
+  readonly hint?: string | undefined;
+  readonly exit: ExitCode;
+}
+
+export function failureOf(error: unknown): Failure {
+  if (error instanceof CliError) {
+    const { message, code, hint, exit } = error;
+    return { error: message, code, exit, hint };
+  }
+  if (isApiError(error)) return apiFailure(error);
+  const message = error instanceof Error ? error.message : String(error);
+  if (error instanceof Error && error.name === 'ConfigError') {
+    return { error: message, code: 'configuration', exit: exitCodes.failure };
+  }
+  const { code } = (error ?? {}) as { code?: unknown };
+  return {
+    error: message,
+    code: typeof code === 'string' ? code.toLowerCase() : 'internal',
+    exit: exitCodes.failure,
+  };
+}
+
+function apiFailure({ message, code, status, unanswered, details = [] }: ApiError): Failure {
+  if (code === 'network_error') {
+    const error =
+      unanswered === undefined
+        ? message
+        : `No response from ${new URL(unanswered.url).origin}: ${unanswered.reason}`;
+    return { error, code, exit: exitCodes.unreachable, hint: hints['network_error'] ?? '' };
+  }
+  const fields = details
+    .filter((issue) => issue.path !== '' && !message.includes(issue.path))
+    .map((issue) => `${issue.path}: ${issue.message}`);
+  const error = fields.length === 0 ? message : `${message} (${fields.join('; ')})`;
+  const isAboutModel = details.some(({ path }) => path === 'model');
+  const hint = hints[code] ?? (isAboutModel ? modelHint : undefined);
+  return { error, code, exit: exitFor(status), hint };
+}
+
+function exitFor(status: number): ExitCode {
+  if (status === 401 || status === 403) return exitCodes.notAllowed;
+  if (status === 404 || status === 410) return exitCodes.notFound;
+  if (status === 409 || status === 422) return exitCodes.conflict;
+  if (status === 400 || status === 413) return exitCodes.usage;
+  return exitCodes.failure;
+}
+
+const modelHint = 'choose a model with --model; the model "demo" needs no provider';
+
+const hints: Readonly<Record<string, string>> = {
+  network_error: 'is the server running? Start one with "relay serve", or run "relay doctor"',
+  unauthorized:
+    "the key is missing, mistyped, expired or revoked; to create one on the server's machine: " +
+    'export RELAY_API_KEY=$(relay bootstrap)',
+  scope_required: 'use a key with that scope; "relay keys create" creates one',
+  approve_scope_required: 'use a key with the scope approve',
+  credential_missing: 'store the provider\'s key: "relay credentials set PROVIDER"',
+  unknown_model: 'the model "demo" needs no provider; "relay credentials list" shows the others',
+  approval_conflict: 'already decided by another approver; see "relay approvals show ID"',
+  policy_conflict: 'the policy has changed since you read it; see "relay policy show"',
+  run_ended: 'continue from it with "relay runs fork ID"',
+  tenant_paused: 'an administrator has paused this tenant',
+};

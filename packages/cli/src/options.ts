@@ -1,0 +1,65 @@
+/** Parsers for option values. */
+import { InvalidArgumentError } from 'commander';
+
+export function count(text: string): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || number < 1 || number > 1_000_000) {
+    throw new InvalidArgumentError('It must be a whole number, at least 1.');
+  }
+  return number;
+}
+
+/** For options that can be repeated. */
+export function collect(value: string, before: readonly string[] = []): readonly string[] {
+  return [...before, value];
+}
+
+export function json(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    throw new InvalidArgumentError('It must be JSON.');
+  }
+}
+
+export function jsonObject(text: string): Record<string, unknown> {
+  const value = json(text);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new InvalidArgumentError('It must be a JSON object, such as {"to": "ada"}.');
+  }
+  return value as Record<string, unknown>;
+}
+
+const units: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 };
+
+/** The seconds of a duration such as `90d`; undefined if the text is not one. */
+function seconds(text: string): number | undefined {
+  const [, number, unit = ''] = /^(\d+)([smhdw])$/.exec(text) ?? [];
+  return number === undefined ? undefined : Number(number) * (units[unit] ?? 1);
+}
+
+/** `90d` from now, or a date. */
+export function futureTime(text: string): string {
+  const fromNow = seconds(text);
+  const ms = fromNow === undefined ? Date.parse(text) : Date.now() + fromNow * 1_000;
+  if (Number.isNaN(ms) || Math.abs(ms) > 8.64e15) {
+    throw new InvalidArgumentError('It must be a date, or a duration such as 12h, 30d or 8w.');
+  }
+  return new Date(ms).toISOString();
+}
+
+/** `12h` ago, or a date. */
+export function pastTime(text: string): string {
+  const ago = seconds(text);
+  if (ago === undefined) return futureTime(text);
+  return new Date(Date.now() - ago * 1_000).toISOString();
+}
+
+/** A duration such as `90d`, in seconds. */
+export function duration(text: string): number {
+  const length = seconds(text);
+  if (length === undefined) {
+    throw new InvalidArgumentError('It must be a duration such as 12h, 30d or 8w.');
+  }
+  return length;
+}

@@ -1,0 +1,82 @@
+/**
+ * The output of a command: tables and sentences, or with `--json` one JSON value per line. Results
+ * go to standard output, notes about them to standard error.
+ */
+import type { CliEnvironment, Output } from '../environment.ts';
+import { type Paint, paintFor, paintStatus } from './paint.ts';
+import { type Column, tableOf } from './table.ts';
+import { visible } from './visible.ts';
+
+export type Fields = Readonly<Record<string, string | number | undefined>>;
+
+export class Print {
+  readonly json: boolean;
+  readonly paint: Paint;
+  readonly #out: Output;
+  readonly #err: Output;
+
+  constructor(environment: CliEnvironment, json: boolean) {
+    this.json = json;
+    this.#out = environment.stdout;
+    this.#err = environment.stderr;
+    this.paint = paintFor(environment, environment.stdout);
+  }
+
+  /** The JSON value, whether or not `--json` is set. */
+  value(value: unknown): void {
+    this.#out.write(`${JSON.stringify(value)}\n`);
+  }
+
+  /** The outcome of an action: `value` with `--json`, otherwise `text`. */
+  result(value: unknown, text: string): void {
+    if (this.json) this.value(value);
+    else this.line(text);
+  }
+
+  /** A newly created secret, with a note that says what it is. */
+  secret(value: unknown, note: string, secret: string): void {
+    if (!this.json) this.note(note);
+    this.result(value, secret);
+  }
+
+  /** A line of text; nothing with `--json`. */
+  line(text: string): void {
+    if (!this.json) this.#out.write(`${visible(text)}\n`);
+  }
+
+  /** Text that is already safe to show. */
+  raw(text: string): void {
+    this.#out.write(text);
+  }
+
+  /** A note on standard error. */
+  note(text: string): void {
+    this.#err.write(`${visible(text)}\n`);
+  }
+
+  list<Item>(items: readonly Item[], columns: readonly Column<Item>[], emptyNote: string): void {
+    if (this.json) for (const item of items) this.value(item);
+    else if (items.length === 0) this.note(emptyNote);
+    else {
+      const width = this.#out.isTTY === true ? (this.#out.columns ?? 80) : undefined;
+      const lines = tableOf(items, columns, { paint: this.paint, width });
+      this.#out.write(`${lines.join('\n')}\n`);
+    }
+  }
+
+  /** One item, field by field; empty fields are left out. */
+  record(item: unknown, fields: Fields): void {
+    if (this.json) {
+      this.value(item);
+      return;
+    }
+    const known = Object.entries(fields).filter(([, value]) => value !== undefined && value !== '');
+    const width = Math.max(...known.map(([name]) => name.length));
+    for (const [name, value] of known) {
+      const [first = '', ...rest] = visible(String(value)).split('\n');
+      const shown = name === 'status' ? paintStatus(this.paint, first) : first;
+      this.#out.write(`${this.paint('dim', name.padEnd(width))}  ${shown}\n`);
+      for (const line of rest) this.#out.write(`${' '.repeat(width)}  ${line}\n`);
+    }
+  }
+}

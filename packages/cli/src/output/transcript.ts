@@ -1,0 +1,112 @@
+/** Prints the events of a run as they arrive. */
+import type { RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
+import { CliError, exitCodes } from '../errors.ts';
+import type { Print } from './print.ts';
+import { visible, visibleLine } from './visible.ts';
+
+/** Prints text continuously, and every other event on a line of its own. */
+export class Transcript {
+  readonly #print: Print;
+  readonly #writeLine: (line: string) => void;
+  #isInText = false;
+  /** The first half of a surrogate pair whose second half has not arrived yet. */
+  #half = '';
+  /** Whether there is text that a `reset` event would discard. */
+  #hasText = false;
+
+  constructor(print: Print, options: { readonly writeLine?: (line: string) => void } = {}) {
+    this.#print = print;
+    this.#writeLine = options.writeLine ?? ((line) => print.raw(`${line}\n`));
+  }
+
+  text(text: string): void {
+    const whole = this.#half + text;
+    const isCut = /[\uD800-\uDBFF]$/.test(whole);
+    this.#half = isCut ? whole.slice(-1) : '';
+    this.#print.raw(visible(isCut ? whole.slice(0, -1) : whole));
+    this.#isInText = true;
+    this.#hasText = true;
+  }
+
+  line(text: string): void {
+    this.endText();
+    this.#writeLine(text);
+  }
+
+  endText(): void {
+    if (this.#isInText) this.#print.raw(`${visible(this.#half)}\n`);
+    this.#half = '';
+    this.#isInText = false;
+  }
+
+  show(event: RunStreamEvent): void {
+    const { paint } = this.#print;
+    switch (event.type) {
+      case 'token':
+        this.text(event.text);
+        break;
+      case 'reset':
+        if (this.#hasText) {
+          this.line(paint('dim', '· the answer was interrupted and starts again:'));
+        }
+        this.#hasText = false;
+        break;
+      case 'tool_call':
+        this.#hasText = false;
+        this.line(paint('cyan', `→ ${visibleLine(event.name)} ${shortJson(event.input)}`));
+        break;
+      case 'tool_result':
+        this.line(paint('dim', `← ${shortJson(event.output)}`));
+        break;
+      case 'approval_requested':
+        this.line(paint('yellow', `? ${event.tool} waits for approval (id ${event.id})`));
+        break;
+      case 'approval_expiring':
+        this.line(paint('yellow', `! approval ${event.id} expires at ${event.expiresAt}`));
+        break;
+      case 'approval_resolved':
+        this.line(paint('dim', `· ${event.status}`));
+        break;
+      case 'error':
+        this.line(paint('red', `✗ ${visibleLine(event.error)} [${event.code}]`));
+        break;
+      case 'agent_switch':
+        this.line(paint('dim', `· ${visibleLine(event.agentName)} goes on`));
+        break;
+      case 'run':
+      case 'handoff':
+        break;
+      case 'done':
+        this.endText();
+        break;
+    }
+  }
+}
+
+const maxJsonLength = 400;
+
+function shortJson(value: unknown): string {
+  const text = visibleLine(JSON.stringify(value) ?? '');
+  return text.length <= maxJsonLength ? text : `${text.slice(0, maxJsonLength)}…`;
+}
+
+/** Follows a run to its end; throws if it fails or is canceled. */
+export async function followRun(print: Print, run: RunHandle): Promise<void> {
+  const transcript = new Transcript(print);
+  for await (const event of run) {
+    if (print.json) print.value(event);
+    // The command fails with this error, which prints it.
+    else if (event.type !== 'error') transcript.show(event);
+  }
+  const result = await run.result();
+  if (!print.json) print.note(`The run is ${result.status}.`);
+  if (result.status !== 'completed') throw runError(result.status, result.error);
+}
+
+export function runError(status: RunResult['status'], error: RunResult['error']): CliError {
+  if (status === 'canceled') {
+    return new CliError('run_canceled', 'The run was canceled', { exit: exitCodes.runFailed });
+  }
+  const message = error?.message ?? 'The run failed';
+  return new CliError(error?.code ?? 'run_failed', message, { exit: exitCodes.runFailed });
+}

@@ -1,0 +1,158 @@
+import { describe, expect, test } from 'vitest';
+import { ApprovalPrompt } from '../../src/chat/approval-prompt.ts';
+import { type ApprovalRequest, requestFromEvent } from '../../src/chat/client.ts';
+import type { PromptOptions, Terminal } from '../../src/chat/terminal.ts';
+
+/** A user who types these lines, and the prompts and lines that the user sees. */
+function user(...lines: readonly string[]) {
+  const prompts: PromptOptions[] = [];
+  const written: string[] = [];
+  const left = [...lines];
+  const terminal = {
+    ask: async (options: PromptOptions) => {
+      prompts.push(options);
+      return left.shift();
+    },
+  } as unknown as Terminal;
+  const prompt = new ApprovalPrompt({
+    terminal,
+    paint: (_, text) => text,
+    writeLine: (line) => void written.push(line),
+  });
+  const ask = (request: ApprovalRequest) => prompt.ask(request, new AbortController().signal);
+  return { ask, prompts, written };
+}
+
+const permission: ApprovalRequest = {
+  id: 'r1',
+  kind: 'permission',
+  tool: 'send_note',
+  params: { to: 'ada' },
+  text: 'send_note {\n  "to": "ada"\n}',
+  flags: [],
+  agents: ['assistant'],
+  canEdit: true,
+};
+
+describe('permission prompt', () => {
+  test.each([
+    ['o', { approved: true }],
+    ['once', { approved: true }],
+    [' A ', { approved: true, always: true }],
+    ['always', { approved: true, always: true }],
+  ])('accepts %j', async (line, decision) => {
+    expect(await user(line).ask(permission)).toEqual(decision);
+  });
+
+  test('prompts again until the choice is valid', async () => {
+    const { ask, prompts, written } = user('', 'yes', 'y', 'ok', '\u001B[A', 'o');
+    expect(await ask(permission)).toEqual({ approved: true });
+    const rejected = written.filter((line) => line === '  Invalid choice: type o, a, e or d.');
+    expect(rejected).toHaveLength(4);
+    expect(prompts).toHaveLength(6);
+    expect(prompts.every(({ fresh }) => fresh === true)).toBe(true);
+  });
+
+  test('can be denied with or without a reason', async () => {
+    expect(await user('d', ' not now ').ask(permission)).toEqual({
+      approved: false,
+      reason: 'not now',
+    });
+    expect(await user('deny', '').ask(permission)).toEqual({ approved: false });
+  });
+
+  test('can be edited until it is valid JSON, starting from the last attempt', async () => {
+    const { ask, prompts, written } = user('e', '{"to": ', '{"to": "eve"}');
+    expect(await ask(permission)).toEqual({ approved: true, input: { to: 'eve' } });
+    expect(prompts.map(({ prefill }) => prefill)).toEqual(['', '{"to":"ada"}', '{"to": ']);
+    expect(written.at(-1)).toContain('Invalid JSON');
+    // An empty line returns to the choices.
+    expect(await user('e', '', 'o').ask(permission)).toEqual({ approved: true });
+  });
+
+  test('cannot be edited without a key', async () => {
+    const { ask, prompts } = user('e', 'o');
+    expect(await ask({ ...permission, canEdit: false })).toEqual({ approved: true });
+    expect(prompts[0]?.prompt).not.toContain('[e]dit');
+  });
+
+  test('has no decision when the input has ended', async () => {
+    expect(await user().ask(permission)).toBeUndefined();
+  });
+
+  test('shows the whole call, its warnings and the requesting agents', async () => {
+    const { ask, written } = user('o');
+    await ask({ ...permission, flags: ['bidi'], agents: ['assistant', 'helper'] });
+    const shown = written.join('\n');
+    expect(shown).toContain('send_note wants to run (assistant › helper)');
+    expect(shown).toContain('      "to": "ada"');
+    expect(shown).toContain('Warning, it contains: bidi');
+  });
+
+  test('without a key is built from the event', () => {
+    const approval = { id: 'r', kind: 'permission', tool: 'x', params: { a: '\u202Eb' } } as const;
+    expect(requestFromEvent(approval)).toMatchObject({
+      text: 'x {\n  "a": "\\u{202e}b"\n}',
+      flags: ['invisible characters'],
+      canEdit: false,
+    });
+  });
+});
+
+describe('prompt for an unknown outcome', () => {
+  const outcome: ApprovalRequest = { ...permission, kind: 'outcome' };
+
+  test.each([
+    [['r'], { approved: true }],
+    [['i', '{"sent": true}'], { approved: true, output: { sent: true } }],
+    [['i', 'it went out'], { approved: true, output: 'it went out' }],
+    [['o', 'f', ''], { approved: false }],
+  ])('accepts %j', async (lines, decision) => {
+    expect(await user(...lines).ask(outcome)).toEqual(decision);
+  });
+});
+
+describe('prompt for a question', () => {
+  const schema = {
+    type: 'object',
+    properties: {
+      size: { type: 'string', enum: ['S', 'M'] },
+      count: { type: 'integer' },
+      gift: { type: 'boolean' },
+      note: { type: 'string', description: 'for the parcel' },
+    },
+    required: ['size', 'count'],
+  };
+  const question: ApprovalRequest = {
+    ...permission,
+    kind: 'question',
+    prompt: 'Which shirt?',
+    schema,
+  };
+
+  test('asks for each field and parses it by its schema', async () => {
+    const { ask, prompts, written } = user('a', 'M', '2', 'yes', '');
+    expect(await ask(question)).toEqual({
+      approved: true,
+      input: { size: 'M', count: 2, gift: true },
+    });
+    expect(written[0]).toContain('Which shirt?');
+    expect(prompts.map(({ prompt }) => prompt)).toContain('  size (S | M) > ');
+    expect(prompts.map(({ prompt }) => prompt)).toContain('  note, for the parcel, optional > ');
+  });
+
+  test('takes JSON or text without an object schema', async () => {
+    const free = { ...question, schema: undefined };
+    expect(await user('a', '[1, 2]').ask(free)).toEqual({ approved: true, input: [1, 2] });
+    expect(await user('a', 'just words').ask(free)).toEqual({
+      approved: true,
+      input: 'just words',
+    });
+  });
+
+  test('can be declined, and is denied without a key', async () => {
+    expect(await user('d', 'busy').ask(question)).toEqual({ approved: false, reason: 'busy' });
+    const keyless = await user('a').ask({ ...question, canEdit: false });
+    expect(keyless).toMatchObject({ approved: false });
+  });
+});

@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest';
+import { RelayApiError } from '@relay/sdk';
+import { CliError, failureOf, usageError } from '../src/errors.ts';
+
+test.each([
+  [401, 'unauthorized', 4],
+  [403, 'scope_required', 4],
+  [404, 'not_found', 3],
+  [410, 'result_gone', 3],
+  [409, 'approval_conflict', 5],
+  [422, 'idempotency_mismatch', 5],
+  [400, 'invalid_request', 2],
+  [413, 'payload_too_large', 2],
+  [500, 'internal', 1],
+  [503, 'storage_failed', 1],
+] as const)('status %i %s exits with %i', (status, code, exit) => {
+  expect(failureOf(new RelayApiError(code, 'No', { status }))).toMatchObject({
+    error: 'No',
+    code,
+    exit,
+  });
+});
+
+test('names invalid fields once', () => {
+  const details = [
+    { path: 'name', message: 'Too long' },
+    { path: 'scopes', message: 'Required' },
+  ];
+  const error = new RelayApiError('invalid_request', 'scopes are required', {
+    status: 400,
+    details,
+  });
+  expect(failureOf(error).error).toBe('scopes are required (name: Too long)');
+});
+
+test('an issue with the model suggests --model', () => {
+  const details = [{ path: 'model', message: 'Required' }];
+  const error = new RelayApiError('invalid_request', 'model is required', { status: 400, details });
+  expect(failureOf(error).hint).toContain('--model');
+  const other = [{ path: 'message', message: 'Required' }];
+  const wrong = new RelayApiError('invalid_request', 'No', { status: 400, details: other });
+  expect(failureOf(wrong).hint).toBeUndefined();
+});
+
+test('an error of the CLI keeps its message, code and hint', () => {
+  expect(failureOf(usageError('No', 'do'))).toEqual({
+    error: 'No',
+    code: 'usage',
+    exit: 2,
+    hint: 'do',
+  });
+  expect(failureOf(new CliError('x', 'No'))).toEqual({ error: 'No', code: 'x', exit: 1 });
+});
+
+test('any other error is a failure with its own code', () => {
+  const missing = Object.assign(new Error('no such file'), { code: 'ENOENT' });
+  expect(failureOf(missing)).toMatchObject({ code: 'enoent', exit: 1 });
+  expect(failureOf('odd')).toEqual({ error: 'odd', code: 'internal', exit: 1 });
+});

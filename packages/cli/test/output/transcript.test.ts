@@ -1,0 +1,122 @@
+import type { RunHandle, RunStreamEvent } from '@relay/sdk';
+import { describe, expect, test } from 'vitest';
+import { followRun, Transcript } from '../../src/output/transcript.ts';
+import { Print } from '../../src/output/print.ts';
+import { fakeEnvironment } from '../support/environment.ts';
+
+type Unnumbered<Event> = Event extends unknown ? Omit<Event, 'seq'> : never;
+
+function shown(...events: readonly Unnumbered<RunStreamEvent>[]): string {
+  const environment = fakeEnvironment();
+  const transcript = new Transcript(new Print(environment, false));
+  for (const [index, event] of events.entries()) transcript.show({ ...event, seq: index + 1 });
+  return environment.out();
+}
+
+const done = {
+  type: 'done',
+  status: 'completed',
+  output: '',
+  usage: { inputTokens: 0, outputTokens: 0 },
+} as const;
+const say = (text: string) => ({ type: 'token', text }) as const;
+
+describe('a transcript', () => {
+  test('prints text continuously and every other event on its own line', () => {
+    const text = shown(
+      say('I look'),
+      say(' it up.'),
+      { type: 'tool_call', id: 'c', name: 'calculator', input: { a: 1 } },
+      { type: 'tool_result', id: 'c', output: 2 },
+      say('It is 2.'),
+      done,
+    );
+    expect(text).toBe('I look it up.\n→ calculator {"a":1}\n← 2\nIt is 2.\n');
+  });
+
+  test('does not mention an answer that was interrupted before its first word', () => {
+    const call = { type: 'tool_call', id: 'c', name: 'calculator', input: {} } as const;
+    const again = { type: 'reset', after: 1 } as const;
+    expect(shown(again, again, say('Hi'), done)).toBe('Hi\n');
+    expect(shown(say('I look'), call, again, say('Hi'), done)).toBe(
+      'I look\n→ calculator {}\nHi\n',
+    );
+  });
+
+  test('reports discarded text, approvals and errors', () => {
+    const text = shown(
+      say('Half an'),
+      { type: 'reset', after: 0 },
+      {
+        type: 'approval_requested',
+        id: 'r1',
+        kind: 'permission',
+        toolCallId: 'c',
+        tool: 'send_note',
+        params: {},
+        agentId: 'a',
+      },
+      { type: 'approval_expiring', id: 'r1', expiresAt: '2026-11-15T12:00:00Z' },
+      { type: 'approval_resolved', id: 'r1', status: 'expired' },
+      { type: 'error', error: 'The provider\nfailed', code: 'provider_failed', retryable: true },
+    );
+    expect(text.split('\n')).toEqual([
+      'Half an',
+      '· the answer was interrupted and starts again:',
+      '? send_note waits for approval (id r1)',
+      '! approval r1 expires at 2026-11-15T12:00:00Z',
+      '· expired',
+      '✗ The provider failed [provider_failed]',
+      '',
+    ]);
+  });
+
+  test('joins surrogate pairs that arrive in two events', () => {
+    expect(shown(say('a\uD83D'), say('\uDE00b'), done)).toBe('a😀b\n');
+    expect(shown(say('a\uD83D'), done)).toBe('a\\u{d83d}\n');
+  });
+
+  test('escapes control characters of models and tools', () => {
+    const text = shown(
+      say('\u001B[2J'),
+      { type: 'tool_call', id: 'c', name: 'x\u001B[1A', input: '\u009B' },
+      { type: 'error', error: '\u0007', code: 'internal', retryable: false },
+    );
+    // oxlint-disable-next-line no-control-regex
+    expect(text).not.toMatch(/[\u0000-\u0009\u000B-\u001F\u0080-\u009F]/);
+  });
+
+  test('shortens a large result', () => {
+    const text = shown({ type: 'tool_result', id: 'c', output: 'x'.repeat(10_000) });
+    expect(text.length).toBeLessThan(500);
+  });
+});
+
+describe('followRun', () => {
+  const run = (status: 'completed' | 'failed' | 'canceled', error?: object) =>
+    ({
+      async *[Symbol.asyncIterator]() {
+        yield { ...done, status, seq: 1 };
+      },
+      result: async () => ({ ...done, id: 'r', status, ...(error === undefined ? {} : { error }) }),
+    }) as unknown as RunHandle;
+
+  test('throws if the run fails or is canceled', async () => {
+    const follow = (handle: RunHandle) => followRun(new Print(fakeEnvironment(), false), handle);
+    await expect(follow(run('completed'))).resolves.toBeUndefined();
+    await expect(follow(run('canceled'))).rejects.toMatchObject({ code: 'run_canceled', exit: 7 });
+    const error = { message: 'No money', code: 'budget_exceeded', retryable: true };
+    await expect(follow(run('failed', error))).rejects.toMatchObject({
+      message: 'No money',
+      code: 'budget_exceeded',
+      exit: 7,
+    });
+  });
+
+  test('prints one JSON value per line with --json', async () => {
+    const environment = fakeEnvironment();
+    await followRun(new Print(environment, true), run('completed'));
+    expect(JSON.parse(environment.out())).toMatchObject({ type: 'done', seq: 1 });
+    expect(environment.err()).toBe('');
+  });
+});
