@@ -42,6 +42,18 @@ test('an issue with the model suggests --model', () => {
   expect(failureOf(wrong).hint).toBeUndefined();
 });
 
+test('an unreachable server is reported with the reason and a hint', () => {
+  const unanswered = { url: 'http://x:4000/v1/runs?limit=20', reason: 'ECONNREFUSED' };
+  const error = new RelayApiError('network_error', 'GET http://x:4000 failed', { unanswered });
+  expect(failureOf(error)).toMatchObject({
+    error: 'No response from http://x:4000: ECONNREFUSED',
+    exit: 6,
+    hint: expect.stringContaining('relay serve'),
+  });
+  const late = new RelayApiError('network_error', 'GET http://x:4000 failed: timeout', {});
+  expect(failureOf(late).error).toBe(late.message);
+});
+
 test('an error of the CLI keeps its message, code and hint', () => {
   expect(failureOf(usageError('No', 'do'))).toEqual({
     error: 'No',
