@@ -17,7 +17,11 @@ const mediaTypeSchema = z
   .string()
   .max(128)
   .regex(mediaTypeForm, 'Must be a type such as image/png');
-const base64Schema = z.string().max(maxAttachmentChars).regex(base64Form, 'Must be base64');
+// What is too long is not searched: a regular expression may run out of stack.
+const base64Schema = z
+  .string()
+  .max(maxAttachmentChars, { abort: true })
+  .regex(base64Form, 'Must be base64');
 const urlSchema = z.string().max(maxAttachmentChars).refine(isAttachmentUrl, {
   message: 'Must be an https URL, or a data URL in base64',
 });
