@@ -186,8 +186,8 @@ const headers = fc.dictionary(
   { maxKeys: 2 },
 );
 
-/** For each route: `RELAY_FUZZ_REQUESTS=1000 npx vitest run http.fuzz` takes longer and looks further. */
-const requests = Number(process.env['RELAY_FUZZ_REQUESTS'] ?? 10);
+/** For each route: `FUZZ_REQUESTS=1000 npx vitest run http.fuzz` takes longer and looks further. */
+const requests = Number(process.env['FUZZ_REQUESTS'] ?? 10);
 
 describe('whatever is sent to a server', () => {
   let server: TestRelay;

@@ -1,5 +1,5 @@
 /**
- * Our answers beside picomatch's. `RELAY_FUZZ_GLOBS=100000 npx vitest run glob.fuzz` takes longer and
+ * Our answers beside picomatch's. `FUZZ_GLOBS=100000 npx vitest run glob.fuzz` takes longer and
  * looks further.
  */
 import fc from 'fast-check';
@@ -7,7 +7,7 @@ import picomatch from 'picomatch';
 import { describe, expect, it } from 'vitest';
 import { checkPattern, compileGlob } from './glob.ts';
 
-const pairsToTry = Number(process.env['RELAY_FUZZ_GLOBS'] ?? 5_000);
+const pairsToTry = Number(process.env['FUZZ_GLOBS'] ?? 5_000);
 const long = { timeout: 3_600_000 };
 
 /** A piece of a pattern together with a text that it is likely to match. */

@@ -17,13 +17,13 @@ import { decide, type RuleSet } from './decide.ts';
 
 /*
  * Our reading against a real bash: every program that a text could name is a stub that writes down
- * its name and arguments. `RELAY_FUZZ_DENIALS=100000` looks further. No text here holds a slash outside of /dev/null, so nothing else can run.
+ * its name and arguments. `FUZZ_DENIALS=100000` looks further. No text here holds a slash outside of /dev/null, so nothing else can run.
  */
 const BASH = '/bin/bash';
 const NAMES = ['ls', 'cat', 'git', 'rm', 'sudo', 'env', 'xargs', 'timeout', 'find', 'a', 'b', 'x'];
 /** These run what they wrap, behind options and settings. */
 const WRAPPING = new Set(['sudo', 'env', 'timeout']);
-const denials = Number(process.env['RELAY_FUZZ_DENIALS'] ?? 1_000);
+const denials = Number(process.env['FUZZ_DENIALS'] ?? 1_000);
 
 const rule = (command: string) => ({ tool: 'bash', params: { command } });
 const ruleSet = (allow: readonly string[], deny: readonly string[]): RuleSet => ({

@@ -4,7 +4,7 @@
  * write down their words and do nothing. No command may show up there that no rule covers, and no
  * file may come into being.
  *
- * `RELAY_FUZZ_COMMANDS=200000 npx vitest run shell.fuzz` takes longer and looks further.
+ * `FUZZ_COMMANDS=200000 npx vitest run shell.fuzz` takes longer and looks further.
  */
 import { spawnSync } from 'node:child_process';
 import {
@@ -24,7 +24,7 @@ import { requires } from '../../../../test/support/requires.ts';
 import { decide, type RuleSet } from './decide.ts';
 
 const BASH = '/bin/bash';
-const commands = Number(process.env['RELAY_FUZZ_COMMANDS'] ?? 4_000);
+const commands = Number(process.env['FUZZ_COMMANDS'] ?? 4_000);
 
 /** Patterns, each with the words that a command must begin with to be meant by it. */
 const patterns: Readonly<Record<string, readonly string[]>> = {
