@@ -32,7 +32,7 @@ export interface RecordingToolOptions {
 export function createRecordingTool(options: RecordingToolOptions): RecordingTool {
   const { name, derivePermission } = options;
   const executions: Execution[] = [];
-  let held: PromiseWithResolvers<void> | undefined;
+  let held: { readonly promise: Promise<void>; resolve(): void } | undefined;
   let failure: Error | undefined;
   let progress: readonly string[] = [];
   return {
