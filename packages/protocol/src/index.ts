@@ -1,5 +1,6 @@
 export * from './schemas/audit.ts';
 export * from './schemas/canonical.ts';
+export * from './defined.ts';
 export * from './errors.ts';
 export * from './events/catalogue.ts';
 export * from './schemas/fields.ts';
