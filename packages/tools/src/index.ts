@@ -30,6 +30,6 @@ export { type SecretForm, secretForms } from './secret-forms.ts';
 export { createSendNote } from './send-note.ts';
 export { bubblewrapProblem, type Sandbox } from './workspace/bwrap.ts';
 export { refusedVariable } from './workspace/environment.ts';
-export { endOrphans } from './workspace/marked-processes.ts';
-export { isWithin } from './workspace/place.ts';
+export { killOrphanProcesses } from './workspace/process-marker.ts';
+export { isWithin } from './workspace/paths.ts';
 export { createWorkspaceTools, workspaceToolNames } from './workspace/tools.ts';

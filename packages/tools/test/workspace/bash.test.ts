@@ -125,7 +125,7 @@ describe('bash', () => {
 
   it('ends a command that says too much', { timeout: 60_000 }, async () => {
     const { context, result } = await bash({ command: 'yes', timeoutMs: 60_000 });
-    expect(context).toContain('It was ended because it said too much.');
+    expect(context).toContain('Stopped because of too much output.');
     expect(result['exitCode']).toBeNull();
   });
 
@@ -146,7 +146,7 @@ describe('bash', () => {
       timeoutMs: 300,
     });
     expect(result).toMatchObject({ timedOut: true, stdout: 'before\n', signal: 'SIGTERM' });
-    expect(context).toContain('It was ended after 300 ms.');
+    expect(context).toContain('Stopped after 300 ms.');
     expect(running(n)).toEqual([]);
   });
 
