@@ -28,8 +28,8 @@ describe.each(groups)('$trick', ({ rules, parameter, cases }) => {
   );
 });
 
-describe('where nobody is there', () => {
-  it('what would be asked is denied, and everything else stays as it is', () => {
+describe('in a headless run', () => {
+  it('calls that would be asked are denied, and all others are decided as before', () => {
     const wrong = groups.flatMap(({ rules, parameter, cases }) => {
       const headless = { ...rules, permissions: { ...rules.permissions, headless: true } };
       return cases.filter(([expected, value]) => {
