@@ -3,7 +3,7 @@
  * takes. A server's name has no "_", so that no two servers share a name of a tool.
  */
 import { createHash } from 'node:crypto';
-import { checkToolName } from '../tool-name.ts';
+import { checkToolName } from '../registry.ts';
 
 const maxChars = 64;
 const hashChars = 8;
