@@ -54,7 +54,7 @@ async function find(servers: McpServers, name: string): Promise<Tool> {
 }
 
 describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
-  it('brings its tools, each with its description and schema', async () => {
+  it('provides its tools with description and schema', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const names = servers.list(everyone).map(({ name }) => name);
     expect(names).toEqual(
@@ -74,7 +74,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(scene.traces()).toEqual(['echo hi']);
   });
 
-  it('finds a clean environment and what it was given, and nothing comes back of its secrets', async () => {
+  it('has a clean environment and its own variables, and its secrets are redacted', async () => {
     const env = { API_TOKEN: 'a-very-secret-token', MODE: 'plain-mode' };
     const servers = await start({ shop: { ...scene.program(asks), env } });
     const look = await find(servers, 'shop_look');
@@ -87,7 +87,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(JSON.stringify(seen)).not.toMatch(/the-master-key|sk-x/);
   });
 
-  it('says nothing of its secrets in descriptions, progress and questions either', async () => {
+  it('has its secrets redacted in descriptions, progress and questions, too', async () => {
     const env = { ONE_KEY: 'Says it again', TWO_KEY: 'half of it', THREE_KEY: 'Which size' };
     const servers = await start({ shop: { ...scene.program(asks), env } });
     expect((await find(servers, 'shop_echo')).description).toBe('[redacted]');
@@ -102,7 +102,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(told).toEqual(['[redacted]\n', expect.stringContaining('"[redacted] of coat?"')]);
   });
 
-  it('maps texts, pictures and failures', async () => {
+  it('maps texts, images and failures', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const show = await find(servers, 'shop_show');
     expect(await show.execute({}, createToolContext())).toEqual({
@@ -118,7 +118,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     await expect(fail.execute({}, createToolContext())).rejects.toThrow('the glue is out');
   });
 
-  it('asks a person, and goes on with the answer', async () => {
+  it('asks a person, and continues with the answer', async () => {
     const servers = await start({ shop: { ...scene.program(asks), timeoutMs: 200 } });
     const fit = await find(servers, 'shop_fit');
     const asked: unknown[] = [];
@@ -135,7 +135,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     ]);
   });
 
-  it('reports its progress, and is told when a call is withdrawn', async () => {
+  it('reports progress, and is notified when a call is canceled', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const work = await find(servers, 'shop_work');
     const stop = new AbortController();
@@ -150,28 +150,28 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
   });
 
-  it('may be silent for so long, and is told that nobody waits any more', async () => {
+  it('fails a call after its timeout, and is notified of the cancellation', async () => {
     const servers = await start({ shop: { ...scene.program(asks), timeoutMs: 300 } });
     const work = await find(servers, 'shop_work');
     await expect(work.execute({ ms: 60_000 }, createToolContext())).rejects.toThrow(
-      'The MCP server shop was silent for 300 ms',
+      'The MCP server shop sent nothing for 300 ms',
     );
     await poll(() => scene.traces()).toContain('work was withdrawn');
   });
 
-  it('says when its tools have changed', async () => {
+  it('has its tools refreshed when it announces a change', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const grow = await find(servers, 'shop_grow');
     await grow.execute({}, createToolContext());
     const learned = await find(servers, 'shop_learned');
     expect(await learned.execute({}, createToolContext())).toEqual({ context: 'new' });
     expect(servers.find('shop_grow', everyone)).toBeUndefined();
-    // Whoever has allowed a tool for good should get to know that it is not the same.
-    expect(logged).toEqual([expect.stringContaining('something else of its tools now')]);
+    // A grant refers to the tool by name, so the operator should notice the change.
+    expect(logged).toEqual([expect.stringContaining('has changed the definitions of tools')]);
     expect(logged[0]).toContain('{"tools":["shop_stall"],"more":0}');
   });
 
-  it('that dies during a call is a tool error, and is started again', async () => {
+  it('that dies during a call causes a tool error, and is restarted', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const die = await find(servers, 'shop_die');
     await expect(die.execute({}, createToolContext())).rejects.toThrow(/MCP server shop/);
@@ -183,7 +183,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(logged.join('\n')).toContain('Ended with exit code 3');
   });
 
-  it('ends with us', async () => {
+  it('ends with this process', async () => {
     const servers = await start({ shop: scene.program(asks) });
     const look = await find(servers, 'shop_look');
     const { result } = await look.execute({}, createToolContext());
@@ -201,7 +201,7 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
   });
   afterEach(() => endpoint.close());
 
-  it('is called with the headers that it wants', async () => {
+  it('is called with the configured headers', async () => {
     const headers = { Authorization: 'Bearer a-very-secret-token' };
     const servers = await start({ shop: { url: endpoint.url, headers } });
     const echo = await find(servers, 'shop_echo');
@@ -212,7 +212,7 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
     );
   });
 
-  it('asks for several calls at once, each in the run that made it', async () => {
+  it('asks during concurrent calls, each in the run of its call', async () => {
     const servers = await start({ shop: { url: endpoint.url } });
     // What the one does is of the earlier protocol, what the other does of the present one.
     const tool = await find(servers, asks === 'during' ? 'shop_measure' : 'shop_fit');
@@ -234,7 +234,7 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
     ]);
   });
 
-  it('is told when a call is withdrawn', async () => {
+  it('is notified when a call is canceled', async () => {
     const servers = await start({ shop: { url: endpoint.url } });
     const work = await find(servers, 'shop_work');
     const stop = new AbortController();
@@ -246,7 +246,7 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
     await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
   });
 
-  it('that hangs up during a call is a tool error at once', async () => {
+  it('that closes the connection during a call causes a tool error at once', async () => {
     const servers = await start({ shop: { url: endpoint.url } });
     const work = await find(servers, 'shop_work');
     const working = work.execute({ ms: 60_000 }, createToolContext());
@@ -258,7 +258,7 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
   });
 });
 
-it('tells a server that a session is over', async () => {
+it('terminates the session when the connection is closed', async () => {
   const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
   try {
     const servers = await start({ shop: { url: endpoint.url } });
@@ -271,14 +271,14 @@ it('tells a server that a session is over', async () => {
   }
 });
 
-it('gives up on a server that wants to be called again for ever', async () => {
+it('fails a call whose server requests input for ever', async () => {
   const servers = await start({ shop: scene.program('instead') });
   const stall = await find(servers, 'shop_stall');
   await expect(stall.execute({}, createToolContext())).rejects.toThrow('more than 20 times');
   expect(scene.traces()).toHaveLength(21);
 });
 
-it('makes a call again for a server that has forgotten its session, and so never saw it', async () => {
+it('repeats a call if the server does not know the session, and so has not executed it', async () => {
   const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
   try {
     const servers = await start({ shop: { url: endpoint.url } });
@@ -292,7 +292,7 @@ it('makes a call again for a server that has forgotten its session, and so never
   }
 });
 
-it('waits for a server that is down: its tools appear when it comes', async () => {
+it('waits for a server that is down, and provides its tools once it is connected', async () => {
   const before = await Endpoint.listen({ asks: 'during', trace: scene.trace });
   const { url } = before;
   await before.close();
@@ -337,7 +337,7 @@ it('follows no redirect', async () => {
   expect(new Set(asked)).toEqual(new Set(['http://127.0.0.1:9/mcp']));
 });
 
-it('trusts annotations only as far as the operator says', async () => {
+it('trusts annotations only if the operator says so', async () => {
   const program = scene.program('during');
   const servers = await start({
     none: { ...program, tools: ['look', 'echo'] },
@@ -360,11 +360,11 @@ it('trusts annotations only as far as the operator says', async () => {
   ]);
 });
 
-it('is asked for its tools now and then, and given up if it is not there any more', async () => {
+it('lists the tools of a server regularly, and reconnects if it is gone', async () => {
   const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
   const servers = await start(
     { shop: { url: endpoint.url } },
-    { pauses: { ...pauses, lookMs: 50 } },
+    { pauses: { ...pauses, refreshIntervalMs: 50 } },
   );
   await find(servers, 'shop_echo');
   const count = endpoint.requests.length;
