@@ -33,8 +33,8 @@ describe('a defined tool', () => {
       onUnknown: 'ask',
     });
     expect(define()).not.toHaveProperty('derivePermission');
-    const told = { allowedByDefault: true, idempotent: true, onUnknown: 'fail' } as const;
-    expect(define(told)).toMatchObject(told);
+    const options = { allowedByDefault: true, idempotent: true, onUnknown: 'fail' } as const;
+    expect(define(options)).toMatchObject(options);
   });
 
   it('describes the input of its schema to models, not the output', () => {

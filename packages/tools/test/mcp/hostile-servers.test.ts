@@ -7,16 +7,16 @@ import { usualPauses } from '../../src/mcp/link.ts';
 import { McpServers } from '../../src/mcp/mcp-servers.ts';
 import { qualifiedName } from '../../src/mcp/tool-names.ts';
 
-let scene: McpScene;
+let fixture: McpScene;
 let servers: McpServers | undefined;
 let logged: string[];
 beforeEach(() => {
-  scene = new McpScene();
+  fixture = new McpScene();
   logged = [];
 });
 afterEach(async () => {
   await servers?.stop();
-  scene.dispose();
+  fixture.dispose();
 });
 
 const everyone = () => true;
@@ -26,12 +26,12 @@ const poll = <Value>(look: () => Value) => expect.poll(look, { timeout: 15_000 }
 async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?: number } = {}) {
   const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
   servers = new McpServers({
-    servers: { odd: { ...scene.hostile(how), ...more } },
+    servers: { odd: { ...fixture.hostile(how), ...more } },
     version: '1',
     fetch,
     env: { PATH: process.env['PATH'] },
-    homes: scene.dir,
-    cwd: scene.dir,
+    homes: fixture.dir,
+    cwd: fixture.dir,
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: (name) => name === 'odd_taken',
@@ -95,7 +95,7 @@ describe('a hostile or broken server', () => {
     await expect(call()).rejects.toThrow(/MCP server odd/);
     await poll(() => logged.join('\n')).toContain('a line of more than');
     await poll(names).toContain('odd_go');
-    await poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
+    await poll(() => fixture.traces().filter((line) => line === 'initialize').length).toBe(2);
   });
 
   it('that writes noise all the time does not block others, and is understood', async () => {
@@ -137,7 +137,7 @@ describe('a hostile or broken server', () => {
     await start('asks-late');
     const stop = new AbortController();
     const first = call('odd_go', createToolContext({ runId: 'first', signal: stop.signal }));
-    await poll(() => scene.traces()).toContain('called');
+    await poll(() => fixture.traces()).toContain('called');
     stop.abort(new Error('enough'));
     await expect(first).rejects.toThrow('enough');
     const asked: unknown[] = [];
@@ -148,19 +148,19 @@ describe('a hostile or broken server', () => {
     const second = await call('odd_go', createToolContext({ runId: 'second', ask }));
     expect(second).toEqual({ context: '{"action":"cancel"}' });
     expect(asked).toEqual([]);
-    await poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
+    await poll(() => fixture.traces().filter((line) => line === 'initialize').length).toBe(2);
     expect(logged).toEqual([]);
   });
 
   it('that exits on version negotiation is connected with the legacy protocol', async () => {
     await start('exits-on-probe');
     expect(names()).toEqual(['odd_go']);
-    expect(scene.traces()).toEqual(['initialize']);
+    expect(fixture.traces()).toEqual(['initialize']);
   });
 
   it('that exits at once is restarted with growing pauses, and logged once', async () => {
     await start('ends-at-once');
-    await poll(() => scene.traces().length).toBeGreaterThan(3);
+    await poll(() => fixture.traces().length).toBeGreaterThan(3);
     expect(logged).toHaveLength(1);
     expect(logged[0]).toContain('Ended with exit code 7: the config is missing');
     await expect(call('odd_whatever')).rejects.toThrow('The MCP server odd is not connected');
@@ -176,8 +176,8 @@ describe('a hostile or broken server', () => {
     'that clings on is ended, with what it has started',
     async () => {
       await start('clings');
-      await poll(() => scene.traces().some((line) => line.startsWith('pids'))).toBe(true);
-      const line = scene.traces().find((found) => found.startsWith('pids')) ?? '';
+      await poll(() => fixture.traces().some((line) => line.startsWith('pids'))).toBe(true);
+      const line = fixture.traces().find((found) => found.startsWith('pids')) ?? '';
       const pids = line.split(' ').slice(1).map(Number);
       expect(pids.map(isAlive)).toEqual([true, true]);
       await servers?.stop();
@@ -193,8 +193,8 @@ describe('a hostile or broken server', () => {
       version: '1',
       fetch,
       env: {},
-      homes: scene.dir,
-      cwd: scene.dir,
+      homes: fixture.dir,
+      cwd: fixture.dir,
       clock: systemClock,
       log: { warn: log, error: log },
       isTaken: () => false,

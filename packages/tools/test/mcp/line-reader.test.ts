@@ -5,14 +5,14 @@ import { describe, expect, it, vi } from 'vitest';
 import { lineLimits, LineReader } from '../../src/mcp/line-reader.ts';
 
 /** A busy machine reads slowly. */
-function scene(bounds = { ...lineLimits, slowParseMs: Infinity }) {
+function createReader(limits = { ...lineLimits, slowParseMs: Infinity }) {
   const stream = new PassThrough();
   const messages: JSONRPCMessage[] = [];
   const errors: string[] = [];
   const reader = new LineReader(
     stream,
     { message: (message) => messages.push(message), failed: ({ message }) => errors.push(message) },
-    bounds,
+    limits,
   );
   return { stream, messages, errors, reader };
 }
@@ -21,7 +21,7 @@ const message = (id: number) => JSON.stringify({ jsonrpc: '2.0', id, method: 'pi
 
 describe('the lines of a program', () => {
   it('are parsed as messages, however they are split into chunks', async () => {
-    const { stream, messages } = scene();
+    const { stream, messages } = createReader();
     const bytes = Buffer.from(`${message(1)}\n${message(2)}\r\n{"jsonrpc":"2.0","method":"é"}\n`);
     for (const byte of bytes) stream.write(Buffer.of(byte));
     await turn();
@@ -33,7 +33,7 @@ describe('the lines of a program', () => {
   });
 
   it('that are not messages are skipped', async () => {
-    const { stream, messages, errors } = scene();
+    const { stream, messages, errors } = createReader();
     stream.write(`Welcome!\n\n{broken\n[1]\n{"id":{}}\nnull\n${message(1)}\n`);
     await turn();
     expect(messages).toHaveLength(1);
@@ -44,7 +44,7 @@ describe('the lines of a program', () => {
     ['in one piece', 'x'.repeat(200)],
     ['with an end', `${'x'.repeat(200)}\n`],
   ])('that are too long %s are an error, once, and nothing is read after it', async (_, long) => {
-    const { stream, messages, errors } = scene({
+    const { stream, messages, errors } = createReader({
       ...lineLimits,
       slowParseMs: Infinity,
       maxLineBytes: 100,
@@ -57,7 +57,7 @@ describe('the lines of a program', () => {
   });
 
   it('above the limit wait for the next second', async () => {
-    const { stream, messages } = scene({
+    const { stream, messages } = createReader({
       ...lineLimits,
       slowParseMs: Infinity,
       linesPerSecond: 10,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { outputOf, truncate } from '../../src/mcp/output.ts';
 
-const text = (said: string) => ({ type: 'text' as const, text: said });
+const text = (content: string) => ({ type: 'text' as const, text: content });
 
 describe('the output of an MCP tool', () => {
   it('is its text', () => {

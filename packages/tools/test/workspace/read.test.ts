@@ -107,12 +107,12 @@ describe('read', () => {
   it.each([
     ['src/x/a.ts', { filePath: 'src/x/*' }],
     ['README.md', { filePath: 'README.md' }],
-  ])('proposes for %s: %j', (filePath, params) => {
+  ])('suggests for %s: %j', (filePath, params) => {
     expect(createRead(folder).derivePermission?.({ filePath })).toEqual({ tool: 'read', params });
   });
 
   it.each(['../x', '/etc/passwd', 'a*b', '.env', 'src/../x', 'src/.git/config'])(
-    'proposes nothing for %s',
+    'suggests nothing for %s',
     (filePath) => {
       expect(createRead(folder).derivePermission?.({ filePath })).toBeUndefined();
     },

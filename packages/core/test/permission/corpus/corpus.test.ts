@@ -1,4 +1,4 @@
-/** Every trick with what must come of it. Where a case changes, somebody has to say why. */
+/** Every known attack with its required decision. A change of a case needs a reason. */
 import { describe, expect, it } from 'vitest';
 import { decide } from '../../../src/permission/decide.ts';
 import { pathsAndUrls } from './paths-urls.ts';
