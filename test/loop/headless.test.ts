@@ -43,11 +43,11 @@ describe('a headless run', () => {
       {
         toolCallId: 'call_1',
         rule: { list: 'headless', source: 'request' },
-        reason: 'Nobody is there to be asked',
+        reason: 'The run is headless: it has no approver',
       },
     ]);
     expect(tool.executions.map(({ input }) => input)).toEqual([{ amount: 2 }]);
-    expect(JSON.stringify(model.requests.at(-1)?.messages)).toContain('Nobody is there');
+    expect(JSON.stringify(model.requests.at(-1)?.messages)).toContain('The run is headless');
   });
 
   test('declines what a tool asks a person', async () => {
@@ -60,8 +60,8 @@ describe('a headless run', () => {
     const events = await finished(kernel, (await ask(kernel, { permissions: headless })).id);
     expect(ofType(events, 'approval.requested')).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([
-      { error: 'Nobody is there to be asked' },
-      { error: 'Nobody is there to be asked' },
+      { error: 'The run is headless: it has no approver' },
+      { error: 'The run is headless: it has no approver' },
     ]);
   });
 

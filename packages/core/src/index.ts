@@ -12,15 +12,22 @@ export {
   previewGrant,
   proposedRule,
   refusePast,
+  suggestedRule,
 } from './permission/grants.ts';
 export * from './journal.ts';
 export { findMemories } from './run/context/memory-search.ts';
 export * from './permission/decide.ts';
-export type { ParameterKind } from './permission/kinds.ts';
-export * from './permission/match.ts';
-export { suggestedPattern } from './permission/shell/suggest.ts';
-export { suggestedRule } from './permission/suggest.ts';
-export * from './permission/policy-preview.ts';
+export {
+  checkPermissions,
+  matchesPermission,
+  matchesPermissions,
+  type ParameterKind,
+  type PatternFault,
+  type ToolCallLike,
+  type ToolRule,
+} from './permission/match.ts';
+export { suggestedPattern } from './permission/shell/allow.ts';
+export { previewPolicy } from './permission/policy.ts';
 export * from './ports/index.ts';
 export { combinePublishers } from './publisher.ts';
 export * from './commands/resume.ts';

@@ -1,6 +1,7 @@
 /** What a browser needs: the SSE parser and the types, without a line of zod at run time. */
 export * from './defined.ts';
 export * from './sse/sse.ts';
+export * from './defined.ts';
 export type { ErrorBody, ErrorCode, FieldIssue } from './errors.ts';
 export type {
   EventOf,

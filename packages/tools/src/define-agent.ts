@@ -1,5 +1,6 @@
 import type { AgentDefinition, Guardrails, Tool } from '@relay/core';
 import {
+  defined,
   type JsonSchema,
   type MemoryUse,
   memoryUseSchema,
@@ -10,27 +11,27 @@ import {
 import { z } from 'zod';
 import { defineTool, type ToolDefinition } from './define-tool.ts';
 
-/** A tool, its definition, or the name of one that is there anyway. */
+/** A tool, its definition, or the name of a registered tool. */
 export type ToolReference = Tool | ToolDefinition | string;
 
 export interface AgentConfig {
   readonly name: string;
-  /** What it is for, as agents are told that may hand off to it. */
+  /** What it is for; shown to agents that may hand off to it. */
   readonly description?: string;
   readonly instructions?: string;
-  /** Left out: the model of whoever calls it. */
+  /** Default: the model of its caller. */
   readonly model?: string;
-  /** Left out: the tools of whoever calls it. */
+  /** Default: the tools of its caller. */
   readonly tools?: readonly ToolReference[];
-  /** Whom it may hand the conversation to. By name, where two agents know each other. */
+  /** The agents that it may hand off to; by name if two agents refer to each other. */
   readonly handoffs?: readonly (AgentConfig | string)[];
   readonly guardrails?: Guardrails;
   readonly maxIterations?: number;
-  /** What its last answer has to fit: a JSON Schema, or one of zod. */
+  /** The schema of its last answer: a JSON Schema or a zod schema. */
   readonly outputSchema?: JsonSchema | z.ZodType;
-  /** How much its model is to think, where it can. */
+  /** The reasoning effort, for models that support it. */
   readonly reasoning?: ReasoningEffort;
-  /** Runs that begin with it have memory, unless the request names another namespace. */
+  /** Gives memory to runs that start with it; a request may name another namespace. */
   readonly memory?: MemoryUse;
 }
 
@@ -48,7 +49,7 @@ const known = new Set([
   'memory',
 ]);
 
-/** An agent that can be started, spawned or handed off to by its name. */
+/** Defines an agent that can be started, spawned or handed off to by its name. */
 export function defineAgent(config: AgentConfig): AgentConfig {
   for (const field of Object.keys(config)) {
     if (!known.has(field))
@@ -59,11 +60,11 @@ export function defineAgent(config: AgentConfig): AgentConfig {
 
 export interface AssembledAgents {
   readonly agents: readonly AgentDefinition[];
-  /** Tools that the agents brought along. */
+  /** The tools that the agents define. */
   readonly tools: readonly Tool[];
 }
 
-/** The agents, those they hand off to, and their tools, each once. */
+/** Collects the agents, the agents that they hand off to, and their tools, each once. */
 export function assembleAgents(configs: readonly AgentConfig[]): AssembledAgents {
   const agents = new Map<string, { config: AgentConfig; definition: AgentDefinition }>();
   const tools = new ToolCollection();
@@ -91,11 +92,11 @@ function definitionOf(config: AgentConfig, tools: ToolCollection): AgentDefiniti
   }
   return {
     ...rest,
-    ...(outputSchema === undefined ? {} : { outputSchema: schemaOf(config.name, outputSchema) }),
-    ...(own === undefined ? {} : { tools: own.map((tool) => tools.add(tool)) }),
-    ...(handoffs === undefined
-      ? {}
-      : { handoffs: handoffs.map((to) => (typeof to === 'string' ? to : to.name)) }),
+    ...defined({
+      outputSchema: outputSchema && schemaOf(config.name, outputSchema),
+      tools: own?.map((tool) => tools.add(tool)),
+      handoffs: handoffs?.map((to) => (typeof to === 'string' ? to : to.name)),
+    }),
   };
 }
 
@@ -107,7 +108,7 @@ function schemaOf(agent: string, given: JsonSchema | z.ZodType): JsonSchema {
   throw new TypeError(`The agent ${agent}: outputSchema: ${problem}`);
 }
 
-/** Tools by name. The same definition may come twice; two of one name may not. */
+/** Tools by name. A definition may be added twice, but two tools may not have the same name. */
 export class ToolCollection {
   readonly #tools = new Map<string, Tool>();
 
@@ -115,7 +116,7 @@ export class ToolCollection {
     return [...this.#tools.values()];
   }
 
-  /** The name under which it can be called. */
+  /** Returns the name of the tool. */
   add(given: ToolReference): string {
     if (typeof given === 'string') return given;
     const tool = isTool(given) ? given : toolOf(given);
@@ -128,12 +129,12 @@ export class ToolCollection {
   }
 }
 
-/** One definition is one tool, wherever it is used: by an agent, by another, or on its own. */
-const defined = new WeakMap<ToolDefinition, Tool>();
+/** A definition is one tool, however many agents use it. */
+const toolByDefinition = new WeakMap<ToolDefinition, Tool>();
 
 function toolOf(definition: ToolDefinition): Tool {
-  const tool = defined.get(definition) ?? defineTool(definition);
-  defined.set(definition, tool);
+  const tool = toolByDefinition.get(definition) ?? defineTool(definition);
+  toolByDefinition.set(definition, tool);
   return tool;
 }
 

@@ -7,61 +7,63 @@ import type {
   ToolOutput,
   Validation,
 } from '@relay/core';
-import { type FieldIssue, fieldIssues, type ToolPermission } from '@relay/protocol';
+import { defined, type FieldIssue, fieldIssues, type ToolPermission } from '@relay/protocol';
 import { z } from 'zod';
-import { checkToolName } from './tool-name.ts';
+import { checkToolName } from './registry.ts';
 
-/** What the schema has checked. Of a definition that does not say which schema, nothing is known. */
-type Checked<Schema extends z.ZodType> = z.ZodType extends Schema
+/** The output of the schema; `any` for a definition with an unknown schema. */
+type Parsed<Schema extends z.ZodType> = z.ZodType extends Schema
   ? ReturnType<typeof JSON.parse>
   : z.output<Schema>;
 
-interface Described<Schema extends z.ZodType> {
+interface BaseDefinition<Schema extends z.ZodType> {
   readonly name: string;
   readonly description: string;
-  /** What the tool takes: an object, since that is all that models can call with. */
+  /** Must be the schema of an object: models call tools with objects. */
   readonly schema: Schema;
   /** Runs without an approval unless a rule denies it. Default: false. */
   readonly allowedByDefault?: boolean;
-  /** What a parameter is, where it is more than text: rules about it are read accordingly. */
+  /** The kinds of parameters, which decide how rules match them. Default: text. */
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
-  /** Parameters that a rule must name, if it names any and the call has them. */
+  /** Parameters that a rule with any parameters must name if the call has them. */
   readonly sensitive?: readonly string[];
-  /** Works in the tenant's own folder. */
+  /** Works in the tenant's workspace. */
   readonly inWorkspace?: boolean;
-  /** The rule to suggest to a person who is asked about a call. */
-  derivePermission?(input: Checked<Schema>): ToolPermission | undefined;
-  /** Looks where path parameters lead now; an approval holds only while it stays so. */
-  locate?(input: Checked<Schema>): Promise<Locating>;
+  /** The rule to suggest to an approver. */
+  derivePermission?(input: Parsed<Schema>): ToolPermission | undefined;
+  /** Resolves path parameters; an approval is valid only while the result stays the same. */
+  locate?(input: Parsed<Schema>): Promise<Locating>;
 }
 
-export interface ToolDefinition<Schema extends z.ZodType = z.ZodType> extends Described<Schema> {
+export interface ToolDefinition<
+  Schema extends z.ZodType = z.ZodType,
+> extends BaseDefinition<Schema> {
   /** Safe to run again after a crash, with the same idempotency key. Default: false. */
   readonly idempotent?: boolean;
-  /** There only in runs with memory. Default: false. */
+  /** Available only in runs with memory. Default: false. */
   readonly needsMemory?: boolean;
   /** What to do when a crash left the outcome unknown. Default: ask. */
   readonly onUnknown?: 'ask' | 'fail';
-  execute(input: Checked<Schema>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
+  execute(input: Parsed<Schema>, context: ToolContext): Promise<ToolOutput> | ToolOutput;
 }
 
-/** A tool whose work a sub-agent does. */
+/** A tool that delegates its work to a sub-agent. */
 export interface DelegatingToolDefinition<
   Schema extends z.ZodType = z.ZodType,
-> extends Described<Schema> {
-  delegates(input: Checked<Schema>): Task;
+> extends BaseDefinition<Schema> {
+  delegates(input: Parsed<Schema>): Task;
 }
 
-/** A model learns nothing from the hundredth mistake in its arguments. */
+/** More would not help the model. */
 const maxIssues = 20;
 
 export function defineTool<Schema extends z.ZodType>(definition: ToolDefinition<Schema>): Tool {
   return {
-    ...described(definition),
+    ...baseTool(definition),
     idempotent: definition.idempotent ?? false,
     onUnknown: definition.onUnknown ?? 'ask',
     ...(definition.needsMemory === true ? { needsMemory: true } : {}),
-    execute: async (input, context) => definition.execute(input as Checked<Schema>, context),
+    execute: async (input, context) => definition.execute(input as Parsed<Schema>, context),
   };
 }
 
@@ -69,16 +71,16 @@ export function defineDelegatingTool<Schema extends z.ZodType>(
   definition: DelegatingToolDefinition<Schema>,
 ): Tool {
   return {
-    ...described(definition),
-    // Its sub-agent is in the journal: after a crash nothing about it is unknown.
+    ...baseTool(definition),
+    // The sub-agent is in the journal, so its outcome is never unknown after a crash.
     idempotent: true,
     onUnknown: 'fail',
-    delegates: (input) => definition.delegates(input as Checked<Schema>),
-    execute: () => Promise.reject(new TypeError(`${definition.name} is done by a sub-agent`)),
+    delegates: (input) => definition.delegates(input as Parsed<Schema>),
+    execute: () => Promise.reject(new TypeError(`${definition.name} is executed by a sub-agent`)),
   };
 }
 
-function described<Schema extends z.ZodType>(definition: Described<Schema>) {
+function baseTool<Schema extends z.ZodType>(definition: BaseDefinition<Schema>) {
   const { name, description, schema, kinds, sensitive, inWorkspace } = definition;
   const derive = definition.derivePermission?.bind(definition);
   const locate = definition.locate?.bind(definition);
@@ -89,19 +91,15 @@ function described<Schema extends z.ZodType>(definition: Described<Schema>) {
     inputSchema: inputSchemaOf(name, schema),
     allowedByDefault: definition.allowedByDefault ?? false,
     validate: (input: unknown) => validate(schema, input),
-    ...(kinds === undefined ? {} : { kinds }),
-    ...(sensitive === undefined ? {} : { sensitive }),
-    ...(inWorkspace === undefined ? {} : { inWorkspace }),
-    ...(locate === undefined
-      ? {}
-      : {
-          locate: (input: Readonly<Record<string, unknown>>) => locate(input as Checked<Schema>),
-        }),
-    ...(derive === undefined
-      ? {}
-      : {
-          derivePermission: (input: Record<string, unknown>) => derive(input as Checked<Schema>),
-        }),
+    ...defined({
+      kinds,
+      sensitive,
+      inWorkspace,
+      locate:
+        locate && ((input: Readonly<Record<string, unknown>>) => locate(input as Parsed<Schema>)),
+      derivePermission:
+        derive && ((input: Record<string, unknown>) => derive(input as Parsed<Schema>)),
+    }),
   };
 }
 
@@ -113,15 +111,15 @@ function inputSchemaOf(name: string, schema: z.ZodType): Readonly<Record<string,
   return inputSchema;
 }
 
-/** Never throws: a schema's own fault is one more reason to refuse the arguments. */
+/** Never throws: an error in the schema refuses the arguments. */
 function validate(schema: z.ZodType, input: unknown): Validation {
   try {
     const parsed = schema.safeParse(input);
     if (parsed.success) return { ok: true, value: parsed.data };
     return { ok: false, issues: issuesOf(parsed.error.issues) };
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    return { ok: false, issues: [{ path: '', message: `They could not be checked: ${why}` }] };
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    return { ok: false, issues: [{ path: '', message: `They could not be checked: ${reason}` }] };
   }
 }
 
@@ -132,7 +130,7 @@ function issuesOf(found: readonly z.core.$ZodIssue[]): readonly FieldIssue[] {
   return [...issues.slice(0, maxIssues), rest];
 }
 
-/** What is too much is told where it is, as what is missing or wrong. */
+/** Reports each unknown parameter at its own path. */
 function eachField(issue: z.core.$ZodIssue) {
   if (issue.code !== 'unrecognized_keys') return [issue];
   return issue.keys.map((key) => ({

@@ -1,20 +1,39 @@
 /**
- * Two guardrails that are worth having everywhere. They look for what is written plainly; whoever
- * hides it well gets past them, so they come on top of permissions and never instead of them.
+ * Two guardrails for general use. They find plain text only and can be evaded, so they complement
+ * permissions and never replace them.
  */
 import type { Guardrail } from '@relay/core';
-import { secretForms } from './secret-forms.ts';
 
-/** For what an agent says: refuses answers that hold a credential. */
+/** Patterns that match only secrets. Each starts with a fixed word, so that a search is linear. */
+export const secretPatterns: readonly { readonly name: string; readonly pattern: RegExp }[] = [
+  { name: 'a private key', pattern: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----/ },
+  { name: 'an API key of Relay', pattern: /\brelay_(?:live|sess)_[0-9a-f]{32}/ },
+  { name: 'an API key of OpenAI', pattern: /\bsk-(?:proj-|svcacct-)?[A-Za-z0-9_-]{20}/ },
+  { name: 'an API key of Anthropic', pattern: /\bsk-ant-[A-Za-z0-9_-]{20}/ },
+  { name: 'an API key of Google', pattern: /\bAIza[0-9A-Za-z_-]{35}/ },
+  { name: 'an access key of AWS', pattern: /\b(?:AKIA|ASIA)[0-9A-Z]{16}\b/ },
+  { name: 'a token of GitHub', pattern: /\b(?:gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{22})/ },
+  { name: 'a token of GitLab', pattern: /\bglpat-[\w-]{20}/ },
+  { name: 'a token of Slack', pattern: /\bxox[abprs]-[\w-]{10}/ },
+  { name: 'a key of Stripe', pattern: /\b[rs]k_live_[0-9A-Za-z]{16}/ },
+  { name: 'a token of npm', pattern: /\bnpm_[A-Za-z0-9]{36}/ },
+  { name: 'a signed token', pattern: /\beyJ[\w-]{10,2000}\.eyJ[\w-]{10,8000}\.[\w-]{10}/ },
+  {
+    name: 'a URL with a password',
+    pattern: /\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@]{1,100}:[^\s/@]{3,200}@/,
+  },
+];
+
+/** For output: refuses answers that contain a credential. */
 export const secretsInOutput: Guardrail = {
   name: 'secrets-in-output',
   check(text) {
-    const found = secretForms.find(({ form }) => form.test(text));
-    return found === undefined ? { ok: true } : { ok: false, reason: `It holds ${found.what}` };
+    const found = secretPatterns.find(({ pattern }) => pattern.test(text));
+    return found === undefined ? { ok: true } : { ok: false, reason: `It holds ${found.name}` };
   },
 };
 
-const orders: readonly RegExp[] = [
+const injections: readonly RegExp[] = [
   /\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}\b(?:previous|prior|above|earlier|preceding|all|your|the|system)\b.{0,30}\b(?:instruction|prompt|rule|guideline|direction|message|polic)/,
   /\b(?:reveal|show|print|repeat|output|leak|tell me)\b.{0,40}\b(?:your|the|system|hidden|initial)\b.{0,20}\b(?:system prompt|instructions|prompt|rules)\b/,
   /\byou are (?:now|no longer)\b.{0,40}\b(?:unrestricted|jailbroken|dan|developer mode|without (?:\w+ )?(?:rules|restrictions|limits))/,
@@ -24,19 +43,19 @@ const orders: readonly RegExp[] = [
   /<\/?(?:system|assistant|instructions)>|\[(?:system|inst)\]|<\|(?:im_start|system)\|>/,
 ];
 
-/** For what an agent is given: refuses texts that try to give it other orders. */
+/** For input: refuses texts that try to override the instructions. */
 export const promptInjection: Guardrail = {
   name: 'prompt-injection',
   check(text) {
     const plain = plainText(text);
-    const found = orders.some((form) => form.test(plain));
+    const found = injections.some((pattern) => pattern.test(plain));
     return found ? { ok: false, reason: 'It tries to override instructions' } : { ok: true };
   },
 };
 
 const maxChars = 200_000;
 
-/** Letters that look alike or do not show must not hide an order, nor must line breaks. */
+/** Normalises look-alike characters, invisible characters and white space. */
 function plainText(text: string): string {
   return text
     .slice(0, maxChars)

@@ -14,7 +14,7 @@ export {
   type DelegatingToolDefinition,
   type ToolDefinition,
 } from './define-tool.ts';
-export { promptInjection, secretsInOutput } from './guardrails.ts';
+export { promptInjection, secretPatterns, secretsInOutput } from './guardrails.ts';
 export { secretsOf } from './mcp/secrets.ts';
 export {
   isProgram,
@@ -26,10 +26,9 @@ export {
 export { mayOffer } from './mcp/tool-names.ts';
 export { memoryTool } from './memory.ts';
 export { createToolRegistry } from './registry.ts';
-export { type SecretForm, secretForms } from './secret-forms.ts';
 export { createSendNote } from './send-note.ts';
 export { bubblewrapProblem, type Sandbox } from './workspace/bwrap.ts';
 export { refusedVariable } from './workspace/environment.ts';
-export { endOrphans } from './workspace/marked-processes.ts';
-export { isWithin } from './workspace/place.ts';
+export { killOrphanProcesses } from './workspace/process-marker.ts';
+export { isWithin } from './workspace/paths.ts';
 export { createWorkspaceTools, workspaceToolNames } from './workspace/tools.ts';

@@ -1,7 +1,21 @@
-import type { Tool, ToolRegistry } from '@relay/core';
-import { checkToolName } from './tool-name.ts';
+import { handoffToolName, type Tool, type ToolRegistry } from '@relay/core';
 
-/** Tools by their exact names. */
+const toolName = /^[a-zA-Z0-9_-]{1,64}$/;
+
+/** Throws unless all providers accept the name, and it is neither reserved nor inherited by objects. */
+export function checkToolName(name: string): void {
+  if (!toolName.test(name)) {
+    throw new TypeError(
+      `A tool is named by 1 to 64 letters, digits, "_" or "-", not ${JSON.stringify(name)}`,
+    );
+  }
+  if (name === handoffToolName) {
+    throw new TypeError(`A tool cannot be named ${name}: agents hand off to each other by it`);
+  }
+  if (name in Object.prototype) throw new TypeError(`A tool cannot be named ${name}`);
+}
+
+/** Finds tools by their exact names. */
 export function createToolRegistry(tools: readonly Tool[]): ToolRegistry {
   const byName = new Map<string, Tool>();
   for (const tool of tools) {

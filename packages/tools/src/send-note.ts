@@ -1,6 +1,6 @@
 /**
- * The harmless tool to try approvals with: it appends a line to `notes.log` in the data folder. A
- * note that was acknowledged is on the disk.
+ * A harmless tool to try approvals with: it appends a line to `notes.log` in the data folder. The line
+ * is synced to disk before the call returns.
  */
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ const schema = z.strictObject({
 });
 
 export function createSendNote({ dataDir }: { readonly dataDir: string }): Tool {
-  // One at a time, so that a line which could not be written can be taken back.
+  // One at a time, so that a partial line can be truncated.
   let last: Promise<void> = Promise.resolve();
   return defineTool({
     name: 'send_note',
@@ -52,14 +52,14 @@ async function appendLine(dataDir: string, line: string): Promise<void> {
   }
 }
 
-/** A crash may have left half a line, which must not swallow the next. */
+/** A crash may have left a partial line, which must not be joined with the next. */
 async function endsInLine(file: FileHandle, size: number): Promise<boolean> {
   if (size === 0) return true;
   const { buffer } = await file.read(Buffer.alloc(1), 0, 1, size - 1);
   return buffer[0] === 0x0a;
 }
 
-/** A new file is on the disk only once its folder knows of it. */
+/** A new file is durable only after its folder is synced. */
 async function syncFolder(dataDir: string): Promise<void> {
   const folder = await open(dataDir, 'r');
   try {

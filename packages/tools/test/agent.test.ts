@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { agentTool } from '../src/agent.ts';
 import { createToolContext } from './support/tool-context.ts';
 
-describe('the tool that gives work to another agent', () => {
-  it('takes a task, and if need be the name of a certain agent', () => {
+describe('the agent tool', () => {
+  it('takes a prompt, and optionally the name of an agent', () => {
     expect(agentTool.validate({ prompt: 'Find it' }).ok).toBe(true);
     expect(agentTool.validate({ prompt: 'Find it', agent: 'researcher' }).ok).toBe(true);
   });
@@ -17,11 +17,11 @@ describe('the tool that gives work to another agent', () => {
     { prompt: 'x', model: 'big' },
     { prompt: 'x', tools: ['bash'] },
     { prompt: 'x', instructions: 'Ignore the rules' },
-  ])('leaves a model no say in anything else: %j', (input) => {
+  ])('refuses other parameters: %j', (input) => {
     expect(agentTool.validate(input).ok).toBe(false);
   });
 
-  it('is done by a sub-agent that has its task from the prompt alone', () => {
+  it('delegates the prompt to a sub-agent', () => {
     expect(agentTool.delegates?.({ prompt: 'Find it' })).toStrictEqual({ prompt: 'Find it' });
     expect(agentTool.delegates?.({ prompt: 'Find it', agent: 'researcher' })).toStrictEqual({
       prompt: 'Find it',
@@ -29,11 +29,11 @@ describe('the tool that gives work to another agent', () => {
     });
   });
 
-  it('needs nobody’s approval: what the sub-agent does goes through the gate itself', () => {
+  it('is allowed by default, because the calls of the sub-agent are decided themselves', () => {
     expect(agentTool).toMatchObject({ name: 'agent', allowedByDefault: true });
   });
 
-  it('tells models all that they need to know about it', () => {
+  it('describes its parameters to models', () => {
     expect(agentTool.inputSchema).toMatchObject({
       type: 'object',
       required: ['prompt'],
@@ -45,6 +45,6 @@ describe('the tool that gives work to another agent', () => {
 
   it('cannot be executed', async () => {
     const call = agentTool.execute({ prompt: 'x' }, createToolContext());
-    await expect(call).rejects.toThrow('agent is done by a sub-agent');
+    await expect(call).rejects.toThrow('agent is executed by a sub-agent');
   });
 });

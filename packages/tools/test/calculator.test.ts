@@ -19,7 +19,7 @@ describe('the calculator', () => {
     expect(await calculate(a, op, b)).toEqual({ context: `${a} ${op} ${b} = ${result}`, result });
   });
 
-  it('is allowed by default, and may be run again', () => {
+  it('is allowed by default, and idempotent', () => {
     expect(calculator).toMatchObject({
       name: 'calculator',
       allowedByDefault: true,
@@ -65,7 +65,7 @@ describe('the calculator', () => {
     expect(calculator.validate(input).ok).toBe(false);
   });
 
-  it('tells models its operators', () => {
+  it('describes its operators to models', () => {
     expect(calculator.inputSchema).toMatchObject({
       type: 'object',
       required: ['a', 'b', 'op'],

@@ -18,7 +18,7 @@ const look: ToolDefinition = {
 };
 
 describe('an agent', () => {
-  it('is what it was defined as, and cannot be changed by accident', () => {
+  it('is a frozen copy of its configuration', () => {
     const config = { name: 'writer', instructions: 'Write', tools: [look, 'bash'] };
     const agent = defineAgent(config);
     expect(agent).toEqual(config);
@@ -26,7 +26,7 @@ describe('an agent', () => {
     expect(Object.isFrozen(config)).toBe(false);
   });
 
-  it('is refused with a field that would be ignored', () => {
+  it('is refused with an unknown field', () => {
     const misspelled = { name: 'writer', instruction: 'Write' } as AgentConfig;
     expect(() => defineAgent(misspelled)).toThrow(
       'The agent writer has an unknown field instruction',
@@ -34,8 +34,8 @@ describe('an agent', () => {
   });
 });
 
-describe('agents put together', () => {
-  it('name their tools, and bring them along', () => {
+describe('assembled agents', () => {
+  it('refer to their tools by name, and include them', () => {
     const writer = defineAgent({ name: 'writer', tools: [look, agentTool, 'bash'], model: 'big' });
     const { agents, tools } = assembleAgents([writer]);
     expect(agents).toEqual([{ name: 'writer', model: 'big', tools: ['look', 'agent', 'bash'] }]);
@@ -44,7 +44,7 @@ describe('agents put together', () => {
     expect(tools[0]?.validate({}).ok).toBe(true);
   });
 
-  it('may have memory, under a namespace that is one', () => {
+  it('may have memory with a valid namespace', () => {
     const memory = { namespace: 'house' };
     const { agents } = assembleAgents([defineAgent({ name: 'butler', memory })]);
     expect(agents).toEqual([{ name: 'butler', memory }]);
@@ -59,7 +59,7 @@ describe('agents put together', () => {
     }
   });
 
-  it('leave out what they were not given, so that it is inherited', () => {
+  it('leave out undefined fields, so that they are inherited', () => {
     expect(assembleAgents([{ name: 'writer' }]).agents[0]).toStrictEqual({ name: 'writer' });
     expect(assembleAgents([{ name: 'writer', tools: [] }]).agents[0]).toStrictEqual({
       name: 'writer',
@@ -67,7 +67,7 @@ describe('agents put together', () => {
     });
   });
 
-  it('include those whom they hand off to, each once, however deep', () => {
+  it('include the agents that they hand off to, each once, at any depth', () => {
     const checker = defineAgent({ name: 'checker', tools: [look] });
     const writer = defineAgent({ name: 'writer', handoffs: [checker], tools: [look] });
     const first = defineAgent({ name: 'first', handoffs: [writer, checker] });
@@ -78,7 +78,7 @@ describe('agents put together', () => {
     expect(() => createAgentRegistry(agents)).not.toThrow();
   });
 
-  it('may know each other by name', () => {
+  it('may refer to each other by name', () => {
     const one = defineAgent({ name: 'one', handoffs: ['two'] });
     const two = defineAgent({ name: 'two', handoffs: [one] });
     const { agents } = assembleAgents([two]);
@@ -88,7 +88,7 @@ describe('agents put together', () => {
     ]);
   });
 
-  it('are refused if two of them, or two of their tools, have one name', () => {
+  it('are refused if two of them, or two of their tools, have the same name', () => {
     const twice = [defineAgent({ name: 'a' }), defineAgent({ name: 'a' })];
     expect(() => assembleAgents(twice)).toThrow('Two agents are named a');
     const tools = [
@@ -99,11 +99,11 @@ describe('agents put together', () => {
   });
 });
 
-describe('the shape of an agent’s answers', () => {
+describe('the output schema of an agent', () => {
   const schemaOf = (outputSchema: NonNullable<AgentConfig['outputSchema']>) =>
     assembleAgents([{ name: 'finder', outputSchema }]).agents[0]?.outputSchema;
 
-  it('is a JSON Schema, or one of zod', () => {
+  it('is a JSON Schema or a zod schema', () => {
     const schema = { type: 'object', properties: { city: { type: 'string' } } };
     expect(schemaOf(schema)).toEqual(schema);
     expect(schemaOf(z.object({ city: z.string() }))).toMatchObject({
@@ -121,7 +121,7 @@ describe('the shape of an agent’s answers', () => {
     );
   });
 
-  it('may come with how much its model is to think', () => {
+  it('may be combined with a reasoning effort', () => {
     expect(assembleAgents([{ name: 'a', reasoning: 'low' }]).agents).toEqual([
       { name: 'a', reasoning: 'low' },
     ]);
@@ -131,7 +131,7 @@ describe('the shape of an agent’s answers', () => {
 });
 
 describe('a collection of tools', () => {
-  it('makes a tool of a definition once, and says by which name it can be called', () => {
+  it('creates the tool of a definition once, and returns its name', () => {
     const tools = new ToolCollection();
     expect([tools.add(look), tools.add(look), tools.add('elsewhere')]).toEqual([
       'look',

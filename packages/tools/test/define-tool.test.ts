@@ -24,7 +24,7 @@ function define(more: Partial<Parameters<typeof defineTool<typeof schema>>[0]> =
 }
 
 describe('a defined tool', () => {
-  it('is careful unless it is told otherwise', () => {
+  it('has safe defaults', () => {
     expect(define()).toMatchObject({
       name: 'order',
       description: 'Orders things.',
@@ -33,11 +33,11 @@ describe('a defined tool', () => {
       onUnknown: 'ask',
     });
     expect(define()).not.toHaveProperty('derivePermission');
-    const told = { allowedByDefault: true, idempotent: true, onUnknown: 'fail' } as const;
-    expect(define(told)).toMatchObject(told);
+    const options = { allowedByDefault: true, idempotent: true, onUnknown: 'fail' } as const;
+    expect(define(options)).toMatchObject(options);
   });
 
-  it('shows models a JSON schema of what it takes, not of what it gets', () => {
+  it('describes the input of its schema to models, not the output', () => {
     expect(define().inputSchema).toEqual({
       type: 'object',
       additionalProperties: false,
@@ -60,7 +60,7 @@ describe('a defined tool', () => {
     });
   });
 
-  it('executes what its schema made of the input', async () => {
+  it('executes with the output of its schema', async () => {
     const tool = define();
     const validation = tool.validate({ title: 'A', items: [{ name: 'x' }] });
     expect(validation).toEqual({
@@ -81,7 +81,7 @@ describe('a defined tool', () => {
     await expect(call).rejects.toThrow('Sold out');
   });
 
-  it('hands its context to the execution', async () => {
+  it('passes its context to the execution', async () => {
     const seen: unknown[] = [];
     const tool = define({
       execute: (_, { runId, progress }) => {
@@ -94,7 +94,7 @@ describe('a defined tool', () => {
     expect(seen).toEqual(['half']);
   });
 
-  it('may propose a rule for "always"', () => {
+  it('may suggest a rule for "always"', () => {
     const tool = define({
       derivePermission: ({ title }) => ({ tool: 'order', params: { title } }),
     });
@@ -123,16 +123,16 @@ describe('a defined tool', () => {
     expect(() => define({ name })).toThrow(TypeError);
   });
 
-  it('says what its parameters are, where they are more than text, and nothing otherwise', () => {
+  it('declares the kinds of its parameters, if there are any', () => {
     expect(define({ kinds: { title: 'path' } }).kinds).toEqual({ title: 'path' });
     expect(define()).not.toHaveProperty('kinds');
   });
 
-  it('has code of its own, and no sub-agent', () => {
+  it('executes its own code, without a sub-agent', () => {
     expect(define()).not.toHaveProperty('delegates');
   });
 
-  it('may let sub-agents work for it', async () => {
+  it('may spawn sub-agents', async () => {
     const tool = define({
       execute: async ({ title }, { spawn }) => {
         const { output } = await spawn({ prompt: `About ${title}`, agent: 'writer' });
@@ -161,7 +161,7 @@ describe('a defined tool', () => {
 });
 
 describe('a definition of a tool', () => {
-  it('knows what its schema has checked', () => {
+  it('has the type of its schema', () => {
     defineTool({
       name: 'typed',
       description: '',
@@ -177,7 +177,7 @@ describe('a definition of a tool', () => {
     });
   });
 
-  it('can stand alone, with its input taken apart, and be defined later', async () => {
+  it('can be declared first, with destructured input, and defined later', async () => {
     const definition: ToolDefinition = {
       name: 'list',
       description: 'Lists a folder.',
@@ -196,7 +196,7 @@ describe('a definition of a tool', () => {
     });
   });
 
-  it('can stand in a list with others, whatever each of them takes', () => {
+  it('can be in a list with definitions of other schemas', () => {
     const one = { description: '', execute: () => ({}) };
     const all: ToolDefinition[] = [
       { ...one, name: 'a', schema: z.object({ x: z.string() }) },
@@ -220,7 +220,7 @@ describe('a tool that only delegates', () => {
     delegates: ({ question, depth }) => ({ prompt: question, maxIterations: depth }),
   });
 
-  it('makes a task of its input, as the schema has checked it', () => {
+  it('creates a task from the output of its schema', () => {
     const checked = research.validate({ question: 'Why?' });
     expect(checked).toEqual({ ok: true, value: { question: 'Why?', depth: 2 } });
     expect(research.delegates?.(checked.ok ? checked.value : undefined)).toEqual({
@@ -229,7 +229,7 @@ describe('a tool that only delegates', () => {
     });
   });
 
-  it('is described to models, checked and guarded like any other', () => {
+  it('is described, validated and permitted like any other', () => {
     expect(research).toMatchObject({
       name: 'research',
       allowedByDefault: false,
@@ -249,7 +249,7 @@ describe('a tool that only delegates', () => {
 
   it('is never executed', async () => {
     const call = research.execute({ question: 'Why?' }, createToolContext());
-    await expect(call).rejects.toThrow('research is done by a sub-agent');
+    await expect(call).rejects.toThrow('research is executed by a sub-agent');
   });
 
   function definition(): DelegatingToolDefinition {
@@ -279,11 +279,11 @@ describe('arguments that do not fit', () => {
     expect(paths(null)).toEqual(['']);
   });
 
-  it('say what is wrong', () => {
+  it('have a message', () => {
     expect(issuesFor({ title: 3 })).toEqual([{ path: 'title', message: 'Must be text' }]);
   });
 
-  it('name each parameter that there is not', () => {
+  it('report each unknown parameter', () => {
     expect(issuesFor({ title: 'A', items: [{ name: 'x', size: 1 }], sum: 1, tax: 2 })).toEqual([
       { path: 'items[0].size', message: 'There is no such parameter' },
       { path: 'sum', message: 'There is no such parameter' },
@@ -291,13 +291,13 @@ describe('arguments that do not fit', () => {
     ]);
   });
 
-  it('are reported in short', () => {
+  it('are reported up to a limit', () => {
     const issues = issuesFor({ title: 'A', items: Array.from({ length: 500 }, () => 3) });
     expect(issues).toHaveLength(21);
     expect(issues.at(-1)).toEqual({ path: '', message: 'and 480 more' });
   });
 
-  it('may be refused by a schema that fails itself', () => {
+  it('are refused if the schema throws', () => {
     const broken = z.object({ a: z.string() }).refine(() => {
       throw new Error('Broken rule');
     });

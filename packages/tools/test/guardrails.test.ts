@@ -34,11 +34,11 @@ describe('secrets in output', () => {
     'The public key: -----BEGIN PUBLIC KEY-----',
     'AKIA is a prefix',
     'The commit is 3f786850e387550fdab836ed7e6dc881de23001b',
-  ])('are not seen where there are none: %s', async (text) => {
+  ])('are not found in harmless text: %s', async (text) => {
     expect(await passes(secretsInOutput, text)).toBe(true);
   });
 
-  it('say what was found and never the secret itself', async () => {
+  it('are named in the reason, without the secret itself', async () => {
     const secret = ['AKIA', 'A1B2C3D4E5F6G7H8'].join('');
     const verdict = await secretsInOutput.check(secret, context);
     expect(verdict).toEqual({ ok: false, reason: 'It holds an access key of AWS' });
@@ -75,7 +75,7 @@ describe('prompt injection', () => {
     'Do not forget to buy milk',
     'Ignore whitespace when you compare the files',
     'The system is down, tell the operator',
-  ])('is not seen where there is none: %s', async (text) => {
+  ])('is not found in harmless text: %s', async (text) => {
     expect(await passes(promptInjection, text)).toBe(true);
   });
 });

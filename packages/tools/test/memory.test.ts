@@ -26,7 +26,7 @@ function createMemory(found: readonly RankedMemory[] = [note]) {
 }
 
 describe('memory', () => {
-  it('is allowed by default, may run again, and is there only where there is memory', () => {
+  it('is allowed by default, idempotent, and available only in runs with memory', () => {
     expect(memoryTool).toMatchObject({
       name: 'memory',
       allowedByDefault: true,
@@ -50,7 +50,7 @@ describe('memory', () => {
     expect(JSON.parse(output.context ?? '')).toEqual([shown]);
   });
 
-  it('shows how alike a note is that was found by its meaning', async () => {
+  it('shows the similarity of a note that was found by meaning', async () => {
     const found = { ...note, score: 0, similarity: 0.61, foundBy: 'meaning' as const };
     const { context } = createMemory([found]);
     const output = await memoryTool.execute({ action: 'search', query: 'drink' }, context);
@@ -59,7 +59,7 @@ describe('memory', () => {
     });
   });
 
-  it('says so when nothing is found', async () => {
+  it('reports that nothing was found', async () => {
     const { context } = createMemory([]);
     expect(await memoryTool.execute({ action: 'search', query: 'x' }, context)).toEqual({
       context: 'No note fits these words.',

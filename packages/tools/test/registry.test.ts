@@ -36,7 +36,7 @@ describe('the tool registry', () => {
     },
   );
 
-  it('refuses a tool of the name by which agents hand off', () => {
+  it('refuses the name of the handoff tool', () => {
     expect(() => createToolRegistry([tool('handoff')])).toThrow(
       'A tool cannot be named handoff: agents hand off to each other by it',
     );

@@ -21,7 +21,7 @@ const notes = () =>
     .map((line) => JSON.parse(line) as Record<string, unknown>);
 
 describe('send_note', () => {
-  it('is never allowed by default, and never run again unasked', () => {
+  it('is neither allowed by default nor idempotent', () => {
     expect(createSendNote({ dataDir })).toMatchObject({
       name: 'send_note',
       allowedByDefault: false,
@@ -30,7 +30,7 @@ describe('send_note', () => {
     });
   });
 
-  it('appends one line with who, what, when and from where', async () => {
+  it('appends one line with recipient, text, time and origin', async () => {
     const context = createToolContext({ runId: 'r1', toolCallId: 'call_9' });
     const output = await createSendNote({ dataDir }).execute(
       { to: 'operator', text: 'Hi' },
@@ -52,7 +52,7 @@ describe('send_note', () => {
     ]);
   });
 
-  it('keeps a note of many lines in one, exactly', async () => {
+  it('stores a note with several lines in one line', async () => {
     const text = 'a\nb\r\n\u2028c\u0000 "quoted" \\ 🙂 \ud800';
     await createSendNote({ dataDir }).execute({ to: 'me', text }, createToolContext());
     expect(log().split('\n')).toHaveLength(2);
@@ -68,7 +68,7 @@ describe('send_note', () => {
     expect(notes().map(({ text }) => text)).toEqual(texts);
   });
 
-  it('begins a new line after half a line that a crash left', async () => {
+  it('starts a new line after a partial line', async () => {
     appendFileSync(join(dataDir, 'notes.log'), '{"at":"2026-01-01T00:0');
     await createSendNote({ dataDir }).execute({ to: 'a', text: 'b' }, createToolContext());
     const [half, whole, end] = log().split('\n');
@@ -77,7 +77,7 @@ describe('send_note', () => {
     expect(end).toBe('');
   });
 
-  it('makes the data folder if there is none, and a file that only its owner reads', async () => {
+  it('creates the data folder, and a file that only its owner can read', async () => {
     dataDir = join(dataDir, 'a', 'b');
     await createSendNote({ dataDir }).execute({ to: 'a', text: 'b' }, createToolContext());
     expect(statSync(join(dataDir, 'notes.log')).mode & 0o777).toBe(0o600);
@@ -90,7 +90,7 @@ describe('send_note', () => {
     expect(() => log()).toThrow('ENOENT');
   });
 
-  it('fails where it cannot write, and works again afterwards', async () => {
+  it('fails if it cannot write, and works again afterwards', async () => {
     const tool = createSendNote({ dataDir });
     mkdirSync(join(dataDir, 'notes.log'));
     const note = { to: 'a', text: 'b' };

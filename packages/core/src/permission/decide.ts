@@ -1,11 +1,7 @@
-import type { Permissions, RuleRef } from '@relay/protocol';
+import { defined, type Permissions, type RuleRef } from '@relay/protocol';
 import type { ResolvedPaths, Tool } from '../ports/tool.ts';
-import { Judge } from './judge.ts';
-import type { ParameterKind } from './kinds.ts';
-import type { ToolRule } from './match.ts';
+import { CallMatcher, type ParameterKind, type ToolRule } from './match.ts';
 import type { Policy } from './policy.ts';
-
-export type { ParameterKind } from './kinds.ts';
 
 export interface CallToDecide {
   toolCallId: string;
@@ -13,13 +9,13 @@ export interface CallToDecide {
   arguments: Record<string, unknown>;
 }
 
-/** A standing answer: of one call (`exact`), of a pattern (`params`), or of the whole tool. */
+/** Allows one exact call, calls that match patterns (`params`), or all calls of the tool. */
 export interface Grant {
   id: string;
   tool: string;
   exact?: Record<string, unknown>;
   params?: Record<string, string>;
-  /** How many more calls it allows; left out: as many as come. */
+  /** How many more calls it allows. Default: unlimited. */
   usesLeft?: number;
 }
 
@@ -29,127 +25,125 @@ export interface RuleSet {
   usedOnce: readonly number[];
   grants: readonly Grant[];
   builtinAllow: boolean;
-  /** The tenant's standing rules, for all agents and for the one that calls. */
+  /** The tenant's policies: for all agents, and for the calling one. */
   policies?: readonly Policy[];
-  /** What the tool declares its parameters to be; all are text if absent. */
+  /** What the tool declares its parameters to be. Default: text. */
   kinds?: Readonly<Record<string, ParameterKind>>;
-  /** Parameters that a rule must name, if it names any and the call has them. */
+  /** Parameters that a rule with any parameters must name if the call has them. */
   sensitive?: readonly string[];
-  /** Where path parameters lead, links followed. */
+  /** The path parameters with all links resolved. */
   resolvedPaths?: ResolvedPaths | undefined;
 }
 
-/** What a tool says about its parameters, for `decide`. */
+/** What a tool declares about its parameters. */
 export function declaredBy(
   tool: Pick<Tool, 'kinds' | 'sensitive'> | undefined,
   resolvedPaths?: ResolvedPaths,
 ): Pick<RuleSet, 'kinds' | 'sensitive' | 'resolvedPaths'> {
-  return {
-    ...(tool?.kinds === undefined ? {} : { kinds: tool.kinds }),
-    ...(tool?.sensitive === undefined ? {} : { sensitive: tool.sensitive }),
-    ...(resolvedPaths === undefined ? {} : { resolvedPaths }),
-  };
+  return defined({ kinds: tool?.kinds, sensitive: tool?.sensitive, resolvedPaths });
 }
 
 export type Verdict =
   | { decision: 'allow'; rule: RuleRef }
   | { decision: 'deny'; rule: RuleRef; reason?: string }
-  /** With the rule that wants a person asked; without one, none allows it. */
+  /** With the `ask` rule, or without a rule if none allows the call. */
   | { decision: 'ask'; rule?: RuleRef };
 
 /**
- * Which rule speaks about a call. Denials beat everything. What the policy wants a person asked about,
- * nothing allows. Of what allows, that which can be used up comes last, so that it is spared where a
- * standing rule allows too. What a parameter is (`kinds`) can only narrow an
- * allow. What is left to ask is denied where nobody is there. Pure: using one up is the caller's
- * append (E7).
+ * Decides a call by the first rule that matches: deny rules, then `ask` rules of the policy, then
+ * allow rules. Allow rules that are used up come last, so that they are kept while a standing rule
+ * allows the call too. Parameter kinds can only narrow an allow rule. In a headless run, a call that
+ * would be asked is denied. Pure: the caller stores the use of a rule (E7).
  */
 export function decide(call: CallToDecide, rules: RuleSet): Verdict {
-  const verdict = judged(call, rules);
+  const verdict = evaluate(call, rules);
   if (verdict.decision !== 'ask' || rules.permissions.headless !== true) return verdict;
   const rule: RuleRef = { list: 'headless', index: 0, source: 'request' };
   return { decision: 'deny', rule, reason: noApprover };
 }
 
-export const noApprover = 'Nobody is there to be asked';
+export const noApprover = 'The run is headless: it has no approver';
 
-function judged(call: CallToDecide, rules: RuleSet): Verdict {
+function evaluate(call: CallToDecide, rules: RuleSet): Verdict {
   const { permissions, grants, policies = [], kinds, sensitive, resolvedPaths } = rules;
-  const unlimited = grants.filter(({ usesLeft }) => usesLeft === undefined);
   const standing: readonly ToolRule[] = [
     ...(permissions.allowlist ?? []),
-    ...unlimited,
+    ...grants.filter(({ usesLeft }) => usesLeft === undefined),
     ...policies.flatMap(({ allow: allowed }) => allowed),
   ];
-  // An ask narrows as a denial does: where it wants to look and cannot see, nothing is allowed.
+  // An ask rule narrows like a deny rule: nothing is allowed that it cannot read.
   const denylist = [
     ...(permissions.denylist ?? []),
     ...policies.flatMap(({ deny, ask }) => [...deny, ...ask]),
   ];
-  const judge = new Judge(call, { standing, denylist, kinds, sensitive, resolvedPaths });
-  const denies = (rule: ToolRule) => judge.denies(rule);
-  const denying = denial(call, permissions, judge) ?? policyRule(policies, 'deny', denies);
-  if (denying !== undefined) return { decision: 'deny', ...denying };
-  const asking = policyRule(policies, 'ask', denies);
-  if (asking !== undefined) return { decision: 'ask', ...asking };
-  return allowance(call, rules, judge) ?? { decision: 'ask' };
+  const matcher = new CallMatcher(call, { standing, denylist, kinds, sensitive, resolvedPaths });
+  const denies = (rule: ToolRule) => matcher.denies(rule);
+  const denial = findDenial(call, permissions, denies) ?? policyRule(policies, 'deny', denies);
+  if (denial !== undefined) return { decision: 'deny', ...denial };
+  const ask = policyRule(policies, 'ask', denies);
+  if (ask !== undefined) return { decision: 'ask', ...ask };
+  return findAllowance(call, rules, matcher) ?? { decision: 'ask' };
 }
 
-/** The first rule of a policy's list that holds. */
+/** The first rule of the policies' lists that matches. */
 function policyRule(
   policies: readonly Policy[],
   list: 'allow' | 'deny' | 'ask',
-  holds: (rule: ToolRule) => boolean,
+  matches: (rule: ToolRule) => boolean,
 ): { rule: RuleRef } | undefined {
   for (const policy of policies) {
-    const index = policy[list].findIndex(holds);
+    const index = policy[list].findIndex(matches);
     if (index >= 0) return { rule: { list, index, source: 'policy', id: policy.id } };
   }
   return undefined;
 }
 
-function denial(
+function findDenial(
   call: CallToDecide,
   permissions: Permissions,
-  judge: Judge,
+  denies: (rule: ToolRule) => boolean,
 ): { rule: RuleRef; reason?: string } | undefined {
   const byId = permissions.deny?.findIndex((entry) => entry.toolCallId === call.toolCallId) ?? -1;
   if (byId >= 0) {
     const reason = permissions.deny?.[byId]?.reason;
     const rule: RuleRef = { list: 'deny', index: byId, source: 'request' };
-    return { rule, ...(reason === undefined ? {} : { reason }) };
+    return defined({ rule, reason });
   }
-  const byRule = permissions.denylist?.findIndex((rule) => judge.denies(rule)) ?? -1;
+  const byRule = permissions.denylist?.findIndex(denies) ?? -1;
   if (byRule < 0) return undefined;
   return { rule: { list: 'denylist', index: byRule, source: 'request' } };
 }
 
-function allowance(call: CallToDecide, rules: RuleSet, judge: Judge): Verdict | undefined {
+function findAllowance(
+  call: CallToDecide,
+  rules: RuleSet,
+  matcher: CallMatcher,
+): Verdict | undefined {
   const { allowlist = [], allowOnce = [] } = rules.permissions;
-  const listed = allowlist.findIndex((rule) => judge.allows(rule));
+  const listed = allowlist.findIndex((rule) => matcher.allows(rule));
   if (listed >= 0) return allow({ list: 'allowlist', index: listed, source: 'request' });
-  const granted = grantFor(rules, judge, 'unlimited');
+  const granted = findGrant(rules, matcher, 'unlimited');
   if (granted !== undefined) return granted;
-  const standing = policyRule(rules.policies ?? [], 'allow', (rule) => judge.allows(rule));
+  const standing = policyRule(rules.policies ?? [], 'allow', (rule) => matcher.allows(rule));
   if (standing !== undefined) return allow(standing.rule);
-  if (rules.builtinAllow && judge.allows({ tool: call.name })) {
+  if (rules.builtinAllow && matcher.allows({ tool: call.name })) {
     return allow({ list: 'builtin', index: 0, source: 'builtin' });
   }
-  const counted = grantFor(rules, judge, 'counted');
+  const counted = findGrant(rules, matcher, 'counted');
   if (counted !== undefined) return counted;
   const once = allowOnce.findIndex(
-    (rule, index) => !rules.usedOnce.includes(index) && judge.allows(rule),
+    (rule, index) => !rules.usedOnce.includes(index) && matcher.allows(rule),
   );
   return once < 0 ? undefined : allow({ list: 'allowOnce', index: once, source: 'request' });
 }
 
-function grantFor(
+function findGrant(
   { grants }: RuleSet,
-  judge: Judge,
+  matcher: CallMatcher,
   kind: 'unlimited' | 'counted',
 ): Verdict | undefined {
   const index = grants.findIndex(
-    (grant) => (kind === 'counted') === (grant.usesLeft !== undefined) && judge.allows(grant),
+    (grant) => (kind === 'counted') === (grant.usesLeft !== undefined) && matcher.allows(grant),
   );
   const grant = grants[index];
   if (grant === undefined) return undefined;

@@ -1,5 +1,5 @@
-/** What the rules would make of a call, and which of them says so. Nothing is used up by it. */
-import type { Permissions, RuleRef } from '@relay/protocol';
+/** How the rules would decide a call, and by which rule. No rule is used up. */
+import { defined, type Permissions, type RuleRef } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { decide, declaredBy, type Grant, type Verdict } from './decide.ts';
 import type { ToolRule } from './match.ts';
@@ -12,10 +12,10 @@ export interface CallToExplain {
   readonly tool: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly permissions: Permissions;
-  /** Whose grants count besides the tenant's. */
+  /** Their grants count besides those of the tenant. */
   readonly runId?: string;
   readonly conversationId?: string;
-  /** Whose policy counts besides the one for all. */
+  /** Its policy counts besides the one for all agents. */
   readonly agent: string;
 }
 
@@ -40,12 +40,12 @@ export async function explainCall(
   const policies = policiesOf(await store.policies.inForce(call.agent));
   const tool = engine.tools(store.tenantId).find(call.tool);
   const reading = tool === undefined ? undefined : readArguments(tool, call.params);
-  // Rules see what the tool's schema makes of the arguments, as they do at the gate.
-  const seen = reading?.ok === true ? reading.input : call.params;
-  const looking = reading?.ok === true ? await locate(tool, reading.input) : undefined;
-  const resolvedPaths = looking?.ok === true ? looking.resolvedPaths : undefined;
+  // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
+  const input = reading?.ok === true ? reading.input : call.params;
+  const location = reading?.ok === true ? await locate(tool, reading.input) : undefined;
+  const resolvedPaths = location?.ok === true ? location.resolvedPaths : undefined;
   const verdict = decide(
-    { toolCallId: '', name: call.tool, arguments: { ...seen } },
+    { toolCallId: '', name: call.tool, arguments: { ...input } },
     {
       permissions,
       usedOnce: [],
@@ -57,35 +57,24 @@ export async function explainCall(
   );
   const problem = reading?.ok === false ? reading.problem : undefined;
   const notes = [
-    ...(tool === undefined ? ['No tool of this name is registered: its parameters are text.'] : []),
+    ...(tool === undefined
+      ? ['No tool of this name is registered; its parameters are treated as text.']
+      : []),
     ...(problem === undefined ? [] : [`The arguments do not fit the tool: ${problem}.`]),
-    ...(looking?.ok === false ? [`The tool would refuse the path: ${looking.problem}.`] : []),
+    ...(location?.ok === false ? [`The tool would refuse the path: ${location.problem}.`] : []),
   ];
-  const reason = [sentenceOn(verdict), ...notes].join(' ');
+  const reason = [describe(verdict), ...notes].join(' ');
   const { decision, rule } = verdict;
   if (rule === undefined) return { decision, reason };
-  const found = ruleAt(rule, permissions, { grants, policies });
-  return { decision, rule: named(rule, call.tool, found), reason };
-}
-
-function named(
-  rule: RuleRef,
-  tool: string,
-  found: Pick<ToolRule, 'params' | 'exact'> | undefined,
-): NonNullable<Explanation['rule']> {
-  const { params, exact } = found ?? {};
-  return {
-    ...rule,
-    tool,
-    ...(params === undefined ? {} : { params }),
-    ...(exact === undefined ? {} : { exact }),
-  };
+  const { params, exact } = ruleAt(rule, permissions, grants, policies) ?? {};
+  return { decision, rule: { ...rule, tool: call.tool, ...defined({ params, exact }) }, reason };
 }
 
 function ruleAt(
   { list, index, source, id }: RuleRef,
   permissions: Permissions,
-  { grants, policies }: { grants: readonly Grant[]; policies: readonly Policy[] },
+  grants: readonly Grant[],
+  policies: readonly Policy[],
 ): ToolRule | undefined {
   const policy = source === 'policy' ? policies.find((each) => each.id === id) : undefined;
   switch (list) {
@@ -106,16 +95,16 @@ function ruleAt(
   }
 }
 
-const sayings = { allow: 'allows it', deny: 'denies it', ask: 'wants a person asked' } as const;
+const effects = { allow: 'allows it', deny: 'denies it', ask: 'requires an approval' } as const;
 
-function sentenceOn(verdict: Verdict): string {
+function describe(verdict: Verdict): string {
   const { rule } = verdict;
-  if (rule === undefined) return 'No rule allows this call: a person is asked.';
+  if (rule === undefined) return 'No rule allows this call, so it requires an approval.';
   const { list, index, source } = rule;
   if (list === 'headless') {
-    return 'No rule allows this call without a person, and nobody is there to be asked.';
+    return 'No rule allows this call, and a headless run has no approver.';
   }
-  if (source === 'policy') return `${list}[${index}] of the policy ${sayings[verdict.decision]}.`;
+  if (source === 'policy') return `${list}[${index}] of the policy ${effects[verdict.decision]}.`;
   if (verdict.decision === 'deny') return `${list}[${index}] of the request denies it.`;
   if (source === 'builtin') return 'The tool is allowed unless a rule denies it.';
   if (source === 'grant') return 'A grant allows it.';

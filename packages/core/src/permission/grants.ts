@@ -1,49 +1,54 @@
-/** Standing answers: how "always" makes one, and what one would have allowed. */
-import { type Decider, type GrantScope, RelayError, type ToolPermission } from '@relay/protocol';
+/** Grants: how "always" creates one, and which calls one would have allowed. */
+import {
+  type Decider,
+  defined,
+  type GrantScope,
+  RelayError,
+  type ToolPermission,
+} from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { decide, declaredBy } from './decide.ts';
 import { checkPermissions, type PatternFault, type ToolRule } from './match.ts';
-import { suggestedRule } from './suggest.ts';
-import type { NewGrant, ApprovalRecord, RunHead, TenantStore, Tool } from '../ports/index.ts';
+import type { ApprovalRecord, NewGrant, RunHead, TenantStore, Tool } from '../ports/index.ts';
 
-/** What a grant is made with besides its rule. */
+/** The terms of a grant besides its rule. */
 export interface GrantTerms {
-  /** Left out: the conversation. */
+  /** Default: the conversation. */
   readonly scope?: GrantScope;
   readonly expiresAt?: number;
   readonly uses?: number;
-  /** The call to the letter, or what its tool proposes for calls like it; left out: the call. */
+  /** The exact call, or the rule that its tool suggests. Default: the exact call. */
   readonly rule?: 'exact' | 'suggested';
 }
 
-interface Granting {
+interface GrantRequest {
   readonly approval: ApprovalRecord;
   readonly run: RunHead;
-  /** What is executed. */
+  /** The arguments that are executed. */
   readonly params: unknown;
   readonly terms: GrantTerms;
   readonly by: Decider;
 }
 
-/** "Always" grants exactly this call, as a literal and not as a pattern, unless asked otherwise. */
-export function grantFor(engine: Engine, granting: Granting): NewGrant {
-  const { approval, run, params, terms, by } = granting;
+/** The grant for "always": of exactly this call, unless the suggested rule is requested. */
+export function grantFor(
+  engine: Engine,
+  { approval, run, params, terms, by }: GrantRequest,
+): NewGrant {
   const { scope = 'conversation', expiresAt, uses } = terms;
   const now = engine.clock.now();
   if (expiresAt !== undefined) refusePast(expiresAt, now);
   const tool = engine.tools(run.tenantId).find(approval.tool);
   const scopeIds = { run: run.id, conversation: run.conversationId, tenant: run.tenantId };
+  const call = { name: approval.tool, params };
   return {
     id: engine.ids.next(),
-    ...(terms.rule === 'suggested'
-      ? proposed(tool, { name: approval.tool, params })
-      : literal({ name: approval.tool, params })),
+    ...(terms.rule === 'suggested' ? suggestedGrantRule(tool, call) : exactRule(call)),
     scope,
     scopeId: scopeIds[scope],
     createdAt: now,
     createdBy: by,
-    ...(expiresAt === undefined ? {} : { expiresAt }),
-    ...(uses === undefined ? {} : { uses }),
+    ...defined({ expiresAt, uses }),
   };
 }
 
@@ -61,39 +66,49 @@ interface NamedCall {
 
 type Rule = Pick<NewGrant, 'tool' | 'exact' | 'params'>;
 
-function literal({ name, params }: NamedCall): Rule {
+function exactRule({ name, params }: NamedCall): Rule {
   if (typeof params !== 'object' || params === null) {
-    throw new RelayError('invalid_request', 'Only a call with arguments can be granted for always');
+    throw new RelayError('invalid_request', '`always` requires a call with an arguments object');
   }
   return { tool: name, exact: params as Record<string, unknown> };
 }
 
+/** The rule that a tool suggests for calls like this one; undefined if the tool throws. */
+export function suggestedRule(
+  tool: Pick<Tool, 'derivePermission'> | undefined,
+  params: unknown,
+): ToolPermission | undefined {
+  if (typeof params !== 'object' || params === null) return undefined;
+  try {
+    // A copy, so that the tool cannot change the call.
+    return tool?.derivePermission?.(structuredClone(params) as Record<string, unknown>);
+  } catch {
+    return undefined;
+  }
+}
+
 /**
- * What a tool proposes to grant for calls like this one. It comes from the tool's own code: where it
- * is malformed, of another tool, or does not cover the very call, there is none.
+ * The rule that a tool suggests for calls like this one, if it is usable. Tools are not trusted: a rule
+ * that is malformed, names another tool or does not cover the call itself is ignored.
  */
 export function proposedRule(tool: Tool | undefined, call: NamedCall): ToolPermission | undefined {
   const rule = suggestedRule(tool, call.params);
-  const sound = rule !== undefined && rule.tool === call.name && faultsOf(rule).length === 0;
-  return sound && isCovered(tool, call, rule) ? rule : undefined;
+  const isValid = rule !== undefined && rule.tool === call.name && faultsOf(rule).length === 0;
+  return isValid && isCovered(tool, call, rule) ? rule : undefined;
 }
 
-function proposed(tool: Tool | undefined, { name, params }: NamedCall): Rule {
-  const rule = proposedRule(tool, { name, params });
+function suggestedGrantRule(tool: Tool | undefined, call: NamedCall): Rule {
+  const rule = proposedRule(tool, call);
   if (rule === undefined) {
-    const message = `The tool ${name} proposes no rule for this call`;
+    const message = `The tool ${call.name} suggests no rule for this call`;
     throw new RelayError('invalid_request', `rule: ${message}`, {
       details: [{ path: 'rule', message }],
     });
   }
-  return {
-    tool: name,
-    ...(rule.exact === undefined ? {} : { exact: rule.exact }),
-    ...(rule.params === undefined ? {} : { params: rule.params }),
-  };
+  return { tool: rule.tool, ...defined({ exact: rule.exact, params: rule.params }) };
 }
 
-/** What is wrong with the patterns of one rule, by the rule's own fields. */
+/** The refused patterns of one rule, with paths that are relative to the rule. */
 export function faultsOf(rule: ToolPermission): PatternFault[] {
   return checkPermissions({ allowlist: [rule] }).map(({ path, message }) => ({
     path: path.replace(/^allowlist\[0\]\./, ''),
@@ -104,13 +119,7 @@ export function faultsOf(rule: ToolPermission): PatternFault[] {
 function isCovered(tool: Tool | undefined, call: NamedCall, rule: ToolRule): boolean {
   const { name, params } = call;
   if (typeof params !== 'object' || params === null) return false;
-  const { exact, params: patterns } = rule;
-  const grant = {
-    id: '',
-    tool: rule.tool,
-    ...(exact === undefined ? {} : { exact }),
-    ...(patterns === undefined ? {} : { params: patterns }),
-  };
+  const grant = { id: '', tool: rule.tool, ...defined({ exact: rule.exact, params: rule.params }) };
   const verdict = decide(
     { toolCallId: '', name, arguments: params as Record<string, unknown> },
     {
@@ -124,43 +133,43 @@ function isCovered(tool: Tool | undefined, call: NamedCall, rule: ToolRule): boo
   return verdict.decision === 'allow';
 }
 
-export interface PreviewWish {
+export interface GrantPreviewRequest {
   readonly rule: ToolRule;
   readonly scope?: Exclude<GrantScope, 'tenant'>;
   readonly scopeId?: string;
 }
 
-export interface Preview {
+export interface GrantPreview {
   readonly matched: ApprovalRecord[];
-  /** How many requests were looked at. */
+  /** The number of requests that were checked. */
   readonly looked: number;
 }
 
-const lookBack = 1_000;
+const maxRequests = 1_000;
 const pageSize = 200;
 
-/** Which of the tenant's latest requests to people a grant would have answered. */
+/** Which of the tenant's latest permission requests a grant would have allowed. */
 export async function previewGrant(
   engine: Engine,
   store: TenantStore,
-  wish: PreviewWish,
-): Promise<Preview> {
-  const tool = engine.tools(store.tenantId).find(wish.rule.tool);
+  { rule, scope, scopeId }: GrantPreviewRequest,
+): Promise<GrantPreview> {
+  const tool = engine.tools(store.tenantId).find(rule.tool);
   const conversations = new Map<string, string | undefined>();
   const inScope = async ({ runId }: ApprovalRecord): Promise<boolean> => {
-    if (wish.scope === undefined) return true;
-    if (wish.scope === 'run') return runId === wish.scopeId;
+    if (scope === undefined) return true;
+    if (scope === 'run') return runId === scopeId;
     if (!conversations.has(runId)) {
       conversations.set(runId, (await store.readRunHead(runId))?.conversationId);
     }
-    return conversations.get(runId) === wish.scopeId;
+    return conversations.get(runId) === scopeId;
   };
   const matched: ApprovalRecord[] = [];
   let looked = 0;
   for await (const approval of latestRequests(store)) {
     looked += 1;
     const call = { name: approval.tool, params: approval.params };
-    if (approval.tool !== wish.rule.tool || !isCovered(tool, call, wish.rule)) continue;
+    if (approval.tool !== rule.tool || !isCovered(tool, call, rule)) continue;
     if (await inScope(approval)) matched.push(approval);
   }
   return { matched, looked };
@@ -171,7 +180,7 @@ async function* latestRequests(store: TenantStore): AsyncGenerator<ApprovalRecor
   for (let seen = page.length; ; seen += page.length) {
     yield* page;
     const last = page.at(-1);
-    if (last === undefined || page.length < pageSize || seen >= lookBack) return;
+    if (last === undefined || page.length < pageSize || seen >= maxRequests) return;
     const before = { at: last.requestedAt, id: last.id };
     page = await store.listApprovals({ kind: 'permission' }, { limit: pageSize, before });
   }

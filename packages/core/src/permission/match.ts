@@ -1,23 +1,25 @@
+/** How a rule matches a call: by text, as seed 002 defines it, and by the kinds of parameters. */
 import { canonicalJson, type Permissions } from '@relay/protocol';
+import type { ResolvedPaths } from '../ports/tool.ts';
 import { checkPattern, compileGlob, type Effect } from './glob/glob.ts';
-import { scalarText } from './scalar.ts';
+import { allowsPath, deniesPath, isReadablePath, relativeTo, samePath } from './path.ts';
+import { allowsCommand, isVisibleToDenyRules } from './shell/allow.ts';
+import { type CommandReading, deniesCommand, readCommands } from './shell/deny.ts';
+import { allowsUrl, deniesUrl, isReadableUrl } from './url.ts';
+
+/** What a tool declares a parameter to be. Default: `text`. */
+export type ParameterKind = 'command' | 'path' | 'url' | 'text';
 
 export interface ToolCallLike {
   readonly name: string;
   readonly arguments?: Readonly<Record<string, unknown>>;
 }
 
-/** A rule: of the whole tool, of patterns (`params`), of one call as it was made (`exact`). */
+/** A rule for a whole tool, for calls that match patterns (`params`), or for one exact call. */
 export interface ToolRule {
   readonly tool: string;
   readonly params?: Readonly<Record<string, string>> | undefined;
   readonly exact?: Readonly<Record<string, unknown>> | undefined;
-}
-
-/** A grant of one call as it was made, not of a pattern. */
-export interface ExactPermission {
-  readonly tool: string;
-  readonly exact: Readonly<Record<string, unknown>>;
 }
 
 export interface PatternFault {
@@ -25,34 +27,33 @@ export interface PatternFault {
   readonly message: string;
 }
 
-/** The tool's exact name, and every named parameter there and matched by its pattern. */
+/** Whether the tool name is equal, and every parameter of the rule is present and matches. */
 export function matchesPermission(toolCall: ToolCallLike, permission: ToolRule): boolean {
   return matchesRule(toolCall, permission, 'allow');
 }
 
-/** The same for a rule that denies: its wildcards also stand for line breaks and hidden names. */
+/** The same for a deny rule, whose wildcards also match line breaks and hidden names. */
 export function matchesDenial(toolCall: ToolCallLike, permission: ToolRule): boolean {
   return matchesRule(toolCall, permission, 'deny');
 }
 
-/** Whether the text of the rules allows a call. What runs is for `decide` to say. */
+/** Whether the rules allow a call, by text matching alone. Whether it runs is up to `decide`. */
 export function matchesPermissions(toolCall: ToolCallLike, permissions: Permissions): boolean {
   if (permissions.denylist?.some((rule) => matchesDenial(toolCall, rule)) === true) return false;
   const rules = [...(permissions.allowlist ?? []), ...(permissions.allowOnce ?? [])];
   return rules.some((rule) => matchesPermission(toolCall, rule));
 }
 
-/** Exactly these arguments, nothing more and nothing less. */
-export function matchesExact(toolCall: ToolCallLike, permission: ExactPermission): boolean {
-  if (toolCall.name !== permission.tool) return false;
+/** Whether the arguments of a call are equal to these, whatever the order of their keys. */
+function hasArguments(toolCall: ToolCallLike, exact: Readonly<Record<string, unknown>>): boolean {
   try {
-    return canonicalJson(toolCall.arguments ?? {}) === canonicalJson(permission.exact);
+    return canonicalJson(toolCall.arguments ?? {}) === canonicalJson(exact);
   } catch {
-    return false; // arguments that contain themselves came from no model
+    return false; // circular arguments
   }
 }
 
-/** Every pattern that is refused, with the path of its field. */
+/** All refused patterns, with the path of their field. */
 export function checkPermissions(permissions: Permissions): PatternFault[] {
   const faults: PatternFault[] = [];
   for (const list of ['allowlist', 'allowOnce', 'denylist'] as const) {
@@ -68,9 +69,8 @@ export function checkPermissions(permissions: Permissions): PatternFault[] {
 }
 
 function matchesRule(toolCall: ToolCallLike, rule: ToolRule, effect: Effect): boolean {
-  const { tool, exact } = rule;
-  if (toolCall.name !== tool) return false;
-  if (exact !== undefined && !matchesExact(toolCall, { tool, exact })) return false;
+  if (toolCall.name !== rule.tool) return false;
+  if (rule.exact !== undefined && !hasArguments(toolCall, rule.exact)) return false;
   return Object.entries(rule.params ?? {}).every(([name, pattern]) => {
     const text = scalarText(toolCall.arguments, name);
     return text !== undefined && compileGlob(pattern, effect).matches(text);
@@ -79,4 +79,207 @@ function matchesRule(toolCall: ToolCallLike, rule: ToolRule, effect: Effect): bo
 
 function fieldPath(name: string): string {
   return /^[A-Za-z_$][\w$]*$/.test(name) ? `.${name}` : `[${JSON.stringify(name)}]`;
+}
+
+/** The text of an own, scalar parameter; undefined for values that no pattern may match. */
+function scalarText(
+  values: Readonly<Record<string, unknown>> | undefined,
+  name: string,
+): string | undefined {
+  if (typeof values !== 'object' || values === null) return undefined;
+  if (!Object.hasOwn(values, name)) return undefined;
+  const value = values[name];
+  switch (typeof value) {
+    case 'string':
+      return value;
+    case 'number':
+    case 'boolean':
+    case 'bigint':
+      return String(value);
+    default:
+      return undefined;
+  }
+}
+
+interface CallMatcherOptions {
+  /** Rules that are not used up by a call. */
+  readonly standing: readonly ToolRule[];
+  readonly denylist?: readonly ToolRule[] | undefined;
+  readonly kinds?: Readonly<Record<string, ParameterKind>> | undefined;
+  readonly sensitive?: readonly string[] | undefined;
+  readonly resolvedPaths?: ResolvedPaths | undefined;
+}
+
+/**
+ * Matches rules against one call, according to the kinds of its parameters. Compared with text
+ * matching, kinds only ever narrow an allow rule and widen a deny rule.
+ */
+export class CallMatcher {
+  readonly #call: ToolCallLike;
+  readonly #kinds: ReadonlyMap<string, ParameterKind>;
+  readonly #sensitive: readonly string[];
+  readonly #standing: readonly ToolRule[];
+  readonly #denylist: readonly ToolRule[];
+  readonly #resolvedPaths: ResolvedPaths | undefined;
+  readonly #readings = new Map<string, CommandReading>();
+  readonly #covering = new Map<string, readonly string[]>();
+  readonly #covered = new Map<string, boolean>();
+
+  constructor(
+    call: ToolCallLike,
+    { standing, denylist, kinds, sensitive, resolvedPaths }: CallMatcherOptions,
+  ) {
+    this.#call = call;
+    this.#kinds = new Map(Object.entries(kinds ?? {}));
+    this.#sensitive = sensitive ?? [];
+    this.#standing = standing;
+    this.#denylist = denylist ?? [];
+    this.#resolvedPaths = resolvedPaths;
+  }
+
+  denies({ tool, params = {}, exact }: ToolRule): boolean {
+    if (tool !== this.#call.name) return false;
+    if (exact !== undefined && !hasArguments(this.#call, exact)) return false;
+    return Object.entries(params).every(([name, pattern]) => this.#deniesParameter(name, pattern));
+  }
+
+  /** An exact rule allows the call only if no link leads its paths elsewhere. */
+  allows(rule: ToolRule): boolean {
+    if (!matchesPermission(this.#call, rule)) return false;
+    if (rule.exact !== undefined) return this.#pathsAreLiteral();
+    if (!this.#namesSensitive(rule)) return false;
+    return [...this.#kinds.keys()].every((name) => {
+      const pattern = patternFor(rule, name);
+      return pattern === undefined ? this.#allowsUnnamed(name) : this.#allowsNamed(name, pattern);
+    });
+  }
+
+  #deniesParameter(name: string, pattern: string): boolean {
+    const text = scalarText(this.#call.arguments, name);
+    if (text === undefined) return false;
+    if (compileGlob(pattern, 'deny').matches(text)) return true;
+    switch (this.#kinds.get(name) ?? 'text') {
+      case 'command':
+        return deniesCommand(pattern, this.#reading(name, text));
+      case 'path':
+        return [text, ...this.#resolved(name)].some((path) => deniesPath(pattern, path));
+      case 'url':
+        return deniesUrl(pattern, text);
+      case 'text':
+        return false;
+    }
+  }
+
+  /** The text of the parameter has already matched the pattern. */
+  #allowsNamed(name: string, pattern: string): boolean {
+    const text = scalarText(this.#call.arguments, name);
+    if (text === undefined) return false;
+    switch (this.#kinds.get(name) ?? 'text') {
+      case 'command':
+        return this.#allowsCommand(name, pattern, text);
+      case 'path':
+        return allowsPath(pattern, text) && this.#allowsResolved(name, pattern, text);
+      case 'url':
+        return allowsUrl(pattern, text);
+      case 'text':
+        return true;
+    }
+  }
+
+  /**
+   * Different rules may cover the commands of one line: the one in question, which is reported because
+   * it matches the whole line, and all standing rules. Another allow-once rule may not, because it
+   * would not be used up.
+   */
+  #allowsCommand(name: string, pattern: string, text: string): boolean {
+    const patterns = this.#covering.get(name) ?? this.#coveringPatterns(name);
+    this.#covering.set(name, patterns);
+    if (!patterns.includes(pattern)) return allowsCommand(text, [pattern, ...patterns]);
+    const covered = this.#covered.get(name) ?? allowsCommand(text, patterns);
+    this.#covered.set(name, covered);
+    return covered;
+  }
+
+  /** Patterns for this parameter, of standing rules that allow all other parameters. */
+  #coveringPatterns(parameter: string): readonly string[] {
+    const rules = this.#standing.filter(
+      (rule) =>
+        rule.tool === this.#call.name && rule.exact === undefined && this.#namesSensitive(rule),
+    );
+    return rules.flatMap((rule) => {
+      const others = Object.entries(rule.params ?? {}).filter(([name]) => name !== parameter);
+      const isAllowed = others.every(([name, pattern]) => this.#allowsAlone(name, pattern));
+      return isAllowed ? (patternFor(rule, parameter) ?? []) : [];
+    });
+  }
+
+  #allowsAlone(name: string, pattern: string): boolean {
+    const text = scalarText(this.#call.arguments, name);
+    if (text === undefined || !compileGlob(pattern).matches(text)) return false;
+    if (this.#kinds.get(name) === 'command') return allowsCommand(text, [pattern]);
+    return this.#allowsNamed(name, pattern);
+  }
+
+  /** Without a pattern every value is allowed, unless there are deny rules that cannot read it. */
+  #allowsUnnamed(name: string): boolean {
+    const denials = this.#denylist.flatMap((rule) =>
+      rule.tool === this.#call.name ? (patternFor(rule, name) ?? []) : [],
+    );
+    if (denials.length === 0 || !this.#has(name)) return true;
+    const text = scalarText(this.#call.arguments, name);
+    switch (this.#kinds.get(name) ?? 'text') {
+      case 'command':
+        return text !== undefined && isVisibleToDenyRules(text, this.#reading(name, text), denials);
+      case 'path':
+        return text !== undefined && isReadablePath(text);
+      case 'url':
+        return text !== undefined && isReadableUrl(text);
+      case 'text':
+        return true;
+    }
+  }
+
+  #namesSensitive(rule: ToolRule): boolean {
+    if (Object.keys(rule.params ?? {}).length === 0) return true;
+    return this.#sensitive.every(
+      (name) => !this.#has(name) || patternFor(rule, name) !== undefined,
+    );
+  }
+
+  /** The resolved path, relative to its root and absolute. */
+  #resolved(name: string): readonly string[] {
+    const { root = '', paths = {} } = this.#resolvedPaths ?? {};
+    const path = Object.hasOwn(paths, name) ? paths[name] : undefined;
+    return path === undefined ? [] : [relativeTo(root, path), path];
+  }
+
+  /** The resolved path must match too: as an absolute path if the parameter is one, else relative. */
+  #allowsResolved(name: string, pattern: string, text: string): boolean {
+    const [relative, absolute] = this.#resolved(name);
+    if (relative === undefined || absolute === undefined) return true;
+    return allowsPath(pattern, text.startsWith('/') ? absolute : relative);
+  }
+
+  #pathsAreLiteral(): boolean {
+    return Object.keys(this.#resolvedPaths?.paths ?? {}).every((name) => {
+      const text = scalarText(this.#call.arguments, name);
+      return text === undefined || this.#resolved(name).some((path) => samePath(path, text));
+    });
+  }
+
+  #reading(name: string, text: string): CommandReading {
+    const known = this.#readings.get(name) ?? readCommands(text);
+    this.#readings.set(name, known);
+    return known;
+  }
+
+  #has(name: string): boolean {
+    const { arguments: values } = this.#call;
+    return typeof values === 'object' && values !== null && Object.hasOwn(values, name);
+  }
+}
+
+function patternFor(rule: ToolRule, name: string): string | undefined {
+  const { params = {} } = rule;
+  return Object.hasOwn(params, name) ? params[name] : undefined;
 }

@@ -1,50 +1,50 @@
 /*
- * What a pattern means for a path: whole components, after `.`, `..` and doubled slashes are gone.
+ * How a pattern matches a path: by whole components, after `.`, `..` and double slashes are removed.
  *
- * Only the text is read here. Where a link leads is for whoever can look: `allowsPath` is then to be
- * asked once more with the path that was found, and again when the call is dispatched.
+ * Only the text is read here. The caller that can resolve links must call `allowsPath` again with the
+ * resolved path, and once more when the call is dispatched.
  */
 import { compileGlob } from './glob/glob.ts';
 
 const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
 const GROUP_OPENERS = '{(@+';
 
-/** Whether the path as it is meant lies where the pattern says. The raw text is matched elsewhere. */
+/** Whether the normalised path matches the pattern. The caller has matched the raw text. */
 export function allowsPath(pattern: string, text: string): boolean {
   if (!isReadablePath(text)) return false;
   const path = normalisePath(text);
-  const front = afterOpeners(withoutDot(pattern));
-  if (climbs(path) > climbs(front)) return false;
-  // `*.ts` speaks about this folder, though its star would also take the slash of `/etc/x.ts`.
-  if (path.startsWith('/') && !front.startsWith('/') && !EVERYTHING.has(pattern)) return false;
-  const glob = compileGlob(withoutDot(pattern));
+  const start = afterOpeners(withoutLeadingDot(pattern));
+  if (parentSteps(path) > parentSteps(start)) return false;
+  // `*.ts` is about this folder, although its star would also match `/etc/x.ts`.
+  if (path.startsWith('/') && !start.startsWith('/') && !EVERYTHING.has(pattern)) return false;
+  const glob = compileGlob(withoutLeadingDot(pattern));
   return glob.matches(path) || (text.endsWith('/') && glob.matches(`${path}/`));
 }
 
-/** Whether a deny pattern speaks about any reading of the path. */
+/** Whether a deny pattern matches any interpretation of the path. */
 export function deniesPath(pattern: string, text: string): boolean {
-  const wide = text.replaceAll('\\', '/');
-  const readings = [text, wide, wide.replaceAll('\0', ''), wide.split('\0', 1)[0]!];
-  const globs = [compileGlob(pattern, 'deny'), compileGlob(withoutDot(pattern), 'deny')];
+  const slashed = text.replaceAll('\\', '/');
+  const readings = [text, slashed, slashed.replaceAll('\0', ''), slashed.split('\0', 1)[0]!];
+  const globs = [compileGlob(pattern, 'deny'), compileGlob(withoutLeadingDot(pattern), 'deny')];
   return readings.some((reading) => {
     const path = normalisePath(reading);
     return globs.some((glob) => glob.matches(path) || glob.matches(`${path}/`));
   });
 }
 
-/** A backslash, a tilde in front or a control character mean different things to different tools. */
+/** Tools differ in how they read backslashes, a leading tilde and control characters. */
 export function isReadablePath(text: string): boolean {
   return text !== '' && !text.startsWith('~') && !/[\\\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text);
 }
 
-/** A place below a root, as a path that starts there. */
-export function withinRoot(root: string, place: string): string {
-  if (place === root) return '.';
+/** A path below a root, relative to it. */
+export function relativeTo(root: string, path: string): string {
+  if (path === root) return '.';
   const folder = root.endsWith('/') ? root : `${root}/`;
-  return place.startsWith(folder) ? place.slice(folder.length) : place;
+  return path.startsWith(folder) ? path.slice(folder.length) : path;
 }
 
-/** Whether two paths are the same once they are normalised. */
+/** Whether two paths are equal after normalisation. */
 export function samePath(one: string, other: string): boolean {
   return normalisePath(one) === normalisePath(other);
 }
@@ -63,7 +63,7 @@ function normalisePath(text: string): string {
   return parts.length === 0 ? '.' : parts.join('/');
 }
 
-function withoutDot(pattern: string): string {
+function withoutLeadingDot(pattern: string): string {
   let at = 0;
   while (pattern.startsWith('./', at)) at += 2;
   return at === pattern.length ? pattern : pattern.slice(at);
@@ -75,7 +75,7 @@ function afterOpeners(pattern: string): string {
   return pattern.slice(at);
 }
 
-function climbs(path: string): number {
+function parentSteps(path: string): number {
   let count = 0;
   while (path.startsWith('../', count * 3)) count += 1;
   return path.slice(count * 3) === '..' ? count + 1 : count;

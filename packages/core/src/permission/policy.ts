@@ -1,17 +1,234 @@
-import type { PolicyRules } from '@relay/protocol';
-import type { PolicyRecord } from '../ports/index.ts';
+/** Policies, and a preview of what a new version of one would have changed. */
+import {
+  defined,
+  type EventOf,
+  type PolicyRules,
+  RelayError,
+  type RuleRef,
+  type Stored,
+  type StoredEvent,
+} from '@relay/protocol';
+import type { Engine } from '../engine.ts';
+import type { PolicyRecord, RunListing, TenantStore, Tool } from '../ports/index.ts';
+import { decide, type Grant } from './decide.ts';
 
-/** A tenant's standing rules, for all of its agents or for one of them. */
+/** A tenant's standing rules, for all of its agents or for one. */
 export interface Policy extends PolicyRules {
-  /** Names it and its version, such as `*@3` or `assistant@2`. */
+  /** Its agent and version, such as `*@3` or `assistant@2`. */
   readonly id: string;
 }
 
-function policyId({ agent, version }: { agent: string | null; version: number }): string {
-  return `${agent ?? '*'}@${version}`;
+export function policiesOf(records: readonly PolicyRecord[]): Policy[] {
+  return records.map(({ agent, version, rules }) => ({
+    id: `${agent ?? '*'}@${version}`,
+    ...rules,
+  }));
 }
 
-/** As they are decided by. */
-export function policiesOf(records: readonly PolicyRecord[]): Policy[] {
-  return records.map((record) => ({ id: policyId(record), ...record.rules }));
+export interface PolicyDraft {
+  /** `null`: for all agents. */
+  readonly agent: string | null;
+  readonly rules: PolicyRules;
+  readonly since: number;
+}
+
+type Decision = 'allow' | 'deny' | 'ask';
+
+export interface ChangedCall {
+  readonly runId: string;
+  readonly agent: string;
+  readonly toolCallId: string;
+  readonly tool: string;
+  readonly params: unknown;
+  readonly at: string;
+  readonly was: Decision;
+  readonly now: Decision;
+  readonly rule?: RuleRef;
+}
+
+export interface PolicyPreview {
+  readonly runs: number;
+  readonly calls: number;
+  /** Whether all calls since then were checked. */
+  readonly complete: boolean;
+  readonly changed: readonly ChangedCall[];
+}
+
+const maxRuns = 500;
+const maxCalls = 5_000;
+const maxEventsPerRun = 5_000;
+/** Of all runs together. */
+const maxEvents = 200_000;
+const pageSize = 100;
+
+/** Decides the calls of the tenant's recent runs again, with the draft instead of the current policy. */
+export async function previewPolicy(
+  engine: Engine,
+  store: TenantStore,
+  draft: PolicyDraft,
+): Promise<PolicyPreview> {
+  const policies = new DraftPolicies(store, draft);
+  const changed: ChangedCall[] = [];
+  let [runs, calls, read, complete] = [0, 0, 0, true];
+  for await (const run of recentRuns(store, draft.since)) {
+    if (runs === maxRuns || calls >= maxCalls || read >= maxEvents) {
+      complete = false;
+      break;
+    }
+    runs += 1;
+    const events = await eventsOf(store, run.id);
+    read += events.length;
+    if (events.length === 0 || events.length === maxEventsPerRun) complete = false;
+    for (const call of callsIn(events)) {
+      calls += 1;
+      const tool = toolOf(engine, store.tenantId, call);
+      const next = decideAgain(tool, call, await policies.forAgent(call.agent));
+      if (next.now !== call.was) changed.push({ runId: run.id, ...shown(call), ...next });
+    }
+  }
+  return { runs, calls, complete, changed };
+}
+
+async function* recentRuns(store: TenantStore, since: number): AsyncGenerator<RunListing, void> {
+  let page = await store.listRuns({ since }, { limit: pageSize });
+  for (;;) {
+    yield* page;
+    const last = page.at(-1);
+    if (last === undefined || page.length < pageSize) return;
+    const before = { at: last.createdAt, id: last.id };
+    page = await store.listRuns({ since }, { limit: pageSize, before });
+  }
+}
+
+/** A damaged journal counts as empty, so that one such run does not fail the preview. */
+async function eventsOf(store: TenantStore, runId: string): Promise<StoredEvent[]> {
+  try {
+    return await store.readEvents(runId, { after: 0, limit: maxEventsPerRun });
+  } catch (error) {
+    if (error instanceof RelayError && error.code === 'journal_corrupt') return [];
+    throw error;
+  }
+}
+
+/** The policies of an agent, with the draft instead of its predecessor. */
+class DraftPolicies {
+  readonly #store: TenantStore;
+  readonly #draft: PolicyDraft;
+  readonly #cache = new Map<string, Promise<Policy[]>>();
+
+  constructor(store: TenantStore, draft: PolicyDraft) {
+    this.#store = store;
+    this.#draft = draft;
+  }
+
+  forAgent(agent: string): Promise<Policy[]> {
+    const policies = this.#cache.get(agent) ?? this.#read(agent);
+    this.#cache.set(agent, policies);
+    return policies;
+  }
+
+  async #read(agent: string): Promise<Policy[]> {
+    const { agent: target, rules } = this.#draft;
+    const inForce = await this.#store.policies.inForce(agent);
+    const others = policiesOf(inForce.filter((policy) => policy.agent !== target));
+    const draft = { id: `${target ?? '*'}@draft`, ...rules };
+    return target === null || target === agent ? [draft, ...others] : others;
+  }
+}
+
+interface DecidedCall {
+  readonly agent: string;
+  readonly toolCallId: string;
+  readonly tool: string;
+  readonly params: unknown;
+  readonly at: string;
+  readonly was: Decision;
+  readonly by?: RuleRef;
+  readonly spec: EventOf<'run.created'>;
+}
+
+type Decided = Stored<
+  | EventOf<'tool.called'>
+  | EventOf<'tool.started'>
+  | EventOf<'tool.denied'>
+  | EventOf<'approval.requested'>
+>;
+
+/** The calls whose first decision is in the journal. */
+function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
+  const [spec] = events;
+  if (spec?.type !== 'run.created') return [];
+  const names = new Map<string, string>();
+  const asked = new Map<string, Extract<Decided, { type: 'tool.called' }>>();
+  const calls: DecidedCall[] = [];
+  for (const event of events) {
+    if (event.type === 'agent.started' || event.type === 'agent.switched') {
+      names.set(event.agentId, event.name);
+    } else if (event.type === 'tool.called') {
+      asked.set(`${event.agentId} ${event.toolCallId}`, event);
+    } else if (isDecided(event)) {
+      const key = `${event.agentId} ${event.toolCallId}`;
+      const call = asked.get(key);
+      const decided = call === undefined ? undefined : decisionIn(event);
+      asked.delete(key);
+      if (call === undefined || decided === undefined) continue;
+      const { toolCallId, name: tool, input } = call;
+      const params = event.type === 'tool.started' ? event.input : input;
+      const agent = names.get(event.agentId) ?? spec.agent;
+      calls.push({ agent, toolCallId, tool, params, at: event.at, ...decided, spec });
+    }
+  }
+  return calls;
+}
+
+function isDecided(event: StoredEvent): event is Exclude<Decided, { type: 'tool.called' }> {
+  return (
+    event.type === 'tool.started' ||
+    event.type === 'tool.denied' ||
+    event.type === 'approval.requested'
+  );
+}
+
+function decisionIn(
+  event: Exclude<Decided, { type: 'tool.called' }>,
+): { was: Decision; by?: RuleRef } | undefined {
+  if (event.type === 'approval.requested') {
+    return event.kind === 'permission' ? { was: 'ask' } : undefined;
+  }
+  // Without a rule, a person had decided.
+  if (event.rule === undefined) return event.type === 'tool.denied' ? { was: 'ask' } : undefined;
+  return { was: event.type === 'tool.denied' ? 'deny' : 'allow', by: event.rule };
+}
+
+function decideAgain(tool: Tool | undefined, call: DecidedCall, policies: readonly Policy[]) {
+  const args = typeof call.params === 'object' && call.params !== null ? call.params : {};
+  const verdict = decide(
+    { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },
+    {
+      permissions: call.spec.permissions,
+      usedOnce: [],
+      grants: grantsOf(call, args as Record<string, unknown>),
+      builtinAllow: isFunctionTool(call) || (tool?.allowedByDefault ?? false),
+      policies,
+      ...defined({ kinds: tool?.kinds }),
+    },
+  );
+  return { now: verdict.decision, ...defined({ rule: verdict.rule }) };
+}
+
+function isFunctionTool({ spec, tool }: DecidedCall): boolean {
+  return spec.functions?.some(({ name }) => name === tool) ?? false;
+}
+
+function toolOf(engine: Engine, tenantId: string, call: DecidedCall): Tool | undefined {
+  return isFunctionTool(call) ? undefined : engine.tools(tenantId).find(call.tool);
+}
+
+/** A grant that allowed the call then still counts, even if it was revoked since. */
+function grantsOf({ by, tool }: DecidedCall, exact: Record<string, unknown>): Grant[] {
+  return by?.source === 'grant' ? [{ id: by.id ?? '', tool, exact }] : [];
+}
+
+function shown({ agent, toolCallId, tool, params, at, was }: DecidedCall) {
+  return { agent, toolCallId, tool, params, at, was };
 }

@@ -1,29 +1,29 @@
 /*
- * What a pattern means for a URL: the host is matched as a whole, apart from the path, and only in
- * the form that a client would connect to. `https://*.example.com/*` is not met by
- * `https://evil.net/.example.com/`, nor `https://api.example.com/*` by a name in front of an `@`.
+ * How a pattern matches a URL: the host is matched as a whole, apart from the path, and only in the
+ * form that a client would connect to. `https://*.example.com/*` does not match
+ * `https://evil.net/.example.com/`, nor `https://api.example.com/*` a user name before an `@`.
  */
 import { compileGlob } from './glob/glob.ts';
 
 const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
-// Clients disagree about spaces, backslashes and names outside of ASCII.
+// Clients disagree about spaces, backslashes and non-ASCII names.
 const PLAIN = /^https?:\/\/[\x21\x23-\x2e\x30-\x5b\x5d-\x7e][\x21-\x5b\x5d-\x7e]*$/i;
 const OPEN_END = /\*[)}\]]*(?:$|[,|])/;
 const LITERAL_ORIGIN = /^https?:\/\/[\w.-]+(?::\d+)?(?=\/|$)/i;
 
-/** Whether the place that the URL leads to is one the pattern names. The raw text is matched elsewhere. */
+/** Whether the normalised URL matches the pattern. The caller has matched the raw text. */
 export function allowsUrl(pattern: string, text: string): boolean {
   const url = readUrl(text);
   if (url === undefined || url.username !== '' || url.password !== '') return false;
-  if (hidesClimb(url.pathname)) return false;
+  if (hasEncodedParentStep(url.pathname)) return false;
   if (EVERYTHING.has(pattern)) return true;
-  const wanted = normalisePattern(pattern);
-  const host = hostPattern(wanted);
+  const normalised = normalisePattern(pattern);
+  const host = hostPattern(normalised);
   if (host === undefined || !allowsHost(host, url.host)) return false;
-  return compileGlob(wanted).matches(textOf(url));
+  return compileGlob(normalised).matches(textOf(url));
 }
 
-/** Whether a deny pattern speaks about any reading of the URL. */
+/** Whether a deny pattern matches any interpretation of the URL. */
 export function deniesUrl(pattern: string, text: string): boolean {
   const url = parse(text.trim());
   if (url === undefined) return false;
@@ -34,14 +34,14 @@ export function deniesUrl(pattern: string, text: string): boolean {
   if (url.hostname.endsWith('.')) url.hostname = url.hostname.slice(0, -1);
   url.hostname = mappedAddress(url.hostname) ?? url.hostname;
   readings.push(textOf(url));
-  // A rule that names no port is about the host, whatever port its service is at.
+  // A rule without a port is about every port of the host.
   url.port = '';
   readings.push(textOf(url));
   const globs = [compileGlob(pattern, 'deny'), compileGlob(normalisePattern(pattern), 'deny')];
   return globs.some((glob) => readings.some((reading) => glob.matches(reading)));
 }
 
-/** `[::ffff:7f00:1]` is 127.0.0.1 by another name. */
+/** The IPv4 address of a mapped IPv6 address: `[::ffff:7f00:1]` is 127.0.0.1. */
 function mappedAddress(host: string): string | undefined {
   const [, high, low] = /^\[::ffff:([\da-f]{1,4}):([\da-f]{1,4})\]$/.exec(host) ?? [];
   if (high === undefined || low === undefined) return undefined;
@@ -61,13 +61,13 @@ function parse(text: string): URL | undefined {
   return URL.canParse(text) ? new URL(text) : undefined;
 }
 
-/** Without the fragment, which no server sees. */
+/** Without the fragment, which is not sent to the server. */
 function textOf(url: URL): string {
   return url.href.slice(0, url.href.length - url.hash.length);
 }
 
-/** `..%2f` is one name to the URL parser, and two steps to some servers. */
-function hidesClimb(path: string): boolean {
+/** `..%2f` is a name to the URL parser, but a parent folder to some servers. */
+function hasEncodedParentStep(path: string): boolean {
   const plain = path
     .toLowerCase()
     .replaceAll('%25', '%')
@@ -76,7 +76,7 @@ function hidesClimb(path: string): boolean {
   return plain.split('/').some((part) => part === '..' || part.startsWith('..;'));
 }
 
-/** Scheme and host in small letters, without a port that says nothing. */
+/** With scheme and host in lower case, and without a default port. */
 function normalisePattern(pattern: string): string {
   const origin = LITERAL_ORIGIN.exec(pattern)?.[0];
   const url = origin === undefined ? undefined : parse(origin);
@@ -84,7 +84,7 @@ function normalisePattern(pattern: string): string {
   return url.origin + (pattern.slice(origin.length) || '/');
 }
 
-/** What lies between `://` and the next slash outside of a group; undefined if there is none. */
+/** The part between `://` and the next slash outside of a group; undefined if there is none. */
 function hostPattern(pattern: string): string | undefined {
   const scheme = pattern.indexOf('://');
   if (scheme < 0) return undefined;
@@ -101,8 +101,8 @@ function hostPattern(pattern: string): string | undefined {
 }
 
 /**
- * A star at the end of a name would also take `.evil.net`. There it stands for nothing, unless what
- * it ends is a port, or it is all there is.
+ * A star at the end of a host name would also match `.evil.net`. It therefore matches nothing there,
+ * unless it ends a port or is the whole pattern.
  */
 function allowsHost(pattern: string, host: string): boolean {
   if (EVERYTHING.has(pattern)) return true;

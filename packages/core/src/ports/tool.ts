@@ -1,5 +1,5 @@
 import type { FieldIssue, ToolPermission } from '@relay/protocol';
-import type { ParameterKind } from '../permission/kinds.ts';
+import type { ParameterKind } from '../permission/match.ts';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
 import type { MemoryRecord, RankedMemory } from './stored-memories.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decide, type ParameterKind, type RuleSet } from '../../src/permission/decide.ts';
-import { matchesPermissions } from '../../src/permission/match.ts';
+import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import { matchesPermissions, type ParameterKind } from '../../src/permission/match.ts';
 
 const SIGNS = Array.from(';&|(){}[]<>$`"\'\\#!~*?=, \t\n\r');
 const SHELL =

@@ -13,8 +13,8 @@ const standing: Grant = { id: 'standing', tool: 'bash', params: { command: 'ls*'
 const counted: Grant = { id: 'counted', tool: 'bash', params: { command: 'ls*' }, usesLeft: 2 };
 const kinds = { command: 'command' } as const;
 
-describe('a grant of so many calls', () => {
-  it('allows, and says that it is to be used up', () => {
+describe('a grant with a number of uses', () => {
+  it('allows the call, and is marked as counted', () => {
     expect(decide(call('ls'), rules([counted]))).toEqual({
       decision: 'allow',
       rule: { list: 'grants', index: 0, source: 'grant', id: 'counted', counted: true },
@@ -31,7 +31,7 @@ describe('a grant of so many calls', () => {
     expect(verdict).not.toHaveProperty('rule.counted');
   });
 
-  it('is used before an allow-once, which is gone for good', () => {
+  it('is used before an allow-once rule', () => {
     const permissions = { allowOnce: [{ tool: 'bash' }] };
     expect(decide(call('ls'), rules([counted], { permissions }))).toMatchObject({
       rule: { id: 'counted' },
@@ -46,7 +46,7 @@ describe('a grant of so many calls', () => {
     });
   });
 
-  it('does not help another rule to cover a part of a command: that would not be counted', () => {
+  it('does not cover a part of a command for another rule, because that use would not be counted', () => {
     const cat: Grant = { id: 'cat', tool: 'bash', params: { command: 'cat *' } };
     const line = call('cat a && ls');
     const pattern: Grant = { id: 'line', tool: 'bash', params: { command: 'cat *' } };

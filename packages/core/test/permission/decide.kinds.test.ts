@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { decide, type ParameterKind, type RuleSet } from '../../src/permission/decide.ts';
+import { decide, type RuleSet } from '../../src/permission/decide.ts';
+import type { ParameterKind } from '../../src/permission/match.ts';
 
 const bash = (command: unknown, more: Record<string, unknown> = {}) => ({
   toolCallId: 'tc-1',
@@ -59,7 +60,7 @@ describe('several rules about one command', () => {
     expect(at('/app/../etc')).toBe('ask');
   });
 
-  it('lend an allow-once the standing ones, and never another allow-once', () => {
+  it('cover a line together with an allow-once rule, but two allow-once rules do not', () => {
     const allowOnce = [rule('mkdir *'), rule('touch *')];
     const rules = ruleSet({ allowlist, allowOnce });
     expect(verdict('mkdir a && ls b', rules)).toEqual({
@@ -72,10 +73,10 @@ describe('several rules about one command', () => {
   });
 });
 
-describe('a literal rule', () => {
+describe('an exact rule', () => {
   const command = 'curl $(cat url) > "/tmp/x" # for once';
 
-  it('allows that very call, whatever it is', () => {
+  it('allows that call, whatever it contains', () => {
     const grants = [{ id: 'g-1', tool: 'bash', exact: { command } }];
     expect(on(command, ruleSet({}, { grants }))).toBe('allow');
     expect(on(`${command} `, ruleSet({}, { grants }))).toBe('ask');
@@ -86,7 +87,7 @@ describe('a literal rule', () => {
     expect(on('ls', ruleSet({ allowOnce: [exact] }))).toBe('ask');
   });
 
-  it('denies that very call and no other', () => {
+  it('denies that call and no other', () => {
     const exact = { tool: 'bash', exact: { command: 'ls a' } };
     const rules = ruleSet({ allowlist: [{ tool: 'bash' }], denylist: [exact] });
     expect(on('ls a', rules)).toBe('deny');
@@ -102,13 +103,13 @@ describe('a literal rule', () => {
 describe('sensitive parameters', () => {
   const rules = ruleSet({ allowlist: [rule('ls *')] }, { sensitive: ['env'] });
 
-  it('do not slip through a rule that names others', () => {
+  it('are not allowed by a rule that names only others', () => {
     expect(decide(bash('ls a'), rules).decision).toBe('allow');
     expect(decide(bash('ls a', { env: 'PATH=/tmp' }), rules).decision).toBe('ask');
     expect(decide(bash('ls a', { other: 'x' }), rules).decision).toBe('allow');
   });
 
-  it('pass a rule that names them, or one of the whole tool', () => {
+  it('are allowed by a rule that names them, or by one for the whole tool', () => {
     const named = { tool: 'bash', params: { command: 'ls *', env: 'LANG=*' } };
     const call = bash('ls a', { env: 'LANG=C' });
     expect(decide(call, { ...rules, permissions: { allowlist: [named] } }).decision).toBe('allow');

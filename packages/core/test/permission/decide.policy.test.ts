@@ -47,7 +47,7 @@ describe('a policy', () => {
     });
   });
 
-  it('has a person asked, whatever else allows it', () => {
+  it('requires an approval, whatever else allows it', () => {
     const policies = [policy({ ask: [bash], allow: [bash] })];
     expect(decide(call(), rules({ ...everything, policies }))).toEqual({
       decision: 'ask',
@@ -72,7 +72,7 @@ describe('a policy', () => {
     });
   });
 
-  it('spares what can be used up', () => {
+  it('is used before rules that are used up', () => {
     const policies = [policy({ allow: [bash] })];
     const grants = [{ id: 'g', tool: 'bash', usesLeft: 1 }];
     const permissions = { allowOnce: [bash] };
@@ -99,7 +99,7 @@ describe('a policy', () => {
       },
     );
 
-    it('asks where an ask rule wants to look and cannot see', () => {
+    it('asks if an ask rule cannot read the command', () => {
       const permissions = { allowlist: [bash] };
       const asked = rules({ permissions, kinds, policies: [policy({ ask })] });
       expect(decide(call('echo $(cat x'), asked).decision).toBe('ask');

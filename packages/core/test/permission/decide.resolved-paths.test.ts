@@ -26,7 +26,7 @@ const on = (
 };
 const under = (path: string) => ({ params: { path } });
 
-describe('a path that was looked at', () => {
+describe('a resolved path', () => {
   it.each([
     ['src/a.ts', '/srv/ws/src/a.ts', 'src/**', 'allow'],
     ['/srv/ws/src/a.ts', '/srv/ws/src/a.ts', '/srv/ws/src/**', 'allow'],
@@ -55,7 +55,7 @@ describe('a path that was looked at', () => {
     expect(on('src/link', '/srv/ws/secret/key', { allow: {} })).toBe('allow');
   });
 
-  it('is allowed by a literal rule only where no link leads it elsewhere', () => {
+  it('is allowed by an exact rule only if no link leads elsewhere', () => {
     const exact = { path: './src//a.ts' };
     expect(on('./src//a.ts', '/srv/ws/src/a.ts', { exact })).toBe('allow');
     expect(on('./src//a.ts', '/srv/ws/secret/key', { exact })).toBe('ask');
@@ -64,7 +64,7 @@ describe('a path that was looked at', () => {
     expect(on('/srv/ws/a', '/srv/ws/b', { exact: absolute })).toBe('ask');
   });
 
-  it('must be named by a rule that names anything', () => {
+  it('must be named by every rule with parameters', () => {
     const { decision } = decide(
       { toolCallId: 't', name: 'read', arguments: { path: 'a', limit: 5 } },
       {

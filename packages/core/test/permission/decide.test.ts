@@ -17,7 +17,7 @@ const ls = { tool: 'bash', params: { command: 'ls*' } };
 const everything = { tool: 'bash' };
 
 describe('a decision', () => {
-  it('asks when no rule speaks', () => {
+  it('asks if no rule matches', () => {
     expect(decide(call('ls'), rules({}))).toEqual({ decision: 'ask' });
     expect(decide(call('rm x'), rules({ permissions: { allowlist: [ls] } }))).toEqual({
       decision: 'ask',
@@ -106,7 +106,7 @@ describe('a decision', () => {
     expect(picked([1, 2, 3])).toBe('ask');
   });
 
-  it('takes a literal grant for that call alone, stars and all', () => {
+  it('applies an exact grant to that call alone, including stars', () => {
     const granted = rules({
       grants: [{ id: 'g-1', tool: 'bash', exact: { command: 'rm -rf ./tmp/*' } }],
     });
@@ -114,13 +114,13 @@ describe('a decision', () => {
     expect(decide(call('rm -rf ./tmp/x'), granted).decision).toBe('ask');
   });
 
-  it('takes a grant without parameters for the whole tool, and for no other', () => {
+  it('applies a grant without parameters to the whole tool, and to no other', () => {
     const granted = rules({ grants: [{ id: 'g-1', tool: 'bash' }] });
     expect(decide(call('anything'), granted).decision).toBe('allow');
     expect(decide({ ...call('anything'), name: 'read' }, granted).decision).toBe('ask');
   });
 
-  it('changes nothing that it is given', () => {
+  it('does not change its input', () => {
     const set = rules({ permissions: { allowOnce: [everything] } });
     const before = structuredClone(set);
     decide(call('ls'), set);

@@ -2,7 +2,7 @@
  * What must never be read in a log. Secrets are known by their form, by the field that they stand
  * in, or because this process has used them.
  */
-import { secretForms } from '@relay/tools';
+import { secretPatterns } from '@relay/tools';
 
 const hidden = '[redacted]';
 
@@ -15,8 +15,8 @@ const forms: readonly [RegExp, string][] = [
   [/\b(Bearer|Internal|Basic)[ \t]+[^\s"',;]+/gi, `$1 ${hidden}`],
   [/\brelay_(?:live|sess)_\w*/g, hidden],
   [/\bsk-[\w-]{6,}/g, hidden],
-  ...secretForms.map(({ form }): [RegExp, string] => [
-    new RegExp(`(?:${form.source})[\\w.~+/=-]*`, 'g'),
+  ...secretPatterns.map(({ pattern }): [RegExp, string] => [
+    new RegExp(`(?:${pattern.source})[\\w.~+/=-]*`, 'g'),
     hidden,
   ]),
 ];

@@ -1,4 +1,4 @@
-import { endOrphans, isProgram } from '@relay/tools';
+import { isProgram, killOrphanProcesses } from '@relay/tools';
 import type { RelayConfig } from '../config/config-file.ts';
 import type { ServerLog } from '../observability/log.ts';
 
@@ -16,6 +16,6 @@ export interface Runner {
 export async function killOrphans({ file, hasBash, log }: Runner): Promise<void> {
   const hasPrograms = Object.values(file.mcpServers ?? {}).some(isProgram);
   if (!hasBash && !hasPrograms) return;
-  const ended = await endOrphans();
+  const ended = await killOrphanProcesses();
   if (ended > 0) log.warn('Ended what a killed server had left running', { ended });
 }

@@ -69,7 +69,7 @@ describe('the configuration file', () => {
     ['export default { mcpServers: { a: {} } };', /mcpServers\.a: Must have a command or a url/],
     [
       'export default { mcpServers: { a_b: { command: "x" } } };',
-      /mcpServers\.a_b: A server is named by/,
+      /mcpServers\.a_b: The name of a server must have/,
     ],
     [
       'export default { mcpServers: { a: { command: "x", env: { T: process.env.NO } } } };',

@@ -208,16 +208,16 @@ describe('/v1/permissions/explain', () => {
     });
   const toAda = { tool: 'send_note', params: { to: 'ada' } };
 
-  it('asks where no rule speaks', async () => {
+  it('asks if no rule matches', async () => {
     const answer = await explain({});
-    expect(answer).toEqual({ decision: 'ask', reason: expect.stringContaining('a person') });
+    expect(answer).toEqual({ decision: 'ask', reason: expect.stringContaining('requires an approval') });
   });
 
-  it('denies where nobody is there whom it could ask', async () => {
+  it('denies in a headless run what would be asked', async () => {
     expect(await explain({ permissions: { headless: true } })).toMatchObject({
       decision: 'deny',
       rule: { list: 'headless', source: 'request' },
-      reason: expect.stringContaining('nobody is there'),
+      reason: expect.stringContaining('headless'),
     });
     expect(await explain({ permissions: { headless: true, allowlist: [toAda] } })).toMatchObject({
       decision: 'allow',

@@ -105,7 +105,7 @@ describe('a policy', () => {
     expect(await explain('calculator', { a: 1, b: 2, op: '+' })).toMatchObject({
       decision: 'ask',
       rule: { list: 'ask', source: 'policy', tool: 'calculator' },
-      reason: 'ask[0] of the policy wants a person asked.',
+      reason: 'ask[0] of the policy requires an approval.',
     });
     expect(await explain('send_note', { to: 'ada', text: 'x' })).toMatchObject({
       decision: 'allow',

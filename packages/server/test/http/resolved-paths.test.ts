@@ -27,9 +27,9 @@ async function boot(): Promise<TestRelay> {
   return server;
 }
 
-async function asked(server: TestRelay, path: string) {
+async function asked(server: TestRelay, filePath: string) {
   const { runId, reader } = await startRun(server, {
-    input: `use read ${JSON.stringify({ path })}`,
+    input: `use read ${JSON.stringify({ filePath })}`,
     tools: [{ name: 'read', kind: 'builtin' }],
   });
   const { data } = await reader.until('approval_requested');
@@ -47,7 +47,7 @@ describe('a decision about a path', () => {
     symlinkSync('a.txt', link);
     const { runId, reader, approvalId } = await asked(server, 'link');
     const shown = await approval(server, approvalId);
-    expect(shown).toMatchObject({ resolvedPaths: { path: join(folder, 'a.txt') } });
+    expect(shown).toMatchObject({ resolvedPaths: { filePath: join(folder, 'a.txt') } });
     rmSync(link);
     symlinkSync('b.txt', link);
     await decide(server, approvalId, { approved: true });
@@ -55,7 +55,7 @@ describe('a decision about a path', () => {
     const again = await approval(server, next);
     expect(again).toMatchObject({
       status: 'pending',
-      resolvedPaths: { path: join(folder, 'b.txt') },
+      resolvedPaths: { filePath: join(folder, 'b.txt') },
     });
     expect(again['digest']).not.toBe(shown['digest']);
     const { events } = await eventsOf(server, runId);
@@ -68,14 +68,14 @@ describe('a decision about a path', () => {
     const server = await boot();
     const { runId, reader, approvalId } = await asked(server, 'a.txt');
     const { digest } = await approval(server, approvalId);
-    await decide(server, approvalId, { approved: true, input: { path: './b.txt' } });
+    await decide(server, approvalId, { approved: true, input: { filePath: './b.txt' } });
     expect(JSON.stringify(await reader.rest())).toContain('beta');
     const { events } = await eventsOf(server, runId);
     const decided = events.find(({ type }) => type === 'approval.decided');
-    expect(decided).toMatchObject({ resolvedPaths: { path: join(folder, 'b.txt') } });
+    expect(decided).toMatchObject({ resolvedPaths: { filePath: join(folder, 'b.txt') } });
     expect((decided as unknown as { digest: string }).digest).not.toBe(digest);
     expect(events.find(({ type }) => type === 'tool.started')).toMatchObject({
-      resolvedPaths: { path: join(folder, 'b.txt') },
+      resolvedPaths: { filePath: join(folder, 'b.txt') },
     });
   });
 });

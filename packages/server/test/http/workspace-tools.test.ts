@@ -245,9 +245,9 @@ describe('a path that was approved', () => {
     const server = await boot();
     const link = join(folder, 'link');
     symlinkSync('a.txt', link);
-    const first = await asked(server, 'read', { path: 'link' });
+    const first = await asked(server, 'read', { filePath: 'link' });
     expect(await server.json(`/v1/approvals/${first.approvalId}`)).toMatchObject({
-      resolvedPaths: { path: join(folder, 'a.txt') },
+      resolvedPaths: { filePath: join(folder, 'a.txt') },
     });
     rmSync(link);
     symlinkSync('b.txt', link);
@@ -257,7 +257,7 @@ describe('a path that was approved', () => {
     const again = await server.json(`/v1/approvals/${String(data['id'])}`);
     expect(again).toMatchObject({
       status: 'pending',
-      resolvedPaths: { path: join(folder, 'b.txt') },
+      resolvedPaths: { filePath: join(folder, 'b.txt') },
     });
     expect(await typesOf(server, first.runId)).not.toContain('tool.started');
     await decide(server, String(data['id']), { approved: true });
@@ -269,7 +269,7 @@ describe('a path that was approved', () => {
   it('is not read at all if it leads out by then', async () => {
     const server = await boot();
     writeFileSync(join(base, 'secret'), 'top secret');
-    const first = await asked(server, 'read', { path: 'a.txt' });
+    const first = await asked(server, 'read', { filePath: 'a.txt' });
     rmSync(join(folder, 'a.txt'));
     symlinkSync('../secret', join(folder, 'a.txt'));
     await decide(server, first.approvalId, { approved: true });
@@ -283,8 +283,8 @@ describe('a path that was approved', () => {
 
   it('is denied if it leads by then to what a rule denies', async () => {
     const server = await boot();
-    const permissions = { denylist: [{ tool: 'read', params: { path: 'b.txt' } }] };
-    const first = await asked(server, 'read', { path: 'a.txt' }, { permissions });
+    const permissions = { denylist: [{ tool: 'read', params: { filePath: 'b.txt' } }] };
+    const first = await asked(server, 'read', { filePath: 'a.txt' }, { permissions });
     rmSync(join(folder, 'a.txt'));
     symlinkSync('b.txt', join(folder, 'a.txt'));
     await decide(server, first.approvalId, { approved: true });
@@ -294,8 +294,8 @@ describe('a path that was approved', () => {
 
   it('is refused without a question where the tool may not go', async () => {
     const server = await boot();
-    for (const path of ['../secret', '/etc/passwd', 'a.txt\0']) {
-      const { runId, reader } = await startWith(server, 'read', { path });
+    for (const filePath of ['../secret', '/etc/passwd', 'a.txt\0']) {
+      const { runId, reader } = await startWith(server, 'read', { filePath });
       await reader.rest();
       const { events } = await eventsOf(server, runId);
       expect(events.find(({ type }) => type === 'tool.failed')).toMatchObject({
@@ -310,7 +310,7 @@ describe('patch', () => {
   it('changes what was approved', async () => {
     const server = await boot();
     const edits = [{ old: 'alpha', new: 'omega' }];
-    const { approvalId, reader } = await asked(server, 'patch', { path: 'a.txt', edits });
+    const { approvalId, reader } = await asked(server, 'patch', { filePath: 'a.txt', edits });
     await decide(server, approvalId, { approved: true });
     await reader.rest();
     expect(readFileSync(join(folder, 'a.txt'), 'utf8')).toBe('omega\n');

@@ -1,49 +1,47 @@
 /**
- * Whose call a question of an MCP server belongs to. All runs of a node share one connection, and a
- * question that went to the wrong one would show a tenant what is another's. The answer finds its way
- * back in any case.
+ * Attributes the questions of an MCP server to calls. All runs of a node share one connection, and a
+ * question that is shown in the wrong run would disclose data of one tenant to another.
  *
- * - A server of the present protocol asks in its answer to the call: nothing is in doubt.
- * - One of before may ask in the stream of that answer. What reads it runs in the call's own
- *   asynchronous context.
- * - Else nothing says so. The calls that were under way when the question came are its candidates.
- *   If all are of one run, it is shown there. If not, it waits: a call that has asked does not end
- *   before it is answered, so that once the server has answered all others, the last one has asked.
- *   If one is given up meanwhile, or it takes too long, nobody is asked.
- * - A call that we have given up may go on at the server, and ask for as long as the connection lasts.
- *   So only runs are asked then to which all such calls belong, until the connection is a new one.
+ * - A server of the current protocol asks in its response to the call, which is unambiguous.
+ * - An older server may ask in the response stream of the call. That stream is read in the call's own
+ *   asynchronous context, which identifies the call.
+ * - Otherwise the candidates are the calls that were active when the question came. If all are of one
+ *   run, it is shown there. If not, it waits: a call that has asked does not end before it is answered,
+ *   so once the server has responded to all other calls, the last one has asked. If a candidate is
+ *   abandoned meanwhile, or it takes too long, the question is canceled.
+ * - An abandoned call may continue at the server, and ask as long as the connection lasts. Until there
+ *   is a new connection, a question is shown only in a run that all abandoned calls belong to.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-export interface Asker {
+export interface PendingCall {
   readonly runId: string;
-  /** How many of its questions nobody has answered yet. */
-  readonly open: number;
-  /** Aborted when nobody waits for the server's answer any more. */
+  readonly openQuestions: number;
+  /** Aborted when the call is abandoned. */
   readonly signal: AbortSignal;
 }
 
-interface Doubt<Call> {
+interface UnattributedQuestion<Call> {
   readonly candidates: Set<Call>;
   readonly settle: (call: Call | undefined) => void;
 }
 
 const timeoutMs = 30_000;
 
-export class CallsInFlight<Call extends Asker> {
+export class CallsInFlight<Call extends PendingCall> {
   readonly #current = new AsyncLocalStorage<Call | undefined>();
   readonly #calls = new Set<Call>();
-  readonly #doubts = new Set<Doubt<Call>>();
-  /** Runs of calls that the server may still be at. Of more than two the others need not be known. */
-  readonly #givenUp = new Set<string>();
-  #hasAskedBeside = false;
+  readonly #unattributed = new Set<UnattributedQuestion<Call>>();
+  /** Runs of calls that the server may still execute; two are enough to refuse every question. */
+  readonly #abandonedRuns = new Set<string>();
+  #hasAskedOutsideCall = false;
 
-  /** Nothing is under way, and only a new connection lets everybody be asked again. */
-  get isSpent(): boolean {
-    return this.#hasAskedBeside && this.#givenUp.size > 0 && this.#calls.size === 0;
+  /** No call is active, and questions can be attributed again only on a new connection. */
+  get needsNewConnection(): boolean {
+    return this.#hasAskedOutsideCall && this.#abandonedRuns.size > 0 && this.#calls.size === 0;
   }
 
-  /** The call that the present code runs for. */
+  /** The call whose asynchronous context this is. */
   get current(): Call | undefined {
     const call = this.#current.getStore();
     return call !== undefined && this.#calls.has(call) ? call : undefined;
@@ -51,62 +49,64 @@ export class CallsInFlight<Call extends Asker> {
 
   async run<Value>(call: Call, work: () => Promise<Value>): Promise<Value> {
     this.#calls.add(call);
-    let answered = false;
+    let responded = false;
     try {
       const value = await this.#current.run(call, work);
-      answered = true;
+      responded = true;
       return value;
     } catch (error) {
-      // An error is an answer too.
-      answered = !call.signal.aborted;
+      // An error is a response too.
+      responded = !call.signal.aborted;
       throw error;
     } finally {
       this.#calls.delete(call);
-      if (!answered && this.#givenUp.size < 2) this.#givenUp.add(call.runId);
-      this.#ended(call, answered);
+      if (!responded && this.#abandonedRuns.size < 2) this.#abandonedRuns.add(call.runId);
+      this.#settle(call, responded);
     }
   }
 
-  /** What lives longer than a call is not of any. */
+  /** For work that outlives the call that causes it. */
   outside<Value>(work: () => Value): Value {
     return this.#current.run(undefined, work);
   }
 
-  /** Undefined if that cannot be told. */
-  async whose(signal: AbortSignal): Promise<Call | undefined> {
+  /** The call that a question belongs to; undefined if that is unknown. */
+  async callOfQuestion(signal: AbortSignal): Promise<Call | undefined> {
     const { current } = this;
     if (current !== undefined) return current;
-    this.#hasAskedBeside = true;
+    this.#hasAskedOutsideCall = true;
     const candidates = new Set(this.#calls);
     const [first, ...others] = candidates;
     if (others.every(({ runId }) => runId === first?.runId)) {
-      return this.#unlessGivenUp([...candidates].find(({ open }) => open === 0) ?? first);
+      return this.#unlessAbandoned(
+        [...candidates].find(({ openQuestions }) => openQuestions === 0) ?? first,
+      );
     }
     const { promise, resolve } = Promise.withResolvers<Call | undefined>();
-    const doubt = { candidates, settle: resolve };
+    const question = { candidates, settle: resolve };
     const giveUp = () => resolve(undefined);
     const timer = setTimeout(giveUp, timeoutMs);
     signal.addEventListener('abort', giveUp);
-    this.#doubts.add(doubt);
+    this.#unattributed.add(question);
     try {
-      return this.#unlessGivenUp(await promise);
+      return this.#unlessAbandoned(await promise);
     } finally {
-      this.#doubts.delete(doubt);
+      this.#unattributed.delete(question);
       clearTimeout(timer);
       signal.removeEventListener('abort', giveUp);
     }
   }
 
-  /** Undefined if a call of another run may have asked, to which nobody listens any more. */
-  #unlessGivenUp(call: Call | undefined): Call | undefined {
-    return [...this.#givenUp].every((runId) => runId === call?.runId) ? call : undefined;
+  /** Undefined if an abandoned call of another run may have asked. */
+  #unlessAbandoned(call: Call | undefined): Call | undefined {
+    return [...this.#abandonedRuns].every((runId) => runId === call?.runId) ? call : undefined;
   }
 
-  #ended(call: Call, answered: boolean): void {
-    for (const { candidates, settle } of this.#doubts) {
+  #settle(call: Call, responded: boolean): void {
+    for (const { candidates, settle } of this.#unattributed) {
       if (!candidates.delete(call)) continue;
       const [last, ...others] = candidates;
-      if (!answered) settle(undefined);
+      if (!responded) settle(undefined);
       else if (others.length === 0) settle(last);
     }
   }

@@ -1,6 +1,6 @@
 /**
- * One connection to an MCP server, from its first word to its end. A connection that has ended is never
- * used again: `link.ts` opens another.
+ * One connection to an MCP server. A connection that has ended is never used again: the
+ * ConnectionSupervisor opens another.
  */
 import {
   type CallToolResult,
@@ -12,58 +12,58 @@ import {
   type Transport,
 } from '@modelcontextprotocol/client';
 import type { ToolContext } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { Progress } from '../workspace/progress.ts';
 import { CallsInFlight } from './calls-in-flight.ts';
 import { elicit, maxQuestions } from './elicitation.ts';
 import type { Sender } from './endpoint-transport.ts';
-import { cut } from './output.ts';
-import { Patience } from './patience.ts';
+import { truncate } from './output.ts';
+import { SilenceTimeout } from './patience.ts';
 import { ProgramTransport } from './program-transport.ts';
 
 const maxPages = 8;
-const probeMs = 10_000;
-/** A server that fails says what it likes, and as much of it. */
+const probeTimeoutMs = 10_000;
+/** Error messages of a server may have any length. */
 const maxErrorChars = 4_000;
-const progressBounds = { everyMs: 250, maxChars: 20_000 };
-/** What the SDK counts is the whole call; ours counts silence. */
-const never = 2 ** 31 - 1;
+const progressLimits = { everyMs: 250, maxChars: 20_000 };
+/** The timeout of the SDK is for the whole call; ours restarts with every message. */
+const noTimeoutMs = 2 ** 31 - 1;
 
-export interface Connecting {
-  /** What the server is called here. */
+export interface ConnectionOptions {
+  /** The name of the server in the settings. */
   readonly name: string;
   readonly version: string;
   readonly timeoutMs: number;
   readonly connectTimeoutMs: number;
-  readonly open: (sender: () => Sender | undefined) => Transport;
-  /** Its tools are not the same any more. */
-  readonly changed: () => void;
+  readonly createTransport: (sender: () => Sender | undefined) => Transport;
+  readonly onToolsChanged: () => void;
 }
 
-export interface Asked {
+interface ToolRequest {
   readonly tool: ListedTool;
   readonly input: Record<string, unknown>;
 }
 
-/** Why a connection ends with which nothing is wrong. */
-export const renewal = 'Only a new connection tells whose its questions are';
+/** The reason of a connection that ends without an error. */
+export const renewal = 'Questions can be attributed only on a new connection';
 
-/** The server has forgotten the session, and with it never saw the call. */
+/** The server does not know the session, so it has not executed the call. */
 export class SessionLost extends Error {
   override readonly name = 'SessionLost';
 }
 
-interface CallUnderWay extends Sender {
+interface ActiveCall extends Sender {
   readonly context: ToolContext;
-  readonly patience: Patience;
+  readonly timeout: SilenceTimeout;
   readonly signal: AbortSignal;
   readonly runId: string;
   questions: number;
-  open: number;
+  openQuestions: number;
 }
 
 export class McpConnection {
-  readonly #options: Connecting;
-  readonly #calls = new CallsInFlight<CallUnderWay>();
+  readonly #options: ConnectionOptions;
+  readonly #calls = new CallsInFlight<ActiveCall>();
   readonly #ended = Promise.withResolvers<string>();
   #client: Client;
   #transport: Transport;
@@ -71,14 +71,14 @@ export class McpConnection {
   #isOver = false;
   #closing: Promise<void> | undefined;
 
-  private constructor(options: Connecting) {
+  private constructor(options: ConnectionOptions) {
     this.#options = options;
     this.#transport = this.#newTransport();
     this.#client = this.#newClient();
   }
 
-  /** Rejects with what went wrong; nothing is left behind then. */
-  static async open(options: Connecting, signal: AbortSignal): Promise<McpConnection> {
+  /** Rejects if the connection fails, after everything was closed. */
+  static async open(options: ConnectionOptions, signal: AbortSignal): Promise<McpConnection> {
     const connection = new McpConnection(options);
     await connection.#calls.outside(() => connection.#connect(signal));
     return connection;
@@ -88,7 +88,7 @@ export class McpConnection {
     return this.#isOver;
   }
 
-  /** Why it is over, once it is. */
+  /** Resolves with the reason when the connection has ended. */
   get ended(): Promise<string> {
     return this.#ended.promise;
   }
@@ -97,64 +97,64 @@ export class McpConnection {
     try {
       await this.#attempt(signal, {});
     } catch (error) {
-      // A program of the time before negotiation may end when it is asked what it does not know.
+      // A program that predates version negotiation may exit on an unknown request.
       if (!this.#hasExited || signal.aborted) throw error;
       this.#transport = this.#newTransport();
       this.#client = this.#newClient();
       await this.#attempt(signal, { prior: { kind: 'legacy' } });
     }
-    Object.assign(this.#client, { onclose: () => this.#end('It has ended') });
+    Object.assign(this.#client, { onclose: () => this.#end('The connection was closed') });
   }
 
-  async #attempt(signal: AbortSignal, how: { prior?: { kind: 'legacy' } }): Promise<void> {
+  async #attempt(signal: AbortSignal, options: { prior?: { kind: 'legacy' } }): Promise<void> {
     const { connectTimeoutMs } = this.#options;
-    const late = AbortSignal.timeout(connectTimeoutMs);
-    const either = AbortSignal.any([signal, late]);
+    const timeout = AbortSignal.timeout(connectTimeoutMs);
+    const either = AbortSignal.any([signal, timeout]);
     const transport = this.#transport;
-    // The SDK leaves some waits unbounded; closing what is spoken over ends them all.
+    // The SDK does not bound all of its waits; closing the transport ends them.
     const close = () => void transport.close().catch(() => undefined);
     either.addEventListener('abort', close);
     try {
-      await this.#client.connect(transport, { timeout: connectTimeoutMs, ...how });
+      await this.#client.connect(transport, { timeout: connectTimeoutMs, ...options });
       either.throwIfAborted();
     } catch (error) {
       this.#hasExited = transport instanceof ProgramTransport && transport.hasExited;
       await transport.close().catch(() => undefined);
-      const isLate = late.aborted && !signal.aborted;
-      const silence = `It did not answer within ${connectTimeoutMs} ms`;
-      throw new Error(isLate ? silence : reasonOf(transport, error), { cause: error });
+      const isTimeout = timeout.aborted && !signal.aborted;
+      const message = `No response within ${connectTimeoutMs} ms`;
+      throw new Error(isTimeout ? message : reasonOf(transport, error), { cause: error });
     } finally {
       either.removeEventListener('abort', close);
     }
   }
 
   #newTransport(): Transport {
-    return this.#options.open(() => this.#calls.current);
+    return this.#options.createTransport(() => this.#calls.current);
   }
 
   #newClient(): Client {
-    const { name, version, changed } = this.#options;
+    const { version, onToolsChanged } = this.#options;
     const client = new Client(
       { name: 'relay', version },
       {
         capabilities: { elicitation: { form: {} } },
-        versionNegotiation: { mode: 'auto', probe: { timeoutMs: probeMs } },
-        // Our own loop knows which call is asked for.
+        versionNegotiation: { mode: 'auto', probe: { timeoutMs: probeTimeoutMs } },
+        // `#exchange` knows which call a request for input belongs to.
         inputRequired: { autoFulfill: false },
         listMaxPages: maxPages,
-        listChanged: { tools: { autoRefresh: false, debounceMs: 300, onChanged: changed } },
-        // Results are the server's own business; nothing is compiled from its schemas.
-        jsonSchemaValidator: { getValidator: () => (data) => accepted(data) },
+        listChanged: { tools: { autoRefresh: false, debounceMs: 300, onChanged: onToolsChanged } },
+        // Results are not validated: no code is compiled from a server's schemas.
+        jsonSchemaValidator: { getValidator: () => acceptAny },
       },
     );
     client.setRequestHandler('elicitation/create', async ({ params }, { mcpReq }) => {
-      const call = await this.#calls.whose(mcpReq.signal);
-      // A question that belongs to nobody is shown to nobody.
+      const call = await this.#calls.callOfQuestion(mcpReq.signal);
+      // A question that belongs to no known call is not shown.
       if (call === undefined) {
-        this.#renewIfSpent();
+        this.#renewIfNeeded();
         return { action: 'cancel' as const };
       }
-      return this.#ask(call, { server: name, params, signal: mcpReq.signal });
+      return this.#ask(call, params, mcpReq.signal);
     });
     return client;
   }
@@ -162,108 +162,115 @@ export class McpConnection {
   list(signal: AbortSignal): Promise<readonly ListedTool[]> {
     return this.#calls.outside(async () => {
       const timeout = this.#options.connectTimeoutMs;
-      const how = { signal, timeout, cacheMode: 'bypass' } as const;
+      const options = { signal, timeout, cacheMode: 'bypass' } as const;
       try {
-        return (await this.#client.listTools({}, how)).tools;
+        return (await this.#client.listTools({}, options)).tools;
       } catch (error) {
         throw this.#explained(error);
       }
     });
   }
 
-  /** Throws what the model and the log may read: nothing in it is the server's environment. */
-  async call(asked: Asked, context: ToolContext): Promise<CallToolResult> {
+  /** Its errors may be shown to the model: they contain nothing of the server's environment. */
+  async call(request: ToolRequest, context: ToolContext): Promise<CallToolResult> {
     const over = new AbortController();
     const stop = new AbortController();
     const signal = AbortSignal.any([context.signal, stop.signal]);
     const { timeoutMs, name } = this.#options;
-    const patience = new Patience(timeoutMs, () =>
-      stop.abort(new Error(`The MCP server ${name} was silent for ${timeoutMs} ms`)),
+    const timeout = new SilenceTimeout(timeoutMs, () =>
+      stop.abort(new Error(`The MCP server ${name} sent nothing for ${timeoutMs} ms`)),
     );
     const lost = () =>
-      stop.abort(new Error(`The MCP server ${name} hung up before it answered the call`));
+      stop.abort(
+        new Error(`The MCP server ${name} closed the connection before it responded to the call`),
+      );
     const { runId } = context;
-    const counts = { questions: 0, open: 0 };
-    const call = { context, runId, patience, signal, over: over.signal, lost, ...counts };
-    const progress = new Progress(context.progress, progressBounds);
+    const counts = { questions: 0, openQuestions: 0 };
+    const call = { context, runId, timeout, signal, over: over.signal, lost, ...counts };
+    const progress = new Progress(context.progress, progressLimits);
     try {
-      return await this.#calls.run(call, () => this.#exchange(asked, call, progress));
+      return await this.#calls.run(call, () => this.#exchange(request, call, progress));
     } catch (error) {
       context.signal.throwIfAborted();
       if (stop.signal.aborted) throw stop.signal.reason;
       throw this.#explained(error);
     } finally {
-      patience.end();
+      timeout.end();
       progress.end();
-      // What was sent to withdraw the call goes first.
+      // The cancellation of the call is sent first.
       setTimeout(() => over.abort(), 100).unref();
-      this.#renewIfSpent();
+      this.#renewIfNeeded();
     }
   }
 
-  #renewIfSpent(): void {
-    if (!this.#calls.isSpent) return;
+  #renewIfNeeded(): void {
+    if (!this.#calls.needsNewConnection) return;
     this.#isOver = true;
     this.#ended.resolve(renewal);
   }
 
-  /** Until the server has all that it wants to know. */
-  async #exchange(asked: Asked, call: CallUnderWay, progress: Progress): Promise<CallToolResult> {
-    const { name, inputSchema } = asked.tool;
+  /** Calls the tool, again with the answers as long as the server requests input. */
+  async #exchange(
+    request: ToolRequest,
+    call: ActiveCall,
+    progress: Progress,
+  ): Promise<CallToolResult> {
+    const { name, inputSchema } = request.tool;
     const meta = { 'relay/idempotencyKey': call.context.idempotencyKey };
-    let more: Record<string, unknown> = {};
-    // One that asks for nothing could go on so for ever.
+    let answers: Record<string, unknown> = {};
+    // Bounded, because a server could request empty input for ever.
     for (let round = 0; round <= maxQuestions; round += 1) {
-      const answer: CallToolResult | InputRequiredResult = await this.#client.callTool(
-        { name, arguments: asked.input, _meta: meta, ...more },
+      const result: CallToolResult | InputRequiredResult = await this.#client.callTool(
+        { name, arguments: request.input, _meta: meta, ...answers },
         {
           signal: call.signal,
-          timeout: never,
+          timeout: noTimeoutMs,
           allowInputRequired: true,
           toolDefinition: { name, inputSchema },
           onprogress: ({ progress: done, total, message }) => {
-            call.patience.renew();
+            call.timeout.restart();
             const share = total === undefined ? `${done}` : `${done}/${total}`;
             progress.add(`${message ?? share}\n`);
           },
         },
       );
-      if (!isInputRequiredResult(answer)) return answer;
-      more = await this.#answersTo(answer, call);
+      if (!isInputRequiredResult(result)) return result;
+      answers = await this.#answersTo(result, call);
     }
     throw tooManyQuestions();
   }
 
-  /** A server of the present protocol ends the call to ask, and is called again with the answers. */
+  /** A server of the current protocol ends the call to request input. */
   async #answersTo(
     { inputRequests = {}, requestState }: InputRequiredResult,
-    call: CallUnderWay,
+    call: ActiveCall,
   ): Promise<Record<string, unknown>> {
     const inputResponses: Record<string, unknown> = {};
-    // One after the other: a tool that runs again finds its answers by their order.
+    // Sequentially, because a tool that runs again finds its answers by their order.
     for (const [key, { method, params }] of Object.entries(inputRequests)) {
-      const { name: server } = this.#options;
       if (method !== 'elicitation/create')
-        throw new Error(`It asks for ${method}: nobody has that`);
-      inputResponses[key] = await this.#ask(call, { server, params, signal: call.signal });
+        throw new Error(`It requests ${method}, which is not supported`);
+      inputResponses[key] = await this.#ask(call, params, call.signal);
       call.signal.throwIfAborted();
     }
-    return { inputResponses, ...(requestState === undefined ? {} : { requestState }) };
+    return { inputResponses, ...defined({ requestState }) };
   }
 
   async #ask(
-    call: CallUnderWay,
-    asked: { server: string; params: unknown; signal: AbortSignal },
+    call: ActiveCall,
+    params: unknown,
+    questionSignal: AbortSignal,
   ): ReturnType<typeof elicit> {
     call.questions += 1;
     if (call.questions > maxQuestions) throw tooManyQuestions();
-    const signal = AbortSignal.any([asked.signal, call.signal]);
+    const signal = AbortSignal.any([questionSignal, call.signal]);
     const { context } = call;
-    call.open += 1;
+    const server = this.#options.name;
+    call.openQuestions += 1;
     try {
-      return await call.patience.whileAsking(() => elicit({ ...asked, context, signal }));
+      return await call.timeout.pausedWhile(() => elicit({ server, params, context, signal }));
     } finally {
-      call.open -= 1;
+      call.openQuestions -= 1;
     }
   }
 
@@ -271,16 +278,16 @@ export class McpConnection {
     const { name } = this.#options;
     const status = error instanceof SdkHttpError ? error.status : undefined;
     if (status === 404 && this.#transport.sessionId !== undefined) {
-      this.#end('The server has forgotten the session');
-      return new SessionLost(`The MCP server ${name} has forgotten the session`);
+      this.#end('The server does not know the session');
+      return new SessionLost(`The MCP server ${name} does not know the session`);
     }
-    if (isConnectionError(error)) this.#end(wordsOf(error));
-    return new Error(`The MCP server ${name}: ${wordsOf(error)}`, { cause: error });
+    if (isConnectionError(error)) this.#end(messageOf(error));
+    return new Error(`The MCP server ${name}: ${messageOf(error)}`, { cause: error });
   }
 
-  #end(why: string): void {
+  #end(reason: string): void {
     this.#isOver = true;
-    this.#ended.resolve(reasonOf(this.#transport, new Error(why)));
+    this.#ended.resolve(reasonOf(this.#transport, new Error(reason)));
     void this.close();
   }
 
@@ -291,34 +298,41 @@ export class McpConnection {
   }
 
   async #close(): Promise<void> {
-    this.#ended.resolve('It was closed');
+    this.#ended.resolve('The connection was closed');
     await this.#client.close().catch(() => undefined);
     await this.#transport.close().catch(() => undefined);
   }
 }
 
 function tooManyQuestions(): Error {
-  return new Error(`It asks more than ${maxQuestions} times`);
+  return new Error(`It requests input more than ${maxQuestions} times`);
 }
 
-function accepted(data: unknown) {
+function acceptAny(data: unknown) {
   return { valid: true as const, data: data as never, errorMessage: undefined };
 }
 
-const gone = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ENOTFOUND', 'ETIMEDOUT', 'UND_ERR_SOCKET'];
+const connectionErrorCodes = [
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ENOTFOUND',
+  'ETIMEDOUT',
+  'UND_ERR_SOCKET',
+];
 
-/** Nobody is there any more. Refusals by the server itself are something else. */
+/** The server cannot be reached, as opposed to an error that it returned. */
 function isConnectionError(error: unknown): boolean {
   const { code, cause } = error as NodeJS.ErrnoException;
   const inner = (cause as NodeJS.ErrnoException | undefined)?.code;
-  return [code, inner].some((found) => gone.includes(String(found)));
+  return [code, inner].some((found) => connectionErrorCodes.includes(String(found)));
 }
 
 function reasonOf(transport: Transport, error: unknown): string {
-  const told = transport instanceof ProgramTransport ? transport.why : undefined;
-  return told ?? wordsOf(error);
+  const reason = transport instanceof ProgramTransport ? transport.exitReason : undefined;
+  return reason ?? messageOf(error);
 }
 
-function wordsOf(error: unknown): string {
-  return cut(error instanceof Error ? error.message : String(error), maxErrorChars);
+function messageOf(error: unknown): string {
+  return truncate(error instanceof Error ? error.message : String(error), maxErrorChars);
 }

@@ -1,2 +1,2 @@
-/** Apart from the other tools: the SDK takes a while to load, and most servers never need it. */
+/** A separate entry point, because the SDK is slow to load and most installations do not need it. */
 export { type McpOptions, McpServers } from './mcp-servers.ts';

@@ -1,21 +1,21 @@
 /**
- * A server that is kept connected.
+ * Keeps a server connected.
  *
  *   down ──connect──▶ up (its tools are known) ──lost──▶ down ──pause──▶ …
  *
- * - Every failure makes the next pause longer, up to a minute; a connection that held for a while
- *   begins anew. Nothing that a server does is thrown here. A renewal is no failure.
- * - What it offered last stays known while it is down: a call then waits for a moment, and is an error
- *   after it.
+ * - Every failure makes the next pause longer, up to a minute; a stable connection resets the pause.
+ *   Errors of a server are never thrown here. A renewal is not a failure.
+ * - The tools stay known while the server is down: a call then waits for a few seconds, and fails if
+ *   the server is still down.
  */
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
 import { BackgroundLoop, type Clock, type Log, Signal } from '@relay/core';
 import { type McpConnection, renewal } from './connection.ts';
 
-export interface LinkOptions {
+export interface SupervisorOptions {
   readonly name: string;
-  readonly open: (changed: () => void, signal: AbortSignal) => Promise<McpConnection>;
-  /** It has said what it offers. */
+  readonly open: (onToolsChanged: () => void, signal: AbortSignal) => Promise<McpConnection>;
+  /** Called with the tools of the server, at first and after each change. */
   readonly listed: (tools: readonly ListedTool[]) => void;
   readonly clock: Clock;
   readonly log: Log;
@@ -25,12 +25,12 @@ export interface LinkOptions {
 export interface Pauses {
   readonly firstMs: number;
   readonly mostMs: number;
-  /** After so long a connection counts as good. */
+  /** A connection that lasted so long resets the pause. */
   readonly calmMs: number;
   /** How long a call waits for a server that is down. */
   readonly timeoutMs: number;
-  /** How often a server is asked for its tools that does not say that they have changed. */
-  readonly lookMs: number;
+  /** How often the tools are listed again, even without a notification. */
+  readonly refreshIntervalMs: number;
 }
 
 export const usualPauses: Pauses = {
@@ -38,13 +38,13 @@ export const usualPauses: Pauses = {
   mostMs: 60_000,
   calmMs: 60_000,
   timeoutMs: 5_000,
-  lookMs: 5 * 60_000,
+  refreshIntervalMs: 5 * 60_000,
 };
-/** A server that says every moment that its tools have changed is asked ever more seldom. */
+/** The first pause between refreshes; it doubles while notifications keep coming. */
 const refreshMs = 1_000;
 
-export class McpLink {
-  readonly #options: LinkOptions;
+export class ConnectionSupervisor {
+  readonly #options: SupervisorOptions;
   readonly #pauses: Pauses;
   readonly #loop: BackgroundLoop;
   readonly #tried = Promise.withResolvers<void>();
@@ -55,7 +55,7 @@ export class McpLink {
   #isStale = false;
   #failures = 0;
 
-  constructor(options: LinkOptions) {
+  constructor(options: SupervisorOptions) {
     this.#options = options;
     this.#pauses = options.pauses ?? usualPauses;
     const { clock, log, name } = options;
@@ -67,7 +67,7 @@ export class McpLink {
     });
   }
 
-  /** Resolves when it has been tried once, whatever came of it. */
+  /** Resolves after the first attempt, whether it succeeded or not. */
   start(): Promise<void> {
     this.#loop.start();
     return this.#tried.promise;
@@ -80,7 +80,7 @@ export class McpLink {
     await this.#refreshing;
   }
 
-  /** The connection that there is, or will be in a moment. */
+  /** The current connection; waits for one if there is none. */
   async ready(signal: AbortSignal): Promise<McpConnection> {
     const { clock, name } = this.#options;
     const deadline = clock.now() + this.#pauses.timeoutMs;
@@ -112,7 +112,7 @@ export class McpLink {
     return this.#pauseAfter(this.#failures);
   }
 
-  /** One connection from beginning to end; what ended it. */
+  /** Runs one connection, and returns why it ended. */
   async #live(): Promise<string> {
     const { signal } = this.#loop;
     let connection: McpConnection | undefined;
@@ -131,12 +131,12 @@ export class McpLink {
     }
   }
 
-  /** Why it ended. A server may have forgotten whom to tell that its tools have changed. */
+  /** Returns why it ended. Refreshes the tools regularly, as notifications may get lost. */
   async #watch({ ended }: McpConnection): Promise<string> {
     const { clock } = this.#options;
     for (;;) {
       const over = new AbortController();
-      const pause = clock.sleep(this.#pauses.lookMs, over.signal).then(() => undefined);
+      const pause = clock.sleep(this.#pauses.refreshIntervalMs, over.signal).then(() => undefined);
       const why = await Promise.race([ended, pause]);
       over.abort();
       if (why !== undefined) return why;
@@ -144,7 +144,7 @@ export class McpLink {
     }
   }
 
-  /** Once more at most, however often it is asked for meanwhile. */
+  /** Coalesces requests while a refresh is running. */
   #refresh(): void {
     this.#isStale = true;
     this.#refreshing ??= this.#refreshAll().finally(() => (this.#refreshing = undefined));
@@ -161,9 +161,9 @@ export class McpLink {
       } catch (error) {
         const problem = error instanceof Error ? error.message : String(error);
         if (!signal.aborted)
-          log.warn(`The tools of the MCP server ${name} are not told`, { problem });
+          log.warn(`The tools of the MCP server ${name} could not be listed`, { problem });
       }
-      await clock.sleep(Math.min(pause, this.#pauses.lookMs), signal);
+      await clock.sleep(Math.min(pause, this.#pauses.refreshIntervalMs), signal);
     }
   }
 

@@ -1,113 +1,119 @@
 /**
- * The MCP servers of a node and the tools that they bring. There is one connection to each server,
- * which all tenants share that may use it.
+ * The MCP servers of a node and their tools. There is one connection to each server, which all tenants
+ * with access to it share.
  */
 import { join, resolve } from 'node:path';
 import type { FetchLike, Tool as ListedTool } from '@modelcontextprotocol/client';
 import type { Clock, Log, Tool } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { McpConnection } from './connection.ts';
 import { EndpointTransport, type Sender } from './endpoint-transport.ts';
-import { McpLink, type Pauses } from './link.ts';
-import { createAwaitedTool, createMcpTool, problemOf } from './mcp-tool.ts';
+import { ConnectionSupervisor, type Pauses } from './link.ts';
+import { createMcpTool, createPendingTool, problemOf } from './mcp-tool.ts';
 import { ProgramTransport } from './program-transport.ts';
 import { isProgram, type McpServerConfig } from './settings.ts';
-import { mayOffer, nameAll, serverOf } from './tool-names.ts';
+import { mapToolNames, mayOffer, serverOf } from './tool-names.ts';
 
-/** Models cannot choose among more, and a list can be endless. */
+/** Models cannot choose among more, and a list may be endless. */
 const maxTools = 256;
-/** Of each kind in one line of the log. */
-const maxTold = 20;
+/** Per log line. */
+const maxLogged = 20;
 const defaultTimeoutMs = 60_000;
-/** How long a start waits for servers to say what they offer. */
-const startMs = 5_000;
+/** How long `start` waits for servers to list their tools. */
+const startTimeoutMs = 5_000;
 
 export interface McpOptions {
   readonly servers: Readonly<Record<string, McpServerConfig>>;
   readonly version: string;
   /** Decides which addresses may be reached. */
   readonly fetch: FetchLike;
-  /** What this process was started with. */
+  /** The environment of this process. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** The folder that holds a home for each program. */
+  /** The folder with the home folders of the programs. */
   readonly homes: string;
   readonly cwd: string;
   readonly clock: Clock;
   readonly log: Log;
-  /** Whether a tool of another kind has this name. */
+  /** Whether another tool has this name. */
   readonly isTaken: (name: string) => boolean;
   readonly pauses?: Pauses;
 }
 
-interface Kept {
+interface ManagedServer {
   readonly name: string;
   readonly config: McpServerConfig;
-  readonly link: McpLink;
-  /** Undefined until it has said what it offers. */
+  readonly supervisor: ConnectionSupervisor;
+  /** Undefined until the server has listed them. */
   tools: ReadonlyMap<string, Tool> | undefined;
 }
 
 export class McpServers {
   readonly #options: McpOptions;
-  readonly #kept: ReadonlyMap<string, Kept>;
+  readonly #servers: ReadonlyMap<string, ManagedServer>;
 
   constructor(options: McpOptions) {
     this.#options = options;
-    this.#kept = new Map(
-      Object.entries(options.servers).map(([name, config]) => [name, this.#keep(name, config)]),
+    this.#servers = new Map(
+      Object.entries(options.servers).map(([name, config]) => [
+        name,
+        this.#createServer(name, config),
+      ]),
     );
   }
 
-  /** A server that is slow or down holds nobody up for long. */
+  /** Waits for the servers, but not long for one that is slow or down. */
   async start(): Promise<void> {
     const { clock } = this.#options;
-    const tried = Promise.all([...this.#kept.values()].map(({ link }) => link.start()));
-    const waited = new AbortController();
-    await Promise.race([tried, clock.sleep(startMs, waited.signal)]);
-    waited.abort();
+    const tried = Promise.all(
+      [...this.#servers.values()].map(({ supervisor }) => supervisor.start()),
+    );
+    const timeout = new AbortController();
+    await Promise.race([tried, clock.sleep(startTimeoutMs, timeout.signal)]);
+    timeout.abort();
   }
 
   async stop(): Promise<void> {
-    await Promise.all([...this.#kept.values()].map(({ link }) => link.stop()));
+    await Promise.all([...this.#servers.values()].map(({ supervisor }) => supervisor.stop()));
   }
 
-  /** Of the servers that are meant. */
-  list(isMeant: (server: string) => boolean): readonly Tool[] {
-    return [...this.#kept.values()].flatMap(({ name, tools }) =>
-      isMeant(name) ? [...(tools?.values() ?? [])] : [],
+  /** The tools of the servers that are included. */
+  list(includes: (server: string) => boolean): readonly Tool[] {
+    return [...this.#servers.values()].flatMap(({ name, tools }) =>
+      includes(name) ? [...(tools?.values() ?? [])] : [],
     );
   }
 
-  find(name: string, isMeant: (server: string) => boolean): Tool | undefined {
-    const kept = this.#kept.get(serverOf(name) ?? '');
-    if (kept === undefined || !isMeant(kept.name)) return undefined;
-    if (kept.tools !== undefined) return kept.tools.get(name);
-    const isExpected = mayOffer({ [kept.name]: kept.config }, name);
-    return isExpected && !this.#options.isTaken(name) ? awaited(kept, name) : undefined;
+  find(name: string, includes: (server: string) => boolean): Tool | undefined {
+    const server = this.#servers.get(serverOf(name) ?? '');
+    if (server === undefined || !includes(server.name)) return undefined;
+    if (server.tools !== undefined) return server.tools.get(name);
+    const isExpected = mayOffer({ [server.name]: server.config }, name);
+    return isExpected && !this.#options.isTaken(name) ? pendingTool(server, name) : undefined;
   }
 
-  #keep(name: string, config: McpServerConfig): Kept {
+  #createServer(name: string, config: McpServerConfig): ManagedServer {
     const { clock, log, pauses } = this.#options;
-    const link = new McpLink({
+    const supervisor = new ConnectionSupervisor({
       name,
       clock,
       log,
-      open: (changed, signal) =>
-        McpConnection.open(this.#connecting(name, config, changed), signal),
+      open: (onToolsChanged, signal) =>
+        McpConnection.open(this.#connectionOptions(name, config, onToolsChanged), signal),
       listed: (listed) => {
-        const tools = this.#toolsOf(kept, listed);
-        this.#tellChanges(kept, tools);
-        kept.tools = tools;
+        const tools = this.#createTools(server, listed);
+        this.#logChanges(server, tools);
+        server.tools = tools;
       },
-      ...(pauses === undefined ? {} : { pauses }),
+      ...defined({ pauses }),
     });
-    const kept: Kept = { name, config, link, tools: undefined };
-    return kept;
+    const server: ManagedServer = { name, config, supervisor, tools: undefined };
+    return server;
   }
 
-  #connecting(name: string, config: McpServerConfig, changed: () => void) {
+  #connectionOptions(name: string, config: McpServerConfig, onToolsChanged: () => void) {
     const { version, fetch, env, homes, cwd } = this.#options;
     const { timeoutMs = defaultTimeoutMs, connectTimeoutMs = defaultTimeoutMs } = config;
-    const open = (sender: () => Sender | undefined) =>
+    const createTransport = (sender: () => Sender | undefined) =>
       isProgram(config)
         ? new ProgramTransport({
             config,
@@ -116,43 +122,50 @@ export class McpServers {
             cwd: resolve(cwd, config.cwd ?? '.'),
           })
         : new EndpointTransport({ config, fetch, sender });
-    return { name, version, timeoutMs, connectTimeoutMs, open, changed };
+    return { name, version, timeoutMs, connectTimeoutMs, createTransport, onToolsChanged };
   }
 
-  #toolsOf({ name, config, link }: Kept, all: readonly ListedTool[]): ReadonlyMap<string, Tool> {
-    const wanted = config.tools;
-    const chosen = all.filter((tool) => wanted === undefined || wanted.includes(tool.name));
-    const { named, refused } = nameAll(name, chosen);
+  #createTools(
+    { name, config, supervisor }: ManagedServer,
+    all: readonly ListedTool[],
+  ): ReadonlyMap<string, Tool> {
+    const selection = config.tools;
+    const selected = all.filter((tool) => selection?.includes(tool.name) ?? true);
+    const { named, refused } = mapToolNames(name, selected);
     const problems = [...refused];
     const tools = new Map<string, Tool>();
     for (const { name: full, listed } of named) {
       const problem = tooMany(tools.size) ?? this.#problemOf(full, listed);
       if (problem !== undefined) problems.push(`${full}: ${problem}`);
       else {
-        const ready = link.ready.bind(link);
+        const ready = supervisor.ready.bind(supervisor);
         tools.set(full, createMcpTool({ name: full, listed, config, ready }));
       }
     }
-    for (const tool of wanted ?? []) {
-      if (!all.some((listed) => listed.name === tool)) problems.push(`${tool}: it is not offered`);
+    for (const tool of selection ?? []) {
+      if (!all.some((listed) => listed.name === tool))
+        problems.push(`${tool}: the server has no such tool`);
     }
     if (problems.length > 0) {
-      const left = problems.slice(0, maxTold).map((problem) => problem.slice(0, 300));
-      const more = problems.length - left.length;
-      this.#options.log.warn(`Tools of the MCP server ${name} are left out`, { left, more });
+      const omitted = problems.slice(0, maxLogged).map((problem) => problem.slice(0, 300));
+      const more = problems.length - omitted.length;
+      this.#options.log.warn(`Tools of the MCP server ${name} are omitted`, { omitted, more });
     }
     return tools;
   }
 
-  /** What people have allowed they have allowed by its name: another meaning should be seen. */
-  #tellChanges({ name, tools: before }: Kept, now: ReadonlyMap<string, Tool>): void {
+  /** Grants refer to tools by name, so a changed description should be noticed. */
+  #logChanges({ name, tools: before }: ManagedServer, now: ReadonlyMap<string, Tool>): void {
     const changed = [...now.values()]
-      .filter((tool) => before?.has(tool.name) && said(tool) !== said(before.get(tool.name)))
+      .filter(
+        (tool) =>
+          before?.has(tool.name) && fingerprint(tool) !== fingerprint(before.get(tool.name)),
+      )
       .map((tool) => tool.name);
     if (changed.length === 0) return;
-    const tools = changed.slice(0, maxTold);
+    const tools = changed.slice(0, maxLogged);
     const more = changed.length - tools.length;
-    this.#options.log.warn(`The MCP server ${name} says something else of its tools now`, {
+    this.#options.log.warn(`The MCP server ${name} has changed the definitions of tools`, {
       tools,
       more,
     });
@@ -165,25 +178,25 @@ export class McpServers {
   }
 }
 
-function said(tool: Tool | undefined): string {
+function fingerprint(tool: Tool | undefined): string {
   const { description, inputSchema, allowedByDefault, idempotent } = tool ?? {};
   return JSON.stringify([description, inputSchema, allowedByDefault, idempotent]);
 }
 
 function tooMany(count: number): string | undefined {
-  return count < maxTools ? undefined : `a server may bring ${maxTools} tools`;
+  return count < maxTools ? undefined : `a server may have at most ${maxTools} tools`;
 }
 
-function awaited(kept: Kept, name: string): Tool {
-  const { name: server, config, link } = kept;
-  return createAwaitedTool({
+function pendingTool(server: ManagedServer, name: string): Tool {
+  const { config, supervisor } = server;
+  return createPendingTool({
     name,
-    server,
+    server: server.name,
     config,
     async find(signal) {
-      await link.ready(signal);
-      const tool = kept.tools?.get(name);
-      if (tool === undefined) throw new Error(`The MCP server ${server} has no such tool`);
+      await supervisor.ready(signal);
+      const tool = server.tools?.get(name);
+      if (tool === undefined) throw new Error(`The MCP server ${server.name} has no such tool`);
       return tool;
     },
   });

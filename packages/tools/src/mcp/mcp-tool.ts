@@ -1,4 +1,4 @@
-/** A tool of an MCP server as one of ours. What the server says about it is text, never trust. */
+/** An MCP tool as a tool of Relay. What the server says about it is not trusted. */
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
 import {
   isNestedTooDeep,
@@ -9,40 +9,40 @@ import {
 } from '@relay/core';
 import { checkToolSchema, issuesOfValue } from '@relay/protocol';
 import { type McpConnection, SessionLost } from './connection.ts';
-import { cut, outputOf } from './output.ts';
-import { Concealer } from './secrets.ts';
+import { outputOf, truncate } from './output.ts';
+import { SecretRedactor } from './secrets.ts';
 import type { McpServerConfig, ToolChoice } from './settings.ts';
 import { qualifiedName } from './tool-names.ts';
 
 const maxDescriptionChars = 4_096;
 
-export interface Offer {
+export interface McpToolOptions {
   readonly name: string;
   readonly listed: ListedTool;
   readonly config: McpServerConfig;
   readonly ready: (signal: AbortSignal) => Promise<McpConnection>;
 }
 
-/** Why its schema is of no use here; undefined if it is. */
+/** Why the schema of a tool cannot be used; undefined if it can. */
 export function problemOf({ inputSchema }: ListedTool): string | undefined {
   if (isNestedTooDeep(JSON.stringify(inputSchema))) return 'It is nested too deep';
   const [issue] = checkToolSchema(inputSchema);
   return issue === undefined ? undefined : `${issue.path}: ${issue.message}`;
 }
 
-export function createMcpTool({ name, listed, config, ready }: Offer): Tool {
-  const concealer = new Concealer(config);
-  const { $schema: _, ...inputSchema } = concealer.value(listed.inputSchema);
+export function createMcpTool({ name, listed, config, ready }: McpToolOptions): Tool {
+  const redactor = new SecretRedactor(config);
+  const { $schema: _, ...inputSchema } = redactor.value(listed.inputSchema);
   const { readOnlyHint, idempotentHint } = listed.annotations ?? {};
   const isListed = (tools: readonly string[]) => tools.includes(listed.name);
-  const isReadOnly = isMeant(config.readOnly, { isListed, hint: readOnlyHint });
-  const description = concealer.text(listed.description ?? listed.title ?? '');
+  const isReadOnly = isSelected(config.readOnly, isListed, readOnlyHint);
+  const description = redactor.text(listed.description ?? listed.title ?? '');
   return {
     name,
-    description: cut(description, maxDescriptionChars),
+    description: truncate(description, maxDescriptionChars),
     inputSchema,
     allowedByDefault: isReadOnly,
-    idempotent: isReadOnly || isMeant(config.idempotent, { isListed, hint: idempotentHint }),
+    idempotent: isReadOnly || isSelected(config.idempotent, isListed, idempotentHint),
     onUnknown: 'ask',
     ...kindsIn(config, (tool) => tool === listed.name),
     validate(input) {
@@ -51,42 +51,40 @@ export function createMcpTool({ name, listed, config, ready }: Offer): Tool {
     },
     async execute(input, context) {
       try {
-        return concealer.output(
-          await execute({ ready, listed }, input, concealer.context(context)),
-        );
+        return redactor.output(await execute({ ready, listed }, input, redactor.context(context)));
       } catch (error) {
-        throw concealer.error(error);
+        throw redactor.error(error);
       }
     },
   };
 }
 
 /**
- * In the place of a tool whose server has not yet said what it offers. Runs that wait for it are not
- * told that it does not exist, and nothing about a call that was under way is forgotten.
+ * Stands in for a tool whose server has not listed its tools yet, so that runs with calls of the tool
+ * can continue instead of failing because of an unknown tool.
  */
-export function createAwaitedTool(offer: {
+export function createPendingTool(options: {
   readonly name: string;
   readonly server: string;
   readonly config: McpServerConfig;
-  /** The tool itself, as soon as its server is there; throws if it never comes. */
+  /** Waits for the server; throws if it does not connect or has no such tool. */
   readonly find: (signal: AbortSignal) => Promise<Tool>;
 }): Tool {
-  const { server, config } = offer;
+  const { server, config } = options;
   const isListed = (tools: readonly string[]) =>
-    tools.some((tool) => qualifiedName(server, tool) === offer.name);
+    tools.some((tool) => qualifiedName(server, tool) === options.name);
   return {
-    name: offer.name,
-    description: `Not available now: the MCP server ${server} is not connected.`,
+    name: options.name,
+    description: `Not available: the MCP server ${server} is not connected.`,
     inputSchema: { type: 'object' },
     allowedByDefault: false,
-    idempotent: isMeant(config.readOnly, { isListed }) || isMeant(config.idempotent, { isListed }),
+    idempotent: isSelected(config.readOnly, isListed) || isSelected(config.idempotent, isListed),
     onUnknown: 'ask',
-    // Rules may be asked before the server is there, and must not be more lenient for it.
-    ...kindsIn(config, (tool) => qualifiedName(server, tool) === offer.name),
+    // Rules must not be more lenient before the server is connected.
+    ...kindsIn(config, (tool) => qualifiedName(server, tool) === options.name),
     validate: (input): Validation => ({ ok: true, value: input }),
     async execute(input, context) {
-      const tool = await offer.find(context.signal);
+      const tool = await options.find(context.signal);
       const checked = tool.validate(input);
       if (checked.ok) return tool.execute(checked.value, context);
       const [issue] = checked.issues;
@@ -97,35 +95,36 @@ export function createAwaitedTool(offer: {
 
 function kindsIn(
   { kinds = {} }: McpServerConfig,
-  isMeant: (tool: string) => boolean,
+  matches: (tool: string) => boolean,
 ): Pick<Tool, 'kinds'> {
-  const found = Object.entries(kinds).find(([tool]) => isMeant(tool))?.[1];
+  const found = Object.entries(kinds).find(([tool]) => matches(tool))?.[1];
   return found === undefined ? {} : { kinds: found };
 }
 
-/** Without the operator's word a tool is asked about, and never run twice. */
-function isMeant(
+/** Whether the operator's choice includes a tool. Default: no. */
+function isSelected(
   choice: ToolChoice | undefined,
-  of: { isListed: (tools: readonly string[]) => boolean; hint?: boolean | undefined },
+  isListed: (tools: readonly string[]) => boolean,
+  hint?: boolean,
 ): boolean {
   if (choice === undefined) return false;
-  if (choice === 'annotated') return of.hint === true;
-  return choice === true || of.isListed(choice);
+  if (choice === 'annotated') return hint === true;
+  return choice === true || isListed(choice);
 }
 
 async function execute(
-  { ready, listed }: Pick<Offer, 'ready' | 'listed'>,
+  { ready, listed }: Pick<McpToolOptions, 'ready' | 'listed'>,
   input: unknown,
   context: ToolContext,
 ): Promise<ToolOutput> {
-  const asked = { tool: listed, input: input as Record<string, unknown> };
+  const request = { tool: listed, input: input as Record<string, unknown> };
   const connection = await ready(context.signal);
   try {
-    return outputOf(await connection.call(asked, context));
+    return outputOf(await connection.call(request, context));
   } catch (error) {
     if (!(error instanceof SessionLost)) throw error;
-    // The server knew nothing of the session, so it has done nothing for it.
+    // The server did not know the session, so it has not executed the call.
     const next = await ready(context.signal);
-    return outputOf(await next.call(asked, context));
+    return outputOf(await next.call(request, context));
   }
 }

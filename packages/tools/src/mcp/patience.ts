@@ -1,33 +1,33 @@
-/** How long a call may be silent. The time in which a person is asked does not count. */
-export class Patience {
-  readonly #silenceMs: number;
-  readonly #over: () => void;
+/** Ends a call after a time without a message. The time while a person is asked does not count. */
+export class SilenceTimeout {
+  readonly #timeoutMs: number;
+  readonly #onTimeout: () => void;
   #timer: NodeJS.Timeout | undefined;
-  #asking = 0;
+  #openQuestions = 0;
   #ended = false;
 
-  constructor(silenceMs: number, over: () => void) {
-    this.#silenceMs = silenceMs;
-    this.#over = over;
-    this.renew();
+  constructor(timeoutMs: number, onTimeout: () => void) {
+    this.#timeoutMs = timeoutMs;
+    this.#onTimeout = onTimeout;
+    this.restart();
   }
 
-  /** Something was heard. */
-  renew(): void {
+  /** A message has arrived. */
+  restart(): void {
     clearTimeout(this.#timer);
-    if (this.#ended || this.#asking > 0) return;
-    this.#timer = setTimeout(this.#over, this.#silenceMs);
+    if (this.#ended || this.#openQuestions > 0) return;
+    this.#timer = setTimeout(this.#onTimeout, this.#timeoutMs);
     this.#timer.unref();
   }
 
-  async whileAsking<Value>(work: () => Promise<Value>): Promise<Value> {
-    this.#asking += 1;
-    this.renew();
+  async pausedWhile<Value>(work: () => Promise<Value>): Promise<Value> {
+    this.#openQuestions += 1;
+    this.restart();
     try {
       return await work();
     } finally {
-      this.#asking -= 1;
-      this.renew();
+      this.#openQuestions -= 1;
+      this.restart();
     }
   }
 

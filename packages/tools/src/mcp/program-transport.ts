@@ -1,7 +1,7 @@
 /**
- * An MCP server as a program of ours: a process group of its own, with nothing of this process's
- * environment, that ends as a whole. The SDK's own transport leaves behind what a program starts
- * (`npx` starts its server as a child), and bounds nothing but the length of a line.
+ * An MCP server as a child process: it has its own process group, which ends as a whole, and nothing of
+ * this process's environment. The SDK's transport does not end the children of a program (`npx` starts
+ * its server as a child), and bounds only the length of a line.
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,15 +16,15 @@ import { LineReader } from './line-reader.ts';
 import type { McpProgram } from './settings.ts';
 
 const maxUnreadBytes = 16 * 1024 * 1024;
-const maxLastWords = 2_000;
-/** A server ends by itself when its input does. */
-const politeMs = 1_000;
+const maxStderrChars = 2_000;
+/** A server usually exits when its input ends. */
+const exitGraceMs = 1_000;
 
 export interface ProgramOptions {
   readonly config: McpProgram;
-  /** What this process was started with: only what is harmless is passed on. */
+  /** The environment of this process, of which only harmless variables are passed on. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** A folder of its own; made if it is not there. */
+  /** Its home folder; created if it does not exist. */
   readonly home: string;
   readonly cwd: string;
 }
@@ -34,8 +34,8 @@ export class ProgramTransport implements Transport {
   #group: ProcessGroup | undefined;
   #reader: LineReader | undefined;
   #closing: Promise<void> | undefined;
-  #lastWords = '';
-  #why: string | undefined;
+  #stderrTail = '';
+  #reason: string | undefined;
   #hasExited = false;
   onclose?: () => void;
   onerror?: (error: Error) => void;
@@ -45,7 +45,7 @@ export class ProgramTransport implements Transport {
     this.#options = options;
   }
 
-  /** These two tell the SDK that it is spoken to by pipes. */
+  /** `stderr` and `pid` tell the SDK that this is a stdio transport. */
   get stderr(): null {
     return null;
   }
@@ -54,15 +54,15 @@ export class ProgramTransport implements Transport {
     return this.#group?.pid ?? null;
   }
 
-  /** It began, and is over. */
+  /** It was started and has exited. */
   get hasExited(): boolean {
     return this.#hasExited;
   }
 
-  /** Why it is over, with the last that it said beside its answers. For the log alone. */
-  get why(): string | undefined {
-    const words = this.#lastWords.trim();
-    return words === '' ? this.#why : `${this.#why ?? 'It was ended'}: ${words}`;
+  /** Why it has ended, with its last error output. For the log only. */
+  get exitReason(): string | undefined {
+    const stderr = this.#stderrTail.trim();
+    return stderr === '' ? this.#reason : `${this.#reason ?? 'It was ended'}: ${stderr}`;
   }
 
   async start(): Promise<void> {
@@ -78,8 +78,8 @@ export class ProgramTransport implements Transport {
     });
     this.#group = group;
     group.stdin?.on('error', () => undefined);
-    group.stderr.on('data', (piece: Buffer) => {
-      this.#lastWords = `${this.#lastWords}${piece.toString('utf8')}`.slice(-maxLastWords);
+    group.stderr.on('data', (chunk: Buffer) => {
+      this.#stderrTail = `${this.#stderrTail}${chunk.toString('utf8')}`.slice(-maxStderrChars);
     });
     group.stderr.on('error', () => undefined);
     this.#reader = new LineReader(group.stdout, {
@@ -87,7 +87,7 @@ export class ProgramTransport implements Transport {
       failed: (error) => this.#fail(error),
     });
     void this.#watch(group);
-    // It never began if it has no id; `#watch` says why.
+    // Without a pid it was not started; `#watch` sets the reason.
     if (group.pid === undefined) await this.#closed(group);
   }
 
@@ -95,9 +95,10 @@ export class ProgramTransport implements Transport {
     try {
       const { exitCode, signal } = await group.ended();
       this.#hasExited = true;
-      this.#why ??= exitCode === null ? `Ended by ${signal}` : `Ended with exit code ${exitCode}`;
+      this.#reason ??=
+        exitCode === null ? `Ended by ${signal}` : `Ended with exit code ${exitCode}`;
     } catch (error) {
-      this.#why ??= `It cannot be started: ${(error as Error).message}`;
+      this.#reason ??= `It cannot be started: ${(error as Error).message}`;
     }
     this.#reader?.end();
     this.onclose?.();
@@ -105,14 +106,14 @@ export class ProgramTransport implements Transport {
 
   async #closed(group: ProcessGroup): Promise<never> {
     await group.ended();
-    throw new Error(this.#why);
+    throw new Error(this.#reason);
   }
 
   async send(message: JSONRPCMessage): Promise<void> {
     const stdin = this.#group?.stdin;
     if (stdin === undefined || stdin === null || !stdin.writable) throw new Error('It has ended');
     if (stdin.writableLength > maxUnreadBytes) {
-      const error = new Error('It does not read what it is told');
+      const error = new Error('It does not read its input');
       this.#fail(error);
       throw error;
     }
@@ -130,13 +131,13 @@ export class ProgramTransport implements Transport {
     if (group === undefined) return;
     const ended = group.ended().catch(() => undefined);
     group.stdin?.end();
-    await Promise.race([ended, sleep(politeMs, undefined, { ref: false })]);
+    await Promise.race([ended, sleep(exitGraceMs, undefined, { ref: false })]);
     await group.end();
     await ended;
   }
 
   #fail(error: Error): void {
-    this.#why ??= error.message;
+    this.#reason ??= error.message;
     this.onerror?.(error);
     void this.close();
   }

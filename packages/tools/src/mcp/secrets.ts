@@ -1,15 +1,16 @@
-/** What an operator gave a server to show who it is: it comes back in nothing that is kept. */
+/** The credentials in the settings of a server. They are redacted from everything that is stored. */
 import type { ToolContext, ToolOutput } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { isProgram, type McpServerConfig } from './settings.ts';
 
 const minChars = 8;
-const hidden = '[redacted]';
-const telling = /key|token|secret|pass|pwd|auth|credential|cookie|(?:^|_)(?:pat|dsn)(?:_|$)/i;
+const placeholder = '[redacted]';
+const secretName = /key|token|secret|pass|pwd|auth|credential|cookie|(?:^|_)(?:pat|dsn)(?:_|$)/i;
 
 export function secretsOf(config: McpServerConfig): string[] {
   const values = isProgram(config)
     ? Object.entries(config.env ?? {}).flatMap(([name, value]) =>
-        telling.test(name) ? value : secretsIn(value),
+        secretName.test(name) ? value : secretsIn(value),
       )
     : [
         ...Object.values(config.headers ?? {}).flatMap((value) => [
@@ -21,17 +22,19 @@ export function secretsOf(config: McpServerConfig): string[] {
   return [...new Set(values)].filter((value) => value.length >= minChars);
 }
 
-/** A URL may hold a password, or a key in its query: as it is written, and as it is meant. */
+/** The password and the keys in the query of a URL, encoded and decoded. */
 function secretsIn(text: string): string[] {
   const url = URL.parse(text);
   if (url === null) return [];
-  const written = url.search
+  const encoded = url.search
     .slice(1)
     .split('&')
     .map((pair) => pair.split('=', 2))
-    .flatMap(([name = '', value = '']) => (telling.test(name) ? value : []));
-  const meant = [...url.searchParams].flatMap(([name, value]) => (telling.test(name) ? value : []));
-  return [url.password, decoded(url.password), ...written, ...meant];
+    .flatMap(([name = '', value = '']) => (secretName.test(name) ? value : []));
+  const decodedValues = [...url.searchParams].flatMap(([name, value]) =>
+    secretName.test(name) ? value : [],
+  );
+  return [url.password, decoded(url.password), ...encoded, ...decodedValues];
 }
 
 function decoded(text: string): string {
@@ -42,7 +45,7 @@ function decoded(text: string): string {
   }
 }
 
-export class Concealer {
+export class SecretRedactor {
   readonly #secrets: readonly string[];
 
   constructor(config: McpServerConfig) {
@@ -50,10 +53,10 @@ export class Concealer {
   }
 
   text(text: string): string {
-    return this.#secrets.reduce((clean, secret) => clean.replaceAll(secret, hidden), text);
+    return this.#secrets.reduce((clean, secret) => clean.replaceAll(secret, placeholder), text);
   }
 
-  /** What a call tells and asks while it runs. */
+  /** Redacts the progress and the questions of a call. */
   context(context: ToolContext): ToolContext {
     return {
       ...context,
@@ -63,10 +66,10 @@ export class Concealer {
   }
 
   output({ context, result }: ToolOutput): ToolOutput {
-    return {
-      ...(context === undefined ? {} : { context: this.text(context) }),
-      ...(result === undefined ? {} : { result: this.value(result) }),
-    };
+    return defined({
+      context: context === undefined ? undefined : this.text(context),
+      result: result === undefined ? undefined : this.value(result),
+    });
   }
 
   error(error: unknown): unknown {
@@ -75,11 +78,11 @@ export class Concealer {
     return message === error.message ? error : new Error(message);
   }
 
-  /** As it is written in JSON, so that no place in it is forgotten. */
+  /** Replaces secrets in the JSON text, and so at every depth. */
   value<Value>(value: Value): Value {
     const text = JSON.stringify(value);
     const clean = this.#secrets.reduce(
-      (rest, secret) => rest.replaceAll(JSON.stringify(secret).slice(1, -1), hidden),
+      (rest, secret) => rest.replaceAll(JSON.stringify(secret).slice(1, -1), placeholder),
       text,
     );
     return clean === text ? value : (JSON.parse(clean) as Value);

@@ -1,14 +1,14 @@
 /**
- * What the tools of MCP servers are called here: `<server>_<tool>`, in the letters that every provider
- * takes. A server's name has no "_", so that no two servers share a name of a tool.
+ * The names of MCP tools: `<server>_<tool>`, in characters that every provider accepts. The name of a
+ * server has no "_", so tools of two servers never have the same name.
  */
 import { createHash } from 'node:crypto';
-import { checkToolName } from '../tool-name.ts';
+import { checkToolName } from '../registry.ts';
 
 const maxChars = 64;
 const hashChars = 8;
 
-/** Always the same for the same tool: rules and grants name it. */
+/** Stable, because rules and grants refer to it. */
 export function qualifiedName(server: string, tool: string): string {
   const name = `${server}_${tool.replaceAll(/[^a-zA-Z0-9_-]/g, '_')}`;
   if (name.length <= maxChars) return name;
@@ -16,13 +16,13 @@ export function qualifiedName(server: string, tool: string): string {
   return `${name.slice(0, maxChars - hashChars - 1)}_${hash}`;
 }
 
-/** The server that a tool of this name would be of. */
+/** The server part of a tool name. */
 export function serverOf(name: string): string | undefined {
   const end = name.indexOf('_');
   return end > 0 ? name.slice(0, end) : undefined;
 }
 
-/** Whether one of these servers could have a tool of this name, as far as their settings say. */
+/** Whether one of these servers may have a tool of this name, according to its settings. */
 export function mayOffer(
   servers: Readonly<Record<string, { readonly tools?: readonly string[] }>>,
   name: string,
@@ -33,36 +33,35 @@ export function mayOffer(
   return tools?.some((tool) => qualifiedName(server, tool) === name) ?? true;
 }
 
-export interface Named<Listed> {
+interface NamedTool<Listed> {
   readonly name: string;
   readonly listed: Listed;
 }
 
-export interface Naming<Listed> {
-  readonly named: readonly Named<Listed>[];
+interface ToolNameMapping<Listed> {
+  readonly named: readonly NamedTool<Listed>[];
+  /** Messages about tools without a usable name. */
   readonly refused: readonly string[];
 }
 
-/**
- * Names for all of them. Where several would have the same one, none gets it: a rule about it could
- * otherwise be meant for another tool.
- */
-export function nameAll<Listed extends { readonly name: string }>(
+/** Maps tools to names. A name that several tools would have is refused, as rules would be ambiguous. */
+export function mapToolNames<Listed extends { readonly name: string }>(
   server: string,
   all: readonly Listed[],
-): Naming<Listed> {
+): ToolNameMapping<Listed> {
   const byName = Map.groupBy(all, ({ name }) => qualifiedName(server, name));
-  const named: Named<Listed>[] = [];
+  const named: NamedTool<Listed>[] = [];
   const refused: string[] = [];
   for (const [name, [listed, ...others]] of byName) {
-    const problem = others.length > 0 ? `${others.length + 1} tools would have it` : wrong(name);
+    const problem =
+      others.length > 0 ? `${others.length + 1} tools would have this name` : problemWithName(name);
     if (problem !== undefined || listed === undefined) refused.push(`${name}: ${problem}`);
     else named.push({ name, listed });
   }
   return { named, refused };
 }
 
-function wrong(name: string): string | undefined {
+function problemWithName(name: string): string | undefined {
   try {
     checkToolName(name);
     return undefined;

@@ -1,4 +1,4 @@
-/** `bash`: a command in the tenant's folder, with nothing of the server's own around it. */
+/** `bash`: a command in the tenant's workspace, without the environment of the server. */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { join } from 'node:path';
@@ -7,27 +7,26 @@ import { suggestedPattern, type Tool, type ToolContext } from '@relay/core';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
 import { inBubblewrap, type Sandbox } from './bwrap.ts';
-import { CommandOutput, type Said } from './command-output.ts';
+import { type CapturedOutput, CommandOutput } from './command-output.ts';
 import { cleanEnvironment } from './environment.ts';
-import { locateIn, placeOf } from './resolved-paths.ts';
-import { openPlace, PlaceRefused, within } from './place.ts';
-import { type CommandLine, type Ended, ProcessGroup } from './process-group.ts';
+import { childPath, openResolved, PathRefused, resolveAllowed, resolvePaths } from './paths.ts';
+import { type CommandLine, type ExitStatus, ProcessGroup } from './process-group.ts';
 import { Progress } from './progress.ts';
 
 const { O_DIRECTORY } = constants;
 const defaultTimeoutMs = 120_000;
 const maxTimeoutMs = 600_000;
-const bounds = { shownChars: 12_000, keptBytes: 64 * 1024 * 1024 };
-const progressBounds = { everyMs: 250, maxChars: 20_000 };
+const outputLimits = { shownChars: 12_000, keptBytes: 64 * 1024 * 1024 };
+const progressLimits = { everyMs: 250, maxChars: 20_000 };
 
 const schema = z.strictObject({
-  command: z.string().min(1).max(100_000).describe('What bash runs, as after bash -c'),
+  command: z.string().min(1).max(100_000).describe('The command, as for bash -c'),
   timeoutMs: z
     .int()
     .min(1)
     .max(maxTimeoutMs)
     .optional()
-    .describe(`After how many milliseconds it is ended (default: ${defaultTimeoutMs})`),
+    .describe(`After how many milliseconds it is stopped (default: ${defaultTimeoutMs})`),
   cwd: z
     .string()
     .min(1)
@@ -37,12 +36,12 @@ const schema = z.strictObject({
 });
 
 export interface BashOptions {
-  /** The workspace: a real path. */
+  /** The workspace, as a real path. */
   readonly root: string;
-  /** Where output goes that is too long to be shown. */
+  /** The folder for output that is too long to be shown. */
   readonly outputs: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Names of variables that commands get besides the few that are harmless. */
+  /** Names of variables to pass on to commands besides the harmless ones. */
   readonly pass?: readonly string[];
   readonly sandbox?: Sandbox;
 }
@@ -52,13 +51,13 @@ export function createBash(options: BashOptions): Tool {
   return defineTool({
     name: 'bash',
     description:
-      'Runs a command in bash, in the workspace. It cannot read input, and is ended after a time ' +
+      'Runs a command in bash, in the workspace. It has no input, and is stopped after a timeout ' +
       'together with everything it started. Long output is cut in the middle.',
     schema,
     kinds: { command: 'command', cwd: 'path' },
     sensitive: ['command', 'cwd'],
     inWorkspace: true,
-    locate: ({ cwd }) => locateIn(root, { cwd }),
+    locate: ({ cwd }) => resolvePaths(root, { cwd }),
     derivePermission: ({ command, cwd }) => {
       const pattern = suggestedPattern(command);
       const isPlain = cwd === undefined || /^[\w./-]+$/.test(cwd);
@@ -66,9 +65,9 @@ export function createBash(options: BashOptions): Tool {
       return { tool: 'bash', params: { command: pattern, ...(cwd === undefined ? {} : { cwd }) } };
     },
     async execute({ command, timeoutMs = defaultTimeoutMs, cwd = '.' }, context) {
-      const place = await placeOf(root, { name: 'cwd', path: cwd }, context);
-      // Held open, so that it begins in this very folder, whatever becomes of the path meanwhile.
-      const folder = await openPlace(place, O_DIRECTORY).catch((error: unknown) => {
+      const resolved = await resolveAllowed(root, 'cwd', cwd, context);
+      // Held open, so that the command starts in this folder even if the path is changed meanwhile.
+      const folder = await openResolved(resolved, O_DIRECTORY).catch((error: unknown) => {
         throw explained(error, cwd);
       });
       try {
@@ -76,15 +75,15 @@ export function createBash(options: BashOptions): Tool {
         const line: CommandLine = {
           file: 'bash',
           args: ['--noprofile', '--norc', '-c', '--', command],
-          cwd: place,
+          cwd: resolved,
           env: cleanEnvironment({ env: options.env, pass: options.pass ?? [], home: root }),
         };
         const { sandbox } = options;
-        const begun =
+        const sandboxed =
           sandbox === undefined
-            ? { ...line, cwd: within(folder, place, '.') }
+            ? { ...line, cwd: childPath(folder, resolved, '.') }
             : inBubblewrap(root, line, sandbox);
-        return await run(begun, { timeoutMs, outputs: options.outputs, context });
+        return await run(sandboxed, timeoutMs, options.outputs, context);
       } finally {
         await folder.close();
       }
@@ -92,50 +91,42 @@ export function createBash(options: BashOptions): Tool {
   });
 }
 
-function explained(error: unknown, said: string): unknown {
+function explained(error: unknown, path: string): unknown {
   const { code } = error as NodeJS.ErrnoException;
-  if (code === 'ENOENT') return new PlaceRefused(`There is no folder ${said}`);
-  return code === 'ENOTDIR' ? new PlaceRefused(`${said} is not a folder`) : error;
+  if (code === 'ENOENT') return new PathRefused(`There is no folder ${path}`);
+  return code === 'ENOTDIR' ? new PathRefused(`${path} is not a folder`) : error;
 }
 
-interface Running {
-  readonly timeoutMs: number;
-  readonly outputs: string;
-  readonly context: ToolContext;
-}
+type StopReason = 'canceled' | 'timeout' | 'output';
 
-type Stopped = 'canceled' | 'timeout' | 'output';
-
-async function run(line: CommandLine, { timeoutMs, outputs, context }: Running) {
+async function run(line: CommandLine, timeoutMs: number, outputs: string, context: ToolContext) {
   const { signal } = context;
   const group = new ProcessGroup(line);
-  let stopped: Stopped | undefined;
-  const stop = (why: Stopped): void => {
-    stopped ??= why;
+  let stopped: StopReason | undefined;
+  const stop = (reason: StopReason): void => {
+    stopped ??= reason;
     void group.end();
   };
   const onAbort = (): void => stop('canceled');
   const timer = setTimeout(() => stop('timeout'), timeoutMs);
   signal.addEventListener('abort', onAbort);
-  const progress = new Progress(context.progress, progressBounds);
-  const listen = (stream: Readable, name: string): Promise<Said> => {
+  const progress = new Progress(context.progress, progressLimits);
+  const capture = (stream: Readable, name: string): Promise<CapturedOutput> => {
     const file = join(outputs, context.runId, `${fileName(context.toolCallId)}.${name}`);
-    const output = new CommandOutput(file, bounds);
-    return hear(stream, output, (text) => {
+    const output = new CommandOutput(file, outputLimits);
+    return consume(stream, output, (text) => {
       progress.add(text);
-      if (output.tooMuch) stop('output');
+      if (output.isTooMuch) stop('output');
     });
   };
   try {
-    const [ended, stdout, stderr] = await Promise.all([
+    const [status, stdout, stderr] = await Promise.all([
       group.ended(),
-      listen(group.stdout, 'stdout'),
-      listen(group.stderr, 'stderr'),
+      capture(group.stdout, 'stdout'),
+      capture(group.stderr, 'stderr'),
     ]);
-    if (stopped === 'canceled') {
-      signal.throwIfAborted();
-    }
-    return report({ ended, stdout, stderr, stopped, timeoutMs, outputs });
+    if (stopped === 'canceled') signal.throwIfAborted();
+    return report({ status, stdout, stderr, stopped, timeoutMs, outputs });
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', onAbort);
@@ -144,24 +135,24 @@ async function run(line: CommandLine, { timeoutMs, outputs, context }: Running) 
   }
 }
 
-async function hear(
+async function consume(
   stream: Readable,
   output: CommandOutput,
-  heard: (text: string) => void,
-): Promise<Said> {
+  onText: (text: string) => void,
+): Promise<CapturedOutput> {
   try {
-    for await (const piece of stream) {
-      // What is beyond the limit is read and dropped until the command has ended.
-      if (!output.tooMuch) heard(await output.take(piece as Buffer));
+    for await (const chunk of stream) {
+      // Output above the limit is read and dropped until the command has ended.
+      if (!output.isTooMuch) onText(await output.add(chunk as Buffer));
     }
   } catch (error) {
-    // The pipe was closed on somebody who would not let go of it.
+    // The pipe was closed here because a process would not close it.
     if ((error as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
   }
   return output.end();
 }
 
-/** A provider's id may hold anything, and two of them must not become one. */
+/** A provider's id may contain anything, and two ids must not give the same name. */
 function fileName(toolCallId: string): string {
   if (/^[\w-]{1,100}$/.test(toolCallId)) return toolCallId;
   const digest = createHash('sha256').update(toolCallId).digest('hex').slice(0, 16);
@@ -169,21 +160,21 @@ function fileName(toolCallId: string): string {
 }
 
 interface Report {
-  readonly ended: Ended;
-  readonly stdout: Said;
-  readonly stderr: Said;
-  readonly stopped: Stopped | undefined;
+  readonly status: ExitStatus;
+  readonly stdout: CapturedOutput;
+  readonly stderr: CapturedOutput;
+  readonly stopped: StopReason | undefined;
   readonly timeoutMs: number;
   readonly outputs: string;
 }
 
-function report({ ended, stdout, stderr, stopped, timeoutMs, outputs }: Report) {
-  const { exitCode, signal } = ended;
+function report({ status, stdout, stderr, stopped, timeoutMs, outputs }: Report) {
+  const { exitCode, signal } = status;
   const notes = [
-    ...(stopped === 'timeout' ? [`It was ended after ${timeoutMs} ms.`] : []),
-    ...(stopped === 'output' ? ['It was ended because it said too much.'] : []),
-    ...kept('stdout', stdout, outputs),
-    ...kept('stderr', stderr, outputs),
+    ...(stopped === 'timeout' ? [`Stopped after ${timeoutMs} ms.`] : []),
+    ...(stopped === 'output' ? ['Stopped because of too much output.'] : []),
+    ...noteOn('stdout', stdout, outputs),
+    ...noteOn('stderr', stderr, outputs),
     exitCode === null ? `Ended by ${signal}.` : `Exit code ${exitCode}.`,
   ];
   return {
@@ -206,7 +197,7 @@ function report({ ended, stdout, stderr, stopped, timeoutMs, outputs }: Report) 
   };
 }
 
-function kept(name: string, { omitted, bytes, file }: Said, outputs: string): string[] {
+function noteOn(name: string, { omitted, bytes, file }: CapturedOutput, outputs: string): string[] {
   if (file === undefined) return [];
   const where = inOutputs(file, outputs);
   return [
@@ -214,7 +205,7 @@ function kept(name: string, { omitted, bytes, file }: Said, outputs: string): st
   ];
 }
 
-/** As it is called in the data folder: where that is concerns the operator alone. */
+/** Relative to the data folder, whose own path is known to the operator only. */
 function inOutputs(file: string, outputs: string): string {
   return `outputs${file.slice(outputs.length)}`;
 }

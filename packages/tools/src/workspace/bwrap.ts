@@ -1,7 +1,7 @@
 /**
- * A command inside bubblewrap: the workspace can be written to, the rest of the disk is there to be
- * read, and what belongs to Relay, to other tenants or to other services is not there at all. It sees
- * no other processes, and no network unless it is let.
+ * A command inside bubblewrap: it can write to the workspace and read the rest of the disk, except
+ * for folders of Relay, of other tenants and of other services, which are hidden. It sees no other
+ * processes, and no network unless that is allowed.
  */
 import { spawnSync } from 'node:child_process';
 import type { CommandLine } from './process-group.ts';
@@ -9,7 +9,7 @@ import type { CommandLine } from './process-group.ts';
 export interface Sandbox {
   readonly kind: 'bwrap';
   readonly network: boolean;
-  /** Folders that are not there for the command. */
+  /** Folders that the command does not see. */
   readonly hidden: () => readonly string[];
 }
 
@@ -21,7 +21,7 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
     '--die-with-parent',
     '--new-session',
     '--unshare-all',
-    // A server that runs as root would hand its rights on: to mount the disk anew, and write to it.
+    // A server that runs as root would pass on its capabilities, for example to remount the disk.
     '--cap-drop',
     'ALL',
     ...(network ? ['--share-net'] : []),
@@ -32,11 +32,11 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
     '/dev',
     '--proc',
     '/proc',
-    // To root, the settings of the kernel are files like others, capabilities or not.
+    // Root can write kernel settings like other files, even without capabilities.
     ...kernelSettings.flatMap((path) => ['--ro-bind-try', path, path]),
     '--tmpfs',
     '/tmp',
-    // Sockets of services (Docker's among them) can be used even where nothing can be written.
+    // Sockets of services, such as Docker's, can be used even on a read-only file system.
     '--tmpfs',
     '/run',
     ...(network ? ['--ro-bind-try', '/run/systemd/resolve', '/run/systemd/resolve'] : []),
@@ -51,7 +51,7 @@ export function inBubblewrap(root: string, line: CommandLine, sandbox: Sandbox):
   return { ...line, file: 'bwrap', args: [...args, line.file, ...line.args], cwd: root };
 }
 
-/** Why bubblewrap cannot be used here, in a sentence; undefined if it can. */
+/** Why bubblewrap cannot be used here; undefined if it can. */
 export function bubblewrapProblem(): string | undefined {
   const trial = [
     '--unshare-all',

@@ -1,29 +1,29 @@
 /**
- * What a command says on one stream. Its beginning and its end are kept in memory; as soon as there is
- * more than is shown, all of it goes into a file.
+ * The output of a command on one stream. Its beginning and its end are kept in memory; output that is
+ * too long to be shown is also written to a file, completely.
  */
 import { type FileHandle, mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-export interface Bounds {
+export interface OutputLimits {
   /** Characters that are shown of the beginning and of the end, each. */
   readonly shownChars: number;
-  /** Bytes that are kept in the file. */
+  /** Output above this size counts as too much. */
   readonly keptBytes: number;
 }
 
-export interface Said {
+export interface CapturedOutput {
   readonly text: string;
   readonly bytes: number;
   /** How many characters in the middle are not shown. */
   readonly omitted: number;
-  /** Where all of it is, if not all is shown. */
+  /** The file with the complete output, if not all is shown. */
   readonly file?: string;
 }
 
 export class CommandOutput {
   readonly #path: string;
-  readonly #bounds: Bounds;
+  readonly #limits: OutputLimits;
   readonly #decoder = new TextDecoder();
   #pending: Buffer[] = [];
   #file: FileHandle | undefined;
@@ -32,26 +32,26 @@ export class CommandOutput {
   #head = '';
   #tail = '';
 
-  constructor(path: string, bounds: Bounds) {
+  constructor(path: string, limits: OutputLimits) {
     this.#path = path;
-    this.#bounds = bounds;
+    this.#limits = limits;
   }
 
-  get tooMuch(): boolean {
-    return this.#bytes > this.#bounds.keptBytes;
+  get isTooMuch(): boolean {
+    return this.#bytes > this.#limits.keptBytes;
   }
 
-  /** Resolves when it is kept, so that whoever writes faster than the disk waits. */
-  async take(piece: Buffer): Promise<string> {
-    this.#bytes += piece.length;
-    const text = this.#decoder.decode(piece, { stream: true });
+  /** Resolves when the chunk is stored, so that a command cannot write faster than the disk. */
+  async add(chunk: Buffer): Promise<string> {
+    this.#bytes += chunk.length;
+    const text = this.#decoder.decode(chunk, { stream: true });
     this.#show(text);
-    if (this.#file === undefined) this.#pending.push(piece);
-    if (this.#omits || this.#file !== undefined) await this.#keep(piece);
+    if (this.#file === undefined) this.#pending.push(chunk);
+    if (this.#omits || this.#file !== undefined) await this.#store(chunk);
     return text;
   }
 
-  async end(): Promise<Said> {
+  async end(): Promise<CapturedOutput> {
     this.#show(this.#decoder.decode());
     await this.#file?.close();
     const omitted = this.#chars - this.#head.length - this.#tail.length;
@@ -64,22 +64,22 @@ export class CommandOutput {
   }
 
   get #omits(): boolean {
-    return this.#chars > 2 * this.#bounds.shownChars;
+    return this.#chars > 2 * this.#limits.shownChars;
   }
 
   #show(text: string): void {
-    const { shownChars } = this.#bounds;
+    const { shownChars } = this.#limits;
     this.#chars += text.length;
-    const room = shownChars - this.#head.length;
-    if (room > 0) this.#head += text.slice(0, room);
-    if (text.length > room) {
-      this.#tail = (this.#tail + text.slice(Math.max(room, 0))).slice(-shownChars);
+    const left = shownChars - this.#head.length;
+    if (left > 0) this.#head += text.slice(0, left);
+    if (text.length > left) {
+      this.#tail = (this.#tail + text.slice(Math.max(left, 0))).slice(-shownChars);
     }
   }
 
-  async #keep(piece: Buffer): Promise<void> {
+  async #store(chunk: Buffer): Promise<void> {
     if (this.#file !== undefined) {
-      await this.#file.writeFile(piece);
+      await this.#file.writeFile(chunk);
       return;
     }
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });

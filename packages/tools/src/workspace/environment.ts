@@ -1,27 +1,28 @@
 /**
- * What a command finds in its environment: a few variables that say where it is, and those that the
- * operator named. Whatever else this process was started with, keys among it, stays here.
+ * The environment of a command: a few harmless variables, and those that the operator allows. All
+ * other variables of this process, such as API keys, are not passed on.
  */
 import { delimiter, isAbsolute, resolve } from 'node:path';
-import { isWithin } from './place.ts';
+import { isWithin } from './paths.ts';
 
-const passed = ['PATH', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'USER', 'LOGNAME'];
-const passedForms = [/^LC_[A-Z]+$/];
+const passedNames = ['PATH', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'USER', 'LOGNAME'];
+const passedPatterns = [/^LC_[A-Z]+$/];
 const fallbackPath = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
-export interface EnvironmentWish {
-  /** What this process was started with. */
+export interface EnvironmentOptions {
+  /** The environment of this process. */
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Names that the operator lets pass besides. */
+  /** Names of further variables to pass on. */
   readonly pass: readonly string[];
-  /** Where programs keep what they keep: in the workspace, not with whoever runs the server. */
+  /** The home folder of the command: the workspace, not that of the server's user. */
   readonly home: string;
 }
 
-export function cleanEnvironment({ env, pass, home }: EnvironmentWish): Record<string, string> {
+export function cleanEnvironment({ env, pass, home }: EnvironmentOptions): Record<string, string> {
   const clean: Record<string, string> = { HOME: home, TERM: 'dumb', PATH: fallbackPath };
   for (const [name, value] of Object.entries(env)) {
-    const isPassed = passed.includes(name) || passedForms.some((form) => form.test(name));
+    const isPassed =
+      passedNames.includes(name) || passedPatterns.some((pattern) => pattern.test(name));
     if (value !== undefined && (isPassed || pass.includes(name))) clean[name] = value;
   }
   return { ...clean, PATH: safePath(clean['PATH'] ?? '', home) };
@@ -29,7 +30,7 @@ export function cleanEnvironment({ env, pass, home }: EnvironmentWish): Record<s
 
 /**
  * Without folders that are relative or lie in the workspace: a rule that allows `ls` means the
- * system's, not a file of that name that somebody has put there.
+ * program of the system, not a file of that name in the workspace.
  */
 function safePath(path: string, workspace: string): string {
   const safe = path
@@ -38,10 +39,10 @@ function safePath(path: string, workspace: string): string {
   return safe.length === 0 ? fallbackPath : safe.join(delimiter);
 }
 
-/** Why a name cannot be passed on; undefined if it can. */
+/** Why a variable cannot be passed on; undefined if it can. */
 export function refusedVariable(name: string): string | undefined {
   if (!/^[A-Za-z_]\w*$/.test(name)) return `${JSON.stringify(name)} is not the name of a variable`;
-  if (/^RELAY_/i.test(name)) return `${name} may hold a secret of Relay's own`;
+  if (/^RELAY_/i.test(name)) return `${name} may hold a secret of Relay`;
   if (
     /^(?:BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|LD_.*|DYLD_.*|BASH_FUNC_.*)$/.test(name)
   ) {

@@ -1,29 +1,35 @@
-/** `patch`: changes a text file of the workspace, or makes it; as a whole or not at all. */
+/** `patch`: changes or creates a text file of the workspace, completely or not at all. */
 import { isUtf8 } from 'node:buffer';
-import { lstat } from 'node:fs/promises';
-import { relative, sep } from 'node:path';
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import { lstat, open, rename, rm } from 'node:fs/promises';
+import { basename, dirname, relative, sep } from 'node:path';
 import type { Tool } from '@relay/core';
 import { z } from 'zod';
 import { defineTool } from '../define-tool.ts';
-import { applyEdits, EditRefused } from './edits.ts';
-import { locateIn, placeOf } from './resolved-paths.ts';
-import { openPlace, PlaceRefused } from './place.ts';
-import { lineEndingsOf } from './text-dress.ts';
-import { applyDiff } from './unified-diff.ts';
-import { writeWhole } from './write-file.ts';
+import { applyDiff, applyEdits, type Edit, EditRefused } from './edits.ts';
+import {
+  childPath,
+  openFolder,
+  openResolved,
+  PathRefused,
+  resolveAllowed,
+  resolvePaths,
+} from './paths.ts';
 
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
 const maxFileBytes = 10 * 1024 * 1024;
 const maxText = 1_000_000;
 
 const edit = z.strictObject({
-  old: z.string().max(maxText).describe('The exact text to replace; empty to make a new file'),
+  old: z.string().max(maxText).describe('The exact text to replace; empty to create a file'),
   new: z.string().max(maxText).describe('The text to put in its place'),
-  all: z.boolean().optional().describe('Replace every place, not only the one'),
+  all: z.boolean().optional().describe('Replace every occurrence, not only one'),
 });
 const schema = z
   .strictObject({
-    path: z.string().min(1).max(4_096).describe('The path of a file in the workspace'),
-    edits: z.array(edit).min(1).max(100).optional().describe('Made one after the other'),
+    filePath: z.string().min(1).max(4_096).describe('The path of a file in the workspace'),
+    edits: z.array(edit).min(1).max(100).optional().describe('Applied one after the other'),
     diff: z.string().min(1).max(maxText).optional().describe('A unified diff of this one file'),
   })
   .refine(({ edits, diff }) => (edits === undefined) !== (diff === undefined), {
@@ -32,107 +38,107 @@ const schema = z
   });
 
 export function createPatch({ root }: { readonly root: string }): Tool {
-  // Calls of one turn run beside each other: of one file, one after the other.
-  const turns = new Map<string, Promise<unknown>>();
+  // Calls of one turn run concurrently; calls for the same file run one after the other.
+  const queues = new Map<string, Promise<unknown>>();
   return defineTool({
     name: 'patch',
     description:
-      'Changes a text file of the workspace by edits, each of which replaces a text that the file ' +
-      'holds exactly once, or by a unified diff. Makes the file if it is not there. ' +
-      'If anything does not fit, nothing is changed.',
+      'Changes a text file of the workspace by edits, each of which replaces a text that occurs ' +
+      'exactly once in the file, or by a unified diff. Creates the file if it does not exist. ' +
+      'If any part does not apply, nothing is changed.',
     schema,
-    kinds: { path: 'path' },
-    sensitive: ['path'],
+    kinds: { filePath: 'path' },
+    sensitive: ['filePath'],
     inWorkspace: true,
-    async locate(input) {
-      const locating = await locateIn(root, { path: input.path });
-      const place = locating.ok ? locating.resolvedPaths?.paths['path'] : undefined;
-      const problem = place === undefined ? undefined : guarded(root, place);
+    async locate({ filePath }) {
+      const locating = await resolvePaths(root, { filePath });
+      const resolved = locating.ok ? locating.resolvedPaths?.paths['filePath'] : undefined;
+      const problem = resolved === undefined ? undefined : problemWithTarget(root, resolved);
       return problem === undefined ? locating : { ok: false, problem };
     },
-    derivePermission: ({ path }) =>
-      /^(?:[\w-][\w.-]*\/)*[\w-][\w.-]*$/.test(path)
-        ? { tool: 'patch', params: { path } }
+    derivePermission: ({ filePath }) =>
+      /^(?:[\w-][\w.-]*\/)*[\w-][\w.-]*$/.test(filePath)
+        ? { tool: 'patch', params: { filePath } }
         : undefined,
     async execute(input, context) {
-      const place = await placeOf(root, { name: 'path', path: input.path }, context);
-      const problem = guarded(root, place);
-      if (problem !== undefined) throw new PlaceRefused(problem);
-      const before = turns.get(place) ?? Promise.resolve();
-      const mine = before.then(() => change(place, input, context.signal));
-      const settled = mine.catch(() => undefined);
-      turns.set(place, settled);
+      const { filePath } = input;
+      const resolved = await resolveAllowed(root, 'filePath', filePath, context);
+      const problem = problemWithTarget(root, resolved);
+      if (problem !== undefined) throw new PathRefused(problem);
+      const previous = queues.get(resolved) ?? Promise.resolve();
+      const change = previous.then(() => changeFile(resolved, input, context.signal));
+      const settled = change.catch(() => undefined);
+      queues.set(resolved, settled);
       try {
-        const { made, ...changes } = await mine;
-        const count = `+${changes.added} −${changes.removed} lines`;
+        const { created, added, removed } = await change;
         return {
-          context: `${made ? 'Made' : 'Changed'} ${input.path} (${count}).`,
-          result: { path: input.path, created: made, ...changes },
+          context: `${created ? 'Created' : 'Changed'} ${filePath} (+${added} −${removed} lines).`,
+          result: { path: filePath, created, added, removed },
         };
       } finally {
-        if (turns.get(place) === settled) turns.delete(place);
+        if (queues.get(resolved) === settled) queues.delete(resolved);
       }
     },
   });
 }
 
 /**
- * What git is configured to run is written in these files. Whoever may patch files, and run `git log`,
- * may not therefore run anything.
+ * These files configure which programs git runs. Permission to patch files and to run `git log` must
+ * not amount to permission to run any program.
  */
-const gitsOwn = /(?:^|\/)\.git(?:\/|$)|^\.gitconfig$/i;
+const gitFiles = /(?:^|\/)\.git(?:\/|$)|^\.gitconfig$/i;
 
-function guarded(root: string, place: string): string | undefined {
-  if (place === root) return 'The workspace itself is a folder, not a file';
-  const path = relative(root, place).replaceAll(sep, '/');
-  return gitsOwn.test(path) ? `${path} is git's own: it says which programs git runs` : undefined;
+function problemWithTarget(root: string, target: string): string | undefined {
+  if (target === root) return 'The workspace itself is a folder, not a file';
+  const path = relative(root, target).replaceAll(sep, '/');
+  return gitFiles.test(path)
+    ? `${path} belongs to git and configures which programs git runs`
+    : undefined;
 }
 
-type Input = z.output<typeof schema>;
-
-async function change(place: string, { edits, diff, path }: Input, signal: AbortSignal) {
+async function changeFile(
+  target: string,
+  { edits = [], diff, filePath }: z.output<typeof schema>,
+  signal: AbortSignal,
+) {
   signal.throwIfAborted();
-  const found = await current(place, path);
-  const dress = lineEndingsOf(found?.text, diff ?? '', edits ?? []);
-  const plain = found === undefined ? undefined : dress.off(found.text);
-  const after = dress.on(
-    diff === undefined ? applyEdits(plain, edits ?? []) : applyDiff(plain, diff),
+  const file = await readTarget(target, filePath);
+  const endings = lineEndingsOf(file?.text, diff ?? '', edits);
+  const before = file === undefined ? undefined : endings.strip(file.text);
+  const after = endings.restore(
+    diff === undefined ? applyEdits(before, edits) : applyDiff(before, diff),
   );
-  if (after === found?.text) throw new EditRefused('The file would stay as it is');
+  if (after === file?.text) throw new EditRefused('The file would not change');
   if (Buffer.byteLength(after) > maxFileBytes) throw new EditRefused('The file would be too large');
-  await writeWhole(place, {
-    text: after,
-    ...(found === undefined ? {} : { mode: found.mode }),
-    async check() {
-      signal.throwIfAborted();
-      if ((await stampOf(place)) === found?.stamp) return;
-      throw new EditRefused(`${path} was changed by somebody else meanwhile; read it again`);
-    },
+  await writeAtomically(target, after, file?.mode, async () => {
+    signal.throwIfAborted();
+    if ((await versionOf(target)) === file?.version) return;
+    throw new EditRefused(`${filePath} was changed by another program meanwhile; read it again`);
   });
-  return { made: found === undefined, ...lineChanges(found?.text ?? '', after) };
+  return { created: file === undefined, ...lineChanges(file?.text ?? '', after) };
 }
 
-async function current(place: string, path: string) {
-  const stamp = await stampOf(place);
-  if (stamp === undefined) return undefined;
-  const file = await openPlace(place);
+async function readTarget(target: string, path: string) {
+  const version = await versionOf(target);
+  if (version === undefined) return undefined;
+  const file = await openResolved(target);
   try {
     const status = await file.stat();
     const { size, mode } = status;
-    if (!status.isFile()) throw new PlaceRefused(`${path} is not a file`);
+    if (!status.isFile()) throw new PathRefused(`${path} is not a file`);
     if (size > maxFileBytes) throw new EditRefused(`${path} is too large to be changed`);
     const bytes = await file.readFile();
     if (!isUtf8(bytes) || bytes.includes(0)) throw new EditRefused(`${path} is not text`);
-    return { text: bytes.toString('utf8'), mode, stamp };
+    return { text: bytes.toString('utf8'), mode, version };
   } finally {
     await file.close();
   }
 }
 
-/** What changes with the file; undefined if there is none. */
-async function stampOf(place: string): Promise<string | undefined> {
+/** Changes whenever the file does; undefined if there is no file. */
+async function versionOf(target: string): Promise<string | undefined> {
   try {
-    const { ino, size, mtimeNs } = await lstat(place, { bigint: true });
+    const { ino, size, mtimeNs } = await lstat(target, { bigint: true });
     return `${ino}:${size}:${mtimeNs}`;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
@@ -140,7 +146,73 @@ async function stampOf(place: string): Promise<string | undefined> {
   }
 }
 
-/** How many lines differ once the lines that both begin and end with are left out. */
+/**
+ * Writes a temporary file, calls `check`, and renames the file; both file and folder are synced. If
+ * `check` throws, the target stays as it was.
+ */
+async function writeAtomically(
+  target: string,
+  text: string,
+  mode: number | undefined,
+  check: () => Promise<void>,
+): Promise<void> {
+  const folderPath = dirname(target);
+  const folder = await openFolder(folderPath);
+  const temporary = childPath(folder, folderPath, `.relay-${randomBytes(8).toString('hex')}.tmp`);
+  try {
+    await writeTemporary(temporary, text, mode);
+    await check();
+    await rename(temporary, childPath(folder, folderPath, basename(target)));
+    await folder.sync();
+  } catch (error) {
+    await rm(temporary, { force: true }).catch(() => undefined);
+    throw error;
+  } finally {
+    await folder.close();
+  }
+}
+
+async function writeTemporary(path: string, text: string, mode: number | undefined): Promise<void> {
+  const file = await open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o666);
+  try {
+    await file.writeFile(text);
+    if (mode !== undefined) await file.chmod(mode & 0o777);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+const byteOrderMark = '\ufeff';
+
+/**
+ * `read` shows neither a byte order mark nor carriage returns. A change that has no carriage return
+ * itself is therefore applied without them, and they are restored afterwards; a change that has one
+ * is applied literally.
+ */
+function lineEndingsOf(before: string | undefined, diff: string, edits: readonly Edit[]) {
+  const texts = [diff, ...edits.flatMap((each) => [each.old, each.new])];
+  const isLiteral = texts.some((text) => text.includes('\r'));
+  const hasMark = before?.startsWith(byteOrderMark) === true;
+  const hasReturns = !isLiteral && before !== undefined && endsAllLinesWithReturn(before);
+  return {
+    strip(text: string): string {
+      const unmarked = hasMark ? text.slice(byteOrderMark.length) : text;
+      return hasReturns ? unmarked.replaceAll('\r\n', '\n') : unmarked;
+    },
+    restore(text: string): string {
+      const ended = hasReturns ? text.replaceAll('\n', '\r\n') : text;
+      return hasMark ? byteOrderMark + ended : ended;
+    },
+  };
+}
+
+/** Mixed line endings could not be restored. */
+function endsAllLinesWithReturn(text: string): boolean {
+  return text.includes('\r\n') && !/(?<!\r)\n/.test(text) && !/\r(?!\n)/.test(text);
+}
+
+/** The number of lines that differ between the common beginning and the common end. */
 function lineChanges(before: string, after: string): { added: number; removed: number } {
   const [old, now] = [before, after].map((text) =>
     text === '' ? [] : text.replace(/\n$/, '').split('\n'),

@@ -1,46 +1,47 @@
 /**
- * A command as a process group of its own: whatever it starts ends with it. Those that left the group
- * (`setsid`) are known by a mark in their environment, where the system shows that.
+ * A command in its own process group, so that everything it starts ends with it. Processes that left
+ * the group (`setsid`) are found by the marker in their environment.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import type { Readable, Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { beginOf, endBearers, kill, markName, markOf } from './marked-processes.ts';
+import { createMarker, kill, killMarked, markerVariable, startTimeOf } from './process-marker.ts';
 
 export interface CommandLine {
   readonly file: string;
   readonly args: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** It is spoken to while it runs. Left out: it finds no input. */
+  /** Opens a pipe to its standard input. Default: no input. */
   readonly hasInput?: boolean;
 }
 
-export interface Ended {
+export interface ExitStatus {
   readonly exitCode: number | null;
   readonly signal: NodeJS.Signals | null;
 }
 
-const politeMs = 2_000;
-/** Pipes may be held by somebody who cannot be found. */
-const lastWordsMs = 1_000;
+/** From SIGTERM to SIGKILL. */
+const termGraceMs = 2_000;
+/** How long output is still read; a process that cannot be found may hold the pipes open. */
+const outputGraceMs = 1_000;
 
 export class ProcessGroup {
   readonly #child: ChildProcessByStdio<Writable | null, Readable, Readable>;
-  readonly #mark = markOf(randomUUID());
-  readonly #exited: Promise<Ended>;
-  readonly #beganAt: number;
+  readonly #marker = createMarker(randomUUID());
+  readonly #exited: Promise<ExitStatus>;
+  readonly #startTime: number;
   #ending: Promise<void> | undefined;
 
   constructor({ file, args, cwd, env, hasInput = false }: CommandLine) {
     this.#child = spawn(file, args, {
       cwd,
-      env: { ...env, [markName]: this.#mark },
+      env: { ...env, [markerVariable]: this.#marker },
       stdio: [hasInput ? 'pipe' : 'ignore', 'pipe', 'pipe'],
       detached: true,
     }) as ChildProcessByStdio<Writable | null, Readable, Readable>;
-    this.#beganAt = beginOf(this.#child.pid);
+    this.#startTime = startTimeOf(this.#child.pid);
     this.#exited = new Promise((resolve, reject) => {
       this.#child.once('error', reject);
       this.#child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
@@ -64,19 +65,19 @@ export class ProcessGroup {
     return this.#child.stderr;
   }
 
-  /** When the command itself is over, what it left behind is ended too. Rejects if it never began. */
-  async ended(): Promise<Ended> {
-    const ended = await this.#exited;
+  /** Resolves when the command has exited and the rest was killed; rejects if it did not start. */
+  async ended(): Promise<ExitStatus> {
+    const status = await this.#exited;
     await this.#killAll();
     this.#ending ??= Promise.resolve();
-    void sleep(lastWordsMs, undefined, { ref: false }).then(() => {
+    void sleep(outputGraceMs, undefined, { ref: false }).then(() => {
       this.stdout.destroy();
       this.stderr.destroy();
     });
-    return ended;
+    return status;
   }
 
-  /** Asks all of it to end, and ends it if it does not. */
+  /** Terminates the group, and kills what is left of it. */
   end(): Promise<void> {
     this.#ending ??= this.#end();
     return this.#ending;
@@ -84,14 +85,14 @@ export class ProcessGroup {
 
   async #end(): Promise<void> {
     this.#signal('SIGTERM');
-    const polite = sleep(politeMs, undefined, { ref: false });
-    await Promise.race([this.#exited.catch(() => undefined), polite]);
+    const grace = sleep(termGraceMs, undefined, { ref: false });
+    await Promise.race([this.#exited.catch(() => undefined), grace]);
     await this.#killAll();
   }
 
   async #killAll(): Promise<void> {
     this.#signal('SIGKILL');
-    await endBearers((mark) => mark === this.#mark, this.#beganAt);
+    await killMarked((marker) => marker === this.#marker, this.#startTime);
   }
 
   #signal(signal: NodeJS.Signals): void {

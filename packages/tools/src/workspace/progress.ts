@@ -1,26 +1,26 @@
-/** What a command says, told while it says it: in pieces that are few and not endless. */
-export interface ProgressBounds {
+/** The output of a call while it runs, in few chunks and up to a limit. */
+export interface ProgressLimits {
   readonly everyMs: number;
   readonly maxChars: number;
 }
 
 export class Progress {
-  readonly #tell: (text: string) => void;
-  readonly #bounds: ProgressBounds;
-  #waiting = '';
-  #told = 0;
+  readonly #publish: (text: string) => void;
+  readonly #limits: ProgressLimits;
+  #buffer = '';
+  #published = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(tell: (text: string) => void, bounds: ProgressBounds) {
-    this.#tell = tell;
-    this.#bounds = bounds;
+  constructor(publish: (text: string) => void, limits: ProgressLimits) {
+    this.#publish = publish;
+    this.#limits = limits;
   }
 
-  /** The first words at once, what comes after them a little later and together. */
+  /** Publishes the first text at once, and what follows together after `everyMs`. */
   add(text: string): void {
-    const { everyMs, maxChars } = this.#bounds;
-    if (text === '' || this.#told > maxChars) return;
-    this.#waiting += text.slice(0, maxChars + 1);
+    const { everyMs, maxChars } = this.#limits;
+    if (text === '' || this.#published > maxChars) return;
+    this.#buffer += text.slice(0, maxChars + 1);
     if (this.#timer !== undefined) return;
     this.flush();
     this.#timer = setTimeout(() => {
@@ -31,13 +31,13 @@ export class Progress {
   }
 
   flush(): void {
-    if (this.#waiting === '') return;
-    const room = this.#bounds.maxChars - this.#told;
-    const text = this.#waiting.slice(0, Math.max(room, 0));
-    const cut = this.#waiting.length > room;
-    this.#waiting = '';
-    this.#told += text.length + (cut ? 1 : 0);
-    this.#tell(cut ? `${text}\n… more is not shown while it runs …` : text);
+    if (this.#buffer === '') return;
+    const left = this.#limits.maxChars - this.#published;
+    const text = this.#buffer.slice(0, Math.max(left, 0));
+    const isCut = this.#buffer.length > left;
+    this.#buffer = '';
+    this.#published += text.length + (isCut ? 1 : 0);
+    this.#publish(isCut ? `${text}\n… more is not shown while it runs …` : text);
   }
 
   end(): void {

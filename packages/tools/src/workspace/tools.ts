@@ -5,7 +5,7 @@ import { createRead } from './read.ts';
 
 export const workspaceToolNames: readonly string[] = ['bash', 'read', 'patch'];
 
-/** The tools of a tenant that has a folder. */
+/** The tools of a tenant that has a workspace. */
 export function createWorkspaceTools(options: BashOptions): readonly Tool[] {
   return [createBash(options), createRead(options), createPatch(options)];
 }

@@ -1,23 +1,23 @@
 import { describe, expect, it } from 'vitest';
-import { type Asker, CallsInFlight } from '../../src/mcp/calls-in-flight.ts';
+import { CallsInFlight, type PendingCall } from '../../src/mcp/calls-in-flight.ts';
 
 const never = new AbortController().signal;
 
-/** Calls that end when they are told to. */
-function scene() {
-  const calls = new CallsInFlight<Asker>();
-  const begin = (runId: string, open = 0) => {
+/** Calls that the test ends. */
+function createCalls() {
+  const calls = new CallsInFlight<PendingCall>();
+  const begin = (runId: string, openQuestions = 0) => {
     const stop = new AbortController();
-    const call = { runId, open, signal: stop.signal };
+    const call = { runId, openQuestions, signal: stop.signal };
     const { promise, resolve, reject } = Promise.withResolvers<string>();
     const running = calls.run(call, () => promise);
     running.catch(() => undefined);
     return {
       call,
       running,
-      answer: () => resolve('done'),
+      respond: () => resolve('done'),
       fail: () => reject(new Error('broken')),
-      giveUp: () => {
+      abandon: () => {
         stop.abort();
         reject(new Error('late'));
       },
@@ -27,132 +27,132 @@ function scene() {
 }
 
 describe('a question of a server', () => {
-  it('belongs to nobody while nothing is called', async () => {
-    expect(await scene().calls.whose(never)).toBeUndefined();
+  it('belongs to no call if none is active', async () => {
+    expect(await createCalls().calls.callOfQuestion(never)).toBeUndefined();
   });
 
-  it('belongs to the one call that is under way', async () => {
-    const { calls, begin } = scene();
+  it('belongs to the only active call', async () => {
+    const { calls, begin } = createCalls();
     const { call } = begin('a');
-    expect(await calls.whose(never)).toBe(call);
+    expect(await calls.callOfQuestion(never)).toBe(call);
   });
 
-  it('belongs to the call in whose context it comes, whatever else is under way', async () => {
-    const { calls, begin } = scene();
+  it('belongs to the call of its asynchronous context, even if others are active', async () => {
+    const { calls, begin } = createCalls();
     begin('a');
-    const own = { runId: 'b', open: 0, signal: never };
+    const own = { runId: 'b', openQuestions: 0, signal: never };
     const found = await calls.run(own, async () => {
       await new Promise((resolve) => setImmediate(resolve));
-      return calls.whose(never);
+      return calls.callOfQuestion(never);
     });
     expect(found).toBe(own);
   });
 
-  it('does not belong to a call whose context it is and that is over', async () => {
-    const { calls, begin } = scene();
-    const own = { runId: 'b', open: 0, signal: never };
+  it('does not belong to the call of its context if that has ended', async () => {
+    const { calls, begin } = createCalls();
+    const own = { runId: 'b', openQuestions: 0, signal: never };
     const late = Promise.withResolvers<void>();
-    let found: Promise<Asker | undefined> | undefined;
+    let found: Promise<PendingCall | undefined> | undefined;
     await calls.run(own, async () => {
-      found = late.promise.then(() => calls.whose(never));
+      found = late.promise.then(() => calls.callOfQuestion(never));
     });
     const { call } = begin('a');
     late.resolve();
     expect(await found).toBe(call);
   });
 
-  it('is shown in the run that all the calls are of, at one that has not asked yet', async () => {
-    const { calls, begin } = scene();
+  it('belongs to a call without open questions if all calls are of one run', async () => {
+    const { calls, begin } = createCalls();
     begin('a', 1);
     const { call } = begin('a');
-    expect(await calls.whose(never)).toBe(call);
+    expect(await calls.callOfQuestion(never)).toBe(call);
   });
 
-  it('waits while it could be of several runs, and is of the last one that is not answered', async () => {
-    const { calls, begin } = scene();
+  it('waits while it could be of several runs, and belongs to the last call without a response', async () => {
+    const { calls, begin } = createCalls();
     const first = begin('a');
     const second = begin('b');
     const third = begin('c');
-    const whose = calls.whose(never);
+    const whose = calls.callOfQuestion(never);
     // What begins after the question cannot have asked it.
     const later = begin('d');
-    third.answer();
+    third.respond();
     await third.running;
-    first.answer();
+    first.respond();
     expect(await whose).toBe(second.call);
-    later.answer();
+    later.respond();
   });
 
-  it('belongs to nobody as soon as a call is given up that might have asked it', async () => {
-    const { calls, begin } = scene();
+  it('belongs to no call as soon as a candidate is abandoned', async () => {
+    const { calls, begin } = createCalls();
     const first = begin('a');
     begin('b');
-    const whose = calls.whose(never);
-    first.giveUp();
+    const whose = calls.callOfQuestion(never);
+    first.abandon();
     expect(await whose).toBeUndefined();
   });
 
-  it('belongs to nobody else after a call that was given up and might have asked it', async () => {
-    const { calls, begin } = scene();
+  it('belongs to no other run after an abandoned call', async () => {
+    const { calls, begin } = createCalls();
     const gone = begin('a');
-    gone.giveUp();
+    gone.abandon();
     await expect(gone.running).rejects.toThrow('late');
     const other = begin('b');
-    expect(await calls.whose(never)).toBeUndefined();
-    other.answer();
+    expect(await calls.callOfQuestion(never)).toBeUndefined();
+    other.respond();
     await other.running;
     const { call } = begin('a');
-    expect(await calls.whose(never)).toBe(call);
+    expect(await calls.callOfQuestion(never)).toBe(call);
   });
 
-  it('belongs to nobody if the last one left is of another run than what was given up', async () => {
-    const { calls, begin } = scene();
+  it('belongs to no call if the last candidate is of another run than an abandoned call', async () => {
+    const { calls, begin } = createCalls();
     const gone = begin('a');
-    gone.giveUp();
+    gone.abandon();
     await expect(gone.running).rejects.toThrow('late');
     const again = begin('a');
     begin('b');
-    const whose = calls.whose(never);
-    again.answer();
+    const whose = calls.callOfQuestion(never);
+    again.respond();
     expect(await whose).toBeUndefined();
   });
 
-  it('is of the last one left also where the server answered another with an error', async () => {
-    const { calls, begin } = scene();
+  it('belongs to the last candidate also if another call ended with an error', async () => {
+    const { calls, begin } = createCalls();
     const broken = begin('a');
     const { call } = begin('b');
-    const whose = calls.whose(never);
+    const whose = calls.callOfQuestion(never);
     broken.fail();
     expect(await whose).toBe(call);
   });
 
-  it('wears a connection out only if a call was given up, and nothing is under way', async () => {
-    const { calls, begin } = scene();
+  it('requires a new connection only if a call was abandoned and none is active', async () => {
+    const { calls, begin } = createCalls();
     const first = begin('a');
-    await calls.whose(never);
-    expect(calls.isSpent).toBe(false);
+    await calls.callOfQuestion(never);
+    expect(calls.needsNewConnection).toBe(false);
     const second = begin('b');
-    first.giveUp();
+    first.abandon();
     await expect(first.running).rejects.toThrow('late');
-    expect(calls.isSpent).toBe(false);
-    second.answer();
+    expect(calls.needsNewConnection).toBe(false);
+    second.respond();
     await second.running;
-    expect(calls.isSpent).toBe(true);
+    expect(calls.needsNewConnection).toBe(true);
   });
 
-  it('belongs to nobody when the server withdraws it', async () => {
-    const { calls, begin } = scene();
+  it('belongs to no call if the server cancels it', async () => {
+    const { calls, begin } = createCalls();
     begin('a');
     begin('b');
     const withdrawn = new AbortController();
-    const whose = calls.whose(withdrawn.signal);
+    const whose = calls.callOfQuestion(withdrawn.signal);
     withdrawn.abort();
     expect(await whose).toBeUndefined();
   });
 
   it('outside of any call belongs to no call', async () => {
-    const { calls } = scene();
-    const own = { runId: 'a', open: 0, signal: never };
+    const { calls } = createCalls();
+    const own = { runId: 'a', openQuestions: 0, signal: never };
     const current = await calls.run(own, async () => calls.outside(() => calls.current));
     expect(current).toBeUndefined();
   });

@@ -8,16 +8,16 @@ import { usualPauses } from '../../src/mcp/link.ts';
 import { McpServers } from '../../src/mcp/mcp-servers.ts';
 import { qualifiedName } from '../../src/mcp/tool-names.ts';
 
-let scene: McpScene;
+let fixture: McpScene;
 let servers: McpServers | undefined;
 let logged: string[];
 beforeEach(() => {
-  scene = new McpScene();
+  fixture = new McpScene();
   logged = [];
 });
 afterEach(async () => {
   await servers?.stop();
-  scene.dispose();
+  fixture.dispose();
 });
 
 const everyone = () => true;
@@ -27,12 +27,12 @@ const poll = <Value>(look: () => Value) => expect.poll(look, { timeout: 15_000 }
 async function start(how: string, more: { timeoutMs?: number; connectTimeoutMs?: number } = {}) {
   const log = (message: string, fields = {}) => logged.push(`${message} ${JSON.stringify(fields)}`);
   servers = new McpServers({
-    servers: { odd: { ...scene.hostile(how), ...more } },
+    servers: { odd: { ...fixture.hostile(how), ...more } },
     version: '1',
     fetch,
     env: { PATH: process.env['PATH'] },
-    homes: scene.dir,
-    cwd: scene.dir,
+    homes: fixture.dir,
+    cwd: fixture.dir,
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: (name) => name === 'odd_taken',
@@ -50,7 +50,7 @@ const call = (name = 'odd_go', context = createToolContext()) => {
 };
 
 describe('a hostile or broken server', () => {
-  it('with odd tools brings those that can be used, under names that every provider takes', async () => {
+  it('with invalid tools provides the valid ones, under names that every provider accepts', async () => {
     await start('weird');
     const long = qualifiedName('odd', 'l'.repeat(200));
     expect(names().toSorted()).toEqual(
@@ -68,38 +68,38 @@ describe('a hostile or broken server', () => {
     }
   });
 
-  it('whose schemas have no bottom is not connected', async () => {
+  it('whose schemas are nested too deep is not connected', async () => {
     await start('abyss');
     expect(names()).toEqual([]);
     expect(logged).toHaveLength(1);
   });
 
-  it('with thousands of tools brings some of them', async () => {
+  it('with thousands of tools provides some of them', async () => {
     await start('many');
     expect(names()).toHaveLength(256);
     expect(logged.join('\n').length).toBeLessThan(10_000);
   });
 
-  it('whose list never ends is not connected, and says so', async () => {
+  it('whose list never ends is not connected, and logs it', async () => {
     await start('endless-pages');
     expect(names()).toEqual([]);
     await expect(call()).rejects.toThrow('The MCP server odd is not connected');
   });
 
-  it('that writes rubbish between its words is understood, and its rubbish an error', async () => {
+  it('that writes invalid lines between messages is understood', async () => {
     await start('rubbish', { timeoutMs: 500 });
     await expect(call()).rejects.toThrow(/The MCP server odd/);
   });
 
-  it('that sends a line without end is ended and started again', async () => {
+  it('that sends an endless line is restarted', async () => {
     await start('endless-line');
     await expect(call()).rejects.toThrow(/MCP server odd/);
-    await poll(() => logged.join('\n')).toContain('a line of over');
+    await poll(() => logged.join('\n')).toContain('a line of more than');
     await poll(names).toContain('odd_go');
-    await poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
+    await poll(() => fixture.traces().filter((line) => line === 'initialize').length).toBe(2);
   });
 
-  it('that makes noise all the time holds nobody up, and is understood in spite of it', async () => {
+  it('that writes noise all the time does not block others, and is understood', async () => {
     await start('noise');
     let turns = 0;
     const turning = setInterval(() => (turns += 1), 5);
@@ -108,14 +108,14 @@ describe('a hostile or broken server', () => {
     expect(turns).toBeGreaterThan(10);
   });
 
-  it('that answers with too much is cut short', async () => {
+  it('that returns too much text has it truncated', async () => {
     await start('huge');
     const { context = '' } = await call();
     expect(context.length).toBeLessThan(61_000);
-    expect(context).toContain('1940000 characters are left out');
+    expect(context).toContain('1940000 characters are omitted');
   });
 
-  it('that asks something of its own accord is shown to nobody', async () => {
+  it('that asks without a call has its question canceled', async () => {
     await start('stranger');
     const asked: unknown[] = [];
     const ask = async (question: unknown) => void asked.push(question);
@@ -124,21 +124,21 @@ describe('a hostile or broken server', () => {
     expect(asked.length).toBeLessThanOrEqual(1);
   });
 
-  it('that fails with too many words is cut short', async () => {
+  it('that fails with a long message has it truncated', async () => {
     await start('long-error');
     const error = await call().then(
       () => undefined,
       (thrown: Error) => thrown,
     );
-    expect(error?.message).toContain('characters are left out');
+    expect(error?.message).toContain('characters are omitted');
     expect(error?.message.length).toBeLessThan(5_000);
   });
 
-  it('that asks late for a call that was given up asks nobody else, and is begun anew', async () => {
+  it('that asks late for an abandoned call has its question canceled, and is reconnected', async () => {
     await start('asks-late');
     const stop = new AbortController();
     const first = call('odd_go', createToolContext({ runId: 'first', signal: stop.signal }));
-    await poll(() => scene.traces()).toContain('called');
+    await poll(() => fixture.traces()).toContain('called');
     stop.abort(new Error('enough'));
     await expect(first).rejects.toThrow('enough');
     const asked: unknown[] = [];
@@ -149,41 +149,41 @@ describe('a hostile or broken server', () => {
     const second = await call('odd_go', createToolContext({ runId: 'second', ask }));
     expect(second).toEqual({ context: '{"action":"cancel"}' });
     expect(asked).toEqual([]);
-    await poll(() => scene.traces().filter((line) => line === 'initialize').length).toBe(2);
+    await poll(() => fixture.traces().filter((line) => line === 'initialize').length).toBe(2);
     expect(logged).toEqual([]);
   });
 
-  it('that ends when it is asked what it does not know is spoken to in the old way', async () => {
+  it('that exits on version negotiation is connected with the legacy protocol', async () => {
     await start('exits-on-probe');
     expect(names()).toEqual(['odd_go']);
-    expect(scene.traces()).toEqual(['initialize']);
+    expect(fixture.traces()).toEqual(['initialize']);
   });
 
-  it('that ends at once is tried again, ever more slowly, and told in one line', async () => {
+  it('that exits at once is restarted with growing pauses, and logged once', async () => {
     await start('ends-at-once');
-    await poll(() => scene.traces().length).toBeGreaterThan(3);
+    await poll(() => fixture.traces().length).toBeGreaterThan(3);
     expect(logged).toHaveLength(1);
     expect(logged[0]).toContain('Ended with exit code 7: the config is missing');
     await expect(call('odd_whatever')).rejects.toThrow('The MCP server odd is not connected');
   });
 
-  it('that never answers holds up neither the start nor the end', async () => {
+  it('that never responds delays neither start nor stop', async () => {
     await start('silent', { connectTimeoutMs: 300 });
     expect(names()).toEqual([]);
-    await poll(() => logged.join('\n')).toContain('It did not answer within 300 ms');
+    await poll(() => logged.join('\n')).toContain('No response within 300 ms');
   });
 
   it('that clings on is ended, with what it has started', requiresLinux(), async () => {
     await start('clings');
-    await poll(() => scene.traces().some((line) => line.startsWith('pids'))).toBe(true);
-    const line = scene.traces().find((found) => found.startsWith('pids')) ?? '';
+    await poll(() => fixture.traces().some((line) => line.startsWith('pids'))).toBe(true);
+    const line = fixture.traces().find((found) => found.startsWith('pids')) ?? '';
     const pids = line.split(' ').slice(1).map(Number);
     expect(pids.map(isAlive)).toEqual([true, true]);
     await servers?.stop();
     await poll(() => pids.map(isAlive)).toEqual([false, false]);
   });
 
-  it('that is not there is told in one line', async () => {
+  it('that does not exist is logged once', async () => {
     const log = (message: string, fields = {}) =>
       logged.push(`${message} ${JSON.stringify(fields)}`);
     servers = new McpServers({
@@ -191,8 +191,8 @@ describe('a hostile or broken server', () => {
       version: '1',
       fetch,
       env: {},
-      homes: scene.dir,
-      cwd: scene.dir,
+      homes: fixture.dir,
+      cwd: fixture.dir,
       clock: systemClock,
       log: { warn: log, error: log },
       isTaken: () => false,

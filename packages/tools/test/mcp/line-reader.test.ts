@@ -2,17 +2,17 @@ import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { JSONRPCMessage } from '@modelcontextprotocol/client';
 import { describe, expect, it, vi } from 'vitest';
-import { lineBounds, LineReader } from '../../src/mcp/line-reader.ts';
+import { lineLimits, LineReader } from '../../src/mcp/line-reader.ts';
 
 /** A busy machine reads slowly. */
-function scene(bounds = { ...lineBounds, restAfterMs: Infinity }) {
+function createReader(limits = { ...lineLimits, slowParseMs: Infinity }) {
   const stream = new PassThrough();
   const messages: JSONRPCMessage[] = [];
   const errors: string[] = [];
   const reader = new LineReader(
     stream,
     { message: (message) => messages.push(message), failed: ({ message }) => errors.push(message) },
-    bounds,
+    limits,
   );
   return { stream, messages, errors, reader };
 }
@@ -20,8 +20,8 @@ function scene(bounds = { ...lineBounds, restAfterMs: Infinity }) {
 const message = (id: number) => JSON.stringify({ jsonrpc: '2.0', id, method: 'ping' });
 
 describe('the lines of a program', () => {
-  it('are messages, however they come in pieces', async () => {
-    const { stream, messages } = scene();
+  it('are parsed as messages, however they are split into chunks', async () => {
+    const { stream, messages } = createReader();
     const bytes = Buffer.from(`${message(1)}\n${message(2)}\r\n{"jsonrpc":"2.0","method":"é"}\n`);
     for (const byte of bytes) stream.write(Buffer.of(byte));
     await turn();
@@ -32,8 +32,8 @@ describe('the lines of a program', () => {
     ]);
   });
 
-  it('that are no messages are skipped', async () => {
-    const { stream, messages, errors } = scene();
+  it('that are not messages are skipped', async () => {
+    const { stream, messages, errors } = createReader();
     stream.write(`Welcome!\n\n{broken\n[1]\n{"id":{}}\nnull\n${message(1)}\n`);
     await turn();
     expect(messages).toHaveLength(1);
@@ -44,22 +44,22 @@ describe('the lines of a program', () => {
     ['in one piece', 'x'.repeat(200)],
     ['with an end', `${'x'.repeat(200)}\n`],
   ])('that are too long %s are an error, once, and nothing is read after it', async (_, long) => {
-    const { stream, messages, errors } = scene({
-      ...lineBounds,
-      restAfterMs: Infinity,
+    const { stream, messages, errors } = createReader({
+      ...lineLimits,
+      slowParseMs: Infinity,
       maxLineBytes: 100,
     });
     stream.write(long);
     stream.write(`\n${message(1)}\n${'x'.repeat(200)}`);
     await turn();
-    expect(errors).toEqual(['It sent a line of over 100 bytes']);
+    expect(errors).toEqual(['It sent a line of more than 100 bytes']);
     expect(messages).toEqual([]);
   });
 
-  it('that are too many wait for the next second', async () => {
-    const { stream, messages } = scene({
-      ...lineBounds,
-      restAfterMs: Infinity,
+  it('above the limit wait for the next second', async () => {
+    const { stream, messages } = createReader({
+      ...lineLimits,
+      slowParseMs: Infinity,
       linesPerSecond: 10,
     });
     stream.write(`${message(1)}\n`.repeat(20));
@@ -71,7 +71,7 @@ describe('the lines of a program', () => {
     await expect.poll(() => messages.length, { timeout: 5_000 }).toBe(21);
   });
 
-  it('that take long to read are followed by a rest', async () => {
+  it('that take long to parse are followed by a pause', async () => {
     vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
     try {
       const stream = new PassThrough();

@@ -1,19 +1,19 @@
 import type { Clock } from '@relay/core';
 import { expect, it } from 'vitest';
 import type { McpConnection } from '../../src/mcp/connection.ts';
-import { McpLink, usualPauses } from '../../src/mcp/link.ts';
+import { ConnectionSupervisor, usualPauses } from '../../src/mcp/link.ts';
 
-const { lookMs } = usualPauses;
+const { refreshIntervalMs } = usualPauses;
 
-/** A clock that tells for how long it was waited, without waiting for less than a look. */
-function hastyClock() {
+/** A clock that records its sleeps, and skips those shorter than a refresh interval. */
+function recordingClock() {
   const slept: number[] = [];
   const clock: Clock = {
     now: () => 0,
     async sleep(ms, signal) {
       slept.push(ms);
       await new Promise<void>((resolve) => {
-        if (ms < lookMs) setImmediate(resolve);
+        if (ms < refreshIntervalMs) setImmediate(resolve);
         signal?.addEventListener('abort', () => resolve());
       });
     },
@@ -21,20 +21,20 @@ function hastyClock() {
   return { clock, slept };
 }
 
-it('asks a server that says every moment that its tools have changed ever more seldom', async () => {
-  const { clock, slept } = hastyClock();
+it('lists the tools of a server that keeps announcing changes with growing pauses', async () => {
+  const { clock, slept } = recordingClock();
   const over = Promise.withResolvers<string>();
   let listed = 0;
-  const link = new McpLink({
+  const supervisor = new ConnectionSupervisor({
     name: 'odd',
-    open: async (changed) => {
+    open: async (onToolsChanged) => {
       const connection: Partial<McpConnection> = {
         isOver: false,
         ended: over.promise,
         list: async () => {
           listed += 1;
           await new Promise((resolve) => setImmediate(resolve));
-          setImmediate(changed);
+          setImmediate(onToolsChanged);
           return [];
         },
         close: async () => over.resolve('closed'),
@@ -45,10 +45,14 @@ it('asks a server that says every moment that its tools have changed ever more s
     clock,
     log: { warn: () => undefined, error: () => undefined },
   });
-  await link.start();
-  await expect.poll(() => slept.filter((ms) => ms === lookMs)).toHaveLength(2);
-  await link.stop();
+  await supervisor.start();
+  await expect.poll(() => slept.filter((ms) => ms === refreshIntervalMs)).toHaveLength(2);
+  await supervisor.stop();
   const seconds = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-  expect(slept).toEqual([lookMs, ...seconds.map((each) => each * 1_000), lookMs]);
+  expect(slept).toEqual([
+    refreshIntervalMs,
+    ...seconds.map((each) => each * 1_000),
+    refreshIntervalMs,
+  ]);
   expect(listed).toBe(11);
 });

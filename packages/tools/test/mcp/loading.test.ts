@@ -17,11 +17,11 @@ const script = `
 `;
 
 it.each([
-  ['../index.ts', 'false'],
-  ['./index.ts', 'true'],
-])('the SDK of MCP is loaded by those alone who need it: %s', async (entry, asked) => {
+  ['../../src/index.ts', 'false'],
+  ['../../src/mcp/index.ts', 'true'],
+])('the MCP SDK is loaded only by its entry point: %s', async (entry, expected) => {
   const { href } = new URL(entry, import.meta.url);
   const run = promisify(execFile);
   const { stdout } = await run(process.execPath, ['--input-type=module', '-e', script, href]);
-  expect(stdout.trim()).toBe(asked);
+  expect(stdout.trim()).toBe(expected);
 });

@@ -7,17 +7,17 @@ import { usualPauses } from '../../src/mcp/link.ts';
 import { type McpOptions, McpServers } from '../../src/mcp/mcp-servers.ts';
 import type { McpServerConfig } from '../../src/mcp/settings.ts';
 
-let scene: McpScene;
+let fixture: McpScene;
 let open: McpServers[];
 let logged: string[];
 beforeEach(() => {
-  scene = new McpScene();
+  fixture = new McpScene();
   open = [];
   logged = [];
 });
 afterEach(async () => {
   await Promise.all(open.map((servers) => servers.stop()));
-  scene.dispose();
+  fixture.dispose();
 });
 
 const pauses = { ...usualPauses, firstMs: 5, mostMs: 50 };
@@ -29,8 +29,8 @@ async function start(servers: Record<string, McpServerConfig>, more: Partial<Mcp
     version: '1',
     fetch,
     env: { PATH: process.env['PATH'], RELAY_MASTER_KEY: 'the-master-key', OPENAI_API_KEY: 'sk-x' },
-    homes: scene.dir,
-    cwd: scene.dir,
+    homes: fixture.dir,
+    cwd: fixture.dir,
     clock: systemClock,
     log: { warn: log, error: log },
     isTaken: () => false,
@@ -54,8 +54,8 @@ async function find(servers: McpServers, name: string): Promise<Tool> {
 }
 
 describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
-  it('brings its tools, each with its description and schema', async () => {
-    const servers = await start({ shop: scene.program(asks) });
+  it('provides its tools with description and schema', async () => {
+    const servers = await start({ shop: fixture.program(asks) });
     const names = servers.list(everyone).map(({ name }) => name);
     expect(names).toEqual(
       ['echo', 'look', 'fail', 'die', 'show', 'work', 'fit', 'measure', 'stall', 'grow'].map(
@@ -71,12 +71,12 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     });
     expect(echo.validate({ text: 1 })).toMatchObject({ ok: false, issues: [{ path: 'text' }] });
     expect(await echo.execute({ text: 'hi' }, createToolContext())).toEqual({ context: 'hi' });
-    expect(scene.traces()).toEqual(['echo hi']);
+    expect(fixture.traces()).toEqual(['echo hi']);
   });
 
-  it('finds a clean environment and what it was given, and nothing comes back of its secrets', async () => {
+  it('has a clean environment and its own variables, and its secrets are redacted', async () => {
     const env = { API_TOKEN: 'a-very-secret-token', MODE: 'plain-mode' };
-    const servers = await start({ shop: { ...scene.program(asks), env } });
+    const servers = await start({ shop: { ...fixture.program(asks), env } });
     const look = await find(servers, 'shop_look');
     const { result } = await look.execute({}, createToolContext());
     const { env: seen } = result as { env: Record<string, string> };
@@ -87,23 +87,23 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(JSON.stringify(seen)).not.toMatch(/the-master-key|sk-x/);
   });
 
-  it('says nothing of its secrets in descriptions, progress and questions either', async () => {
+  it('has its secrets redacted in descriptions, progress and questions, too', async () => {
     const env = { ONE_KEY: 'Says it again', TWO_KEY: 'half of it', THREE_KEY: 'Which size' };
-    const servers = await start({ shop: { ...scene.program(asks), env } });
+    const servers = await start({ shop: { ...fixture.program(asks), env } });
     expect((await find(servers, 'shop_echo')).description).toBe('[redacted]');
-    const told: string[] = [];
+    const published: string[] = [];
     const ask = async (question: unknown) => {
-      told.push(JSON.stringify(question));
+      published.push(JSON.stringify(question));
       return { size: 'M' };
     };
-    const context = createToolContext({ progress: (text) => void told.push(text), ask });
+    const context = createToolContext({ progress: (text) => void published.push(text), ask });
     await (await find(servers, 'shop_work')).execute({ ms: 300 }, context);
     await (await find(servers, 'shop_fit')).execute({ what: 'coat' }, context);
-    expect(told).toEqual(['[redacted]\n', expect.stringContaining('"[redacted] of coat?"')]);
+    expect(published).toEqual(['[redacted]\n', expect.stringContaining('"[redacted] of coat?"')]);
   });
 
-  it('maps texts, pictures and failures', async () => {
-    const servers = await start({ shop: scene.program(asks) });
+  it('maps texts, images and failures', async () => {
+    const servers = await start({ shop: fixture.program(asks) });
     const show = await find(servers, 'shop_show');
     expect(await show.execute({}, createToolContext())).toEqual({
       context: 'a dot\n[image, image/png, 5 bytes]\n[resource file:///plan.txt]\nthe plan',
@@ -118,8 +118,8 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     await expect(fail.execute({}, createToolContext())).rejects.toThrow('the glue is out');
   });
 
-  it('asks a person, and goes on with the answer', async () => {
-    const servers = await start({ shop: { ...scene.program(asks), timeoutMs: 200 } });
+  it('asks a person, and continues with the answer', async () => {
+    const servers = await start({ shop: { ...fixture.program(asks), timeoutMs: 200 } });
     const fit = await find(servers, 'shop_fit');
     const asked: unknown[] = [];
     const ask = async (question: unknown) => {
@@ -135,56 +135,56 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     ]);
   });
 
-  it('reports its progress, and is told when a call is withdrawn', async () => {
-    const servers = await start({ shop: scene.program(asks) });
+  it('reports progress, and is notified when a call is canceled', async () => {
+    const servers = await start({ shop: fixture.program(asks) });
     const work = await find(servers, 'shop_work');
     const stop = new AbortController();
-    const told: string[] = [];
-    const progress = (text: string) => told.push(text);
+    const published: string[] = [];
+    const progress = (text: string) => published.push(text);
     const context = createToolContext({ signal: stop.signal, progress });
     const working = work.execute({ ms: 60_000 }, context);
     const failed = expect(working).rejects.toThrow('enough');
-    await poll(() => told).toEqual(['half of it\n']);
+    await poll(() => published).toEqual(['half of it\n']);
     stop.abort(new Error('enough'));
     await failed;
-    await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
+    await poll(() => fixture.traces()).toEqual(['work', 'work was withdrawn']);
   });
 
-  it('may be silent for so long, and is told that nobody waits any more', async () => {
-    const servers = await start({ shop: { ...scene.program(asks), timeoutMs: 300 } });
+  it('fails a call after its timeout, and is notified of the cancellation', async () => {
+    const servers = await start({ shop: { ...fixture.program(asks), timeoutMs: 300 } });
     const work = await find(servers, 'shop_work');
     await expect(work.execute({ ms: 60_000 }, createToolContext())).rejects.toThrow(
-      'The MCP server shop was silent for 300 ms',
+      'The MCP server shop sent nothing for 300 ms',
     );
-    await poll(() => scene.traces()).toContain('work was withdrawn');
+    await poll(() => fixture.traces()).toContain('work was withdrawn');
   });
 
-  it('says when its tools have changed', async () => {
-    const servers = await start({ shop: scene.program(asks) });
+  it('has its tools refreshed when it announces a change', async () => {
+    const servers = await start({ shop: fixture.program(asks) });
     const grow = await find(servers, 'shop_grow');
     await grow.execute({}, createToolContext());
     const learned = await find(servers, 'shop_learned');
     expect(await learned.execute({}, createToolContext())).toEqual({ context: 'new' });
     expect(servers.find('shop_grow', everyone)).toBeUndefined();
-    // Whoever has allowed a tool for good should get to know that it is not the same.
-    expect(logged).toEqual([expect.stringContaining('something else of its tools now')]);
+    // A grant refers to the tool by name, so the operator should notice the change.
+    expect(logged).toEqual([expect.stringContaining('has changed the definitions of tools')]);
     expect(logged[0]).toContain('{"tools":["shop_stall"],"more":0}');
   });
 
-  it('that dies during a call is a tool error, and is started again', async () => {
-    const servers = await start({ shop: scene.program(asks) });
+  it('that dies during a call causes a tool error, and is restarted', async () => {
+    const servers = await start({ shop: fixture.program(asks) });
     const die = await find(servers, 'shop_die');
     await expect(die.execute({}, createToolContext())).rejects.toThrow(/MCP server shop/);
     const echo = await find(servers, 'shop_echo');
     expect(await echo.execute({ text: 'again' }, createToolContext())).toEqual({
       context: 'again',
     });
-    expect(scene.traces()).toEqual(['die', 'echo again']);
+    expect(fixture.traces()).toEqual(['die', 'echo again']);
     expect(logged.join('\n')).toContain('Ended with exit code 3');
   });
 
-  it('ends with us', async () => {
-    const servers = await start({ shop: scene.program(asks) });
+  it('ends with this process', async () => {
+    const servers = await start({ shop: fixture.program(asks) });
     const look = await find(servers, 'shop_look');
     const { result } = await look.execute({}, createToolContext());
     const { pid } = result as { pid: number };
@@ -197,22 +197,22 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
 describe.each(['during', 'instead'] as const)('an endpoint whose questions come %s', (asks) => {
   let endpoint: Endpoint;
   beforeEach(async () => {
-    endpoint = await Endpoint.listen({ asks, trace: scene.trace });
+    endpoint = await Endpoint.listen({ asks, trace: fixture.trace });
   });
   afterEach(() => endpoint.close());
 
-  it('is called with the headers that it wants', async () => {
+  it('is called with the configured headers', async () => {
     const headers = { Authorization: 'Bearer a-very-secret-token' };
     const servers = await start({ shop: { url: endpoint.url, headers } });
     const echo = await find(servers, 'shop_echo');
-    const said = await echo.execute({ text: 'a-very-secret-token' }, createToolContext());
-    expect(said).toEqual({ context: '[redacted]' });
+    const output = await echo.execute({ text: 'a-very-secret-token' }, createToolContext());
+    expect(output).toEqual({ context: '[redacted]' });
     expect(new Set(endpoint.requests.map(({ authorization }) => authorization))).toEqual(
       new Set(['Bearer a-very-secret-token']),
     );
   });
 
-  it('asks for several calls at once, each in the run that made it', async () => {
+  it('asks during concurrent calls, each in the run of its call', async () => {
     const servers = await start({ shop: { url: endpoint.url } });
     // What the one does is of the earlier protocol, what the other does of the present one.
     const tool = await find(servers, asks === 'during' ? 'shop_measure' : 'shop_fit');
@@ -234,32 +234,32 @@ describe.each(['during', 'instead'] as const)('an endpoint whose questions come 
     ]);
   });
 
-  it('is told when a call is withdrawn', async () => {
+  it('is notified when a call is canceled', async () => {
     const servers = await start({ shop: { url: endpoint.url } });
     const work = await find(servers, 'shop_work');
     const stop = new AbortController();
     const working = work.execute({ ms: 60_000 }, createToolContext({ signal: stop.signal }));
     const failed = expect(working).rejects.toThrow('enough');
-    await poll(() => scene.traces()).toEqual(['work']);
+    await poll(() => fixture.traces()).toEqual(['work']);
     stop.abort(new Error('enough'));
     await failed;
-    await poll(() => scene.traces()).toEqual(['work', 'work was withdrawn']);
+    await poll(() => fixture.traces()).toEqual(['work', 'work was withdrawn']);
   });
 
-  it('that hangs up during a call is a tool error at once', async () => {
+  it('that closes the connection during a call causes a tool error at once', async () => {
     const servers = await start({ shop: { url: endpoint.url } });
     const work = await find(servers, 'shop_work');
     const working = work.execute({ ms: 60_000 }, createToolContext());
     const failed = expect(working).rejects.toThrow(/The MCP server shop/);
-    await poll(() => scene.traces()).toEqual(['work']);
+    await poll(() => fixture.traces()).toEqual(['work']);
     await endpoint.close();
     await failed;
-    await Endpoint.listen({ asks, trace: scene.trace }).then((other) => (endpoint = other));
+    await Endpoint.listen({ asks, trace: fixture.trace }).then((other) => (endpoint = other));
   });
 });
 
-it('tells a server that a session is over', async () => {
-  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+it('terminates the session when the connection is closed', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: fixture.trace });
   try {
     const servers = await start({ shop: { url: endpoint.url } });
     await find(servers, 'shop_echo');
@@ -271,29 +271,29 @@ it('tells a server that a session is over', async () => {
   }
 });
 
-it('gives up on a server that wants to be called again for ever', async () => {
-  const servers = await start({ shop: scene.program('instead') });
+it('fails a call whose server requests input for ever', async () => {
+  const servers = await start({ shop: fixture.program('instead') });
   const stall = await find(servers, 'shop_stall');
   await expect(stall.execute({}, createToolContext())).rejects.toThrow('more than 20 times');
-  expect(scene.traces()).toHaveLength(21);
+  expect(fixture.traces()).toHaveLength(21);
 });
 
-it('makes a call again for a server that has forgotten its session, and so never saw it', async () => {
-  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+it('repeats a call if the server does not know the session, and so has not executed it', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: fixture.trace });
   try {
     const servers = await start({ shop: { url: endpoint.url } });
     const echo = await find(servers, 'shop_echo');
     await echo.execute({ text: 'one' }, createToolContext());
     endpoint.forgetSessions();
     expect(await echo.execute({ text: 'two' }, createToolContext())).toEqual({ context: 'two' });
-    expect(scene.traces()).toEqual(['echo one', 'echo two']);
+    expect(fixture.traces()).toEqual(['echo one', 'echo two']);
   } finally {
     await endpoint.close();
   }
 });
 
-it('waits for a server that is down: its tools appear when it comes', async () => {
-  const before = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+it('waits for a server that is down, and provides its tools once it is connected', async () => {
+  const before = await Endpoint.listen({ asks: 'during', trace: fixture.trace });
   const { url } = before;
   await before.close();
   const kinds = { echo: { text: 'path' as const } };
@@ -312,7 +312,7 @@ it('waits for a server that is down: its tools appear when it comes', async () =
   const unknown = servers.find('shop_nothing', everyone)?.execute({}, createToolContext());
   const failed = expect(Promise.all([wrong, unknown])).rejects.toThrow();
   const endpoint = await Endpoint.listen(
-    { asks: 'during', trace: scene.trace },
+    { asks: 'during', trace: fixture.trace },
     Number(new URL(url).port),
   );
   try {
@@ -337,8 +337,8 @@ it('follows no redirect', async () => {
   expect(new Set(asked)).toEqual(new Set(['http://127.0.0.1:9/mcp']));
 });
 
-it('trusts annotations only as far as the operator says', async () => {
-  const program = scene.program('during');
+it('trusts annotations only if the operator says so', async () => {
+  const program = fixture.program('during');
   const servers = await start({
     none: { ...program, tools: ['look', 'echo'] },
     said: { ...program, tools: ['look', 'echo'], readOnly: 'annotated', idempotent: ['echo'] },
@@ -360,11 +360,11 @@ it('trusts annotations only as far as the operator says', async () => {
   ]);
 });
 
-it('is asked for its tools now and then, and given up if it is not there any more', async () => {
-  const endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });
+it('lists the tools of a server regularly, and reconnects if it is gone', async () => {
+  const endpoint = await Endpoint.listen({ asks: 'during', trace: fixture.trace });
   const servers = await start(
     { shop: { url: endpoint.url } },
-    { pauses: { ...pauses, lookMs: 50 } },
+    { pauses: { ...pauses, refreshIntervalMs: 50 } },
   );
   await find(servers, 'shop_echo');
   const count = endpoint.requests.length;

@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest';
-import { cut, outputOf } from '../../src/mcp/output.ts';
+import { outputOf, truncate } from '../../src/mcp/output.ts';
 
-const text = (said: string) => ({ type: 'text' as const, text: said });
+const text = (content: string) => ({ type: 'text' as const, text: content });
 
 describe('the output of an MCP tool', () => {
-  it('is its texts', () => {
+  it('is its text', () => {
     expect(outputOf({ content: [text('a'), text('b')] })).toEqual({ context: 'a\nb' });
     expect(outputOf({ content: [] })).toEqual({ context: '' });
   });
 
-  it('is what is structured for programs, and for the model where there is no text', () => {
+  it('has the structured content as result, and as context if there is no text', () => {
     const structuredContent = { n: 1 };
     expect(outputOf({ content: [], structuredContent })).toEqual({
       context: '{"n":1}',
@@ -21,7 +21,7 @@ describe('the output of an MCP tool', () => {
     });
   });
 
-  it('names what is no text, and keeps it for programs', () => {
+  it('names media in the context, and returns them as result', () => {
     const { context, result } = outputOf({
       content: [
         { type: 'audio', data: 'aGk=', mimeType: 'audio/wav' },
@@ -43,7 +43,7 @@ describe('the output of an MCP tool', () => {
     });
   });
 
-  it('leaves out what is too large, and says so', () => {
+  it('omits a result that is too large, with a note', () => {
     const data = 'x'.repeat(2 * 1024 * 1024);
     const output = outputOf({ content: [{ type: 'image', data, mimeType: 'image/png' }] });
     expect(output.result).toBeUndefined();
@@ -52,9 +52,9 @@ describe('the output of an MCP tool', () => {
     );
   });
 
-  it('of a failure is an error, of a bounded length', () => {
+  it('of a failure is an error of bounded length', () => {
     expect(() => outputOf({ content: [text('no glue')], isError: true })).toThrow('no glue');
-    expect(() => outputOf({ content: [], isError: true })).toThrow('does not say why');
+    expect(() => outputOf({ content: [], isError: true })).toThrow('failed without a message');
     try {
       outputOf({ content: [text('x'.repeat(100_000))], isError: true });
     } catch (error) {
@@ -62,8 +62,8 @@ describe('the output of an MCP tool', () => {
     }
   });
 
-  it('that is cut keeps its beginning and its end', () => {
-    expect(cut('abcdef', 6)).toBe('abcdef');
-    expect(cut('abcdefgh', 4)).toBe('ab\n… 4 characters are left out …\ngh');
+  it('that is truncated keeps its beginning and its end', () => {
+    expect(truncate('abcdef', 6)).toBe('abcdef');
+    expect(truncate('abcdefgh', 4)).toBe('ab\n… 4 characters are omitted …\ngh');
   });
 });

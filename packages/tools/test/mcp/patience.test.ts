@@ -1,47 +1,44 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Patience } from '../../src/mcp/patience.ts';
+import { SilenceTimeout } from '../../src/mcp/patience.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-describe('patience', () => {
-  it('ends after a silence, which begins anew with every word', () => {
-    const over = vi.fn();
-    const patience = new Patience(100, over);
+describe('the silence timeout', () => {
+  it('fires after a time without a message, and restarts with every message', () => {
+    const onTimeout = vi.fn();
+    const timeout = new SilenceTimeout(100, onTimeout);
     vi.advanceTimersByTime(90);
-    patience.renew();
+    timeout.restart();
     vi.advanceTimersByTime(90);
-    expect(over).not.toHaveBeenCalled();
+    expect(onTimeout).not.toHaveBeenCalled();
     vi.advanceTimersByTime(10);
-    expect(over).toHaveBeenCalledTimes(1);
+    expect(onTimeout).toHaveBeenCalledTimes(1);
   });
 
-  it('does not count while a person is asked, however many questions there are', async () => {
-    const over = vi.fn();
-    const patience = new Patience(100, over);
+  it('is paused while a person is asked, however many questions there are', async () => {
+    const onTimeout = vi.fn();
+    const timeout = new SilenceTimeout(100, onTimeout);
     const [one, two] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const asking = [
-      patience.whileAsking(() => one.promise),
-      patience.whileAsking(() => two.promise),
-    ];
+    const asking = [timeout.pausedWhile(() => one.promise), timeout.pausedWhile(() => two.promise)];
     vi.advanceTimersByTime(1_000_000);
     one.resolve();
     await asking[0];
-    patience.renew();
+    timeout.restart();
     vi.advanceTimersByTime(1_000_000);
-    expect(over).not.toHaveBeenCalled();
+    expect(onTimeout).not.toHaveBeenCalled();
     two.reject(new Error('no'));
     await expect(asking[1]).rejects.toThrow('no');
     vi.advanceTimersByTime(100);
-    expect(over).toHaveBeenCalledTimes(1);
+    expect(onTimeout).toHaveBeenCalledTimes(1);
   });
 
-  it('is over with its call', () => {
-    const over = vi.fn();
-    const patience = new Patience(100, over);
-    patience.end();
-    patience.renew();
+  it('does not fire after its end', () => {
+    const onTimeout = vi.fn();
+    const timeout = new SilenceTimeout(100, onTimeout);
+    timeout.end();
+    timeout.restart();
     vi.advanceTimersByTime(1_000);
-    expect(over).not.toHaveBeenCalled();
+    expect(onTimeout).not.toHaveBeenCalled();
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Concealer, secretsOf } from '../../src/mcp/secrets.ts';
+import { SecretRedactor, secretsOf } from '../../src/mcp/secrets.ts';
 
 describe('the secrets of an MCP server', () => {
   it('are its headers, and the variables whose names say so', () => {
@@ -24,7 +24,7 @@ describe('the secrets of an MCP server', () => {
     expect(secretsOf({ command: 'x', env: { [name]: 'a-plain-value' } })).toEqual([]);
   });
 
-  it('are the passwords and keys that a URL holds, as they are written and as they are meant', () => {
+  it('are the passwords and keys in a URL, encoded and decoded', () => {
     const url = 'https://me:pass%2Fword@x.example/mcp?api_key=key%20of%20mine&profile=developer';
     const secrets = ['pass%2Fword', 'pass/word', 'key%20of%20mine', 'key of mine'];
     expect(secretsOf({ url })).toEqual(secrets);
@@ -32,17 +32,17 @@ describe('the secrets of an MCP server', () => {
     expect(secretsOf({ url: 'https://x.example/mcp?token' })).toEqual([]);
   });
 
-  it('are hidden in texts, results and errors, also as they are written in JSON', () => {
-    const concealer = new Concealer({ command: 'x', env: { TOKEN: 'quo"ted\\secret' } });
-    expect(concealer.text('it is quo"ted\\secret.')).toBe('it is [redacted].');
+  it('are redacted in texts, results and errors, also escaped in JSON', () => {
+    const redactor = new SecretRedactor({ command: 'x', env: { TOKEN: 'quo"ted\\secret' } });
+    expect(redactor.text('it is quo"ted\\secret.')).toBe('it is [redacted].');
     const result = { deep: [{ 'quo"ted\\secret': 'a quo"ted\\secret' }] };
-    expect(concealer.output({ context: 'fine', result })).toEqual({
+    expect(redactor.output({ context: 'fine', result })).toEqual({
       context: 'fine',
       result: { deep: [{ '[redacted]': 'a [redacted]' }] },
     });
-    expect(concealer.error(new Error('bad quo"ted\\secret'))).toEqual(new Error('bad [redacted]'));
+    expect(redactor.error(new Error('bad quo"ted\\secret'))).toEqual(new Error('bad [redacted]'));
     const other = new TypeError('fine');
-    expect(concealer.error(other)).toBe(other);
-    expect(concealer.error('thrown')).toBe('thrown');
+    expect(redactor.error(other)).toBe(other);
+    expect(redactor.error('thrown')).toBe('thrown');
   });
 });

@@ -8,7 +8,7 @@ const problemOf = (servers: unknown) => {
 };
 
 describe('the settings of MCP servers', () => {
-  it('take a program and an endpoint, with all that can be said of them', () => {
+  it('accept a program and an endpoint with all options', () => {
     const shared = {
       tools: ['a'],
       readOnly: 'annotated',
@@ -24,14 +24,14 @@ describe('the settings of MCP servers', () => {
   });
 
   it.each([
-    [{ a_b: { command: 'x' } }, 'a_b: A server is named by'],
+    [{ a_b: { command: 'x' } }, 'a_b: The name of a server must have'],
     [{ a: {} }, 'a: Must have a command or a url, and not both'],
     [{ a: { command: 'x', url: 'https://x.example' } }, 'a: Must have a command or a url'],
-    [{ a: { url: 'https://x.example', env: {} } }, 'a.env: Goes with a command alone'],
-    [{ a: { command: 'x', headers: {} } }, 'a.headers: Goes with a url alone'],
+    [{ a: { url: 'https://x.example', env: {} } }, 'a.env: Requires a command'],
+    [{ a: { command: 'x', headers: {} } }, 'a.headers: Requires a url'],
     [{ a: { command: 'x', env: { TOKEN: undefined } } }, 'a.env.TOKEN: '],
     [{ a: { command: 'x', env: { 'A B': 'x' } } }, 'a.env.A B: '],
-    [{ a: { command: 'x\0y' } }, 'a.command: May not hold NUL'],
+    [{ a: { command: 'x\0y' } }, 'a.command: Must not contain NUL'],
     [{ a: { url: 'ftp://x.example' } }, 'a.url: '],
     [{ a: { url: 'https://x.example', headers: { 'x\ny': 'z' } } }, 'a.headers.'],
     [{ a: { url: 'https://x.example', headers: { x: 'a\r\nb: c' } } }, 'a.headers.x: '],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { mayOffer, nameAll, qualifiedName, serverOf } from '../../src/mcp/tool-names.ts';
+import { mapToolNames, mayOffer, qualifiedName, serverOf } from '../../src/mcp/tool-names.ts';
 
 describe('the name of an MCP tool', () => {
   it.each([
@@ -11,7 +11,7 @@ describe('the name of an MCP tool', () => {
     expect(qualifiedName(server, tool)).toBe(name);
   });
 
-  it('is shortened, always in the same way, and stays one of its own', () => {
+  it('is shortened deterministically, and stays unique', () => {
     const [one, other] = ['a', 'b'].map((end) => qualifiedName('files', `${'x'.repeat(90)}${end}`));
     expect(one).toHaveLength(64);
     expect(one).toMatch(/^files_x+_[0-9a-f]{8}$/);
@@ -19,22 +19,22 @@ describe('the name of an MCP tool', () => {
     expect(one).not.toBe(other);
   });
 
-  it('says which server it is of', () => {
+  it('identifies the server', () => {
     expect(serverOf('my-files_read_it')).toBe('my-files');
     expect(serverOf('_x')).toBeUndefined();
     expect(serverOf('calculator')).toBeUndefined();
   });
 
-  it('is given to nobody where several would have it, whatever their order', () => {
+  it('is refused if several tools would have it, whatever their order', () => {
     const listed = ['a.b', 'c', 'a/b', 'c_'].map((name) => ({ name }));
     for (const all of [listed, listed.toReversed()]) {
-      const { named, refused } = nameAll('s', all);
+      const { named, refused } = mapToolNames('s', all);
       expect(named.map(({ name }) => name).toSorted()).toEqual(['s_c', 's_c_']);
-      expect(refused).toEqual(['s_a_b: 2 tools would have it']);
+      expect(refused).toEqual(['s_a_b: 2 tools would have this name']);
     }
   });
 
-  it('may be one of a server that is configured, as far as its settings say', () => {
+  it('may belong to a configured server, according to its settings', () => {
     const servers = { files: { tools: ['read.it'] }, web: {} };
     expect(mayOffer(servers, 'files_read_it')).toBe(true);
     expect(mayOffer(servers, 'files_write')).toBe(false);

@@ -43,7 +43,7 @@ async function until(look: () => boolean): Promise<void> {
 const unique = (): string => `${100_000 + Math.floor(Math.random() * 900_000)}.${Date.now()}`;
 
 describe('bash', () => {
-  it('runs in the workspace, and says how it ended', async () => {
+  it('runs in the workspace, and reports its exit code', async () => {
     expect(await bash({ command: 'pwd; echo oh >&2; exit 3' })).toEqual({
       context: `${folder.root}\nstderr:\noh\nExit code 3.`,
       result: { exitCode: 3, stdout: `${folder.root}\n`, stderr: 'oh\n' },
@@ -67,7 +67,7 @@ describe('bash', () => {
     );
   });
 
-  it('begins in the folder that was allowed, though its path is swapped in the last moment', async () => {
+  it('starts in the folder that was allowed, even if its path is replaced meanwhile', async () => {
     folder.write('src/x', '');
     const swap = () => {
       renameSync(join(folder.root, 'src'), join(folder.root, 'moved'));
@@ -78,25 +78,25 @@ describe('bash', () => {
     expect(result['stdout']).toBe(`${folder.root}/moved\n`);
   });
 
-  it('says what is wrong with a folder', async () => {
+  it('explains why a folder is refused', async () => {
     folder.write('file', '');
     await expect(bash({ command: 'ls', cwd: 'none' })).rejects.toThrow('There is no folder none');
     await expect(bash({ command: 'ls', cwd: 'file' })).rejects.toThrow('file is not a folder');
   });
 
-  it('has no secrets around it, and no input', async () => {
+  it('has no secrets in its environment, and no input', async () => {
     const { result } = await bash({ command: 'env; cat; echo end' });
     expect(result['stdout']).not.toContain('very-secret');
     expect(result['stdout']).toContain(`HOME=${folder.root}\n`);
     expect(result['stdout']).toMatch(/end\n$/);
   });
 
-  it('takes a command for a command, whatever it begins with', async () => {
+  it('runs a command that starts with a dash', async () => {
     expect((await bash({ command: '-x' })).result).toMatchObject({ exitCode: 127 });
     expect((await bash({ command: 'echo "$0" "$#"' })).result['stdout']).toBe('bash 0\n');
   });
 
-  it('keeps long output whole in a file, and says so', async () => {
+  it('keeps long output in a file, and names it', async () => {
     const { context, result } = await bash({ command: 'seq 1 20000' });
     const whole = Array.from({ length: 20_000 }, (_, n) => `${n + 1}\n`).join('');
     expect(result['stdoutFile']).toBe('outputs/run/call_1.stdout');
@@ -107,14 +107,14 @@ describe('bash', () => {
     expect(context).toContain('\n20000\n');
   });
 
-  it('writes no file by the name of a call that climbs out', async () => {
+  it('writes no file outside the folder, whatever the id of the call', async () => {
     await bash({ command: 'seq 1 20000' }, { toolCallId: '../../x/../y' });
     const [file, ...others] = readdirSync(join(folder.outside, 'outputs/run'));
     expect(file).toMatch(/^______x____y\.[\da-f]{16}\.stdout$/);
     expect(others).toEqual([]);
   });
 
-  it('keeps the outputs of calls apart, however alike their ids are', async () => {
+  it('keeps the outputs of calls with similar ids apart', async () => {
     const long = 'c'.repeat(100);
     const ids = ['a.b', 'a_b', 'a/b', `${long}1`, `${long}2`];
     const files = new Set<unknown>();
@@ -124,34 +124,34 @@ describe('bash', () => {
     expect(files.size).toBe(ids.length);
   });
 
-  it('ends a command that says too much', { timeout: 60_000 }, async () => {
+  it('stops a command with too much output', { timeout: 60_000 }, async () => {
     const { context, result } = await bash({ command: 'yes', timeoutMs: 60_000 });
-    expect(context).toContain('It was ended because it said too much.');
+    expect(context).toContain('Stopped because of too much output.');
     expect(result['exitCode']).toBeNull();
   });
 
-  it('shows what is said while it runs', async () => {
-    const told: string[] = [];
+  it('publishes its output while it runs', async () => {
+    const published: string[] = [];
     await bash(
       { command: 'echo one; echo two >&2' },
-      { progress: (text: string) => told.push(text) },
+      { progress: (text: string) => published.push(text) },
     );
-    expect(told.join('')).toMatch(/one\n/);
-    expect(told.join('')).toMatch(/two\n/);
+    expect(published.join('')).toMatch(/one\n/);
+    expect(published.join('')).toMatch(/two\n/);
   });
 
-  it('ends after its time with all that it started, and keeps what it said', async () => {
+  it('is stopped after its timeout with all that it started, and keeps its output', async () => {
     const n = unique();
     const { context, result } = await bash({
       command: `echo before; sleep ${n} & sleep ${n}`,
       timeoutMs: 300,
     });
     expect(result).toMatchObject({ timedOut: true, stdout: 'before\n', signal: 'SIGTERM' });
-    expect(context).toContain('It was ended after 300 ms.');
+    expect(context).toContain('Stopped after 300 ms.');
     expect(running(n)).toEqual([]);
   });
 
-  it('ends also what does not want to end', { timeout: 20_000 }, async () => {
+  it('kills processes that ignore SIGTERM', { timeout: 20_000 }, async () => {
     const n = unique();
     const command = `trap '' TERM; echo up; while :; do sleep ${n}; done`;
     const { result } = await bash({ command, timeoutMs: 300 });
@@ -172,7 +172,7 @@ describe('bash', () => {
     expect(running(n)).toEqual([]);
   });
 
-  it('begins nothing once it is canceled', async () => {
+  it('starts nothing if it is already canceled', async () => {
     const signal = AbortSignal.abort(new Error('Stopped'));
     await expect(bash({ command: 'touch x' }, { signal })).rejects.toThrow('Stopped');
     expect(existsSync(join(folder.root, 'x'))).toBe(false);
@@ -208,19 +208,19 @@ describe('bash', () => {
       { command: 'ls', cwd: 'src' },
       { command: 'ls*', cwd: 'src' },
     ],
-  ])('proposes for %j: %j', (input, params) => {
+  ])('suggests for %j: %j', (input, params) => {
     expect(tool().derivePermission?.(input)).toEqual({ tool: 'bash', params });
   });
 
   // Case 18.
   it.each(['rm -rf ./tmp/*', 'sudo ls', 'node x.js', 'ls; rm x', 'bash -c ls'])(
-    'proposes nothing for %s',
+    'suggests nothing for %s',
     (command) => {
       expect(tool().derivePermission?.({ command })).toBeUndefined();
     },
   );
 
-  it('is never run again by itself, and never allowed by itself', () => {
+  it('is neither idempotent nor allowed by default', () => {
     expect(tool()).toMatchObject({
       idempotent: false,
       onUnknown: 'ask',

@@ -22,7 +22,7 @@ describe('a command line for bubblewrap', () => {
     expect(args.join(' ')).toContain('--chdir /ws/src --');
   });
 
-  it('makes the disk readable, hides what is not its own, and then opens the workspace', () => {
+  it('makes the disk readable, hides folders, and then binds the workspace', () => {
     const text = of(false).args.join(' ');
     const order = ['--ro-bind / /', '--tmpfs /data', '--tmpfs /other', '--bind /ws /ws'];
     const places = order.map((part) => text.indexOf(part));
@@ -30,7 +30,7 @@ describe('a command line for bubblewrap', () => {
     expect(places.every((place) => place >= 0)).toBe(true);
   });
 
-  it('has a network only if it is let', () => {
+  it('has a network only if that is allowed', () => {
     expect(of(false).args).toContain('--unshare-all');
     expect(of(false).args).not.toContain('--share-net');
     expect(of(true).args).toContain('--share-net');
@@ -72,12 +72,12 @@ describe('a command inside bubblewrap', requires('sandbox', bubblewrapProblem())
     expect(existsSync('/usr/relay-was-here') || existsSync('/etc/relay-was-here')).toBe(false);
   });
 
-  it('does not find what is hidden', async () => {
+  it('does not see hidden folders', async () => {
     const { stdout } = await bash(`cat ${folder.outside}/data/key; ls -A ${folder.outside}/data`);
     expect(stdout).toBe('');
   });
 
-  it('cannot undo what hides and protects, whoever runs the server', async () => {
+  it('cannot undo the protection, even if the server runs as root', async () => {
     const data = join(folder.outside, 'data');
     const undo = `umount ${data}; umount -l ${data}; mount -o remount,rw,bind /`;
     const { stdout } = await bash(
@@ -96,13 +96,13 @@ describe('a command inside bubblewrap', requires('sandbox', bubblewrapProblem())
     expect(stdout).toBe('1\n');
   });
 
-  it('sees no process of others', async () => {
+  it('sees no other processes', async () => {
     const { stdout } = await bash(`ls /proc | grep -c '^[0-9]'; cat /proc/${process.pid}/environ`);
     expect(Number(stdout.split('\n')[0])).toBeLessThan(10);
     expect(stdout.split('\n')[1]).toBe('');
   });
 
-  it('reaches the network only if it is let', async () => {
+  it('reaches the network only if that is allowed', async () => {
     const server = createServer((_request, response) => response.end('hello'));
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { cleanEnvironment, refusedVariable } from '../../src/workspace/environment.ts';
 
 describe('the environment of a command', () => {
-  it('has what says where it is, and nothing else', () => {
+  it('has the harmless variables, and nothing else', () => {
     const env = {
       PATH: '/bin',
       LANG: 'C',
@@ -30,11 +30,11 @@ describe('the environment of a command', () => {
     });
   });
 
-  it('has a PATH in any case', () => {
+  it('always has a PATH', () => {
     expect(cleanEnvironment({ env: {}, pass: [], home: '/ws' })['PATH']).toContain('/usr/bin');
   });
 
-  it('finds no program in the workspace, or wherever it happens to be', () => {
+  it('has no relative folder and no folder of the workspace in its PATH', () => {
     const pathOf = (PATH: string) => cleanEnvironment({ env: { PATH }, pass: [], home: '/ws' });
     expect(
       pathOf('.:/bin::bin:/ws:/ws/node_modules/.bin:/wsx:/usr/../ws/a:/usr/bin'),

@@ -5,30 +5,33 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 describe('progress', () => {
-  it('tells the first words at once and the next together', () => {
-    const told: string[] = [];
-    const progress = new Progress((text) => told.push(text), { everyMs: 100, maxChars: 1_000 });
+  it('publishes the first text at once and what follows together', () => {
+    const published: string[] = [];
+    const progress = new Progress((text) => published.push(text), {
+      everyMs: 100,
+      maxChars: 1_000,
+    });
     progress.add('a');
     progress.add('b');
     progress.add('c');
-    expect(told).toEqual(['a']);
+    expect(published).toEqual(['a']);
     vi.advanceTimersByTime(100);
-    expect(told).toEqual(['a', 'bc']);
+    expect(published).toEqual(['a', 'bc']);
     progress.add('d');
     progress.add('e');
     progress.end();
-    expect(told).toEqual(['a', 'bc', 'd', 'e']);
+    expect(published).toEqual(['a', 'bc', 'd', 'e']);
   });
 
-  it('is not endless', () => {
-    const told: string[] = [];
-    const progress = new Progress((text) => told.push(text), { everyMs: 1, maxChars: 10 });
+  it('stops at its limit', () => {
+    const published: string[] = [];
+    const progress = new Progress((text) => published.push(text), { everyMs: 1, maxChars: 10 });
     for (let n = 0; n < 100; n += 1) {
       progress.add('xxxx');
       vi.advanceTimersByTime(1);
     }
     progress.end();
-    expect(told.join('').match(/x/g)).toHaveLength(10);
-    expect(told.filter((text) => text.includes('more is not shown'))).toHaveLength(1);
+    expect(published.join('').match(/x/g)).toHaveLength(10);
+    expect(published.filter((text) => text.includes('more is not shown'))).toHaveLength(1);
   });
 });

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { decide, declaredBy } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeFolder, type TestFolder } from '../support/folder.ts';
 import { createToolContext } from '../support/tool-context.ts';
@@ -17,9 +18,9 @@ const read = (input: object, resolvedPaths?: Record<string, string>) =>
   );
 
 describe('read', () => {
-  it('gives lines with their numbers to the model and their text to programs', async () => {
+  it('returns numbered lines as context and the text as result', async () => {
     folder.write('a.txt', 'one\ntwo\r\nthree');
-    expect(await read({ path: 'a.txt' })).toEqual({
+    expect(await read({ filePath: 'a.txt' })).toEqual({
       context: '     1\tone\n     2\ttwo\n     3\tthree',
       result: {
         path: 'a.txt',
@@ -32,40 +33,42 @@ describe('read', () => {
     });
   });
 
-  it('reads a part, and says where to go on', async () => {
+  it('reads a range of lines, and says where to continue', async () => {
     folder.write('a.txt', 'one\ntwo\nthree\nfour\n');
-    const { context, result } = await read({ path: 'a.txt', offset: 2, limit: 2 });
-    expect(context).toBe('     2\ttwo\n     3\tthree\n(it goes on; read on with offset 4)');
+    const { context, result } = await read({ filePath: 'a.txt', offset: 2, limit: 2 });
+    expect(context).toBe('     2\ttwo\n     3\tthree\n(more lines follow; continue with offset 4)');
     expect(result).toMatchObject({ firstLine: 2, lines: 2, more: true });
-    expect((await read({ path: 'a.txt', offset: 4 })).result).toMatchObject({
+    expect((await read({ filePath: 'a.txt', offset: 4 })).result).toMatchObject({
       text: 'four',
       more: false,
     });
-    expect((await read({ path: 'a.txt', offset: 9 })).context).toBe('(it has fewer than 9 lines)');
+    expect((await read({ filePath: 'a.txt', offset: 9 })).context).toBe(
+      '(the file has fewer than 9 lines)',
+    );
   });
 
   it('says that a file is empty', async () => {
     folder.write('a.txt', '');
-    expect((await read({ path: 'a.txt' })).context).toBe('(an empty file)');
+    expect((await read({ filePath: 'a.txt' })).context).toBe('(an empty file)');
   });
 
-  it('cuts long lines and long files, and says so', async () => {
+  it('cuts long lines and long files, and notes it', async () => {
     folder.write('long', `${'x'.repeat(100_000)}\nshort\n`);
-    expect((await read({ path: 'long' })).context).toMatch(
+    expect((await read({ filePath: 'long' })).context).toMatch(
       /x … \(cut\)\n {5}2\tshort\n\(1 long lines are cut\)$/,
     );
     folder.write('many', 'y\n'.repeat(300_000));
-    const { result } = await read({ path: 'many' });
+    const { result } = await read({ filePath: 'many' });
     expect(result).toMatchObject({ lines: 2_000, more: true });
     folder.write('wide', `${'z'.repeat(1_999)}\n`.repeat(2_000));
-    const wide = (await read({ path: 'wide' })).result as { lines: number; more: boolean };
+    const wide = (await read({ filePath: 'wide' })).result as { lines: number; more: boolean };
     expect(wide.more).toBe(true);
     expect(wide.lines).toBeLessThan(200);
   });
 
-  it('keeps characters whole that lie across two pieces', async () => {
+  it('decodes characters that are split between two chunks', async () => {
     folder.write('a.txt', `${'x'.repeat(64 * 1024 - 1)}\n`.slice(1) + 'ü世\n');
-    expect((await read({ path: 'a.txt', offset: 2 })).result).toMatchObject({ text: 'ü世' });
+    expect((await read({ filePath: 'a.txt', offset: 2 })).result).toMatchObject({ text: 'ü世' });
   });
 
   it.each([
@@ -74,7 +77,7 @@ describe('read', () => {
     ['half a character at its end', Buffer.from([0x41, 0xe4, 0xb8])],
   ])('shows nothing of a file with %s', async (_what, bytes) => {
     folder.write('x.bin', bytes);
-    const { context, result } = await read({ path: 'x.bin' });
+    const { context, result } = await read({ filePath: 'x.bin' });
     expect(context).toBe(`x.bin is not text: ${bytes.length} bytes, which are not shown.`);
     expect(result).toEqual({ path: 'x.bin', kind: 'binary', size: bytes.length });
   });
@@ -83,44 +86,58 @@ describe('read', () => {
     folder.write('b/x', '');
     folder.write('a', '');
     folder.link('c', 'a');
-    expect(await read({ path: '.' })).toEqual({
+    expect(await read({ filePath: '.' })).toEqual({
       context: 'a\nb/\nc@',
       result: { path: '.', kind: 'folder', entries: ['a', 'b/', 'c@'] },
     });
   });
 
-  it('refuses what is not there, lies outside or is changed since it was allowed', async () => {
-    await expect(read({ path: 'none' })).rejects.toThrow('There is no file none');
-    await expect(read({ path: '../outside/secret.txt' })).rejects.toThrow('outside');
-    await expect(read({ path: '/dev/zero' })).rejects.toThrow('outside');
+  it('refuses paths that do not exist, lie outside, or lead elsewhere than when they were allowed', async () => {
+    await expect(read({ filePath: 'none' })).rejects.toThrow('There is no file none');
+    await expect(read({ filePath: '../outside/secret.txt' })).rejects.toThrow('outside');
+    await expect(read({ filePath: '/dev/zero' })).rejects.toThrow('outside');
     folder.write('a', 'a');
     folder.write('b', 'b');
     folder.link('link', 'b');
-    await expect(read({ path: 'link' }, { path: join(folder.root, 'a') })).rejects.toThrow(
+    await expect(read({ filePath: 'link' }, { filePath: join(folder.root, 'a') })).rejects.toThrow(
       'leads elsewhere than when it was allowed',
     );
   });
 
   it.each([
-    ['src/x/a.ts', { path: 'src/x/*' }],
-    ['README.md', { path: 'README.md' }],
-  ])('proposes for %s: %j', (path, params) => {
-    expect(createRead(folder).derivePermission?.({ path })).toEqual({ tool: 'read', params });
+    ['src/x/a.ts', { filePath: 'src/x/*' }],
+    ['README.md', { filePath: 'README.md' }],
+  ])('suggests for %s: %j', (filePath, params) => {
+    expect(createRead(folder).derivePermission?.({ filePath })).toEqual({ tool: 'read', params });
   });
 
   it.each(['../x', '/etc/passwd', 'a*b', '.env', 'src/../x', 'src/.git/config'])(
-    'proposes nothing for %s',
-    (path) => {
-      expect(createRead(folder).derivePermission?.({ path })).toBeUndefined();
+    'suggests nothing for %s',
+    (filePath) => {
+      expect(createRead(folder).derivePermission?.({ filePath })).toBeUndefined();
     },
   );
 
-  it('can be run again, and is asked about', () => {
+  it.each([
+    [{ filePath: 'src/x/a.ts', limit: 100 }, 'allow'],
+    [{ filePath: 'src/x/a.ts', limit: 99 }, 'ask'],
+    [{ filePath: 'src/x/a.ts' }, 'ask'],
+    [{ filePath: 'src/../a.ts', limit: 100 }, 'ask'],
+    [{ filePath: 'lib/a.ts', limit: 100 }, 'ask'],
+  ])('is allowed by a rule about filePath and limit: %j → %s', (input, decision) => {
+    const rule = { tool: 'read', params: { filePath: 'src/**/*.ts', limit: '100' } };
+    const call = { toolCallId: 'c', name: 'read', arguments: input };
+    const rules = { permissions: { allowlist: [rule] }, usedOnce: [], grants: [] };
+    const declared = declaredBy(createRead(folder));
+    expect(decide(call, { ...rules, builtinAllow: false, ...declared }).decision).toBe(decision);
+  });
+
+  it('is idempotent, and not allowed by default', () => {
     expect(createRead(folder)).toMatchObject({
       idempotent: true,
       allowedByDefault: false,
-      kinds: { path: 'path' },
-      sensitive: ['path'],
+      kinds: { filePath: 'path' },
+      sensitive: ['filePath'],
     });
   });
 });

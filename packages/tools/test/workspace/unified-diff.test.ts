@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { applyDiff } from '../../src/workspace/unified-diff.ts';
+import { applyDiff } from '../../src/workspace/edits.ts';
 
 const before = 'one\ntwo\nthree\nfour\n';
 
@@ -14,24 +14,24 @@ describe('a unified diff', () => {
     expect(applyDiff(before, diff)).toBe('one\n2\nthree\n4\n5\n');
   });
 
-  it('is found where its lines are, if that is one place', () => {
+  it('applies where its lines are, if there is only one such position', () => {
     expect(applyDiff(before, '@@ -40,1 +40,1 @@\n-three\n+3\n')).toBe('one\ntwo\n3\nfour\n');
-    expect(() => applyDiff('a\nb\na\n', '@@ -9 +9 @@\n-a\n+x\n')).toThrow('more than one place');
+    expect(() => applyDiff('a\nb\na\n', '@@ -9 +9 @@\n-a\n+x\n')).toThrow('more than one position');
     expect(applyDiff('a\nb\na\n', '@@ -3 +3 @@\n-a\n+x\n')).toBe('a\nb\nx\n');
   });
 
-  it('does not depend on how well its lines were counted', () => {
+  it('does not depend on the line counts in its header', () => {
     expect(applyDiff(before, '@@ -1,99 +1,1 @@\n one\n-two\n')).toBe('one\nthree\nfour\n');
   });
 
-  it('makes a file, and nothing else where there is none', () => {
+  it('creates a file, and refuses anything else if there is none', () => {
     expect(applyDiff(undefined, '--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n')).toBe(
       'a\nb\n',
     );
     expect(() => applyDiff(undefined, '@@ -1 +1 @@\n-a\n+b\n')).toThrow('no such file');
   });
 
-  it('knows files without a last line break', () => {
+  it('handles files without a final line break', () => {
     const mark = '\\ No newline at end of file';
     expect(applyDiff('a\nb', `@@ -1,2 +1,2 @@\n a\n-b\n${mark}\n+c\n${mark}\n`)).toBe('a\nc');
     expect(applyDiff('a\nb', `@@ -1,2 +1,2 @@\n a\n-b\n${mark}\n+c\n`)).toBe('a\nc\n');
@@ -41,8 +41,8 @@ describe('a unified diff', () => {
 
   it.each([
     ['no hunk', 'hello'],
-    ['does not hold these lines', '@@ -1 +1 @@\n-zero\n+0\n'],
-    ['must begin with', '@@ -1 +1 @@\none\n'],
+    ['does not contain these lines', '@@ -1 +1 @@\n-zero\n+0\n'],
+    ['must start with', '@@ -1 +1 @@\none\n'],
     ['cannot delete', '--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-one\n'],
     ['more than one file', '@@ -1 +1 @@\n-one\n+1\ndiff --git a/y b/y\n'],
   ])('is refused: %s', (message, diff) => {

@@ -1,11 +1,11 @@
 /*
  * Globs for permission rules, matched in time linear in the value, without RegExp.
  *
- * On the documented syntax an allow rule answers as picomatch 4.0.7 with {bash: true} does: `*`
- * crosses `/` but no line break; `*` and `?` take no dot where a segment of the pattern starts; `**`,
- * and `*` in a pattern without `/ ( [ {`, do not run over a `/.`; an empty value matches nothing; a
- * pattern matches its own text. Where picomatch surprises or is unsafe we differ, and each row has
- * its test in glob.oddities.test.ts:
+ * On the documented syntax an allow rule matches as picomatch 4.0.7 with {bash: true} does: `*`
+ * crosses `/` but no line break; `*` and `?` match no dot at the start of a segment of the pattern;
+ * `**`, and `*` in a pattern without `/ ( [ {`, do not cross a `/.`; an empty value matches nothing; a
+ * pattern matches its own text. We differ where picomatch is surprising or unsafe; each row has its
+ * test in glob.oddities.test.ts:
  *
  *   pattern           picomatch                            here
  *   ./run *           matches `run x`, not `./run x`       `./` is text
@@ -27,14 +27,14 @@
  *   NUL               dropped from the pattern             text
  *   !x !(x) {1..3} [z-a] [[:x:]] and unclosed groups       refused
  *
- * A deny rule reads the same pattern widely: `*`, `**`, `?` and `[^a]` stand for any character, line
- * breaks and dots too, so that `rm *` also stops `rm -r ~/.ssh`. It matches all that an allow rule
- * with that pattern would.
+ * A deny rule reads the same pattern broadly: `*`, `**`, `?` and `[^a]` match any character, including
+ * line breaks and dots, so that `rm *` also matches `rm -r ~/.ssh`. It matches everything that an
+ * allow rule with that pattern matches.
  */
 import { buildAutomaton } from './nfa.ts';
 import { type Effect, parseGlob } from './parse.ts';
+import { literalPrefixLength } from './pattern-text.ts';
 import { GlobRun } from './run.ts';
-import { spelledLength } from './spelled.ts';
 
 export type { Effect } from './parse.ts';
 
@@ -46,7 +46,7 @@ export interface Glob {
 }
 
 const MAX_PATTERN_BYTES = 1_024;
-/** More than the rules of a large tenant: one that goes through all of them must find them here. */
+/** More than the rules of a large tenant, so that going through all of them does not evict any. */
 const MAX_CACHED = 4_096;
 
 const cached: Readonly<Record<Effect, Map<string, Glob>>> = { allow: new Map(), deny: new Map() };
@@ -63,7 +63,7 @@ export function compileGlob(pattern: string, effect: Effect = 'allow'): Glob {
   return glob;
 }
 
-/** What is wrong with a pattern, as a sentence; undefined if it can be used. */
+/** Why a pattern is refused; undefined if it is valid. */
 export function checkPattern(pattern: string): string | undefined {
   return compileGlob(pattern).fault ?? compileGlob(pattern, 'deny').fault;
 }
@@ -81,15 +81,15 @@ function compile(pattern: string, effect: Effect): Glob {
     );
   }
   const run = new GlobRun(automaton);
-  const empty = effect === 'deny';
-  // Most rules are about something else, and show it at once. `a/**` is about `a` too.
-  const spelled = pattern.slice(0, spelledLength(pattern)).replace(/\/$/, '');
+  const allowsEmpty = effect === 'deny';
+  // Fast path: most rules do not match by their prefix already. `a/**` matches `a` too.
+  const prefix = pattern.slice(0, literalPrefixLength(pattern)).replace(/\/$/, '');
   return {
     pattern,
     fault: undefined,
     matches: (value) =>
       value === pattern ||
-      ((empty || value !== '') && value.startsWith(spelled) && run.matches(value)),
+      ((allowsEmpty || value !== '') && value.startsWith(prefix) && run.matches(value)),
   };
 }
 

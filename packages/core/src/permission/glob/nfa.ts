@@ -1,21 +1,19 @@
-import { type Alphabet, foldAlphabet } from './alphabet.ts';
-import type { CodeRanges } from './code-ranges.ts';
-import type { GlobNode } from './tree.ts';
+import type { CodeRanges, GlobNode } from './tree.ts';
 
 /**
- * A position automaton (Glushkov): state 0 is the start, and each other state is a place in the
- * pattern that has just consumed a code point. A set of states is a bitset. An assertion looks
- * one code point ahead, and only "a dot", "anything else" and "the end" matter to one, so the
- * epsilon closures are computed once for each of these three and nothing is left to run time.
+ * A position automaton (Glushkov): state 0 is the start, and each other state is a position in the
+ * pattern that has just consumed a code point. A set of states is a bitset. An assertion looks one
+ * code point ahead, and distinguishes only "a dot", "anything else" and "the end". The epsilon
+ * closures are therefore computed once for each of these three, and none at run time.
  */
 export interface Automaton {
   readonly words: number;
   readonly alphabet: Alphabet;
   /** By class, then word: the states that consume a code point of that class. */
   readonly reach: Int32Array;
-  /** States followed by themselves, the next one, the next but one: a shift moves them all. */
+  /** States whose successors are at distance 0, 1 or 2, so that a shift computes them all at once. */
   readonly shifts: readonly [Int32Array, Int32Array, Int32Array];
-  /** States with other successors, or with some that depend on what is ahead. */
+  /** States with other successors, or with successors that depend on the next code point. */
   readonly branching: Int32Array;
   /** The successors of a branching state, as words of the bitset: [index, bits, index, bits, …]. */
   readonly beforeDot: readonly Int32Array[];
@@ -31,14 +29,14 @@ type Edge =
   | { kind: 'assert'; what: 'notDot' | 'notEnd' | 'end'; next: number };
 
 const ACCEPT = 0;
-/** Words that the branching states can touch together: what a code point costs at worst. */
+/** The number of words that the branching states can change: the worst cost of one code point. */
 const MAX_COST = 1_024;
 
-/** Undefined if the automaton is larger than what we are ready to run. */
+/** Undefined if the automaton is too large. */
 export function buildAutomaton(root: GlobNode): Automaton | undefined {
   const edges: Edge[] = [{ kind: 'fork', next: [] }];
   const entry = addNode(edges, root, ACCEPT);
-  // Nodes are added back to front, so descending order numbers the states as they are written.
+  // Nodes are added back to front, so descending order numbers the states in pattern order.
   const stateOf = new Map<number, number>();
   const ranges: CodeRanges[] = [];
   for (let index = edges.length - 1; index > 0; index -= 1) {
@@ -73,7 +71,7 @@ export function buildAutomaton(root: GlobNode): Automaton | undefined {
   return { words, alphabet, reach, shifts, branching, beforeDot, beforeOther, accepting };
 }
 
-/** Adds a node whose match goes on at `next`; answers with where it is entered. */
+/** Adds a node that continues at `next`, and returns the edge that enters it. */
 function addNode(edges: Edge[], node: GlobNode, next: number): number {
   switch (node.kind) {
     case 'one':
@@ -101,7 +99,7 @@ function afterConsuming(edges: readonly Edge[], index: number): number {
   return edge.kind === 'consume' ? edge.next : ACCEPT;
 }
 
-/** The consuming edges (and ACCEPT) that are reached from an edge without consuming anything. */
+/** The consuming edges (and ACCEPT) that are reachable from an edge without consuming anything. */
 function closure(edges: readonly Edge[], from: number, ahead: Ahead): number[] {
   const seen = new Set([from]);
   const reached: number[] = [];
@@ -137,7 +135,7 @@ function buildReach(
     else known.states.push(index + 1);
   }
   const distinct = [...sets.values()];
-  const alphabet = foldAlphabet(distinct.map((set) => set.ranges));
+  const alphabet = buildAlphabet(distinct.map((set) => set.ranges));
   const reach = new Int32Array(alphabet.size * words);
   for (const [symbol, within] of alphabet.members.entries()) {
     const row = reach.subarray(symbol * words, (symbol + 1) * words);
@@ -156,4 +154,77 @@ function packBits(states: readonly number[]): Int32Array {
 
 function setBit(bits: Int32Array, index: number): void {
   bits[index >>> 5]! |= 1 << (index & 31);
+}
+
+/**
+ * Code points, grouped into classes that no part of the pattern distinguishes. A class is a small
+ * number, so that a transition is an array access.
+ */
+export interface Alphabet {
+  readonly size: number;
+  readonly dot: number;
+  /** The class of each ASCII code. */
+  readonly ascii: Uint16Array;
+  /** For each class, the indexes of the sets that contain it. */
+  readonly members: readonly (readonly number[])[];
+  readonly classOf: (code: number) => number;
+}
+
+const DOT = 0x2e;
+const ASCII = 0x80;
+
+function buildAlphabet(sets: readonly CodeRanges[]): Alphabet {
+  const starts = [...boundaries(sets)].sort((a, b) => a - b);
+  const inSets = membership(starts, sets);
+  const classes = new Map<string, number>();
+  const members: (readonly number[])[] = [];
+  const classAt = starts.map((start, index) => {
+    const within = inSets[index]!;
+    const key = start === DOT ? 'dot' : within.join(',');
+    const known = classes.get(key);
+    if (known !== undefined) return known;
+    classes.set(key, members.length);
+    return members.push(within) - 1;
+  });
+  const search = (code: number): number => {
+    let low = 0;
+    let high = starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >>> 1;
+      if (starts[middle]! <= code) low = middle;
+      else high = middle - 1;
+    }
+    return classAt[low]!;
+  };
+  const ascii = Uint16Array.from({ length: ASCII }, (_, code) => search(code));
+  return {
+    size: members.length,
+    dot: search(DOT),
+    ascii,
+    members,
+    classOf: (code) => ascii[code] ?? search(code),
+  };
+}
+
+function boundaries(sets: readonly CodeRanges[]): Set<number> {
+  const starts = new Set([0, DOT, DOT + 1]);
+  for (const ranges of sets) {
+    for (let at = 0; at + 1 < ranges.length; at += 2) {
+      starts.add(ranges[at]!);
+      starts.add(ranges[at + 1]! + 1);
+    }
+  }
+  return starts;
+}
+
+function membership(starts: readonly number[], sets: readonly CodeRanges[]): readonly number[][] {
+  const inSets: number[][] = starts.map(() => []);
+  const indexOf = new Map(starts.map((start, index) => [start, index]));
+  for (const [set, ranges] of sets.entries()) {
+    for (let at = 0; at + 1 < ranges.length; at += 2) {
+      const end = indexOf.get(ranges[at + 1]! + 1)!;
+      for (let index = indexOf.get(ranges[at]!)!; index < end; index += 1) inSets[index]!.push(set);
+    }
+  }
+  return inSets;
 }

@@ -1,23 +1,27 @@
-import { ANY_CODE, type CodeRanges, complement, except, rangesOf, union } from './code-ranges.ts';
-import { parseClass } from './class.ts';
 import {
   all,
+  ANY_CODE,
   AT_END,
+  type CodeRanges,
+  complement,
   either,
+  except,
   type GlobNode,
   many,
   maybe,
   NOT_DOT,
   NOT_END,
   one,
+  rangesOf,
   textNode,
+  union,
 } from './tree.ts';
 
-/** What a rule does with a match. In doubt an allow rule does not match, and a deny rule does. */
+/** What a match of the rule does. In case of doubt an allow rule does not match, and a deny rule does. */
 export type Effect = 'allow' | 'deny';
 
-/** What stands before a wildcard decides its meaning; groups and separators count as `text`. */
-type Before = 'slash' | 'star' | 'class' | 'text';
+/** What precedes a wildcard decides its meaning; groups and separators count as `text`. */
+type Preceding = 'slash' | 'star' | 'class' | 'text';
 
 const MAX_DEPTH = 32;
 const LINE_ENDS = rangesOf('\n\r\u2028\u2029');
@@ -25,15 +29,15 @@ const SLASH = rangesOf('/');
 const DOT = rangesOf('.');
 
 // picomatch has three compilers, and so three meanings of a star. In patterns without any of these
-// characters it stops before a hidden name (`/.x`), in all others only a leading dot stops it…
+// characters it stops before a hidden name (`/.x`), in all others only at a leading dot…
 const FREE_STARS = /^[*!]|[/()[\]{}"]/;
-// …and these forms take one slash at their end; some of them want more than nothing for it.
+// …and these forms accept one slash at the end; some of them require a non-empty tail then.
 const SHORT_FORM =
   /^(\*\*\/\*\.\*|\*\*\/\.\*|\*\*\/\*|\*\*|\*\/\*|\*\.\*|\.\*|\*)((?:\.[A-Za-z0-9_]+)*)$/;
 const NON_EMPTY_TAIL: ReadonlySet<string> = new Set(['**/*.*', '**/.*', '*/*', '*.*', '.*']);
 const BRACE_RANGE = /^-?[A-Za-z0-9]+\.\.-?[A-Za-z0-9]+(?:\.\.-?[A-Za-z0-9]+)?$/;
 
-/** The pattern as a tree, or a sentence that says why it is refused. */
+/** The pattern as a tree, or a message that says why it is refused. */
 export function parseGlob(pattern: string, effect: Effect): GlobNode | string {
   const parser = new GlobParser(pattern, effect);
   const node = parser.whole();
@@ -45,7 +49,7 @@ class GlobParser {
   readonly #chars: readonly string[];
   readonly #allow: boolean;
   readonly #short: { readonly base: string; readonly suffix: string } | undefined;
-  readonly #before: Before[] = [];
+  readonly #preceding: Preceding[] = [];
   readonly #wildcard: CodeRanges;
   readonly #anything: GlobNode;
   readonly #visible: GlobNode;
@@ -78,7 +82,7 @@ class GlobParser {
     if (short?.suffix === '' && NON_EMPTY_TAIL.has(short.base) && this.#allow) {
       nodes.splice(-1, 0, NOT_END);
     }
-    if (short !== undefined || this.#before.at(-1) === 'class') nodes.push(maybe(one(SLASH)));
+    if (short !== undefined || this.#preceding.at(-1) === 'class') nodes.push(maybe(one(SLASH)));
     return all(...nodes);
   }
 
@@ -106,7 +110,7 @@ class GlobParser {
         return this.#parens();
       case '/':
         this.#at += 1;
-        this.#before.push('slash');
+        this.#preceding.push('slash');
         return one(SLASH);
       case '\\':
         this.#at += 1;
@@ -124,14 +128,14 @@ class GlobParser {
   #literal(): GlobNode {
     const char = this.#chars[this.#at]!;
     this.#at += 1;
-    this.#before.push('text');
+    this.#preceding.push('text');
     return one(rangesOf(char));
   }
 
   #questionMark(): GlobNode {
     const hidden = this.#allow && this.#startsSegment() ? union(SLASH, DOT) : SLASH;
     this.#at += 1;
-    this.#before.push('text');
+    this.#preceding.push('text');
     return one(this.#allow ? except(this.#wildcard, hidden) : this.#wildcard);
   }
 
@@ -145,18 +149,18 @@ class GlobParser {
     if (count === 2 && starts && (end === this.#chars.length || this.#chars[end] === '/')) {
       return this.#globstar(earlier);
     }
-    this.#before.push('star');
+    this.#preceding.push('star');
     return starts ? this.#leading(this.#anything) : this.#anything;
   }
 
-  /** `**` as a whole segment stands for any folders, also none; it does not run over a `/.`. */
+  /** `**` as a whole segment matches any number of folders, but no `/.`. */
   #globstar(earlier: GlobNode[]): GlobNode {
     while (this.#repeatsGlobstar()) this.#at += 3;
-    const first = this.#before.length === 0;
-    const rooted = this.#before.length === 1;
-    const afterStar = this.#before.at(-2) === 'star';
+    const first = this.#preceding.length === 0;
+    const rooted = this.#preceding.length === 1;
+    const afterStar = this.#preceding.at(-2) === 'star';
     const ends = this.#at === this.#chars.length;
-    this.#before.push('star');
+    this.#preceding.push('star');
     if (first && ends) return this.#leading(this.#visible);
     if (first) {
       this.#takeSlash();
@@ -177,7 +181,7 @@ class GlobParser {
     const found = parseClass(this.#chars, this.#at);
     if (typeof found === 'string') return this.#refuse(found);
     this.#at = found.next;
-    this.#before.push('class');
+    this.#preceding.push('class');
     if (found.negated) {
       const rest = complement(found.ranges);
       return one(this.#allow ? except(rest, union(SLASH, LINE_ENDS)) : rest);
@@ -225,7 +229,7 @@ class GlobParser {
     let closed = false;
     while (!closed && this.fault === undefined) {
       this.#at += 1;
-      this.#before.push('text');
+      this.#preceding.push('text');
       const from = this.#at;
       const node = all(...this.#sequence(separator + close));
       branches.push({ node, text: this.#chars.slice(from, this.#at).join('') });
@@ -238,14 +242,14 @@ class GlobParser {
       }
     }
     this.#at += 1;
-    this.#before.push('text');
+    this.#preceding.push('text');
     this.#depth -= 1;
     return branches;
   }
 
   #takeSlash(): void {
     this.#at += 1;
-    this.#before.push('slash');
+    this.#preceding.push('slash');
   }
 
   #leading(wildcard: GlobNode): GlobNode {
@@ -253,7 +257,7 @@ class GlobParser {
   }
 
   #startsSegment(): boolean {
-    return this.#before.length === 0 || this.#before.at(-1) === 'slash';
+    return this.#preceding.length === 0 || this.#preceding.at(-1) === 'slash';
   }
 
   #repeatsGlobstar(): boolean {
@@ -261,8 +265,8 @@ class GlobParser {
     return ahead === '/**' || ahead === '/**/';
   }
 
-  #refuse(sentence: string): GlobNode {
-    this.fault ??= sentence;
+  #refuse(message: string): GlobNode {
+    this.fault ??= message;
     this.#at = this.#chars.length;
     return all();
   }
@@ -270,4 +274,96 @@ class GlobParser {
 
 function visibleSlash(): GlobNode {
   return all(one(SLASH), NOT_DOT);
+}
+
+/** A bracket expression. */
+interface BracketClass {
+  readonly ranges: CodeRanges;
+  readonly negated: boolean;
+  /** `[abc]` without special characters also matches its own text, as in `app/[id]/page`. */
+  readonly literal: string | undefined;
+  /** The index of the character after it. */
+  readonly next: number;
+}
+
+const POSIX: ReadonlyMap<string, CodeRanges> = new Map(
+  Object.entries({
+    alnum: [0x30, 0x39, 0x41, 0x5a, 0x61, 0x7a],
+    alpha: [0x41, 0x5a, 0x61, 0x7a],
+    ascii: [0, 0x7f],
+    blank: [0x09, 0x09, 0x20, 0x20],
+    cntrl: [0, 0x1f, 0x7f, 0x7f],
+    digit: [0x30, 0x39],
+    graph: [0x21, 0x7e],
+    lower: [0x61, 0x7a],
+    print: [0x20, 0x7e],
+    punct: [0x21, 0x2f, 0x3a, 0x40, 0x5b, 0x60, 0x7b, 0x7e],
+    space: [0x09, 0x0d, 0x20, 0x20],
+    upper: [0x41, 0x5a],
+    word: [0x30, 0x39, 0x41, 0x5a, 0x5f, 0x5f, 0x61, 0x7a],
+    xdigit: [0x30, 0x39, 0x41, 0x46, 0x61, 0x66],
+  }),
+);
+
+/** Parses the bracket expression whose `[` is at `start`; returns an error message if it is invalid. */
+function parseClass(chars: readonly string[], start: number): BracketClass | string {
+  const negated = chars[start + 1] === '!' || chars[start + 1] === '^';
+  const first = negated ? start + 2 : start + 1;
+  const parts: CodeRanges[] = [];
+  let plain = !negated;
+  let at = first;
+  while (chars[at] !== ']' || at === first) {
+    const named = posixName(chars, at);
+    if (named !== undefined) {
+      const ranges = POSIX.get(named);
+      if (ranges === undefined) return `The character class "[:${named}:]" is unknown.`;
+      parts.push(ranges);
+      plain = false;
+      at += named.length + 4;
+      continue;
+    }
+    const low = readChar(chars, at);
+    if (low === undefined) {
+      return `The "[" at character ${start + 1} is never closed; write "\\[" for the character.`;
+    }
+    plain &&= !'-*+?.^${}(|)[]\\'.includes(chars[at]!);
+    const high = rangeEnd(chars, low.next);
+    if (high === undefined) {
+      parts.push(rangesOf(low.char));
+      at = low.next;
+      continue;
+    }
+    const codes = [low.char.codePointAt(0)!, high.char.codePointAt(0)!] as const;
+    if (codes[0] > codes[1]) {
+      return `The range "${low.char}-${high.char}" runs backwards.`;
+    }
+    parts.push(codes);
+    plain = false;
+    at = high.next;
+  }
+  const literal = plain ? chars.slice(start, at + 1).join('') : undefined;
+  return { ranges: union(...parts), negated, literal, next: at + 1 };
+}
+
+function posixName(chars: readonly string[], at: number): string | undefined {
+  if (chars[at] !== '[' || chars[at + 1] !== ':') return undefined;
+  let end = at + 2;
+  while (end < chars.length && /^[a-z]$/i.test(chars[end]!)) end += 1;
+  return chars[end] === ':' && chars[end + 1] === ']'
+    ? chars.slice(at + 2, end).join('')
+    : undefined;
+}
+
+function readChar(
+  chars: readonly string[],
+  at: number,
+): { readonly char: string; readonly next: number } | undefined {
+  const escaped = chars[at] === '\\';
+  const char = chars[escaped ? at + 1 : at];
+  return char === undefined ? undefined : { char, next: escaped ? at + 2 : at + 1 };
+}
+
+function rangeEnd(chars: readonly string[], dash: number): ReturnType<typeof readChar> {
+  if (chars[dash] !== '-' || chars[dash + 1] === ']') return undefined;
+  return posixName(chars, dash + 1) === undefined ? readChar(chars, dash + 1) : undefined;
 }

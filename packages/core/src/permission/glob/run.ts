@@ -7,9 +7,9 @@ const MAX_STATES = 256;
 const MAX_CELLS = 16_384;
 
 /**
- * Runs an automaton over a value: one table look-up a code point, in a DFA that is built while it
- * runs. When that table is full the rest of the value is matched on bitsets, whose cost a code
- * point depends on the pattern alone; the next value starts with an empty table.
+ * Runs an automaton over a value: one table access per code point, in a DFA that is built lazily.
+ * When the table is full, the rest of the value is matched on bitsets, whose cost per code point
+ * depends on the pattern alone. The next value starts with an empty table.
  */
 export class GlobRun {
   readonly #automaton: Automaton;
@@ -45,7 +45,7 @@ export class GlobRun {
       if (next === DEAD) return false;
       if (next === UNKNOWN) {
         const states = new Int32Array(this.#automaton.words);
-        step(this.#automaton, symbol, { from: this.#sets[state]!, to: states });
+        step(this.#automaton, symbol, this.#sets[state]!, states);
         return this.#matchesRest(value, at + 1, states);
       }
       state = next;
@@ -54,7 +54,7 @@ export class GlobRun {
     return this.#accepts(this.#sets[state]!);
   }
 
-  /** Most values that do not match already end in the wrong character. */
+  /** Fast path: most values that do not match end in the wrong character. */
   #canEndWith(value: string): boolean {
     if (value === '') return true;
     const pair = value.codePointAt(value.length - 2) ?? 0;
@@ -70,7 +70,7 @@ export class GlobRun {
     for (let at = start; at < value.length; at += 1) {
       const code = value.codePointAt(at)!;
       if (code > 0xff_ff) at += 1;
-      step(this.#automaton, this.#automaton.alphabet.classOf(code), { from, to });
+      step(this.#automaton, this.#automaton.alphabet.classOf(code), from, to);
       [from, to] = [to, from];
     }
     return this.#accepts(from);
@@ -89,7 +89,7 @@ export class GlobRun {
 
   #extend(state: number, symbol: number): number {
     const set = new Int32Array(this.#automaton.words);
-    step(this.#automaton, symbol, { from: this.#sets[state]!, to: set });
+    step(this.#automaton, symbol, this.#sets[state]!, set);
     const known = this.#ids.get(set.join(','));
     if (known === undefined && this.#sets.length >= this.#maxStates) return UNKNOWN;
     const next = known ?? this.#add(set);
@@ -109,12 +109,7 @@ export class GlobRun {
   }
 }
 
-interface Move {
-  readonly from: Int32Array;
-  readonly to: Int32Array;
-}
-
-function step(automaton: Automaton, symbol: number, { from, to }: Move): void {
+function step(automaton: Automaton, symbol: number, from: Int32Array, to: Int32Array): void {
   const { words, shifts, branching, reach, alphabet, beforeDot, beforeOther } = automaton;
   const [stay, next, skip] = shifts;
   let carry = 0;

@@ -1,18 +1,17 @@
 /*
- * What programs do by their options and subcommands beyond what their name says: run another program,
- * or write a file although they are there to read. A wildcard grants none of it, and denying looks for
- * commands in the values. What is missing here is taken at its word.
+ * Options and subcommands by which a program does more than its name says: runs another program, or
+ * writes a file although it usually reads. A wildcard allows none of them, and deny rules search their
+ * values for commands. Programs that are not listed are assumed to have none.
  */
 
-/** As far as it concerns us, a word of a command. */
 interface Word {
   readonly text: string;
   readonly globs: boolean;
 }
 
 /*
- * A line is a program, or a program with a subcommand, and its options. `=` in front: only in this
- * very spelling, never in a bundle of short options. `+`: any word that begins with it.
+ * Each line is a program, or a program with a subcommand, and its options. A leading `=`: only in
+ * exactly this spelling, never in a bundle of short options. `+`: any word that starts with it.
  */
 const TABLE = `
 ack --pager
@@ -78,7 +77,7 @@ const ACTING_OPTIONS: ReadonlyMap<string, readonly string[]> = new Map(
     }),
 );
 
-/** Subcommands that run what they are told, or change what later commands do. */
+/** Subcommands that run other programs, or change what later commands do. */
 const ACTING_SUBCOMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
   [
     'cargo install run',
@@ -96,15 +95,15 @@ const ACTING_SUBCOMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map(
   }),
 );
 
-/** How many files a reader takes before the next one is written to. */
+/** The number of files that a program reads; it writes to the next one. */
 const OPERANDS_READ: ReadonlyMap<string, number> = new Map([
   ['uniq', 1],
   ['xxd', 1],
 ]);
-/** What follows `--` goes to a script, which is not of this program. */
-const HANDS_ON: ReadonlySet<string> = new Set(['npm', 'pnpm', 'yarn']);
+/** Programs that pass the words after `--` to a script. */
+const SCRIPT_RUNNERS: ReadonlySet<string> = new Set(['npm', 'pnpm', 'yarn']);
 
-/** Whether some word may be one by which the program acts; abbreviations count. */
+/** Whether a word may be an option by which the program acts; abbreviations count. */
 export function actsByOption(program: string, words: readonly Word[]): boolean {
   const read = OPERANDS_READ.get(program);
   if (read !== undefined && countOperands(words) > read) return true;
@@ -113,12 +112,12 @@ export function actsByOption(program: string, words: readonly Word[]): boolean {
   if (always === undefined) return false;
   const subcommand = subcommandOf(words)?.text ?? '';
   const options = [...always, ...(ACTING_OPTIONS.get(`${program} ${subcommand}`) ?? [])];
-  const end = HANDS_ON.has(program) ? words.findIndex(({ text }) => text === '--') : -1;
+  const end = SCRIPT_RUNNERS.has(program) ? words.findIndex(({ text }) => text === '--') : -1;
   const own = end < 0 ? words : words.slice(0, end);
   return own.some(({ text, globs }, at) => {
-    // A name that a glob finds may begin with a dash, too.
+    // A file name that a glob matches may start with a dash, too.
     if (globs && /^[-*?[]/.test(text)) return true;
-    // tar takes its first word for options even without the dash.
+    // tar reads its first word as options even without a dash.
     const word = program === 'tar' && at === 0 && /^\w/.test(text) ? `-${text}` : text;
     return options.some((option) => mayBeOption(option, word));
   });
@@ -150,7 +149,7 @@ function mayBeOption(option: string, word: string): boolean {
   if (option.startsWith('=')) return name === option.slice(1);
   if (option.endsWith('.')) return word.startsWith(option);
   if (option.startsWith('--')) return word.startsWith('--') && option.startsWith(name);
-  // Short options come in bundles; long names with one dash, as find has them, stand alone.
+  // Short options can be bundled; long names with one dash, as in find, cannot.
   if (option.length > 2) return name === option || name === `-${option}`;
   return !word.startsWith('--') && word.includes(option.slice(1));
 }

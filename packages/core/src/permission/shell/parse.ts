@@ -1,7 +1,7 @@
 /*
- * The parser's side: it only ever grants. Whatever it does not know for certain is undefined here,
- * and then asked. unbash is lenient (it recovers, and reads odd white space as words) and quadratic
- * on deep nesting, so the text is checked before it gets there.
+ * The parser is used to allow only. Whatever it does not understand for certain is undefined here, and
+ * then asked. unbash is lenient (it recovers from errors, and reads unusual white space as words) and
+ * quadratic on deep nesting, so the text is checked before it is parsed.
  */
 import {
   type Command,
@@ -23,14 +23,14 @@ export interface ParsedCommand {
 }
 
 const MAX_LENGTH = 10_000;
-/** A bound on nesting that needs no reading. */
+/** Bounds the nesting without parsing. */
 const MAX_OPENERS = 256;
-// Control and format characters, and blanks that are none to bash.
-const ODD = /[^\P{C}\t\n]|[^\P{Z} ]/u;
+// Control and format characters, and white space that bash does not treat as blank.
+const UNUSUAL = /[^\P{C}\t\n]|[^\P{Z} ]/u;
 const BETWEEN_COMMANDS = /^[ \t\n;&|(){}!]*$/;
 const HISTORY = /![\w!?#$*^{-]/;
 
-/** The simple commands of a text in their order, if it consists of nothing else. */
+/** The simple commands of a text in order, if it consists of nothing else. */
 export function plainCommands(source: string): readonly ParsedCommand[] | undefined {
   if (HISTORY.test(source)) return undefined;
   return attempt(source, (script) => {
@@ -43,12 +43,12 @@ export function plainCommands(source: string): readonly ParsedCommand[] | undefi
       between += source.slice(end, command.start);
       end = command.end;
     }
-    // Comments are no part of any command; what is not looked at is not granted.
+    // Comments belong to no command; text that was not checked is not allowed.
     return BETWEEN_COMMANDS.test(between + source.slice(end)) ? found : undefined;
   });
 }
 
-/** The names of all commands at any depth, if the text parses and every name is a fixed text. */
+/** The names of all commands at any depth, if the text parses and every name is constant. */
 export function commandNames(source: string): ReadonlySet<string> | undefined {
   return attempt(source, (script) => {
     const names = new Set<string>();
@@ -56,7 +56,7 @@ export function commandNames(source: string): ReadonlySet<string> | undefined {
     for (let node = pending.pop(); node !== undefined; node = pending.pop()) {
       if ('errors' in node && node.errors !== undefined) return undefined;
       if (node.type === 'Command' && node.name !== undefined) {
-        if (!isFixed(node.name)) return undefined;
+        if (!isConstant(node.name)) return undefined;
         names.add(node.name.value);
       }
       forEachChild(node, (child) => pending.push(child));
@@ -69,14 +69,14 @@ function attempt<Result>(
   source: string,
   read: (script: ParsedScript) => Result | undefined,
 ): Result | undefined {
-  if (source.length > MAX_LENGTH || ODD.test(source)) return undefined;
+  if (source.length > MAX_LENGTH || UNUSUAL.test(source)) return undefined;
   let openers = 0;
   for (const char of source) if ('({[`'.includes(char)) openers += 1;
   if (openers > MAX_OPENERS) return undefined;
   try {
     return read(parse(source));
   } catch {
-    return undefined; // a parser's fault must not become an allow
+    return undefined; // an error in the parser must not allow a command
   }
 }
 
@@ -119,7 +119,7 @@ function collectCommand(command: Command, found: ParsedCommand[]): boolean {
   return true;
 }
 
-/** Output that is merged or thrown away touches no file, and input from nowhere says nothing. */
+/** Merging or discarding output writes no file, and `/dev/null` as input is empty. */
 function isHarmless(redirection: Redirection): boolean {
   if (redirection.type !== 'Redirect') return false;
   const { operator, descriptor, target } = redirection;
@@ -148,7 +148,7 @@ function isPlainPart(part: WordPart): boolean {
   }
 }
 
-function isFixed(word: Word): boolean {
+function isConstant(word: Word): boolean {
   return (word.parts ?? []).every((part) => {
     if (part.type === 'DoubleQuoted') return part.parts.every((inner) => inner.type === 'Literal');
     return part.type === 'Literal' || part.type === 'SingleQuoted' || part.type === 'AnsiCQuoted';

@@ -1,14 +1,14 @@
 /*
- * What we know about programs that run other programs. Denying looks through all of them; granting
- * trusts none of them to a wildcard. A program that is missing here is taken at its word.
+ * Programs that run other programs. Deny rules look inside all of them; no wildcard of an allow rule
+ * covers what they run. Programs that are not listed are assumed to run nothing else.
  */
 
 export interface Wrapper {
-  /** Words that stand before the wrapped command and are not options: `timeout 5`, `ssh host`. */
+  /** The number of words before the wrapped command that are not options: `timeout 5`, `ssh host`. */
   readonly operands: number;
-  /** It wraps a command only as one of these subcommands, which may stand behind their group. */
+  /** Wraps a command only with one of these subcommands, which may follow their group. */
   readonly only?: readonly string[];
-  /** The wrapped command gets arguments that its text does not show. */
+  /** The wrapped command gets arguments that are not in its text. */
   readonly feeds?: true;
 }
 
@@ -44,12 +44,12 @@ const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
   ...among('ip', 3, 'netns'),
 ]);
 
-/** Words that may stand between a wrapper and its subcommand. */
+/** Words between a wrapper and its subcommand. */
 const SUBCOMMAND_GROUPS: ReadonlySet<string> = new Set(['container', 'compose', 'pod', 'machine']);
-/** The loader of programs runs the one it is given. */
+/** The dynamic loader runs the program it is given. */
 const LOADER = /^ld(?:-[\w.-]+)?\.so(?:\.\d+)?$/;
 
-/** What is known of a program by which another one runs. */
+/** How a program wraps another one; undefined if it does not. */
 export function wrapperFor(word: string): Wrapper | undefined {
   const name = baseName(word);
   return (
@@ -59,7 +59,7 @@ export function wrapperFor(word: string): Wrapper | undefined {
   );
 }
 
-/** Programs whose first operand is a file of code, unless an option hands them code directly. */
+/** Programs whose first operand is a file of code, unless an option contains the code. */
 export const INTERPRETERS: ReadonlySet<string> = new Set(
   (
     'ash bash csh dash elvish fish groovy guile hush julia ksh lua luajit mksh node nodejs nu octave osascript ' +
@@ -68,14 +68,14 @@ export const INTERPRETERS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-/** Shells: their arguments may be text of the language that deny rules are written about. */
+/** Shells, whose arguments may be shell text that deny rules are about. */
 export const SHELLS: ReadonlySet<string> = new Set(
   'ash bash csh dash elvish fish hush ksh mksh nu osh powershell pwsh rbash sh tcsh xonsh yash zsh'.split(
     ' ',
   ),
 );
 
-/** Commands that take code, or change what later commands mean, in any of their arguments. */
+/** Commands that take code in any argument, or change what later commands mean. */
 export const EVALUATORS: ReadonlySet<string> = new Set(
   (
     '. alias at awk batch bind bun compgen complete crontab dc declare deno duckdb ed elixir emacs enable erl ' +
@@ -86,7 +86,7 @@ export const EVALUATORS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-/** Of those, the ones that run text of the shell's own language. */
+/** Those of them that run shell text. */
 export const SHELL_EVALUATORS: ReadonlySet<string> = new Set(
   (
     '. alias at batch bind compgen complete declare enable eval fc hash history let mapfile readarray ' +
@@ -94,7 +94,7 @@ export const SHELL_EVALUATORS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-/** Programs whose second word names what they do. */
+/** Programs whose second word is a subcommand. */
 export const COMMANDS_OF_COMMANDS: ReadonlySet<string> = new Set(
   (
     'apt apt-get aws az brew bun bundle cargo conda deno docker dotnet gcloud gh git go helm kubectl ' +
@@ -102,17 +102,17 @@ export const COMMANDS_OF_COMMANDS: ReadonlySet<string> = new Set(
   ).split(' '),
 );
 
-/** Options of a wrapper whose value is a command, wherever they stand. */
+/** Options of a wrapper whose value is a command, at any position. */
 export const WRAPPER_OPTION = /^(?:-[a-z]*c|--(?:command|run|exec|entrypoint|program))$/;
 
-/** Options after which another command begins, in whatever program. */
+/** Options after which another command starts, in any program. */
 export const COMMAND_OPTIONS: ReadonlySet<string> = new Set(
   '-exec -execdir -ok -okdir --exec --exec-batch'.split(' '),
 );
 
 const MAX_NAME = 64;
 
-/** The name that a table knows a program by: no folder, small letters, no version. */
+/** The name of a program as in the tables here: without folder and version, in lower case. */
 export function programName(word: string): string {
   const name = baseName(word);
   return name.length > MAX_NAME ? name : name.replace(/(?<=[a-z])-?\d[\d.]*$/, '');
@@ -125,7 +125,7 @@ function baseName(word: string): string {
     .replace(/\.exe$/, '');
 }
 
-/** How many words that are no options stand before the wrapped command. */
+/** The number of words before the wrapped command that are not options. */
 export function operandsOf(
   { operands }: Wrapper,
   words: readonly { readonly text: string }[],
@@ -133,7 +133,7 @@ export function operandsOf(
   return operands + (SUBCOMMAND_GROUPS.has(words[0]?.text ?? '') ? 1 : 0);
 }
 
-/** Whether the words after a wrapper's name make it one; an option may stand before a subcommand. */
+/** Whether the words after the name make it a wrapper; an option may precede the subcommand. */
 export function isWrapping(
   { only }: Wrapper,
   words: readonly { readonly text: string }[],

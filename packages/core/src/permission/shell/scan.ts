@@ -1,40 +1,48 @@
 /*
- * Where the commands of a shell text begin, and what their words are: one pass from left to right,
- * in time linear in the text, without a parser. It serves denying, so it errs on finding too much.
+ * Finds the commands of a shell text and their words: one pass from left to right, in time linear in
+ * the text, without a parser. It is used to deny, so it errs on finding too much.
  *
  * Rules
  *  - A command ends at a line break, `;`, `&`, `|`, a parenthesis, or a lone `{` or `}`.
- *  - `$( )`, `<( )`, `>( )`, backquotes and `( )` hold commands of their own, in double quotes too.
- *  - Words come without their quotes and backslashes, `$'…'` decoded. What a word takes from
- *    elsewhere (`$x`, `$(…)`, `a=(…)`) is one EXPANSION character in it.
- *  - Redirections and their targets are no words; a `!` in front is none either.
- *  - A comment is skipped only where bash sees one: a `#` that begins a word, outside of quotes.
+ *  - `$( )`, `<( )`, `>( )`, backquotes and `( )` contain commands, in double quotes too.
+ *  - Words have no quotes and backslashes, and `$'…'` is decoded. Text that is known only at run time
+ *    (`$x`, `$(…)`, `a=(…)`) is one EXPANSION character.
+ *  - Redirections, their targets and a leading `!` are not words.
+ *  - A comment is skipped only where bash sees one: a `#` that starts a word, outside of quotes.
  *
  * Invariants
- *  - `doubt` is set wherever the quotes that follow may be read in another way than ours: here-
- *    documents, arithmetic, `[[`, `case`, `${…}` with quotes in it, quotes or backslashes in
- *    backquotes, substitutions kept in quotes, odd white space, anything left open. A reader must then
- *    look at `scanBlind` as well, which knows no quotes and so cannot be led astray by them.
- *  - Only the character at `#at` and its neighbours are looked at, and `#at` never moves back.
+ *  - `ambiguous` is set wherever the quotes that follow may have another meaning than assumed here:
+ *    here-documents, arithmetic, `[[`, `case`, `${…}` with quotes in it, quotes or backslashes in
+ *    backquotes, quoted substitutions, unusual white space, anything left open. The caller must then
+ *    use `scanIgnoringQuotes` as well, which quotes cannot mislead.
+ *  - Only the character at `#at` and its neighbours are read, and `#at` never moves back.
  */
-import { readAnsiQuoted } from './ansi.ts';
-import { CommandDraft, EXPANSION, type ShellScan } from './words.ts';
+import {
+  CommandDraft,
+  EXPANSION,
+  readAnsiQuoted,
+  type ShellScan,
+  type SimpleCommand,
+} from './words.ts';
 
-/** `skip` is the inside of `${…}` and of arithmetic, where only a nested command matters. */
+/** `skip` is the content of `${…}` and of arithmetic, where only nested commands matter. */
 interface Frame {
   readonly mode: 'code' | 'double' | 'skip';
   readonly close: string;
   readonly draft: CommandDraft;
-  /** For a parenthesis that is no substitution: how many commands had been found before it. */
+  /** For a parenthesis that is not a substitution: the number of commands found before it. */
   readonly found?: number;
 }
 
 const MAX_DEPTH = 256;
-const ODD_SPACE = /[^\P{White_Space} \t\n]|[^\P{Cc}\t\n]|\ufeff/u;
+const UNUSUAL_SPACE = /[^\P{White_Space} \t\n]|[^\P{Cc}\t\n]|\ufeff/u;
 const NAME = /[A-Za-z_]\w*|[\d@*#$!-]/y;
 const REDIRECTION = /<<<|<<-?|<[&>]|>[>|&]|[<>]/y;
+const EXPANDED_NAME = /(?:\w+|[@*#$!?-])?/y;
+const REDIRECTION_SIGN = /[<>][<>&|-]*/y;
+const BLANK = /[\s\p{Cc}\ufeff]/u;
 
-/** NUL is dropped first, as bash does; positions are those of the text without it. */
+/** NUL is dropped first, as in bash; positions refer to the text without it. */
 export function scanShell(source: string): ShellScan {
   return new Scanner(source.replaceAll(EXPANSION, '')).run();
 }
@@ -44,12 +52,12 @@ class Scanner {
   readonly #scan: ShellScan;
   readonly #frames: Frame[];
   #at = 0;
-  /** How many frames lie below the open backquotes; they do not nest. */
-  #tick = -1;
+  /** The number of frames below the open backquotes, which do not nest; -1 outside of backquotes. */
+  #backquoteBase = -1;
 
   constructor(source: string) {
     this.#source = source;
-    this.#scan = { commands: [], doubt: ODD_SPACE.test(source), deep: false };
+    this.#scan = { commands: [], ambiguous: UNUSUAL_SPACE.test(source), tooDeep: false };
     this.#frames = [{ mode: 'code', close: '', draft: new CommandDraft(this.#scan) }];
   }
 
@@ -61,8 +69,8 @@ class Scanner {
       else if (mode === 'double') this.#inDouble(char);
       else this.#inSkipped(char);
     }
-    this.#scan.deep = this.#frames.length > MAX_DEPTH;
-    if (this.#frames.length > 1) this.#doubt();
+    this.#scan.tooDeep = this.#frames.length > MAX_DEPTH;
+    if (this.#frames.length > 1) this.#markAmbiguous();
     while (this.#frames.length > 0) this.#leave();
     return this.#scan;
   }
@@ -84,7 +92,7 @@ class Scanner {
       case '(':
         return this.#parenthesis();
       case '"':
-        if (this.#tick >= 0) this.#doubt();
+        if (this.#backquoteBase >= 0) this.#markAmbiguous();
         this.#append('').quoted = true;
         this.#frames.push({ mode: 'double', close: '"', draft });
         break;
@@ -93,7 +101,7 @@ class Scanner {
         draft.endWord(this.#at);
         break;
       case ';':
-        if (this.#next() === ';' || this.#next() === '&') this.#doubt();
+        if (this.#next() === ';' || this.#next() === '&') this.#markAmbiguous();
         draft.endCommand(this.#at);
         break;
       case '\n':
@@ -104,7 +112,7 @@ class Scanner {
       case ')':
         draft.endCommand(this.#at);
         if (close === ')') this.#closeParenthesis();
-        else this.#doubt();
+        else this.#markAmbiguous();
         break;
       case '#':
         if (!draft.inWord) return this.#comment();
@@ -117,11 +125,11 @@ class Scanner {
         break;
       case '{':
       case '}':
-        this.#append(char).shifts = true;
+        this.#append(char).hasBraceOrTilde = true;
         break;
       case '~':
         if (draft.inWord && !':='.includes(this.#source[this.#at - 1]!)) this.#append(char);
-        else this.#append(char).shifts = true;
+        else this.#append(char).hasBraceOrTilde = true;
         break;
       default:
         this.#append(char);
@@ -136,7 +144,8 @@ class Scanner {
     if (char === '"') {
       this.#leave();
     } else if (char === '\\' && next !== '' && '$`"\\\n'.includes(next)) {
-      if (this.#tick >= 0 || (next === '\n' && this.#splitsOperator())) this.#doubt();
+      if (this.#backquoteBase >= 0 || (next === '\n' && this.#splitsOperator()))
+        this.#markAmbiguous();
       if (next !== '\n') this.#append(next);
       this.#at += 1;
     } else {
@@ -149,7 +158,7 @@ class Scanner {
     if (char === '$') return this.#dollar('skip');
     if (char === '`') return this.#backquote();
     const { close, draft } = this.#top();
-    if (`'"\\<>`.includes(char)) this.#doubt();
+    if (`'"\\<>`.includes(char)) this.#markAmbiguous();
     if (char === close) this.#leave();
     else if (char === '(' && close === ')') this.#frames.push({ mode: 'skip', close, draft });
     this.#at += 1;
@@ -157,12 +166,13 @@ class Scanner {
 
   #escape(): void {
     const next = this.#next();
-    if (this.#tick >= 0 || (next === '\n' && this.#splitsOperator())) this.#doubt();
+    if (this.#backquoteBase >= 0 || (next === '\n' && this.#splitsOperator()))
+      this.#markAmbiguous();
     if (next !== '\n') this.#append(next === '' ? '\\' : next).quoted = true;
     this.#at += 2;
   }
 
-  /** Bash joins lines before it looks at `$(`, `<<` or `((`; we do not. */
+  /** Bash joins lines before it reads `$(`, `<<` or `((`; this scanner does not. */
   #splitsOperator(): boolean {
     return '$(<>&|;{#!`'.includes(this.#source[this.#at - 1] ?? ' ');
   }
@@ -170,7 +180,7 @@ class Scanner {
   #single(): void {
     const close = this.#source.indexOf("'", this.#at + 1);
     const end = close < 0 ? this.#source.length : close;
-    if (close < 0 || this.#tick >= 0) this.#doubt();
+    if (close < 0 || this.#backquoteBase >= 0) this.#markAmbiguous();
     this.#append(this.#source.slice(this.#at + 1, end)).quoted = true;
     this.#at = end + 1;
   }
@@ -183,24 +193,24 @@ class Scanner {
     const name = NAME.exec(this.#source)?.[0];
     if (next === '(' && after === '(') {
       this.#expand(3);
-      this.#doubt();
+      this.#markAmbiguous();
       for (const close of '))') this.#frames.push({ mode: 'skip', close, draft });
     } else if (next === '(') {
       this.#expand(2);
       this.#enter(')');
     } else if (next === '{') {
       this.#expand(2);
-      if (/^[\s|(]?$/.test(after)) this.#doubt();
+      if (/^[\s|(]?$/.test(after)) this.#markAmbiguous();
       this.#frames.push({ mode: 'skip', close: '}', draft });
     } else if (next === '[') {
       this.#expand(2);
-      this.#doubt();
+      this.#markAmbiguous();
     } else if (next === "'" && mode === 'code') {
       this.#ansi();
     } else if (next === '"' && mode === 'code') {
       this.#at += 1;
     } else if (next === '?') {
-      this.#append('$?'); // a number, and so the one expansion that hides nothing
+      this.#append('$?'); // always a number
       this.#at += 2;
     } else if (name !== undefined) {
       this.#expand(1 + name.length);
@@ -212,34 +222,34 @@ class Scanner {
 
   #ansi(): void {
     const { text, end, closed } = readAnsiQuoted(this.#source, this.#at + 2);
-    // A plain sh does not know this form and ends it at the first quote.
+    // Plain sh does not know this form and ends it at the first quote.
     const plain = this.#source.indexOf("'", this.#at + 2) === end - 1;
-    if (!closed || !plain || this.#tick >= 0) this.#doubt();
+    if (!closed || !plain || this.#backquoteBase >= 0) this.#markAmbiguous();
     this.#append(text).quoted = true;
     this.#at = end;
   }
 
-  /** Backquotes end at the next one, whatever quotes are open between them. */
+  /** A backquote ends at the next one, even if quotes are open between them. */
   #backquote(): void {
-    if (this.#tick < 0) {
+    if (this.#backquoteBase < 0) {
       this.#expand(1);
-      this.#tick = this.#frames.length;
+      this.#backquoteBase = this.#frames.length;
       return this.#enter('`');
     }
-    if (this.#tick !== this.#frames.length - 1) this.#doubt();
-    while (this.#frames.length > this.#tick) this.#leave();
-    this.#tick = -1;
+    if (this.#backquoteBase !== this.#frames.length - 1) this.#markAmbiguous();
+    while (this.#frames.length > this.#backquoteBase) this.#leave();
+    this.#backquoteBase = -1;
     this.#at += 1;
   }
 
   #parenthesis(): void {
-    if (this.#next() === '(') this.#doubt();
+    if (this.#next() === '(') this.#markAmbiguous();
     if (this.#top().draft.inWord) this.#expand(1);
     else this.#at += 1;
     this.#enter(')', this.#scan.commands.length);
   }
 
-  /** After `f()` a command begins, even without a brace. */
+  /** A command starts after `f()`, even without a brace. */
   #closeParenthesis(): void {
     const { found } = this.#top();
     this.#leave();
@@ -253,13 +263,13 @@ class Scanner {
     }
     REDIRECTION.lastIndex = this.#at;
     const sign = REDIRECTION.exec(this.#source)![0];
-    if (sign.startsWith('<<') && sign !== '<<<') this.#doubt();
+    if (sign.startsWith('<<') && sign !== '<<<') this.#markAmbiguous();
     this.#top().draft.redirect(this.#at, sign.length);
     this.#at += sign.length;
   }
 
   #comment(): void {
-    if (this.#tick >= 0) this.#doubt();
+    if (this.#backquoteBase >= 0) this.#markAmbiguous();
     const end = this.#source.indexOf('\n', this.#at);
     this.#at = end < 0 ? this.#source.length : end;
   }
@@ -289,11 +299,58 @@ class Scanner {
     return this.#source[this.#at + 1] ?? '';
   }
 
-  #doubt(): void {
-    this.#scan.doubt = true;
+  #markAmbiguous(): void {
+    this.#scan.ambiguous = true;
   }
 
   #top(): Frame {
     return this.#frames.at(-1)!;
   }
+}
+
+/**
+ * The commands of a shell text if quotes had no meaning: every separator ends a command, even a quoted
+ * or commented one, and quotes and backslashes are dropped from words. It finds all commands that run,
+ * and more, and is used for texts whose quotes are ambiguous. For the same reason a backslash before a
+ * line break is read both ways.
+ */
+export function scanIgnoringQuotes(source: string): readonly SimpleCommand[] {
+  const text = source.replaceAll(EXPANSION, '');
+  const joined = text.replaceAll('\\\n', '');
+  return joined === text ? splitCommands(text) : [...splitCommands(text), ...splitCommands(joined)];
+}
+
+function splitCommands(text: string): readonly SimpleCommand[] {
+  const found: ShellScan = { commands: [], ambiguous: true, tooDeep: false };
+  const draft = new CommandDraft(found);
+  let at = 0;
+  while (at < text.length) {
+    const char = text[at]!;
+    let width = 1;
+    if ('\n;&|(){}`'.includes(char)) {
+      draft.endCommand(at);
+    } else if (char === '<' || char === '>') {
+      width = lengthOf(REDIRECTION_SIGN, text, at);
+      draft.redirect(at, width);
+      if (text[at + width] === '(') draft.endCommand(at + width);
+    } else if (char === '$') {
+      const name = lengthOf(EXPANDED_NAME, text, at + 1);
+      if (name > 0 || !`'"`.includes(text[at + 1] ?? ' '))
+        draft.append(EXPANSION, at).expands = true;
+      width += name;
+    } else if (BLANK.test(char)) {
+      draft.endWord(at);
+    } else if (!`'"\\`.includes(char) && (char !== '#' || draft.inWord)) {
+      draft.append(char, at);
+    }
+    at += width;
+  }
+  draft.endCommand(at);
+  return found.commands.map(({ words }) => ({ words, end: undefined }));
+}
+
+/** `pattern` must be sticky. */
+function lengthOf(pattern: RegExp, text: string, at: number): number {
+  pattern.lastIndex = at;
+  return pattern.exec(text)?.[0].length ?? 0;
 }

@@ -1,4 +1,4 @@
-/** Every trick with what must come of it. Where a case changes, somebody has to say why. */
+/** Every known attack with its required decision. A change of a case needs a reason. */
 import { describe, expect, it } from 'vitest';
 import { decide } from '../../../src/permission/decide.ts';
 import { pathsAndUrls } from './paths-urls.ts';
@@ -28,8 +28,8 @@ describe.each(groups)('$trick', ({ rules, parameter, cases }) => {
   );
 });
 
-describe('where nobody is there', () => {
-  it('what would be asked is denied, and everything else stays as it is', () => {
+describe('in a headless run', () => {
+  it('calls that would be asked are denied, and all others are decided as before', () => {
     const wrong = groups.flatMap(({ rules, parameter, cases }) => {
       const headless = { ...rules, permissions: { ...rules.permissions, headless: true } };
       return cases.filter(([expected, value]) => {

@@ -259,7 +259,7 @@ jq .a x`),
       ['ask', 'cd apps && npm test'],
     ],
   ),
-  shell('a denied command that another program is told to run', { deny: ['rm *'] }, [
+  shell('a denied command that another program runs', { deny: ['rm *'] }, [
     ...denied(`
 /lib64/ld-linux-x86-64.so.2 /bin/rm x
 ld.so /bin/rm x

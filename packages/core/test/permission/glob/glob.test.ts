@@ -126,7 +126,7 @@ describe('a deny rule reads its pattern widely', () => {
   });
 });
 
-describe('a pattern is refused with a sentence', () => {
+describe('a pattern is refused with a message', () => {
   it.each([
     ['', /empty/],
     ['!x', /negated/],
@@ -145,7 +145,7 @@ describe('a pattern is refused with a sentence', () => {
     ['x{-3..3..2}', /range/],
     ['{a,1..3}', /range/],
     ['[z-a]', /backwards/],
-    ['[[:nope:]]', /not known/],
+    ['[[:nope:]]', /unknown/],
     ['a\\', /backslash/],
     ['x'.repeat(1_025), /1 KiB/],
     ['é'.repeat(513), /1 KiB/],

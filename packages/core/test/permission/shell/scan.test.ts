@@ -1,12 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { scanBlind } from '../../../src/permission/shell/blind.ts';
-import { scanShell } from '../../../src/permission/shell/scan.ts';
+import { scanIgnoringQuotes, scanShell } from '../../../src/permission/shell/scan.ts';
 import { EXPANSION, type SimpleCommand } from '../../../src/permission/shell/words.ts';
 
 const texts = (commands: readonly SimpleCommand[]): string[][] =>
   commands.map(({ words }) => words.map((word) => word.text.replaceAll(EXPANSION, '¤')));
 const read = (source: string): string[][] => texts(scanShell(source).commands);
-const blind = (source: string): string[][] => texts(scanBlind(source));
+const blind = (source: string): string[][] => texts(scanIgnoringQuotes(source));
 
 describe('the scanner', () => {
   it.each([
@@ -55,7 +54,7 @@ describe('the scanner', () => {
     expect(read(source)).toEqual(expected);
   });
 
-  it('knows where each word and each command stands', () => {
+  it('reports the positions of words and commands', () => {
     const source = 'ls  "a b" >f; cat $x';
     const { commands } = scanShell(source);
     const words = commands.flatMap((command) => command.words);
@@ -69,21 +68,21 @@ describe('the scanner', () => {
     expect(scanShell('ls $(a)').commands.map(({ end }) => end)).toEqual([6, undefined]);
   });
 
-  it('marks what a word only becomes when it runs', () => {
+  it('marks words that change at run time', () => {
     const marks = (source: string) => {
-      const { expands, globs, shifts, quoted } = scanShell(source).commands[0]!.words[0]!;
-      return { expands, globs, shifts, quoted };
+      const { expands, globs, hasBraceOrTilde, quoted } = scanShell(source).commands[0]!.words[0]!;
+      return { expands, globs, hasBraceOrTilde, quoted };
     };
-    const none = { expands: false, globs: false, shifts: false, quoted: false };
+    const none = { expands: false, globs: false, hasBraceOrTilde: false, quoted: false };
     expect(marks('a')).toEqual(none);
     expect(marks('$a')).toEqual({ ...none, expands: true });
     expect(marks('"$a"')).toEqual({ ...none, expands: true, quoted: true });
     expect(marks('a*')).toEqual({ ...none, globs: true });
     expect(marks('"a*"')).toEqual({ ...none, quoted: true });
-    expect(marks('{a,b}')).toEqual({ ...none, shifts: true });
+    expect(marks('{a,b}')).toEqual({ ...none, hasBraceOrTilde: true });
     expect(marks('{}')).toEqual(none);
-    expect(marks('~')).toEqual({ ...none, shifts: true });
-    expect(marks('a:~b')).toEqual({ ...none, shifts: true });
+    expect(marks('~')).toEqual({ ...none, hasBraceOrTilde: true });
+    expect(marks('a:~b')).toEqual({ ...none, hasBraceOrTilde: true });
     expect(marks('a~')).toEqual(none);
     expect(marks('\\~')).toEqual({ ...none, quoted: true });
   });
@@ -94,7 +93,7 @@ describe('the scanner', () => {
     'a \\\n  b',
     "echo 'a{b}' \"it's\"",
   ])('is sure of %j', (source) => {
-    expect(scanShell(source).doubt).toBe(false);
+    expect(scanShell(source).ambiguous).toBe(false);
   });
 
   it.each([
@@ -128,16 +127,16 @@ describe('the scanner', () => {
     'a <\\\n<E',
     '('.repeat(300),
   ])('doubts its reading of %j', (source) => {
-    expect(scanShell(source).doubt).toBe(true);
+    expect(scanShell(source).ambiguous).toBe(true);
   });
 
-  it('does not go deeper than anyone writes', () => {
-    expect(scanShell('$('.repeat(200)).deep).toBe(false);
-    expect(scanShell('$('.repeat(300)).deep).toBe(true);
+  it('stops at a maximum depth', () => {
+    expect(scanShell('$('.repeat(200)).tooDeep).toBe(false);
+    expect(scanShell('$('.repeat(300)).tooDeep).toBe(true);
   });
 });
 
-describe('the reading that knows no quotes', () => {
+describe('the scan that ignores quotes', () => {
   it.each([
     [
       'a "b; c" d',

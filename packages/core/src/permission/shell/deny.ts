@@ -1,17 +1,16 @@
 /*
- * Every command that a shell text may run, as texts that a deny pattern is matched against.
+ * Finds every command that a shell text may run, as texts to match deny patterns against.
  *
  * Rules
- *  - Each command counts from its first word that is no keyword, assignment or redirection; after a
- *    wrapper (`sudo`, `timeout 5`, `xargs -n 1`), also from each word that may be the wrapped one.
- *  - Its name is read as written, without its folder, and in small letters; its words are joined by
- *    single blanks. What is expanded in it is read as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
- *  - Arguments of shells and wrappers that hold more than a word are read as shell text again.
- *  - The work is bounded by a multiple of the text's length. What would exceed it, or holds text in
- *    text in text, is `excessive`, and every deny rule about the parameter holds.
+ *  - A command starts at its first word that is not a keyword, assignment or redirection. After a
+ *    wrapper (`sudo`, `timeout 5`, `xargs -n 1`), each word that may be the wrapped command is a start.
+ *  - Its name is read as written, without its folder, and in lower case; its words are joined by single
+ *    blanks. An expansion in it is read as nothing (`r$@m`) and as a blank (`rm$IFS-r`).
+ *  - Arguments of shells and wrappers that contain more than a word are read as shell text again.
+ *  - The work is bounded by a multiple of the length of the text. A text that exceeds it, or nests shell
+ *    text too deep, is `excessive`, and every deny rule about the parameter matches.
  */
 import { compileGlob } from '../glob/glob.ts';
-import { scanBlind } from './blind.ts';
 import { actsByOption } from './options.ts';
 import {
   COMMAND_OPTIONS,
@@ -24,18 +23,18 @@ import {
   WRAPPER_OPTION,
   wrapperFor,
 } from './programs.ts';
-import { scanShell } from './scan.ts';
+import { scanIgnoringQuotes, scanShell } from './scan.ts';
 import { EXPANSION, type ShellWord } from './words.ts';
 
 export interface CommandReading {
   /** The texts to match. */
   readonly texts: ReadonlySet<string>;
   readonly excessive: boolean;
-  /** The names of all commands that were found, as written. */
+  /** The names of all commands, as written. */
   readonly names: ReadonlySet<string>;
-  /** Names of commands with a part that is only known when they run. */
+  /** Names of commands with arguments that are known only at run time. */
   readonly loose: ReadonlySet<string>;
-  /** Some command's name is only known when it runs, or text runs that is not read here. */
+  /** The name of a command is known only at run time, or text runs that is not read here. */
   readonly opaque: boolean;
 }
 
@@ -47,8 +46,8 @@ const KEYWORDS: ReadonlySet<string> = new Set(
 );
 const TESTS: ReadonlySet<string> = new Set(['[', '[[']);
 const ASSIGNMENT = /^[A-Za-z_]\w*(?:\+?=|\[)/;
-/** Shell variables that say which program a name stands for. */
-const NAMING = /^BASH_(?:CMDS|ALIASES)\b/;
+/** Shell variables that define which program a name runs. */
+const NAME_TABLE = /^BASH_(?:CMDS|ALIASES)\b/;
 const PROGRAM_OPTION = /^--[a-z-]*(?:command|entrypoint|exec|program|rsh|run|cmd)=/;
 const MORE_THAN_A_WORD = /[\s;&|<>()`$'"\\{}]/;
 
@@ -62,23 +61,23 @@ const NAME_TAKERS = new Map<string, { option?: string; always?: true }>([
 ]);
 
 export function readCommands(source: string): CommandReading {
-  return new Reader(source).run();
+  return new CommandReader(source).run();
 }
 
-/** Whether a deny pattern speaks about one of the commands. */
+/** Whether a deny pattern matches one of the commands. */
 export function deniesCommand(pattern: string, reading: CommandReading): boolean {
   if (reading.excessive) return true;
   const glob = compileGlob(pattern, 'deny');
   for (const text of reading.texts) {
-    // `rm *` also means a bare `rm`, which may get its arguments from elsewhere, as from xargs.
+    // `rm *` also denies a bare `rm`, which may get its arguments from elsewhere, such as xargs.
     if (glob.matches(text) || glob.matches(`${text} `)) return true;
   }
   return false;
 }
 
-class Reader {
+class CommandReader {
   readonly #texts = new Set<string>();
-  /** Commands as written, of which one is as good as many. */
+  /** Commands as written, to read each of them once. */
   readonly #seen = new Set<string>();
   readonly #names = new Set<string>();
   readonly #loose = new Set<string>();
@@ -95,8 +94,8 @@ class Reader {
   run(): CommandReading {
     for (let at = 0; at < this.#pending.length && !this.#excessive; at += 1) {
       const { text, depth } = this.#pending[at]!;
-      const { commands, doubt, deep } = scanShell(text);
-      this.#opaque ||= deep || evaluatesValues(text);
+      const { commands, ambiguous, tooDeep } = scanShell(text);
+      this.#opaque ||= tooDeep || evaluatesValues(text);
       for (const { words, end } of commands) {
         const own = end === undefined ? undefined : text.slice(words[0]!.start, end);
         if (own !== undefined) {
@@ -106,7 +105,7 @@ class Reader {
         }
         this.#command(words, depth);
       }
-      if (doubt) for (const { words } of scanBlind(text)) this.#command(words, depth);
+      if (ambiguous) for (const { words } of scanIgnoringQuotes(text)) this.#command(words, depth);
     }
     return {
       texts: this.#texts,
@@ -118,11 +117,11 @@ class Reader {
   }
 
   #command(words: readonly ShellWord[], depth: number): void {
-    if (words.some(({ text }) => NAMING.test(text))) this.#opaque = true;
-    const places = [0];
+    if (words.some(({ text }) => NAME_TABLE.test(text))) this.#opaque = true;
+    const starts = [0];
     const seen = new Set<number>();
     const read = new Set<boolean>();
-    for (let next = places.pop(); next !== undefined; next = places.pop()) {
+    for (let next = starts.pop(); next !== undefined; next = starts.pop()) {
       const at = skipFront(words, next);
       if (at >= words.length || seen.has(at) || this.#excessive) continue;
       seen.add(at);
@@ -134,8 +133,8 @@ class Reader {
       const wrapper = known !== undefined && isWrapping(known, rest) ? known : undefined;
       const acts = actsByOption(program, rest);
       const evaluates = SHELLS.has(program) || SHELL_EVALUATORS.has(program);
-      for (const place of wrappedPlaces(words, at, wrapper)) places.push(place);
-      for (const place of placesWithin(words, at, program)) places.push(place);
+      for (const start of wrappedStarts(words, at, wrapper)) starts.push(start);
+      for (const start of startsWithin(words, at, program)) starts.push(start);
       if (evaluates || evaluatesNames(program, rest)) this.#opaque = true;
       if (read.has(evaluates) || !(evaluates || acts || wrapper !== undefined)) continue;
       read.add(evaluates);
@@ -149,7 +148,7 @@ class Reader {
     const tail = rest.map((word) => word.text).join(' ');
     this.#spend(head.text.length + tail.length + 1);
     const base = head.text.slice(head.text.lastIndexOf('/') + 1);
-    const varies = (word: ShellWord): boolean => word.expands || word.globs || word.shifts;
+    const varies = (word: ShellWord): boolean => word.expands || word.globs || word.hasBraceOrTilde;
     if (varies(head) && !TESTS.has(head.text)) this.#opaque = true;
     this.#names.add(head.text);
     if (rest.some(varies)) this.#loose.add(programName(base));
@@ -172,12 +171,12 @@ class Reader {
       if (program !== undefined) texts.add(text.slice(program.length));
       if (!evaluates && !MORE_THAN_A_WORD.test(text)) continue;
       texts.add(text);
-      // A setting of a program is not one of the shell: ProxyCommand=rm x, alias.x=!rm x.
+      // Settings of programs may contain commands: ProxyCommand=rm x, alias.x=!rm x.
       for (const at of [text.indexOf('='), text.lastIndexOf('=')]) {
         if (at >= 0) texts.add(text.slice(at + 1).replace(/^!/, ''));
       }
       if (!text.startsWith('-')) continue;
-      // An option with its text attached: env -S'rm x'.
+      // An option with its value attached: env -S'rm x'.
       this.#opaque = true;
       texts.add(text.slice(2));
     }
@@ -205,8 +204,8 @@ function normalise(text: string): string {
 }
 
 /**
- * Whether a variable's value is read as code: as a prompt, or as arithmetic over what came from
- * elsewhere, where `a[$(…)]` runs a command.
+ * Whether the value of a variable is evaluated: as a prompt, or as arithmetic over input, where
+ * `a[$(…)]` runs a command.
  */
 function evaluatesValues(text: string): boolean {
   const joined = text.includes('\\\n') ? text.replaceAll('\\\n', '') : text;
@@ -214,7 +213,7 @@ function evaluatesValues(text: string): boolean {
   return /\bread\b/.test(joined) && /\(\(|\$\[|\s-(?:eq|ne|lt|le|gt|ge|v)\s/.test(joined);
 }
 
-/** Whether a builtin is given the name of a variable that is only known when it runs: `a[$(…)]`. */
+/** Whether a builtin takes a variable name that is known only at run time: `a[$(…)]`. */
 function evaluatesNames(program: string, rest: readonly ShellWord[]): boolean {
   const { option, always } = NAME_TAKERS.get(program) ?? {};
   if (always !== true && !rest.some(({ text }) => text === option)) return false;
@@ -228,7 +227,7 @@ function skipFront(words: readonly ShellWord[], at: number): number {
     if (!quoted && text === 'function') {
       index += 1;
     } else if (ASSIGNMENT.test(text)) {
-      // A subscript may hold blanks: a[1 + 2]=3.
+      // A subscript may contain blanks: a[1 + 2]=3.
       if (!/^\w+\+?=/.test(text)) index = subscriptEnd(words, index);
     } else if (text !== '' && (quoted || !KEYWORDS.has(text))) {
       return index;
@@ -245,38 +244,38 @@ function subscriptEnd(words: readonly ShellWord[], at: number): number {
 }
 
 /**
- * Any word up to the last that can be the wrapped command. An option may take the word after it, so
- * each one moves that end by a word.
+ * The words that may start the wrapped command. An option may take the word after it, so each option
+ * moves the last candidate by one word.
  */
-function wrappedPlaces(words: readonly ShellWord[], at: number, wrapper?: Wrapper): number[] {
+function wrappedStarts(words: readonly ShellWord[], at: number, wrapper?: Wrapper): number[] {
   if (wrapper === undefined) return [];
-  const places: number[] = [];
+  const starts: number[] = [];
   for (let index = at + 1; index < words.length - 1; index += 1) {
-    if (WRAPPER_OPTION.test(words[index]!.text)) places.push(index + 1);
+    if (WRAPPER_OPTION.test(words[index]!.text)) starts.push(index + 1);
   }
   let last = operandsOf(wrapper, words.slice(at + 1));
   let operand = 0;
   for (let index = at + 1; index < words.length && operand <= last; index += 1) {
     const word = words[index]!;
-    // To env, a variable may have any name.
+    // For env, a variable may have any name.
     if (word.text.startsWith('-') || word.expands || word.text.includes('=')) last += 1;
     if (word.text.startsWith('-') || ASSIGNMENT.test(word.text)) continue;
     if (!word.expands) operand += 1;
-    places.push(index);
+    starts.push(index);
   }
-  return places;
+  return starts;
 }
 
-/** Commands that begin further on: `find … -exec`, `for x do`. */
-function placesWithin(words: readonly ShellWord[], at: number, program: string): number[] {
-  const places: number[] = [];
+/** Commands that start inside this one: `find … -exec`, `for x do`. */
+function startsWithin(words: readonly ShellWord[], at: number, program: string): number[] {
+  const starts: number[] = [];
   const fd = program === 'fd' || program === 'fdfind';
   const loop = program === 'for' || program === 'select';
   for (let index = at + 1; index < words.length; index += 1) {
     const { text } = words[index]!;
     if (COMMAND_OPTIONS.has(text) || (fd && /^-[xX]$/.test(text)) || (loop && text === 'do')) {
-      places.push(index + 1);
+      starts.push(index + 1);
     }
   }
-  return places;
+  return starts;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { deniesCommand, readCommands } from '../../../src/permission/shell/denial.ts';
+import { deniesCommand, readCommands } from '../../../src/permission/shell/deny.ts';
 
 const textsOf = (source: string): string[] => [...readCommands(source).texts];
 const denies = (pattern: string, source: string): boolean =>
@@ -19,11 +19,11 @@ describe('the commands of a text', () => {
     ['ls$x', ['ls', 'ls$x']],
     ['{ls,a}', ['{ls,a}', 'ls a']],
     ['for i in a; do ls; done', ['for i in a', 'ls', 'do ls', 'done']],
-  ])('%j is read as each of these', (source, expected) => {
+  ])('of %j include all expected texts', (source, expected) => {
     expect(textsOf(source)).toEqual(expect.arrayContaining(expected));
   });
 
-  it('may be many, each of which a rule can be about', () => {
+  it('can each be denied', () => {
     const source = 'sudo -u me nice -n 5 git push "--force" origin | tee out';
     for (const pattern of ['sudo *', 'nice *', 'git push --force*', 'git *', 'tee *', 'tee']) {
       expect(denies(pattern, source)).toBe(!pattern.endsWith('tee'));
@@ -32,7 +32,7 @@ describe('the commands of a text', () => {
     expect(denies('push *', source)).toBe(false);
   });
 
-  it('are matched without arguments, too, and with the quotes that a rule has', () => {
+  it('are matched without arguments, too, and with the quotes of a rule', () => {
     expect(denies('rm *', 'xargs rm')).toBe(true);
     expect(denies('rm -r *', 'xargs rm -r')).toBe(true);
     expect(denies('rm', 'rm x')).toBe(false);
@@ -40,7 +40,7 @@ describe('the commands of a text', () => {
     expect(denies('/bin/rm *', 'ls; /bin/rm x')).toBe(true);
   });
 
-  it('are not looked for where they are only mentioned', () => {
+  it('are not searched for where they are only mentioned', () => {
     for (const source of [
       'echo rm x',
       'echo "a; rm x"',
@@ -71,7 +71,7 @@ describe('the commands of a text', () => {
     }
   });
 
-  it('are all denied where there are more of them than anyone writes', () => {
+  it('are all denied if there are too many', () => {
     for (const source of [
       'sudo '.repeat(5_000),
       'env -a '.repeat(5_000),

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest';
 import type { Engine } from '../../src/engine.ts';
-import { previewPolicy } from '../../src/permission/policy-preview.ts';
+import { previewPolicy } from '../../src/permission/policy.ts';
 import type { TenantStore } from '../../src/ports/index.ts';
 
-it('reads a bounded part of the journals, however long they are, and says so', async () => {
+it('reads a bounded part of the journals, and reports that it is incomplete', async () => {
   let read = 0;
   const listRuns = async (_filter: unknown, { limit }: { limit: number }) =>
     Array.from({ length: limit }, (_, n) => ({ id: `run-${n}`, createdAt: n }));

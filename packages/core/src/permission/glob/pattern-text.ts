@@ -1,8 +1,5 @@
-/**
- * How many characters at the front of a pattern stand for themselves: all that comes before its
- * first wildcard or group. What is spelled is what the writer of a rule has seen.
- */
-export function spelledLength(pattern: string): number {
+/** The length of the literal text before the first wildcard or group of a pattern. */
+export function literalPrefixLength(pattern: string): number {
   for (let at = 0; at < pattern.length; at += 1) {
     const char = pattern[at]!;
     if ('*?[{(\\'.includes(char)) return at;
@@ -13,11 +10,8 @@ export function spelledLength(pattern: string): number {
 
 const MAX_ALTERNATIVES = 256;
 
-/**
- * The patterns that one stands for once its `{a,b}` and `@(a|b)` are written out; undefined if they
- * are too many.
- */
-export function alternativesOf(pattern: string): readonly string[] | undefined {
+/** The pattern with its `{a,b}` and `@(a|b)` written out; undefined if there are too many. */
+export function expandAlternatives(pattern: string): readonly string[] | undefined {
   if (!/[{(]/.test(pattern)) return [pattern];
   const done: string[] = [];
   const pending = [pattern];
@@ -43,7 +37,7 @@ function firstGroup(pattern: string): readonly string[] | undefined {
   return undefined;
 }
 
-/** A group begins at `from`, and what is in it at `inside`; undefined if it is text. */
+/** The group starts at `from`, and its content at `inside`; undefined if it is literal text. */
 function branches(pattern: string, from: number, inside: number): readonly string[] | undefined {
   const separator = pattern[inside - 1] === '{' ? ',' : '|';
   const found: string[] = [];
@@ -58,7 +52,7 @@ function branches(pattern: string, from: number, inside: number): readonly strin
       found.push(pattern.slice(start, at));
       start = at + 1;
       if (char === separator) continue;
-      // Plain parentheses without a bar are text.
+      // Plain parentheses without a bar are literal text.
       if (found.length === 1 && pattern[from] === '(') return undefined;
       return found.map((branch) => pattern.slice(0, from) + branch + pattern.slice(at + 1));
     }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { suggestedRule } from '../../src/permission/suggest.ts';
+import { suggestedRule } from '../../src/permission/grants.ts';
 
 describe('a suggested rule', () => {
   const tool = {
@@ -10,20 +10,20 @@ describe('a suggested rule', () => {
     },
   };
 
-  it('is what the tool proposes, and leaves the call as it was', () => {
+  it('is what the tool suggests, and the call is not changed', () => {
     const params = { path: 'a' };
     expect(suggestedRule(tool, params)).toEqual({ tool: 'read', params: { path: 'A' } });
     expect(params).toEqual({ path: 'a' });
   });
 
   it.each([[{}], [null], ['text'], [undefined]])(
-    'is none for %j, if the tool fails at it',
+    'is undefined for %j, where the tool throws',
     (params) => {
       expect(suggestedRule(tool, params)).toBeUndefined();
     },
   );
 
-  it('is none where there is no tool, or one without proposals', () => {
+  it('is undefined without a tool, or if the tool suggests nothing', () => {
     expect(suggestedRule(undefined, { path: 'a' })).toBeUndefined();
     expect(suggestedRule({}, { path: 'a' })).toBeUndefined();
   });

@@ -1,0 +1,279 @@
+/*
+ * When allow rules allow a shell text.
+ *
+ * Rules
+ *  - The parser must understand all of it, the scanner must find the same commands and words, and a
+ *    pattern must cover each command. Anything else is asked.
+ *  - A wildcard matches arguments, never what decides which program runs: not the folder of its name,
+ *    not the code that an interpreter runs, not an option by which a reading program acts
+ *    (`find -delete`), not a command that a wrapper runs. The pattern must contain these literally.
+ *  - A star directly after a word matches more words, not more of that word: `ls*` covers `ls` and
+ *    `ls -la`, not `lsof`; `git log*` covers `git log -5`, not `git log-x`.
+ *  - Hence an interpreter is allowed by a pattern with its literal script (`node build.js *`); a wrapper
+ *    by one with the literal wrapped command (`sudo apt *`), or if it has no options and the wrapped
+ *    command is covered on its own (`timeout *` with `ls *`); and a program that evaluates its
+ *    arguments (`eval`, `awk`, `sed`, `export`) only by a pattern without wildcards.
+ *  - A subcommand by which a program acts (`git config`, `npm init`) must be literal.
+ *  - After a `cd` that matched a wildcard, patterns that depend on the folder (`node build.js*`,
+ *    `git log*`) allow nothing: they were written for another folder.
+ *  - `$x` is asked even as an argument, because the text that runs is not the one that was matched:
+ *    `echo *` must not allow `echo $AWS_SECRET_ACCESS_KEY`. So are braces and tildes.
+ */
+import { compileGlob } from '../glob/glob.ts';
+import { expandAlternatives, literalPrefixLength } from '../glob/pattern-text.ts';
+import type { CommandReading } from './deny.ts';
+import { actingSubcommand, actsByOption } from './options.ts';
+import { commandNames, plainCommands } from './parse.ts';
+import {
+  COMMANDS_OF_COMMANDS,
+  EVALUATORS,
+  INTERPRETERS,
+  isWrapping,
+  operandsOf,
+  programName,
+  type Wrapper,
+  wrapperFor,
+} from './programs.ts';
+import { scanShell } from './scan.ts';
+import type { ShellWord } from './words.ts';
+
+const MAX_WRAPPERS = 4;
+const MAX_STARTS = 8;
+const NAME = /^[\w./+-]+$/;
+/** A name with a wildcard of any length. */
+const OPEN_NAME = /^\S*(?:\*|\+\()/;
+const EVERYTHING: ReadonlySet<string> = new Set(['*', '**']);
+/** Commands that change the folder. */
+const FOLDER_CHANGERS: ReadonlySet<string> = new Set(['cd', 'pushd', 'popd']);
+
+/** Whether every command of the text is covered by one of the patterns. */
+export function allowsCommand(source: string, patterns: readonly string[]): boolean {
+  const parsed = plainCommands(source);
+  if (parsed === undefined || parsed.length === 0) return false;
+  const { commands, ambiguous } = scanShell(source);
+  if (ambiguous || commands.length !== parsed.length) return false;
+  const scanned = commands.toSorted((a, b) => a.words[0]!.start - b.words[0]!.start);
+  let folderChanged = false;
+  return parsed.every((command, index) => {
+    const { words } = scanned[index]!;
+    const agree =
+      words[0]!.start === command.start &&
+      words.length === command.words.length &&
+      words.every((word, at) => word.text === command.words[at]);
+    if (!agree || words.some((word) => word.expands || word.hasBraceOrTilde)) return false;
+    const applicable = folderChanged
+      ? patterns.filter((pattern) => !dependsOnFolder(pattern, words))
+      : patterns;
+    folderChanged ||=
+      FOLDER_CHANGERS.has(words[0]!.text) &&
+      !patterns.includes(source.slice(command.start, command.end));
+    return new Coverage(source.slice(0, command.end), applicable).covers(words, 0);
+  });
+}
+
+/**
+ * Whether the meaning of a pattern depends on the folder: `node build.js*` and `./check*` name files
+ * in it, and `git` and `npm` do what files in it configure.
+ */
+function dependsOnFolder(pattern: string, [head]: readonly ShellWord[]): boolean {
+  if (EVERYTHING.has(pattern)) return false;
+  const name = head!.text;
+  if (name.includes('/') && !name.startsWith('/')) return true;
+  return COMMANDS_OF_COMMANDS.has(programName(name)) || /\S\s+[^\s*]/.test(pattern);
+}
+
+/**
+ * Whether deny rules can see every command that a text runs. Only then may a rule for the whole tool
+ * allow it although there are deny rules about the parameter.
+ */
+export function isVisibleToDenyRules(
+  source: string,
+  reading: CommandReading,
+  denials: readonly string[],
+): boolean {
+  if (reading.opaque || reading.excessive) return false;
+  const names = commandNames(source);
+  if (names === undefined) return false;
+  if (![...names].every((name) => reading.names.has(name))) return false;
+  return ![...reading.loose].some((name) => denials.some((pattern) => mayName(pattern, name)));
+}
+
+/** Whether a pattern may be about this program, judging by its literal prefix. */
+function mayName(pattern: string, program: string): boolean {
+  const prefix = pattern.slice(0, literalPrefixLength(pattern));
+  const blank = prefix.search(/\s/);
+  if (blank >= 0) return programName(prefix.slice(0, blank)) === program;
+  const name = prefix.slice(prefix.lastIndexOf('/') + 1).toLowerCase();
+  return program.startsWith(name) || name.startsWith(program);
+}
+
+/** Whether patterns cover the commands of a source, which ends where the outermost command does. */
+class Coverage {
+  readonly #source: string;
+  readonly #patterns: readonly string[];
+  readonly #known = new Map<number, boolean>();
+
+  constructor(source: string, patterns: readonly string[]) {
+    this.#source = source;
+    this.#patterns = patterns;
+  }
+
+  covers(words: readonly ShellWord[], depth: number): boolean {
+    const start = words[0]!.start;
+    const known = this.#known.get(start);
+    if (known !== undefined) return known;
+    const text = this.#source.slice(start);
+    const covered = this.#patterns.some(
+      (pattern) =>
+        compileGlob(pattern).matches(text) &&
+        keepsWordEnds(pattern, text, words) &&
+        this.#suffices(words, start + literalPrefixLength(pattern), depth),
+    );
+    this.#known.set(start, covered);
+    return covered;
+  }
+
+  /** Whether a matching pattern is literal far enough, namely up to `literalEnd` in the source. */
+  #suffices(words: readonly ShellWord[], literalEnd: number, depth: number): boolean {
+    const isLiteral = literalEnd >= this.#source.length;
+    const [head, ...rest] = words as readonly [ShellWord, ...ShellWord[]];
+    const name = this.#source.slice(head.start, head.end);
+    if (!NAME.test(name) || depth > MAX_WRAPPERS) return false;
+    if (name.includes('/') && literalEnd < head.start + name.lastIndexOf('/') + 1) return false;
+    const program = programName(name);
+    if (!isLiteral && (EVALUATORS.has(program) || actsByOption(program, rest))) return false;
+    const acting = actingSubcommand(program, rest);
+    if (acting !== undefined && literalEnd < acting.end) return false;
+    const wrapper = wrapperFor(name);
+    if (wrapper !== undefined && isWrapping(wrapper, rest)) {
+      return this.#coversWrapped(rest, wrapper, literalEnd, depth);
+    }
+    return !INTERPRETERS.has(program) || hasLiteralScript(rest, literalEnd, isLiteral);
+  }
+
+  #coversWrapped(
+    rest: readonly ShellWord[],
+    wrapper: Wrapper,
+    literalEnd: number,
+    depth: number,
+  ): boolean {
+    const { starts, bare } = wrappedStarts(rest, wrapper);
+    const last = starts.at(-1);
+    if (last === undefined) return bare || literalEnd >= this.#source.length;
+    if (starts.length > MAX_STARTS) return false;
+    if (literalEnd >= rest[last]!.end) {
+      return starts.every((at) => this.#suffices(rest.slice(at), literalEnd, depth + 1));
+    }
+    if (!bare || wrapper.feeds === true) return false;
+    return this.covers(rest.slice(last), depth + 1);
+  }
+}
+
+/**
+ * Whether no wildcard directly after a word matches more of the command's name. Of a pattern with
+ * alternatives, one that matches must satisfy this. A name with wildcards must show where it ends.
+ */
+function keepsWordEnds(pattern: string, text: string, words: readonly ShellWord[]): boolean {
+  const alternatives = expandAlternatives(pattern);
+  if (alternatives === undefined) return false;
+  return alternatives.some(
+    (alternative) =>
+      (alternative === pattern || matchesInGroup(alternative, text)) &&
+      endsAtWordEnd(alternative, words),
+  );
+}
+
+/** Inside a group, a star also matches hidden names. */
+function matchesInGroup(alternative: string, text: string): boolean {
+  const alone = compileGlob(alternative).matches(text);
+  return alone || (!/[|()]/.test(alternative) && compileGlob(`@(${alternative})`).matches(text));
+}
+
+function endsAtWordEnd(pattern: string, words: readonly ShellWord[]): boolean {
+  let end = literalPrefixLength(pattern);
+  let length = end;
+  while (pattern[end] === '\\') {
+    const more = literalPrefixLength(pattern.slice(end + 2));
+    end += 2 + more;
+    length += 1 + more;
+  }
+  const rest = pattern.slice(end);
+  if (rest.startsWith('*') ? !/\w$/.test(pattern.slice(0, end)) : !OPEN_NAME.test(rest))
+    return true;
+  const [head, second] = words;
+  const at = head!.start + length;
+  if (at < head!.end) return false;
+  if (!COMMANDS_OF_COMMANDS.has(programName(head!.text))) return true;
+  return second === undefined || at <= second.start || at >= second.end;
+}
+
+/**
+ * Where the wrapped command may start. An option may take the word after it, so each option moves the
+ * last candidate by one word. `bare`: no options or variable assignments precede it.
+ */
+function wrappedStarts(rest: readonly ShellWord[], wrapper: Wrapper) {
+  const operands = operandsOf(wrapper, rest);
+  const starts: number[] = [];
+  let seen = 0;
+  let options = 0;
+  let bare = true;
+  for (const [at, { text, globs }] of rest.entries()) {
+    if (seen > operands + options) break;
+    const option = text.startsWith('-') || globs;
+    if (option || /^\w+=/.test(text)) {
+      bare = false;
+      options += option ? 1 : 0;
+    } else {
+      if (seen >= operands) starts.push(at);
+      seen += 1;
+    }
+  }
+  return { starts, bare };
+}
+
+/** Without a script, an interpreter reads code from its input, which no rule has seen. */
+function hasLiteralScript(
+  rest: readonly ShellWord[],
+  literalEnd: number,
+  isLiteral: boolean,
+): boolean {
+  const isOption = (word: ShellWord): boolean => word.text.startsWith('-');
+  if (isLiteral) return rest.some((word) => !isOption(word)) || rest[0]?.text === '--version';
+  const script = rest[0];
+  return script !== undefined && !isOption(script) && literalEnd >= script.end;
+}
+
+/**
+ * Programs that only read. For all other commands no pattern is suggested: "always" then grants the
+ * exact command.
+ */
+const READERS: ReadonlySet<string> = new Set(
+  (
+    'basename cat cmp comm cut date df diff dirname du echo file fold grep head id ls md5sum nl od ' +
+    'printenv pwd readlink realpath rg sha256sum sort stat tail tr tree uniq uname wc which whoami'
+  ).split(' '),
+);
+
+const READING_SUBCOMMANDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  [
+    'git',
+    new Set('blame describe diff log ls-files ls-tree rev-parse shortlog show status'.split(' ')),
+  ],
+  ['npm', new Set(['ls', 'outdated', 'view'])],
+  ['cargo', new Set(['tree', 'metadata'])],
+]);
+
+/** A pattern for commands like this one that only read; undefined if none is safe. */
+export function suggestedPattern(command: string): string | undefined {
+  const [only, ...others] = plainCommands(command) ?? [];
+  if (only === undefined || others.length > 0) return undefined;
+  const [name = '', subcommand = ''] = only.words;
+  const prefix = READERS.has(name)
+    ? name
+    : READING_SUBCOMMANDS.get(name)?.has(subcommand) === true
+      ? `${name} ${subcommand}`
+      : undefined;
+  if (prefix === undefined) return undefined;
+  const pattern = `${prefix}*`;
+  return allowsCommand(command, [pattern]) ? pattern : undefined;
+}
