@@ -18,7 +18,7 @@ import { CallsInFlight } from './calls-in-flight.ts';
 import { elicit, maxQuestions } from './elicitation.ts';
 import type { Sender } from './endpoint-transport.ts';
 import { truncate } from './output.ts';
-import { SilenceTimeout } from './patience.ts';
+import { SilenceTimeout } from './silence-timeout.ts';
 import { ProgramTransport } from './program-transport.ts';
 
 const maxPages = 8;

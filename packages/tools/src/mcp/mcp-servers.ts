@@ -8,7 +8,7 @@ import type { Clock, Log, Tool } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { McpConnection } from './connection.ts';
 import { EndpointTransport, type Sender } from './endpoint-transport.ts';
-import { ConnectionSupervisor, type Pauses } from './link.ts';
+import { ConnectionSupervisor, type Pauses } from './connection-supervisor.ts';
 import { createMcpTool, createPendingTool, problemOf } from './mcp-tool.ts';
 import { ProgramTransport } from './program-transport.ts';
 import { isProgram, type McpServerConfig } from './settings.ts';

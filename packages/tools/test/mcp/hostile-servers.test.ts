@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { requiresLinux } from '../../../../test/support/requires.ts';
 import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
 import { createToolContext } from '../support/tool-context.ts';
-import { usualPauses } from '../../src/mcp/link.ts';
+import { usualPauses } from '../../src/mcp/connection-supervisor.ts';
 import { McpServers } from '../../src/mcp/mcp-servers.ts';
 import { qualifiedName } from '../../src/mcp/tool-names.ts';
 

@@ -3,7 +3,7 @@ import { systemClock, type Tool } from '@relay/core';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
 import { createToolContext } from '../support/tool-context.ts';
-import { usualPauses } from '../../src/mcp/link.ts';
+import { usualPauses } from '../../src/mcp/connection-supervisor.ts';
 import { type McpOptions, McpServers } from '../../src/mcp/mcp-servers.ts';
 import type { McpServerConfig } from '../../src/mcp/settings.ts';
 

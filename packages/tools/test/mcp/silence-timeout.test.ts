@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { SilenceTimeout } from '../../src/mcp/patience.ts';
+import { SilenceTimeout } from '../../src/mcp/silence-timeout.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

@@ -1,7 +1,7 @@
 import type { Clock } from '@relay/core';
 import { expect, it } from 'vitest';
 import type { McpConnection } from '../../src/mcp/connection.ts';
-import { ConnectionSupervisor, usualPauses } from '../../src/mcp/link.ts';
+import { ConnectionSupervisor, usualPauses } from '../../src/mcp/connection-supervisor.ts';
 
 const { refreshIntervalMs } = usualPauses;
 
