@@ -160,7 +160,7 @@ test('a chat without a key reports its usage', async () => {
   const chat = begin(['chat', '--json', 'say 5'], env);
   expect(await chat.ended).toBe(0);
   const done = JSON.parse(chat.output.trimEnd().split('\n').at(-1) ?? '') as object;
-  expect(done).toMatchObject({ type: 'done', usage: { input_tokens: 2, output_tokens: 5 } });
+  expect(done).toMatchObject({ type: 'done', usage: { inputTokens: 2, outputTokens: 5 } });
 });
 
 test('without a key and without a user, an approval is denied', async () => {

@@ -43,7 +43,7 @@ describe('the choice of embeddings', () => {
     'is refused if it is like %j',
     (written) => {
       expect(() => chosen(written)).toThrow(/RELAY_EMBEDDINGS must be like openai:/);
-      expect(() => chosen(undefined, { model: written })).toThrow(/approval\.config/);
+      expect(() => chosen(undefined, { model: written })).toThrow(/relay\.config/);
     },
   );
 

@@ -153,7 +153,7 @@ describe('a fault of ours', () => {
       code: 'internal',
       error: { message: 'the cellar: [redacted]' },
     });
-    expect((logged['error'] as { stack: string }).stack).toContain('http.logs.test.ts');
+    expect((logged['error'] as { stack: string }).stack).toContain('logs.test.ts');
   });
 });
 

@@ -5,14 +5,14 @@ import { expect, it } from 'vitest';
 import { placed, token } from '../../support/journal.ts';
 import { openTracing } from '../../../src/observability/tracing/tracing.ts';
 
-const src = join(import.meta.dirname, '..');
+const src = join(import.meta.dirname, '../../../src');
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.ts') && !name.endsWith('.test.ts'))
   .map((name) => ({ name, text: readFileSync(join(src, name), 'utf8') }));
 
 it('loads OpenTelemetry in one place, which is loaded only where an endpoint is configured', () => {
   const using = files.filter(({ text }) => /from '@opentelemetry\//.test(text));
-  expect(using.map(({ name }) => name)).toEqual([join('tracing', 'export.ts')]);
+  expect(using.map(({ name }) => name)).toEqual([join('observability', 'tracing', 'export.ts')]);
   const loading = files.filter(({ text }) => /from '(\.\.?\/)+(tracing\/)?export\.ts'/.test(text));
   expect(loading).toEqual([]);
 });
