@@ -1,6 +1,12 @@
 /** An agent harness is the loop on a harness: it runs agents on the models that the harness offers. */
 import { type AgentRegistry, createAgentRegistry } from '@relay/core';
-import { type Limits, limitsSchema, type Permissions, RelayError } from '@relay/protocol';
+import {
+  issueMessage,
+  type Limits,
+  limitsSchema,
+  type Permissions,
+  RelayError,
+} from '@relay/protocol';
 import {
   type AgentConfig,
   assembleAgents,
@@ -147,7 +153,7 @@ function checkedTurns(maxIterations: number): number {
 }
 
 function checkLimits(limits: Limits): void {
-  const parsed = limitsSchema.safeParse(limits);
+  const parsed = limitsSchema.safeParse(limits, { error: issueMessage });
   if (!parsed.success) throw invalidRequest(issuesAt('limits', parsed.error.issues));
 }
 

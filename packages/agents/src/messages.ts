@@ -1,4 +1,4 @@
-import { type Message, messageSchema } from '@relay/protocol';
+import { issueMessage, type Message, messageSchema } from '@relay/protocol';
 import { invalidRequest, issuesAt } from './invalid-request.ts';
 
 /** A message, also where TypeScript has widened its role to a string. */
@@ -10,7 +10,7 @@ export function readMessages(messages: readonly MessageInput[]): Message[] {
     throw invalidRequest([{ path: 'messages', message: 'There must be at least one message' }]);
   }
   return messages.map((message: MessageInput, index) => {
-    const parsed = messageSchema.safeParse(message);
+    const parsed = messageSchema.safeParse(message, { error: issueMessage });
     if (parsed.success) return parsed.data;
     throw invalidRequest(issuesAt(`messages[${index}]`, parsed.error.issues));
   });

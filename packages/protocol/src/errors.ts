@@ -3,10 +3,14 @@
  * A code is never reused for another meaning.
  */
 export const errorTable = {
-  invalid_json: { status: 400, retryable: false, title: 'The body is not valid JSON' },
-  invalid_request: { status: 400, retryable: false, title: 'A field is missing or malformed' },
-  invalid_pattern: { status: 400, retryable: false, title: 'A permission pattern is malformed' },
-  unknown_model: { status: 400, retryable: false, title: 'No provider offers this model' },
+  invalid_json: { status: 400, retryable: false, title: 'The request body is not valid JSON' },
+  invalid_request: { status: 400, retryable: false, title: 'A field is missing or invalid' },
+  invalid_pattern: { status: 400, retryable: false, title: 'Invalid permission pattern' },
+  unknown_model: {
+    status: 400,
+    retryable: false,
+    title: 'No configured provider offers this model',
+  },
   credential_missing: {
     status: 400,
     retryable: false,
@@ -15,76 +19,88 @@ export const errorTable = {
   base_url_refused: {
     status: 400,
     retryable: false,
-    title: 'The provider’s URL may not be connected to',
+    title: 'Connections to this URL are not allowed',
   },
   unknown_tool: { status: 400, retryable: false, title: 'The tenant has no such tool' },
   unknown_agent: { status: 400, retryable: false, title: 'No agent has this name' },
-  unauthorized: { status: 401, retryable: false, title: 'The API key is missing or not valid' },
-  scope_required: { status: 403, retryable: false, title: 'The key lacks the needed scope' },
+  unauthorized: { status: 401, retryable: false, title: 'The API key is missing or invalid' },
+  scope_required: { status: 403, retryable: false, title: 'The API key lacks the required scope' },
   approve_scope_required: {
     status: 403,
     retryable: false,
-    title: 'Rules that widen permissions need the scope approve',
+    title: 'Rules that widen permissions require the scope approve',
   },
   host_not_allowed: {
     status: 403,
     retryable: false,
-    title: 'The server is not called by this name',
+    title: 'Host not allowed',
   },
   origin_not_allowed: {
     status: 403,
     retryable: false,
-    title: 'A page of another origin may not call this server',
+    title: 'Origin not allowed',
   },
   denied_by_rule: {
     status: 403,
     retryable: false,
-    title: 'A deny rule refuses these arguments',
+    title: 'A deny rule matches these arguments',
   },
   not_found: { status: 404, retryable: false, title: 'No such resource' },
-  session_not_found: { status: 404, retryable: false, title: 'The chat session is not open' },
-  relay_not_found: { status: 404, retryable: false, title: 'No such open relay in this session' },
-  method_not_allowed: { status: 405, retryable: false, title: 'The path knows other methods' },
-  request_timeout: { status: 408, retryable: true, title: 'The request arrived too slowly' },
+  session_not_found: { status: 404, retryable: false, title: 'No such chat session is open' },
+  relay_not_found: {
+    status: 404,
+    retryable: false,
+    title: 'No such approval is open in this chat session',
+  },
+  method_not_allowed: { status: 405, retryable: false, title: 'Method not allowed' },
+  request_timeout: { status: 408, retryable: true, title: 'The request was not received in time' },
   tool_result_conflict: {
     status: 409,
     retryable: false,
-    title: 'The call already has another result',
+    title: 'The call already has a different result',
   },
-  call_claimed: { status: 409, retryable: false, title: 'Another client works on the call' },
+  call_claimed: { status: 409, retryable: false, title: 'Another client has claimed the call' },
   result_gone: {
     status: 410,
     retryable: false,
-    title: 'The run has ended: there is no result to wait for',
+    title: 'The run has ended without a result for this call',
   },
-  approval_conflict: { status: 409, retryable: false, title: 'The approval was decided otherwise' },
+  approval_conflict: {
+    status: 409,
+    retryable: false,
+    title: 'The approval was already decided differently',
+  },
   policy_conflict: {
     status: 409,
     retryable: false,
-    title: 'The policy was changed by somebody else meanwhile',
+    title: 'The policy has changed since the given version',
   },
   tool_unavailable: {
     status: 409,
     retryable: false,
-    title: 'The tool of this call is not registered here any more',
+    title: 'The tool of this call is no longer registered',
   },
-  run_ended: { status: 409, retryable: false, title: 'The run is over; it can be forked' },
+  run_ended: { status: 409, retryable: false, title: 'The run has ended; fork it to continue' },
   not_a_boundary: {
     status: 409,
     retryable: false,
-    title: 'The place in the journal lies inside a turn',
+    title: 'The given seq lies inside a turn',
   },
-  cursor_past_end: { status: 409, retryable: false, title: 'The cursor lies past the journal' },
-  payload_too_large: { status: 413, retryable: false, title: 'The body is too large' },
-  unsupported_media_type: { status: 415, retryable: false, title: 'The body must be JSON' },
+  cursor_past_end: {
+    status: 409,
+    retryable: false,
+    title: 'The cursor is past the end of the journal',
+  },
+  payload_too_large: { status: 413, retryable: false, title: 'The request body is too large' },
+  unsupported_media_type: { status: 415, retryable: false, title: 'The request body must be JSON' },
   tenant_paused: { status: 409, retryable: false, title: 'The tenant is paused' },
-  budget_exceeded: { status: 429, retryable: true, title: 'A budget is used up' },
-  rate_limited: { status: 429, retryable: true, title: 'Too many requests from this caller' },
+  budget_exceeded: { status: 429, retryable: true, title: 'A budget is exhausted' },
+  rate_limited: { status: 429, retryable: true, title: 'Too many requests' },
   checkpoint_missing: { status: 409, retryable: false, title: 'The run has no checkpoint' },
   idempotency_mismatch: {
     status: 422,
     retryable: false,
-    title: 'The idempotency key was used with another body',
+    title: 'The idempotency key was used with a different body',
   },
   approval_state_missing: {
     status: 500,
@@ -95,58 +111,58 @@ export const errorTable = {
   outcome_unknown: {
     status: 409,
     retryable: false,
-    title: 'The tool was started before a crash and its outcome is unknown',
+    title: 'A crash interrupted the tool call; its outcome is unknown',
   },
   model_unresolved: { status: 400, retryable: false, title: 'No harness offers this model' },
-  limit_reached: { status: 409, retryable: false, title: 'A limit of the run is reached' },
+  limit_reached: { status: 409, retryable: false, title: 'The run has reached a limit' },
   guardrail_tripped: {
     status: 422,
     retryable: false,
-    title: 'A guardrail refused the input or the answer',
+    title: 'A guardrail rejected the input or the answer',
   },
   output_invalid: {
     status: 422,
     retryable: false,
-    title: 'The answer does not fit the output schema',
+    title: 'The answer does not match the output schema',
   },
-  handoff_refused: { status: 409, retryable: false, title: 'The agent cannot hand off there' },
+  handoff_refused: { status: 409, retryable: false, title: 'Handoff to this agent is not allowed' },
   context_exceeded: {
     status: 502,
     retryable: false,
-    title: 'The prompt does not fit the model’s window',
+    title: 'The prompt exceeds the model’s context window',
   },
-  tool_timed_out: { status: 504, retryable: false, title: 'No client brought the result in time' },
+  tool_timed_out: { status: 504, retryable: false, title: 'No client posted the result in time' },
   question_declined: {
     status: 409,
     retryable: false,
-    title: 'Nobody answered what the tool had asked',
+    title: 'The tool’s question was declined or not answered',
   },
   tool_failed: { status: 500, retryable: false, title: 'The tool failed' },
   tool_input_invalid: {
     status: 400,
     retryable: false,
-    title: 'The tool call does not fit the tool’s schema',
+    title: 'The arguments do not match the tool’s schema',
   },
   journal_pruned: {
     status: 410,
     retryable: false,
-    title: 'What the run said is no longer kept',
+    title: 'The journal of this run was deleted by retention',
   },
   journal_corrupt: {
     status: 500,
     retryable: false,
-    title: 'What is stored is damaged or contradicts itself',
+    title: 'Stored data is damaged or inconsistent',
   },
-  internal: { status: 500, retryable: false, title: 'An unexpected fault in Relay' },
+  internal: { status: 500, retryable: false, title: 'Internal error' },
   provider_failed: { status: 502, retryable: true, title: 'The model provider failed' },
   provider_rejected: {
     status: 502,
     retryable: false,
-    title: 'The model provider refused the request',
+    title: 'The model provider rejected the request',
   },
   shutting_down: { status: 503, retryable: true, title: 'The server is shutting down' },
   storage_full: { status: 503, retryable: true, title: 'The disk is full' },
-  storage_failed: { status: 503, retryable: true, title: 'The store did not answer' },
+  storage_failed: { status: 503, retryable: true, title: 'The store is not responding' },
 } as const satisfies Record<string, ErrorKind>;
 
 interface ErrorKind {
@@ -157,8 +173,8 @@ interface ErrorKind {
 
 export type ErrorCode = keyof typeof errorTable;
 
-/** Where in the input something is wrong, and what. */
 export interface FieldIssue {
+  /** The field, such as `items[0].name`; empty for the whole value. */
   readonly path: string;
   readonly message: string;
 }
@@ -174,7 +190,7 @@ export class RelayError extends Error {
   override readonly name = 'RelayError';
   readonly code: ErrorCode;
   readonly details: readonly FieldIssue[] | undefined;
-  /** When it may work again, where that is known. */
+  /** When a retry may succeed, where that is known. */
   readonly retryAfterMs: number | undefined;
 
   constructor(

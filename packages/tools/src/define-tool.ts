@@ -7,7 +7,7 @@ import type {
   ToolOutput,
   Validation,
 } from '@relay/core';
-import { type FieldIssue, fieldIssues, type ToolPermission } from '@relay/protocol';
+import { type FieldIssue, fieldIssues, issueMessage, type ToolPermission } from '@relay/protocol';
 import { z } from 'zod';
 import { checkToolName } from './tool-name.ts';
 
@@ -116,7 +116,7 @@ function inputSchemaOf(name: string, schema: z.ZodType): Readonly<Record<string,
 /** Never throws: a schema's own fault is one more reason to refuse the arguments. */
 function validate(schema: z.ZodType, input: unknown): Validation {
   try {
-    const parsed = schema.safeParse(input);
+    const parsed = schema.safeParse(input, { error: issueMessage });
     if (parsed.success) return { ok: true, value: parsed.data };
     return { ok: false, issues: issuesOf(parsed.error.issues) };
   } catch (cause) {

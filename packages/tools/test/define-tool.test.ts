@@ -280,7 +280,7 @@ describe('arguments that do not fit', () => {
   });
 
   it('say what is wrong', () => {
-    expect(issuesFor({ title: 3 })).toEqual([{ path: 'title', message: 'Must be text' }]);
+    expect(issuesFor({ title: 3 })).toEqual([{ path: 'title', message: 'Must be a string' }]);
   });
 
   it('name each parameter that there is not', () => {

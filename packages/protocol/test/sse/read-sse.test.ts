@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { encodeFrame, readSse } from '../src/sse/sse.ts';
-import type { ParsedFrame, SseParserOptions } from '../src/sse/sse.ts';
+import { encodeFrame, readSse } from '../../src/sse/sse.ts';
+import type { ParsedFrame, SseParserOptions } from '../../src/sse/sse.ts';
 
 const anyText = fc.oneof(
   fc.string({ unit: 'binary' }),
@@ -62,7 +62,7 @@ describe('readSse', () => {
     return [bytes.subarray(0, at), bytes.subarray(at)];
   }
 
-  it('decodes characters of several bytes cut anywhere', async () => {
+  it('decodes multi-byte characters split across chunks', async () => {
     const data = JSON.stringify('é€😀\u2028');
     const bytes = utf8.encode(encodeFrame({ id: 'é', event: '😀', data }));
     const singles = Array.from(bytes, (byte) => Uint8Array.of(byte));
@@ -73,7 +73,7 @@ describe('readSse', () => {
     }
   });
 
-  it('brings any text in JSON back through bytes', async () => {
+  it('round-trips any JSON text through bytes', async () => {
     await fc.assert(
       fc.asyncProperty(anyText, fc.nat(), async (text, at) => {
         const bytes = utf8.encode(encodeFrame({ data: JSON.stringify(text) }));
@@ -90,7 +90,7 @@ describe('readSse', () => {
     expect((await read('\uFEFF\uFEFFdata: a\n\n')).data).toEqual([]);
   });
 
-  it('replaces bytes that are no UTF-8 and drops an unfinished frame', async () => {
+  it('replaces invalid UTF-8 and drops an unfinished frame', async () => {
     const bytes = [utf8.encode('data: '), Uint8Array.of(0xff), utf8.encode('\n\ndata: b\n')];
     const { data } = await collect(iterate([...bytes, Uint8Array.of(0xe2)]));
     expect(data).toEqual(['\uFFFD']);
@@ -123,7 +123,7 @@ describe('readSse', () => {
     expect(safari.stream.locked).toBe(false);
   });
 
-  it('passes on the failure of its source after the frames before it', async () => {
+  it('yields the frames before a failure of its source, then rethrows it', async () => {
     const cut = new Error('cut');
     for (const source of [streamOf(two, cut).stream, readerOnly(streamOf(two, cut).stream)]) {
       const { data, failure } = await collect(source);
