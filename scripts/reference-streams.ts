@@ -6,7 +6,7 @@ interface Example {
   readonly frame: Frame;
 }
 
-/** Of each kind of frame its first one in a run that uses every event, and what it is made from. */
+/** The first frame of each type in a run with every event, and the events that it is projected from. */
 function examplesOf(dialect: Dialect): Map<string, Example> {
   const found = new Map<string, Example>();
   for (const event of journal) {
@@ -20,10 +20,10 @@ function examplesOf(dialect: Dialect): Map<string, Example> {
 }
 
 const intro: Readonly<Record<keyof typeof dialects, string>> = {
-  runs: '`POST /v1/runs` and `GET /v1/runs/:id/stream`. The last frame is always `done`. `reset` means: forget the tokens with a higher id than `after`, they were superseded.',
-  chat: '`POST /chat`. Frames also carry their type as the SSE `event`. The first frame is `connected {sessionId}`, which is no event of the journal and has no `id`; the last is `harness_end`. `text_discard` means: forget the text with this id.',
+  runs: '`POST /v1/runs` and `GET /v1/runs/:id/stream`. The last frame is always `done`. `reset` means: discard the tokens with an id higher than `after`.',
+  chat: '`POST /chat`. The SSE `event` field repeats the type of the frame. The first frame is `connected {sessionId}`, which is not a journal event and has no `id`; the last is `harness_end`. `text_discard` means: discard the text with this id.',
   runtime:
-    '`POST /api/chat`; `POST /api/chat/tool-approval` and `/resume` answer with the same words. The last frame is always `done`. `text_reset` means: forget the text of this turn.',
+    '`POST /api/chat`; `POST /api/chat/tool-approval` and `/resume` respond with the same frames. The last frame is always `done`. `text_reset` means: discard the text of this turn.',
 };
 
 function section(name: keyof typeof dialects): string[] {
@@ -37,7 +37,7 @@ function section(name: keyof typeof dialects): string[] {
     '',
     intro[name],
     '',
-    '| frame | from | an example |',
+    '| frame | events | example |',
     '|---|---|---|',
     ...rows,
     '',
@@ -50,7 +50,7 @@ export function streamsPage(generated: string): string {
     '',
     generated,
     '',
-    'Every stream is a view of a run’s journal in the words of one surface. One event becomes at most one frame: `data` is a line of JSON with a `type`, and `id` is the event’s `seq`. After a disconnect send the last id that you saw as `Last-Event-ID` (or `?after=`) to `GET /v1/runs/:id/stream`, with `?dialect=` for other words than those of `runs`, and exactly what follows is sent. Lines that begin with a colon are heartbeats, every 15 seconds.',
+    'Every stream is a projection of a run’s journal in the dialect of one surface. One event becomes at most one frame: `data` is one line of JSON with a `type`, and `id` is the event’s `seq`. After a disconnect, send the last id as `Last-Event-ID` (or `?after=`) to `GET /v1/runs/:id/stream`, with `?dialect=` for a dialect other than `runs`, and the stream resumes after it. Lines that begin with a colon are heartbeats, sent every 15 seconds.',
     '',
     ...section('runs'),
     ...section('chat'),

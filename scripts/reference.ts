@@ -1,4 +1,4 @@
-/** Writes docs/reference from the tables in the code; with --check, says whether it is up to date. */
+/** Generates docs/reference from the code; with --check, fails if it is out of date. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { errorsPage, eventsPage, generated, routesPage } from './reference-pages.ts';
@@ -17,7 +17,7 @@ for (const [name, text] of Object.entries(pages)) {
   const file = `${folder}${name}`;
   if (!process.argv.includes('--check')) writeFileSync(file, text);
   else if (read(file) !== text) {
-    console.error(`docs/reference/${name} is not what the code says; npm run reference writes it`);
+    console.error(`docs/reference/${name} is out of date; run npm run reference`);
     process.exitCode = 1;
   }
 }

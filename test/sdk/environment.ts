@@ -1,4 +1,4 @@
-/** A client of the real server, and what lies between the two. */
+/** Clients of a real server, in this process or over a connection that a test can cut. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,11 +6,11 @@ import { createClient, type Fetch, type RelayClient } from '@relay/sdk';
 import { embed } from '@relay/server';
 import type { TestServer } from '../support/server.ts';
 
-export interface Inside {
+export interface InProcessServer {
   readonly client: RelayClient;
   readonly apiKey: string;
   readonly fetch: Fetch;
-  /** `METHOD path` of every request that was made. */
+  /** `METHOD path` of every request. */
   readonly lines: string[];
   /** Another client of the same server. */
   clientWith(apiKey: string): RelayClient;
@@ -18,8 +18,8 @@ export interface Inside {
   dispose(): Promise<void>;
 }
 
-/** The server in this very process, by its real router. */
-export async function openInside(): Promise<Inside> {
+/** A server in this process, called through its router without a port. */
+export async function startInProcess(): Promise<InProcessServer> {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-sdk-'));
   const { baseUrl, apiKey, fetch, stop } = await embed({ env: { RELAY_DATA_DIR: dataDir } });
   const lines: string[] = [];
@@ -50,7 +50,7 @@ function linesOf(file: string): string[] {
   }
 }
 
-/** A client that finds its server again after a restart, when it listens on another port. */
+/** A client that follows its server to another port after a restart. */
 export function clientOf(server: TestServer, through: (response: Response) => Response = same) {
   const fetchNow: Fetch = async (url, init) =>
     through(await fetch(url.replace('http://relay.test', server.url), init));
@@ -59,7 +59,7 @@ export function clientOf(server: TestServer, through: (response: Response) => Re
 
 const same = (response: Response) => response;
 
-/** Cuts a stream off after so many bytes, wherever that is. */
+/** Breaks an event stream after so many bytes. */
 export function cutAfter(response: Response, bytes: number): Response {
   if (response.headers.get('content-type')?.startsWith('text/event-stream') !== true) {
     return response;

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { RelayApiError } from '../src/errors.ts';
-import { type Disconnect, framesOf, type FrameSource } from '../src/frames.ts';
-import { Http } from '../src/http.ts';
-import { FakeServer, FakeStream, options, refusal } from './support/fake-server.ts';
+import type { RelayApiError } from '../../src/errors.ts';
+import { type Disconnect, framesOf, type FrameSource } from '../../src/streaming/frames.ts';
+import { Http } from '../../src/http.ts';
+import { FakeServer, FakeStream, options, refusal } from '../support/fake-server.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -37,13 +37,14 @@ class Reader {
 }
 
 const later = (ms: number) => vi.advanceTimersByTimeAsync(ms);
-const lastIds = (server: FakeServer) => server.asked.map(({ headers }) => headers['last-event-id']);
+const lastIds = (server: FakeServer) =>
+  server.requests.map(({ headers }) => headers['last-event-id']);
 
-describe('a stream that is cut', () => {
-  test('goes on behind the last frame that came whole', async () => {
+describe('reconnecting stream', () => {
+  test('resumes after the last complete frame', async () => {
     const first = new FakeStream().frame(3, {}).frame(5, {}).raw('id: 6\ndata: {"half');
     const second = new FakeStream().frame(6, {}).frame(7, {});
-    const server = FakeServer.saying(
+    const server = FakeServer.respondingWith(
       () => first.response,
       () => second.response,
     );
@@ -61,9 +62,9 @@ describe('a stream that is cut', () => {
     expect(second.closed).toBe(true);
   });
 
-  test('goes on when it broke instead of ending', async () => {
+  test('resumes after a connection error', async () => {
     const first = new FakeStream().frame(1, {});
-    const server = FakeServer.saying(
+    const server = FakeServer.respondingWith(
       () => first.response,
       () => new FakeStream().frame(2, {}).response,
     );
@@ -75,9 +76,9 @@ describe('a stream that is cut', () => {
     reader.gone.abort('bye');
   });
 
-  test('goes on when it has fallen silent, and not before', async () => {
+  test('resumes after 45 seconds of silence', async () => {
     const first = new FakeStream().frame(1, {});
-    const server = FakeServer.saying(
+    const server = FakeServer.respondingWith(
       () => first.response,
       () => new FakeStream().frame(2, {}).response,
     );
@@ -86,14 +87,14 @@ describe('a stream that is cut', () => {
       await later(15_000);
       first.raw(': heartbeat\n\n');
     }
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
     await later(45_400);
     expect(first.closed).toBe(true);
     expect(reader.ids).toEqual(['1', '2']);
     reader.gone.abort('bye');
   });
 
-  test('waits longer each time, until something comes through', async () => {
+  test('backs off until a frame arrives', async () => {
     const server = new FakeServer((_, nth) =>
       nth === 5 ? new FakeStream().frame(1, {}).end().response : new TypeError('fetch failed'),
     );
@@ -107,35 +108,35 @@ describe('a stream that is cut', () => {
     reader.gone.abort('bye');
   });
 
-  test('does not hammer a server that accepts and hangs up at once', async () => {
+  test('backs off if the server closes each connection at once', async () => {
     const server = new FakeServer(() => new FakeStream().end().response);
     const reader = new Reader(server);
     await later(10_000);
-    expect(server.asked.length).toBeLessThan(10);
+    expect(server.requests.length).toBeLessThan(10);
     reader.gone.abort('bye');
   });
 
-  test('comes back when the server has asked to, not earlier', async () => {
-    const server = FakeServer.saying(
+  test('waits for Retry-After before it reconnects', async () => {
+    const server = FakeServer.respondingWith(
       () => refusal(503, 'shutting_down', { 'retry-after': '30' }),
       () => new FakeStream().frame(1, {}).response,
     );
     const reader = new Reader(server);
     await later(29_000);
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
     await later(1_100);
     expect(reader.ids).toEqual(['1']);
     reader.gone.abort('bye');
   });
 });
 
-describe('a stream that cannot go on', () => {
+describe('stream that cannot be resumed', () => {
   test.each([
     [401, 'unauthorized'],
     [404, 'not_found'],
     [409, 'cursor_past_end'],
-  ])('ends with the %i that says why', async (status, code) => {
-    const server = FakeServer.saying(
+  ])('throws the error of a %i', async (status, code) => {
+    const server = FakeServer.respondingWith(
       () => new FakeStream().frame(1, {}).end().response,
       () => refusal(status, code),
     );
@@ -143,11 +144,11 @@ describe('a stream that cannot go on', () => {
     await later(60_000);
     expect(reader.ids).toEqual(['1']);
     expect(reader.ended).toMatchObject({ status, code });
-    expect(server.asked).toHaveLength(2);
+    expect(server.requests).toHaveLength(2);
   });
 
-  test('is given up when nothing has come through for long enough', async () => {
-    const server = FakeServer.saying(() => new TypeError('fetch failed'));
+  test('gives up after deliveryTimeoutMs without a frame', async () => {
+    const server = FakeServer.respondingWith(() => new TypeError('fetch failed'));
     const reader = new Reader(server, { deliveryTimeoutMs: 60_000 });
     await later(50_000);
     expect(reader.ended).toBeUndefined();
@@ -157,9 +158,9 @@ describe('a stream that cannot go on', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('is not tried again for a frame beyond all measure', async () => {
+  test('gives up on a frame that is too long', async () => {
     const piece = 'x'.repeat(1024 * 1024);
-    const server = FakeServer.saying(() => {
+    const server = FakeServer.respondingWith(() => {
       const stream = new FakeStream().raw('data: ');
       for (let n = 0; n < 17; n += 1) stream.raw(piece);
       return stream.response;
@@ -167,14 +168,14 @@ describe('a stream that cannot go on', () => {
     const reader = new Reader(server);
     await later(1000);
     expect(reader.ended).toBeInstanceOf(RangeError);
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 });
 
-describe('a reader that leaves', () => {
-  test('closes the connection, and leaves no timer', async () => {
+describe('reader of a stream', () => {
+  test('closes the connection and its timers when it stops', async () => {
     const stream = new FakeStream().frame(1, {});
-    const server = FakeServer.saying(() => stream.response);
+    const server = FakeServer.respondingWith(() => stream.response);
     const http = new Http({ ...options, fetch: server.fetch });
     const open = () => http.stream('GET', '/s', { maxRetries: 0 });
     const signal = new AbortController().signal;
@@ -183,8 +184,8 @@ describe('a reader that leaves', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('may do so between two attempts', async () => {
-    const server = FakeServer.saying(() => new TypeError('fetch failed'));
+  test('can stop between two attempts', async () => {
+    const server = FakeServer.respondingWith(() => new TypeError('fetch failed'));
     const reader = new Reader(server);
     await later(1000);
     reader.gone.abort('bye');
@@ -193,13 +194,13 @@ describe('a reader that leaves', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('may begin with a connection that is open already', async () => {
+  test('can start with an open response', async () => {
     const first = new FakeStream().frame(1, {});
-    const server = FakeServer.saying(() => new FakeStream().frame(2, {}).response);
+    const server = FakeServer.respondingWith(() => new FakeStream().frame(2, {}).response);
     const reader = new Reader(server, { first: first.response });
     await later(0);
     expect(reader.ids).toEqual(['1']);
-    expect(server.asked).toHaveLength(0);
+    expect(server.requests).toHaveLength(0);
     first.end();
     await later(300);
     expect(lastIds(server)).toEqual(['1']);

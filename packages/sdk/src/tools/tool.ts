@@ -1,14 +1,14 @@
-/** A function of yours that an agent may call: it runs where you are. */
-import type { RunTool } from '@relay/protocol/wire';
+/** Function tools: functions that an agent can call and that run in this process. */
+import { defined, type RunTool } from '@relay/protocol/wire';
 
-/** What every Standard Schema has (zod, valibot, arktype, …). https://standardschema.dev */
+/** The Standard Schema interface (zod, valibot, arktype, …). https://standardschema.dev */
 export interface StandardSchema<Input = unknown, Output = Input> {
   readonly '~standard': {
     readonly version: 1;
     readonly vendor: string;
-    readonly validate: (value: unknown) => Checked<Output> | Promise<Checked<Output>>;
+    readonly validate: (value: unknown) => Validation<Output> | Promise<Validation<Output>>;
     readonly types?: { readonly input: Input; readonly output: Output } | undefined;
-    /** There where the library can say its schemas as JSON Schema. */
+    /** Set if the library can convert its schemas to JSON Schema. */
     readonly jsonSchema?: { readonly input: (options: { target: string }) => object };
   };
 }
@@ -18,7 +18,7 @@ interface Issue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-type Checked<Output> =
+type Validation<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly Issue[] };
 
@@ -27,11 +27,11 @@ export type JsonSchema = Readonly<Record<string, unknown>>;
 type FunctionDeclaration = Extract<RunTool, { kind: 'function' }>;
 
 export interface ToolContext {
-  /** Aborted when the result is no longer wanted: the run is over, or another client has the call. */
+  /** Aborted when the result is no longer needed: the run has ended, or another client has the call. */
   readonly signal: AbortSignal;
   readonly runId: string;
   readonly toolCallId: string;
-  /** The same whenever this very call is run again, by whichever client. */
+  /** The same for every execution of this call, by any client. */
   readonly idempotencyKey: string;
 }
 
@@ -39,30 +39,30 @@ interface ToolBase {
   /** 1 to 64 letters, digits, `_` or `-`. */
   readonly name: string;
   readonly description?: string;
-  /** How long a result is waited for; left out: as long as the server says. */
+  /** How long the run waits for the result. Default: set by the server. */
   readonly timeoutMs?: number;
 }
 
 export interface ToolOptions<Schema extends StandardSchema> extends ToolBase {
-  /** Calls are checked by it, and `run` gets what it makes of them. */
+  /** Validates calls; `run` receives the parsed input. */
   readonly schema: Schema;
-  /** What the model is told, where `schema` cannot say itself as JSON Schema. */
+  /** The JSON Schema for the model, if `schema` cannot be converted. */
   readonly inputSchema?: JsonSchema;
   readonly run: (input: OutputOf<Schema>, context: ToolContext) => unknown;
 }
 
 export interface JsonSchemaToolOptions<Input> extends ToolBase {
-  /** The server checks calls by it before they come here. */
+  /** The server validates calls against it. */
   readonly schema: JsonSchema;
   readonly run: (input: Input, context: ToolContext) => unknown;
 }
 
 type OutputOf<Schema extends StandardSchema> = NonNullable<Schema['~standard']['types']>['output'];
 
-/** A function and all that a run has to know of it. */
+/** A function and its declaration. */
 export interface ClientTool {
   readonly declaration: FunctionDeclaration;
-  /** Checks the input and runs the function. Throws what goes wrong. */
+  /** Validates the input and runs the function. */
   call(input: unknown, context: ToolContext): Promise<unknown>;
 }
 
@@ -79,11 +79,10 @@ export function tool(options: AnyOptions): ClientTool {
       name,
       kind: 'function',
       inputSchema,
-      ...(description === undefined ? {} : { description }),
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...defined({ description, timeoutMs }),
     },
     async call(input, context) {
-      return run((isStandard(schema) ? await checked(schema, input) : input) as never, context);
+      return run((isStandard(schema) ? await parse(schema, input) : input) as never, context);
     },
   };
 }
@@ -103,7 +102,7 @@ function jsonSchemaOf(name: string, schema: StandardSchema | JsonSchema): object
   const { jsonSchema, vendor } = schema['~standard'];
   if (jsonSchema === undefined) {
     throw new TypeError(
-      `The schema of the tool ${name} (${vendor}) cannot say itself as JSON Schema: pass inputSchema too`,
+      `The ${vendor} schema of the tool ${name} cannot be converted to JSON Schema; pass inputSchema too`,
     );
   }
   try {
@@ -113,12 +112,12 @@ function jsonSchemaOf(name: string, schema: StandardSchema | JsonSchema): object
   }
 }
 
-async function checked(schema: StandardSchema, input: unknown): Promise<unknown> {
+async function parse(schema: StandardSchema, input: unknown): Promise<unknown> {
   const outcome = await schema['~standard'].validate(input);
   if (outcome.issues === undefined) return outcome.value;
   const issues = outcome.issues.map(({ path = [], message }) => {
     const where = path.map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
     return where === '' ? message : `${where}: ${message}`;
   });
-  throw new TypeError(`The input does not fit: ${issues.join('; ')}`);
+  throw new TypeError(`Invalid input: ${issues.join('; ')}`);
 }

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { createClient } from '../src/client.ts';
-import type { OnApproval } from '../src/approval-watcher.ts';
-import { FakeServer, FakeStream, json, options, refusal } from './support/fake-server.ts';
+import { createClient } from '../../src/client.ts';
+import type { OnApproval } from '../../src/streaming/approval-watcher.ts';
+import { FakeServer, FakeStream, json, options, refusal } from '../support/fake-server.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -17,7 +17,7 @@ const approval = {
 const resolved = { type: 'approval_resolved', id: 'relay-1', status: 'approved' };
 const done = { type: 'done', status: 'completed', output: '', usage: {} };
 
-function scene(onApproval: OnApproval, decide: () => Response = () => json(200, {})) {
+function followRun(onApproval: OnApproval, decide: () => Response = () => json(200, {})) {
   const stream = new FakeStream();
   let status = 'pending';
   const server = new FakeServer(({ method, path }) => {
@@ -30,10 +30,10 @@ function scene(onApproval: OnApproval, decide: () => Response = () => json(200, 
   return { stream, server, result, is: (now: string) => (status = now) };
 }
 
-describe('an open approval', () => {
-  test('is asked about, with all that a person needs to see, and answered', async () => {
+describe('open approval', () => {
+  test('is passed to onApproval, and its decision is sent', async () => {
     const onApproval = vi.fn<OnApproval>(() => ({ approved: true, reason: 'fine' }));
-    const { stream, server } = scene(onApproval);
+    const { stream, server } = followRun(onApproval);
     stream.frame(3, approval);
     await later(1);
     expect(onApproval.mock.calls[0]?.[0]).toEqual({
@@ -45,40 +45,43 @@ describe('an open approval', () => {
       'GET /v1/approvals/relay-1',
       'POST /v1/approvals/relay-1',
     ]);
-    expect(server.asked.at(-1)?.body).toEqual({ approved: true, reason: 'fine' });
+    expect(server.requests.at(-1)?.body).toEqual({ approved: true, reason: 'fine' });
   });
 
-  test('may be left to somebody else', async () => {
-    const { stream, server } = scene(() => undefined);
+  test('stays open if onApproval returns undefined', async () => {
+    const { stream, server } = followRun(() => undefined);
     stream.frame(3, approval);
     await later(1000);
     expect(server.lines.slice(1)).toEqual(['GET /v1/approvals/relay-1']);
   });
 
-  test('does not hold up the events', async () => {
-    const { stream, result } = scene(() => new Promise(() => {}));
+  test('does not delay events', async () => {
+    const { stream, result } = followRun(() => new Promise(() => {}));
     stream.frame(3, approval).frame(4, resolved).frame(5, done);
     await later(1);
     expect(await result).toMatchObject({ status: 'completed' });
   });
 
-  test('is answered again if the answer did not get through', async () => {
-    let asked = 0;
-    const flaky = () => ((asked += 1) < 3 ? refusal(503, 'shutting_down') : json(200, {}));
-    const { stream, server } = scene(() => ({ approved: true }), flaky);
+  test('retries a decision that was not received', async () => {
+    let attempts = 0;
+    const flaky = () => ((attempts += 1) < 3 ? refusal(503, 'shutting_down') : json(200, {}));
+    const { stream, server } = followRun(() => ({ approved: true }), flaky);
     stream.frame(3, approval);
     await later(10_000);
     expect(server.lines.filter((line) => line.startsWith('POST'))).toHaveLength(3);
   });
 });
 
-describe('an approval that is not open', () => {
+describe('approval that is not open', () => {
   test.each([
-    ['was answered long ago', (at: ReturnType<typeof scene>) => at.stream.frame(4, resolved)],
-    ['was answered a moment ago', (at: ReturnType<typeof scene>) => at.is('denied')],
-  ])('because it %s is not asked about', async (_, happen) => {
+    [
+      'was decided in the same chunk',
+      (at: ReturnType<typeof followRun>) => at.stream.frame(4, resolved),
+    ],
+    ['is no longer pending', (at: ReturnType<typeof followRun>) => at.is('denied')],
+  ])('is not passed to onApproval if it %s', async (_, happen) => {
     const onApproval = vi.fn<OnApproval>(() => ({ approved: true }));
-    const it = scene(onApproval);
+    const it = followRun(onApproval);
     it.stream.frame(3, approval);
     happen(it);
     await later(1000);
@@ -86,10 +89,10 @@ describe('an approval that is not open', () => {
     expect(it.server.lines.filter((line) => line.startsWith('POST'))).toEqual([]);
   });
 
-  test('because somebody was faster tells the one who is asked, and is answered no more', async () => {
+  test('aborts the signal of onApproval and sends no decision', async () => {
     let told: AbortSignal | undefined;
     let answer: (decision: { approved: boolean }) => void = () => {};
-    const { stream, server } = scene((_, { signal }) => {
+    const { stream, server } = followRun((_, { signal }) => {
       told = signal;
       return new Promise((resolve) => (answer = resolve));
     });
@@ -104,8 +107,8 @@ describe('an approval that is not open', () => {
     expect(server.lines.filter((line) => line.startsWith('POST'))).toEqual([]);
   });
 
-  test('because somebody was faster by a hair is no error', async () => {
-    const { stream, result } = scene(
+  test('ignores approval_conflict', async () => {
+    const { stream, result } = followRun(
       () => ({ approved: true }),
       () => refusal(409, 'approval_conflict'),
     );
@@ -117,9 +120,9 @@ describe('an approval that is not open', () => {
   });
 });
 
-describe('what goes wrong in answering', () => {
-  test('ends the reading: a question that is lost would make the run wait for ever', async () => {
-    const { stream, result } = scene(() => {
+describe('failure of onApproval', () => {
+  test('ends the iteration with its error', async () => {
+    const { stream, result } = followRun(() => {
       throw new Error('no terminal');
     });
     stream.frame(3, approval);
@@ -127,8 +130,8 @@ describe('what goes wrong in answering', () => {
     expect(await result).toMatchObject({ message: 'no terminal' });
   });
 
-  test('ends the reading also if this key may not answer', async () => {
-    const { stream, result } = scene(
+  test('ends the iteration if the key may not decide', async () => {
+    const { stream, result } = followRun(
       () => ({ approved: true }),
       () => refusal(403, 'scope_required'),
     );

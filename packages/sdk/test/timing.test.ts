@@ -1,8 +1,8 @@
 import { describe, expect, test, vi } from 'vitest';
-import { anyOf, backoff, pause } from '../src/pause.ts';
+import { anyOf, backoff, pause } from '../src/timing.ts';
 
-describe('the wait between attempts', () => {
-  test('doubles up to ten seconds, and is never the same for all', () => {
+describe('backoff', () => {
+  test('doubles up to ten seconds, with jitter', () => {
     for (let attempt = 0; attempt < 30; attempt += 1) {
       const most = Math.min(10_000, 250 * 2 ** attempt);
       const waits = Array.from({ length: 50 }, () => backoff(attempt));
@@ -14,14 +14,14 @@ describe('the wait between attempts', () => {
     }
   });
 
-  test('is never shorter than the server asked for', () => {
+  test('is never shorter than Retry-After', () => {
     expect(backoff(0, 30_000)).toBe(30_000);
     expect(backoff(20, 10)).toBeGreaterThan(1000);
   });
 });
 
-describe('a pause', () => {
-  test('ends at once when it is no longer wanted, and leaves nothing behind', async () => {
+describe('pause', () => {
+  test('rejects when the signal is aborted, and leaves no listener', async () => {
     vi.useFakeTimers();
     const gone = new AbortController();
     const waiting = pause(60_000, gone.signal);
@@ -33,14 +33,14 @@ describe('a pause', () => {
     vi.useRealTimers();
   });
 
-  test('otherwise takes its time', async () => {
+  test('resolves after the given time', async () => {
     const begun = performance.now();
     await pause(20, new AbortController().signal);
     expect(performance.now() - begun).toBeGreaterThan(15);
   });
 });
 
-test('one of several signals is enough, and there may be none', () => {
+test('anyOf aborts with the first signal, and accepts no signals', () => {
   const one = new AbortController();
   const any = anyOf(undefined, one.signal, new AbortController().signal);
   expect(any.aborted).toBe(false);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { createClient } from '../src/client.ts';
-import { RelayApiError } from '../src/errors.ts';
+import { createClient } from '../../src/client.ts';
+import { RelayApiError } from '../../src/errors.ts';
 import {
   collect,
   done,
@@ -8,8 +8,8 @@ import {
   FakeStream,
   json,
   options,
-  said,
-} from './support/fake-server.ts';
+  streamOf,
+} from '../support/fake-server.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -18,13 +18,14 @@ const later = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 const token = (text: string) => ({ type: 'token', text });
 
 function clientOf(...answers: readonly (() => Response | Error)[]) {
-  const server = FakeServer.saying(...answers);
+  const server = FakeServer.respondingWith(...answers);
   return { server, runs: createClient({ ...options, fetch: server.fetch }).runs };
 }
 
-const lastIds = (server: FakeServer) => server.asked.map(({ headers }) => headers['last-event-id']);
+const lastIds = (server: FakeServer) =>
+  server.requests.map(({ headers }) => headers['last-event-id']);
 
-describe('a run that has ended before the place it is read from', () => {
+describe('RunHandle of a run that ended before `after`', () => {
   const nothing = () => new Response(null, { status: 204 });
   const ended = {
     id: 'run-1',
@@ -36,7 +37,7 @@ describe('a run that has ended before the place it is read from', () => {
   const usage = { inputTokens: 1, outputTokens: 2, reasoningTokens: 3 };
   const result = { id: 'run-1', status: 'completed', output: 'Hello', agent: 'assistant', usage };
 
-  test('has no events, and is not asked for again', async () => {
+  test('yields no events, and sends no second request', async () => {
     const { server, runs } = clientOf(nothing);
     const run = runs.stream('run-1', { after: 9 });
     expect(await collect(run)).toEqual([]);
@@ -44,7 +45,7 @@ describe('a run that has ended before the place it is read from', () => {
     expect(server.lines).toEqual(['GET /v1/runs/run-1/stream']);
   });
 
-  test('has the result that the run itself shows', async () => {
+  test('reads the result from the run', async () => {
     const { server, runs } = clientOf(nothing, () => json(200, ended));
     const run = runs.stream('run-1', { after: 9 });
     expect(await run.result()).toEqual(result);
@@ -52,9 +53,9 @@ describe('a run that has ended before the place it is read from', () => {
     expect(server.lines).toEqual(['GET /v1/runs/run-1/stream', 'GET /v1/runs/run-1']);
   });
 
-  test('has its result also if its watchers heard of the end again', async () => {
+  test('reads the result also if its watchers received the last event', async () => {
     const { runs } = clientOf(
-      () => said([9, done()]),
+      () => streamOf([9, done()]),
       () => json(200, ended),
     );
     const run = runs.stream('run-1', { after: 9, onApproval: () => undefined });
@@ -62,9 +63,11 @@ describe('a run that has ended before the place it is read from', () => {
   });
 });
 
-describe('a run that was started', () => {
-  test('is read from the very answer that started it', async () => {
-    const { server, runs } = clientOf(() => said([4, token('Hel')], [5, token('lo')], [9, done()]));
+describe('RunHandle of a new run', () => {
+  test('reads the response of the start request', async () => {
+    const { server, runs } = clientOf(() =>
+      streamOf([4, token('Hel')], [5, token('lo')], [9, done()]),
+    );
     const run = await runs.create({ model: 'demo', input: 'Hi' });
     expect(run).toMatchObject({ id: 'run-1', replayed: false, lastSeq: 0, textSoFar: '' });
     expect(await collect(run)).toEqual([
@@ -76,8 +79,8 @@ describe('a run that was started', () => {
     expect(server.lines).toEqual(['POST /v1/runs']);
   });
 
-  test('has its result, whether the loop was run before or not', async () => {
-    const { runs } = clientOf(() => said([1, done('42')]));
+  test('returns the result with and without iteration', async () => {
+    const { runs } = clientOf(() => streamOf([1, done('42')]));
     const result = {
       id: 'run-1',
       status: 'completed',
@@ -87,14 +90,14 @@ describe('a run that was started', () => {
     const unread = await runs.create({ input: 'Hi' });
     expect(await unread.result()).toEqual(result);
     expect(await unread.text()).toBe('42');
-    const read = await clientOf(() => said([1, done('42')])).runs.create({ input: 'Hi' });
+    const read = await clientOf(() => streamOf([1, done('42')])).runs.create({ input: 'Hi' });
     await collect(read);
     expect(await read.result()).toEqual(result);
     // What was handed out is not handed out again.
     expect(await collect(read)).toEqual([]);
   });
 
-  test('says whether it had been started before', async () => {
+  test('reports a replayed run', async () => {
     const { runs } = clientOf(() => {
       const headers = { 'x-run-id': 'run-1', 'idempotent-replayed': 'true' };
       return new FakeStream(headers).frame(1, done()).response;
@@ -102,42 +105,42 @@ describe('a run that was started', () => {
     expect((await runs.create({ input: 'Hi' }, { idempotencyKey: 'k' })).replayed).toBe(true);
   });
 
-  test('must have a name', async () => {
+  test('rejects a response without a run id', async () => {
     const { runs } = clientOf(() => new FakeStream().response);
     await expect(runs.create({ input: 'Hi' })).rejects.toMatchObject({ code: 'unexpected_answer' });
   });
 });
 
-describe('the key of a start', () => {
-  test('is the same for every attempt, and another one for another run', async () => {
+describe('idempotency key of a start', () => {
+  test('is the same for every attempt, and different for another run', async () => {
     const { server, runs } = clientOf(
       () => new TypeError('fetch failed'),
       () => json(503, { error: 'Later', code: 'shutting_down' }),
-      () => said([1, done()]),
+      () => streamOf([1, done()]),
     );
     const starting = runs.create({ input: 'Hi' });
     await later(5000);
     await starting;
     await runs.create({ input: 'Hi' });
-    const keys = server.asked.map(({ headers }) => headers['idempotency-key']);
+    const keys = server.requests.map(({ headers }) => headers['idempotency-key']);
     expect(keys).toHaveLength(4);
     expect(new Set(keys.slice(0, 3)).size).toBe(1);
     expect(keys[3]).not.toBe(keys[0]);
     expect(keys[0]).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  test('may be the caller’s own', async () => {
-    const { server, runs } = clientOf(() => said([1, done()]));
+  test('can be set by the caller', async () => {
+    const { server, runs } = clientOf(() => streamOf([1, done()]));
     await runs.create({ input: 'Hi' }, { idempotencyKey: 'order-17' });
-    expect(server.asked[0]?.headers['idempotency-key']).toBe('order-17');
-    expect(server.asked[0]?.body).toEqual({ input: 'Hi' });
+    expect(server.requests[0]?.headers['idempotency-key']).toBe('order-17');
+    expect(server.requests[0]?.body).toEqual({ input: 'Hi' });
   });
 });
 
-describe('a reset', () => {
-  test('is told, and takes back what was said in vain', async () => {
+describe('reset event', () => {
+  test('is yielded, and removes discarded tokens from textSoFar', async () => {
     const { runs } = clientOf(() =>
-      said(
+      streamOf(
         [3, token('Kept. ')],
         [5, token('Void')],
         [6, token(' void')],
@@ -160,14 +163,14 @@ describe('a reset', () => {
   });
 });
 
-describe('a run that is cut off from its reader', () => {
-  test('goes on without gap or repeat', async () => {
+describe('RunHandle after a disconnect', () => {
+  test('resumes without gaps or duplicates', async () => {
     const { server, runs } = clientOf(
-      () => said([1, token('a')], [2, token('b')]),
+      () => streamOf([1, token('a')], [2, token('b')]),
       () => new TypeError('fetch failed'),
       // Nobody does that, but it would do no harm.
-      () => said([2, token('b')], [3, token('c')]),
-      () => said([4, done('abc')]),
+      () => streamOf([2, token('b')], [3, token('c')]),
+      () => streamOf([4, done('abc')]),
     );
     const run = await runs.create({ input: 'Hi' });
     const reading = collect(run);
@@ -178,10 +181,10 @@ describe('a run that is cut off from its reader', () => {
     expect(server.lines.slice(1)).toEqual(Array(3).fill('GET /v1/runs/run-1/stream'));
   });
 
-  test('tells whoever wants to know', async () => {
+  test('calls onDisconnect', async () => {
     const { runs } = clientOf(
-      () => said([1, token('a')]),
-      () => said([2, done()]),
+      () => streamOf([1, token('a')]),
+      () => streamOf([2, done()]),
     );
     const onDisconnect = vi.fn();
     const run = await runs.create({ input: 'Hi' }, { onDisconnect });
@@ -193,14 +196,14 @@ describe('a run that is cut off from its reader', () => {
 });
 
 describe('leaving the loop', () => {
-  test('closes the connection and cancels nothing; reading goes on from there', async () => {
+  test('closes the connection without canceling the run, and can be continued', async () => {
     const first = new FakeStream({ 'x-run-id': 'run-1' })
       .frame(1, token('a'))
       .frame(2, token('b'))
       .frame(3, token('c'));
     const { server, runs } = clientOf(
       () => first.response,
-      () => said([2, token('b')], [3, token('c')], [4, done('abc')]),
+      () => streamOf([2, token('b')], [3, token('c')], [4, done('abc')]),
     );
     const run = await runs.create({ input: 'Hi' });
     for await (const _ of run) break;
@@ -213,11 +216,11 @@ describe('leaving the loop', () => {
     expect(server.lines).toEqual(['POST /v1/runs', 'GET /v1/runs/run-1/stream']);
   });
 
-  test('lets a result that waits for it read on by itself', async () => {
+  test('lets a pending result() continue reading', async () => {
     const first = new FakeStream({ 'x-run-id': 'run-1' }).frame(1, token('a'));
     const { runs } = clientOf(
       () => first.response,
-      () => said([2, done('a')]),
+      () => streamOf([2, done('a')]),
     );
     const run = await runs.create({ input: 'Hi' });
     const events = run[Symbol.asyncIterator]();
@@ -227,7 +230,7 @@ describe('leaving the loop', () => {
     expect((await result).output).toBe('a');
   });
 
-  test('is not needed by two at once: one handle has one reader', async () => {
+  test('is required before a second reader can start', async () => {
     const { runs } = clientOf(
       () => new FakeStream({ 'x-run-id': 'run-1' }).frame(1, token('a')).response,
     );
@@ -239,24 +242,24 @@ describe('leaving the loop', () => {
   });
 });
 
-describe('a run that is only to be started', () => {
-  test('can be let go of, and read later all the same', async () => {
+describe('detach', () => {
+  test('closes the connection, and the handle can be read later', async () => {
     const first = new FakeStream({ 'x-run-id': 'run-1' }).frame(1, token('a'));
     const { server, runs } = clientOf(
       () => first.response,
-      () => said([1, token('a')], [2, done('a')]),
+      () => streamOf([1, token('a')], [2, done('a')]),
     );
     const run = await runs.create({ input: 'Hi' });
     await run.detach();
     expect(first.closed).toBe(true);
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
     expect(await run.text()).toBe('a');
     expect(lastIds(server)).toEqual([undefined, '0']);
   });
 });
 
-describe('a signal', () => {
-  test('stops the following with its reason, and cancels nothing', async () => {
+describe('signal of a handle', () => {
+  test('stops reading with its reason, and does not cancel the run', async () => {
     const stream = new FakeStream({ 'x-run-id': 'run-1' }).frame(1, token('a'));
     const { server, runs } = clientOf(() => stream.response);
     const gone = new AbortController();
@@ -272,7 +275,7 @@ describe('a signal', () => {
   });
 });
 
-describe('a run that went wrong', () => {
+describe('RunHandle of a failed run', () => {
   const failed = { type: 'done', status: 'failed', output: '', usage: done().usage };
   const error = {
     type: 'error',
@@ -281,16 +284,16 @@ describe('a run that went wrong', () => {
     retryable: true,
   };
 
-  test('has a result that says why', async () => {
-    const { runs } = clientOf(() => said([1, error], [2, failed]));
+  test('has a result with the error', async () => {
+    const { runs } = clientOf(() => streamOf([1, error], [2, failed]));
     expect(await (await runs.create({ input: 'Hi' })).result()).toMatchObject({
       status: 'failed',
       error: { message: 'The provider failed', code: 'provider_failed', retryable: true },
     });
   });
 
-  test('has no text: that throws', async () => {
-    const { runs } = clientOf(() => said([1, error], [2, failed]));
+  test('throws from text()', async () => {
+    const { runs } = clientOf(() => streamOf([1, error], [2, failed]));
     const thrown = await (await runs.create({ input: 'Hi' })).text().catch((each: unknown) => each);
     expect(thrown).toBeInstanceOf(RelayApiError);
     expect(thrown).toMatchObject({
@@ -301,28 +304,41 @@ describe('a run that went wrong', () => {
     });
   });
 
-  test('was perhaps canceled', async () => {
-    const { runs } = clientOf(() => said([2, { ...failed, status: 'canceled' }]));
+  test('throws run_canceled for a canceled run', async () => {
+    const { runs } = clientOf(() => streamOf([2, { ...failed, status: 'canceled' }]));
     const run = await runs.create({ input: 'Hi' });
     await expect(run.text()).rejects.toMatchObject({ code: 'run_canceled' });
     expect(await run.result()).toMatchObject({ status: 'canceled' });
   });
 });
 
-describe('a run that is there already', () => {
-  test('is followed from its beginning or from any place, when somebody reads', async () => {
-    const { server, runs } = clientOf(() => said([5, token('b')], [6, done()]));
+describe('RunHandle of an existing run', () => {
+  test('reads from the start or after a seq, on demand', async () => {
+    const { server, runs } = clientOf(() => streamOf([5, token('b')], [6, done()]));
     const run = runs.stream('run-1', { after: 4 });
     await later(0);
-    expect(server.asked).toHaveLength(0);
+    expect(server.requests).toHaveLength(0);
     expect((await collect(run)).map(({ seq }) => seq)).toEqual([5, 6]);
     await runs.stream('run-1').result();
     expect(lastIds(server)).toEqual(['4', '0']);
   });
 
-  test('can be canceled by its handle', async () => {
+  test('cancels the run', async () => {
     const { server, runs } = clientOf(() => json(202, { id: 'run-1', status: 'canceled' }));
     expect(await runs.stream('run-1').cancel()).toMatchObject({ status: 'canceled' });
     expect(server.lines).toEqual(['POST /v1/runs/run-1/cancel']);
   });
+});
+
+test('converse starts a run that is followed like any other', async () => {
+  const server = FakeServer.respondingWith(
+    () => streamOf([1, { type: 'run_started', status: 'running' }]),
+    () => streamOf([4, { type: 'token', text: 'Hello' }], [9, done('Hello')]),
+  );
+  const { runs } = createClient({ ...options, fetch: server.fetch });
+  const run = await runs.converse({ message: 'Hi', conversationId: 'c1' }, { idempotencyKey: 'k' });
+  expect(run.id).toBe('run-1');
+  expect(await run.text()).toBe('Hello');
+  expect(server.lines).toEqual(['POST /api/chat', 'GET /v1/runs/run-1/stream']);
+  expect(server.requests[0]?.headers['idempotency-key']).toBe('k');
 });

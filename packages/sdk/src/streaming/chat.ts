@@ -1,10 +1,10 @@
 /**
- * `POST /chat`: a run that lives with its connection. There is no way back to one whose connection is
- * gone, so nothing is repeated and nothing is mended here.
+ * `POST /chat`: a run that is canceled when its connection closes. It therefore never retries and never
+ * reconnects.
  */
 import { type ChatBody, type ChatFrame, type RelayResponse, readSse } from '@relay/protocol/wire';
-import { networkError } from './errors.ts';
-import { at, type CallOptions, type Http, messageOf } from './http.ts';
+import { networkError } from '../errors.ts';
+import { type CallOptions, type Http, messageOf, pathOf } from '../http.ts';
 
 export type ChatEvent = ChatFrame;
 
@@ -14,11 +14,16 @@ export class Chat implements AsyncIterable<ChatEvent> {
   readonly #http: Http;
   readonly #events: AsyncGenerator<ChatEvent, void>;
 
-  private constructor(opened: Opened) {
-    this.#http = opened.http;
-    this.runId = opened.runId;
-    this.sessionId = opened.sessionId;
-    this.#events = opened.events;
+  private constructor(
+    http: Http,
+    runId: string,
+    sessionId: string,
+    events: AsyncGenerator<ChatEvent, void>,
+  ) {
+    this.#http = http;
+    this.runId = runId;
+    this.sessionId = sessionId;
+    this.#events = events;
   }
 
   static async open(http: Http, body: ChatBody, options: CallOptions = {}): Promise<Chat> {
@@ -26,40 +31,33 @@ export class Chat implements AsyncIterable<ChatEvent> {
     const events = eventsOf(response, options.signal);
     const first = await events.next();
     if (first.done === true || first.value.type !== 'connected') {
-      throw networkError('The chat did not begin with its session');
+      throw networkError('The chat stream did not start with its session id');
     }
     const runId = response.headers.get('x-run-id') ?? '';
-    return new Chat({ http, runId, sessionId: first.value.sessionId, events });
+    return new Chat(http, runId, first.value.sessionId, events);
   }
 
-  /** Answers a relay of this chat. */
+  /** Answers an approval of this chat. */
   async answer(relayId: string, response: RelayResponse): Promise<void> {
     const body = { sessionId: this.sessionId, response };
-    await this.#http.json('POST', at`/chat/relay/${relayId}`, { body });
+    await this.#http.json('POST', pathOf`/chat/relay/${relayId}`, { body });
   }
 
-  /** What follows `connected`. Leaving the loop hangs up, and the server cancels the run. */
+  /** The events after `connected`. Leaving the loop closes the connection, which cancels the run. */
   [Symbol.asyncIterator](): AsyncGenerator<ChatEvent, void> {
     return this.#events;
   }
 
-  /** Reads to the end: what the first agent has said. */
+  /** Reads to the end, and returns the text of the root agent. */
   async text(): Promise<string> {
-    const said = new Map<string, string>();
+    const texts = new Map<string, string>();
     for await (const event of this) {
       if (event.type === 'text' && event.parentId === undefined) {
-        said.set(event.id, (said.get(event.id) ?? '') + event.content);
-      } else if (event.type === 'text_discard') said.delete(event.id);
+        texts.set(event.id, (texts.get(event.id) ?? '') + event.content);
+      } else if (event.type === 'text_discard') texts.delete(event.id);
     }
-    return [...said.values()].join('\n');
+    return [...texts.values()].join('\n');
   }
-}
-
-interface Opened {
-  readonly http: Http;
-  readonly runId: string;
-  readonly sessionId: string;
-  readonly events: AsyncGenerator<ChatEvent, void>;
 }
 
 async function* eventsOf(
@@ -75,7 +73,7 @@ async function* eventsOf(
     }
   } catch (error) {
     if (signal?.aborted === true) throw signal.reason;
-    throw networkError(`The connection of the chat broke: ${messageOf(error)}`, error);
+    throw networkError(`The chat connection broke: ${messageOf(error)}`, error);
   }
-  throw networkError('The connection of the chat ended before its last word');
+  throw networkError('The chat connection ended before the run did');
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { readAhead } from '../src/read-ahead.ts';
-import { collect, settled } from './support/fake-server.ts';
+import { readAhead } from '../../src/streaming/read-ahead.ts';
+import { collect, settled } from '../support/fake-server.ts';
 
 async function* counting(to: number, read: number[] = []): AsyncGenerator<number> {
   for (let n = 1; n <= to; n += 1) {
@@ -9,33 +9,33 @@ async function* counting(to: number, read: number[] = []): AsyncGenerator<number
   }
 }
 
-const idle = () => ({ heard: () => {}, left: new AbortController() });
+const idle = () => ({ onItem: () => {}, stopped: new AbortController() });
 
-describe('reading ahead', () => {
-  test('hands out everything, once and in order', async () => {
-    const heard: number[] = [];
+describe('readAhead', () => {
+  test('yields every item once, in order', async () => {
+    const read: number[] = [];
     const source = counting(500);
-    const items = readAhead({ ...idle(), source, limit: 7, heard: (n) => heard.push(n) });
+    const items = readAhead({ ...idle(), source, limit: 7, onItem: (n) => read.push(n) });
     const all = await collect(items);
     expect(all).toEqual(Array.from({ length: 500 }, (_, index) => index + 1));
-    expect(heard).toEqual(all);
+    expect(read).toEqual(all);
   });
 
-  test('hears while the consumer is busy, up to a bound', async () => {
-    const heard: number[] = [];
+  test('reads while the consumer is busy, up to the limit', async () => {
+    const read: number[] = [];
     const source = counting(100);
-    const items = readAhead({ ...idle(), source, limit: 10, heard: (n) => heard.push(n) });
+    const items = readAhead({ ...idle(), source, limit: 10, onItem: (n) => read.push(n) });
     await items.next();
     await settled();
-    expect(heard.length).toBeGreaterThanOrEqual(10);
-    expect(heard.length).toBeLessThanOrEqual(12);
+    expect(read.length).toBeGreaterThanOrEqual(10);
+    expect(read.length).toBeLessThanOrEqual(12);
     await items.next();
     await settled();
-    expect(heard.length).toBeLessThanOrEqual(13);
+    expect(read.length).toBeLessThanOrEqual(13);
     await items.return();
   });
 
-  test('hands out what came before a failure, and then the failure', async () => {
+  test('yields the items before a failure, then throws it', async () => {
     async function* failing() {
       yield 1;
       yield 2;
@@ -49,13 +49,13 @@ describe('reading ahead', () => {
     expect(seen).toEqual([1, 2]);
   });
 
-  test('lets the source end when the consumer leaves, even while it waits', async () => {
-    const left = new AbortController();
+  test('ends a waiting source when the consumer stops', async () => {
+    const stopped = new AbortController();
     let ended = false;
     async function* waiting() {
       try {
         yield 1;
-        await new Promise((resolve) => left.signal.addEventListener('abort', resolve));
+        await new Promise((resolve) => stopped.signal.addEventListener('abort', resolve));
       } finally {
         ended = true;
       }
@@ -64,13 +64,13 @@ describe('reading ahead', () => {
       ...idle(),
       source: waiting(),
       limit: 9,
-      left,
+      stopped,
     });
     for await (const _ of items) break;
     expect(ended).toBe(true);
   });
 
-  test('lets go of a source that waits for room', async () => {
+  test('ends a source that waits for buffer space', async () => {
     const read: number[] = [];
     for await (const _ of readAhead({ ...idle(), source: counting(100, read), limit: 3 })) {
       await settled();
@@ -79,7 +79,7 @@ describe('reading ahead', () => {
     expect(read.length).toBeLessThan(10);
   });
 
-  test('hands out what is false, too', async () => {
+  test('yields falsy items', async () => {
     async function* falsy() {
       yield 0;
       yield '';

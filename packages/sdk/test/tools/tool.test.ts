@@ -1,5 +1,5 @@
 import { describe, expect, expectTypeOf, test } from 'vitest';
-import { type StandardSchema, tool, type ToolContext } from '../src/tool.ts';
+import { type StandardSchema, tool, type ToolContext } from '../../src/tools/tool.ts';
 
 const context: ToolContext = {
   signal: new AbortController().signal,
@@ -27,15 +27,18 @@ function userSchema(jsonSchema?: Props['jsonSchema']): StandardSchema<User, User
         const { id } = (value ?? {}) as Partial<User>;
         if (typeof id === 'string') return { value: { id, seen: true } };
         return {
-          issues: [{ message: 'Must be text', path: ['user', { key: 'id' }] }, { message: 'Bad' }],
+          issues: [
+            { message: 'Must be a string', path: ['user', { key: 'id' }] },
+            { message: 'Bad' },
+          ],
         };
       },
     },
   };
 }
 
-describe('a tool with a Standard Schema', () => {
-  test('is declared by what the schema says of itself', () => {
+describe('tool with a Standard Schema', () => {
+  test('is declared with the JSON Schema of its schema', () => {
     const targets: string[] = [];
     const schema = userSchema({
       input: ({ target }) => {
@@ -60,7 +63,7 @@ describe('a tool with a Standard Schema', () => {
     expect(targets).toEqual(['draft-2020-12']);
   });
 
-  test('is declared in the older draft where the library knows no newer one', () => {
+  test('is declared in draft-07 if the library supports nothing newer', () => {
     const schema = userSchema({
       input: ({ target }) => {
         if (target !== 'draft-07') throw new Error('Unknown target');
@@ -70,15 +73,20 @@ describe('a tool with a Standard Schema', () => {
     expect(tool({ name: 'a', schema, run: () => null }).declaration.inputSchema).toEqual(userJson);
   });
 
-  test('needs to be told its JSON Schema where the library knows none', () => {
+  test('requires inputSchema if the library cannot convert its schema', () => {
     expect(() => tool({ name: 'get_user', schema: userSchema(), run: () => null })).toThrow(
-      'The schema of the tool get_user (test) cannot say itself as JSON Schema: pass inputSchema too',
+      'The test schema of the tool get_user cannot be converted to JSON Schema; pass inputSchema too',
     );
-    const told = tool({ name: 'a', schema: userSchema(), inputSchema: userJson, run: () => null });
-    expect(told.declaration.inputSchema).toEqual(userJson);
+    const withSchema = tool({
+      name: 'a',
+      schema: userSchema(),
+      inputSchema: userJson,
+      run: () => null,
+    });
+    expect(withSchema.declaration.inputSchema).toEqual(userJson);
   });
 
-  test('gets what the schema makes of the input, and its type', async () => {
+  test('receives the parsed, typed input', async () => {
     const { call } = tool({
       name: 'get_user',
       schema: userSchema(),
@@ -95,7 +103,7 @@ describe('a tool with a Standard Schema', () => {
     });
   });
 
-  test('is not run on what does not fit, and says where', async () => {
+  test('rejects invalid input with the path of the field', async () => {
     let ran = false;
     const { call } = tool({
       name: 'get_user',
@@ -104,19 +112,19 @@ describe('a tool with a Standard Schema', () => {
       run: () => (ran = true),
     });
     await expect(call({}, context)).rejects.toThrow(
-      'The input does not fit: user.id: Must be text; Bad',
+      'Invalid input: user.id: Must be a string; Bad',
     );
     expect(ran).toBe(false);
   });
 
-  test('may be a function, as those of some libraries are', () => {
+  test('accepts a schema that is a function', () => {
     const schema = Object.assign(() => {}, userSchema({ input: () => userJson }));
     expect(tool({ name: 'a', schema, run: () => null }).declaration.inputSchema).toEqual(userJson);
   });
 });
 
-describe('a tool with a JSON Schema', () => {
-  test('is declared by it, and left to the server to check', async () => {
+describe('tool with a JSON Schema', () => {
+  test('is declared with it, and validated by the server', async () => {
     const { declaration, call } = tool({
       name: 'get_user',
       schema: userJson,
@@ -126,7 +134,7 @@ describe('a tool with a JSON Schema', () => {
     expect(await call({ id: 'u_1' }, context)).toBe('u_1');
   });
 
-  test('gets an object of anything unless it says more', () => {
+  test('receives an object by default', () => {
     tool({
       name: 'a',
       schema: userJson,

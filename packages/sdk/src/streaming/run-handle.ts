@@ -1,6 +1,6 @@
 /**
- * A run as its client sees it. Nothing is read before somebody reads: by the loop, or by `result()`
- * and `text()`, which read on from wherever the loop has come. Each event is handed out once.
+ * A handle of a run. It reads lazily: by iteration, or by `result()` and `text()`, which continue where
+ * the iteration stopped. Each event is yielded once.
  */
 import {
   defined,
@@ -12,13 +12,13 @@ import {
   type Usage,
   type WireUsage,
 } from '@relay/protocol/wire';
-import { RelayApiError, type RelayApiErrorCode } from './errors.ts';
+import { RelayApiError, type RelayApiErrorCode } from '../errors.ts';
 import { type FollowOptions, framesOf } from './frames.ts';
-import { at, type Http } from './http.ts';
-import { anyOf } from './pause.ts';
+import { type Http, pathOf } from '../http.ts';
+import { anyOf } from '../timing.ts';
 import { readAhead } from './read-ahead.ts';
 
-/** A frame of the run and its place in the journal; usage is counted in `inputTokens` and so on. */
+/** A frame of the run with the `seq` of its event; `usage` has camel-case names. */
 export type RunStreamEvent = (
   | Exclude<RunsFrame, DoneFrame>
   | (Omit<DoneFrame, 'usage'> & { usage: Usage })
@@ -27,20 +27,20 @@ export type RunStreamEvent = (
 export interface RunResult {
   readonly id: string;
   readonly status: EndedStatus;
-  /** The final answer, or what there was of it. */
+  /** The final answer, or the part of it that was produced. */
   readonly output: string;
   readonly usage: Usage;
   /** The agent that answered. */
   readonly agent?: string;
-  /** The limit that the run had reached when it gave its answer. */
+  /** The limit that the run had reached when it answered. */
   readonly limit?: LimitName;
   /** Why it failed. */
   readonly error?: { readonly message: string; readonly code: string; readonly retryable: boolean };
 }
 
-/** Hears every event once, in order, as soon as it is read. It may not throw. */
+/** Receives every event once, in order, when it is read. It must not throw. */
 export interface Watcher {
-  hear(event: RunStreamEvent): void;
+  onEvent(event: RunStreamEvent): void;
 }
 
 export interface RunHandleOptions extends FollowOptions {
@@ -50,29 +50,29 @@ export interface RunHandleOptions extends FollowOptions {
   readonly after?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly first?: Response | undefined;
-  /** Makes what listens in; `fail` ends the reading with an error. */
+  /** Creates the watchers; `fail` ends the iteration with an error. */
   readonly watchers: (fail: (error: unknown) => void) => readonly Watcher[];
 }
 
-const readAheadEvents = 1_000;
+const maxBufferedEvents = 1_000;
 
 export class RunHandle implements AsyncIterable<RunStreamEvent> {
   readonly id: string;
-  /** The request had been made before, and this is the run that it started then. */
+  /** The idempotency key was used before, and this is the run that it started. */
   readonly replayed: boolean;
   readonly #options: RunHandleOptions;
   readonly #failed = new AbortController();
   readonly #watchers: readonly Watcher[];
   #first: Response | undefined;
   #after: number;
-  /** How far the watchers have heard. */
-  #heard = 0;
+  /** The `seq` of the last event that the watchers received. */
+  #watchedSeq = 0;
   #text = '';
-  /** Where each token ends in the text, so that a reset can take it back. */
+  /** The end of each token in the text, so that a reset can remove it. */
   #tokens: { readonly seq: number; readonly end: number }[] = [];
   #error: RunResult['error'];
   #result: RunResult | undefined;
-  /** The run has ended, and all of it was read, here or before `after`. */
+  /** The run has ended, and all of its events were read here or lie before `after`. */
   #isOver = false;
   #reading: Promise<void> | undefined;
 
@@ -85,20 +85,22 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
     this.#watchers = options.watchers((error) => this.#failed.abort(error));
   }
 
-  /** The `seq` of the last event that was handed out: where to go on later, in another process too. */
+  /** The `seq` of the last event yielded: pass it as `after` to continue later, also in another process. */
   get lastSeq(): number {
     return this.#after;
   }
 
-  /** The answer as far as it was handed out, without what a `reset` made void. */
+  /** The answer so far, without tokens discarded by a `reset`. */
   get textSoFar(): string {
     return this.#text;
   }
 
-  /** Leaving the loop stops the reading; the run goes on. */
+  /** Leaving the loop stops reading; the run continues. */
   async *[Symbol.asyncIterator](): AsyncGenerator<RunStreamEvent, void> {
     if (this.#reading !== undefined) {
-      throw new TypeError('This handle is being read already; runs.stream(id) gives another');
+      throw new TypeError(
+        'This handle is already being read; create another one with runs.stream(id)',
+      );
     }
     let done = () => {};
     this.#reading = new Promise((resolve) => (done = resolve));
@@ -116,8 +118,10 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       if (this.#reading !== undefined) await this.#reading;
       else for await (const _ of this);
     }
-    // Its last event came before `after`: only the run itself says how it ended.
-    this.#result ??= resultOf(await this.#options.http.json<Run>('GET', at`/v1/runs/${this.id}`));
+    // The last event lies before `after`, so the result comes from the run itself.
+    this.#result ??= resultOf(
+      await this.#options.http.json<Run>('GET', pathOf`/v1/runs/${this.id}`),
+    );
     return this.#result;
   }
 
@@ -133,7 +137,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
     throw new RelayApiError(code as RelayApiErrorCode, message, { retryable, runId: this.id });
   }
 
-  /** Lets go of a run that nobody wants to follow here. It goes on, and can be read later all the same. */
+  /** Closes the connection without reading. The run continues, and the handle can still be read later. */
   async detach(): Promise<void> {
     const first = this.#first;
     this.#first = undefined;
@@ -141,37 +145,38 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
   }
 
   cancel(): Promise<Run> {
-    return this.#options.http.json('POST', at`/v1/runs/${this.id}/cancel`, { repeatable: true });
+    return this.#options.http.json('POST', pathOf`/v1/runs/${this.id}/cancel`, {
+      repeatable: true,
+    });
   }
 
   async *#read(): AsyncGenerator<RunStreamEvent, void> {
-    const left = new AbortController();
-    const signal = anyOf(left.signal, this.#failed.signal, this.#options.signal);
+    const stopped = new AbortController();
+    const signal = anyOf(stopped.signal, this.#failed.signal, this.#options.signal);
     if (signal.aborted) throw signal.reason;
     const events = readAhead({
       source: this.#events(signal),
-      limit: readAheadEvents,
-      heard: (event) => this.#hear(event),
-      left,
+      limit: maxBufferedEvents,
+      onItem: (event) => this.#notify(event),
+      stopped,
     });
     for await (const event of events) {
       if (event.seq <= this.#after) continue;
-      this.#take(event);
+      this.#apply(event);
       yield event;
     }
     this.#isOver = true;
   }
 
-  /** Events from where one has to look, until the run is over. */
   async *#events(signal: AbortSignal): AsyncGenerator<RunStreamEvent, void> {
     const { http, deliveryTimeoutMs, onDisconnect } = this.#options;
     const first = this.#first;
     this.#first = undefined;
-    // Who has functions or answers to give must know what is open, however long ago it was said.
-    const isNew = this.#watchers.length > 0 && this.#heard === 0;
-    const after = first === undefined && !isNew ? this.#after : 0;
+    // New watchers need all events, to find open calls and approvals.
+    const needsAll = this.#watchers.length > 0 && this.#watchedSeq === 0;
+    const after = first === undefined && !needsAll ? this.#after : 0;
     const open = (after: number, signal: AbortSignal) =>
-      http.stream('GET', at`/v1/runs/${this.id}/stream`, {
+      http.stream('GET', pathOf`/v1/runs/${this.id}/stream`, {
         headers: { 'last-event-id': String(after) },
         signal,
         maxRetries: 0,
@@ -191,13 +196,13 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
     }
   }
 
-  #hear(event: RunStreamEvent): void {
-    if (event.seq <= this.#heard) return;
-    this.#heard = event.seq;
-    for (const watcher of this.#watchers) watcher.hear(event);
+  #notify(event: RunStreamEvent): void {
+    if (event.seq <= this.#watchedSeq) return;
+    this.#watchedSeq = event.seq;
+    for (const watcher of this.#watchers) watcher.onEvent(event);
   }
 
-  #take(event: RunStreamEvent): void {
+  #apply(event: RunStreamEvent): void {
     this.#after = event.seq;
     switch (event.type) {
       case 'token':

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { createClient } from '../src/client.ts';
-import { collect, FakeServer, FakeStream, json, options, refusal } from './support/fake-server.ts';
+import { createClient } from '../../src/client.ts';
+import { collect, FakeServer, FakeStream, json, options, refusal } from '../support/fake-server.ts';
 
 const ids = { runId: 'run-1', agentId: 'agent-1' };
 const start = { type: 'harness_start', ...ids };
@@ -19,27 +19,27 @@ function chatting(...frames: readonly object[]) {
   return { server, stream, body, open: () => client.chat(body) };
 }
 
-describe('a chat', () => {
-  test('knows its session and its run from the start, and says what happens', async () => {
+describe('Chat', () => {
+  test('has its session id and run id at once, and yields the events', async () => {
     const { server, body, open } = chatting(start, text('t', 'Hi'), end);
     const chat = await open();
     expect(chat).toMatchObject({ sessionId: 'session-1', runId: 'run-1' });
     expect(await collect(chat)).toEqual([start, text('t', 'Hi'), end]);
-    expect(server.asked).toHaveLength(1);
-    expect(server.asked[0]).toMatchObject({ method: 'POST', path: '/chat', body });
+    expect(server.requests).toHaveLength(1);
+    expect(server.requests[0]).toMatchObject({ method: 'POST', path: '/chat', body });
   });
 
-  test('has its approvals answered within its session', async () => {
+  test('answers an approval with its session id', async () => {
     const { server, open } = chatting(start, end);
     await (await open()).answer('relay-1', { approved: false, reason: 'not now' });
-    expect(server.asked.at(-1)).toMatchObject({
+    expect(server.requests.at(-1)).toMatchObject({
       method: 'POST',
       path: '/chat/relay/relay-1',
       body: { sessionId: 'session-1', response: { approved: false, reason: 'not now' } },
     });
   });
 
-  test('has a text without what was discarded or said by others', async () => {
+  test('returns the text of the root agent without discarded parts', async () => {
     const { open } = chatting(
       text('a', 'Let me'),
       text('void', 'Hm'),
@@ -53,32 +53,35 @@ describe('a chat', () => {
     expect(await (await open()).text()).toBe('Let me see.\nDone.');
   });
 
-  test('hangs up when its loop is left', async () => {
+  test('closes the connection when its loop is left', async () => {
     const { stream, open } = chatting(start, text('t', 'Hi'));
     for await (const _ of await open()) break;
     expect(stream.closed).toBe(true);
   });
 
-  test.each([['ends'], ['breaks']])('that %s before its last word is an error', async (how) => {
-    const { stream, open } = chatting(start);
-    const chat = await open();
-    const reading = collect(chat);
-    if (how === 'ends') stream.end();
-    else stream.break();
-    await expect(reading).rejects.toMatchObject({ code: 'network_error' });
-  });
+  test.each([['ends'], ['breaks']])(
+    'throws if the connection %s before the run ends',
+    async (how) => {
+      const { stream, open } = chatting(start);
+      const chat = await open();
+      const reading = collect(chat);
+      if (how === 'ends') stream.end();
+      else stream.break();
+      await expect(reading).rejects.toMatchObject({ code: 'network_error' });
+    },
+  );
 
-  test('is never begun twice by itself', async () => {
-    const server = FakeServer.saying(() => refusal(503, 'shutting_down'));
+  test('never retries its request', async () => {
+    const server = FakeServer.respondingWith(() => refusal(503, 'shutting_down'));
     const { chat } = createClient({ ...options, fetch: server.fetch });
     const messages = [{ role: 'user' as const, content: 'Hi' }];
     await expect(chat({ messages })).rejects.toMatchObject({ code: 'shutting_down' });
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
-  test('must begin with its session', async () => {
-    const server = FakeServer.saying(() => new FakeStream().frame(1, start).response);
+  test('rejects a stream that does not start with connected', async () => {
+    const server = FakeServer.respondingWith(() => new FakeStream().frame(1, start).response);
     const { chat } = createClient({ ...options, fetch: server.fetch });
-    await expect(chat({ messages: [] })).rejects.toThrow(/did not begin/);
+    await expect(chat({ messages: [] })).rejects.toThrow(/did not start/);
   });
 });

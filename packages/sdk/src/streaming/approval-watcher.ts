@@ -1,13 +1,13 @@
-/** Asks whoever follows a run about its open approvals, and brings the answers back. */
+/** Calls `onApproval` for each open approval of a followed run, and sends its decisions. */
 import type { Approval, DecisionBody } from '@relay/protocol/wire';
-import { RelayApiError } from './errors.ts';
-import { at, type Http } from './http.ts';
-import { anyOf, pause } from './pause.ts';
+import { RelayApiError } from '../errors.ts';
+import { type Http, pathOf } from '../http.ts';
+import { anyOf, pause } from '../timing.ts';
 import type { RunStreamEvent, Watcher } from './run-handle.ts';
 
 /**
- * Answers an approval; `undefined` leaves it to somebody else. The signal is aborted when the answer is
- * no longer wanted.
+ * Decides an approval; `undefined` leaves it to another approver. The signal is aborted when the approval
+ * is no longer open.
  */
 export type OnApproval = (
   approval: Approval,
@@ -18,7 +18,7 @@ export interface ApprovalWatcherOptions {
   readonly http: Http;
   readonly onApproval: OnApproval;
   readonly signal?: AbortSignal | undefined;
-  /** EventBuffer what went wrong in asking or answering. */
+  /** Called if `onApproval` or a request fails. */
   readonly fail: (error: unknown) => void;
 }
 
@@ -30,11 +30,11 @@ export class ApprovalWatcher implements Watcher {
     this.#options = options;
   }
 
-  hear(event: RunStreamEvent): void {
+  onEvent(event: RunStreamEvent): void {
     if (event.type === 'approval_requested') {
-      const over = new AbortController();
-      this.#open.set(event.id, over);
-      void this.#ask(event.id, over.signal).catch(this.#options.fail);
+      const closed = new AbortController();
+      this.#open.set(event.id, closed);
+      void this.#decide(event.id, closed.signal).catch(this.#options.fail);
     } else if (event.type === 'approval_resolved') this.#close(event.id);
     else if (event.type === 'done') for (const id of this.#open.keys()) this.#close(id);
   }
@@ -44,22 +44,22 @@ export class ApprovalWatcher implements Watcher {
     this.#open.delete(id);
   }
 
-  async #ask(id: string, over: AbortSignal): Promise<void> {
+  async #decide(id: string, closed: AbortSignal): Promise<void> {
     const { http, onApproval } = this.#options;
-    const signal = anyOf(over, this.#options.signal);
-    // What comes with the same bytes may be its answer: about the past nobody is asked.
+    const signal = anyOf(closed, this.#options.signal);
+    // The same chunk may already contain the decision, as in a replay.
     await pause(0);
     if (signal.aborted) return;
     try {
-      const path = at`/v1/approvals/${id}`;
+      const path = pathOf`/v1/approvals/${id}`;
       const approval = await http.json<Approval>('GET', path, { signal });
       if (approval.status !== 'pending') return;
       const decision = await onApproval(approval, { signal });
       if (decision === undefined || signal.aborted) return;
-      // The first answer counts and repeating it changes nothing, so it may be said again.
+      // Repeating a decision has no effect, so it is safe to retry.
       await http.json('POST', path, { body: decision, repeatable: true, signal });
     } catch (error) {
-      // Somebody else was faster, or nobody wants to know any more.
+      // Another approver was faster, or the reader has stopped.
       if (signal.aborted) return;
       if (error instanceof RelayApiError && error.code === 'approval_conflict') return;
       throw error;
