@@ -84,7 +84,7 @@ async function asking(): Promise<{ runId: string; id: string }> {
   const run = await client.runs.create({ model: 'demo', input, tools: [builtin('send_note')] });
   for await (const event of run)
     if (event.type === 'approval_requested') return { runId: run.id, id: event.id };
-  throw new Error('Nobody was asked');
+  throw new Error('No approval was requested');
 }
 
 async function lookUp(): Promise<void> {
@@ -95,17 +95,17 @@ async function lookUp(): Promise<void> {
 }
 
 const rule = { tool: 'send_note', params: { to: 'nobody*' } };
-const said = [{ role: 'user' as const, content: 'say 2' }];
-const messages = [{ role: 'user' as const, content: 'notify me' }];
+const greeting = [{ role: 'user' as const, content: 'say 2' }];
+const notification = [{ role: 'user' as const, content: 'notify me' }];
 
 const calls: Record<Covered, () => Promise<unknown>> = {
   health: () => client.health(),
   listModels: () => client.models(),
   listTools: () => client.tools(),
   startChat: async () =>
-    expect(await (await client.chat({ model: 'demo', messages: said })).text()).not.toBe(''),
+    expect(await (await client.chat({ model: 'demo', messages: greeting })).text()).not.toBe(''),
   answerChatRelay: async () => {
-    const chat = await client.chat({ model: 'demo', messages });
+    const chat = await client.chat({ model: 'demo', messages: notification });
     const types: string[] = [];
     for await (const event of chat) {
       types.push(event.type);
@@ -264,8 +264,9 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   listWebhookDeliveries: async () => {
     const { id } = await client.webhooks.create({ url: hookUrl, events: ['run.ended'] });
     await ended();
-    const told = async () => (await client.webhooks.deliveries(id).page()).items[0]?.status;
-    await expect.poll(told, { timeout: 10_000 }).toBe('delivered');
+    const deliveryStatus = async () =>
+      (await client.webhooks.deliveries(id).page()).items[0]?.status;
+    await expect.poll(deliveryStatus, { timeout: 10_000 }).toBe('delivered');
   },
 };
 

@@ -71,12 +71,12 @@ type Declared<Name extends RouteName, Part extends string> = (typeof routes)[Nam
 export type ParamsOf<Name extends RouteName> = z.output<Declared<Name, 'params'>>;
 export type QueryOf<Name extends RouteName> = z.output<Declared<Name, 'query'>>;
 export type BodyOf<Name extends RouteName> = z.output<Declared<Name, 'body'>>;
-/** The JSON that a route answers. */
+/** The JSON response of a route. */
 export type AnswerOf<Name extends RouteName> = z.output<Declared<Name, 'output'>>;
 
-/** The body that a client sends: properties with a default may be left out. */
+/** The body that a client sends: properties with a default are optional. */
 export type RequestBodyOf<Name extends RouteName> = z.input<Declared<Name, 'body'>>;
-/** The query that a client sends: its numbers are numbers here. */
+/** The query that a client sends, with numbers as numbers. */
 export type RequestQueryOf<Name extends RouteName> = Partial<QueryOf<Name>>;
 
 export type RunBody = RequestBodyOf<'startRun'>;

@@ -24,7 +24,7 @@ describe('error table', () => {
   });
 
   it.each(['limit_reached', 'handoff_refused', 'guardrail_tripped', 'context_exceeded'] as const)(
-    'says of %s that the same again would end the same way',
+    'marks %s as not retryable',
     (code) => {
       expect(errorTable[code].retryable).toBe(false);
     },

@@ -28,7 +28,7 @@ describe('RelayApiError', () => {
   test.each([
     ['a page of a proxy', new Response('<h1>Bad Gateway</h1>', { status: 502 }), true],
     ['nothing at all', new Response(null, { status: 504 }), true],
-    ['JSON of somebody else', json(403, { message: 'Forbidden' }), false],
+    ['the JSON of a proxy', json(403, { message: 'Forbidden' }), false],
     ['a JSON null', new Response('null', { status: 500 }), false],
   ])('is created from %s', async (_, response, retryable) => {
     const error = await errorFrom(response);

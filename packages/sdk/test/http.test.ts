@@ -90,8 +90,8 @@ describe('HTTP request that fails', () => {
       number,
     ]
   >([
-    ['GET: nobody there', { method: 'GET' }, network, 4],
-    ['PUT: nobody there', { method: 'PUT' }, network, 4],
+    ['GET: connection refused', { method: 'GET' }, network, 4],
+    ['PUT: connection refused', { method: 'PUT' }, network, 4],
     [
       'DELETE: shutting down',
       { method: 'DELETE' as const },
@@ -102,11 +102,11 @@ describe('HTTP request that fails', () => {
     ['GET: a proxy’s 504', { method: 'GET' }, () => new Response('', { status: 504 }), 4],
     ['GET: not found', { method: 'GET' }, () => refusal(404, 'not_found'), 1],
     ['GET: a fault', { method: 'GET' }, () => refusal(500, 'internal'), 1],
-    ['POST: nobody there', post, network, 1],
+    ['POST: connection refused', post, network, 1],
     ['POST: shutting down', post, () => refusal(503, 'shutting_down'), 1],
     ['POST: turned away', post, () => refusal(429, 'rate_limited'), 4],
     ['POST: a budget used up', post, () => refusal(429, 'budget_exceeded'), 1],
-    ['POST that may be repeated: nobody there', repeatable, network, 4],
+    ['repeatable POST: connection refused', repeatable, network, 4],
     ['POST that may be repeated: storage', repeatable, () => refusal(503, 'storage_failed'), 4],
     ['POST that may be repeated: conflict', repeatable, () => refusal(409, 'approval_conflict'), 1],
     [

@@ -261,7 +261,7 @@ describe('chat dialect', () => {
   });
 
   it.each(['completed', 'failed', 'canceled', 'limit'] as const)(
-    'ends with one harness_end when the root agent ended as %s, and says nothing of the run',
+    'ends with one harness_end when the root agent ended as %s, and shows no end of the run',
     (reason) => {
       const usage = { inputTokens: 1, outputTokens: 2 };
       const ended = frame({ type: 'agent.ended', agentId: rootId, reason, iterations: 3, usage });

@@ -37,7 +37,7 @@ describe('event catalogue', () => {
   it('puts the agent on every event of an agent, a turn, a text, a tool and an approval', () => {
     for (const type of eventTypes) {
       const declared = Object.keys(catalogue[type].schema.shape);
-      // A run can fail before it has an agent; if it has one, the error says which.
+      // A run can fail before it has an agent; if it has one, the event names it.
       const named = type === 'run.errored' || !type.startsWith('run.');
       expect(declared.includes('agentId'), type).toBe(named);
       expect(declared.includes('parentId'), type).toBe(!type.startsWith('run.'));
@@ -94,11 +94,11 @@ describe('parseEvent', () => {
     ['a time that is no time', { ...example('approval.requested'), expiresAt: 'tomorrow' }],
     ['an approval that is not a boolean', { ...example('approval.decided'), approved: 'true' }],
     ['a result that JSON cannot hold', { ...example('tool.completed'), result: () => 1 }],
-    ['a limit that nobody knows', { ...example('limit.reached'), limit: 'patience' }],
+    ['an unknown limit name', { ...example('limit.reached'), limit: 'patience' }],
     ['a turn void for no known reason', { ...example('turn.discarded'), reason: 'boredom' }],
     ['an agent that ended otherwise', { ...example('agent.ended'), reason: 'paused' }],
     ['a result by other means', { ...example('tool.started'), via: 'magic' }],
-    ['a bound that nobody knows', { ...example('run.created'), limits: { patience: 1 } }],
+    ['an unknown limit', { ...example('run.created'), limits: { patience: 1 } }],
     ['a summary that replaces half a message', { ...example('context.compacted'), ofRun: 0.5 }],
     [
       'a memory without a text',

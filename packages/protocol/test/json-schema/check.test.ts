@@ -24,7 +24,7 @@ test.each<[string, unknown, string]>([
     { type: 'string' },
     'type: Must be "object": a tool takes named parameters',
   ],
-  ['of nothing said', {}, 'type: Must be "object": a tool takes named parameters'],
+  ['without a type', {}, 'type: Must be "object": a tool takes named parameters'],
   [
     'a remote reference',
     { type: 'object', properties: { a: { $ref: 'https://example.com/s.json' } } },

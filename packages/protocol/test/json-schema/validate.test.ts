@@ -97,8 +97,8 @@ describe('JSON Schema validation', () => {
     ['contains', { contains: { const: 2 } }, [1], false],
     ['propertyNames', { propertyNames: { maxLength: 2 } }, { ab: 1 }, true],
     ['propertyNames', { propertyNames: { maxLength: 2 } }, { abc: 1 }, false],
-    ['a format is a remark', { format: 'email' }, 'nobody', true],
-    ['what nobody knows is ignored', { colour: 'red' }, 1, true],
+    ['ignores format', { format: 'email' }, 'nobody', true],
+    ['ignores unknown keywords', { colour: 'red' }, 1, true],
   ])('%s', (_, schema, value, fits) => {
     expect(issuesOf(schema, value).length === 0).toBe(fits);
   });

@@ -184,7 +184,7 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
     const bad = Object.entries(operationOf(route).responses).filter(
       ([status]) => Number(status) >= 400,
     );
-    const told = bad.flatMap(([status, { description, content }]) => {
+    const described = bad.flatMap(([status, { description, content }]) => {
       const schema = content?.['application/json']?.schema as unknown as {
         allOf: [unknown, { properties: { code: { enum: ErrorCode[] } } }];
       };
@@ -195,7 +195,7 @@ describe.each(table)('OpenAPI operation %s', (_name, route) => {
         return code;
       });
     });
-    expect(told.toSorted()).toEqual([...route.errors].toSorted());
+    expect(described.toSorted()).toEqual([...route.errors].toSorted());
   });
 
   it('describes its authentication', () => {

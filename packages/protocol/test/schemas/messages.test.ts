@@ -83,7 +83,7 @@ describe('message', () => {
     ['an unknown role', { role: 'developer', content: 'x' }],
     ['no role', { content: 'x' }],
     ['no content', { role: 'user' }],
-    ['a user who says nothing at all', { role: 'user', content: null }],
+    ['a user message without content', { role: 'user', content: null }],
     ['a content that is a number', { role: 'user', content: 5 }],
     ['a key that is unknown', { role: 'user', content: 'x', name: 'ann' }],
     ['a part of an unknown type', { role: 'user', content: [{ type: 'video', data: '' }] }],

@@ -16,7 +16,10 @@ describe('output schema', () => {
 
   it.each([
     [{ $ref: 'https://example.com/schema' }, '$ref: Must be a local reference'],
-    [{ properties: { a: { $ref: 'file:///etc/passwd' } } }, 'properties.a.$ref: Must be a local reference'],
+    [
+      { properties: { a: { $ref: 'file:///etc/passwd' } } },
+      'properties.a.$ref: Must be a local reference',
+    ],
     [{ $ref: '#/$defs/missing' }, '$ref: Refers to no schema'],
     [{ type: 'objekt' }, 'type: Must be one of object'],
     [{ items: { type: ['string', 5] } }, 'items.type: Must be one of object'],

@@ -216,8 +216,8 @@ describe('run limits', () => {
 
   it('have a name each, and one for iterations', () => {
     const nameOf = { costUsd: 'cost', timeMs: 'time' } as Record<string, string>;
-    const told = Object.keys(limitsSchema.shape).map((bound) => nameOf[bound] ?? bound);
-    expect(new Set(limitNames)).toEqual(new Set(['iterations', ...told]));
+    const names = Object.keys(limitsSchema.shape).map((bound) => nameOf[bound] ?? bound);
+    expect(new Set(limitNames)).toEqual(new Set(['iterations', ...names]));
     expect(new Set(limitNames).size).toBe(limitNames.length);
   });
 });

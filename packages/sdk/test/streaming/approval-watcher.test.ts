@@ -90,18 +90,18 @@ describe('approval that is not open', () => {
   });
 
   test('aborts the signal of onApproval and sends no decision', async () => {
-    let told: AbortSignal | undefined;
+    let received: AbortSignal | undefined;
     let answer: (decision: { approved: boolean }) => void = () => {};
     const { stream, server } = followRun((_, { signal }) => {
-      told = signal;
+      received = signal;
       return new Promise((resolve) => (answer = resolve));
     });
     stream.frame(3, approval);
     await later(1);
-    expect(told?.aborted).toBe(false);
+    expect(received?.aborted).toBe(false);
     stream.frame(4, resolved);
     await later(1);
-    expect(told?.aborted).toBe(true);
+    expect(received?.aborted).toBe(true);
     answer({ approved: false });
     await later(1000);
     expect(server.lines.filter((line) => line.startsWith('POST'))).toEqual([]);

@@ -168,7 +168,7 @@ describe('RunHandle after a disconnect', () => {
     const { server, runs } = clientOf(
       () => streamOf([1, token('a')], [2, token('b')]),
       () => new TypeError('fetch failed'),
-      // Nobody does that, but it would do no harm.
+      // A server never sends this, but it must be harmless.
       () => streamOf([2, token('b')], [3, token('c')]),
       () => streamOf([4, done('abc')]),
     );

@@ -16,7 +16,7 @@ const userJson = { type: 'object', properties: { id: { type: 'string' } }, requi
 
 type Props = StandardSchema<User, User & { readonly seen: true }>['~standard'];
 
-/** A schema of some library, which says itself as JSON Schema or does not. */
+/** A Standard Schema that may support the conversion to JSON Schema. */
 function userSchema(jsonSchema?: Props['jsonSchema']): StandardSchema<User, User & { seen: true }> {
   return {
     '~standard': {
