@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { tool } from '@relay/sdk';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { clientOf } from '../sdk/scene.ts';
+import { clientOf } from '../sdk/environment.ts';
 import { until } from '../support/kernel.ts';
 import { TestServer } from '../support/server.ts';
 

@@ -13,7 +13,7 @@ const stalled = Number(process.env['RELAY_STALLED'] ?? 50);
 const maxBytesAStream = 30 * 1024;
 const maxBytesAReader = 256 * 1024;
 const words = 60_000;
-const deliveryTimeoutMs = 240_000 + 20 * (idle + stalled);
+const reconnectTimeoutMs = 240_000 + 20 * (idle + stalled);
 
 const server = new TestServer({ RELAY_LOG_LEVEL: 'warn' }, 'test/support/servers/measured.ts');
 const sockets: Socket[] = [];
@@ -106,7 +106,7 @@ it(
     await expectHealth();
     expect(each).toBeLessThanOrEqual(maxBytesAStream);
   },
-  deliveryTimeoutMs,
+  reconnectTimeoutMs,
 );
 
 const cutOff = `${stalled} readers that do not read hold little, are cut off, and lose nothing`;
@@ -135,7 +135,7 @@ it(
       await expectRest(path, read.at(-1) ?? 0);
     }
   },
-  deliveryTimeoutMs,
+  reconnectTimeoutMs,
 );
 
 /** Reads on, now that it is too late: what the kernels held is there, and then the end. */

@@ -47,7 +47,7 @@ describe('an answer of a given shape', () => {
     expect(endOf(events).usage).toEqual({ inputTokens: 6, outputTokens: 4 });
     expect(lastOf(model.requests).messages.slice(1)).toEqual([
       { role: 'assistant', content: '{"town":1}' },
-      { role: 'user', content: expect.stringContaining('city: Is missing') as string },
+      { role: 'user', content: expect.stringContaining('city: Required') as string },
     ]);
   });
 
@@ -57,7 +57,7 @@ describe('an answer of a given shape', () => {
     const kernel = await boot({ model });
     const run = await ask(kernel, { outputSchema });
     const events = await finished(kernel, run.id);
-    const message = 'The answer does not fit the output schema: It is not JSON';
+    const message = 'The answer does not fit the output schema: Not valid JSON';
     expect(endOf(events)).toMatchObject({
       status: 'failed',
       output: '',

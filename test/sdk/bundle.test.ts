@@ -1,7 +1,7 @@
-/** What a page gets: small, and nothing in it that a browser has not. */
+/** The browser bundle: small, and without Node APIs. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, request, type Server } from 'node:http';
+import { createServer, request as forward, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,15 +26,15 @@ beforeAll(async () => {
   ({ code, moduleIds: modules } = output[0]);
 });
 
-describe('the bundle', () => {
-  test('is below 15 kB, gzipped', () => {
+describe('SDK bundle', () => {
+  test('is smaller than 15 kB gzipped', () => {
     const { length } = gzipSync(code);
     console.info(`@relay/sdk: ${code.length} bytes, ${length} gzipped`);
     expect(length).toBeGreaterThan(1_000);
     expect(length).toBeLessThan(15_000);
   });
 
-  test('holds the SDK and the SSE parser, and nothing of zod or Node', () => {
+  test('contains the SDK and the SSE parser, but not zod or Node modules', () => {
     const foreign = modules.filter((id) => !/packages\/(sdk|protocol)\/src\//.test(id));
     expect(foreign).toEqual([]);
     const ofProtocol = modules.filter((id) => id.includes('packages/protocol'));
@@ -67,7 +67,7 @@ const page = `<!doctype html><script type="module">
   }
 </script>`;
 
-/** A Node of this machine that is older than ours. */
+/** An installed Node that is older than the project's. */
 const olderNode = ['/usr/bin/node', '/usr/local/bin/node'].find((path) => {
   if (!existsSync(path)) return false;
   const { stdout } = spawnSync(path, ['--version'], { encoding: 'utf8' });
@@ -77,9 +77,9 @@ const olderNode = ['/usr/bin/node', '/usr/local/bin/node'].find((path) => {
 
 const noOlderNode = olderNode === undefined ? 'no older Node is installed' : undefined;
 
-describe('in an older Node', requires('older-Node', noOlderNode), () => {
-  test('a program starts a run, runs its function and reads the answer', async () => {
-    const approval = await new TestServer().start();
+describe('SDK in an older Node', requires('older-Node', noOlderNode), () => {
+  test('starts a run, runs a function tool and reads the answer', async () => {
+    const server = await new TestServer().start();
     const folder = mkdtempSync(join(tmpdir(), 'relay-older-node-'));
     writeFileSync(join(folder, 'sdk.mjs'), code);
     writeFileSync(
@@ -92,86 +92,82 @@ describe('in an older Node', requires('older-Node', noOlderNode), () => {
        for await (const { type } of run) if (type === 'token') break;
        console.log(await run.text());`,
     );
-    const args = ['program.mjs', approval.url, approval.apiKey];
+    const args = ['program.mjs', server.url, server.apiKey];
     const options = { cwd: folder, encoding: 'utf8', timeout: 15_000 } as const;
     const { stdout, stderr } = spawnSync(olderNode ?? '', args, options);
     expect(stderr).toBe('');
     expect(stdout).toContain('"result":"here"');
     rmSync(folder, { recursive: true });
-    await approval.dispose();
+    await server.dispose();
   });
 });
 
 const noBrowser = chromium === undefined ? 'chromium is not installed' : undefined;
 
-describe('in a real browser', requires('browser', noBrowser), () => {
-  const approval = new TestServer();
+describe('SDK in a browser', requires('browser', noBrowser), () => {
+  const server = new TestServer();
   const profile = mkdtempSync(join(tmpdir(), 'relay-browser-'));
-  let front: Server;
+  let proxy: Server;
   let browser: ChildProcess | undefined;
   let report: (body: Record<string, unknown>) => void = () => {};
   const reported = new Promise<Record<string, unknown>>((resolve) => (report = resolve));
 
   beforeAll(async () => {
-    await approval.start();
+    await server.start();
     // The page and the server share an origin, as behind a proxy.
-    front = createServer((asked, answer) => {
-      const { pathname } = new URL(asked.url ?? '/', 'http://front');
-      if (pathname === '/') answer.setHeader('content-type', 'text/html').end(page);
+    proxy = createServer((request, response) => {
+      const { pathname } = new URL(request.url ?? '/', 'http://proxy');
+      if (pathname === '/') response.setHeader('content-type', 'text/html').end(page);
       else if (pathname === '/sdk.js')
-        answer.setHeader('content-type', 'text/javascript').end(code);
+        response.setHeader('content-type', 'text/javascript').end(code);
       else if (pathname === '/report') {
         let text = '';
-        asked.on('data', (chunk: Buffer) => (text += chunk.toString()));
-        asked.on('end', () => {
-          answer.end();
+        request.on('data', (chunk: Buffer) => (text += chunk.toString()));
+        request.on('end', () => {
+          response.end();
           report(JSON.parse(text) as Record<string, unknown>);
         });
       } else {
-        const { method, headers } = asked;
-        const onward = request(
-          new URL(asked.url ?? '/', approval.url),
+        const { method, headers } = request;
+        const onward = forward(
+          new URL(request.url ?? '/', server.url),
           { method, headers },
           (from) => {
-            answer.writeHead(from.statusCode ?? 500, from.headers);
-            from.pipe(answer);
+            response.writeHead(from.statusCode ?? 500, from.headers);
+            from.pipe(response);
           },
         );
-        asked.pipe(onward);
+        request.pipe(onward);
       }
     });
-    await new Promise<void>((resolve) => front.listen(0, '127.0.0.1', resolve));
+    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
   });
   afterAll(async () => {
     const pid = browser?.pid;
     if (pid !== undefined && browser?.exitCode === null) {
       const gone = new Promise((resolve) => browser?.once('exit', resolve));
-      // With the processes that it has started, which are of its group.
+      // Kills its process group, which includes its child processes.
       process.kill(-pid, 'SIGKILL');
       await gone;
     }
-    front.closeAllConnections();
-    front.close();
-    await approval.dispose();
+    proxy.closeAllConnections();
+    proxy.close();
+    await server.dispose();
     rmSync(profile, { recursive: true, force: true, maxRetries: 5 });
   });
 
-  test('a page starts a run, runs its function, gives an approval and reads the answer', async () => {
-    const { port } = front.address() as AddressInfo;
+  test('starts a run, runs a function tool, decides an approval and reads the answer', async () => {
+    const { port } = proxy.address() as AddressInfo;
     const flags = ['--headless', '--no-sandbox', '--disable-gpu', `--user-data-dir=${profile}`];
-    browser = spawn(
-      chromium ?? '',
-      [...flags, `http://127.0.0.1:${port}/?key=${approval.apiKey}`],
-      {
-        stdio: 'ignore',
-        detached: true,
-      },
-    );
+    browser = spawn(chromium ?? '', [...flags, `http://127.0.0.1:${port}/?key=${server.apiKey}`], {
+      stdio: 'ignore',
+      detached: true,
+    });
     const { error, types, text, result } = await reported;
     expect(error).toBeUndefined();
     expect(types).toContain('approval_resolved');
     expect(text).toContain('"page":"/"');
     expect(result).toMatchObject({ status: 'completed' });
-    expect(approval.notes.map(({ text: note }) => note)).toEqual(['from a page']);
+    expect(server.notes.map(({ text: note }) => note)).toEqual(['from a page']);
   }, 60_000);
 });

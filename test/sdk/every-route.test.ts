@@ -1,6 +1,6 @@
 /**
- * Every route of the table is a call of the SDK, or is said here to be somebody else's. Each call
- * goes to a real server, which must answer as the table says.
+ * Every route has an SDK method, or is listed here with the reason why not. Each method is called
+ * against a real server, whose responses must match the route table.
  */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,23 +8,23 @@ import { type Route, type RouteName, routes } from '@relay/protocol';
 import { createClient, type Fetch, type RelayClient, tool } from '@relay/sdk';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TestServer } from '../support/server.ts';
-import { builtin } from './scene.ts';
+import { builtin } from './environment.ts';
 
-/** What no program needs a client for. */
-const elsewhere = {
-  welcome: 'for whoever only has the address',
-  ready: 'a load balancer asks, and wants the status alone',
+/** Routes without an SDK method, and why. */
+const excluded = {
+  welcome: 'for people who open the base URL',
+  ready: 'for load balancers',
   openApi: 'read by generators of other clients',
   docs: 'a page for people',
-  metrics: 'Prometheus asks, and not in JSON',
-  approveTool: 'approvals.decide answers the same by the id of the approval',
-  resumeChat: 'runs.stream joins a run from wherever it is',
-  awaitToolResult: 'between nodes, by the internal secret',
-  showDecisionLink: 'a page for people, who have the link',
+  metrics: 'for Prometheus, and not JSON',
+  approveTool: 'approvals.decide does the same by approval id',
+  resumeChat: 'runs.stream does the same',
+  awaitToolResult: 'between nodes, with the internal secret',
+  showDecisionLink: 'a page for people with the link',
   decideByLink: 'the form of that page',
 } as const satisfies Partial<Record<RouteName, string>>;
 
-type Covered = Exclude<RouteName, keyof typeof elsewhere>;
+type Covered = Exclude<RouteName, keyof typeof excluded>;
 
 const server = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
 const sent: RouteName[] = [];
@@ -39,14 +39,14 @@ function routeOf(method: string, path: string): [RouteName, Route] {
     new RegExp(`^${pattern.replaceAll(/:\w+/g, '[^/]+')}$`).test(path);
   const found = table
     .filter(([, route]) => route.method === method && fits(route.path))
-    // A path without parameters is meant before one that has some.
+    // A path without parameters takes precedence.
     .toSorted(([, a], [, b]) => a.path.split(':').length - b.path.split(':').length);
   if (found[0] === undefined) throw new Error(`No route is ${method} ${path}`);
   return found[0];
 }
 
-/** Notes each request, and holds its answer against the table. */
-const watched: Fetch = async (url, init) => {
+/** Records each request, and checks its response against the route table. */
+const checkedFetch: Fetch = async (url, init) => {
   const [name, route] = routeOf(init.method ?? 'GET', new URL(url).pathname);
   sent.push(name);
   const response = await fetch(url, init);
@@ -61,7 +61,7 @@ const watched: Fetch = async (url, init) => {
 
 beforeAll(async () => {
   await server.start();
-  client = createClient({ baseUrl: server.url, apiKey: server.apiKey, fetch: watched });
+  client = createClient({ baseUrl: server.url, apiKey: server.apiKey, fetch: checkedFetch });
   hook = createServer((_, answer) => void answer.end());
   await new Promise<void>((resolve) => hook.listen(0, '127.0.0.1', resolve));
   hookUrl = `http://127.0.0.1:${(hook.address() as AddressInfo).port}/hook`;
@@ -84,7 +84,7 @@ async function asking(): Promise<{ runId: string; id: string }> {
   const run = await client.runs.create({ model: 'demo', input, tools: [builtin('send_note')] });
   for await (const event of run)
     if (event.type === 'approval_requested') return { runId: run.id, id: event.id };
-  throw new Error('Nobody was asked');
+  throw new Error('No approval was requested');
 }
 
 async function lookUp(): Promise<void> {
@@ -95,17 +95,17 @@ async function lookUp(): Promise<void> {
 }
 
 const rule = { tool: 'send_note', params: { to: 'nobody*' } };
-const said = [{ role: 'user' as const, content: 'say 2' }];
-const messages = [{ role: 'user' as const, content: 'notify me' }];
+const greeting = [{ role: 'user' as const, content: 'say 2' }];
+const notification = [{ role: 'user' as const, content: 'notify me' }];
 
 const calls: Record<Covered, () => Promise<unknown>> = {
   health: () => client.health(),
   listModels: () => client.models(),
   listTools: () => client.tools(),
   startChat: async () =>
-    expect(await (await client.chat({ model: 'demo', messages: said })).text()).not.toBe(''),
+    expect(await (await client.chat({ model: 'demo', messages: greeting })).text()).not.toBe(''),
   answerChatRelay: async () => {
-    const chat = await client.chat({ model: 'demo', messages });
+    const chat = await client.chat({ model: 'demo', messages: notification });
     const types: string[] = [];
     for await (const event of chat) {
       types.push(event.type);
@@ -264,25 +264,26 @@ const calls: Record<Covered, () => Promise<unknown>> = {
   listWebhookDeliveries: async () => {
     const { id } = await client.webhooks.create({ url: hookUrl, events: ['run.ended'] });
     await ended();
-    const told = async () => (await client.webhooks.deliveries(id).page()).items[0]?.status;
-    await expect.poll(told, { timeout: 10_000 }).toBe('delivered');
+    const deliveryStatus = async () =>
+      (await client.webhooks.deliveries(id).page()).items[0]?.status;
+    await expect.poll(deliveryStatus, { timeout: 10_000 }).toBe('delivered');
   },
 };
 
-describe('a client', () => {
-  test.each(table)('%s', async (name) => {
-    if (name in elsewhere) return;
+describe('SDK client', () => {
+  test.each(table)('calls %s', async (name) => {
+    if (name in excluded) return;
     const call = calls[name as Covered] as (() => Promise<unknown>) | undefined;
-    expect(call, `The SDK has no call for ${name}: add one, or say whose it is`).toBeDefined();
+    expect(call, `The SDK has no method for ${name}: add one, or exclude the route`).toBeDefined();
     const before = sent.length;
     await call?.();
     expect(sent.slice(before)).toContain(name);
   });
 
-  test('sends nothing that was said to be elsewhere, and only what is there', () => {
-    expect(sent.filter((name) => name in elsewhere)).toEqual([]);
+  test('calls no excluded route, and lists only known routes', () => {
+    expect(sent.filter((name) => name in excluded)).toEqual([]);
     const known = new Set<string>(table.map(([name]) => name));
-    const listed = [...Object.keys(elsewhere), ...Object.keys(calls)];
+    const listed = [...Object.keys(excluded), ...Object.keys(calls)];
     expect(listed.filter((name) => !known.has(name))).toEqual([]);
   });
 });

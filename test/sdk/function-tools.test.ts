@@ -1,17 +1,17 @@
-/** The client's own functions, on a server inside of the test. */
+/** Function tools with a server in the same process. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createClient, tool, type ToolContext } from '@relay/sdk';
 import { z } from 'zod';
 import { until } from '../support/kernel.ts';
 import { verifies } from '../conformance/verifies.ts';
-import { type Inside, openInside } from './scene.ts';
+import { type InProcessServer, startInProcess } from './environment.ts';
 
 const userSchema = z.object({
   id: z.string().startsWith('u_'),
   fields: z.array(z.string()).default([]),
 });
 
-/** A function that remembers how it was called. */
+/** A function tool that records its calls. */
 function recording(run: (input: z.output<typeof userSchema>, context: ToolContext) => unknown) {
   const calls: ToolContext[] = [];
   const getUser = tool({
@@ -29,17 +29,17 @@ function recording(run: (input: z.output<typeof userSchema>, context: ToolContex
 const ask = (...ids: readonly string[]) =>
   ids.map((id) => `use get_user ${JSON.stringify({ id })}`).join('\n');
 
-describe('a function', () => {
-  let inside: Inside;
+describe('function tool', () => {
+  let server: InProcessServer;
   beforeAll(async () => {
-    inside = await openInside();
+    server = await startInProcess();
   });
-  afterAll(() => inside.dispose());
+  afterAll(() => server.dispose());
 
-  test('is offered, called and answered for, by itself', async () => {
+  test('is declared, called and its result posted', async () => {
     verifies('003:tool-results:sdk-posts');
     const { calls, getUser } = recording(({ id, fields }) => ({ id, fields, name: 'Ada' }));
-    const run = await inside.client.runs.create({
+    const run = await server.client.runs.create({
       model: 'demo',
       input: ask('u_001'),
       tools: [getUser],
@@ -55,19 +55,19 @@ describe('a function', () => {
       runId: run.id,
       idempotencyKey: `${run.id}:${call?.toolCallId}`,
     });
-    expect(inside.lines.slice(-3).map((line) => line.replaceAll(run.id, 'ID'))).toEqual([
+    expect(server.lines.slice(-3).map((line) => line.replaceAll(run.id, 'ID'))).toEqual([
       'POST /v1/runs',
       `POST /v1/runs/ID/tool-results/${call?.toolCallId}/claim`,
       `POST /v1/runs/ID/tool-results/${call?.toolCallId}`,
     ]);
     const keys: string[] = [];
-    for await (const event of inside.client.runs.events(run.id)) {
+    for await (const event of server.client.runs.events(run.id)) {
       if (event.type === 'tool.started') keys.push(event.idempotencyKey);
     }
     expect(keys).toEqual([call?.idempotencyKey]);
   });
 
-  test('is called several times at once', async () => {
+  test('is called several times in parallel', async () => {
     let running = 0;
     let together = 0;
     let meet = () => {};
@@ -78,7 +78,7 @@ describe('a function', () => {
       await met;
       return id;
     });
-    const run = await inside.client.runs.create({
+    const run = await server.client.runs.create({
       model: 'demo',
       input: ask('u_1', 'u_2', 'u_3'),
       tools: [getUser],
@@ -88,11 +88,11 @@ describe('a function', () => {
     expect(new Set(calls.map(({ toolCallId }) => toolCallId)).size).toBe(3);
   });
 
-  test('that fails, or is called by what its schema refuses, tells the model so', async () => {
+  test('reports errors and invalid input to the model', async () => {
     const { calls, getUser } = recording(() => {
       throw new Error('No such user');
     });
-    const run = await inside.client.runs.create({
+    const run = await server.client.runs.create({
       model: 'demo',
       input: ask('u_404', 'wrong'),
       tools: [getUser],
@@ -101,14 +101,14 @@ describe('a function', () => {
     for await (const event of run) if (event.type === 'tool_result') outputs.push(event.output);
     expect(calls).toHaveLength(1);
     expect(JSON.stringify(outputs)).toContain('No such user');
-    expect(JSON.stringify(outputs)).toContain('The input does not fit: id');
+    expect(JSON.stringify(outputs)).toContain('Invalid input: id');
     expect(await run.result()).toMatchObject({ status: 'completed' });
   });
 
-  test('is run by one of the clients that follow the run', async () => {
+  test('is run by only one of the clients that follow the run', async () => {
     const one = recording(() => 'one');
     const two = recording(() => 'two');
-    const runs = [inside.client, inside.clientWith(inside.apiKey)].map((client) => client.runs);
+    const runs = [server.client, server.clientWith(server.apiKey)].map((client) => client.runs);
     const run = await runs[0]!.create({ model: 'demo', input: ask('u_1'), tools: [one.getUser] });
     const other = runs[1]!.stream(run.id, { tools: [two.getUser] });
     const results = await Promise.all([run.result(), other.result()]);
@@ -127,7 +127,7 @@ describe('a function', () => {
           });
         }),
     );
-    const run = await inside.client.runs.create({
+    const run = await server.client.runs.create({
       model: 'demo',
       input: ask('u_1'),
       tools: [getUser],
@@ -139,7 +139,7 @@ describe('a function', () => {
     expect(aborted).toBeInstanceOf(Error);
   });
 
-  test('is aborted when it takes longer than it said', async () => {
+  test('is aborted after its timeout', async () => {
     let signal: AbortSignal | undefined;
     const getUser = tool({
       name: 'get_user',
@@ -150,7 +150,7 @@ describe('a function', () => {
         return new Promise(() => {});
       },
     });
-    const run = await inside.client.runs.create({
+    const run = await server.client.runs.create({
       model: 'demo',
       input: ask('u_1'),
       tools: [getUser],
@@ -161,13 +161,13 @@ describe('a function', () => {
     expect(signal?.aborted).toBe(true);
   });
 
-  test('has its result taken once, however often it had to be sent', async () => {
+  test('has one result, although it was posted several times', async () => {
     let lost = 0;
     const client = createClient({
       baseUrl: 'http://localhost',
-      apiKey: inside.apiKey,
+      apiKey: server.apiKey,
       async fetch(url, init) {
-        const response = await inside.fetch(url, init);
+        const response = await server.fetch(url, init);
         if (!/tool-results\/[^/]+$/.test(url) || lost >= 2) return response;
         lost += 1;
         throw new TypeError('fetch failed');

@@ -1,4 +1,4 @@
-/** The examples of the SDK's README compile and print the output that it shows. */
+/** The examples of the SDK's README compile, and print the output that it shows. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,20 +17,20 @@ const server = new TestServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 
-describe('the README', () => {
-  test('begins with the most common task, and shows the output of each example', () => {
+describe('SDK README', () => {
+  test('starts with running an agent, and shows the output of each example', () => {
     expect(examples.faults).toEqual([]);
-    expect(examples.all.map(({ title }) => title)[0]).toBe('Start a run and read its answer');
+    expect(examples.all.map(({ title }) => title)[0]).toBe('Start a run and get its answer');
     expect(examples.all).toHaveLength(7);
   });
 
-  test.each(examples.all)('$title', async ({ code, output }) => {
+  test.each(examples.all)('prints the shown output: $title', async ({ code, output }) => {
     const here = code.replaceAll('http://127.0.0.1:4000', server.url);
     const ran = await runExample(here, { ...process.env, RELAY_API_KEY: server.apiKey });
     expect(ran).toEqual({ exit: 0, output: output.trimEnd(), errors: '' });
   });
 
-  test('has examples that compile in a strict program', () => {
+  test('has examples that compile in strict mode', () => {
     expect(examples.compile()).toBe('');
   }, 60_000);
 
@@ -47,11 +47,11 @@ describe('the README', () => {
     }
   });
 
-  test('states the bundle size, and its links exist', async () => {
+  test('states the right bundle size, and has no broken links', async () => {
     const bundle = await rolldown({ input: join(folder, 'src/index.ts'), platform: 'browser' });
     const { output } = await bundle.generate({ format: 'esm', minify: true });
     const kilobytes = Math.round(gzipSync(output[0].code).length / 1000);
-    expect(readme).toContain(`adds ${kilobytes} kB to a page`);
+    expect(readme).toContain(`${kilobytes} kB gzipped`);
     const links = [...readme.matchAll(/\]\(([^)#:]+)\)/g)].map(([, path]) => path ?? '');
     expect(links.length).toBeGreaterThan(2);
     expect(links.filter((path) => !existsSync(join(folder, path)))).toEqual([]);

@@ -1,8 +1,8 @@
-/** Streams that are cut anywhere, and a server that is killed while it is followed. */
+/** Connections that break anywhere, and a server that is killed while a client follows a run. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { RunHandle, RunStreamEvent } from '@relay/sdk';
 import { TestServer } from '../support/server.ts';
-import { builtin, clientOf, cutAfter } from './scene.ts';
+import { builtin, clientOf, cutAfter } from './environment.ts';
 
 let server: TestServer;
 beforeEach(async () => {
@@ -10,15 +10,15 @@ beforeEach(async () => {
 });
 afterEach(() => server.dispose());
 
-/** What is seen is the journal's, without gap or repeat. */
+/** The client received the whole journal, without gaps or duplicates. */
 async function expectWhole(run: RunHandle, seen: readonly RunStreamEvent[]): Promise<void> {
   const whole: RunStreamEvent[] = [];
   for await (const event of clientOf(server).runs.stream(run.id)) whole.push(event);
   expect(seen).toEqual(whole);
 }
 
-describe('a stream that is cut', () => {
-  test('wherever that is, every event comes exactly once', async () => {
+describe('stream over a broken connection', () => {
+  test('yields every event exactly once, wherever it breaks', async () => {
     let cut = 0;
     const client = clientOf(server, (response) => cutAfter(response, 200 + 97 * (cut += 1)));
     const run = await client.runs.create({ model: 'demo', input: 'say 120' });
@@ -30,8 +30,8 @@ describe('a stream that is cut', () => {
   }, 60_000);
 });
 
-describe('kill -9 of the server', () => {
-  test('in the middle of an answer: the reader is told, and has the answer in the end', async () => {
+describe('client of a server that is killed', () => {
+  test('reconnects in the middle of an answer and gets all of it', async () => {
     const client = clientOf(server);
     let disconnects = 0;
     const run = await client.runs.create(
@@ -55,7 +55,7 @@ describe('kill -9 of the server', () => {
     await expectWhole(run, seen);
   }, 60_000);
 
-  test('with an approval pending: it is asked for once, and given after the restart', async () => {
+  test('is asked once about a pending approval, and decides it after the restart', async () => {
     const client = clientOf(server);
     let asked = 0;
     const run = await client.runs.create(

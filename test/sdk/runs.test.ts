@@ -1,19 +1,19 @@
 /** The SDK over the real router, without a port. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RelayApiError } from '@relay/sdk';
-import { builtin, type Inside, openInside } from './scene.ts';
+import { builtin, type InProcessServer, startInProcess } from './environment.ts';
 
-let inside: Inside;
+let server: InProcessServer;
 beforeAll(async () => {
-  inside = await openInside();
+  server = await startInProcess();
 });
-afterAll(() => inside.dispose());
+afterAll(() => server.dispose());
 
-const failure = (asking: Promise<unknown>) => asking.catch((error: unknown) => error);
+const failure = (call: Promise<unknown>) => call.catch((error: unknown) => error);
 
-describe('a run', () => {
-  test('is started, followed and finished', async () => {
-    const { runs } = inside.client;
+describe('SDK runs', () => {
+  test('starts, follows and finishes a run', async () => {
+    const { runs } = server.client;
     const run = await runs.create({
       model: 'demo',
       input: 'calculate 23*47',
@@ -39,17 +39,17 @@ describe('a run', () => {
     expect(await run.result()).toMatchObject({ agent: 'assistant' });
   });
 
-  test('is over at once for a handle that follows it from its end', async () => {
-    const { runs } = inside.client;
+  test('ends at once for a handle that starts after the last event', async () => {
+    const { runs } = server.client;
     const run = await runs.create({ model: 'demo', input: 'say 3' });
     const result = await run.result();
-    const again = runs.stream(run.id, { after: run.lastSeq, deliveryTimeoutMs: 0 });
+    const again = runs.stream(run.id, { after: run.lastSeq, reconnectTimeoutMs: 0 });
     for await (const event of again) expect.fail(`There was a ${event.type}`);
     expect(await again.result()).toEqual(result);
   });
 
-  test('has a journal that can be walked through in pages', async () => {
-    const { runs } = inside.client;
+  test('iterates the journal in pages', async () => {
+    const { runs } = server.client;
     const run = await runs.create({ model: 'demo', input: 'say 40' });
     await run.result();
     const types: string[] = [];
@@ -66,8 +66,8 @@ describe('a run', () => {
     expect(page.nextCursor).toBe('8');
   });
 
-  test('can be followed again from any place', async () => {
-    const { runs } = inside.client;
+  test('follows a run again after any seq', async () => {
+    const { runs } = server.client;
     const run = await runs.create({ model: 'demo', input: 'say 20' });
     const seqs: number[] = [];
     for await (const { seq } of run) seqs.push(seq);
@@ -76,8 +76,8 @@ describe('a run', () => {
     expect(again).toEqual(seqs.slice(10));
   });
 
-  test('goes on when nobody follows it any more', async () => {
-    const { runs } = inside.client;
+  test('lets a run continue after the reader has stopped', async () => {
+    const { runs } = server.client;
     const gone = new AbortController();
     const run = await runs.create({ model: 'demo', input: 'slow 300' }, { signal: gone.signal });
     for await (const _ of run) break;
@@ -86,16 +86,16 @@ describe('a run', () => {
     expect(await runs.stream(run.id).result()).toMatchObject({ status: 'completed' });
   });
 
-  test('can be canceled, which is something else', async () => {
-    const { runs } = inside.client;
+  test('cancels a run', async () => {
+    const { runs } = server.client;
     const run = await runs.create({ model: 'demo', input: 'slow 60000' });
     expect(await run.cancel()).toMatchObject({ id: run.id });
     expect(await run.result()).toMatchObject({ status: 'canceled' });
     await expect(run.text()).rejects.toMatchObject({ code: 'run_canceled' });
   });
 
-  test('that fails says why', async () => {
-    const run = await inside.client.runs.create({
+  test('reports the limit that a run reached', async () => {
+    const run = await server.client.runs.create({
       model: 'demo',
       input: 'use calculator {"a": 1, "b": 2, "op": "+"}',
       tools: [builtin('calculator')],
@@ -104,8 +104,8 @@ describe('a run', () => {
     expect(await run.result()).toMatchObject({ limit: 'toolCalls' });
   });
 
-  test('with the same key is the same run, and only one', async () => {
-    const { runs } = inside.client;
+  test('starts one run per idempotency key', async () => {
+    const { runs } = server.client;
     const body = { model: 'demo', input: 'say 3', labels: { once: 'yes' } };
     const options = { idempotencyKey: 'order-17' };
     const [one, two] = await Promise.all([runs.create(body, options), runs.create(body, options)]);
@@ -118,14 +118,14 @@ describe('a run', () => {
     expect(await other).toMatchObject({ code: 'idempotency_mismatch', status: 422 });
   });
 
-  test('is one also if the answer to its start was lost', async () => {
+  test('starts one run if the response was lost', async () => {
     const { createClient } = await import('@relay/sdk');
     let lost = 0;
     const client = createClient({
       baseUrl: 'http://localhost',
-      apiKey: inside.apiKey,
+      apiKey: server.apiKey,
       async fetch(url, init) {
-        const response = await inside.fetch(url, init);
+        const response = await server.fetch(url, init);
         if (init.method !== 'POST' || lost >= 2) return response;
         lost += 1;
         await response.body?.cancel();
@@ -142,9 +142,9 @@ describe('a run', () => {
   });
 });
 
-describe('a list', () => {
-  test('is walked through without gap or repeat, newest first', async () => {
-    const { runs } = inside.client;
+describe('SDK lists', () => {
+  test('iterate all items without gaps or duplicates, newest first', async () => {
+    const { runs } = server.client;
     const started: string[] = [];
     for (let n = 0; n < 7; n += 1) {
       const run = await runs.create({ model: 'demo', input: 'say 1', labels: { page: 'yes' } });
@@ -152,10 +152,10 @@ describe('a list', () => {
       started.unshift(run.id);
     }
     const found: string[] = [];
-    const before = inside.lines.length;
+    const before = server.lines.length;
     for await (const { id } of runs.list({ label: 'page:yes', limit: 3 })) found.push(id);
     expect(found).toEqual(started);
-    expect(inside.lines.slice(before)).toEqual(['GET /v1/runs', 'GET /v1/runs', 'GET /v1/runs']);
+    expect(server.lines.slice(before)).toEqual(['GET /v1/runs', 'GET /v1/runs', 'GET /v1/runs']);
     const page = await runs.list({ label: 'page:yes', limit: 3 }).page();
     expect(page.items).toHaveLength(3);
     const next = await runs.list({ label: 'page:yes', limit: 3 }).page(page.nextCursor ?? '');
@@ -163,10 +163,10 @@ describe('a list', () => {
   });
 });
 
-describe('an approval', () => {
-  test('is given while the run is followed', async () => {
+describe('SDK approvals', () => {
+  test('are decided by onApproval while the run is followed', async () => {
     const asked: string[] = [];
-    const run = await inside.client.runs.create(
+    const run = await server.client.runs.create(
       { model: 'demo', input: 'notify inline', tools: [builtin('send_note')] },
       {
         onApproval(approval) {
@@ -178,9 +178,9 @@ describe('an approval', () => {
     expect(await run.text()).toBe('The note was sent.');
     expect(asked).toHaveLength(1);
     expect(asked[0]).toContain('inline');
-    expect(inside.notes().filter((line) => line.includes('inline'))).toHaveLength(1);
-    // Whoever follows it later is not asked about what was answered.
-    const later = inside.client.runs.stream(run.id, {
+    expect(server.notes().filter((line) => line.includes('inline'))).toHaveLength(1);
+    // A later reader is not asked about a decided approval.
+    const later = server.client.runs.stream(run.id, {
       onApproval: () => {
         throw new Error('asked again');
       },
@@ -188,8 +188,8 @@ describe('an approval', () => {
     expect(await later.result()).toMatchObject({ status: 'completed' });
   });
 
-  test('is found and given by somebody else', async () => {
-    const { runs, approvals } = inside.client;
+  test('are listed and decided by another client', async () => {
+    const { runs, approvals } = server.client;
     const run = await runs.create({
       model: 'demo',
       input: 'notify elsewhere',
@@ -209,13 +209,13 @@ describe('an approval', () => {
       code: 'approval_conflict',
     });
     expect(await run.result()).toMatchObject({ status: 'completed' });
-    expect(inside.notes().filter((line) => line.includes('elsewhere'))).toEqual([]);
+    expect(server.notes().filter((line) => line.includes('elsewhere'))).toEqual([]);
   });
 });
 
-describe('a chat', () => {
-  test('is followed, and its approval answered', async () => {
-    const chat = await inside.client.chat({
+describe('SDK chat', () => {
+  test('is followed, and its approval is answered', async () => {
+    const chat = await server.client.chat({
       model: 'demo',
       messages: [{ role: 'user', content: 'notify by chat' }],
     });
@@ -226,20 +226,20 @@ describe('a chat', () => {
     }
     expect(types).toContain('relay');
     expect(types.at(-1)).toBe('harness_end');
-    expect(inside.notes().filter((line) => line.includes('by chat'))).toHaveLength(1);
+    expect(server.notes().filter((line) => line.includes('by chat'))).toHaveLength(1);
   });
 });
 
-describe('the rest of the API', () => {
-  test('is there', async () => {
-    const { client } = inside;
+describe('SDK resources', () => {
+  test('manage keys, credentials and the tenant', async () => {
+    const { client } = server;
     expect(await client.health()).toMatchObject({ status: 'ok' });
     expect((await client.models()).models.map(({ id }) => id)).toContain('demo');
     const made = await client.keys.create({ name: 'ci', scopes: ['runs'] });
     const names: string[] = [];
     for await (const { name } of client.keys.list()) names.push(name);
     expect(names).toContain('ci');
-    const ci = inside.clientWith(made.apiKey);
+    const ci = server.clientWith(made.apiKey);
     expect(await failure(ci.tenant.get())).toMatchObject({ code: 'scope_required', status: 403 });
     await client.keys.revoke(made.id);
     expect(await failure(ci.runs.list().page())).toMatchObject({ code: 'unauthorized' });
@@ -254,8 +254,8 @@ describe('the rest of the API', () => {
     expect(await client.runs.cancelAll({ labels: { nobody: 'has' } })).toEqual({ canceled: 0 });
   });
 
-  test('hints at what changes', async () => {
-    const { client } = inside;
+  test('notify about changes through the feed', async () => {
+    const { client } = server;
     const hints = client.feed();
     expect((await hints.next()).value).toEqual({ kind: 'connected' });
     const run = await client.runs.create({ model: 'demo', input: 'say 1' });
@@ -265,7 +265,7 @@ describe('the rest of the API', () => {
   });
 });
 
-describe('an error', () => {
+describe('SDK errors', () => {
   test.each([
     ['an unknown model', { model: 'no-such', input: 'Hi' }, 400, 'unknown_model'],
     [
@@ -275,30 +275,30 @@ describe('an error', () => {
       'unknown_tool',
     ],
     ['an empty input', { model: 'demo', input: '' }, 400, 'invalid_request'],
-  ])('says what is wrong with %s', async (_, body, status, code) => {
-    const error = await failure(inside.client.runs.create(body));
+  ])('report %s', async (_, body, status, code) => {
+    const error = await failure(server.client.runs.create(body));
     expect(error).toBeInstanceOf(RelayApiError);
     expect(error).toMatchObject({ status, code, retryable: false });
   });
 
-  test('points at the field', async () => {
-    const error = await failure(inside.client.runs.create({ model: 'demo', input: '' }));
+  test('name the invalid field', async () => {
+    const error = await failure(server.client.runs.create({ model: 'demo', input: '' }));
     expect((error as RelayApiError).details?.[0]?.path).toBe('input');
   });
 
-  test('of a provider names the run, which is kept', async () => {
-    const error = await failure(inside.client.runs.create({ model: 'demo', input: 'fail 400' }));
+  test('of a provider have the id of the stored run', async () => {
+    const error = await failure(server.client.runs.create({ model: 'demo', input: 'fail 400' }));
     expect(error).toMatchObject({ status: 502, code: 'provider_rejected' });
     const { runId = '' } = error as RelayApiError;
-    expect(await inside.client.runs.get(runId)).toMatchObject({ status: 'failed' });
+    expect(await server.client.runs.get(runId)).toMatchObject({ status: 'failed' });
   });
 
-  test('is told from a wrong key and from what is not there', async () => {
-    const stranger = inside.clientWith('relay_live_nonsense');
+  test('distinguish a wrong key from a missing resource', async () => {
+    const stranger = server.clientWith('relay_live_nonsense');
     expect(await failure(stranger.runs.list().page())).toMatchObject({ code: 'unauthorized' });
     const missing = '01a1dee0-12c9-7410-b8c0-07ace3495898';
-    expect(await failure(inside.client.runs.get(missing))).toMatchObject({ code: 'not_found' });
-    const following = inside.client.runs.stream(missing).result();
+    expect(await failure(server.client.runs.get(missing))).toMatchObject({ code: 'not_found' });
+    const following = server.client.runs.stream(missing).result();
     expect(await failure(following)).toMatchObject({ code: 'not_found', status: 404 });
   });
 });

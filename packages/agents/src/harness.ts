@@ -1,6 +1,12 @@
 /** An agent harness runs the agent loop on the models of a harness. */
 import { type AgentRegistry, createAgentRegistry } from '@relay/core';
-import { type Limits, limitsSchema, type Permissions, RelayError } from '@relay/protocol';
+import {
+  issueMessage,
+  type Limits,
+  limitsSchema,
+  type Permissions,
+  RelayError,
+} from '@relay/protocol';
 import {
   type AgentConfig,
   assembleAgents,
@@ -146,7 +152,7 @@ function checkedMaxIterations(maxIterations: number): number {
 }
 
 function checkLimits(limits: Limits): void {
-  const parsed = limitsSchema.safeParse(limits);
+  const parsed = limitsSchema.safeParse(limits, { error: issueMessage });
   if (!parsed.success) throw invalidRequest(issuesAt('limits', parsed.error.issues));
 }
 

@@ -6,6 +6,7 @@
 import { checkPermissions, type ProgramRules } from '@relay/core';
 import {
   canonicalJson,
+  issueMessage,
   type Permissions,
   permissionsSchema,
   RelayError,
@@ -42,7 +43,7 @@ const lists = ['allowlist', 'allowOnce', 'denylist'] as const;
 
 /** Throws `invalid_request` or `invalid_pattern`, with the path of the field. */
 export function checkRules(permissions: Permissions): void {
-  const parsed = permissionsSchema.safeParse(permissions);
+  const parsed = permissionsSchema.safeParse(permissions, { error: issueMessage });
   if (!parsed.success) throw invalidRequest(issuesAt('permissions', parsed.error.issues));
   const [fault] = checkPermissions(permissions);
   if (fault === undefined) return;

@@ -5,6 +5,7 @@ import {
   fieldIssues,
   issuesOfValue,
   type Message,
+  issueMessage,
   messageSchema,
   RelayError,
 } from '@relay/protocol';
@@ -32,7 +33,7 @@ export function readMessages(messages: readonly MessageInput[]): Message[] {
     throw invalidRequest([{ path: 'messages', message: 'At least one message is required' }]);
   }
   return messages.map((message: MessageInput, index) => {
-    const parsed = messageSchema.safeParse(message);
+    const parsed = messageSchema.safeParse(message, { error: issueMessage });
     if (parsed.success) return parsed.data;
     throw invalidRequest(issuesAt(`messages[${index}]`, parsed.error.issues));
   });

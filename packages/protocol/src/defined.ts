@@ -10,9 +10,9 @@ export type Defined<T extends object> = {
   : never;
 
 /**
- * A copy of the object without the keys whose value is `undefined`, in the same order. It allocates
- * one object and reads each key once; code that runs once per token should not need it. `Literal`
- * has TypeScript infer `'ok'` rather than `string`, and leaves arrays mutable, as `const` would not.
+ * A copy of the object without the keys whose value is `undefined`, in the same order. Avoid it in
+ * code that runs once per token. `Literal` makes TypeScript infer `'ok'` rather than `string` and,
+ * unlike `const`, leaves arrays mutable.
  */
 export function defined<
   Literal extends string | number | boolean,

@@ -4,27 +4,27 @@ import { type ErrorCode, errorTable, RelayError } from '../src/errors.ts';
 const rows = Object.entries(errorTable);
 const codes = Object.keys(errorTable) as ErrorCode[];
 
-describe('the table of errors', () => {
-  it.each(rows)('writes %s in snake case, with an HTTP status that says error', (code, kind) => {
+describe('error table', () => {
+  it.each(rows)('writes %s in snake case, with an HTTP error status', (code, kind) => {
     expect(code).toMatch(/^[a-z]+(_[a-z]+)*$/);
     expect(Number.isInteger(kind.status)).toBe(true);
     expect(kind.status).toBeGreaterThanOrEqual(400);
     expect(kind.status).toBeLessThan(600);
   });
 
-  it.each(rows)('gives %s a title of its own that fits on one line', (code, { title }) => {
+  it.each(rows)('gives %s a unique title on one line', (code, { title }) => {
     expect(title).toMatch(/^[A-Z][^\n]{4,79}[^.\s]$/);
     expect(rows.filter(([, kind]) => kind.title === title).map(([name]) => name)).toEqual([code]);
   });
 
-  it('promises that a repetition can help only where nothing is wrong with the request', () => {
+  it('marks as retryable only errors that are not caused by the request', () => {
     const retryable = rows.filter(([, kind]) => kind.retryable).map(([, kind]) => kind.status);
     expect(retryable.length).toBeGreaterThan(0);
     for (const status of retryable) expect([408, 429, 502, 503]).toContain(status);
   });
 
   it.each(['limit_reached', 'handoff_refused', 'guardrail_tripped', 'context_exceeded'] as const)(
-    'says of %s that the same again would end the same way',
+    'marks %s as not retryable',
     (code) => {
       expect(errorTable[code].retryable).toBe(false);
     },
@@ -60,14 +60,16 @@ describe('RelayError', () => {
     });
   });
 
-  it('is shown as a sentence and a code, and nothing else', () => {
+  it('has a body with the message and the code only', () => {
     const cause = new Error('password=hunter2');
-    const body = new RelayError('storage_failed', 'The store did not answer', { cause }).toBody();
-    expect(body).toStrictEqual({ error: 'The store did not answer', code: 'storage_failed' });
+    const body = new RelayError('storage_failed', 'The store is not responding', {
+      cause,
+    }).toBody();
+    expect(body).toStrictEqual({ error: 'The store is not responding', code: 'storage_failed' });
     expect(JSON.stringify(body)).not.toContain('hunter2');
   });
 
-  it('shows where the input is wrong if it knows', () => {
+  it('includes the details in its body', () => {
     const details = [{ path: 'messages.0.role', message: 'Unknown role' }];
     const body = new RelayError('invalid_request', 'The body is malformed', { details }).toBody();
     expect(body).toStrictEqual({
@@ -86,7 +88,7 @@ describe('RelayError', () => {
     expect(error.cause).toBe(cause);
   });
 
-  it('has no cause unless it was given one', () => {
+  it('has no cause by default', () => {
     expect(Object.hasOwn(new RelayError('internal', 'Above'), 'cause')).toBe(false);
   });
 });

@@ -32,22 +32,22 @@ function packagesIn(modules: ReadonlySet<string>): string[] {
   return [...modules].filter((module) => !module.startsWith('file:'));
 }
 
-describe('the wire entry', () => {
-  it('loads no package at run time, zod least of all', () => {
+describe('@relay/protocol/wire', () => {
+  it('loads no package at run time', () => {
     expect(packagesIn(loadedWith(new URL('../src/wire.ts', import.meta.url)))).toEqual([]);
   });
 
-  it('is told apart from the main entry, which does load zod, and nothing else', () => {
+  it('differs from the main entry, which loads only zod', () => {
     expect(packagesIn(loadedWith(new URL('../src/index.ts', import.meta.url)))).toEqual(['zod']);
   });
 
-  it('brings the SSE parser', () => {
+  it('exports the SSE parser', () => {
     expect(Object.keys(wire)).toContain('SseParser');
     expect(Object.keys(wire)).toContain('readSse');
   });
 });
 
-describe('the walk through the imports', () => {
+describe('import scanner of this test', () => {
   it.each([
     ["import { z } from 'zod';", ['zod']],
     ["import 'zod';", ['zod']],

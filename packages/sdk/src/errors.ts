@@ -1,8 +1,8 @@
-import type { ErrorBody, ErrorCode, FieldIssue } from '@relay/protocol/wire';
+import { defined, type ErrorBody, type ErrorCode, type FieldIssue } from '@relay/protocol/wire';
 
 /**
- * Besides the server's own: `network_error`, nobody answered or the connection broke;
- * `unexpected_answer`, somebody else answered, such as a proxy.
+ * The server's codes, and two of the client: `network_error` if there was no response or the connection
+ * broke, `unexpected_answer` if something other than Relay responded, such as a proxy.
  */
 export type RelayApiErrorCode = ErrorCode | 'network_error' | 'unexpected_answer';
 
@@ -17,7 +17,7 @@ export interface RelayApiErrorOptions {
   readonly cause?: unknown;
 }
 
-/** A request that got no answer: where it was sent, and why there was none. */
+/** A request without a response: its URL, and the reason. */
 export interface Unanswered {
   readonly url: string;
   readonly reason: string;
@@ -35,25 +35,25 @@ const retryableCodes: ReadonlySet<string> = new Set<RelayApiErrorCode>([
 ]);
 const retryableStatuses: ReadonlySet<number> = new Set([408, 429, 502, 503, 504]);
 
-/** The one error of this package. */
+/** The error that this package throws. */
 export class RelayApiError extends Error {
   override readonly name = 'RelayApiError';
   readonly code: RelayApiErrorCode;
-  /** The status of the answer; 0 where there was none. */
+  /** The HTTP status; 0 without a response. */
   readonly status: number;
   readonly details: readonly FieldIssue[] | undefined;
   readonly requestId: string | undefined;
-  /** The run that was started all the same, and is stored as failed. */
+  /** The run that was started nevertheless, and is stored as failed. */
   readonly runId: string | undefined;
-  /** How long the server asked to be left alone. */
+  /** From the `Retry-After` header. */
   readonly retryAfterMs: number | undefined;
   /** Whether the same request may succeed later. */
   readonly retryable: boolean;
-  /** Of a `network_error` before there was any answer. */
+  /** Set for a `network_error` without a response. */
   readonly unanswered: Unanswered | undefined;
 
   constructor(code: RelayApiErrorCode, message: string, options: RelayApiErrorOptions = {}) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    super(message, defined({ cause: options.cause }));
     const { status = 0 } = options;
     this.code = code;
     this.status = status;
@@ -72,7 +72,7 @@ export function networkError(message: string, cause?: unknown): RelayApiError {
   return new RelayApiError('network_error', message, { cause });
 }
 
-/** Reads the error out of an answer, whoever gave it. */
+/** The error of a response, whether from Relay or from a proxy. */
 export async function errorFrom(response: Response): Promise<RelayApiError> {
   const text = await response.text().catch(() => '');
   const body = bodyOf(text);
@@ -84,7 +84,7 @@ export async function errorFrom(response: Response): Promise<RelayApiError> {
     retryAfterMs: retryAfterOf(headers.get('retry-after')),
   };
   if (body === undefined) {
-    const message = `The server answered ${status} without saying why`;
+    const message = `The server responded with ${status} and no error body`;
     return new RelayApiError('unexpected_answer', message, { ...options, cause: text });
   }
   return new RelayApiError(body.code, body.error, { ...options, details: body.details });
@@ -101,7 +101,7 @@ function bodyOf(text: string): ErrorBody | undefined {
   }
 }
 
-/** Seconds, or a date. */
+/** The header is a number of seconds or a date. */
 export function retryAfterOf(header: string | null, now = Date.now()): number | undefined {
   if (header === null) return undefined;
   const seconds = Number(header);

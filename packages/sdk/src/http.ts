@@ -1,50 +1,51 @@
-/** One request at a time: authentication, JSON, timeouts, errors, and what may be said again. */
+/** HTTP requests: authentication, JSON, timeouts, errors and retries. */
+import { defined } from '@relay/protocol/wire';
 import { errorFrom, RelayApiError } from './errors.ts';
-import { anyOf, backoff, pause } from './pause.ts';
+import { anyOf, backoff, pause } from './timing.ts';
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 export interface HttpOptions {
-  /** Where the server is, such as `http://127.0.0.1:4000`. */
+  /** The URL of the server, such as `http://127.0.0.1:4000`. */
   readonly baseUrl: string;
-  /** Left out: no `authorization` is sent, as for `/chat` on the same machine. */
+  /** Default: no `authorization` header, as for `/chat` on the same machine. */
   readonly apiKey?: string | undefined;
-  /** Left out: the platform's. */
+  /** Default: the platform's `fetch`. */
   readonly fetch?: Fetch | undefined;
   /** Sent with every request. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** How often a request that may be repeated is. Default: 3. */
+  /** Maximum number of retries of a repeatable request. Default: 3. */
   readonly maxRetries?: number | undefined;
-  /** How long an answer may take to begin. Default: 60 s. */
+  /** How long to wait for a response. Default: 60 s. */
   readonly timeoutMs?: number | undefined;
 }
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-export interface Wish {
+export interface RequestOptions {
   readonly query?: Query;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
-  /** Saying it twice does nothing twice. Left out: true of everything but POST. */
+  /** Whether the request is safe to retry. Default: true for every method but POST. */
   readonly repeatable?: boolean;
-  /** Left out: as often as the client does. */
+  /** Default: the client's. */
   readonly maxRetries?: number;
 }
 
-/** What callers may add to a single call. */
+/** Options of a single call. */
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-interface Reading<Answer> extends Wish {
-  readonly read: (response: Response) => Answer | Promise<Answer>;
+interface ReadOptions<Result> extends RequestOptions {
+  readonly read: (response: Response) => Result | Promise<Result>;
 }
 
 type Method = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
-/** Longer than this nobody is made to wait for a single answer. */
-const longestWaitMs = 60_000;
+/** A retry that would have to wait longer is given up. */
+const maxRetryDelayMs = 60_000;
 
 export class Http {
   readonly #base: string;
@@ -57,7 +58,7 @@ export class Http {
     const { apiKey } = options;
     this.#base = options.baseUrl.replace(/\/+$/, '');
     this.#headers = {
-      ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+      ...defined({ authorization: apiKey === undefined ? undefined : `Bearer ${apiKey}` }),
       ...options.headers,
     };
     this.#fetch = options.fetch ?? ((url, init) => fetch(url, init));
@@ -65,65 +66,66 @@ export class Http {
     this.#timeoutMs = options.timeoutMs ?? 60_000;
   }
 
-  /** The answer as JSON; `undefined` where there is no body. */
-  json<Answer>(method: Method, path: string, wish: Wish = {}): Promise<Answer> {
-    return this.#attempts(method, path, {
-      ...wish,
+  /** The response as JSON; `undefined` without a body. */
+  json<Result>(method: Method, path: string, options: RequestOptions = {}): Promise<Result> {
+    return this.#send(method, path, {
+      ...options,
       read: async (response) => {
         const text = await response.text();
-        return (text === '' ? undefined : parsed(text, response)) as Answer;
+        return (text === '' ? undefined : parseJson(text, response)) as Result;
       },
     });
   }
 
-  /** The answer as a stream of frames that has just begun, or 204 if no frame will ever follow. */
-  stream(method: Method, path: string, wish: Wish = {}): Promise<Response> {
-    const headers = { accept: 'text/event-stream', ...wish.headers };
-    return this.#attempts(method, path, { ...wish, headers, read: streaming });
+  /** The response of an event stream, or a 204 if no frame will follow. */
+  stream(method: Method, path: string, options: RequestOptions = {}): Promise<Response> {
+    const headers = { accept: 'text/event-stream', ...options.headers };
+    return this.#send(method, path, { ...options, headers, read: expectStream });
   }
 
-  async #attempts<Answer>(method: Method, path: string, wish: Reading<Answer>): Promise<Answer> {
-    const { signal, repeatable = method !== 'POST', maxRetries = this.#maxRetries } = wish;
-    const url = `${this.#base}${path}${queryText(wish.query ?? {})}`;
-    const init = {
+  async #send<Result>(method: Method, path: string, options: ReadOptions<Result>): Promise<Result> {
+    const { signal, repeatable = method !== 'POST', maxRetries = this.#maxRetries } = options;
+    const url = `${this.#base}${path}${queryString(options.query ?? {})}`;
+    const hasBody = options.body !== undefined;
+    const init = defined({
       method,
       headers: {
         ...this.#headers,
-        ...(wish.body === undefined ? {} : { 'content-type': 'application/json' }),
-        ...wish.headers,
+        ...defined({ 'content-type': hasBody ? 'application/json' : undefined }),
+        ...options.headers,
       },
-      // Said once: a repetition has to be the same to the letter.
-      ...(wish.body === undefined ? {} : { body: JSON.stringify(wish.body) }),
-    };
+      // Serialized once, so that every retry sends the same bytes.
+      body: hasBody ? JSON.stringify(options.body) : undefined,
+    });
     for (let attempt = 0; ; attempt += 1) {
       try {
-        return await this.#once(url, init, wish);
+        return await this.#sendOnce(url, init, options);
       } catch (error) {
-        const again = error instanceof RelayApiError && mayRepeat(error, repeatable);
-        if (!again || attempt >= maxRetries) throw error;
+        const mayRetry = error instanceof RelayApiError && isRetryable(error, repeatable);
+        if (!mayRetry || attempt >= maxRetries) throw error;
         const ms = backoff(attempt, error.retryAfterMs);
-        if (ms > longestWaitMs) throw error;
+        if (ms > maxRetryDelayMs) throw error;
         await pause(ms, signal);
       }
     }
   }
 
-  async #once<Answer>(
+  async #sendOnce<Result>(
     url: string,
     init: RequestInit,
-    { signal, read }: Reading<Answer>,
-  ): Promise<Answer> {
-    const late = new AbortController();
-    const timer = setTimeout(() => late.abort(), this.#timeoutMs);
+    { signal, read }: ReadOptions<Result>,
+  ): Promise<Result> {
+    const timeout = new AbortController();
+    const timer = setTimeout(() => timeout.abort(), this.#timeoutMs);
     try {
-      const response = await this.#fetch(url, { ...init, signal: anyOf(late.signal, signal) });
+      const response = await this.#fetch(url, { ...init, signal: anyOf(timeout.signal, signal) });
       if (!response.ok) throw await errorFrom(response);
       return await read(response);
     } catch (error) {
       if (error instanceof RelayApiError) throw error;
       if (signal?.aborted === true) throw signal.reason;
-      const reason = late.signal.aborted
-        ? `no answer within ${this.#timeoutMs} ms`
+      const reason = timeout.signal.aborted
+        ? `no response within ${this.#timeoutMs} ms`
         : reasonOf(error);
       throw new RelayApiError('network_error', `${init.method} ${url} failed: ${reason}`, {
         cause: error,
@@ -135,42 +137,42 @@ export class Http {
   }
 }
 
-/** A request that was turned away at the door has done nothing; any other may have. */
-function mayRepeat(error: RelayApiError, repeatable: boolean): boolean {
+/** A rate-limited request had no effect; any other may have had one. */
+function isRetryable(error: RelayApiError, repeatable: boolean): boolean {
   if (error.code === 'rate_limited') return true;
-  // A run was made of it: whoever asks again is told the same.
+  // The request started a run, so a retry would get the same response.
   if (error.runId !== undefined || error.code === 'budget_exceeded') return false;
   return repeatable && error.retryable;
 }
 
-/** Whoever answers with a page instead, such as a proxy, will do so again. */
-async function streaming(response: Response): Promise<Response> {
+/** Not retried: a proxy that responds with a page would do so again. */
+async function expectStream(response: Response): Promise<Response> {
   const { status, headers, body } = response;
   if (status === 204) return response;
   if (headers.get('content-type')?.startsWith('text/event-stream') === true) return response;
   await body?.cancel();
-  throw new RelayApiError('unexpected_answer', 'The server did not answer with a stream', {
+  throw new RelayApiError('unexpected_answer', 'The response is not an event stream', {
     status,
   });
 }
 
-function parsed(text: string, { status }: Response): unknown {
+function parseJson(text: string, { status }: Response): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    const message = 'The server answered with something that is not JSON';
+    const message = 'The response is not JSON';
     throw new RelayApiError('unexpected_answer', message, { status, cause });
   }
 }
 
-function queryText(query: Query): string {
+function queryString(query: Query): string {
   const pairs = Object.entries(query).flatMap(([name, value]) =>
     value === undefined ? [] : `${encodeURIComponent(name)}=${encodeURIComponent(value)}`,
   );
   return pairs.length === 0 ? '' : `?${pairs.join('&')}`;
 }
 
-/** Node's fetch hides the reason of a failure in its cause. */
+/** Node's fetch has the reason of a failure in its cause. */
 function reasonOf(error: unknown): string {
   const { cause } = (error ?? {}) as { cause?: { code?: string; message?: string } };
   return cause?.code ?? cause?.message ?? messageOf(error);
@@ -180,11 +182,21 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** A path whose parts cannot lead elsewhere: at`/v1/runs/${id}`. */
-export function at(strings: TemplateStringsArray, ...parts: readonly string[]): string {
+/** A path with encoded parts, such as pathOf`/v1/runs/${id}`. */
+export function pathOf(strings: TemplateStringsArray, ...parts: readonly string[]): string {
   const safe = parts.map((part) => {
-    if (/^\.{0,2}$/.test(part)) throw new TypeError(`"${part}" is no id`);
+    if (/^\.{0,2}$/.test(part)) throw new TypeError(`"${part}" is not an id`);
     return encodeURIComponent(part);
   });
   return String.raw({ raw: strings }, ...safe);
+}
+
+/** A random UUID. `crypto.randomUUID` is missing on pages that were served over plain HTTP. */
+export function uuid(): string {
+  if (typeof crypto.randomUUID === 'function') return crypto.randomUUID();
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }

@@ -8,24 +8,23 @@ export {
   tool,
   type ToolContext,
   type ToolOptions,
-} from './tool.ts';
-export { type RunHandle, type RunResult, type RunStreamEvent } from './run-handle.ts';
+} from './tools/tool.ts';
+export { type RunHandle, type RunResult, type RunStreamEvent } from './streaming/run-handle.ts';
 export type {
   CreateRunOptions,
   EventsPage,
   EventsQuery,
+  ForkOptions,
   NewRun,
   RunEvents,
   StreamRunOptions,
 } from './runs.ts';
-export type { Chat, ChatEvent } from './chat.ts';
-export type { FeedOptions, Hint } from './feed.ts';
-export type { Disconnect } from './frames.ts';
+export type { Chat, ChatEvent } from './streaming/chat.ts';
+export type { Disconnect, FeedOptions, Hint } from './streaming/frames.ts';
 export type { CallOptions, Fetch } from './http.ts';
-export type { ForkOptions } from './lineage.ts';
 export type { Listing, Page } from './listing.ts';
-export type { NewPolicy } from './policy.ts';
-export type { OnApproval } from './approval-watcher.ts';
+export type { NewPolicy } from './resources.ts';
+export type { OnApproval } from './streaming/approval-watcher.ts';
 export type {
   ApiKey,
   ApiKeyBody,

@@ -2,48 +2,53 @@ import type { CallOptions, Http, Query } from './http.ts';
 
 export interface Page<Item> {
   readonly items: readonly Item[];
-  /** Where the next page begins; `null` on the last one. */
+  /** The cursor of the next page; `null` on the last page. */
   readonly nextCursor: string | null;
 }
 
-/** A list that is fetched page by page as it is walked through, and not before. */
-export class Listing<Item> implements AsyncIterable<Item> {
-  readonly #load: (cursor: string | undefined) => Promise<Page<Item>>;
+/** A list that fetches its pages while it is iterated. */
+export class Listing<
+  Item,
+  PageType extends Page<Item> = Page<Item>,
+> implements AsyncIterable<Item> {
+  readonly #load: (cursor: string | undefined) => Promise<PageType>;
 
-  constructor(load: (cursor: string | undefined) => Promise<Page<Item>>) {
+  constructor(load: (cursor: string | undefined) => Promise<PageType>) {
     this.#load = load;
   }
 
-  /** One page: the first, or the one that begins at `cursor`. */
-  page(cursor?: string): Promise<Page<Item>> {
+  /** The first page, or the page at `cursor`. */
+  page(cursor?: string): Promise<PageType> {
     return this.#load(cursor);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Item, void> {
     let cursor: string | undefined;
     do {
-      const { items, nextCursor }: Page<Item> = await this.#load(cursor);
+      const { items, nextCursor }: PageType = await this.#load(cursor);
       yield* items;
       cursor = nextCursor ?? undefined;
     } while (cursor !== undefined);
   }
 }
 
-interface ListWish extends CallOptions {
-  /** Under which name the answer holds the items. */
+interface ListOptions extends CallOptions {
+  /** The field of the response that holds the items. */
   readonly name: string;
   readonly query?: Query;
 }
 
-/** Every list of the API is `{<name>: […], nextCursor}` and goes on by `?cursor=`. */
-export function listOf<Item>(http: Http, path: string, wish: ListWish): Listing<Item> {
-  const { name, query = {}, signal } = wish;
+/** Every list of the API is `{<name>: […], nextCursor}`, and its next page is at `?cursor=`. */
+export function listOf<Item>(http: Http, path: string, options: ListOptions): Listing<Item> {
+  const { name, query = {}, signal } = options;
   return new Listing(async (cursor) => {
-    const asked = cursor === undefined ? query : { ...query, cursor };
-    const answer = await http.json<Record<string, unknown>>('GET', path, { query: asked, signal });
+    const response = await http.json<Record<string, unknown>>('GET', path, {
+      query: cursor === undefined ? query : { ...query, cursor },
+      signal,
+    });
     return {
-      items: answer[name] as readonly Item[],
-      nextCursor: (answer['nextCursor'] ?? null) as string | null,
+      items: response[name] as readonly Item[],
+      nextCursor: (response['nextCursor'] ?? null) as string | null,
     };
   });
 }

@@ -93,43 +93,43 @@ const calls: readonly [string, Call, object?][] = [
   ['GET /health', (c) => c.health()],
 ];
 
-describe('a client', () => {
-  test.each(calls)('asks %s once', async (line, call, body) => {
+describe('client', () => {
+  test.each(calls)('sends %s once', async (line, call, body) => {
     const server = new FakeServer(({ method }) =>
       method === 'DELETE' ? new Response(null, { status: 204 }) : json(200, {}),
     );
     await call(createClient({ ...options, fetch: server.fetch }));
     expect(server.lines).toEqual([line]);
-    expect(server.asked[0]?.body).toEqual(body);
+    expect(server.requests[0]?.body).toEqual(body);
   });
 
-  test('hands on what a list is asked for', async () => {
+  test('passes the query of a list', async () => {
     const server = new FakeServer();
     const client = createClient({ ...options, fetch: server.fetch });
     await client.runs.list({ label: 'team:a', since: '2026-11-15T00:00:00Z', limit: 5 }).page('c');
     await client.memories.clear('user:42');
-    expect(server.asked.map(({ query }) => query)).toEqual([
+    expect(server.requests.map(({ query }) => query)).toEqual([
       { label: 'team:a', since: '2026-11-15T00:00:00Z', limit: '5', cursor: 'c' },
       { namespace: 'user:42' },
     ]);
   });
 
-  test('has a trail verified against what was put aside, if there is anything', async () => {
+  test('verifies the audit trail against a saved head', async () => {
     const server = new FakeServer();
     const { audit } = createClient({ ...options, fetch: server.fetch });
     await audit.verify({ seq: 3, hash: 'ab' });
     await audit.verify({ seq: 0, hash: '00' });
-    expect(server.asked.map(({ query }) => query)).toEqual([{ seq: '3', hash: 'ab' }, {}]);
+    expect(server.requests.map(({ query }) => query)).toEqual([{ seq: '3', hash: 'ab' }, {}]);
   });
 
-  test('changes a policy once: whether a lost answer was a yes, only a look can tell', async () => {
-    const server = FakeServer.saying(() => new TypeError('fetch failed'));
+  test('never retries policy.put', async () => {
+    const server = FakeServer.respondingWith(() => new TypeError('fetch failed'));
     const { policy } = createClient({ ...options, fetch: server.fetch });
     await expect(policy.put({ version: 0 })).rejects.toMatchObject({ code: 'network_error' });
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
-  test('walks through a journal by its own cursor', async () => {
+  test('iterates journal events by their cursor', async () => {
     const server = new FakeServer(({ query }) => {
       const after = Number(query['after'] ?? 0);
       const events = [{ seq: after + 1 }, { seq: after + 2 }];
@@ -139,24 +139,24 @@ describe('a client', () => {
     const seqs: number[] = [];
     for await (const event of runs.events('r', { limit: 2 })) seqs.push(event.seq);
     expect(seqs).toEqual([1, 2, 3, 4]);
-    expect(server.asked.map(({ query }) => query)).toEqual([
+    expect(server.requests.map(({ query }) => query)).toEqual([
       { limit: '2' },
       { limit: '2', after: '2' },
     ]);
     expect((await runs.events('r').page()).run).toEqual({ id: 'r' });
   });
 
-  test('forks once, however often it has to ask', async () => {
+  test('retries a fork with the same idempotency key', async () => {
     const answers = [new TypeError('fetch failed'), json(201, { id: 'r2' })];
     const server = new FakeServer((_, nth) => answers[nth] ?? new Error('enough'));
     const { runs } = createClient({ ...options, fetch: server.fetch });
     expect(await runs.fork('r', { input: 'Or rather' })).toEqual({ id: 'r2' });
-    const keys = server.asked.map(({ headers }) => headers['idempotency-key']);
+    const keys = server.requests.map(({ headers }) => headers['idempotency-key']);
     expect(keys[0]).toMatch(/^[0-9a-f-]{36}$/);
     expect(keys).toEqual([keys[0], keys[0]]);
   });
 
-  test('uses the platform’s fetch as the platform wants it', async () => {
+  test('calls the platform’s fetch without a receiver', async () => {
     const server = new FakeServer(() => json(200, { status: 'ok', version: '1' }));
     vi.stubGlobal('fetch', function (this: unknown, url: string, init: RequestInit) {
       if (this !== undefined && this !== globalThis) throw new TypeError('Illegal invocation');
@@ -167,8 +167,8 @@ describe('a client', () => {
   });
 });
 
-describe('the feed', () => {
-  test('goes on after a disconnect, and says that one should look again', async () => {
+describe('feed', () => {
+  test('reconnects, and yields connected again', async () => {
     const streams = [
       new FakeStream().raw('data: {"kind":"connected"}\n\ndata: {"kind":"run","id":"r"}\n\n').end(),
       new FakeStream().raw('data: {"kind":"connected"}\n\n'),
@@ -183,7 +183,7 @@ describe('the feed', () => {
     expect(streams[1]?.closed).toBe(true);
   });
 
-  test('ends with the signal', async () => {
+  test('ends when the signal is aborted', async () => {
     const server = new FakeServer(() => new FakeStream().response);
     const gone = new AbortController();
     const { feed } = createClient({ ...options, fetch: server.fetch });
@@ -193,8 +193,8 @@ describe('the feed', () => {
   });
 });
 
-describe('the types', () => {
-  test('tell events apart by their type', () => {
+describe('types', () => {
+  test('narrow events by their type', () => {
     const read = (event: RunStreamEvent) => {
       expectTypeOf(event.seq).toEqualTypeOf<number>();
       if (event.type === 'token') expectTypeOf(event.text).toEqualTypeOf<string>();
@@ -208,7 +208,7 @@ describe('the types', () => {
     expect(read).toBeTypeOf('function');
   });
 
-  test('know what a rule looks like wherever one is written', () => {
+  test('type permission rules in all request bodies', () => {
     type Params = Record<string, string> | undefined;
     type Allowed = NonNullable<NonNullable<NewRun['permissions']>['allowlist']>[number];
     expectTypeOf<Allowed['params']>().toEqualTypeOf<Params>();

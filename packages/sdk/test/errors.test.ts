@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { errorFrom, networkError, RelayApiError, retryAfterOf } from '../src/errors.ts';
 import { json } from './support/fake-server.ts';
 
-describe('an error', () => {
-  test('says what the server said', async () => {
+describe('RelayApiError', () => {
+  test('has the code, message and details of the error body', async () => {
     const details = [{ path: 'input', message: 'Required' }];
     const body = { error: 'input: Required', code: 'invalid_request', details };
     const error = await errorFrom(json(400, body, { 'x-request-id': 'r-1' }));
@@ -19,7 +19,7 @@ describe('an error', () => {
     });
   });
 
-  test('names the run that was started all the same', async () => {
+  test('has the id of a run that was started nevertheless', async () => {
     const body = { error: 'The provider failed', code: 'provider_failed' };
     const error = await errorFrom(json(502, body, { 'x-run-id': 'run-1' }));
     expect(error).toMatchObject({ runId: 'run-1', retryable: true });
@@ -28,15 +28,15 @@ describe('an error', () => {
   test.each([
     ['a page of a proxy', new Response('<h1>Bad Gateway</h1>', { status: 502 }), true],
     ['nothing at all', new Response(null, { status: 504 }), true],
-    ['JSON of somebody else', json(403, { message: 'Forbidden' }), false],
+    ['the JSON of a proxy', json(403, { message: 'Forbidden' }), false],
     ['a JSON null', new Response('null', { status: 500 }), false],
-  ])('is made of %s too', async (_, response, retryable) => {
+  ])('is created from %s', async (_, response, retryable) => {
     const error = await errorFrom(response);
     expect(error).toMatchObject({ code: 'unexpected_answer', status: response.status, retryable });
     expect(error.message).toContain(String(response.status));
   });
 
-  test('of the network has no status, and keeps its cause', () => {
+  test('has status 0 and a cause for a network error', () => {
     const cause = new TypeError('fetch failed');
     expect(networkError('It broke', cause)).toMatchObject({
       code: 'network_error',
@@ -46,7 +46,7 @@ describe('an error', () => {
     });
   });
 
-  test('of a refused connection can be told from one that will not change', () => {
+  test('is retryable for a refused connection only', () => {
     expect(new RelayApiError('context_exceeded', 'Too long', { status: 502 }).retryable).toBe(
       false,
     );

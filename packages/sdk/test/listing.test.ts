@@ -13,14 +13,14 @@ function numbers(): FakeServer {
   });
 }
 
-describe('a list', () => {
-  test('is walked through page by page', async () => {
+describe('Listing', () => {
+  test('iterates page by page', async () => {
     const server = numbers();
     const http = new Http({ ...options, fetch: server.fetch });
     const list = listOf<number>(http, '/n', { name: 'numbers', query: { limit: 2, a: 'b c' } });
-    expect(server.asked).toHaveLength(0);
+    expect(server.requests).toHaveLength(0);
     expect(await collect(list)).toEqual([1, 2, 3, 4, 5]);
-    expect(server.asked.map(({ query }) => query)).toEqual([
+    expect(server.requests.map(({ query }) => query)).toEqual([
       { limit: '2', a: 'b c' },
       { limit: '2', a: 'b c', cursor: '2' },
       { limit: '2', a: 'b c', cursor: '4' },
@@ -29,21 +29,21 @@ describe('a list', () => {
     expect(await collect(list)).toHaveLength(5);
   });
 
-  test('asks for no page that nobody wants', async () => {
+  test('fetches no page that is not needed', async () => {
     const server = numbers();
     const http = new Http({ ...options, fetch: server.fetch });
     for await (const _ of listOf<number>(http, '/n', { name: 'numbers', query: { limit: 1 } }))
       break;
-    expect(server.asked).toHaveLength(1);
+    expect(server.requests).toHaveLength(1);
   });
 
-  test('gives single pages, each by one request', async () => {
+  test('returns a single page with one request', async () => {
     const server = numbers();
     const http = new Http({ ...options, fetch: server.fetch });
     const list = listOf<number>(http, '/n', { name: 'numbers', query: { limit: 3 } });
     const first = await list.page();
     expect(first).toEqual({ items: [1, 2, 3], nextCursor: '3' });
     expect(await list.page(first.nextCursor ?? '')).toEqual({ items: [4, 5], nextCursor: null });
-    expect(server.asked).toHaveLength(2);
+    expect(server.requests).toHaveLength(2);
   });
 });

@@ -7,7 +7,13 @@ import type {
   ToolOutput,
   Validation,
 } from '@relay/core';
-import { defined, type FieldIssue, fieldIssues, type ToolPermission } from '@relay/protocol';
+import {
+  defined,
+  type FieldIssue,
+  fieldIssues,
+  issueMessage,
+  type ToolPermission,
+} from '@relay/protocol';
 import { z } from 'zod';
 import { checkToolName } from './registry.ts';
 
@@ -114,7 +120,7 @@ function inputSchemaOf(name: string, schema: z.ZodType): Readonly<Record<string,
 /** Never throws: an error in the schema refuses the arguments. */
 function validate(schema: z.ZodType, input: unknown): Validation {
   try {
-    const parsed = schema.safeParse(input);
+    const parsed = schema.safeParse(input, { error: issueMessage });
     if (parsed.success) return { ok: true, value: parsed.data };
     return { ok: false, issues: issuesOf(parsed.error.issues) };
   } catch (cause) {

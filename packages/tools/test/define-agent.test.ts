@@ -117,7 +117,7 @@ describe('the output schema of an agent', () => {
       'The agent finder: outputSchema: type: Must be one of object',
     );
     expect(() => schemaOf({ $ref: 'https://example.com' })).toThrow(
-      '$ref: Must point into this schema',
+      '$ref: Must be a local reference',
     );
   });
 

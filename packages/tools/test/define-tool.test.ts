@@ -279,8 +279,8 @@ describe('arguments that do not fit', () => {
     expect(paths(null)).toEqual(['']);
   });
 
-  it('have a message', () => {
-    expect(issuesFor({ title: 3 })).toEqual([{ path: 'title', message: 'Must be text' }]);
+  it('say what is wrong', () => {
+    expect(issuesFor({ title: 3 })).toEqual([{ path: 'title', message: 'Must be a string' }]);
   });
 
   it('report each unknown parameter', () => {

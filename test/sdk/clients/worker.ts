@@ -1,4 +1,4 @@
-/** A client with one function, in a process of its own: it writes down that it ran, and may then hang. */
+/** A client process with one function tool, which records its calls and then may hang. */
 import { appendFileSync, fsyncSync, openSync } from 'node:fs';
 import { createClient, tool } from '@relay/sdk';
 

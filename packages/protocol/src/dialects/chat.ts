@@ -1,8 +1,55 @@
+import { defined } from '../defined.ts';
 import type { EventOf } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type OfAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
+import { type AgentEvent, outputOfUnsuccessful, agentPathOf, questionOf } from './dialect.ts';
+import type { ApprovalKind } from '../schemas/permissions.ts';
+import type { AgentEnd, Usage } from '../schemas/runs.ts';
 
-/** The words of `POST /chat`. */
+/** The agent of a frame; a sub-agent also has its parent. */
+interface AgentIds {
+  runId: string;
+  agentId: string;
+  parentId?: string;
+}
+
+/** Every frame of `POST /chat`, by its `type`. `connected` comes first. */
+export type ChatFrame =
+  | { type: 'connected'; sessionId: string }
+  | (AgentIds &
+      (
+        | { type: 'harness_start' }
+        /** Deltas with the same id form one text. */
+        | { type: 'text' | 'reasoning'; id: string; content: string }
+        /** Discard the text with this id: the turn is retried. */
+        | { type: 'text_discard'; id: string }
+        | { type: 'tool_call'; id: string; name: string; input: unknown }
+        | { type: 'tool_progress'; id: string; toolCallId: string; name: string; content: string }
+        | { type: 'tool_result'; id: string; name: string; output: ChatToolOutput }
+        | {
+            type: 'relay';
+            kind: ApprovalKind;
+            id: string;
+            toolCallId: string;
+            tool: string;
+            params: unknown;
+            agentPath?: readonly string[];
+          }
+        | ({ type: 'usage' } & Usage)
+        | { type: 'harness_end'; reason: AgentEnd; iterations: number; totalUsage: Usage }
+      ))
+  | { type: 'error'; runId: string; agentId?: string; message: string; code: string };
+
+/** The output of a tool, or the `status` of a call without a result. */
+export interface ChatToolOutput {
+  context?: string;
+  result?: unknown;
+  status?: 'denied' | 'expired' | 'error';
+  reason?: string;
+  error?: string;
+  code?: string;
+}
+
+/** The dialect of `POST /chat`. */
 export const chat: Dialect = {
   name: 'chat',
   namesEvents: true,
@@ -51,13 +98,13 @@ export const chat: Dialect = {
           tool: event.tool,
           params: event.params,
           ...questionOf(event),
-          ...pathOf(event),
+          ...agentPathOf(event),
         });
       case 'run.errored':
         return {
           type: 'error',
           runId: run.runId,
-          ...(event.agentId === undefined ? {} : { agentId: event.agentId }),
+          ...defined({ agentId: event.agentId }),
           message: event.error.message,
           code: event.error.code,
         };
@@ -91,16 +138,16 @@ export const chat: Dialect = {
   },
 };
 
-function framed(event: OfAgent, run: RunHeader, frame: Frame): Frame {
+function framed(event: AgentEvent, run: RunHeader, frame: Frame): Frame {
   const { type, ...rest } = frame;
   return event.parentId === undefined
     ? { type, runId: run.runId, agentId: event.agentId, ...rest }
     : { type, runId: run.runId, agentId: event.agentId, parentId: event.parentId, ...rest };
 }
 
-type Settling = OfAgent & EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>;
+type SettledEvent = AgentEvent & EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>;
 
-function toolResult(event: Settling, run: RunHeader, output: unknown): Frame {
+function toolResult(event: SettledEvent, run: RunHeader, output: unknown): Frame {
   return framed(event, run, {
     type: 'tool_result',
     id: event.toolCallId,

@@ -1,6 +1,6 @@
-import type { StoredEvent } from '../events/catalogue.ts';
+import type { EventOf, StoredEvent } from '../events/catalogue.ts';
 
-/** What stays the same throughout a run and that frames may show. */
+/** The ids of a run that frames may show. */
 export interface RunHeader {
   readonly runId: string;
   readonly conversationId: string;
@@ -14,12 +14,46 @@ export interface Frame {
 }
 
 /**
- * A surface's words for the journal: a pure function, so that a stream can be picked up at any
- * `seq` on any node. One event becomes at most one frame.
+ * The wire format of one surface. A pure projection of the journal, so that any node can resume a
+ * stream at any `seq`. One event becomes at most one frame.
  */
 export interface Dialect {
   readonly name: string;
-  /** Whether the frame's type also goes into the SSE `event:` field. */
+  /** Whether the SSE `event:` field repeats the frame's type. */
   readonly namesEvents: boolean;
   project(event: StoredEvent, run: RunHeader): Frame | undefined;
+}
+
+export type AgentEvent = Extract<StoredEvent, { agentId: string }>;
+
+/** Adds the `agentId` to a frame of a sub-agent. */
+export function withAgentId<const Shape extends Frame>(
+  event: AgentEvent,
+  frame: Shape,
+): Shape & { agentId?: string } {
+  return event.parentId === undefined ? frame : { ...frame, agentId: event.agentId };
+}
+
+/** The agents from the root to the one that asks; only for a sub-agent. */
+export function agentPathOf(event: EventOf<'approval.requested'>): {
+  agentPath?: readonly string[];
+} {
+  return event.parentId === undefined ? {} : { agentPath: event.agentPath };
+}
+
+/** The question of a tool, and the JSON Schema of its answer. */
+export function questionOf({ question }: EventOf<'approval.requested'>) {
+  return question === undefined ? {} : { prompt: question.prompt, schema: question.schema };
+}
+
+type Unsuccessful = EventOf<'tool.failed'> | EventOf<'tool.denied'>;
+
+/** The output of a call without a result, as dialects show it and the model reads it. */
+export function outputOfUnsuccessful(event: Unsuccessful): Record<string, unknown> {
+  if (event.type === 'tool.failed') {
+    return { status: 'error', error: event.error, code: event.code };
+  }
+  return event.reason === undefined
+    ? { status: event.status }
+    : { status: event.status, reason: event.reason };
 }

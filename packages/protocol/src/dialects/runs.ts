@@ -2,10 +2,104 @@ import { defined } from '../defined.ts';
 import type { EventOf, Stored } from '../events/catalogue.ts';
 import { wireUsage } from '../schemas/runs.ts';
 import type { Dialect } from './dialect.ts';
-import { ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
-import type { RunsFrame, ToolCallFrame } from './runs-frames.ts';
+import { withAgentId, outputOfUnsuccessful, agentPathOf, questionOf } from './dialect.ts';
+import type { ApprovalKind, ApprovalStatus } from '../schemas/permissions.ts';
+import type { EndedStatus, LimitName } from '../schemas/runs.ts';
 
-/** The words of `/v1/runs`. Of text, only the root agent's is shown. */
+/** Set on frames of sub-agents only. */
+type SubAgentId = {
+  agentId?: string;
+};
+
+/** Usage as `/v1/runs` writes it. */
+export interface WireUsage {
+  input_tokens: number;
+  output_tokens: number;
+  cached_input_tokens?: number | undefined;
+  cache_write_tokens?: number | undefined;
+  reasoning_tokens?: number | undefined;
+}
+
+/** Every frame of `/v1/runs`, by its `type`. */
+export type RunsFrame =
+  | RunFrame
+  | HandoffFrame
+  | AgentSwitchFrame
+  | TokenFrame
+  | ResetFrame
+  | ToolCallFrame
+  | ToolResultFrame
+  | ApprovalFrame
+  | ApprovalExpiringFrame
+  | ApprovalResolvedFrame
+  | ErrorFrame
+  | DoneFrame;
+
+/** The first frame of every run. */
+export type RunFrame = { type: 'run'; id: string; conversationId: string; agent: string };
+
+/** The root agent hands off the conversation; `agent_switch` follows when the next agent starts. */
+export type HandoffFrame = { type: 'handoff'; from: string; to: string };
+
+export type AgentSwitchFrame = { type: 'agent_switch'; agentName: string };
+
+export type TokenFrame = { type: 'token'; text: string };
+
+/** Discard the tokens with an id above `after`: the turn is retried. */
+export type ResetFrame = { type: 'reset'; after: number };
+
+export type ToolCallFrame = SubAgentId & {
+  type: 'tool_call';
+  id: string;
+  name: string;
+  input: unknown;
+  /** Set for a function tool: until when a client may post the result. */
+  resultBy?: string | undefined;
+};
+
+/** `output` is the tool's result, or `{status, …}` for a call without one. */
+export type ToolResultFrame = SubAgentId & { type: 'tool_result'; id: string; output: unknown };
+
+export type ApprovalFrame = {
+  type: 'approval_requested';
+  id: string;
+  kind: ApprovalKind;
+  toolCallId: string;
+  tool: string;
+  params: unknown;
+  agentId: string;
+  parentId?: string;
+  /** The agents from the root to the one that asks; only for a sub-agent. */
+  agentPath?: readonly string[];
+  /** Set for a question: its text, and the JSON Schema of the answer. */
+  prompt?: string | undefined;
+  schema?: Readonly<Record<string, unknown>> | undefined;
+};
+
+export type ApprovalExpiringFrame = { type: 'approval_expiring'; id: string; expiresAt: string };
+
+export type ApprovalResolvedFrame = {
+  type: 'approval_resolved';
+  id: string;
+  status: Exclude<ApprovalStatus, 'pending'>;
+  /** The arguments that were approved, if the approver changed them. */
+  executedParams?: unknown;
+};
+
+export type ErrorFrame = { type: 'error'; error: string; code: string; retryable: boolean };
+
+/** The last frame of every run. */
+export type DoneFrame = {
+  type: 'done';
+  status: EndedStatus;
+  output: string;
+  usage: WireUsage;
+  /** The agent that answered; unset if the run never started. */
+  agent?: string;
+  limit?: LimitName;
+};
+
+/** The dialect of `/v1/runs`. It shows the text of the root agent only. */
 export const runs: Dialect = {
   name: 'runs',
   namesEvents: false,
@@ -30,20 +124,20 @@ export const runs: Dialect = {
         return event.parentId === undefined ? { type: 'token', text: event.text } : undefined;
       case 'turn.discarded':
         return event.parentId === undefined ? { type: 'reset', after: event.after } : undefined;
-      // Whoever reads of a call of its own function shall run it: that it may is known when it starts.
+      // A client runs its function when it receives this frame, so the call must have been allowed first.
       case 'tool.called':
         return event.via === 'client' ? undefined : toolCall(event);
       case 'tool.started':
         return event.via === 'client' ? toolCall(event) : undefined;
       case 'tool.completed':
-        return ofAgent(event, {
+        return withAgentId(event, {
           type: 'tool_result',
           id: event.toolCallId,
           output: event.result === undefined ? (event.context ?? null) : event.result,
         });
       case 'tool.failed':
       case 'tool.denied':
-        return ofAgent(event, {
+        return withAgentId(event, {
           type: 'tool_result',
           id: event.toolCallId,
           output: outputOfUnsuccessful(event),
@@ -59,7 +153,7 @@ export const runs: Dialect = {
           agentId: event.agentId,
           ...defined({ parentId: event.parentId }),
           ...questionOf(event),
-          ...pathOf(event),
+          ...agentPathOf(event),
         };
       case 'approval.expiring':
         return { type: 'approval_expiring', id: event.approvalId, expiresAt: event.expiresAt };
@@ -111,5 +205,5 @@ export const runs: Dialect = {
 function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>>): ToolCallFrame {
   const { toolCallId: id, name, input } = event;
   const resultBy = event.type === 'tool.started' ? { resultBy: event.resultBy } : {};
-  return ofAgent(event, { type: 'tool_call', id, name, input, ...resultBy });
+  return withAgentId(event, { type: 'tool_call', id, name, input, ...resultBy });
 }

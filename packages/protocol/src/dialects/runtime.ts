@@ -1,15 +1,21 @@
 import type { EventOf, Progress } from '../events/catalogue.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type OfAgent, ofAgent, outputOfUnsuccessful, pathOf, questionOf } from './frames.ts';
+import {
+  type AgentEvent,
+  withAgentId,
+  outputOfUnsuccessful,
+  agentPathOf,
+  questionOf,
+} from './dialect.ts';
 
-/** What `/api/chat` calls a run that ended. */
+/** The status of an ended run in `/api/chat`. */
 export const runtimeStatus = {
   completed: 'succeeded',
   failed: 'failed',
   canceled: 'canceled',
 } as const;
 
-/** The words of `/api/chat`. Of text, only the root agent's is shown. */
+/** The dialect of `/api/chat`. It shows the text of the root agent only. */
 export const runtime: Dialect = {
   name: 'runtime',
   namesEvents: false,
@@ -32,7 +38,7 @@ export const runtime: Dialect = {
           ? { type: 'handoff', from: event.from, to: event.to }
           : undefined;
       case 'approval.requested':
-        return ofAgent(event, {
+        return withAgentId(event, {
           type: 'tool_approval_requested',
           name: event.tool,
           args: event.params,
@@ -40,10 +46,10 @@ export const runtime: Dialect = {
           runId: run.runId,
           kind: event.kind,
           ...questionOf(event),
-          ...pathOf(event),
+          ...agentPathOf(event),
         });
       case 'tool.started':
-        return ofAgent(event, {
+        return withAgentId(event, {
           type: 'tool_start',
           name: event.name,
           args: event.input,
@@ -57,9 +63,9 @@ export const runtime: Dialect = {
         return toolEnd(event, outputOfUnsuccessful(event), event.status);
       case 'run.started':
       case 'run.resumed':
-        return progress(event.progress, run, 'running');
+        return progressFrame(event.progress, run, 'running');
       case 'run.suspended':
-        return progress(event.progress, run, 'waiting');
+        return progressFrame(event.progress, run, 'waiting');
       case 'run.errored':
         return {
           type: 'error',
@@ -97,10 +103,10 @@ export const runtime: Dialect = {
   },
 };
 
-type Settling = OfAgent & EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>;
+type SettledEvent = AgentEvent & EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>;
 
-function toolEnd(event: Settling, result: unknown, status: string): Frame {
-  return ofAgent(event, {
+function toolEnd(event: SettledEvent, result: unknown, status: string): Frame {
+  return withAgentId(event, {
     type: 'tool_end',
     name: event.name,
     result,
@@ -109,13 +115,13 @@ function toolEnd(event: Settling, result: unknown, status: string): Frame {
   });
 }
 
-function progress(told: Progress, run: RunHeader, status: 'running' | 'waiting'): Frame {
+function progressFrame(progress: Progress, run: RunHeader, status: 'running' | 'waiting'): Frame {
   return {
     type: 'agent_progress',
     runId: run.runId,
     status,
-    partialOutput: told.partialOutput,
-    toolsInvoked: told.toolsInvoked,
+    partialOutput: progress.partialOutput,
+    toolsInvoked: progress.toolsInvoked,
     runState: status,
     correlationId: run.correlationId,
   };

@@ -1,22 +1,20 @@
 /**
- * The catalogue: every event that a journal can hold, declared once.
+ * The catalogue of all journal events.
  *
- * An event is named `noun.past-verb`, because it says what has happened and cannot be refused any
- * more. A change that an older reader could misread gets a new version. Everything that any surface
- * shows is a pure function of these.
+ * An event is named `noun.past-verb`: it records what has happened. A change that an older reader could
+ * misread gets a new version. Everything that a surface shows is a pure function of these events.
  */
 import { z } from 'zod';
-import { functionSchema } from '../schemas/functions.ts';
-import { idSchema, toolCallIdSchema } from '../schemas/ids.ts';
+import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
 import { foundBy } from '../schemas/memories.ts';
-import { messageSchema } from '../schemas/messages.ts';
-import { permissionsSchema } from '../schemas/permissions.ts';
-import { providerDataSchema } from '../schemas/provider-data.ts';
-import { deciderSchema, approvalKinds } from '../schemas/approvals.ts';
-import { limitNames, limitsSchema } from '../schemas/limits.ts';
+import { messageSchema, providerDataSchema } from '../schemas/messages.ts';
+import { approvalKinds, deciderSchema, permissionsSchema } from '../schemas/permissions.ts';
 import {
   agentEnds,
   endedStatuses,
+  functionSchema,
+  limitNames,
+  limitsSchema,
   reasoningEfforts,
   runErrorSchema,
   surfaces,
@@ -24,18 +22,17 @@ import {
 } from '../schemas/runs.ts';
 
 const agent = { agentId: idSchema, parentId: idSchema.optional() };
-/** Real paths by the parameters that lead there. */
+/** Resolved file paths, keyed by parameter. */
 const resolvedPaths = z.record(z.string(), z.string());
 const call = { ...agent, toolCallId: toolCallIdSchema, name: z.string() };
 const approval = { ...agent, approvalId: idSchema, toolCallId: toolCallIdSchema };
 const json = z.json();
-/** What a model is asked for besides words. */
 const answer = {
-  /** The JSON Schema that the last answer has to fit. */
+  /** The JSON Schema of the last answer. */
   outputSchema: z.record(z.string(), json).optional(),
   reasoning: z.enum(reasoningEfforts).optional(),
 };
-/** What an agent works by: journaled, so that a later change of the configuration changes no run. */
+/** An agent's profile, journaled so that a later change of the configuration does not affect a run. */
 const profile = {
   ...answer,
   system: z.string().optional(),
@@ -43,14 +40,14 @@ const profile = {
   handoffs: z.array(z.string()).optional(),
 };
 
-/** What a watcher is told at each change of state, so that no reader has to add up deltas. */
+/** A summary at each change of state, so that readers need not add up deltas. */
 export const progressSchema = z.object({
   partialOutput: z.string(),
   toolsInvoked: z.array(z.string()),
 });
 export type Progress = z.infer<typeof progressSchema>;
 
-/** What a run's answer rests on. Every figure is counted, none is estimated. */
+/** The evidence for a run's answer. Every number is counted, none is estimated. */
 export const trustSchema = z.object({
   toolsInvoked: z.array(z.string()),
   toolFailures: z.int(),
@@ -66,7 +63,7 @@ export const trustSchema = z.object({
 });
 export type Trust = z.infer<typeof trustSchema>;
 
-/** Which rule let a call through without asking anyone. */
+/** The rule that decided a call without an approval. */
 export const ruleRefSchema = z.object({
   list: z.enum([
     'deny',
@@ -82,7 +79,7 @@ export const ruleRefSchema = z.object({
   index: z.int(),
   source: z.enum(['request', 'grant', 'builtin', 'program', 'policy']),
   id: z.string().optional(),
-  /** It is a grant of so many calls, and this is one of them. */
+  /** The rule is a grant with limited uses, and this call consumed one. */
   counted: z.literal(true).optional(),
 });
 export type RuleRef = z.infer<typeof ruleRefSchema>;
@@ -94,31 +91,31 @@ export const catalogue = {
     model: z.string(),
     conversationId: idSchema,
     correlationId: z.string(),
-    /** Instructions for this run alone: they are not part of the conversation. */
+    /** Instructions for this run only; not part of the conversation. */
     system: z.string().optional(),
     messages: z.array(messageSchema),
-    /** How many ended runs of the conversation come before `messages`; null: `messages` is all. */
+    /** Number of earlier runs of the conversation that precede `messages`; null: none are included. */
     history: z.int().nullable(),
     tools: z.array(z.string()),
-    /** Those of `tools` that are the caller's own functions. */
+    /** The function tools among `tools`. */
     functions: z.array(functionSchema).optional(),
     permissions: permissionsSchema,
     maxIterations: z.int(),
     limits: limitsSchema.optional(),
     ...answer,
-    /** Agents that the first one may hand the conversation to. */
+    /** Agents that the root agent may hand off to. */
     handoffs: z.array(z.string()).optional(),
     context: z.record(z.string(), json).optional(),
     labels: z.record(z.string(), z.string()),
     parentRunId: idSchema.optional(),
     workflowId: z.string().optional(),
-    /** Whose memories the run may read, and where it leaves its own. */
+    /** The namespace that the run reads memories from and stores its own in. */
     memory: z.object({ namespace: z.string() }).optional(),
-    /** False: its agents have no tools that work in the tenant's folder. */
+    /** False: agents of the run have no tools that use the tenant's workspace. */
     workspace: z.literal(false).optional(),
-    /** The transcript begins with that of this run, up to this place in its journal. */
+    /** The transcript starts with that of this run, up to this `seq`. */
     forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
-    /** The caller's span: whichever node ends the run links its trace to it. */
+    /** The caller's span; the node that ends the run links its trace to it. */
     traceparent: z.string().optional(),
   }),
   'run.started': event(1, { progress: progressSchema }),
@@ -131,20 +128,20 @@ export const catalogue = {
     output: z.string(),
     usage: usageSchema,
     error: runErrorSchema.optional(),
-    /** The name of the agent that answered; a run that never started has none. */
+    /** The agent that answered; unset if the run never started. */
     agent: z.string().optional(),
-    /** What the first agent had reached when it gave its last answer. */
+    /** The limit that the root agent had reached when it gave its last answer. */
     limit: z.enum(limitNames).optional(),
   }),
 
-  /** Only a sub-agent brings its own profile; the first agent's is in `run.created`. */
+  /** `spawned` holds the profile of a sub-agent; the root agent's is in `run.created`. */
   'agent.started': event(1, {
     ...agent,
     name: z.string(),
     model: z.string(),
     spawned: z
       .object({
-        /** The parent's call that it works for, and its place among those spawned by that call. */
+        /** The parent's call that spawned it, and its index among the agents of that call. */
         toolCallId: toolCallIdSchema,
         nth: z.int(),
         task: z.string(),
@@ -160,16 +157,16 @@ export const catalogue = {
     reason: z.enum(agentEnds),
     iterations: z.int(),
     usage: usageSchema,
-    /** What a sub-agent brings back to its parent. */
+    /** The result of a sub-agent for its parent. */
     output: z.string().optional(),
     error: runErrorSchema.optional(),
   }),
-  /** From here on the agent has one more turn, without tools, to answer with what there is. */
+  /** The agent gets one more turn, without tools, to give its answer. */
   'limit.reached': event(1, { ...agent, limit: z.enum(limitNames) }),
   /**
-   * What the model reads no longer begins with these messages but with a summary of them; the
-   * journal keeps them. Counted in two parts, because other runs of the conversation may have ended
-   * in between: `ofHistory` messages from before this run, `ofRun` of its own.
+   * A summary replaces these messages in the model's context; the journal keeps them. They are counted
+   * in two parts, because other runs of the conversation may have ended in between: `ofHistory`
+   * messages from before this run, and `ofRun` of its own.
    */
   'context.compacted': event(1, {
     ...agent,
@@ -177,11 +174,11 @@ export const catalogue = {
     summary: z.string(),
     ofHistory: z.int(),
     ofRun: z.int(),
-    /** How many compactions had come before; another count means that it does not apply. */
+    /** The number of earlier compactions; if it differs, this one does not apply. */
     generation: z.int(),
     usage: usageSchema,
   }),
-  /** What was looked up before the first turn, as the model reads it; looked up once a run. */
+  /** The memories found before the first turn, once per run, as the model reads them. */
   'memory.recalled': event(1, {
     ...agent,
     namespace: z.string(),
@@ -194,10 +191,10 @@ export const catalogue = {
         foundBy: z.enum(foundBy).optional(),
       }),
     ),
-    /** There if meaning was asked: which model compared, and if it did not, why. */
+    /** Set if semantic search was used: its model, and why it failed if it did. */
     meaning: z.object({ model: z.string(), failed: z.string().optional() }).optional(),
   }),
-  /** What a completed run leaves behind is stored with its end. */
+  /** Stored together with the end of a completed run. */
   'memory.stored': event(1, { ...agent, namespace: z.string(), memoryId: idSchema }),
 
   'turn.started': event(1, { ...agent, turn: z.int(), textId: idSchema, reasoningId: idSchema }),
@@ -208,14 +205,14 @@ export const catalogue = {
     usage: usageSchema,
     providerData: providerDataSchema.optional(),
   }),
-  /** A partial answer that a crash or a retry superseded: everything after `after` is void. */
+  /** A partial answer is superseded: everything of it after the seq `after` is void. */
   'turn.discarded': event(1, {
     ...agent,
     turn: z.int(),
     textId: idSchema,
     after: z.int(),
     reason: z.enum(['crash', 'retry', 'limit', 'guardrail', 'schema']),
-    /** What it cost all the same, where the model had finished. */
+    /** What the discarded turn cost, if the model had finished it. */
     usage: usageSchema.optional(),
   }),
   'text.appended': event(1, { ...agent, textId: idSchema, text: z.string() }),
@@ -223,24 +220,23 @@ export const catalogue = {
 
   'tool.called': event(1, {
     ...call,
-    /** What the provider called it, where that was not unique within the run. */
+    /** The provider's id, if it was not unique within the run. */
     providerCallId: z.string().optional(),
-    /** It is the caller's own function: a client shall run it once it has started. */
+    /** A function tool: a client runs it once it has started. */
     via: z.enum(['client']).optional(),
     input: json,
   }),
-  /** The intent: stored before the side effect starts, with exactly what is executed. */
+  /** The intent, stored before the side effect starts, with exactly the input that is executed (E2). */
   'tool.started': event(1, {
     ...call,
     input: json,
     idempotencyKey: z.string(),
     rule: ruleRefSchema.optional(),
     approvalId: idSchema.optional(),
-    /** Not a tool's own code but a sub-agent, a handoff or a client brings the result. */
+    /** What produces the result, if not the tool's own code. */
     via: z.enum(['agent', 'handoff', 'client']).optional(),
-    /** Until when a client may bring it. */
+    /** Until when a client may post the result. */
     resultBy: z.iso.datetime().optional(),
-    /** Where its path parameters lead, links followed. */
     resolvedPaths: resolvedPaths.optional(),
   }),
   'tool.progressed': event(1, { ...call, progressId: idSchema, content: z.string() }),
@@ -256,7 +252,7 @@ export const catalogue = {
     error: z.string(),
     code: z.string(),
     durationMs: z.number().optional(),
-    /** A client had it, and brought no result. */
+    /** The call was a client's to run. */
     via: z.enum(['client']).optional(),
   }),
   'tool.denied': event(1, {
@@ -272,10 +268,10 @@ export const catalogue = {
     kind: z.enum(approvalKinds),
     tool: z.string(),
     params: json,
-    /** Where path parameters of the call lead, links followed: the digest covers it. */
+    /** Covered by the digest. */
     resolvedPaths: resolvedPaths.optional(),
     digest: z.string(),
-    /** What a tool asks while it runs, its place among the questions of the call, and the answer's shape. */
+    /** A question of a running tool: its index within the call, and the JSON Schema of its answer. */
     question: z
       .object({
         nth: z.int(),
@@ -288,19 +284,19 @@ export const catalogue = {
     /** When `approval.expiring` is due. */
     warnsAt: z.iso.datetime().optional(),
   }),
-  /** Nobody has answered yet, and little time is left. */
+  /** The approval is still pending shortly before it expires. */
   'approval.expiring': event(1, { ...approval, expiresAt: z.iso.datetime() }),
   'approval.decided': event(1, {
     ...approval,
     approved: z.boolean(),
     always: z.boolean().optional(),
     reason: z.string().optional(),
-    /** The arguments as whoever decided has changed them, and their digest: this is what runs. */
+    /** The arguments as changed by the approver, and their digest; the call runs with these. */
     input: json.optional(),
     resolvedPaths: resolvedPaths.optional(),
     digest: z.string().optional(),
     output: json.optional(),
-    /** What a person answered to a question. */
+    /** The answer to a question. */
     answer: json.optional(),
     by: deciderSchema,
   }),
@@ -318,17 +314,16 @@ type EventData = {
   [Type in EventType]: { type: Type } & z.infer<(typeof catalogue)[Type]['schema']>;
 };
 
-/** An event as it is appended; the journal adds its place and time. */
+/** An event as it is appended; the journal adds `seq` and `at`. */
 export type EventOf<Type extends EventType> = EventData[Type];
 export type RunEvent = EventOf<EventType>;
 
-/** An event as it stands in a journal. */
 export type Stored<Event extends RunEvent = RunEvent> = Event & { seq: number; at: string };
 export type StoredEvent = Stored;
 
 export const eventTypes = Object.keys(catalogue) as EventType[];
 
-/** Checks an event against its declaration; used wherever bytes come from outside. */
+/** Validates an event read from outside this process. */
 export function parseEvent(value: { type: string }): RunEvent {
   const declared = Object.hasOwn(catalogue, value.type)
     ? catalogue[value.type as EventType]

@@ -1,13 +1,20 @@
 /**
- * Whether a JSON Schema is one that we can work by. It comes from a caller and is kept for as long as
- * its run: what it says wrongly is told when it is written, and nothing is ever fetched.
+ * Checks the JSON Schemas that callers supply. A malformed or unsupported schema is rejected up front,
+ * and remote references are never fetched.
  */
 import type { FieldIssue } from '../errors.ts';
-import { isObject, resolveRef, type JsonSchema, subschemasOf, typeNames } from './schema.ts';
+import {
+  childPath,
+  isObject,
+  resolveRef,
+  type JsonSchema,
+  subschemasOf,
+  typeNames,
+} from './schema.ts';
 
 const maxChars = 64 * 1024;
 
-/** What is wrong with it; empty if nothing is. Paths begin at the schema. */
+/** The problems of a schema. Paths are relative to it. */
 export function checkSchema(schema: unknown): FieldIssue[] {
   if (!isObject(schema)) return [{ path: '', message: 'Must be a JSON Schema' }];
   if (JSON.stringify(schema).length > maxChars) {
@@ -16,7 +23,7 @@ export function checkSchema(schema: unknown): FieldIssue[] {
   return [...issuesOf(schema, { root: schema, path: '' })];
 }
 
-/** The same for the arguments of a tool, which are named. */
+/** As `checkSchema`, for the arguments of a tool. */
 export function checkToolSchema(schema: unknown): FieldIssue[] {
   if (isObject(schema) && schema['type'] !== 'object') {
     return [{ path: 'type', message: 'Must be "object": a tool takes named parameters' }];
@@ -24,38 +31,48 @@ export function checkToolSchema(schema: unknown): FieldIssue[] {
   return checkSchema(schema);
 }
 
-interface Place {
+/** The first problem of a schema, as one message. */
+export function problemWith(schema: JsonSchema): string | undefined {
+  const [issue] = checkSchema(schema);
+  if (issue === undefined) return undefined;
+  return issue.path === '' ? issue.message : `${issue.path}: ${issue.message}`;
+}
+
+interface Location {
   readonly root: JsonSchema;
   readonly path: string;
 }
 
-function* issuesOf(schema: unknown, place: Place): Generator<FieldIssue> {
-  const { root, path } = place;
+function* issuesOf(schema: unknown, location: Location): Generator<FieldIssue> {
+  const { root, path } = location;
   if (typeof schema === 'boolean') return;
   if (!isObject(schema)) {
     yield { path, message: 'Must be a JSON Schema' };
     return;
   }
-  yield* referenceIssues(schema, place);
+  yield* referenceIssues(schema, location);
   for (const [name, isWellFormed, message] of keywords) {
     const value = Object.hasOwn(schema, name) ? schema[name] : undefined;
-    if (value !== undefined && !isWellFormed(value)) yield { path: below(path, name), message };
+    if (value !== undefined && !isWellFormed(value)) yield { path: childPath(path, name), message };
   }
   for (const [name, child] of subschemasOf(schema)) {
-    yield* issuesOf(child, { root, path: below(path, name) });
+    yield* issuesOf(child, { root, path: childPath(path, name) });
   }
 }
 
-function* referenceIssues(schema: JsonSchema, { root, path }: Place): Generator<FieldIssue> {
+function* referenceIssues(schema: JsonSchema, { root, path }: Location): Generator<FieldIssue> {
   for (const name of ['$ref', '$dynamicRef', '$recursiveRef']) {
     const ref = schema[name];
     if (ref === undefined) continue;
-    const at = below(path, name);
-    if (name !== '$ref') yield { path: at, message: 'Only $ref is understood' };
+    const refPath = childPath(path, name);
+    if (name !== '$ref') yield { path: refPath, message: 'Not supported; use $ref' };
     else if (typeof ref !== 'string' || !ref.startsWith('#')) {
-      yield { path: at, message: 'Must point into this schema (#/…): nothing is fetched' };
+      yield {
+        path: refPath,
+        message: 'Must be a local reference (#/…); remote schemas are not fetched',
+      };
     } else if (resolveRef(root, ref) === undefined) {
-      yield { path: at, message: 'Points at nothing' };
+      yield { path: refPath, message: 'Refers to no schema' };
     }
   }
 }
@@ -77,29 +94,25 @@ const keywords: readonly Keyword[] = [
   ...['properties', 'patternProperties', '$defs', 'definitions'].map((name): Keyword => [
     name,
     isNamed,
-    'Must name schemas',
+    'Must be an object of schemas',
   ]),
   [
     'required',
     (value) => Array.isArray(value) && value.every(isText),
-    'Must be a list of parameter names',
+    'Must be an array of property names',
   ],
   ...['enum', 'prefixItems', 'anyOf', 'oneOf', 'allOf'].map((name): Keyword => [
     name,
     isList,
-    'Must be a list',
+    'Must be an array',
   ]),
   ...['minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'].map(
-    (name): Keyword => [name, isCount, 'Must be a whole number'],
+    (name): Keyword => [name, isCount, 'Must be a non-negative integer'],
   ),
   ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'].map((name): Keyword => [
     name,
     Number.isFinite,
     'Must be a number',
   ]),
-  ['multipleOf', (value) => typeof value === 'number' && value > 0, 'Must be above 0'],
+  ['multipleOf', (value) => typeof value === 'number' && value > 0, 'Must be greater than 0'],
 ];
-
-function below(path: string, name: string): string {
-  return path === '' ? name : `${path}.${name}`;
-}

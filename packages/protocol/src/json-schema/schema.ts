@@ -1,5 +1,3 @@
-/** The shape of a JSON Schema, as far as checking it and checking by it both need it. */
-
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
 export const typeNames = [
@@ -29,7 +27,7 @@ const single = [
 const listed = ['prefixItems', 'anyOf', 'oneOf', 'allOf'];
 const named = ['properties', 'patternProperties', '$defs', 'definitions'];
 
-/** The schemas directly inside this one, each with its way there. */
+/** The direct subschemas of a schema, each with its path. */
 export function* subschemasOf(schema: JsonSchema): Generator<[string, unknown]> {
   for (const name of single) if (schema[name] !== undefined) yield [name, schema[name]];
   for (const name of listed) {
@@ -44,7 +42,7 @@ export function* subschemasOf(schema: JsonSchema): Generator<[string, unknown]> 
   }
 }
 
-/** What a local reference points at; nothing inherited is ever found. */
+/** The schema at a local reference. Inherited properties are never followed. */
 export function resolveRef(root: JsonSchema, ref: string): unknown {
   if (ref === '#') return root;
   if (!ref.startsWith('#/')) return undefined;
@@ -64,4 +62,8 @@ function decode(part: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+export function childPath(path: string, name: string): string {
+  return path === '' ? name : `${path}.${name}`;
 }

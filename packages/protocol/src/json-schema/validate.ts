@@ -1,36 +1,45 @@
 /**
- * Checks a value by a JSON Schema that somebody else wrote, at a bounded cost.
+ * Validates a value against an untrusted JSON Schema at a bounded cost.
  *
- * A schema can be made to take for ever: by patterns that backtrack, by alternatives that refer to
- * alternatives. So patterns are not evaluated (whoever runs the tool has the last word about them),
- * and whatever is looked at counts against a budget: schemas that are applied, names, items and the
- * length of texts. A value on which it is used up is refused. Of what is wrong, the first few things
- * are told. `format` is a remark, as the standard says. What is not known is ignored.
+ * A hostile schema could take forever, by backtracking patterns or nested alternatives. Patterns are
+ * therefore not evaluated (the tool itself has to check them), and every schema application, name, item
+ * and string length counts against a budget. A value that exhausts the budget is rejected. Only the
+ * first issues are reported. `format` is an annotation, and unknown keywords are ignored.
  */
 import { canonicalJson } from '../schemas/canonical.ts';
 import type { FieldIssue } from '../errors.ts';
-import { isObject, type JsonSchema, resolveRef } from './schema.ts';
+import { childPath, isObject, type JsonSchema, resolveRef } from './schema.ts';
 
 const budget = 100_000;
 const maxIssues = 20;
-/** So many characters cost as much as one schema that is applied. */
-const charsAStep = 256;
+/** So many characters cost one step of the budget, as does applying one schema. */
+const charsPerStep = 256;
 
-/** What is wrong with a value, the first few things; the schema must have passed `checkSchema`. */
+/** The first issues of a value. The schema must have passed `checkSchema`. */
 export function issuesOfValue(schema: JsonSchema, value: unknown): readonly FieldIssue[] {
-  const found = new Findings(maxIssues);
+  const issues = new IssueList(maxIssues);
   try {
-    new Checking(schema).check(schema, { value, path: '' }, found);
+    new Validator(schema).check(schema, { value, path: '' }, issues);
   } catch (error) {
-    if (!(error instanceof BudgetSpent)) throw error;
-    return [{ path: '', message: 'Is too laborious to check by its schema' }];
+    if (!(error instanceof BudgetExhausted)) throw error;
+    return [{ path: '', message: 'Too complex to check against its schema' }];
   }
-  return found.issues;
+  return issues.issues;
 }
 
-class BudgetSpent extends Error {}
+/** The issues of an answer that has to be JSON. */
+export function issuesOfAnswer(schema: JsonSchema, answer: string): readonly FieldIssue[] {
+  try {
+    return issuesOfValue(schema, JSON.parse(answer));
+  } catch (error) {
+    if (error instanceof SyntaxError) return [{ path: '', message: 'Not valid JSON' }];
+    throw error;
+  }
+}
 
-class Findings {
+class BudgetExhausted extends Error {}
+
+class IssueList {
   readonly issues: FieldIssue[] = [];
   readonly #limit: number;
 
@@ -53,16 +62,16 @@ class Findings {
   }
 }
 
-/** A value and its place in what is checked. */
-interface Placed<Value = unknown> {
+/** A value and its path within the value being validated. */
+interface Located<Value = unknown> {
   readonly value: Value;
   readonly path: string;
 }
 
-class Checking {
+class Validator {
   readonly #root: JsonSchema;
   #left = budget;
-  /** References that are being followed at this place: one that comes round again says nothing new. */
+  /** References being followed, each with the path of the value: one that recurs adds no issue. */
   readonly #following = new Set<string>();
   readonly #canonical = new Map<unknown, string>();
   readonly #lengths = new Map<string, number>();
@@ -71,158 +80,159 @@ class Checking {
     this.#root = root;
   }
 
-  check(schema: unknown, at: Placed, found: Findings): void {
+  check(schema: unknown, at: Located, issues: IssueList): void {
     this.#spend(1);
-    if (found.full) return;
-    if (schema === false) found.add(at.path, 'Is not allowed');
+    if (issues.full) return;
+    if (schema === false) issues.add(at.path, 'Not allowed');
     if (!isObject(schema)) return;
-    this.#reference(schema, at, found);
-    checkType(schema, at, found);
-    this.#fixed(schema, at, found);
-    this.#combined(schema, at, found);
+    this.#reference(schema, at, issues);
+    checkType(schema, at, issues);
+    this.#fixed(schema, at, issues);
+    this.#combined(schema, at, issues);
     const { value, path } = at;
-    if (isObject(value)) this.#members(schema, { value, path }, found);
-    else if (Array.isArray(value)) this.#items(schema, { value, path }, found);
-    else if (typeof value === 'string') this.#length(schema, { value, path }, found);
-    else if (typeof value === 'number') checkRange(schema, { value, path }, found);
+    if (isObject(value)) this.#members(schema, { value, path }, issues);
+    else if (Array.isArray(value)) this.#items(schema, { value, path }, issues);
+    else if (typeof value === 'string') this.#length(schema, { value, path }, issues);
+    else if (typeof value === 'number') checkRange(schema, { value, path }, issues);
   }
 
   #spend(steps: number): void {
     this.#left -= steps;
-    if (this.#left < 0) throw new BudgetSpent();
+    if (this.#left < 0) throw new BudgetExhausted();
   }
 
-  #matches(schema: unknown, at: Placed): boolean {
-    const found = new Findings(1);
-    this.check(schema, at, found);
-    return !found.full;
+  #matches(schema: unknown, at: Located): boolean {
+    const issues = new IssueList(1);
+    this.check(schema, at, issues);
+    return !issues.full;
   }
 
-  #reference(schema: JsonSchema, at: Placed, found: Findings): void {
+  #reference(schema: JsonSchema, at: Located, issues: IssueList): void {
     const ref = schema['$ref'];
     if (typeof ref !== 'string') return;
-    const place = `${ref} ${at.path}`;
-    if (this.#following.has(place)) return;
-    this.#following.add(place);
+    const key = `${ref} ${at.path}`;
+    if (this.#following.has(key)) return;
+    this.#following.add(key);
     try {
-      this.check(resolveRef(this.#root, ref), at, found);
+      this.check(resolveRef(this.#root, ref), at, issues);
     } finally {
-      this.#following.delete(place);
+      this.#following.delete(key);
     }
   }
 
-  #fixed(schema: JsonSchema, { value, path }: Placed, found: Findings): void {
+  #fixed(schema: JsonSchema, { value, path }: Located, issues: IssueList): void {
     const { enum: allowed } = schema;
     if (Array.isArray(allowed)) {
       this.#spend(allowed.length);
       if (!allowed.some((each) => this.#isSame(each, value))) {
         const named = allowed.map((each) => JSON.stringify(each)).join(', ');
-        found.add(path, `Must be one of ${named.slice(0, 500)}`);
+        issues.add(path, `Must be one of ${named.slice(0, 500)}`);
       }
     }
     if (Object.hasOwn(schema, 'const') && !this.#isSame(schema['const'], value)) {
-      found.add(path, `Must be ${JSON.stringify(schema['const']).slice(0, 500)}`);
+      issues.add(path, `Must be ${JSON.stringify(schema['const']).slice(0, 500)}`);
     }
   }
 
   #isSame(a: unknown, b: unknown): boolean {
     if (a === b) return true;
     const both = typeof a === 'object' && typeof b === 'object' && a !== null && b !== null;
-    return both && this.#written(a) === this.#written(b);
+    return both && this.#canonicalText(a) === this.#canonicalText(b);
   }
 
-  /** Written out once: a large value may be compared often. */
-  #written(value: unknown): string {
+  /** Cached: a large value may be compared often. */
+  #canonicalText(value: unknown): string {
     if (typeof value !== 'object') return canonicalJson(value);
     const known = this.#canonical.get(value);
     if (known !== undefined) return known;
     const text = canonicalJson(value);
-    this.#spend(Math.ceil(text.length / charsAStep));
+    this.#spend(Math.ceil(text.length / charsPerStep));
     this.#canonical.set(value, text);
     return text;
   }
 
-  #combined(schema: JsonSchema, at: Placed, found: Findings): void {
+  #combined(schema: JsonSchema, at: Located, issues: IssueList): void {
     const { path } = at;
-    for (const each of listOf(schema['allOf'])) this.check(each, at, found);
+    for (const each of listOf(schema['allOf'])) this.check(each, at, issues);
     const { anyOf, oneOf, not } = schema;
     if (anyOf !== undefined && !listOf(anyOf).some((each) => this.#matches(each, at))) {
-      found.add(path, 'Fits none of the alternatives');
+      issues.add(path, 'Matches none of the alternatives');
     }
     if (oneOf !== undefined) {
       const fitting = listOf(oneOf).filter((each) => this.#matches(each, at)).length;
-      if (fitting === 0) found.add(path, 'Fits none of the alternatives');
-      if (fitting > 1) found.add(path, 'Fits several alternatives');
+      if (fitting === 0) issues.add(path, 'Matches none of the alternatives');
+      if (fitting > 1) issues.add(path, 'Matches more than one of the alternatives');
     }
-    if (not !== undefined && this.#matches(not, at)) found.add(path, 'Is what must not be');
+    if (not !== undefined && this.#matches(not, at))
+      issues.add(path, 'Matches the schema under "not"');
     if (schema['if'] !== undefined) {
       const branch = this.#matches(schema['if'], at) ? schema['then'] : schema['else'];
-      this.check(branch, at, found);
+      this.check(branch, at, issues);
     }
   }
 
-  #members(schema: JsonSchema, { value, path }: Placed<JsonSchema>, found: Findings): void {
+  #members(schema: JsonSchema, { value, path }: Located<JsonSchema>, issues: IssueList): void {
     const required = listOf(schema['required']);
     const names = Object.keys(value);
-    this.#spend(required.length + Math.ceil(names.length / charsAStep));
+    this.#spend(required.length + Math.ceil(names.length / charsPerStep));
     for (const name of required) {
       if (typeof name === 'string' && !Object.hasOwn(value, name)) {
-        found.add(below(path, name), 'Is missing');
+        issues.add(childPath(path, name), 'Required');
       }
     }
-    checkCount(names.length, { schema, path, of: 'Properties', unit: 'parameters' }, found);
+    checkCount(names.length, { schema, path, of: 'Properties', unit: 'properties' }, issues);
     const { properties, propertyNames, additionalProperties: rest } = schema;
     const known = isObject(properties) ? properties : {};
-    // Which names a pattern covers is not evaluated, so the rest is not known either.
+    // Patterns are not evaluated, so the names that they do not cover are unknown.
     const isOpen = schema['patternProperties'] !== undefined;
     if (propertyNames === undefined && properties === undefined && (isOpen || rest === undefined)) {
       return;
     }
     for (const name of names) {
-      if (found.full) return;
-      const at = { value: value[name], path: below(path, name) };
+      if (issues.full) return;
+      const at = { value: value[name], path: childPath(path, name) };
       if (propertyNames !== undefined && !this.#matches(propertyNames, { value: name, path })) {
-        found.add(at.path, 'Is not allowed');
+        issues.add(at.path, 'Not allowed');
       }
-      if (Object.hasOwn(known, name)) this.check(known[name], at, found);
-      else if (!isOpen && rest === false) found.add(at.path, 'Is not known');
-      else if (!isOpen && rest !== undefined) this.check(rest, at, found);
+      if (Object.hasOwn(known, name)) this.check(known[name], at, issues);
+      else if (!isOpen && rest === false) issues.add(at.path, 'Unknown field');
+      else if (!isOpen && rest !== undefined) this.check(rest, at, issues);
     }
   }
 
-  #items(schema: JsonSchema, at: Placed<readonly unknown[]>, found: Findings): void {
+  #items(schema: JsonSchema, at: Located<readonly unknown[]>, issues: IssueList): void {
     const { value, path } = at;
-    checkCount(value.length, { schema, path, of: 'Items', unit: 'items' }, found);
+    checkCount(value.length, { schema, path, of: 'Items', unit: 'items' }, issues);
     const first = listOf(schema['prefixItems']);
     const { items, contains } = schema;
     const checked = items === undefined ? value.slice(0, first.length) : value;
     for (const [index, item] of checked.entries()) {
-      if (found.full) return;
+      if (issues.full) return;
       const by = index < first.length ? first[index] : items;
-      this.check(by, { value: item, path: `${path}[${index}]` }, found);
+      this.check(by, { value: item, path: `${path}[${index}]` }, issues);
     }
     if (
       contains !== undefined &&
       !value.some((item) => this.#matches(contains, { value: item, path }))
     ) {
-      found.add(path, 'Lacks an item that it must contain');
+      issues.add(path, 'Must contain an item that matches "contains"');
     }
     if (schema['uniqueItems'] === true) {
       this.#spend(value.length);
-      const different = new Set(value.map((item) => this.#written(item)));
-      if (different.size < value.length) found.add(path, 'Holds something twice');
+      const different = new Set(value.map((item) => this.#canonicalText(item)));
+      if (different.size < value.length) issues.add(path, 'Items must be unique');
     }
   }
 
-  #length(schema: JsonSchema, { value, path }: Placed<string>, found: Findings): void {
+  #length(schema: JsonSchema, { value, path }: Located<string>, issues: IssueList): void {
     if (schema['minLength'] === undefined && schema['maxLength'] === undefined) return;
     const count = this.#lengths.get(value) ?? this.#countCharacters(value);
-    checkCount(count, { schema, path, of: 'Length', unit: 'characters' }, found);
+    checkCount(count, { schema, path, of: 'Length', unit: 'characters' }, issues);
   }
 
-  /** Counted once: the same text may be measured often. */
+  /** Cached: the same string may be measured often. */
   #countCharacters(text: string): number {
-    this.#spend(Math.ceil(text.length / charsAStep));
+    this.#spend(Math.ceil(text.length / charsPerStep));
     let count = 0;
     for (let at = 0; at < text.length; count += 1)
       at += (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1;
@@ -231,12 +241,12 @@ class Checking {
   }
 }
 
-function checkType(schema: JsonSchema, { value, path }: Placed, found: Findings): void {
+function checkType(schema: JsonSchema, { value, path }: Located, issues: IssueList): void {
   const { type } = schema;
   if (type === undefined) return;
   const names = Array.isArray(type) ? (type as string[]) : [type as string];
   if (!names.some((name) => isOfType(name, value)))
-    found.add(path, `Must be ${names.join(' or ')}`);
+    issues.add(path, `Must be ${names.join(' or ')}`);
 }
 
 function isOfType(name: string, value: unknown): boolean {
@@ -261,34 +271,34 @@ interface Counted {
   readonly unit: string;
 }
 
-function checkCount(count: number, { schema, path, of, unit }: Counted, found: Findings): void {
+function checkCount(count: number, { schema, path, of, unit }: Counted, issues: IssueList): void {
   const [least, most] = [schema[`min${of}`], schema[`max${of}`]];
   if (typeof least === 'number' && count < least) {
-    found.add(path, `Must have at least ${least} ${unit}`);
+    issues.add(path, `Must have at least ${least} ${unit}`);
   }
   if (typeof most === 'number' && count > most) {
-    found.add(path, `Must have at most ${most} ${unit}`);
+    issues.add(path, `Must have at most ${most} ${unit}`);
   }
 }
 
 const bounds = [
   ['minimum', 'at least', (value: number, bound: number) => value >= bound],
   ['maximum', 'at most', (value: number, bound: number) => value <= bound],
-  ['exclusiveMinimum', 'above', (value: number, bound: number) => value > bound],
-  ['exclusiveMaximum', 'below', (value: number, bound: number) => value < bound],
+  ['exclusiveMinimum', 'greater than', (value: number, bound: number) => value > bound],
+  ['exclusiveMaximum', 'less than', (value: number, bound: number) => value < bound],
   ['multipleOf', 'a multiple of', isMultiple],
 ] as const;
 
-function checkRange(schema: JsonSchema, { value, path }: Placed<number>, found: Findings): void {
+function checkRange(schema: JsonSchema, { value, path }: Located<number>, issues: IssueList): void {
   for (const [name, words, holds] of bounds) {
     const bound = schema[name];
     if (typeof bound === 'number' && !holds(value, bound)) {
-      found.add(path, `Must be ${words} ${bound}`);
+      issues.add(path, `Must be ${words} ${bound}`);
     }
   }
 }
 
-/** 0.3 is a multiple of 0.1 for everyone but the machine. */
+/** Tolerates rounding: 0.3 is a multiple of 0.1. */
 function isMultiple(value: number, of: number): boolean {
   const quotient = value / of;
   return Math.abs(quotient - Math.round(quotient)) < 1e-9 * Math.max(1, Math.abs(quotient));
@@ -296,8 +306,4 @@ function isMultiple(value: number, of: number): boolean {
 
 function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
-}
-
-function below(path: string, name: string): string {
-  return path === '' ? name : `${path}.${name}`;
 }

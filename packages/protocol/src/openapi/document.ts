@@ -1,8 +1,27 @@
-/** The OpenAPI document, made from the table of routes: nothing is described twice. */
-import type { z } from 'zod';
+/** The OpenAPI document, generated from the route table. */
+import { z } from 'zod';
 import { errorTable, type ErrorCode } from '../errors.ts';
-import { OpenApiSchemas, type Schema } from './schemas.ts';
+import { messageSchema } from '../schemas/messages.ts';
+import {
+  deciderSchema,
+  permissionsSchema,
+  policyRulesSchema,
+  toolPermissionSchema,
+} from '../schemas/permissions.ts';
+import { approvalSchema } from '../routes/approvals.ts';
+import { auditEntrySchema } from '../routes/audit.ts';
+import { credentialSchema } from '../routes/credentials.ts';
+import { grantSchema } from '../routes/grants.ts';
+import { keySchema } from '../routes/keys.ts';
+import { memorySchema } from '../routes/memories.ts';
+import { policySchema } from '../routes/policy.ts';
+import { runSchema } from '../routes/runs.ts';
+import { tenantSchema } from '../routes/tenant.ts';
+import { webhookSchema } from '../routes/webhooks.ts';
+import { checkpointEnvelopeSchema, runErrorSchema, wireUsageSchema } from '../schemas/runs.ts';
 import { type Route, routes } from '../routes/index.ts';
+
+type Schema = Record<string, unknown>;
 
 export interface OpenApiDocument {
   readonly openapi: '3.1.0';
@@ -27,7 +46,6 @@ export function openApiDocument(version: string): OpenApiDocument {
       description: 'A self-hosted runtime and control plane for AI agents.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    // Wherever this document comes from.
     servers: [{ url: '/' }],
     paths,
     components: {
@@ -37,7 +55,7 @@ export function openApiDocument(version: string): OpenApiDocument {
           type: 'apiKey',
           in: 'header',
           name: 'Authorization',
-          description: 'Internal, a space, and RELAY_INTERNAL_SECRET',
+          description: 'Internal <RELAY_INTERNAL_SECRET>',
         },
       },
       schemas: { Error: errorSchema(), ...schemas.components },
@@ -69,7 +87,6 @@ function operationOf(name: string, route: Route, schemas: OpenApiSchemas): Schem
   };
 }
 
-/** The first part of the path that says what it is about. */
 function tagOf(path: string): string {
   const [first = '', second] = path.split('/').filter((part) => part !== '');
   if (first === 'v1') return second ?? first;
@@ -108,11 +125,12 @@ function parametersOf(
 
 const headers: Readonly<Record<string, Schema>> = {
   'Idempotency-Key': {
-    description: 'Sent again with the same body within 24 hours, it names the same run',
+    description:
+      'Repeating a request with the same key and body within 24 hours returns the same run',
     schema: { type: 'string', minLength: 1, maxLength: 255 },
   },
   'Last-Event-ID': {
-    description: 'The id of the last frame that was seen: exactly what follows it is sent',
+    description: 'The id of the last frame received; the stream resumes after it',
     schema: { type: 'string', pattern: '^\\d{1,15}$' },
   },
 };
@@ -134,14 +152,15 @@ function headersOf(name: string): Schema[] {
 
 function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
   const { output } = route;
-  if (route.answer === 'none') return { '204': { description: 'Done; also when it was before' } };
+  if (route.answer === 'none') return { '204': { description: 'Done, or was done before' } };
   const nothing =
     route.mayBeNothing === undefined ? {} : { '204': { description: route.mayBeNothing } };
   if (route.answer === 'sse') {
     return {
       '200': {
-        description: 'A stream of events; frames of a journal have the id of their entry',
-        headers: { 'x-run-id': { description: 'The run', schema: { type: 'string' } } },
+        description:
+          'A stream of server-sent events; the id of a frame is the seq of its journal event',
+        headers: { 'x-run-id': { description: 'The id of the run', schema: { type: 'string' } } },
         content: { 'text/event-stream': { schema: { type: 'string' } } },
       },
       ...nothing,
@@ -161,7 +180,7 @@ function answerOf(route: Route, schemas: OpenApiSchemas): Schema {
   };
 }
 
-/** One answer for each status, with the codes that can come with it. */
+/** One response per status, with its error codes. */
 function failuresOf(codes: readonly ErrorCode[]): Schema {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of codes) {
@@ -193,7 +212,7 @@ function errorSchema(): Schema {
     type: 'object',
     required: ['error', 'code'],
     properties: {
-      error: { type: 'string', description: 'A sentence for people' },
+      error: { type: 'string', description: 'A message for people' },
       code: { type: 'string', enum: Object.keys(errorTable) },
       details: {
         type: 'array',
@@ -205,4 +224,60 @@ function errorSchema(): Schema {
       },
     },
   };
+}
+
+const named = {
+  Approval: approvalSchema,
+  AuditEntry: auditEntrySchema,
+  Checkpoint: checkpointEnvelopeSchema,
+  Credential: credentialSchema,
+  Decider: deciderSchema,
+  Grant: grantSchema,
+  Key: keySchema,
+  Memory: memorySchema,
+  Message: messageSchema,
+  Permissions: permissionsSchema,
+  Policy: policySchema,
+  PolicyRules: policyRulesSchema,
+  Rule: toolPermissionSchema,
+  Run: runSchema,
+  RunError: runErrorSchema,
+  Tenant: tenantSchema,
+  Usage: wireUsageSchema,
+  Webhook: webhookSchema,
+} as const satisfies Record<string, z.ZodType>;
+
+for (const [id, schema] of Object.entries(named)) {
+  z.globalRegistry.add(schema, { ...z.globalRegistry.get(schema), id });
+}
+
+/** Converts schemas, and collects the named schemas that they refer to. */
+class OpenApiSchemas {
+  /** `z.json()` is recursive, so it needs a name. */
+  readonly #found = new Map<string, Schema>([['Json', withLocalRefs(z.toJSONSchema(z.json()))]]);
+
+  of(schema: z.ZodType, io: 'input' | 'output'): Schema {
+    const { $defs = {}, ...rest } = z.toJSONSchema(schema, {
+      io,
+      unrepresentable: 'any',
+    });
+    for (const [name, found] of Object.entries($defs)) {
+      if (name in named) this.#found.set(name, withLocalRefs(found));
+    }
+    return withLocalRefs(rest);
+  }
+
+  get components(): Record<string, Schema> {
+    return Object.fromEntries([...this.#found].sort(([a], [b]) => (a < b ? -1 : 1)));
+  }
+}
+
+/** Rewrites references to the document's components; an unnamed one is always `z.json()`. */
+function withLocalRefs(schema: Schema): Schema {
+  const own = { ...schema, $schema: undefined, id: undefined };
+  return JSON.parse(JSON.stringify(own), (key, value: unknown) => {
+    if (key !== '$ref' || typeof value !== 'string') return value;
+    const [name = ''] = value.match(/\w+$/) ?? [];
+    return `#/components/schemas/${name in named ? name : 'Json'}`;
+  }) as Schema;
 }

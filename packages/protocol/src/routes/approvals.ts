@@ -1,23 +1,26 @@
-/** `/v1/approvals`: requests to people, whatever surface their run came in by. */
+/** `/v1/approvals`: the approvals of all runs, whichever API started them. */
 import { z } from 'zod';
-import { idSchema } from '../schemas/ids.ts';
-import { toolPermissionSchema } from '../schemas/permissions.ts';
-import { deciderSchema, approvalKinds, approvalStatuses } from '../schemas/approvals.ts';
-import { termsShape } from './grants.ts';
 import {
-  aboutOne,
-  aList,
+  approvalKinds,
+  approvalStatuses,
+  deciderSchema,
+  toolPermissionSchema,
+} from '../schemas/permissions.ts';
+import { grantTerms } from './grants.ts';
+import { idSchema, timeSchema } from '../schemas/values.ts';
+import {
+  itemErrors,
+  listErrors,
   idParam,
   listOf,
   pageQuery,
-  readsBody,
+  bodyErrors,
   type Route,
-  timeSchema,
 } from './route.ts';
 
 /**
- * `input` are other arguments to run the call with, or the answer to a question. `output` answers an approval of kind `outcome`: it
- * happened, and this is its result.
+ * `input` replaces the call's arguments, or answers a question. `output` answers an approval of kind
+ * `outcome`: the call did happen, with this result.
  */
 export const approvalBodySchema = z
   .strictObject({
@@ -26,24 +29,24 @@ export const approvalBodySchema = z
     reason: z.string().max(10_000).optional(),
     input: z.json().optional(),
     output: z.json().optional(),
-    ...termsShape,
-    /** The call to the letter, or the `suggestedRule`. */
+    ...grantTerms,
+    /** With `always`: grant the exact call, or the `suggestedRule`. */
     rule: z.enum(['exact', 'suggested']).optional(),
   })
   .refine((body) => body.approved || body.always !== true, {
     path: ['always'],
-    message: 'Only an approval can hold for always',
+    message: 'Requires approved: true',
   })
   .superRefine((body, context) => {
     if (body.always === true) return;
     for (const path of ['scope', 'rule', 'expiresAt', 'uses'] as const) {
       if (body[path] === undefined) continue;
-      context.addIssue({ code: 'custom', path: [path], message: 'Says something of always alone' });
+      context.addIssue({ code: 'custom', path: [path], message: 'Requires always: true' });
     }
   })
   .refine((body) => body.approved || body.input === undefined, {
     path: ['input'],
-    message: 'Only an approval comes with arguments or an answer',
+    message: 'Requires approved: true',
   });
 
 export const approvalsQuerySchema = z.strictObject({
@@ -63,16 +66,16 @@ export const approvalSchema = z.object({
   toolCallId: z.string(),
   tool: z.string(),
   params: z.json(),
-  /** What was approved instead of `params`, where a person changed it. */
-  /** Where path parameters lead, links followed. */
+  /** Resolved file paths, keyed by parameter. */
   resolvedPaths: z.record(z.string(), z.string()).optional(),
+  /** The arguments that were approved, if the approver changed them. */
   executedParams: z.json().optional(),
   executedDigest: z.string().optional(),
-  /** Of a question: what is asked, the shape of the answer, and the answer. */
+  /** Set for a question: its text, the JSON Schema of its answer, and the answer. */
   prompt: z.string().optional(),
   schema: z.record(z.string(), z.json()).optional(),
   input: z.json().optional(),
-  /** What to show a person: nothing in it looks like something else. */
+  /** The call as text for people, with misleading characters made visible. */
   display: z.object({ text: z.string(), flags: z.array(z.string()) }),
   digest: z.string(),
   suggestedRule: toolPermissionSchema.optional(),
@@ -94,24 +97,24 @@ export const approvalRoutes = {
     query: approvalsQuerySchema,
     answer: 'json',
     output: listOf('approvals', approvalSchema),
-    errors: aList,
+    errors: listErrors,
   },
   getApproval: {
     method: 'GET',
     path: '/v1/approvals/:id',
-    summary: 'Read an approval',
+    summary: 'Get an approval',
     auth: 'key',
     scopes: ['runs', 'approve'],
     anyScope: true,
     params: idParam,
     answer: 'json',
     output: approvalSchema,
-    errors: aboutOne,
+    errors: itemErrors,
   },
   decideApproval: {
     method: 'POST',
     path: '/v1/approvals/:id',
-    summary: 'Decide an approval. The first decision counts; repeating it changes nothing',
+    summary: 'Decide an approval; the first decision counts, and repeating it has no effect',
     auth: 'key',
     scopes: ['approve'],
     params: idParam,
@@ -120,8 +123,8 @@ export const approvalRoutes = {
     answer: 'json',
     output: approvalSchema,
     errors: [
-      ...aboutOne,
-      ...readsBody,
+      ...itemErrors,
+      ...bodyErrors,
       'tool_input_invalid',
       'denied_by_rule',
       'tool_unavailable',

@@ -1,9 +1,34 @@
-/** `/v1/audit`: who did what, when and why, and whether that is still all of it. */
+/** `/v1/audit`: who did what, when and why, with proof that the trail is complete. */
 import { z } from 'zod';
-import { auditActions } from '../schemas/audit.ts';
-import { idSchema } from '../schemas/ids.ts';
-import { deciderSchema } from '../schemas/approvals.ts';
-import { aList, listOf, needsKey, pageQuery, type Route, seqSchema, timeSchema } from './route.ts';
+import { deciderSchema } from '../schemas/permissions.ts';
+import { idSchema, seqSchema, timeSchema } from '../schemas/values.ts';
+import { listErrors, listOf, keyErrors, pageQuery, type Route } from './route.ts';
+
+export const auditActions = [
+  'run.started',
+  'run.canceled',
+  'call.allowed',
+  'call.denied',
+  'approval.decided',
+  'approval.expired',
+  'approval.closed',
+  'grant.created',
+  'grant.revoked',
+  'policy.changed',
+  'key.created',
+  'key.revoked',
+  'credential.put',
+  'credential.deleted',
+  'tenant.paused',
+  'tenant.resumed',
+  'tenant.budgets-changed',
+  'tenant.workspace-changed',
+  'webhook.created',
+  'webhook.deleted',
+  'store.key-rotated',
+  'store.restored',
+] as const;
+export type AuditAction = (typeof auditActions)[number];
 
 const hashSchema = z.string().regex(/^[0-9a-f]{64}$/, 'Must be 64 hexadecimal digits');
 
@@ -12,14 +37,14 @@ export const auditQuerySchema = z.strictObject({
   since: timeSchema.optional(),
   until: timeSchema.optional(),
   action: z.enum(auditActions).optional(),
-  /** The id of a key, a grant, or whoever else did it. */
+  /** The id of the actor, such as a key or a grant. */
   actor: z.string().min(1).max(256).optional(),
   runId: idSchema.optional(),
 });
 
-const hasBoth = { message: 'seq and hash belong together', path: ['hash'] };
+const hasBoth = { message: 'Set both seq and hash, or neither', path: ['hash'] };
 
-/** A head that was put aside earlier must still be part of the trail. */
+/** `seq` and `hash` are a head saved earlier, which must still be part of the trail. */
 export const auditVerifyQuerySchema = z
   .strictObject({ seq: seqSchema.pipe(z.int().min(1)).optional(), hash: hashSchema.optional() })
   .refine(({ seq, hash }) => (seq === undefined) === (hash === undefined), hasBoth);
@@ -46,7 +71,7 @@ const headSchema = z.object({
 
 const verdictSchema = z.object({
   ok: z.boolean(),
-  /** How many entries are what they were. */
+  /** The number of entries that were verified. */
   entries: z.int(),
   head: headSchema,
   firstBad: z.object({ seq: z.int(), problem: z.string() }).optional(),
@@ -62,27 +87,27 @@ export const auditRoutes = {
     query: auditQuerySchema,
     answer: 'json',
     output: listOf('entries', auditEntrySchema),
-    errors: aList,
+    errors: listErrors,
   },
   auditHead: {
     method: 'GET',
     path: '/v1/audit/head',
-    summary: 'Read the head of the audit trail, to verify against it later',
+    summary: 'Get the head of the audit trail, to verify against it later',
     auth: 'key',
     scopes: ['admin'],
     answer: 'json',
     output: headSchema,
-    errors: needsKey,
+    errors: keyErrors,
   },
   verifyAudit: {
     method: 'GET',
     path: '/v1/audit/verify',
-    summary: 'Check whether an audit entry was changed, removed, moved or added',
+    summary: 'Verify that no audit entry was changed, removed, moved or inserted',
     auth: 'key',
     scopes: ['admin'],
     query: auditVerifyQuerySchema,
     answer: 'json',
     output: verdictSchema,
-    errors: aList,
+    errors: listErrors,
   },
 } as const satisfies Record<string, Route>;

@@ -1,11 +1,10 @@
 /** `POST /chat`: a run over one connection. */
 import { z } from 'zod';
-import { idSchema } from '../schemas/ids.ts';
-import { limitsSchema } from '../schemas/limits.ts';
+import { limitsSchema } from '../schemas/runs.ts';
 import { messageSchema } from '../schemas/messages.ts';
 import { relayResponseSchema, permissionsSchema } from '../schemas/permissions.ts';
-import { attachmentsLimit, type Route } from './route.ts';
-import { startsRun } from './starts-run.ts';
+import { idSchema } from '../schemas/values.ts';
+import { attachmentsBodyLimit, type Route, startErrors } from './route.ts';
 
 export const chatBodySchema = z.strictObject({
   model: z.string().min(1).optional(),
@@ -27,19 +26,19 @@ export const chatRoutes = {
   startChat: {
     method: 'POST',
     path: '/chat',
-    summary: 'Chat over one connection',
+    summary: 'Start a chat run over one connection, and answer its approvals while it is open',
     auth: 'local-or-key',
     scopes: ['runs'],
     body: chatBodySchema,
     requires: { fields: ['messages'], message: 'model and messages are required' },
-    bodyLimit: attachmentsLimit,
+    bodyLimit: attachmentsBodyLimit,
     answer: 'sse',
-    errors: startsRun,
+    errors: startErrors,
   },
   answerChatRelay: {
     method: 'POST',
     path: '/chat/relay/:relayId',
-    summary: 'Respond to a relay of an open chat',
+    summary: 'Answer an approval of an open chat session',
     auth: 'local-or-key',
     scopes: ['approve'],
     params: z.object({ relayId: z.string() }),

@@ -1,18 +1,19 @@
-/** `/v1/credentials`: the keys of model providers, which nobody gets back. */
+/** `/v1/credentials`: API keys of model providers. They are write-only. */
 import { z } from 'zod';
-import { listOf, needsKey, readsBody, type Route, timeSchema } from './route.ts';
+import { timeSchema } from '../schemas/values.ts';
+import { listOf, keyErrors, bodyErrors, type Route } from './route.ts';
 
 export const providerParam = z.object({
   provider: z
     .string()
-    .regex(/^[a-z0-9-]{1,32}$/, 'Must have 1 to 32 small letters, digits or hyphens'),
+    .regex(/^[a-z0-9-]{1,32}$/, 'Must be 1 to 32 lowercase letters, digits or hyphens'),
 });
 
 export const credentialBodySchema = z.strictObject({
   apiKey: z
     .string()
     .max(4096)
-    .regex(/^[\x21-\x7e]+$/, 'Must be printable characters without spaces'),
+    .regex(/^[\x21-\x7e]+$/, 'Must be printable ASCII characters without spaces'),
   label: z.string().min(1).max(128).optional(),
   baseUrl: z.url().max(2048).optional(),
 });
@@ -29,7 +30,7 @@ export const credentialRoutes = {
   putCredential: {
     method: 'PUT',
     path: '/v1/credentials/:provider',
-    summary: 'Store or rotate a provider credential',
+    summary: 'Set or rotate a provider’s API key',
     auth: 'key',
     scopes: ['admin'],
     params: providerParam,
@@ -37,26 +38,26 @@ export const credentialRoutes = {
     requires: { fields: ['apiKey'], message: 'apiKey is required' },
     answer: 'json',
     output: credentialSchema,
-    errors: [...needsKey, ...readsBody, 'not_found', 'base_url_refused'],
+    errors: [...keyErrors, ...bodyErrors, 'not_found', 'base_url_refused'],
   },
   listCredentials: {
     method: 'GET',
     path: '/v1/credentials',
-    summary: 'List provider credentials, without their secrets',
+    summary: 'List the providers that have an API key; the keys are never returned',
     auth: 'key',
     scopes: ['admin'],
     answer: 'json',
     output: listOf('credentials', credentialSchema),
-    errors: [...needsKey],
+    errors: [...keyErrors],
   },
   deleteCredential: {
     method: 'DELETE',
     path: '/v1/credentials/:provider',
-    summary: 'Delete a provider credential',
+    summary: 'Delete a provider’s API key',
     auth: 'key',
     scopes: ['admin'],
     params: providerParam,
     answer: 'none',
-    errors: [...needsKey, 'not_found'],
+    errors: [...keyErrors, 'not_found'],
   },
 } as const satisfies Record<string, Route>;

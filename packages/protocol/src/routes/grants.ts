@@ -1,35 +1,39 @@
-/** `/v1/grants` and `/v1/permissions`: standing answers, and what the rules make of a call. */
+/** `/v1/grants` and `/v1/permissions`: standing approvals, and explanations of decisions. */
 import { z } from 'zod';
-import { idSchema } from '../schemas/ids.ts';
-import { permissionsSchema, toolPermissionSchema } from '../schemas/permissions.ts';
 import { ruleRefSchema } from '../events/catalogue.ts';
-import { deciderSchema, grantScopes, approvalStatuses } from '../schemas/approvals.ts';
 import {
-  aList,
+  approvalStatuses,
+  deciderSchema,
+  grantScopes,
+  permissionsSchema,
+  toolPermissionSchema,
+} from '../schemas/permissions.ts';
+import { idSchema, timeSchema } from '../schemas/values.ts';
+import {
+  listErrors,
   idParam,
   listOf,
-  needsKey,
+  keyErrors,
   pageQuery,
-  readsBody,
+  bodyErrors,
   type Route,
-  timeSchema,
 } from './route.ts';
 
 const expiresAt = timeSchema.optional();
 const uses = z.int().min(1).max(1_000_000).optional();
 
-/** Where a grant holds, until when and for how many calls. */
-export const termsShape = { scope: z.enum(grantScopes).optional(), expiresAt, uses };
+/** The scope, expiry and number of uses of a grant. */
+export const grantTerms = { scope: z.enum(grantScopes).optional(), expiresAt, uses };
 
 const ruleShape = toolPermissionSchema.shape;
-const needsScopeId = {
+const scopeIdRule = {
   path: ['scopeId'],
-  message: 'Names the run or the conversation, and nothing for the tenant',
+  message: 'Required for the scopes run and conversation, and not allowed for tenant',
 };
 
-function namesItsScope({ scope, scopeId }: { scope?: string; scopeId?: string }): boolean {
-  const isWide = scope === undefined || scope === 'tenant';
-  return isWide === (scopeId === undefined);
+function hasValidScopeId({ scope, scopeId }: { scope?: string; scopeId?: string }): boolean {
+  const isTenantWide = scope === undefined || scope === 'tenant';
+  return isTenantWide === (scopeId === undefined);
 }
 
 export const grantBodySchema = z
@@ -40,9 +44,9 @@ export const grantBodySchema = z
     expiresAt,
     uses,
   })
-  .refine((body) => namesItsScope(body as { scope: string }), needsScopeId);
+  .refine((body) => hasValidScopeId(body as { scope: string }), scopeIdRule);
 
-/** Like a grant that is about to be made; `scope` left out: the tenant. */
+/** A grant that has not been created yet. Default scope: tenant. */
 export const grantPreviewBodySchema = z
   .strictObject({
     ...ruleShape,
@@ -51,14 +55,14 @@ export const grantPreviewBodySchema = z
     expiresAt,
     uses,
   })
-  .refine((body) => namesItsScope(body as { scope?: string }), needsScopeId);
+  .refine((body) => hasValidScopeId(body as { scope?: string }), scopeIdRule);
 
 export const grantsQuerySchema = z.strictObject({
   ...pageQuery,
   scope: z.enum(grantScopes).optional(),
   scopeId: idSchema.optional(),
   tool: z.string().min(1).optional(),
-  /** `active`: neither revoked, nor expired, nor used up. */
+  /** `active`: not revoked, expired or used up. */
   status: z.enum(['active', 'all']).default('active'),
 });
 
@@ -79,7 +83,7 @@ export const grantSchema = z.object({
 });
 
 const previewSchema = z.object({
-  /** How many of the tenant’s latest requests were looked at, and how many of them it matches. */
+  /** Number of the tenant’s latest approvals that were checked, and of those that match. */
   looked: z.int(),
   matched: z.int(),
   calls: z.array(
@@ -99,10 +103,10 @@ export const explainBodySchema = z.strictObject({
   tool: z.string().min(1),
   params: z.record(z.string(), z.json()),
   permissions: permissionsSchema.optional(),
-  /** Whose grants count besides the tenant’s. */
+  /** Also apply the grants of this run and this conversation. */
   runId: idSchema.optional(),
   conversationId: idSchema.optional(),
-  /** Whose policy counts besides the one for all; left out: assistant. */
+  /** Also apply the policy of this agent. Default: assistant. */
   agent: z.string().min(1).max(128).optional(),
 });
 
@@ -128,12 +132,13 @@ export const grantRoutes = {
     query: grantsQuerySchema,
     answer: 'json',
     output: listOf('grants', grantSchema),
-    errors: aList,
+    errors: listErrors,
   },
   createGrant: {
     method: 'POST',
     path: '/v1/grants',
-    summary: 'Create a grant for a run, a conversation or the tenant',
+    summary:
+      'Create a grant: matching calls in a run, a conversation or the tenant need no approval',
     auth: 'key',
     scopes: ['approve'],
     body: grantBodySchema,
@@ -141,29 +146,29 @@ export const grantRoutes = {
     answer: 'json',
     status: 201,
     output: grantSchema,
-    errors: [...needsKey, ...readsBody, 'invalid_pattern'],
+    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern'],
   },
   revokeGrant: {
     method: 'DELETE',
     path: '/v1/grants/:id',
-    summary: 'Revoke a grant',
+    summary: 'Revoke a grant; calls that it allowed need an approval again',
     auth: 'key',
     scopes: ['approve'],
     params: idParam,
     answer: 'none',
-    errors: [...needsKey, 'not_found'],
+    errors: [...keyErrors, 'not_found'],
   },
   previewGrant: {
     method: 'POST',
     path: '/v1/grants/preview',
-    summary: 'Preview which recent approvals a grant would have covered',
+    summary: 'Preview which of the tenant’s latest approvals a grant would have made unnecessary',
     auth: 'key',
     scopes: ['approve'],
     body: grantPreviewBodySchema,
     requires: { fields: ['tool'], message: 'tool is required' },
     answer: 'json',
     output: previewSchema,
-    errors: [...needsKey, ...readsBody, 'invalid_pattern'],
+    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern'],
   },
   explainPermission: {
     method: 'POST',
@@ -175,6 +180,6 @@ export const grantRoutes = {
     requires: { fields: ['tool', 'params'], message: 'tool and params are required' },
     answer: 'json',
     output: explanationSchema,
-    errors: [...needsKey, ...readsBody, 'invalid_pattern'],
+    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern'],
   },
 } as const satisfies Record<string, Route>;

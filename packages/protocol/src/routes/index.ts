@@ -1,6 +1,5 @@
 /**
- * The one table of routes. Validation, authentication, documentation and tests read it, so that a
- * route cannot exist in one of them alone.
+ * The route table. Validation, authentication, documentation and tests all read it.
  */
 import { approvalRoutes } from './approvals.ts';
 import { auditRoutes } from './audit.ts';
@@ -11,7 +10,6 @@ import { keyRoutes } from './keys.ts';
 import { memoryRoutes } from './memories.ts';
 import { policyRoutes } from './policy.ts';
 import type { Route } from './route.ts';
-import { runBranchRoutes } from './run-branches.ts';
 import { runRoutes } from './runs.ts';
 import { runtimeRoutes } from './runtime.ts';
 import { systemRoutes } from './system.ts';
@@ -29,7 +27,6 @@ export * from './memories.ts';
 export * from './policy.ts';
 export type { Route, RouteAuth, Scope } from './route.ts';
 export { scopes } from './route.ts';
-export * from './run-branches.ts';
 export * from './runs.ts';
 export * from './runtime.ts';
 export * from './tenant.ts';
@@ -41,7 +38,6 @@ export const routes = {
   ...chatRoutes,
   ...runtimeRoutes,
   ...runRoutes,
-  ...runBranchRoutes,
   ...toolResultRoutes,
   ...approvalRoutes,
   ...grantRoutes,

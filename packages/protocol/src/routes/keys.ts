@@ -1,16 +1,15 @@
-/** `/v1/keys`: who may call, and what for. */
+/** `/v1/keys`: API keys and their scopes. */
 import { z } from 'zod';
-import { idSchema } from '../schemas/ids.ts';
+import { idSchema, timeSchema } from '../schemas/values.ts';
 import {
-  aList,
+  listErrors,
   idParam,
   listOf,
-  needsKey,
+  keyErrors,
   pageQuery,
-  readsBody,
+  bodyErrors,
   type Route,
   scopes,
-  timeSchema,
 } from './route.ts';
 
 export const keyBodySchema = z.strictObject({
@@ -18,7 +17,7 @@ export const keyBodySchema = z.strictObject({
   scopes: z
     .array(z.enum(scopes))
     .min(1)
-    .refine((given) => new Set(given).size === given.length, 'A scope is named twice'),
+    .refine((given) => new Set(given).size === given.length, 'Scopes must be unique'),
   owner: z.string().min(1).max(128).optional(),
   expiresAt: timeSchema.optional(),
 });
@@ -39,7 +38,7 @@ export const keyRoutes = {
   createKey: {
     method: 'POST',
     path: '/v1/keys',
-    summary: 'Create an API key. The key is returned only once',
+    summary: 'Create an API key; its secret is returned only here',
     auth: 'key',
     scopes: ['admin'],
     body: keyBodySchema,
@@ -47,7 +46,7 @@ export const keyRoutes = {
     answer: 'json',
     status: 201,
     output: keySchema.extend({ apiKey: z.string() }),
-    errors: [...needsKey, ...readsBody],
+    errors: [...keyErrors, ...bodyErrors],
   },
   listKeys: {
     method: 'GET',
@@ -58,16 +57,16 @@ export const keyRoutes = {
     query: keysQuerySchema,
     answer: 'json',
     output: listOf('keys', keySchema),
-    errors: aList,
+    errors: listErrors,
   },
   revokeKey: {
     method: 'DELETE',
     path: '/v1/keys/:id',
-    summary: 'Revoke an API key and close its streams',
+    summary: 'Revoke an API key, and close the streams that it opened',
     auth: 'key',
     scopes: ['admin'],
     params: idParam,
     answer: 'none',
-    errors: [...needsKey, 'not_found'],
+    errors: [...keyErrors, 'not_found'],
   },
 } as const satisfies Record<string, Route>;

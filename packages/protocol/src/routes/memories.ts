@@ -1,33 +1,32 @@
-/** `/v1/memories`: what runs and callers have left to be recalled. */
+/** `/v1/memories`: memories of runs and callers. */
 import { z } from 'zod';
-import { idSchema } from '../schemas/ids.ts';
 import { foundBy, memorySources, memoryTextSchema, namespaceSchema } from '../schemas/memories.ts';
+import { idSchema, timeSchema } from '../schemas/values.ts';
 import {
-  aList,
+  listErrors,
   idParam,
   listOf,
-  needsKey,
+  keyErrors,
   pageQuery,
-  readsBody,
+  bodyErrors,
   type Route,
-  timeSchema,
 } from './route.ts';
 
 const tenYears = 10 * 365 * 24 * 60 * 60;
 
 export const memoriesQuerySchema = z.strictObject({
   ...pageQuery,
-  namespace: namespaceSchema.optional().describe('Left out: the memories of all namespaces'),
+  namespace: namespaceSchema.optional().describe('Default: all namespaces'),
   q: z
     .string()
     .min(1)
     .max(1_000)
     .optional()
-    .describe('Words to look for in the namespace: the best come first, on one page'),
+    .describe('Search the namespace; the best matches come first, on one page'),
 });
 
 export const clearMemoriesQuerySchema = z.strictObject({
-  namespace: namespaceSchema.describe('All of its memories are deleted'),
+  namespace: namespaceSchema.describe('The namespace whose memories are deleted'),
 });
 
 export const memoryBodySchema = z.strictObject({
@@ -44,9 +43,9 @@ export const memorySchema = z.object({
   source: z.enum(memorySources),
   createdAt: timeSchema,
   expiresAt: timeSchema.optional(),
-  /** How much of what was looked for it speaks of, from 0 to 1; there only in a search. */
+  /** The fraction of the query that matched, from 0 to 1; set in a search only. */
   score: z.number().optional(),
-  /** How alike its meaning is, up to 1, where it was found by that. */
+  /** The semantic similarity, up to 1, if it was found that way. */
   similarity: z.number().optional(),
   foundBy: z.enum(foundBy).optional(),
 });
@@ -55,13 +54,13 @@ export const memoryRoutes = {
   listMemories: {
     method: 'GET',
     path: '/v1/memories',
-    summary: 'List memories, newest first, or search them, best first',
+    summary: 'List memories, newest first, or search them, best match first',
     auth: 'key',
     scopes: ['runs'],
     query: memoriesQuerySchema,
     answer: 'json',
     output: listOf('memories', memorySchema),
-    errors: aList,
+    errors: listErrors,
   },
   addMemory: {
     method: 'POST',
@@ -74,7 +73,7 @@ export const memoryRoutes = {
     answer: 'json',
     status: 201,
     output: memorySchema,
-    errors: [...needsKey, ...readsBody],
+    errors: [...keyErrors, ...bodyErrors],
   },
   deleteMemory: {
     method: 'DELETE',
@@ -84,7 +83,7 @@ export const memoryRoutes = {
     scopes: ['runs'],
     params: idParam,
     answer: 'none',
-    errors: [...needsKey, 'not_found'],
+    errors: [...keyErrors, 'not_found'],
   },
   clearMemories: {
     method: 'DELETE',
@@ -94,6 +93,6 @@ export const memoryRoutes = {
     scopes: ['runs'],
     query: clearMemoriesQuerySchema,
     answer: 'none',
-    errors: [...needsKey, 'invalid_request'],
+    errors: [...keyErrors, 'invalid_request'],
   },
 } as const satisfies Record<string, Route>;

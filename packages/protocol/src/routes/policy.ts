@@ -1,10 +1,9 @@
-/** `/v1/policy`: a tenant's standing rules, and what a change of them would mean. */
+/** `/v1/policy`: the policy rules of a tenant, and previews of changes. */
 import { z } from 'zod';
-import { policyRulesSchema } from '../schemas/permissions.ts';
-import { idSchema } from '../schemas/ids.ts';
 import { ruleRefSchema } from '../events/catalogue.ts';
-import { deciderSchema } from '../schemas/approvals.ts';
-import { aList, listOf, needsKey, pageQuery, readsBody, type Route, timeSchema } from './route.ts';
+import { deciderSchema, policyRulesSchema } from '../schemas/permissions.ts';
+import { idSchema, timeSchema } from '../schemas/values.ts';
+import { listErrors, listOf, keyErrors, pageQuery, bodyErrors, type Route } from './route.ts';
 
 const agent = z.string().min(1).max(128).optional();
 
@@ -12,17 +11,17 @@ export const policyQuerySchema = z.strictObject({ agent });
 export const policyVersionsQuerySchema = z.strictObject({ ...pageQuery, agent });
 
 export const policyBodySchema = z.strictObject({
-  /** Left out: for all agents. */
+  /** Default: all agents. */
   agent,
   ...policyRulesSchema.shape,
-  /** Which version this takes the place of; `If-Match` says the same. 0: the first. */
+  /** The version to replace, as in `If-Match`; 0 if there is none yet. */
   version: z.int().min(0).optional(),
 });
 
 export const policyPreviewBodySchema = z.strictObject({
   agent,
   ...policyRulesSchema.shape,
-  /** Left out: the last seven days. */
+  /** Default: the last seven days. */
   since: timeSchema.optional(),
 });
 
@@ -39,12 +38,12 @@ export const policySchema = z.object({
 const decision = z.enum(['allow', 'deny', 'ask']);
 
 const policyPreviewSchema = z.object({
-  /** How many runs and calls were looked at, and whether that was all since then. */
+  /** The number of runs and calls checked, and whether these are all since `since`. */
   runs: z.int(),
   calls: z.int(),
   complete: z.boolean(),
   since: timeSchema,
-  /** How many calls would have been decided otherwise, and the latest of them. */
+  /** The number of calls that would be decided differently, and the latest of them. */
   changed: z.int(),
   changes: z.array(
     z.object({
@@ -65,45 +64,45 @@ export const policyRoutes = {
   getPolicy: {
     method: 'GET',
     path: '/v1/policy',
-    summary: 'Read the policy for all agents or for one',
+    summary: 'Get the policy for all agents or for one agent',
     auth: 'key',
     scopes: ['admin'],
     query: policyQuerySchema,
     answer: 'json',
     output: policySchema,
-    errors: aList,
+    errors: listErrors,
   },
   putPolicy: {
     method: 'PUT',
     path: '/v1/policy',
-    summary: 'Replace a policy, if its version has not changed',
+    summary: 'Replace the policy, unless it has changed since the given version',
     auth: 'key',
     scopes: ['admin'],
     body: policyBodySchema,
     answer: 'json',
     output: policySchema,
-    errors: [...needsKey, ...readsBody, 'invalid_pattern', 'policy_conflict'],
+    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern', 'policy_conflict'],
   },
   listPolicyVersions: {
     method: 'GET',
     path: '/v1/policy/versions',
-    summary: 'List the versions of a policy, newest first',
+    summary: 'List the versions of the policy, newest first',
     auth: 'key',
     scopes: ['admin'],
     query: policyVersionsQuerySchema,
     answer: 'json',
     output: listOf('versions', policySchema),
-    errors: aList,
+    errors: listErrors,
   },
   previewPolicy: {
     method: 'POST',
     path: '/v1/policy/preview',
-    summary: 'Preview which recent calls a policy would have decided differently',
+    summary: 'Preview which of the tenant’s recent calls a policy would decide differently',
     auth: 'key',
     scopes: ['admin'],
     body: policyPreviewBodySchema,
     answer: 'json',
     output: policyPreviewSchema,
-    errors: [...needsKey, ...readsBody, 'invalid_pattern'],
+    errors: [...keyErrors, ...bodyErrors, 'invalid_pattern'],
   },
 } as const satisfies Record<string, Route>;

@@ -1,33 +1,30 @@
-/** `/v1/runs`: start, list, look at, follow and cancel runs. */
+/** `/v1/runs` and `/v1/workflows`: start, list, follow, cancel, resume and fork runs. */
 import { z } from 'zod';
-import { functionSchema } from '../schemas/functions.ts';
-import { idSchema } from '../schemas/ids.ts';
-import { limitsSchema } from '../schemas/limits.ts';
 import { memoryUseSchema } from '../schemas/memories.ts';
 import { messageSchema } from '../schemas/messages.ts';
-import { outputSchemaSchema } from '../schemas/output-schema.ts';
 import { permissionsSchema } from '../schemas/permissions.ts';
 import {
   checkpointEnvelopeSchema,
+  functionSchema,
+  limitsSchema,
+  outputSchemaSchema,
   reasoningEfforts,
   runErrorSchema,
   runStatuses,
   wireUsageSchema,
 } from '../schemas/runs.ts';
+import { idSchema, labelsSchema, seqSchema, timeSchema } from '../schemas/values.ts';
 import {
-  aboutOne,
-  aList,
-  attachmentsLimit,
+  itemErrors,
+  listErrors,
+  attachmentsBodyLimit,
   idParam,
-  labelsSchema,
   listOf,
-  needsKey,
+  keyErrors,
   pageQuery,
   type Route,
-  seqSchema,
-  timeSchema,
+  startErrors,
 } from './route.ts';
-import { startsRun } from './starts-run.ts';
 
 export const runBodySchema = z.strictObject({
   model: z.string().min(1).optional(),
@@ -66,7 +63,7 @@ export const eventsQuerySchema = z.strictObject({
   limit: seqSchema.pipe(z.int().min(1).max(5000)).default(1000),
 });
 
-/** `label` is `name:value`; a value may hold colons. */
+/** `label` is `name:value`; the value may contain colons. */
 export const runsQuerySchema = z.strictObject({
   ...pageQuery,
   status: z.enum(runStatuses).optional(),
@@ -75,7 +72,7 @@ export const runsQuerySchema = z.strictObject({
   workflowId: z.string().min(1).max(256).optional(),
   label: z
     .string()
-    .regex(/^[^:]{1,64}:.{0,256}$/s, 'Must be name:value')
+    .regex(/^[^:]{1,64}:.{0,256}$/s, 'Must have the form name:value')
     .optional(),
   since: timeSchema.optional(),
   until: timeSchema.optional(),
@@ -89,12 +86,12 @@ export const runSchema = z.object({
   conversationId: idSchema,
   parentRunId: idSchema.optional(),
   workflowId: z.string().optional(),
-  /** Where in another run’s journal it began. */
+  /** The run and seq that it was forked from. */
   forkedFrom: z.object({ runId: idSchema, seq: z.int() }).optional(),
   input: z
     .union([z.string(), z.array(messageSchema)])
     .nullable()
-    .describe('null in a list where it is longer than 8 KiB, and where it is damaged'),
+    .describe('null in a list if it is longer than 8 KiB, or if it is damaged'),
   output: z.string().optional(),
   usage: wireUsageSchema,
   costUsd: z.number().optional(),
@@ -107,21 +104,49 @@ export const runSchema = z.object({
   endedAt: timeSchema.optional(),
 });
 
+/** An omitted field keeps the value of the forked run. */
+export const forkBodySchema = z.strictObject({
+  /** A boundary between two turns. Default: the last one. */
+  seq: z.int().min(1).optional(),
+  input: z.union([z.string().min(1), z.array(messageSchema).min(1)]).optional(),
+  model: z.string().min(1).optional(),
+  permissions: permissionsSchema.optional(),
+  workflowId: z.string().min(1).max(256).optional(),
+  labels: labelsSchema.optional(),
+  maxIterations: z.int().min(1).max(1000).optional(),
+  limits: limitsSchema.optional(),
+});
+
+const workflowParam = z.object({ id: z.string().min(1).max(256) });
+
+export const workflowQuerySchema = z.strictObject(pageQuery);
+
+const workflowSchema = z.object({
+  id: z.string(),
+  /** The combined status of the runs. */
+  status: z.enum(runStatuses),
+  counts: z.partialRecord(z.enum(runStatuses), z.int()),
+  runs: z.array(runSchema),
+  usage: z.object({ input_tokens: z.int(), output_tokens: z.int() }),
+  costUsd: z.number().optional(),
+  nextCursor: z.string().nullable(),
+});
+
 const eventSchema = z.looseObject({ seq: z.int(), type: z.string(), at: timeSchema });
 
 export const runRoutes = {
   startRun: {
     method: 'POST',
     path: '/v1/runs',
-    summary: 'Start a run and stream it',
+    summary: 'Start a run and stream its events',
     auth: 'key',
     scopes: ['runs'],
     body: runBodySchema,
     requires: { fields: ['input'], message: 'model and input are required' },
-    bodyLimit: attachmentsLimit,
+    bodyLimit: attachmentsBodyLimit,
     answer: 'sse',
     errors: [
-      ...startsRun,
+      ...startErrors,
       'unknown_agent',
       'idempotency_mismatch',
       'provider_failed',
@@ -138,18 +163,18 @@ export const runRoutes = {
     query: runsQuerySchema,
     answer: 'json',
     output: listOf('runs', runSchema),
-    errors: aList,
+    errors: listErrors,
   },
   getRun: {
     method: 'GET',
     path: '/v1/runs/:id',
-    summary: 'Read a run',
+    summary: 'Get a run',
     auth: 'key',
     scopes: ['runs'],
     params: idParam,
     answer: 'json',
     output: runSchema,
-    errors: aboutOne,
+    errors: itemErrors,
   },
   listRunEvents: {
     method: 'GET',
@@ -165,28 +190,28 @@ export const runRoutes = {
       events: z.array(eventSchema),
       nextCursor: z.string().nullable(),
     }),
-    errors: [...aboutOne, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
+    errors: [...itemErrors, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
   },
   followRun: {
     method: 'GET',
     path: '/v1/runs/:id/stream',
-    summary: 'Stream a run from any position in its journal',
+    summary: 'Stream the events of a run, from any seq of its journal',
     auth: 'key',
     scopes: ['runs'],
     params: idParam,
     query: streamQuerySchema,
     answer: 'sse',
-    mayBeNothing: 'The run has ended, and nothing follows',
-    errors: [...aboutOne, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
+    mayBeNothing: 'The run has ended and no event follows',
+    errors: [...itemErrors, 'invalid_request', 'cursor_past_end', 'journal_pruned'],
   },
   followFeed: {
     method: 'GET',
     path: '/v1/feed',
-    summary: 'Stream change notifications',
+    summary: 'Stream notifications about changed runs and approvals',
     auth: 'key',
     scopes: ['runs'],
     answer: 'sse',
-    errors: [...needsKey],
+    errors: [...keyErrors],
   },
   cancelRun: {
     method: 'POST',
@@ -198,6 +223,43 @@ export const runRoutes = {
     answer: 'json',
     status: 202,
     output: runSchema,
-    errors: aboutOne,
+    errors: itemErrors,
+  },
+  resumeRun: {
+    method: 'POST',
+    path: '/v1/runs/:id/resume',
+    summary: 'Resume an abandoned run, or re-check a waiting one',
+    auth: 'key',
+    scopes: ['runs'],
+    params: idParam,
+    answer: 'json',
+    status: 202,
+    output: runSchema,
+    errors: [...itemErrors, 'run_ended', 'tenant_paused'],
+  },
+  forkRun: {
+    method: 'POST',
+    path: '/v1/runs/:id/fork',
+    summary: 'Fork a run: start a new run from its transcript',
+    auth: 'key',
+    scopes: ['runs'],
+    params: idParam,
+    body: forkBodySchema.default({}),
+    answer: 'json',
+    status: 201,
+    output: runSchema,
+    errors: [...startErrors, 'not_found', 'not_a_boundary', 'idempotency_mismatch'],
+  },
+  getWorkflow: {
+    method: 'GET',
+    path: '/v1/workflows/:id',
+    summary: 'Get a workflow: its runs, newest first, with their combined status and usage',
+    auth: 'key',
+    scopes: ['runs'],
+    params: workflowParam,
+    query: workflowQuerySchema,
+    answer: 'json',
+    output: workflowSchema,
+    errors: [...listErrors, 'not_found'],
   },
 } as const satisfies Record<string, Route>;

@@ -1,11 +1,9 @@
 /** `/api/chat`: a conversation, its approvals and its resumption. */
 import { z } from 'zod';
-import { idSchema, toolCallIdSchema } from '../schemas/ids.ts';
-import { limitsSchema } from '../schemas/limits.ts';
-import { permissionsSchema } from '../schemas/permissions.ts';
-import { approvalKinds } from '../schemas/approvals.ts';
-import { needsKey, readsBody, type Route } from './route.ts';
-import { startsRun } from './starts-run.ts';
+import { limitsSchema } from '../schemas/runs.ts';
+import { approvalKinds, permissionsSchema } from '../schemas/permissions.ts';
+import { idSchema, toolCallIdSchema } from '../schemas/values.ts';
+import { keyErrors, bodyErrors, type Route, startErrors } from './route.ts';
 
 export const apiChatBodySchema = z.strictObject({
   message: z.string().min(1),
@@ -17,8 +15,8 @@ export const apiChatBodySchema = z.strictObject({
 });
 
 /**
- * A call can be asked about twice: whether it may run, and after a crash what became of it. `kind`
- * says which of the two is meant; left out, an approval is never one to run it again.
+ * A call can have two approvals: one to run, and after a crash one for its outcome. `kind` selects one;
+ * without it, `approve` never reruns a call.
  */
 export const toolApprovalBodySchema = z
   .strictObject({
@@ -28,21 +26,21 @@ export const toolApprovalBodySchema = z
     kind: z.enum(approvalKinds).optional(),
     always: z.boolean().optional(),
     reason: z.string().max(10_000).optional(),
-    /** Other arguments for the call, or the answer to a question. */
+    /** Replaces the call's arguments, or answers a question. */
     input: z.json().optional(),
   })
   .refine((body) => body.action === 'approve' || body.always !== true, {
     path: ['always'],
-    message: 'Only an approval can hold for always',
+    message: 'Requires action: approve',
   })
   .refine((body) => body.action === 'approve' || body.input === undefined, {
     path: ['input'],
-    message: 'Only an approval comes with arguments or an answer',
+    message: 'Requires action: approve',
   });
 
 export const resumeBodySchema = z.strictObject({ runId: idSchema });
 
-/** What `/api/chat` calls the status of a run. */
+/** The status of a run in `/api/chat`. */
 export const runtimeStatuses = [
   'queued',
   'running',
@@ -69,12 +67,12 @@ export const runtimeRoutes = {
     body: apiChatBodySchema,
     requires: { fields: ['message'], message: 'message is required' },
     answer: 'sse',
-    errors: [...startsRun, 'unknown_agent', 'idempotency_mismatch'],
+    errors: [...startErrors, 'unknown_agent', 'idempotency_mismatch'],
   },
   approveTool: {
     method: 'POST',
     path: '/api/chat/tool-approval',
-    summary: 'Decide a pending tool call and return what follows',
+    summary: 'Decide a pending tool call, and get the events that follow',
     auth: 'key',
     scopes: ['approve'],
     body: toolApprovalBodySchema,
@@ -85,8 +83,8 @@ export const runtimeRoutes = {
     answer: 'json',
     output: z.object(outcome),
     errors: [
-      ...needsKey,
-      ...readsBody,
+      ...keyErrors,
+      ...bodyErrors,
       'not_found',
       'approval_conflict',
       'approval_state_missing',
@@ -98,13 +96,13 @@ export const runtimeRoutes = {
   resumeChat: {
     method: 'POST',
     path: '/api/chat/resume',
-    summary: 'Stream a run, or return what has happened since its checkpoint',
+    summary: 'Resume a run, and get the events since its checkpoint',
     auth: 'key',
     scopes: ['runs'],
     body: resumeBodySchema,
     requires: { fields: ['runId'], message: 'runId is required' },
     answer: 'json',
     output: z.object({ ...outcome, runId: idSchema }),
-    errors: [...needsKey, ...readsBody, 'not_found', 'checkpoint_missing', 'journal_corrupt'],
+    errors: [...keyErrors, ...bodyErrors, 'not_found', 'checkpoint_missing', 'journal_corrupt'],
   },
 } as const satisfies Record<string, Route>;

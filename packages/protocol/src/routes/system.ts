@@ -1,12 +1,11 @@
 import { z } from 'zod';
-import { needsKey, type Route } from './route.ts';
+import { keyErrors, type Route } from './route.ts';
 
 const healthSchema = z.object({ status: z.literal('ok'), version: z.string() });
 
 const welcomeSchema = z.object({
   name: z.literal('Relay'),
   version: z.string(),
-  /** Where to go from here. */
   docs: z.string(),
   openapi: z.string(),
   health: z.string(),
@@ -16,7 +15,7 @@ const listedToolSchema = z.object({
   name: z.string(),
   description: z.string(),
   inputSchema: z.record(z.string(), z.unknown()),
-  /** Runs without an approval unless a rule denies it. */
+  /** Needs no approval unless a rule denies it. */
   allowedByDefault: z.boolean(),
   /** Safe to run again after a crash. */
   idempotent: z.boolean(),
@@ -26,7 +25,7 @@ export const systemRoutes = {
   welcome: {
     method: 'GET',
     path: '/',
-    summary: 'Server name, version and links',
+    summary: 'Get the name and version of the server, with links',
     auth: 'public',
     scopes: [],
     answer: 'json',
@@ -36,7 +35,7 @@ export const systemRoutes = {
   health: {
     method: 'GET',
     path: '/health',
-    summary: 'Liveness of the process',
+    summary: 'Check that the process is alive',
     auth: 'public',
     scopes: [],
     answer: 'json',
@@ -46,7 +45,7 @@ export const systemRoutes = {
   ready: {
     method: 'GET',
     path: '/ready',
-    summary: 'Readiness: the store responds and runs are accepted',
+    summary: 'Check that the store responds and the server accepts runs',
     auth: 'public',
     scopes: [],
     answer: 'json',
@@ -56,7 +55,7 @@ export const systemRoutes = {
   openApi: {
     method: 'GET',
     path: '/openapi.json',
-    summary: 'OpenAPI document of this API',
+    summary: 'Get the OpenAPI document',
     auth: 'public',
     scopes: [],
     answer: 'json',
@@ -66,7 +65,7 @@ export const systemRoutes = {
   docs: {
     method: 'GET',
     path: '/docs',
-    summary: 'API documentation as a web page',
+    summary: 'Show the API reference as a page',
     auth: 'public',
     scopes: [],
     answer: 'html',
@@ -75,16 +74,16 @@ export const systemRoutes = {
   metrics: {
     method: 'GET',
     path: '/metrics',
-    summary: 'Metrics in Prometheus format',
+    summary: 'Get metrics in the Prometheus format',
     auth: 'internal-or-key',
     scopes: ['admin'],
     answer: 'text',
-    errors: [...needsKey],
+    errors: [...keyErrors],
   },
   listModels: {
     method: 'GET',
     path: '/models',
-    summary: 'List available models',
+    summary: 'List models',
     auth: 'local-or-key',
     scopes: ['runs'],
     answer: 'json',
@@ -92,7 +91,7 @@ export const systemRoutes = {
       models: z.array(z.object({ id: z.string(), provider: z.string() })),
       defaultModel: z.string().optional(),
     }),
-    errors: [...needsKey],
+    errors: [...keyErrors],
   },
   listTools: {
     method: 'GET',
@@ -102,6 +101,6 @@ export const systemRoutes = {
     scopes: ['runs'],
     answer: 'json',
     output: z.object({ tools: z.array(listedToolSchema) }),
-    errors: [...needsKey],
+    errors: [...keyErrors],
   },
 } as const satisfies Record<string, Route>;

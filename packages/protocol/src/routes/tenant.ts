@@ -1,22 +1,22 @@
-/** `/v1/tenant`: what the tenant as a whole may use, and the switch that stops it. */
+/** `/v1/tenant`: budgets, usage and the pause switch of the tenant. */
 import { z } from 'zod';
-import { idSchema } from '../schemas/ids.ts';
-import { labelsSchema, needsKey, readsBody, type Route } from './route.ts';
+import { idSchema, labelsSchema } from '../schemas/values.ts';
+import { keyErrors, bodyErrors, type Route } from './route.ts';
 
-/** Counted over the UTC day or month, when runs end. */
+/** Counted per UTC day or month, when runs end. */
 export const budgetSchema = z.strictObject({
   period: z.enum(['day', 'month']).default('day'),
-  /** Tokens in and out. */
+  /** Input and output tokens. */
   tokens: z.int().min(0).optional(),
   costUsd: z.number().min(0).optional(),
-  /** Runs that are queued or at work; those that wait for a person do not count. */
+  /** Queued and running runs; waiting runs do not count. */
   concurrentRuns: z.int().min(0).optional(),
 });
 export type Budget = z.infer<typeof budgetSchema>;
 
 export const budgetsSchema = z.strictObject({
   tenant: budgetSchema.optional(),
-  /** By the id of an API key. */
+  /** Keyed by the id of an API key. */
   keys: z.record(idSchema, budgetSchema).optional(),
 });
 export type Budgets = z.infer<typeof budgetsSchema>;
@@ -43,7 +43,7 @@ export const tenantSchema = z.object({
   openRuns: z.object({ queued: z.int(), running: z.int(), waiting: z.int() }),
 });
 
-/** At least one of them; `all` must be said. */
+/** At least one is required, so that all runs are canceled only on purpose. */
 export const cancelRunsBodySchema = z
   .strictObject({
     agent: z.string().min(1).optional(),
@@ -51,41 +51,41 @@ export const cancelRunsBodySchema = z
     all: z.literal(true).optional(),
   })
   .refine(({ agent, labels, all }) => agent ?? labels ?? all, {
-    message: 'Name an agent or labels, or say all',
+    message: 'Set agent, labels or all',
   });
 
 export const tenantRoutes = {
   getTenant: {
     method: 'GET',
     path: '/v1/tenant',
-    summary: 'Read the tenant: pause state, budgets and usage',
+    summary: 'Get the tenant with its budgets and usage',
     auth: 'key',
     scopes: ['admin'],
     answer: 'json',
     output: tenantSchema,
-    errors: [...needsKey],
+    errors: [...keyErrors],
   },
   updateTenant: {
     method: 'PUT',
     path: '/v1/tenant',
-    summary: 'Pause or unpause the tenant, or set its budgets',
+    summary: 'Pause or resume the tenant, or set its budgets',
     auth: 'key',
     scopes: ['admin'],
     body: tenantBodySchema,
     answer: 'json',
     output: tenantSchema,
-    errors: [...needsKey, ...readsBody],
+    errors: [...keyErrors, ...bodyErrors],
   },
   cancelRuns: {
     method: 'POST',
     path: '/v1/runs/cancel',
-    summary: 'Cancel all runs of an agent, with given labels, or of the tenant',
+    summary: 'Cancel all runs of an agent, with labels, or of the tenant',
     auth: 'key',
     scopes: ['admin'],
     body: cancelRunsBodySchema,
     answer: 'json',
     status: 202,
     output: z.object({ canceled: z.int() }),
-    errors: [...needsKey, ...readsBody],
+    errors: [...keyErrors, ...bodyErrors],
   },
 } as const satisfies Record<string, Route>;

@@ -1,25 +1,18 @@
-/** How what a function tool brings comes back into its run. */
+/** Results of function tools, which run in a client. */
 import { z } from 'zod';
-import { idSchema, toolCallIdSchema } from '../schemas/ids.ts';
-import {
-  aboutOne,
-  attachmentsLimit,
-  readsBody,
-  type Route,
-  seqSchema,
-  timeSchema,
-} from './route.ts';
+import { idSchema, seqSchema, timeSchema, toolCallIdSchema } from '../schemas/values.ts';
+import { itemErrors, attachmentsBodyLimit, bodyErrors, type Route } from './route.ts';
 
-const ofCall = z.object({ id: idSchema, toolUseId: toolCallIdSchema });
+const callParams = z.object({ id: idSchema, toolUseId: toolCallIdSchema });
 
 export const toolResultBodySchema = z.strictObject({
-  // Whatever JSON can hold: it was parsed as such, and may be large.
+  // Parsed from JSON already and possibly large, so it is not checked again.
   output: z.unknown().refine((output) => output !== undefined, 'Required'),
-  /** The function failed, and `output` says how. */
+  /** The function failed; `output` describes the error. */
   isError: z.boolean().optional(),
 });
 
-/** With the claim that one has, it is prolonged. */
+/** An existing `claimId` is renewed. */
 export const claimBodySchema = z.strictObject({ claimId: idSchema.optional() }).optional();
 
 const maxWaitMs = 25_000;
@@ -38,35 +31,35 @@ export const toolResultRoutes = {
     summary: 'Post the result of a function tool call',
     auth: 'key',
     scopes: ['runs'],
-    params: ofCall,
+    params: callParams,
     body: toolResultBodySchema,
-    bodyLimit: attachmentsLimit,
+    bodyLimit: attachmentsBodyLimit,
     answer: 'json',
     output: z.object({ ok: z.literal(true) }),
-    errors: [...aboutOne, ...readsBody, 'tool_result_conflict'],
+    errors: [...itemErrors, ...bodyErrors, 'tool_result_conflict'],
   },
   claimToolCall: {
     method: 'POST',
     path: '/v1/runs/:id/tool-results/:toolUseId/claim',
-    summary: 'Claim a function tool call, so that other clients do not run it',
+    summary: 'Claim a function tool call, so that no other client runs it',
     auth: 'key',
     scopes: ['runs'],
-    params: ofCall,
+    params: callParams,
     body: claimBodySchema,
     answer: 'json',
     output: z.object({ claimId: idSchema, expiresAt: timeSchema }),
-    errors: [...aboutOne, ...readsBody, 'call_claimed'],
+    errors: [...itemErrors, ...bodyErrors, 'call_claimed'],
   },
   awaitToolResult: {
     method: 'GET',
     path: '/internal/runs/:id/tool-result/:toolUseId',
-    summary: 'Wait for the result of a function tool call; 204 if there is none yet',
+    summary: 'Wait for the result of a function tool call',
     auth: 'internal',
     scopes: [],
-    params: ofCall,
+    params: callParams,
     query: longPollQuerySchema,
     answer: 'json',
-    mayBeNothing: 'Nothing yet',
+    mayBeNothing: 'No result yet',
     output: z.object({ output: z.json(), isError: z.boolean().optional() }),
     errors: ['unauthorized', 'rate_limited', 'invalid_request', 'not_found', 'result_gone'],
   },

@@ -1,25 +1,32 @@
-/** `/v1/webhooks`: who is told when people are asked, and when runs end. */
+/** `/v1/webhooks`: notifications about approvals and ended runs. */
 import { z } from 'zod';
-import { idSchema } from '../schemas/ids.ts';
-import { webhookEvents } from '../schemas/webhooks.ts';
+import { idSchema, timeSchema } from '../schemas/values.ts';
 import {
-  aboutOne,
-  aList,
+  itemErrors,
+  listErrors,
   idParam,
   listOf,
-  needsKey,
+  keyErrors,
   pageQuery,
-  readsBody,
+  bodyErrors,
   type Route,
-  timeSchema,
 } from './route.ts';
+
+export const webhookEvents = [
+  'approval.requested',
+  'approval.expiring',
+  'approval.expired',
+  'approval.decided',
+  'run.ended',
+] as const;
+export type WebhookEvent = (typeof webhookEvents)[number];
 
 export const webhookBodySchema = z.strictObject({
   url: z.url({ protocol: /^https?$/ }).max(2_048),
   events: z
     .array(z.enum(webhookEvents))
     .min(1)
-    .refine((given) => new Set(given).size === given.length, 'An event is named twice'),
+    .refine((given) => new Set(given).size === given.length, 'Events must be unique'),
 });
 
 export const webhooksQuerySchema = z.strictObject(pageQuery);
@@ -48,7 +55,7 @@ export const webhookRoutes = {
   createWebhook: {
     method: 'POST',
     path: '/v1/webhooks',
-    summary: 'Create a webhook. Its signing secret is returned only once',
+    summary: 'Create a webhook; its signing secret is returned only here',
     auth: 'key',
     scopes: ['admin'],
     body: webhookBodySchema,
@@ -56,7 +63,7 @@ export const webhookRoutes = {
     answer: 'json',
     status: 201,
     output: webhookSchema.extend({ secret: z.string() }),
-    errors: [...needsKey, ...readsBody, 'base_url_refused'],
+    errors: [...keyErrors, ...bodyErrors, 'base_url_refused'],
   },
   listWebhooks: {
     method: 'GET',
@@ -67,17 +74,17 @@ export const webhookRoutes = {
     query: webhooksQuerySchema,
     answer: 'json',
     output: listOf('webhooks', webhookSchema),
-    errors: aList,
+    errors: listErrors,
   },
   deleteWebhook: {
     method: 'DELETE',
     path: '/v1/webhooks/:id',
-    summary: 'Delete a webhook and its pending deliveries',
+    summary: 'Delete a webhook, and drop its pending deliveries',
     auth: 'key',
     scopes: ['admin'],
     params: idParam,
     answer: 'none',
-    errors: needsKey,
+    errors: keyErrors,
   },
   listWebhookDeliveries: {
     method: 'GET',
@@ -89,12 +96,12 @@ export const webhookRoutes = {
     query: webhooksQuerySchema,
     answer: 'json',
     output: listOf('deliveries', deliverySchema),
-    errors: [...aboutOne, 'invalid_request'],
+    errors: [...itemErrors, 'invalid_request'],
   },
   showDecisionLink: {
     method: 'GET',
     path: '/decide/:token',
-    summary: 'Show the page of a decision link; opening it decides nothing',
+    summary: 'Show the approval of a decision link; opening it decides nothing',
     auth: 'link',
     scopes: [],
     params: tokenParam,
@@ -104,7 +111,7 @@ export const webhookRoutes = {
   decideByLink: {
     method: 'POST',
     path: '/decide/:token',
-    summary: 'Decide an approval with the form of a decision link',
+    summary: 'Decide the approval of a decision link, by the form on its page',
     auth: 'link',
     scopes: [],
     params: tokenParam,

@@ -1,11 +1,11 @@
 type Pending = { readonly text: string } | { readonly value: unknown } | { readonly leave: object };
 
 /**
- * The one text for a JSON value: keys sorted by code unit at every level, no white space, own
- * enumerable properties only. What JSON cannot hold is written as `JSON.stringify` does (a
- * property without a value is left out, elsewhere it is null), so that the text is the same
- * before and after a trip through the store; a bigint is written in digits.
- * Depth is not limited by the call stack. Throws a TypeError on a cycle.
+ * The canonical JSON text of a value: keys sorted by code unit at every level, no white space, own
+ * enumerable properties only. Values that JSON cannot represent are written as `JSON.stringify` writes
+ * them (an undefined property is omitted, elsewhere it is null), so the text does not change in the
+ * store. A bigint is written in digits. Depth is not limited by the call stack. Throws a TypeError on
+ * a cycle.
  */
 export function canonicalJson(value: unknown): string {
   const parts: string[] = [];
@@ -19,7 +19,7 @@ export function canonicalJson(value: unknown): string {
     } else if (typeof next.value !== 'object' || next.value === null) {
       parts.push(scalarText(next.value));
     } else {
-      if (inside.has(next.value)) throw new TypeError('A value that contains itself has no text.');
+      if (inside.has(next.value)) throw new TypeError('A cyclic value cannot be written as JSON');
       inside.add(next.value);
       pending.push({ leave: next.value });
       for (const part of contents(next.value).toReversed()) pending.push(part);

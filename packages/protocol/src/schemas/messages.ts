@@ -1,14 +1,50 @@
 import { z } from 'zod';
-import { toolCallIdSchema } from './ids.ts';
-import { providerDataSchema } from './provider-data.ts';
+import { toolCallIdSchema } from './values.ts';
 
-/** As much as a request body can hold, so that one part cannot ask for more than it brought. */
+/** What a provider attached to a part of its answer, keyed by the provider’s name. */
+const metadata = z.record(z.string(), z.record(z.string(), z.json()));
+
+/**
+ * Data that a provider expects back with the next request, such as reasoning signatures and item ids.
+ * Only the model that produced it can read it.
+ *
+ * The parts are those of one answer, in order. Text and calls are stored elsewhere and not repeated: a
+ * text part has its length (`chars`), a call part its index among the calls (`nth`).
+ */
+export const providerDataSchema = z.strictObject({
+  provider: z.string().min(1).max(64),
+  model: z.string().min(1).max(512),
+  parts: z
+    .array(
+      z.discriminatedUnion('type', [
+        z.strictObject({
+          type: z.literal('reasoning'),
+          text: z.string(),
+          metadata: metadata.optional(),
+        }),
+        z.strictObject({
+          type: z.literal('text'),
+          chars: z.int().nonnegative(),
+          metadata: metadata.optional(),
+        }),
+        z.strictObject({
+          type: z.literal('call'),
+          nth: z.int().nonnegative(),
+          metadata: metadata.optional(),
+        }),
+      ]),
+    )
+    .max(4096),
+});
+export type ProviderData = z.infer<typeof providerDataSchema>;
+
+/** The size limit of a request body. */
 const maxAttachmentChars = 10 * 1024 * 1024;
 const maxParts = 256;
 
 const base64Form = /^[A-Za-z0-9+/]+={0,2}$/;
 const mediaTypeForm = /^[a-z0-9][a-z0-9!#$&^_.+-]*\/[a-z0-9][a-z0-9!#$&^_.+-]*$/i;
-/** Its bytes are looked at by `base64Form`, which is what they must be. */
+/** The prefix only; `base64Form` checks the data. */
 const dataUrlForm = /^data:([^;,]+);base64,/i;
 
 const httpsForm = /^https:\/\/[^\s/?#@\\]+(?:[/?#]\S*)?$/i;
@@ -16,19 +52,19 @@ const httpsForm = /^https:\/\/[^\s/?#@\\]+(?:[/?#]\S*)?$/i;
 const mediaTypeSchema = z
   .string()
   .max(128)
-  .regex(mediaTypeForm, 'Must be a type such as image/png');
-// What is too long is not searched: a regular expression may run out of stack.
+  .regex(mediaTypeForm, 'Must be a media type, such as image/png');
+// A string that is too long is not matched: the regular expression could exhaust the stack.
 const base64Schema = z
   .string()
   .max(maxAttachmentChars, { abort: true })
   .regex(base64Form, 'Must be base64');
 const urlSchema = z.string().max(maxAttachmentChars).refine(isAttachmentUrl, {
-  message: 'Must be an https URL, or a data URL in base64',
+  message: 'Must be an https URL or a base64 data URL',
 });
 
 export const textPartSchema = z.strictObject({ type: z.literal('text'), text: z.string() });
 
-/** Either its bytes in base64 with their type, or a URL. */
+/** Either `data` in base64 with its `mediaType`, or a `url`. */
 export const imagePartSchema = z
   .strictObject({
     type: z.literal('image'),
@@ -66,7 +102,7 @@ export const messageToolCallSchema = z.strictObject({
 });
 export type MessageToolCall = z.infer<typeof messageToolCallSchema>;
 
-/** One shape of message everywhere, the one that most clients already write. */
+/** The Chat Completions message format, used on every surface. */
 export const messageSchema = z.discriminatedUnion('role', [
   z.strictObject({ role: z.literal('system'), content: contentSchema }),
   z.strictObject({ role: z.literal('user'), content: contentSchema }),
@@ -91,7 +127,7 @@ export function textOf(content: MessageContent | null): string {
   return content.map((part) => (part.type === 'text' ? part.text : '')).join('');
 }
 
-/** What an image or a file is: bytes of a known type, or a place where the provider finds it. */
+/** An image or a file: its bytes, or a URL that the provider fetches. */
 export type Attachment =
   | { readonly kind: 'data'; readonly mediaType: string; readonly base64: string }
   | { readonly kind: 'url'; readonly mediaType: string | undefined; readonly url: string };
@@ -116,11 +152,15 @@ function checkSource(
 ): void {
   const { data, url, mediaType } = part;
   if ((data === undefined) === (url === undefined)) {
-    context.addIssue({ code: 'custom', path: ['data'], message: 'Either data or url is needed' });
+    context.addIssue({ code: 'custom', path: ['data'], message: 'Set either data or url' });
   } else if (data !== undefined && mediaType === undefined) {
     context.addIssue({ code: 'custom', path: ['mediaType'], message: 'Required with data' });
   }
   if (part.type === 'image' && mediaType !== undefined && !/^image\//i.test(mediaType)) {
-    context.addIssue({ code: 'custom', path: ['mediaType'], message: 'Must be a type of image' });
+    context.addIssue({
+      code: 'custom',
+      path: ['mediaType'],
+      message: 'Must be an image type, such as image/png',
+    });
   }
 }

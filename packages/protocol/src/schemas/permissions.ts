@@ -1,26 +1,30 @@
 import { z } from 'zod';
-import { toolCallIdSchema } from './ids.ts';
+import { toolCallIdSchema } from './values.ts';
 
 /** zod drops a key named `__proto__` silently, which would make a rule wider than it was written. */
 const ownParameters = z.unknown().superRefine((value, context) => {
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, '__proto__')) return;
-  context.addIssue({ code: 'custom', path: ['__proto__'], message: 'Not a parameter' });
+  context.addIssue({
+    code: 'custom',
+    path: ['__proto__'],
+    message: 'Not allowed as a parameter name',
+  });
 });
 
-/** A record, also to whoever writes one. */
+/** A record whose input type is a record too. */
 function recordOf<Value extends z.ZodType>(value: Value) {
-  type Given = Record<string, z.input<Value>>;
+  type Input = Record<string, z.input<Value>>;
   const schema: z.ZodType<Record<string, z.output<Value>>> = ownParameters.pipe(
     z.record(z.string(), value),
   );
-  return schema as z.ZodType<Record<string, z.output<Value>>, Given>;
+  return schema as z.ZodType<Record<string, z.output<Value>>, Input>;
 }
 
-/** A tool's exact name, and a glob for each parameter that it constrains or one call to the letter. */
+/** A tool's exact name, with globs for the parameters it constrains or with the exact arguments. */
 export const toolPermissionSchema = z.strictObject({
   tool: z.string().min(1),
   params: recordOf(z.string()).optional(),
-  /** These arguments, nothing more and nothing less; no pattern is one here. */
+  /** Matches a call with exactly these arguments; patterns are taken literally. */
   exact: recordOf(z.json()).optional(),
 });
 export type ToolPermission = z.infer<typeof toolPermissionSchema>;
@@ -35,7 +39,7 @@ export const permissionsSchema = z.strictObject({
   allowOnce: z.array(toolPermissionSchema).optional(),
   deny: z.array(denialSchema).optional(),
   denylist: z.array(toolPermissionSchema).optional(),
-  /** Nobody is there: whatever a person would be asked about is denied. */
+  /** No approver is available: a call that needs an approval is denied. */
   headless: z.boolean().optional(),
 });
 export type Permissions = z.infer<typeof permissionsSchema>;
@@ -53,12 +57,29 @@ export type PolicyRules = z.infer<typeof policyRulesSchema>;
 const consent = z.strictObject({ approved: z.literal(true), always: z.boolean().optional() });
 const refusal = z.strictObject({ approved: z.literal(false), reason: z.string().optional() });
 
-/** A person's answer to whether a call may run. */
+/** An approver's answer to an approval of kind `permission`. */
 export type PermissionResponse = z.infer<typeof consent> | z.infer<typeof refusal>;
 
-/** A person's answer to an approval. `input`: other arguments for the call, or the answer to a question. */
+/** An approver's answer. `input` replaces the call's arguments, or answers a question. */
 export const relayResponseSchema = z.discriminatedUnion('approved', [
   consent.extend({ input: z.json().optional() }),
   refusal,
 ]);
 export type RelayResponse = z.infer<typeof relayResponseSchema>;
+
+export const approvalKinds = ['permission', 'question', 'outcome'] as const;
+export type ApprovalKind = (typeof approvalKinds)[number];
+
+export const approvalStatuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
+export type ApprovalStatus = (typeof approvalStatuses)[number];
+
+export const grantScopes = ['run', 'conversation', 'tenant'] as const;
+export type GrantScope = (typeof grantScopes)[number];
+
+/** Who decided: the owner of an API key, a rule, a timeout, or Relay itself. */
+export const deciderSchema = z.object({
+  type: z.enum(['key', 'rule', 'timeout', 'system']),
+  id: z.string(),
+  name: z.string(),
+});
+export type Decider = z.infer<typeof deciderSchema>;

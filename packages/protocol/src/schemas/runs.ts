@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { defined } from '../defined.ts';
-import { idSchema } from './ids.ts';
+import { problemWith } from '../json-schema/check.ts';
+import { idSchema } from './values.ts';
 
 export const runStatuses = [
   'queued',
@@ -23,7 +24,7 @@ export function isEnded(status: RunStatus): status is EndedStatus {
   return (endedStatuses as readonly RunStatus[]).includes(status);
 }
 
-/** Which front door a run came in by. */
+/** The API that started a run. */
 export const surfaces = ['chat', 'runtime', 'runs'] as const;
 export type Surface = (typeof surfaces)[number];
 
@@ -35,14 +36,13 @@ export const usageSchema = z.object({
   cacheWriteTokens: z.int().nonnegative().optional(),
   /** Of the output, what was reasoning. */
   reasoningTokens: z.int().nonnegative().optional(),
-  /** There only if every model that was used has a price. */
+  /** Set only if every model used has a price. */
   costUsd: z.number().nonnegative().optional(),
 });
 export type Usage = z.infer<typeof usageSchema>;
 
 export const noUsage: Usage = { inputTokens: 0, outputTokens: 0 };
 
-/** What providers say of tokens beyond their number, if they do. */
 const details = ['cachedInputTokens', 'cacheWriteTokens', 'reasoningTokens'] as const;
 
 export function addUsage(a: Usage, b: Usage): Usage {
@@ -78,7 +78,7 @@ export function wireUsage(usage: Usage): z.infer<typeof wireUsageSchema> {
   });
 }
 
-/** Of what was not used at all the cost is known without a price. */
+/** No usage costs nothing, also without a price. */
 function sumOfCosts(a: Usage, b: Usage): number | undefined {
   if (isNothing(a)) return b.costUsd;
   if (isNothing(b)) return a.costUsd;
@@ -89,7 +89,6 @@ function isNothing(usage: Usage): boolean {
   return usage.inputTokens === 0 && usage.outputTokens === 0 && usage.costUsd === undefined;
 }
 
-/** How much a model is to think before it answers, where it can. */
 export const reasoningEfforts = [
   'none',
   'minimal',
@@ -101,7 +100,6 @@ export const reasoningEfforts = [
 ] as const;
 export type ReasoningEffort = (typeof reasoningEfforts)[number];
 
-/** Why a run ended badly, as it is stored and shown. */
 export const runErrorSchema = z.object({
   code: z.string(),
   message: z.string(),
@@ -117,7 +115,7 @@ export const checkpointKinds = [
 ] as const;
 export type CheckpointKind = (typeof checkpointKinds)[number];
 
-/** The envelope in `runs.serialized_state`: it points into the journal and never copies it. */
+/** The envelope in `runs.serialized_state`. It refers to the journal and never copies it. */
 export const checkpointEnvelopeSchema = z.object({
   version: z.literal(1),
   serializedRunState: z.string(),
@@ -131,3 +129,50 @@ export const checkpointEnvelopeSchema = z.object({
   }),
 });
 export type CheckpointEnvelope = z.infer<typeof checkpointEnvelopeSchema>;
+
+/** `iterations` is counted per agent, every other limit for the whole run. */
+export const limitNames = [
+  'iterations',
+  'tokens',
+  'cost',
+  'toolCalls',
+  'time',
+  'depth',
+  'subAgents',
+] as const;
+export type LimitName = (typeof limitNames)[number];
+
+/** Limits of a run besides `maxIterations`. An omitted limit has its default, if there is one. */
+export const limitsSchema = z.strictObject({
+  /** Input and output tokens of all agents. */
+  tokens: z.int().min(1).optional(),
+  /** US dollars, by the configured prices; every model must have one. */
+  costUsd: z.number().positive().optional(),
+  toolCalls: z.int().min(0).optional(),
+  /** Wall-clock time since the start, including time spent waiting for approvals. */
+  timeMs: z.int().min(1).optional(),
+  /** Nesting depth of sub-agents; 0 disables them. */
+  depth: z.int().min(0).max(20).optional(),
+  subAgents: z.int().min(0).max(1000).optional(),
+});
+export type Limits = z.infer<typeof limitsSchema>;
+
+/** A function tool: the caller's own function, which runs in the caller's process. */
+export const functionSchema = z.strictObject({
+  name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, 'Must be 1 to 64 letters, digits, "_" or "-"'),
+  description: z.string().max(8192).optional(),
+  inputSchema: z.record(z.string(), z.json()),
+  /** How long to wait for the client's result. Default: set by the server. */
+  timeoutMs: z
+    .int()
+    .min(1)
+    .max(24 * 60 * 60 * 1000)
+    .optional(),
+});
+export type FunctionTool = z.infer<typeof functionSchema>;
+
+/** The JSON Schema that a caller sets for the last answer, checked before the run starts. */
+export const outputSchemaSchema = z.record(z.string(), z.json()).superRefine((schema, context) => {
+  const message = problemWith(schema);
+  if (message !== undefined) context.addIssue({ code: 'custom', message });
+});

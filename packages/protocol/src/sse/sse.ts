@@ -1,7 +1,7 @@
-// Server-sent events by the WHATWG rules, written and read. Runs in browsers and in Node.
+// Writes and parses server-sent events by the WHATWG rules. Runs in browsers and in Node.
 // https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 
-// This package has no DOM types: the little of the platform it needs, by shape.
+// This package has no DOM types, so it declares the platform types that it needs.
 declare const TextDecoder: new (
   label: string,
   options: { ignoreBOM: boolean },
@@ -41,12 +41,12 @@ function fieldLine(name: 'id' | 'event', value: string | number | undefined): st
   if (value === undefined) return '';
   if (typeof value === 'number') return `${name}: ${value}\n`;
   if (value.includes('\n') || value.includes('\r') || value.includes('\0')) {
-    throw new TypeError(`An SSE ${name} cannot hold CR, LF or NUL`);
+    throw new TypeError(`An SSE ${name} cannot contain CR, LF or NUL`);
   }
   return `${name}: ${value}\n`;
 }
 
-/** A line end in `data` is read back as `\n`; JSON holds none and so comes back exactly. */
+/** A line end in `data` is parsed as `\n`; JSON contains none, so it is preserved exactly. */
 export function encodeFrame({ id, event, data }: SseFrame): string {
   const head = fieldLine('id', id) + fieldLine('event', event);
   if (!data.includes('\n') && !data.includes('\r')) return `${head}data: ${data}\n\n`;
@@ -59,7 +59,7 @@ export function encodeComment(text: string): string {
 
 export function encodeRetry(ms: number): string {
   if (!Number.isSafeInteger(ms) || ms < 0) {
-    throw new TypeError('An SSE retry is a whole number of milliseconds');
+    throw new TypeError('An SSE retry must be a whole number of milliseconds');
   }
   return `retry: ${ms}\n\n`;
 }
@@ -80,7 +80,7 @@ export class SseParser {
   readonly #onRetry: ((ms: number) => void) | undefined;
   readonly #maxFrameChars: number;
   #lastEventId = '';
-  /** An id counts only once its frame is complete, or a cut would skip that frame on resume. */
+  /** Applied only when its frame is complete, or a broken connection would skip that frame on resume. */
   #pendingId = '';
   #event = '';
   #data: string[] = [];
@@ -104,14 +104,14 @@ export class SseParser {
     if (chunk === '') return;
     let from = 0;
     if (this.#atStart && chunk.startsWith('\uFEFF')) from = 1;
-    // A chunk that ended in CR ended its line at once; an LF that follows belongs to that end.
+    // A CR at the end of a chunk has already ended its line; an LF that follows is part of that line end.
     if (this.#afterCr && chunk.startsWith('\n')) from = 1;
     this.#atStart = false;
     this.#afterCr = false;
     let cr = -1;
     let lf = -1;
     while (from < chunk.length) {
-      // Kept across lines: searching anew for a CR that never comes would be quadratic.
+      // Kept across lines: searching again for a CR that never comes would be quadratic.
       if (cr < from) cr = indexOrEnd(chunk, '\r', from);
       if (lf < from) lf = indexOrEnd(chunk, '\n', from);
       const end = Math.min(cr, lf);
@@ -130,7 +130,7 @@ export class SseParser {
     }
   }
 
-  /** Drops an unfinished frame; the parser can then read a next stream with the id it has. */
+  /** Drops an unfinished frame. The parser keeps its last event id for the next stream. */
   end(): void {
     this.#pendingId = this.#lastEventId;
     this.#event = '';
@@ -184,7 +184,7 @@ export class SseParser {
   }
 }
 
-/** For browsers whose ReadableStream is no async iterable. */
+/** For browsers in which a ReadableStream is not async iterable. */
 async function* chunksOf(stream: ByteStream): AsyncGenerator<Uint8Array> {
   const reader = stream.getReader();
   try {

@@ -12,12 +12,12 @@ function frame(event: RunEvent): unknown {
   return onTheWire(chat.project(placed(event), header));
 }
 
-describe('the chat dialect', () => {
+describe('chat dialect', () => {
   it('names its frames in the SSE event field', () => {
     expect(chat.namesEvents).toBe(true);
   });
 
-  it('tells the whole journal in the words of /chat', () => {
+  it('projects the whole fixture journal', () => {
     expect(framesOf(chat)).toEqual([
       [3, { type: 'harness_start', ...root }],
       [5, { type: 'text', ...root, id: fixture.firstTextId, content: 'Let me' }],
@@ -210,7 +210,7 @@ describe('the chat dialect', () => {
     ]);
   });
 
-  it('shows a relay exactly as the documented example has it', () => {
+  it('writes an approval exactly as in the documented example', () => {
     const documented = {
       type: 'relay',
       kind: 'permission',
@@ -237,7 +237,7 @@ describe('the chat dialect', () => {
     expect(onTheWire(chat.project(event, run))).toEqual(documented);
   });
 
-  it('puts the run and the agent on every frame, and the parent below a spawned agent', () => {
+  it('puts the run and the agent on every frame, and the parent on frames of sub-agents', () => {
     const frames = journal.flatMap((event) => {
       const shown = chat.project(event, header);
       return shown === undefined || shown.type === 'error' ? [] : [{ event, shown }];
@@ -261,7 +261,7 @@ describe('the chat dialect', () => {
   });
 
   it.each(['completed', 'failed', 'canceled', 'limit'] as const)(
-    'ends with one harness_end when the root agent ended as %s, and says nothing of the run',
+    'ends with one harness_end when the root agent ended as %s, and shows no end of the run',
     (reason) => {
       const usage = { inputTokens: 1, outputTokens: 2 };
       const ended = frame({ type: 'agent.ended', agentId: rootId, reason, iterations: 3, usage });

@@ -1,5 +1,5 @@
 /**
- * One run that uses every word of the catalogue, for the golden tests of the dialects.
+ * One run with every event type of the catalogue, for the golden tests of the dialects.
  *
  * Whatever no reader of a dialect may see carries the mark `hidden`, so that a leak shows.
  */

@@ -9,12 +9,12 @@ function frame(event: RunEvent): unknown {
   return onTheWire(runs.project(placed(event), header));
 }
 
-describe('the runs dialect', () => {
-  it('leaves the SSE event field alone', () => {
+describe('runs dialect', () => {
+  it('leaves the SSE event field unset', () => {
     expect(runs.namesEvents).toBe(false);
   });
 
-  it('tells the whole journal in the words of /v1/runs', () => {
+  it('projects the whole fixture journal', () => {
     const permission = { type: 'approval_requested', kind: 'permission', agentId: rootId };
     expect(framesOf(runs)).toEqual([
       [
@@ -188,7 +188,7 @@ describe('the runs dialect', () => {
     ]);
   });
 
-  it('writes the documented frames letter by letter', () => {
+  it('writes the documented frames exactly', () => {
     const call = { agentId: rootId, toolCallId: 'call_…', name: 'calculator' };
     const lines = [
       { type: 'text.appended', agentId: rootId, textId: fixture.textId, text: '23' },
@@ -226,7 +226,7 @@ describe('the runs dialect', () => {
     },
   );
 
-  it('shows the result for programs first, then what the model read, then null', () => {
+  it('shows the result of a tool, else its context, else null', () => {
     const call = { agentId: rootId, toolCallId: 'c1', name: 'read' };
     const output = (event: RunEvent) => (frame(event) as { output: unknown }).output;
     expect(output({ type: 'tool.completed', ...call, context: 'text', result: 0 })).toBe(0);
@@ -235,7 +235,7 @@ describe('the runs dialect', () => {
     expect(output({ type: 'tool.completed', ...call })).toBeNull();
   });
 
-  it('names the parent of an agent below the first one on its approval, and no parent otherwise', () => {
+  it('shows the parent on approvals of sub-agents only', () => {
     const shown = fixture.journal
       .filter((event) => event.type === 'approval.requested')
       .map((event) => frame(event));
@@ -247,7 +247,7 @@ describe('the runs dialect', () => {
     ]);
   });
 
-  it('names the agent that answered in the last frame, if there was one', () => {
+  it('names the agent that answered in the last frame', () => {
     const usage = { inputTokens: 0, outputTokens: 0 };
     const ended = { type: 'run.ended', status: 'completed', output: '', usage } as const;
     expect(frame({ ...ended, agent: 'researcher' })).toHaveProperty('agent', 'researcher');
@@ -267,7 +267,7 @@ describe('the runs dialect', () => {
     expect([frame(handed), frame(switched)]).toEqual([undefined, undefined]);
   });
 
-  it('hides the text of sub-agents and what was discarded of it', () => {
+  it('hides the text and the resets of sub-agents', () => {
     const sub = { agentId: subId, parentId: rootId };
     const text: RunEvent = { type: 'text.appended', ...sub, textId: fixture.subTextId, text: 'x' };
     const discarded: RunEvent = {

@@ -16,12 +16,12 @@ function first<Type extends RunEvent['type']>(type: Type): EventOf<Type> {
   return found as EventOf<RunEvent['type']> as EventOf<Type>;
 }
 
-describe('the runtime dialect', () => {
-  it('leaves the SSE event field alone', () => {
+describe('runtime dialect', () => {
+  it('leaves the SSE event field unset', () => {
     expect(runtime.namesEvents).toBe(false);
   });
 
-  it('tells the whole journal in the words of /api/chat', () => {
+  it('projects the whole fixture journal', () => {
     const progress = { type: 'agent_progress', runId, correlationId: 'req-7' };
     expect(framesOf(runtime)).toEqual([
       [
@@ -232,7 +232,7 @@ describe('the runtime dialect', () => {
     for (const field of fields) expect(shown[field], field).toBeDefined();
   });
 
-  it('hides the text of sub-agents and tells their calls and approvals by agentId', () => {
+  it('hides the text of sub-agents and puts the agentId on their calls and approvals', () => {
     const sub = { agentId: subId, parentId: rootId };
     const call = { ...sub, toolCallId: 'c1', name: 'bash' };
     expect(
@@ -248,7 +248,7 @@ describe('the runtime dialect', () => {
     expect(frame(first('tool.started'))).not.toHaveProperty('agentId');
   });
 
-  it('shows only to whom the conversation itself was handed, not who took over from a sub-agent', () => {
+  it('shows handoffs of the root agent only', () => {
     const root = { agentId: rootId };
     const sub = { ...root, agentId: subId, parentId: rootId };
     const handed = { type: 'agent.handed-off', from: 'a', to: 'b' } as const;
@@ -262,7 +262,7 @@ describe('the runtime dialect', () => {
     expect(frame({ ...switched, ...sub, tools: [] })).toBeUndefined();
   });
 
-  it('shows what a tool told the model when it had nothing for programs, and null for neither', () => {
+  it('shows the result of a tool, else its context, else null', () => {
     const call = { agentId: rootId, toolCallId: 'c1', name: 'read' };
     expect(frame({ type: 'tool.completed', ...call, context: 'text' })).toMatchObject({
       result: 'text',

@@ -16,8 +16,8 @@ function withoutTools(event: Record<string, unknown> & { type: string }) {
   return rest as { type: string };
 }
 
-describe('the catalogue', () => {
-  it.each(eventTypes)('names %s as a noun and what has happened to it', (type) => {
+describe('event catalogue', () => {
+  it.each(eventTypes)('names %s as noun.past-verb', (type) => {
     // Webhooks call the warning by this name too.
     if (type === 'approval.expiring') return;
     expect(type).toMatch(/^[a-z]+\.[a-z]*ed(-[a-z]+)*$/);
@@ -37,7 +37,7 @@ describe('the catalogue', () => {
   it('puts the agent on every event of an agent, a turn, a text, a tool and an approval', () => {
     for (const type of eventTypes) {
       const declared = Object.keys(catalogue[type].schema.shape);
-      // A run can fail before it has an agent; if it has one, the error says which.
+      // A run can fail before it has an agent; if it has one, the event names it.
       const named = type === 'run.errored' || !type.startsWith('run.');
       expect(declared.includes('agentId'), type).toBe(named);
       expect(declared.includes('parentId'), type).toBe(!type.startsWith('run.'));
@@ -46,7 +46,7 @@ describe('the catalogue', () => {
 });
 
 describe('parseEvent', () => {
-  it.each(eventTypes)('refuses %s when any of its required fields is missing', (type) => {
+  it.each(eventTypes)('rejects %s if a required field is missing', (type) => {
     const event = example(type);
     const required = Object.entries(catalogue[type].schema.shape)
       .filter(([, schema]) => !schema.safeParse(undefined).success)
@@ -58,7 +58,7 @@ describe('parseEvent', () => {
     }
   });
 
-  it('keeps nothing that the catalogue does not declare', () => {
+  it('drops undeclared fields', () => {
     const event = {
       type: 'approval.expired',
       agentId,
@@ -94,11 +94,11 @@ describe('parseEvent', () => {
     ['a time that is no time', { ...example('approval.requested'), expiresAt: 'tomorrow' }],
     ['an approval that is not a boolean', { ...example('approval.decided'), approved: 'true' }],
     ['a result that JSON cannot hold', { ...example('tool.completed'), result: () => 1 }],
-    ['a limit that nobody knows', { ...example('limit.reached'), limit: 'patience' }],
+    ['an unknown limit name', { ...example('limit.reached'), limit: 'patience' }],
     ['a turn void for no known reason', { ...example('turn.discarded'), reason: 'boredom' }],
     ['an agent that ended otherwise', { ...example('agent.ended'), reason: 'paused' }],
     ['a result by other means', { ...example('tool.started'), via: 'magic' }],
-    ['a bound that nobody knows', { ...example('run.created'), limits: { patience: 1 } }],
+    ['an unknown limit', { ...example('run.created'), limits: { patience: 1 } }],
     ['a summary that replaces half a message', { ...example('context.compacted'), ofRun: 0.5 }],
     [
       'a memory without a text',
@@ -108,11 +108,11 @@ describe('parseEvent', () => {
     ['an agent without tools of its own', withoutTools(example('agent.switched'))],
     ['an empty tool call id', { ...example('tool.called'), toolCallId: '' }],
     ['a tool call id without end', { ...example('tool.called'), toolCallId: 'x'.repeat(257) }],
-  ])('refuses %s', (_what, event) => {
+  ])('rejects %s', (_what, event) => {
     expect(() => parseEvent(event)).toThrow();
   });
 
-  it('takes a sub-agent with its whole profile, and the first agent without any', () => {
+  it('accepts a sub-agent with its profile, and the root agent without one', () => {
     const { spawned: _, parentId: __, ...first } = example('agent.started');
     expect(parseEvent(first)).toStrictEqual(first);
     const spawned = {
@@ -132,7 +132,7 @@ describe('parseEvent', () => {
     }
   });
 
-  it('takes the rules of a program as the source of an allowance', () => {
+  it('accepts a rule with the source program', () => {
     const rule = { list: 'allowOnce', index: 0, source: 'program' };
     expect(parseEvent({ ...example('tool.started'), rule } as { type: string })).toHaveProperty(
       'rule',
@@ -140,7 +140,7 @@ describe('parseEvent', () => {
     );
   });
 
-  it('keeps a JSON value of any form as a tool’s input and result', () => {
+  it('accepts any JSON value as the input and result of a tool', () => {
     for (const value of [null, false, 0, '', [], {}, { a: [{ b: null }] }, 'not json {']) {
       expect(
         parseEvent({ ...example('tool.called'), input: value } as { type: string }),

@@ -12,7 +12,7 @@ test.each<[string, unknown]>([
     { type: 'object', properties: { a: { $ref: '#/$defs/a~1b' } }, $defs: { 'a/b': true } },
   ],
   ['with a dialect', { $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object' }],
-])('a schema %s is taken', (_, schema) => {
+])('accepts a schema %s', (_, schema) => {
   expect(issuesOf(schema)).toEqual([]);
 });
 
@@ -24,31 +24,31 @@ test.each<[string, unknown, string]>([
     { type: 'string' },
     'type: Must be "object": a tool takes named parameters',
   ],
-  ['of nothing said', {}, 'type: Must be "object": a tool takes named parameters'],
+  ['without a type', {}, 'type: Must be "object": a tool takes named parameters'],
   [
     'a remote reference',
     { type: 'object', properties: { a: { $ref: 'https://example.com/s.json' } } },
-    'properties.a.$ref: Must point into this schema (#/…): nothing is fetched',
+    'properties.a.$ref: Must be a local reference (#/…); remote schemas are not fetched',
   ],
   [
     'a reference to a file',
     { type: 'object', properties: { a: { $ref: 'other.json#/a' } } },
-    'properties.a.$ref: Must point into this schema (#/…): nothing is fetched',
+    'properties.a.$ref: Must be a local reference (#/…); remote schemas are not fetched',
   ],
   [
     'a dangling reference',
     { type: 'object', anyOf: [{ $ref: '#/$defs/none' }] },
-    'anyOf[0].$ref: Points at nothing',
+    'anyOf[0].$ref: Refers to no schema',
   ],
   [
     'a reference to what every object has',
     { type: 'object', anyOf: [{ $ref: '#/constructor' }] },
-    'anyOf[0].$ref: Points at nothing',
+    'anyOf[0].$ref: Refers to no schema',
   ],
   [
     'a dynamic reference',
     { type: 'object', items: { $dynamicRef: '#x' } },
-    'items.$dynamicRef: Only $ref is understood',
+    'items.$dynamicRef: Not supported; use $ref',
   ],
   [
     'an unknown type',
@@ -58,9 +58,13 @@ test.each<[string, unknown, string]>([
   [
     'required as text',
     { type: 'object', required: 'a' },
-    'required: Must be a list of parameter names',
+    'required: Must be an array of property names',
   ],
-  ['properties as a list', { type: 'object', properties: [] }, 'properties: Must name schemas'],
+  [
+    'properties as a list',
+    { type: 'object', properties: [] },
+    'properties: Must be an object of schemas',
+  ],
   [
     'a property that is none',
     { type: 'object', properties: { a: 1 } },
@@ -69,23 +73,23 @@ test.each<[string, unknown, string]>([
   [
     'a negative length',
     { type: 'object', minProperties: -1 },
-    'minProperties: Must be a whole number',
+    'minProperties: Must be a non-negative integer',
   ],
   [
     'a zero step',
     { type: 'object', items: { multipleOf: 0 } },
-    'items.multipleOf: Must be above 0',
+    'items.multipleOf: Must be greater than 0',
   ],
   [
     'too long',
     { type: 'object', description: 'x'.repeat(70_000) },
     ': Must have at most 65536 characters',
   ],
-])('%s is told', (_, schema, issue) => {
+])('rejects a schema: %s', (_, schema, issue) => {
   expect(issuesOf(schema)).toContain(issue);
 });
 
-test('a schema of anything is one where no tool is meant', () => {
+test('accepts a schema without type object outside of tools', () => {
   for (const schema of [{}, { type: 'array' }, { anyOf: [{ type: 'string' }] }]) {
     expect(checkSchema(schema)).toEqual([]);
   }

@@ -33,7 +33,7 @@ function operationOf(route: Route): Operation {
   return operation as unknown as Operation;
 }
 
-/** Everything in the document, with the way to it. */
+/** Every value of the document, with its JSON pointer. */
 function* walk(value: Json, path: string): Generator<readonly [string, Json]> {
   yield [path, value];
   if (typeof value !== 'object' || value === null) return;
@@ -62,15 +62,15 @@ function resolved(schema: Fields | undefined): Json | undefined {
   return typeof ref === 'string' ? at(ref.slice(1)) : schema;
 }
 
-describe('the OpenAPI document', () => {
-  it('is one of version 3.1, with a title and the version that it was made for', () => {
+describe('OpenAPI document', () => {
+  it('has the OpenAPI version, a title and the server version', () => {
     expect(document.openapi).toBe('3.1.0');
     expect(document.info).toMatchObject({ title: 'Relay', version: '1.2.3' });
     const parts = ['components', 'info', 'openapi', 'paths', 'servers'];
     expect(Object.keys(document).toSorted()).toEqual(parts);
   });
 
-  it('is plain JSON: it reads back as it was written, and nothing in it is undefined', () => {
+  it('survives a JSON round trip', () => {
     expect(JSON.parse(JSON.stringify(document))).toEqual(document);
     for (const [path, value] of walk(plain, '')) {
       expect(value, path).not.toBeUndefined();
@@ -78,7 +78,7 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  it('refers only to what it holds', () => {
+  it('resolves all of its references', () => {
     const refs = [...walk(plain, '')].filter(([path]) => path.endsWith('/$ref'));
     expect(refs.length).toBeGreaterThan(10);
     for (const [path, ref] of refs) {
@@ -91,7 +91,7 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  it('has every route of the table and no other', () => {
+  it('describes exactly the routes of the table', () => {
     const described = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method} ${path}`),
     );
@@ -103,7 +103,7 @@ describe('the OpenAPI document', () => {
     expect(ids).toEqual(table.map(([name]) => name));
   });
 
-  it('has a place for each thing that has a name, and no name for two of them', () => {
+  it('refers to named components', () => {
     const answers = { Run: 'getRun', Approval: 'getApproval', Tenant: 'getTenant' };
     for (const [name, route] of Object.entries(answers)) {
       const answer = operationOf(routes[route as keyof typeof routes]).responses['200'];
@@ -115,7 +115,7 @@ describe('the OpenAPI document', () => {
     expect(document.servers).toEqual([{ url: '/' }]);
   });
 
-  it('names every error once, in the one table', () => {
+  it('lists all error codes', () => {
     expect(at('/components/schemas/Error/properties/code/enum')).toEqual(Object.keys(errorTable));
     expect(at('/components/schemas/Error/required')).toEqual(['error', 'code']);
   });
@@ -125,8 +125,8 @@ function schemaOf({ query }: Route, name: string): z.ZodType | undefined {
   return query instanceof z.ZodObject ? (query.shape[name] as z.ZodType | undefined) : undefined;
 }
 
-describe.each(table)('%s', (_name, route) => {
-  it('has all parameters of its path, and its query', () => {
+describe.each(table)('OpenAPI operation %s', (_name, route) => {
+  it('describes its path and query parameters', () => {
     const parameters = operationOf(route).parameters ?? [];
     const inPath = [...route.path.matchAll(/:(\w+)/g)].map(([, name]) => name);
     const names = (place: string) =>
@@ -145,7 +145,7 @@ describe.each(table)('%s', (_name, route) => {
     );
   });
 
-  it('has its body, with the fields that it cannot do without', () => {
+  it('describes its body and the required fields', () => {
     const { requestBody } = operationOf(route);
     expect(requestBody !== undefined).toBe(route.body !== undefined);
     if (requestBody === undefined) return;
@@ -158,7 +158,7 @@ describe.each(table)('%s', (_name, route) => {
     }
   });
 
-  it('has its answer, of the status and kind that it gives', () => {
+  it('describes its success response', () => {
     const good = Object.entries(operationOf(route).responses).filter(
       ([status]) => Number(status) < 400,
     );
@@ -180,11 +180,11 @@ describe.each(table)('%s', (_name, route) => {
     }
   });
 
-  it('has each of its errors at its status, and none besides', () => {
+  it('describes exactly its errors, by status', () => {
     const bad = Object.entries(operationOf(route).responses).filter(
       ([status]) => Number(status) >= 400,
     );
-    const told = bad.flatMap(([status, { description, content }]) => {
+    const described = bad.flatMap(([status, { description, content }]) => {
       const schema = content?.['application/json']?.schema as unknown as {
         allOf: [unknown, { properties: { code: { enum: ErrorCode[] } } }];
       };
@@ -195,10 +195,10 @@ describe.each(table)('%s', (_name, route) => {
         return code;
       });
     });
-    expect(told.toSorted()).toEqual([...route.errors].toSorted());
+    expect(described.toSorted()).toEqual([...route.errors].toSorted());
   });
 
-  it('says who may call it', () => {
+  it('describes its authentication', () => {
     const { security } = operationOf(route);
     const expected = {
       public: [],
@@ -215,7 +215,7 @@ describe.each(table)('%s', (_name, route) => {
     expect(at('/components/securitySchemes/key')).toMatchObject({ type: 'http', scheme: 'bearer' });
   });
 
-  it('has schemas whose keywords have the form that JSON Schema gives them', () => {
+  it('has well-formed JSON Schemas', () => {
     const { parameters = [], requestBody, responses } = operationOf(route);
     const schemas = [
       ...parameters.map(({ schema }) => schema),
@@ -225,7 +225,7 @@ describe.each(table)('%s', (_name, route) => {
     for (const schema of schemas) expectSchema(schema, route.path);
   });
 
-  it('has no schema that refers to itself, other than JSON of any shape', () => {
+  it('has no recursive schema other than Json', () => {
     const any = JSON.stringify(at('/components/schemas/Json'));
     for (const schema of [route.params, route.query, route.body, route.output]) {
       if (schema === undefined) continue;
@@ -272,8 +272,8 @@ function areTypes(given: unknown): boolean {
   return Array.isArray(given) && given.every((each) => types.includes(String(each)));
 }
 
-describe('a list', () => {
-  it('says how many it shows, and what a cursor is', () => {
+describe('OpenAPI document: list routes', () => {
+  it('describe their page size and cursor', () => {
     const listed = table.filter(
       ([, { query }]) => query instanceof z.ZodObject && 'cursor' in query.shape,
     );

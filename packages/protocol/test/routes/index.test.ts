@@ -19,7 +19,7 @@ function accepts(schema: z.ZodType, value: unknown): boolean {
   return schema.safeParse(value).success;
 }
 
-describe('the table of routes', () => {
+describe('route table', () => {
   it('has each method and path once', () => {
     const places = table.map(
       ([, { method, path }]) => `${method} ${path.replaceAll(/:\w+/g, ':')}`,
@@ -27,44 +27,44 @@ describe('the table of routes', () => {
     expect(new Set(places).size).toBe(places.length);
   });
 
-  it.each(table)('%s lies at a plain path and says what it is for', (_name, route) => {
+  it.each(table)('%s has a plain path and a summary', (_name, route) => {
     const path = route.path === '/' ? '/root' : route.path;
     expect(path).toMatch(/^(\/(:[a-z][A-Za-z]*|[a-z0-9]+(-[a-z0-9]+)*))+(\.json)?$/);
     expect(route.summary).toMatch(/^[A-Z].*[^.]$/);
   });
 
-  it.each(table)('%s needs a key and a scope if it lies under /v1', (_name, route) => {
+  it.each(table)('%s requires a key and a scope if it is under /v1', (_name, route) => {
     if (route.path.startsWith('/v1/')) expect(route.auth).toBe('key');
     if (['public', 'link', 'internal'].includes(route.auth)) expect(route.scopes).toEqual([]);
     else expect(route.scopes.length).toBeGreaterThan(0);
   });
 
-  it('is public only where no content is shown', () => {
+  it('has public routes only for content without tenant data', () => {
     const open = table.filter(([, route]) => route.auth === 'public').map(([, { path }]) => path);
     const shown = ['/', '/health', '/ready', '/openapi.json', '/docs'];
     for (const path of open) expect(shown).toContain(path);
   });
 
-  it('lets a keyless caller of this machine in only where /chat and /models are', () => {
+  it('accepts local callers without a key on /chat and /models only', () => {
     const local = table.filter(([, route]) => route.auth === 'local-or-key');
     expect(
       local.map(([, { path }]) => path).filter((path) => !/^\/(chat|models)/.test(path)),
     ).toEqual([]);
   });
 
-  it('lets the internal secret in where no tenant is concerned', () => {
+  it('accepts the internal secret only on routes without a tenant', () => {
     const internal = table.filter(([, route]) => route.auth === 'internal-or-key');
     expect(internal.map(([, { path }]) => path)).toEqual(['/metrics']);
     const alone = table.filter(([, route]) => route.auth === 'internal');
     for (const [, { path }] of alone) expect(path).toMatch(/^\/internal\//);
   });
 
-  it.each(table)('%s names errors that exist, each once', (_name, { errors }) => {
+  it.each(table)('%s lists known errors, each once', (_name, { errors }) => {
     for (const code of errors) expect(Object.hasOwn(errorTable, code), code).toBe(true);
     expect(new Set(errors).size).toBe(errors.length);
   });
 
-  it.each(table)('%s names the errors that its key and its body can bring', (_name, route) => {
+  it.each(table)('%s lists the errors of its authentication and its body', (_name, route) => {
     const due = [
       ...(route.auth === 'public' || route.auth === 'link' ? [] : ['unauthorized']),
       ...(route.scopes.length === 0 ? [] : ['scope_required']),
@@ -80,7 +80,7 @@ describe('the table of routes', () => {
     expect(declared).toEqual(inPath);
   });
 
-  it.each(table)('%s takes a body only where a body can be sent', (_name, route) => {
+  it.each(table)('%s has a body only with a method that allows one', (_name, route) => {
     if (route.body !== undefined) expect(['POST', 'PUT']).toContain(route.method);
   });
 
@@ -104,7 +104,7 @@ describe('the table of routes', () => {
 describe('the body of POST /chat', () => {
   const body = { model: 'demo', messages: [{ role: 'user', content: 'hi' }] };
 
-  it('may be a model and messages, or everything there is', () => {
+  it('accepts a model and messages, and all fields together', () => {
     expect(accepts(chatBodySchema, body)).toBe(true);
     const full = {
       ...body,
@@ -128,7 +128,7 @@ describe('the body of POST /chat', () => {
     ['no turn at all', { ...body, maxIterations: 0 }],
     ['turns without end', { ...body, maxIterations: 1001 }],
     ['half a turn', { ...body, maxIterations: 1.5 }],
-  ])('is refused with %s', (_what, value) => {
+  ])('is rejected with %s', (_what, value) => {
     expect(accepts(chatBodySchema, value)).toBe(false);
   });
 });
@@ -140,7 +140,7 @@ describe('the body of POST /chat/relay/:relayId', () => {
     [{ approved: true }],
     [{ approved: true, always: true }],
     [{ approved: false, reason: 'This operation could delete important files' }],
-  ])('may be the documented example with %j', (response) => {
+  ])('accepts the documented example with %j', (response) => {
     expect(chatRelayBodySchema.parse({ sessionId, response })).toEqual({ sessionId, response });
   });
 
@@ -150,7 +150,7 @@ describe('the body of POST /chat/relay/:relayId', () => {
     ['no response', { sessionId }],
     ['an approval that is text', { sessionId, response: { approved: 'yes' } }],
     ['a key that is unknown', { sessionId, response: { approved: true }, by: 'ann' }],
-  ])('is refused with %s', (_what, value) => {
+  ])('is rejected with %s', (_what, value) => {
     expect(accepts(chatRelayBodySchema, value)).toBe(false);
   });
 });
@@ -163,7 +163,7 @@ describe('the body of POST /v1/runs', () => {
     tools: [{ name: 'calculator', kind: 'builtin' }],
   };
 
-  it('takes its input as text or as messages', () => {
+  it('accepts its input as a string or as messages', () => {
     expect(runBodySchema.parse(body)).toEqual(body);
     const messages = { ...body, input: [{ role: 'user', content: 'hi' }] };
     expect(runBodySchema.parse(messages)).toEqual(messages);
@@ -179,18 +179,18 @@ describe('the body of POST /v1/runs', () => {
     ['a key that is unknown', { ...body, temperature: 1 }],
     ['a label that is not text', { ...body, labels: { team: 7 } }],
     ['a conversation that is no id', { ...body, conversationId: 'x' }],
-  ])('is refused with %s', (_what, value) => {
+  ])('is rejected with %s', (_what, value) => {
     expect(accepts(runBodySchema, value)).toBe(false);
   });
 });
 
-describe('the queries', () => {
-  it('choose among the dialects that exist', () => {
+describe('query schemas', () => {
+  it('accept the known dialects', () => {
     const { dialect } = streamQuerySchema.shape;
     expect(dialect.unwrap().options.toSorted()).toEqual(Object.keys(dialects).toSorted());
   });
 
-  it('follow a run in the runs dialect from where they are told', () => {
+  it('default to the runs dialect and accept a cursor', () => {
     expect(streamQuerySchema.parse({})).toEqual({ dialect: 'runs', follow: 'true' });
     expect(streamQuerySchema.parse({ after: '12', follow: 'false', dialect: 'chat' })).toEqual({
       after: 12,
@@ -199,7 +199,7 @@ describe('the queries', () => {
     });
   });
 
-  it('read at most 5,000 events at once', () => {
+  it('limit a page to 5,000 events', () => {
     expect(eventsQuerySchema.parse({})).toMatchObject({ after: 0 });
     expect(eventsQuerySchema.parse({ after: '3', limit: '5000' })).toEqual({
       after: 3,
@@ -218,7 +218,7 @@ describe('the queries', () => {
     },
   );
 
-  it('refuse what they do not know', () => {
+  it('reject unknown parameters', () => {
     expect(accepts(streamQuerySchema, { follow: 'no' })).toBe(false);
     expect(accepts(streamQuerySchema, { dialect: 'latin' })).toBe(false);
     expect(accepts(streamQuerySchema, { since: '3' })).toBe(false);

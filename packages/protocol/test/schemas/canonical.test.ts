@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { canonicalJson } from '../../src/schemas/canonical.ts';
 
-describe('the canonical text of a value', () => {
+describe('canonicalJson', () => {
   it('sorts keys by code unit at every level and keeps the order of arrays', () => {
     const value = {
       b: [3, 1, { z: 1, y: 2 }],
@@ -25,7 +25,7 @@ describe('the canonical text of a value', () => {
     );
   });
 
-  it('leaves out what has no value, and writes minus zero as zero', () => {
+  it('omits undefined properties, and writes minus zero as zero', () => {
     expect(canonicalJson({ a: undefined, b: -0, c: [undefined, Number.NaN] })).toBe(
       '{"b":0,"c":[null,null]}',
     );
@@ -34,7 +34,7 @@ describe('the canonical text of a value', () => {
     expect(canonicalJson({})).toBe('{}');
   });
 
-  it('sees own enumerable properties only, a key named __proto__ among them', () => {
+  it('includes own enumerable properties only, among them a key named __proto__', () => {
     const child: unknown = Object.create(
       { inherited: 1 },
       { hidden: { value: 1, enumerable: false } },
@@ -45,7 +45,7 @@ describe('the canonical text of a value', () => {
     );
   });
 
-  it('keeps NUL and lone surrogates apart from everything else', () => {
+  it('distinguishes NUL and lone surrogates from other characters', () => {
     expect(canonicalJson('a\0b')).toBe(String.raw`"a\u0000b"`);
     expect(canonicalJson('\ud800')).toBe(String.raw`"\ud800"`);
     expect(JSON.parse(canonicalJson({ '\udfff': '\ud800' }))).toEqual({ '\udfff': '\ud800' });
@@ -57,14 +57,14 @@ describe('the canonical text of a value', () => {
     );
   });
 
-  it('is not stopped by depth or by size', () => {
+  it('handles deep and large values', () => {
     const depth = 100_000;
     const deep: unknown = JSON.parse('['.repeat(depth) + ']'.repeat(depth));
     expect(canonicalJson(deep)).toHaveLength(2 * depth);
     expect(canonicalJson(Array.from({ length: 300_000 }, () => 1))).toHaveLength(600_001);
   });
 
-  it('refuses a value that contains itself, but not one that holds another twice', () => {
+  it('rejects a cyclic value, but not one that contains another twice', () => {
     const shared = { a: 1 };
     expect(canonicalJson([shared, shared])).toBe('[{"a":1},{"a":1}]');
     const cycle: Record<string, unknown> = {};
@@ -72,7 +72,7 @@ describe('the canonical text of a value', () => {
     expect(() => canonicalJson(cycle)).toThrow(TypeError);
   });
 
-  it('reads back as the same value', () => {
+  it('parses back to the same value', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         expect(JSON.parse(canonicalJson(value))).toEqual(JSON.parse(JSON.stringify(value)));
@@ -80,7 +80,7 @@ describe('the canonical text of a value', () => {
     );
   });
 
-  it('is the same before and after a trip through JSON', () => {
+  it('is the same after a JSON round trip', () => {
     const anything = fc.anything({
       withDate: true,
       withNullPrototype: true,

@@ -3,7 +3,7 @@ import { attachmentOf, messageSchema, textOf } from '../../src/schemas/messages.
 
 const call = { id: 'call_1', type: 'function', function: { name: 'bash', arguments: '{}' } };
 
-describe('a message', () => {
+describe('message', () => {
   it.each([
     [{ role: 'system', content: 'Be brief.' }],
     [{ role: 'user', content: '' }],
@@ -31,11 +31,11 @@ describe('a message', () => {
     [{ role: 'assistant', content: 'Hello' }],
     [{ role: 'assistant', content: null, tool_calls: [call] }],
     [{ role: 'tool', tool_call_id: 'call_1', content: 'done' }],
-  ])('may be %j', (message) => {
+  ])('accepts %j', (message) => {
     expect(messageSchema.parse(message)).toEqual(message);
   });
 
-  it('may leave out that a call is of a function', () => {
+  it('defaults the type of a tool call to function', () => {
     const { type: _, ...short } = call;
     expect(messageSchema.parse({ role: 'assistant', content: null, tool_calls: [short] })).toEqual({
       role: 'assistant',
@@ -56,17 +56,17 @@ describe('a message', () => {
     [{ type: 'image', url: 'data:image/png,plain' }],
     [{ type: 'file', url: 'data:text/html;base64,<b>' }],
     [{ type: 'file', mediaType: 'application/pdf', data: 'aGk=', filename: '' }],
-  ])('may not carry %j', (part) => {
+  ])('rejects the part %j', (part) => {
     expect(messageSchema.safeParse({ role: 'user', content: [part] }).success).toBe(false);
   });
 
-  it('may not carry more than ten megabytes', () => {
+  it('may not have an attachment of more than ten megabytes', () => {
     const data = 'a'.repeat(10 * 1024 * 1024 + 1);
     const part = { type: 'file', mediaType: 'application/pdf', data };
     expect(messageSchema.safeParse({ role: 'user', content: [part] }).success).toBe(false);
   });
 
-  it('says where what it carries is found', () => {
+  it('resolves its attachments', () => {
     expect(attachmentOf({ type: 'image', mediaType: 'image/png', data: 'aGk=' })).toEqual({
       kind: 'data',
       mediaType: 'image/png',
@@ -88,7 +88,7 @@ describe('a message', () => {
     ['an unknown role', { role: 'developer', content: 'x' }],
     ['no role', { content: 'x' }],
     ['no content', { role: 'user' }],
-    ['a user who says nothing at all', { role: 'user', content: null }],
+    ['a user message without content', { role: 'user', content: null }],
     ['a content that is a number', { role: 'user', content: 5 }],
     ['a key that is unknown', { role: 'user', content: 'x', name: 'ann' }],
     ['a part of an unknown type', { role: 'user', content: [{ type: 'video', data: '' }] }],
@@ -116,13 +116,13 @@ describe('a message', () => {
     ],
     ['a result that answers no call', { role: 'tool', content: 'done' }],
     ['a result with an empty call id', { role: 'tool', tool_call_id: '', content: 'done' }],
-  ])('is refused with %s', (_what, message) => {
+  ])('is rejected with %s', (_what, message) => {
     expect(messageSchema.safeParse(message).success).toBe(false);
   });
 });
 
 describe('textOf', () => {
-  it('reads text, the texts among parts in their order, and nothing of images or null', () => {
+  it('joins the text parts in order, and ignores images and null', () => {
     expect(textOf('hello')).toBe('hello');
     expect(textOf(null)).toBe('');
     expect(

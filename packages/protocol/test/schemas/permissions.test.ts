@@ -9,13 +9,13 @@ function accepts(schema: { safeParse(value: unknown): { success: boolean } }, va
   return schema.safeParse(value).success;
 }
 
-describe('a permission rule', () => {
+describe('permission rule', () => {
   it.each([
     [{ tool: 'bash' }],
     [{ tool: 'bash', params: {} }],
     [{ tool: 'bash', params: { command: 'ls*' } }],
     [{ tool: 'read', params: { filePath: 'src/**/*.ts', limit: '100' } }],
-  ])('may be %j', (rule) => {
+  ])('accepts %j', (rule) => {
     expect(toolPermissionSchema.parse(rule)).toEqual(rule);
   });
 
@@ -28,11 +28,11 @@ describe('a permission rule', () => {
     ['has a key that is unknown', { tool: 'bash', param: { command: 'ls*' } }],
     ['is only a name', 'bash'],
     ['is null', null],
-  ])('is refused if it %s', (_what, rule) => {
+  ])('is rejected if it %s', (_what, rule) => {
     expect(accepts(toolPermissionSchema, rule)).toBe(false);
   });
 
-  it('never becomes wider by being read: no parameter that it constrains is lost', () => {
+  it('never loses a constrained parameter when parsed', () => {
     const rule: unknown = JSON.parse('{"tool":"bash","params":{"__proto__":"ls*"}}');
     const read = toolPermissionSchema.safeParse(rule);
     expect(read.success ? Object.keys(read.data.params ?? {}) : ['__proto__']).toEqual([
@@ -42,11 +42,11 @@ describe('a permission rule', () => {
 });
 
 describe('permissions', () => {
-  it('may be empty', () => {
+  it('can be empty', () => {
     expect(permissionsSchema.parse({})).toEqual({});
   });
 
-  it('hold rules that allow, allow once and deny, and denials of single calls', () => {
+  it('accept allowlist, allowOnce and denylist rules, and denials of single calls', () => {
     const permissions = {
       allowlist: [{ tool: 'bash', params: { command: 'ls*' } }],
       allowOnce: [{ tool: 'read' }],
@@ -63,12 +63,12 @@ describe('permissions', () => {
     ['a denial with an empty call', { deny: [{ toolCallId: '' }] }],
     ['a denial with a key that is unknown', { deny: [{ toolCallId: 'c', tool: 'bash' }] }],
     ['a list of rules', [{ tool: 'bash' }]],
-  ])('are refused with %s', (_what, permissions) => {
+  ])('are rejected with %s', (_what, permissions) => {
     expect(accepts(permissionsSchema, permissions)).toBe(false);
   });
 });
 
-describe('a person’s answer', () => {
+describe('approval response', () => {
   it.each([
     [{ approved: true }],
     [{ approved: true, always: true }],
@@ -78,7 +78,7 @@ describe('a person’s answer', () => {
     [{ approved: true, input: null }],
     [{ approved: false }],
     [{ approved: false, reason: 'This operation could delete important files' }],
-  ])('may be %j', (response) => {
+  ])('accepts %j', (response) => {
     expect(relayResponseSchema.parse(response)).toEqual(response);
   });
 
@@ -100,7 +100,7 @@ describe('a person’s answer', () => {
     [true],
     ['approved'],
     [[{ approved: true }]],
-  ])('may not be %j', (response) => {
+  ])('rejects %j', (response) => {
     expect(accepts(relayResponseSchema, response)).toBe(false);
   });
 });

@@ -6,14 +6,16 @@ import {
   checkpointKinds,
   endedStatuses,
   isEnded,
+  limitNames,
+  limitsSchema,
   noUsage,
   runStatuses,
   usageSchema,
   wireUsage,
 } from '../../src/schemas/runs.ts';
 
-describe('a run’s status', () => {
-  it('is one of six words', () => {
+describe('run status', () => {
+  it('has six values', () => {
     expect(runStatuses).toEqual([
       'queued',
       'running',
@@ -24,7 +26,7 @@ describe('a run’s status', () => {
     ]);
   });
 
-  it('is an end for three of them', () => {
+  it('is terminal for three of them', () => {
     expect(runStatuses.filter(isEnded)).toEqual([...endedStatuses]);
     expect(endedStatuses).toEqual(['completed', 'failed', 'canceled']);
   });
@@ -33,7 +35,7 @@ describe('a run’s status', () => {
 describe('usage', () => {
   const usages = fc.record({ inputTokens: fc.nat(1e9), outputTokens: fc.nat(1e9) });
 
-  it('adds up what providers count apart, and says nothing of what none of them counted', () => {
+  it('adds up the token details that were reported, and omits the others', () => {
     const [a, b] = [
       { ...noUsage, cachedInputTokens: 3 },
       { ...noUsage, cachedInputTokens: 4, reasoningTokens: 5 },
@@ -42,7 +44,7 @@ describe('usage', () => {
     expect(addUsage(noUsage, noUsage)).toStrictEqual(noUsage);
   });
 
-  it('is written with underscores on the surface `runs`, the details where there are any', () => {
+  it('is written in snake case on the surface `runs`', () => {
     expect(wireUsage({ inputTokens: 1, outputTokens: 2 })).toStrictEqual({
       input_tokens: 1,
       output_tokens: 2,
@@ -57,7 +59,7 @@ describe('usage', () => {
     });
   });
 
-  it('adds up in any order, and nothing added changes nothing', () => {
+  it('adds up in any order, with no usage as the neutral element', () => {
     fc.assert(
       fc.property(usages, usages, usages, (a, b, c) => {
         expect(addUsage(a, b)).toEqual(addUsage(b, a));
@@ -75,7 +77,7 @@ describe('usage', () => {
     { requiredKeys: ['inputTokens', 'outputTokens'], noNullPrototype: true },
   );
 
-  it('adds up in any order and in any groups, whatever of it has a cost', () => {
+  it('adds up in any order and grouping, with and without costs', () => {
     const anything = fc.oneof(priced, fc.constant(noUsage));
     fc.assert(
       fc.property(anything, anything, anything, (a, b, c) => {
@@ -87,7 +89,7 @@ describe('usage', () => {
     );
   });
 
-  it('has a cost as long as everything in it has one, and never again after that', () => {
+  it('has a cost only if all of its parts have one', () => {
     fc.assert(
       fc.property(fc.array(priced, { maxLength: 8 }), (parts) => {
         const used = parts.filter((part) => part.inputTokens + part.outputTokens > 0);
@@ -103,7 +105,7 @@ describe('usage', () => {
     );
   });
 
-  it('can have cost nothing, which is not the same as an unknown cost', () => {
+  it('distinguishes a cost of zero from an unknown cost', () => {
     const free = { inputTokens: 5, outputTokens: 5, costUsd: 0 };
     expect(addUsage(free, free)).toStrictEqual({ inputTokens: 10, outputTokens: 10, costUsd: 0 });
     expect(addUsage(noUsage, noUsage)).toStrictEqual(noUsage);
@@ -117,12 +119,12 @@ describe('usage', () => {
     { inputTokens: Number.NaN, outputTokens: 0 },
     { inputTokens: '1', outputTokens: 0 },
     { inputTokens: 1 },
-  ])('is never %j', (usage) => {
+  ])('rejects %j', (usage) => {
     expect(usageSchema.safeParse(usage).success).toBe(false);
   });
 });
 
-describe('the checkpoint envelope', () => {
+describe('checkpoint envelope', () => {
   const runId = '01963a5c-7891-7abc-8ef0-123456789abc';
   const envelope = {
     version: 1,
@@ -143,7 +145,7 @@ describe('the checkpoint envelope', () => {
     );
   });
 
-  it('holds a version, a state as text and where it was taken', () => {
+  it('holds a version, the serialized state and its checkpoint', () => {
     expect(checkpointEnvelopeSchema.parse(envelope)).toEqual(envelope);
     const { tool: _, note: __, ...least } = envelope.checkpoint;
     expect(checkpointEnvelopeSchema.safeParse({ ...envelope, checkpoint: least }).success).toBe(
@@ -158,7 +160,64 @@ describe('the checkpoint envelope', () => {
     ['no checkpoint', { version: 1, serializedRunState: '{}' }],
     ['an unknown kind', { ...envelope, checkpoint: { ...envelope.checkpoint, kind: 'later' } }],
     ['no run', { ...envelope, checkpoint: { ...envelope.checkpoint, runId: 'x' } }],
-  ])('is refused with %s', (_what, value) => {
+  ])('is rejected with %s', (_what, value) => {
     expect(checkpointEnvelopeSchema.safeParse(value).success).toBe(false);
+  });
+});
+
+const most = {
+  tokens: 1,
+  costUsd: 0.000_001,
+  toolCalls: 0,
+  timeMs: 1,
+  depth: 20,
+  subAgents: 1000,
+};
+
+describe('run limits', () => {
+  it('are all optional', () => {
+    expect(limitsSchema.parse({})).toStrictEqual({});
+    expect(limitsSchema.parse(most)).toStrictEqual(most);
+  });
+
+  it('can be 0 for tool calls and sub-agents, but not for tokens, cost and time', () => {
+    for (const none of [{ toolCalls: 0 }, { depth: 0 }, { subAgents: 0 }]) {
+      expect(limitsSchema.safeParse(none).success, JSON.stringify(none)).toBe(true);
+    }
+    for (const none of [{ tokens: 0 }, { costUsd: 0 }, { timeMs: 0 }]) {
+      expect(limitsSchema.safeParse(none).success, JSON.stringify(none)).toBe(false);
+    }
+  });
+
+  it.each([
+    { tokens: -1 },
+    { tokens: 1.5 },
+    { tokens: '1000' },
+    { tokens: null },
+    { costUsd: -1 },
+    { costUsd: Number.NaN },
+    { costUsd: Infinity },
+    { toolCalls: -1 },
+    { timeMs: 0.5 },
+    { depth: 21 },
+    { depth: -1 },
+    { subAgents: 1001 },
+  ])('reject %j', (limits) => {
+    expect(limitsSchema.safeParse(limits).success).toBe(false);
+  });
+
+  it.each([{ token: 5 }, { iterations: 3 }, { time: 5 }, { cost: 1 }, { maxIterations: 3 }])(
+    'reject the unknown limit %j instead of ignoring it',
+    (limits) => {
+      const parsed = limitsSchema.safeParse(limits);
+      expect(parsed.error?.issues.map(({ code }) => code)).toEqual(['unrecognized_keys']);
+    },
+  );
+
+  it('have a name each, and one for iterations', () => {
+    const nameOf = { costUsd: 'cost', timeMs: 'time' } as Record<string, string>;
+    const names = Object.keys(limitsSchema.shape).map((bound) => nameOf[bound] ?? bound);
+    expect(new Set(limitNames)).toEqual(new Set(['iterations', ...names]));
+    expect(new Set(limitNames).size).toBe(limitNames.length);
   });
 });

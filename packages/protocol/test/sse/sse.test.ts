@@ -90,20 +90,20 @@ describe('encodeFrame', () => {
     );
   });
 
-  it('leaves out what a frame does not have', () => {
+  it('omits unset fields', () => {
     expect(encodeFrame({ data: '' })).toBe('data: \n\n');
     expect(encodeFrame({ id: 0, data: 'x' })).toBe('id: 0\ndata: x\n\n');
     expect(encodeFrame({ event: 'ping', data: 'x' })).toBe('event: ping\ndata: x\n\n');
   });
 
-  it('turns every kind of line end in data into another data line', () => {
+  it('writes one data line per line of data', () => {
     expect(encodeFrame({ data: 'a\nb\rc\r\nd\n\re' })).toBe(
       'data: a\ndata: b\ndata: c\ndata: d\ndata: \ndata: e\n\n',
     );
     expect(encodeFrame({ data: '\r' })).toBe('data: \ndata: \n\n');
   });
 
-  it.each(['\r', '\n', '\0'])('refuses %j in an id and in an event name', (char) => {
+  it.each(['\r', '\n', '\0'])('rejects %j in an id and in an event name', (char) => {
     expect(() => encodeFrame({ id: `a${char}b`, data: '' })).toThrow(TypeError);
     expect(() => encodeFrame({ event: `a${char}b`, data: '' })).toThrow(TypeError);
   });
@@ -119,7 +119,7 @@ describe('encodeFrame', () => {
 });
 
 describe('encodeComment and encodeRetry', () => {
-  it('writes a comment that no text can break out of', () => {
+  it('escapes line ends in comments', () => {
     expect(encodeComment('hb')).toBe(': hb\n\n');
     fc.assert(
       fc.property(anyText, (text) => {
@@ -130,7 +130,7 @@ describe('encodeComment and encodeRetry', () => {
     );
   });
 
-  it('writes a retry of whole milliseconds and refuses anything else', () => {
+  it('writes a retry in whole milliseconds and rejects other values', () => {
     expect(encodeRetry(0)).toBe('retry: 0\n\n');
     expect(parse([encodeRetry(1500)]).retries).toEqual([1500]);
     for (const ms of [-1, 1.5, NaN, Infinity, 1e21]) {
@@ -139,8 +139,8 @@ describe('encodeComment and encodeRetry', () => {
   });
 });
 
-describe('a round trip', () => {
-  it('brings any JSON back under any chunking', () => {
+describe('SSE round trip', () => {
+  it('preserves any JSON under any chunking', () => {
     fc.assert(
       fc.property(fc.array(jsonFrame, { maxLength: 5 }), cutPlaces, (sent, cuts) => {
         const { frames } = parse(cutAt(sent.map(encodeFrame).join(''), cuts));
@@ -156,7 +156,7 @@ describe('a round trip', () => {
     );
   });
 
-  it('brings any text in JSON back at every split point', () => {
+  it('preserves any text in JSON at every split point', () => {
     fc.assert(
       fc.property(anyText, (text) => {
         const wire = encodeFrame({ id: 1, event: 'token', data: JSON.stringify({ text }) });
@@ -190,7 +190,7 @@ describe('a round trip', () => {
 });
 
 describe('SseParser', () => {
-  it('reads any stream as the rules say, however it is cut', () => {
+  it('follows the WHATWG rules under any chunking', () => {
     const piece = fc.oneof(
       fc.constantFrom('\r', '\n', '\r\n', '\n\n', '\r\n\r\n', '\n\r', '\r\r'),
       fc.constantFrom(':', ': ', ' ', '\0', '\uFEFF', 'x', '7', ': note', 'retry: ', 'Data: '),
@@ -249,7 +249,7 @@ describe('SseParser', () => {
     expect(frames[0]?.data).toBe('a\nb\n c\n\td\ne:f ');
   });
 
-  it('takes a field without a colon as empty', () => {
+  it('reads a field without a colon as empty', () => {
     expect(parse(['data\n\ndata\ndata\n\ndata:']).frames.map((frame) => frame.data)).toEqual([
       '',
       '\n',
@@ -269,7 +269,7 @@ describe('SseParser', () => {
     expect(comments).toEqual(['one', 'two', '']);
   });
 
-  it('takes the last event name and forgets it with the frame', () => {
+  it('uses the last event name of a frame and resets it after the frame', () => {
     const { frames } = parse(['event: a\nevent: b\ndata: 1\n\ndata: 2\n\nevent: c\n\ndata: 3\n\n']);
     expect(frames.map((frame) => frame.event)).toEqual(['b', 'message', 'message']);
   });
@@ -289,7 +289,7 @@ describe('SseParser', () => {
     expect(lastEventId).toBe('8');
   });
 
-  it('takes a retry of digits only', () => {
+  it('accepts a retry of digits only', () => {
     const text = ['10', '', '1.5', '-1', '1e3', ' 7', '0x10', '٣', '007', '9'.repeat(400)]
       .map((value) => `retry: ${value}\n`)
       .join('');
@@ -302,7 +302,7 @@ describe('SseParser', () => {
     expect(lastEventId).toBe('1');
   });
 
-  it('reads a next stream after the end with the id it had', () => {
+  it('keeps the last event id for the next stream after end()', () => {
     const seen: ParsedFrame[] = [];
     const parser = new SseParser((frame) => seen.push(frame));
     parser.feed('id: 1\ndata: a\n\nid: 2\nevent: x\ndata: cut\ndata: of');
@@ -323,7 +323,7 @@ describe('SseParser', () => {
       ['many data lines', 'data: x\n'.repeat(3)],
       ['many empty data lines', 'data\r\n'.repeat(6)],
       ['comments', ': note\n'.repeat(4)],
-    ])('throws a RangeError for %s, however it is cut', (_, text) => {
+    ])('throws a RangeError for %s, under any chunking', (_, text) => {
       for (const chunks of everySplit(text)) expect(() => parse(chunks, limit)).toThrow(RangeError);
     });
 

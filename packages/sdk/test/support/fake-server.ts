@@ -1,7 +1,7 @@
-/** A server that says what a test wants, and remembers what it was asked. */
+/** A `fetch` with scripted responses that records its requests. */
 import type { Fetch } from '../../src/http.ts';
 
-export interface Asked {
+export interface RecordedRequest {
   readonly method: string;
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
@@ -13,25 +13,27 @@ export interface Asked {
 type Answer = Response | Error | Promise<Response>;
 
 export class FakeServer {
-  readonly asked: Asked[] = [];
-  #answer: (asked: Asked, nth: number) => Answer;
+  readonly requests: RecordedRequest[] = [];
+  #answer: (request: RecordedRequest, index: number) => Answer;
 
-  constructor(answer: (asked: Asked, nth: number) => Answer = () => json(200, {})) {
+  constructor(answer: (request: RecordedRequest, index: number) => Answer = () => json(200, {})) {
     this.#answer = answer;
   }
 
-  /** Answers one after the other; the last one stays. */
-  static saying(...answers: readonly (() => Answer)[]): FakeServer {
-    return new FakeServer((_, nth) => (answers[nth] ?? answers.at(-1) ?? (() => json(200, {})))());
+  /** Responds with one after the other; the last one repeats. */
+  static respondingWith(...answers: readonly (() => Answer)[]): FakeServer {
+    return new FakeServer((_, index) =>
+      (answers[index] ?? answers.at(-1) ?? (() => json(200, {})))(),
+    );
   }
 
-  answer(answer: (asked: Asked, nth: number) => Answer): void {
+  answer(answer: (request: RecordedRequest, index: number) => Answer): void {
     this.#answer = answer;
   }
 
   readonly fetch: Fetch = async (url, init) => {
     const { pathname, searchParams } = new URL(url);
-    const asked: Asked = {
+    const request: RecordedRequest = {
       method: init.method ?? 'GET',
       path: pathname,
       query: Object.fromEntries(searchParams),
@@ -39,21 +41,21 @@ export class FakeServer {
       body: typeof init.body === 'string' ? (JSON.parse(init.body) as unknown) : undefined,
       signal: init.signal as AbortSignal,
     };
-    this.asked.push(asked);
-    const answered = Promise.resolve(this.#answer(asked, this.asked.length - 1));
+    this.requests.push(request);
+    const answered = Promise.resolve(this.#answer(request, this.requests.length - 1));
     const aborted = new Promise<never>((_, reject) => {
-      const give = () => reject(asked.signal.reason as Error);
-      if (asked.signal.aborted) give();
-      asked.signal.addEventListener('abort', give);
+      const onAbort = () => reject(request.signal.reason as Error);
+      if (request.signal.aborted) onAbort();
+      request.signal.addEventListener('abort', onAbort);
     });
     const answer = await Promise.race([answered, aborted]);
     if (answer instanceof Error) throw answer;
     return answer;
   };
 
-  /** `METHOD path` of everything that was asked. */
+  /** `METHOD path` of every request. */
   get lines(): string[] {
-    return this.asked.map(({ method, path }) => `${method} ${path}`);
+    return this.requests.map(({ method, path }) => `${method} ${path}`);
   }
 }
 
@@ -79,7 +81,7 @@ export function refusal(
   return json(status, { error: `It is ${code}`, code }, headers);
 }
 
-/** A stream that a test writes, and ends or breaks when it likes. */
+/** An event stream that a test writes, ends or breaks. */
 export class FakeStream {
   readonly response: Response;
   closed = false;
@@ -121,8 +123,8 @@ export class FakeStream {
   }
 }
 
-/** A stream that has been said already; it ends like a broken connection would. */
-export function said(...frames: readonly [number, object][]): Response {
+/** A stream of these frames that then ends as a broken connection does. */
+export function streamOf(...frames: readonly [number, object][]): Response {
   const stream = new FakeStream({ 'x-run-id': 'run-1' });
   for (const [id, data] of frames) stream.frame(id, data);
   return stream.end().response;
@@ -141,7 +143,7 @@ export async function collect<Item>(items: AsyncIterable<Item>): Promise<Item[]>
   return all;
 }
 
-/** Lets everything that is ready happen. */
+/** Runs all pending microtasks and immediates. */
 export async function settled(): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }

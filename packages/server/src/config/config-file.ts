@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { CompactionSettings, Price, Tool } from '@relay/core';
-import { fieldIssues, type Limits, limitsSchema } from '@relay/protocol';
+import { fieldIssues, issueMessage, type Limits, limitsSchema } from '@relay/protocol';
 import {
   type AgentConfig,
   type McpServerConfig,
@@ -64,7 +64,7 @@ export async function loadConfigFile(
   const path = findFile(env['RELAY_CONFIG']?.trim() ?? '', cwd);
   if (path === undefined) return {};
   const { default: config } = await importFile(path);
-  const parsed = schema.safeParse(config);
+  const parsed = schema.safeParse(config, { error: issueMessage });
   // As it was written: a copy would not be the same agents and tools.
   if (parsed.success) return config as RelayConfig;
   const [issue] = fieldIssues(parsed.error.issues);

@@ -24,6 +24,8 @@ export function fetchInto(app: FastifyInstance): InProcessFetch {
     });
     const answer = await unlessAborted(answering, signal ?? undefined);
     const stream = answer.stream();
+    // An abort after a response without a body must not be an uncaught error: nothing reads the stream.
+    stream.on('error', () => undefined);
     const leave = () => stream.destroy(signal?.reason as Error);
     signal?.addEventListener('abort', leave, { once: true });
     stream.once('close', () => {

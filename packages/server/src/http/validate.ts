@@ -1,4 +1,4 @@
-import { fieldIssues, RelayError, type Route } from '@relay/protocol';
+import { fieldIssues, issueMessage, RelayError, type Route } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { notFound, thingAt } from './errors.ts';
@@ -46,7 +46,7 @@ function requireFields(requires: NonNullable<Route['requires']>, body: unknown):
 }
 
 function check(schema: z.ZodType, value: unknown): unknown {
-  const result = schema.safeParse(value);
+  const result = schema.safeParse(value, { error: issueMessage });
   if (result.success) return result.data;
   const details = fieldIssues(result.error.issues);
   const [first] = details;

@@ -136,7 +136,7 @@ describe('a credential', () => {
       server = await bootRelay();
       const response = await put(name, { apiKey: canary });
       expect(response.status).toBe(400);
-      const message = 'Must have 1 to 32 small letters, digits or hyphens';
+      const message = 'Must be 1 to 32 lowercase letters, digits or hyphens';
       expect(await response.json()).toEqual({
         error: `provider: ${message}`,
         code: 'invalid_request',

@@ -210,7 +210,10 @@ describe('/v1/permissions/explain', () => {
 
   it('asks if no rule matches', async () => {
     const answer = await explain({});
-    expect(answer).toEqual({ decision: 'ask', reason: expect.stringContaining('requires an approval') });
+    expect(answer).toEqual({
+      decision: 'ask',
+      reason: expect.stringContaining('requires an approval'),
+    });
   });
 
   it('denies in a headless run what would be asked', async () => {

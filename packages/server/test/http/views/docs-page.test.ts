@@ -59,7 +59,7 @@ describe('the page of the API', () => {
     expect(start).toContain('<code>Idempotency-Key</code> <i>optional</i>');
     const list = articleOf('listRuns');
     expect(list).toContain('<code>limit</code> <i>optional</i>');
-    expect(list).toContain('How many, from 1 to 200; left out: 50');
+    expect(list).toContain('Page size, from 1 to 200. Default: 50');
     expect(list).toContain('<summary>Answer</summary>');
     expect(articleOf('getRun')).toContain('<code>id</code></td>');
     expect(articleOf('revokeKey')).not.toContain('<summary>');

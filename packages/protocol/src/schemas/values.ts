@@ -1,0 +1,27 @@
+import { z } from 'zod';
+
+/**
+ * Ids that Relay creates are UUIDv7 and sort by creation time. Callers may choose ids, so any UUID
+ * version is accepted.
+ */
+export const idSchema = z.guid();
+
+/** A tool call keeps the provider's id, so any format is accepted. */
+export const toolCallIdSchema = z.string().min(1).max(256);
+
+/** Lists are filtered by `name:value`, so a name cannot contain a colon. */
+export const labelsSchema = z.record(
+  z
+    .string()
+    .min(1)
+    .max(64)
+    .regex(/^[^:]*$/, 'Must not contain a colon'),
+  z.string().max(256),
+);
+
+export const seqSchema = z
+  .string()
+  .regex(/^\d{1,15}$/, 'Must be an integer')
+  .transform(Number);
+
+export const timeSchema = z.iso.datetime({ offset: true });
