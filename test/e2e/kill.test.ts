@@ -159,7 +159,7 @@ describe('kill -9 of the server', () => {
     const runId = response.headers.get('x-run-id') ?? '';
     const reader = new FrameReader(response);
     const connected = await reader.until('connected');
-    const approval = await reader.until('approval_requested');
+    const approval = await reader.until('relay');
     await server.kill();
     await reader.close().catch(() => undefined);
     await server.start();

@@ -176,7 +176,7 @@ describe('chats on three nodes', () => {
     });
     const reader = new FrameReader(response);
     const { sessionId } = (await reader.until('connected')).data;
-    const approvalId = (await reader.until('approval_requested')).data['id'];
+    const approvalId = (await reader.until('relay')).data['id'];
     return { runId: response.headers.get('x-run-id') ?? '', reader, sessionId, approvalId };
   };
   const answer = (place: number, { sessionId, approvalId }: Awaited<ReturnType<typeof chat>>) =>

@@ -9,5 +9,5 @@ const response = await fetch(`${url}/chat`, {
 });
 if (response.body === null) throw new Error('The response has no body');
 for await (const { event } of readSse(response.body)) {
-  if (event === 'approval_requested') console.log(response.headers.get('x-run-id'));
+  if (event === 'relay') console.log(response.headers.get('x-run-id'));
 }
