@@ -129,7 +129,7 @@ async function react(run: Run, data: Readonly<Record<string, unknown>>): Promise
     const { ok, status } = await post(`/v1/runs/${runId}/cancel`);
     record({ kind: ok ? 'ack' : 'trouble', of: 'cancel', runId, status });
   }
-  if (data['type'] === 'relay' && !run.done.has(id)) {
+  if (data['type'] === 'approval_requested' && !run.done.has(id)) {
     run.done.add(id);
     await decide(run, { approvalId: id, kind: data['kind'], call: String(data['toolCallId']) });
   }
