@@ -6,12 +6,12 @@ import { FrameReader } from '../support/frames.ts';
 import {
   addKey,
   type BootOptions,
-  bootRelay,
-  type TestRelay,
+  bootServer,
+  type TestServer,
   until,
-  type Wish,
-} from '../support/relay.ts';
-import { decideCall, resumeRun, startApiChat, startChat, startRun } from '../support/talk.ts';
+  type RequestOptions,
+} from '../support/server.ts';
+import { decideCall, resumeRun, startApiChat, startChat, startRun } from '../support/requests.ts';
 
 interface MadeKey {
   readonly id: string;
@@ -26,13 +26,13 @@ interface KeyList {
   readonly nextCursor: string | null;
 }
 
-async function boot(options: BootOptions = {}): Promise<TestRelay> {
-  const server = await bootRelay(options);
+async function boot(options: BootOptions = {}): Promise<TestServer> {
+  const server = await bootServer(options);
   onTestFinished(() => server.stop());
   return server;
 }
 
-async function makeKey(server: TestRelay, body: Record<string, unknown> = {}): Promise<MadeKey> {
+async function makeKey(server: TestServer, body: Record<string, unknown> = {}): Promise<MadeKey> {
   const response = await server.request('/v1/keys', {
     body: { name: 'made', scopes: ['runs'], ...body },
   });
@@ -40,12 +40,16 @@ async function makeKey(server: TestRelay, body: Record<string, unknown> = {}): P
   return (await response.json()) as MadeKey;
 }
 
-async function keysOf(server: TestRelay, query = '', wish: Wish = {}): Promise<KeyList> {
-  return (await server.json(`/v1/keys${query}`, wish)) as unknown as KeyList;
+async function keysOf(
+  server: TestServer,
+  query = '',
+  options: RequestOptions = {},
+): Promise<KeyList> {
+  return (await server.json(`/v1/keys${query}`, options)) as unknown as KeyList;
 }
 
-function revoke(server: TestRelay, id: string, wish: Wish = {}): Promise<Response> {
-  return server.request(`/v1/keys/${id}`, { ...wish, method: 'DELETE' });
+function revoke(server: TestServer, id: string, options: RequestOptions = {}): Promise<Response> {
+  return server.request(`/v1/keys/${id}`, { ...options, method: 'DELETE' });
 }
 
 const inAnHour = () => new Date(Date.now() + 3_600_000).toISOString();
@@ -237,20 +241,20 @@ describe('/v1/keys', () => {
     });
 
     /** Opens one of everything that stays open, with one key. */
-    async function everythingOpen(server: TestRelay, key: string) {
-      const wish = { key };
-      const waiting = await startApiChat(server, 'notify wait', { wish });
+    async function everythingOpen(server: TestServer, key: string) {
+      const options = { key };
+      const waiting = await startApiChat(server, 'notify wait', options);
       await waiting.reader.until('tool_approval_requested');
-      const talking = await startRun(server, { input: 'slow 60000' }, wish);
+      const talking = await startRun(server, { input: 'slow 60000' }, options);
       await talking.reader.until('token');
-      const followed = await server.request(`/v1/runs/${waiting.runId}/stream`, wish);
-      const chat = await startChat(server, 'notify chat', { wish });
-      await chat.reader.until('approval_requested');
+      const followed = await server.request(`/v1/runs/${waiting.runId}/stream`, options);
+      const chat = await startChat(server, 'notify chat', options);
+      await chat.reader.until('relay');
       const readers = [waiting.reader, talking.reader, chat.reader, new FrameReader(followed)];
       return { readers, runIds: [waiting.runId, talking.runId, chat.runId] };
     }
 
-    it.each<[string, (server: TestRelay, id: string) => Promise<unknown>]>([
+    it.each<[string, (server: TestServer, id: string) => Promise<unknown>]>([
       ['here', (server, id) => revoke(server, id)],
       [
         'by another node on the same store',

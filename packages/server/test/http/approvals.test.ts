@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
 import {
   answerApproval,
   decideCall,
@@ -7,13 +7,13 @@ import {
   startChat,
   startRun,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 describe('/v1/approvals', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -116,7 +116,7 @@ describe('/v1/approvals', () => {
 
   it('decides the approval of a chat too, which then is gone for the chat', async () => {
     const chat = await startChat(server, 'notify from both sides');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
     expect((await server.request(path, { body: { approved: true } })).status).toBe(200);
     const late = await answerApproval(server, chat, {
@@ -191,7 +191,7 @@ describe('/v1/approvals', () => {
     expect(await approve(edited('edited here'))).toMatchObject({ code: 200 });
     await talk.reader.rest();
     const chat = await startChat(server, 'notify first there', { body: { permissions } });
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const answer = (input: unknown) =>
       answerApproval(server, chat, {
         approvalId: relay.data['id'],
@@ -228,7 +228,7 @@ describe('/v1/approvals', () => {
   });
 
   it('warns of a request that is about to expire, on its stream and on the feed', async () => {
-    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '3000' } });
+    const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '3000' } });
     const talk = await startRun(hasty, { input: 'notify hurry up' });
     const relay = await talk.reader.until('approval_requested');
     const gone = new AbortController();
@@ -251,7 +251,7 @@ describe('/v1/approvals', () => {
   });
 
   it('lets a request expire: nobody can decide it any more, and the run goes on', async () => {
-    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '50' } });
+    const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '50' } });
     const talk = await startRun(hasty, { input: 'notify too late' });
     const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;

@@ -1,7 +1,7 @@
 /** `/v1/audit`: every deed leaves its entry, and no secret with it. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
 interface Entry {
   readonly id: string;
@@ -16,14 +16,14 @@ interface Entry {
 const canary = 'sk-canary-0123456789abcdef';
 
 describe('the audit trail', () => {
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
   afterAll(() => server.stop());
 
-  async function list(query = '', wish: Wish = {}) {
-    return (await server.json(`/v1/audit${query}`, wish)) as {
+  async function list(query = '', options: RequestOptions = {}) {
+    return (await server.json(`/v1/audit${query}`, options)) as {
       entries: Entry[];
       nextCursor: string | null;
     };

@@ -1,7 +1,7 @@
 /** Whatever is wrong with a request is said before anything happens, in one shape of error. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { expectHealth } from '../support/health.ts';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { expectHealth } from '../support/requests.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 
 const hi = [{ role: 'user', content: 'hi' }];
 const chat = { model: 'demo', messages: hi };
@@ -289,10 +289,10 @@ function named(rows: readonly Row[]) {
 }
 
 describe('bad input', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {

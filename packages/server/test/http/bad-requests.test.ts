@@ -4,8 +4,8 @@ import { connect } from 'node:net';
 import { type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun } from '../support/requests.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 const table: readonly Route[] = Object.values(routes);
@@ -14,10 +14,10 @@ const pathOf = (path: string) => path.replaceAll(/:\w+/g, id);
 const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
 
 describe('a query', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -72,10 +72,10 @@ describe('a query', () => {
 });
 
 describe('a request', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
+    server = await bootServer({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
   });
 
   afterAll(async () => {
@@ -272,12 +272,12 @@ describe('a request', () => {
 describe('a failure inside', () => {
   it('is a 500 that shows nothing, and the operator finds it in the log', async () => {
     const store = createMemoryStore();
-    const server = await bootRelay({ store });
+    const server = await bootServer({ store });
     store.ping = () => Promise.reject(new Error('hunter2 at /home/relay'));
     const response = await server.request('/ready');
     expect(response.status).toBe(500);
     expect(await response.json()).toEqual({
-      error: 'Something went wrong inside Relay',
+      error: 'Internal server error',
       code: 'internal',
     });
     await server.stop();
@@ -286,10 +286,10 @@ describe('a failure inside', () => {
 });
 
 describe('JSON that would change on its way', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {

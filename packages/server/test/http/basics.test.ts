@@ -4,11 +4,11 @@ import { createModelRegistry } from '@relay/models';
 import { RelayError, type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type BootOptions, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { finishedRun, startRun, statusOf, untilStatus } from '../support/talk.ts';
+import { type BootOptions, bootServer, type TestServer, until } from '../support/server.ts';
+import { finishedRun, startRun, statusOf, untilStatus } from '../support/requests.ts';
 
-async function boot(options: BootOptions = {}): Promise<TestRelay> {
-  const server = await bootRelay(options);
+async function boot(options: BootOptions = {}): Promise<TestServer> {
+  const server = await bootServer(options);
   onTestFinished(() => server.stop());
   return server;
 }
@@ -24,11 +24,11 @@ describe('a server', () => {
       readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
     ) as { version: string };
     for (const headers of [{}, { authorization: 'Bearer nonsense' }, { host: 'relay.example' }]) {
-      const wish = { method: 'GET' as const, headers };
-      const health = await server.relay.app.inject({ ...wish, url: '/health' });
+      const options = { method: 'GET' as const, headers };
+      const health = await server.relay.app.inject({ ...options, url: '/health' });
       expect(health.statusCode).toBe(200);
       expect(health.json()).toEqual({ status: 'ok', version: manifest.version });
-      const ready = await server.relay.app.inject({ ...wish, url: '/ready' });
+      const ready = await server.relay.app.inject({ ...options, url: '/ready' });
       expect(ready.statusCode).toBe(200);
       expect(ready.json()).toEqual({ status: 'ready' });
     }
@@ -121,7 +121,7 @@ describe('readiness', () => {
       },
     };
     const models = createModelRegistry([{ id: 'held', provider: 'test', model }]);
-    const server = await bootRelay({ models });
+    const server = await bootServer({ models });
     const { reader } = await startRun(server, { model: 'held', input: 'x' });
     await began.promise;
     const stopping = server.stop();

@@ -1,13 +1,13 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { answerApproval, type Chat, eventsOf, startChat, statusOf } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { answerApproval, type Chat, eventsOf, startChat, statusOf } from '../support/requests.ts';
 
 describe('/chat', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -280,19 +280,21 @@ describe('/chat', () => {
   it('may be answered by another key of the tenant, but not by one of another tenant', async () => {
     const { chat, approvalId } = await asking('who answers');
     const stranger = await addKey(server.store, { tenant: 'stranger' });
-    const refused = await answerApproval(server, chat, {
-      approvalId,
-      response: { approved: true },
-      wish: { key: stranger.apiKey },
-    });
+    const refused = await answerApproval(
+      server,
+      chat,
+      { approvalId, response: { approved: true } },
+      { key: stranger.apiKey },
+    );
     expect(refused.status).toBe(404);
     expect(await refused.json()).toMatchObject({ error: 'Session not found' });
     const colleague = await addKey(server.store, { scopes: ['approve'] });
-    const taken = await answerApproval(server, chat, {
-      approvalId,
-      response: { approved: true },
-      wish: { key: colleague.apiKey },
-    });
+    const taken = await answerApproval(
+      server,
+      chat,
+      { approvalId, response: { approved: true } },
+      { key: colleague.apiKey },
+    );
     expect(taken.status).toBe(200);
     await chat.reader.rest();
     const { events } = await eventsOf(server, chat.runId);

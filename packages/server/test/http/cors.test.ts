@@ -1,14 +1,14 @@
 /** Pages in a browser: those that the operator named, and all others. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 
 const page = 'https://app.example.com';
 const stranger = 'https://evil.example.com';
 const body = { model: 'demo', input: 'say 2' };
 
-let server: TestRelay;
+let server: TestServer;
 beforeAll(async () => {
-  server = await bootRelay({ env: { RELAY_ALLOWED_ORIGINS: `${page}, http://localhost:5173` } });
+  server = await bootServer({ env: { RELAY_ALLOWED_ORIGINS: `${page}, http://localhost:5173` } });
 });
 afterAll(() => server.stop());
 
@@ -75,7 +75,7 @@ describe('a page of another origin', () => {
 });
 
 it('without named origins there is no such header at all', async () => {
-  const plain = await bootRelay();
+  const plain = await bootServer();
   try {
     const headers = { origin: page, 'access-control-request-method': 'POST' };
     const asked = await plain.request('/v1/runs', { method: 'OPTIONS', key: null, headers });

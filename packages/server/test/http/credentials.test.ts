@@ -11,13 +11,13 @@ import {
 import type { StoredEvent } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { eventsOf, finishedRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { eventsOf, finishedRun } from '../support/requests.ts';
 
 const canary = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
 const local = { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' };
 
-let server: TestRelay;
+let server: TestServer;
 let provider: ScriptedProvider;
 beforeEach(async () => {
   provider = await startScriptedProvider((response) => {
@@ -36,7 +36,7 @@ function put(name: string, body: object, more: object = {}): Promise<Response> {
 
 describe('credentials', () => {
   it('are used for the provider’s models, and shown to nobody', async () => {
-    server = await bootRelay({ env: local });
+    server = await bootServer({ env: local });
     const uploaded = await put('openai', {
       apiKey: canary,
       label: 'prod',
@@ -62,7 +62,7 @@ describe('credentials', () => {
   });
 
   it('are rotated and revoked from the next call on', async () => {
-    server = await bootRelay({ env: local });
+    server = await bootServer({ env: local });
     const { baseUrl } = provider;
     await put('openai', { apiKey: 'sk-the-first-key-1111', baseUrl });
     await finishedRun(server, { model: 'gpt-4o', input: 'Hi' });
@@ -86,7 +86,7 @@ describe('credentials', () => {
   });
 
   it('belong to one tenant', async () => {
-    server = await bootRelay({ env: local });
+    server = await bootServer({ env: local });
     await put('openai', { apiKey: canary, baseUrl: provider.baseUrl });
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     expect(await server.json('/v1/credentials', { key })).toMatchObject({ credentials: [] });
@@ -100,7 +100,7 @@ describe('credentials', () => {
   });
 
   it('of a provider that Relay does not know need a URL, and are used as name:model', async () => {
-    server = await bootRelay({ env: local });
+    server = await bootServer({ env: local });
     const nowhere = await put('zhipu', { apiKey: canary });
     expect(nowhere.status).toBe(400);
     expect(await nowhere.json()).toMatchObject({ details: [{ path: 'baseUrl' }] });
@@ -122,7 +122,7 @@ describe('a credential', () => {
     [{ apiKey: canary, baseUrl: 'nowhere' }, 'baseUrl'],
     [{ apiKey: canary, more: 1 }, 'more'],
   ])('that is malformed is refused, with the field: %j', async (body, path) => {
-    server = await bootRelay();
+    server = await bootServer();
     const response = await put('openai', body);
     expect(response.status).toBe(400);
     const text = await response.text();
@@ -133,7 +133,7 @@ describe('a credential', () => {
   it.each(['OpenAI', 'a'.repeat(33), 'a_b', 'a.b'])(
     'for a provider that cannot be named %s is refused, and says so',
     async (name) => {
-      server = await bootRelay();
+      server = await bootServer();
       const response = await put(name, { apiKey: canary });
       expect(response.status).toBe(400);
       const message = 'Must have 1 to 32 small letters, digits or hyphens';
@@ -148,7 +148,7 @@ describe('a credential', () => {
   );
 
   it('for a provider that leads elsewhere is not there', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     expect((await put('%2e%2e', { apiKey: canary })).status).toBe(404);
   });
 
@@ -163,7 +163,7 @@ describe('a credential', () => {
     'https://user:pw@example.com/',
     'ftp://example.com/',
   ])('cannot point inside: %s', async (baseUrl) => {
-    server = await bootRelay();
+    server = await bootServer();
     const response = await put('openai', { apiKey: canary, baseUrl });
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({
@@ -173,7 +173,7 @@ describe('a credential', () => {
   });
 
   it('cannot point inside by a name either', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const { port } = new URL(provider.baseUrl);
     await put('openai', { apiKey: canary, baseUrl: `https://localhost:${port}/v1` });
     const response = await server.request('/v1/runs', { body: { model: 'gpt-4o', input: 'Hi' } });
@@ -183,7 +183,7 @@ describe('a credential', () => {
   });
 
   it('appears in no log, event, error or file, whatever its provider says', async () => {
-    server = await bootRelay({ kind: 'sqlite', env: local });
+    server = await bootServer({ kind: 'sqlite', env: local });
     await put('openai', { apiKey: canary, baseUrl: provider.baseUrl });
     provider.script((response, { headers }) => {
       response.writeHead(401, { 'content-type': 'application/json' });
@@ -218,7 +218,7 @@ describe('the master key', () => {
 
   it('can be replaced without a run that fails, and the old one can be thrown away', async () => {
     const store = createMemoryStore();
-    const boot = (env: Record<string, string>) => bootRelay({ store, env: { ...local, ...env } });
+    const boot = (env: Record<string, string>) => bootServer({ store, env: { ...local, ...env } });
     const works = async () => {
       const run = await finishedRun(server, { model: 'gpt-4o', input: 'Hi' });
       expect(run.frames.at(-1)?.data).toMatchObject({ status: 'completed' });

@@ -2,11 +2,17 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until, type Wish } from '../support/relay.ts';
-import { startRun, untilStatus } from '../support/talk.ts';
+import {
+  addKey,
+  bootServer,
+  type TestServer,
+  until,
+  type RequestOptions,
+} from '../support/server.ts';
+import { startRun, untilStatus } from '../support/requests.ts';
 
 describe('a decision link', () => {
-  let server: TestRelay;
+  let server: TestServer;
   let receiver: Server;
   const links = new Map<string, string>();
   let keyId: string;
@@ -24,7 +30,7 @@ describe('a decision link', () => {
     await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
     const { port } = receiver.address() as AddressInfo;
     const env = { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8', RELAY_PUBLIC_URL: 'http://127.0.0.1:1' };
-    server = await bootRelay({ env });
+    server = await bootServer({ env });
     const maker = await addKey(server.store, {});
     keyId = maker.keyId;
     await server.json('/v1/webhooks', {
@@ -47,8 +53,8 @@ describe('a decision link', () => {
   }
 
   const form = { 'content-type': 'application/x-www-form-urlencoded' };
-  const post = (path: string, body: string, wish: Wish = {}) =>
-    server.request(path, { key: null, body, ...wish, headers: { ...form, ...wish.headers } });
+  const post = (path: string, body: string, options: RequestOptions = {}) =>
+    server.request(path, { key: null, body, ...options, headers: { ...form, ...options.headers } });
 
   it('shows what would run, and decides nothing by being opened', async () => {
     const { run, approvalId, path } = await asked('notify <script>alert(1)</script> \u202e evil');
@@ -59,7 +65,7 @@ describe('a decision link', () => {
       expect(html).not.toContain('<script');
       expect(html).toContain('&#60;script&#62;alert(1)');
       expect(html).toContain('\\u{202e}');
-      expect(html).toContain('Beware');
+      expect(html).toContain('misleading characters');
       expect(html.match(/<form method="post">/g)).toHaveLength(2);
       const headers = Object.fromEntries(response.headers);
       expect(headers).toMatchObject({
@@ -192,14 +198,14 @@ describe('a decision link', () => {
     expect(nowhere.status).toBe(404);
     expect(nowhere.headers.get('content-type')).toBe('text/html; charset=utf-8');
     expect(nowhere.headers.get('content-security-policy')).toContain("default-src 'none'");
-    expect(await nowhere.text()).toContain('This link leads nowhere');
+    expect(await nowhere.text()).toContain('Link not found');
     const { version } = await server.json('/v1/policy');
     const policy = { version, deny: [{ tool: 'send_note' }] };
     const changed = await server.request('/v1/policy', { method: 'PUT', body: policy });
     expect(changed.status).toBe(200);
     const refused = await post(path, 'approved=true', { headers: accept });
     expect(refused.status).toBe(403);
-    expect(await refused.text()).toMatch(/Nothing was decided.*deny rule of the policy/s);
+    expect(await refused.text()).toMatch(/not recorded.*deny rule of the policy/s);
     const plain = await post(path, 'approved=true');
     expect(await plain.json()).toMatchObject({ code: 'denied_by_rule' });
     expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });

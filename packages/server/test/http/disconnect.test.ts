@@ -4,7 +4,7 @@ import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { createFaultyStore } from '../../../store/test/faulty-store.ts';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type BootOptions, bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { type BootOptions, bootServer, type TestServer, until } from '../support/server.ts';
 import {
   answerApproval,
   eventsOf,
@@ -12,10 +12,10 @@ import {
   startRun,
   statusOf,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
-async function boot(options: BootOptions = {}): Promise<TestRelay> {
-  const server = await bootRelay(options);
+async function boot(options: BootOptions = {}): Promise<TestServer> {
+  const server = await bootServer(options);
   onTestFinished(() => server.stop());
   return server;
 }
@@ -51,7 +51,7 @@ describe('a chat whose reader goes away', () => {
     const server = await boot();
     const chat = await startChat(server, 'notify left alone');
     const relay = await chat.reader.until('relay');
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     await untilStatus(server, chat.runId, 'canceled');
     const response = await answerApproval(server, chat, {
       approvalId: relay.data['id'],
@@ -70,7 +70,7 @@ describe('a chat whose reader goes away', () => {
     const server = await boot();
     const chat = await startChat(server, 'slow 60000');
     await chat.reader.until('text');
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     await untilStatus(server, chat.runId, 'canceled');
   });
 
@@ -80,8 +80,8 @@ describe('a chat whose reader goes away', () => {
     const relay = await waiting.reader.until('relay');
     const answering = await startChat(server, 'slow 200');
     await answering.reader.until('text');
-    await waiting.reader.leave();
-    await answering.reader.leave();
+    await waiting.reader.disconnect();
+    await answering.reader.disconnect();
     await untilStatus(server, answering.runId, 'completed');
     const tenant = server.store.tenant(server.tenantId);
     await until(
@@ -112,7 +112,7 @@ describe('a reader that leaves very early', () => {
     }));
     const server = await boot({ store: slow });
     const gone = new AbortController();
-    const sending = startChat(server, 'notify too late', { wish: { signal: gone.signal } });
+    const sending = startChat(server, 'notify too late', { signal: gone.signal });
     const runId = await asked.promise;
     gone.abort();
     await expect(sending).rejects.toThrow();
@@ -134,12 +134,12 @@ describe('a chat whose server goes away', () => {
     ['cancel', 'canceled'],
     ['detach', 'waiting'],
   ])('is taken up by the next one: %s makes it %s', async (disconnect, status) => {
-    const first = await bootRelay({ env: { RELAY_DISCONNECT: disconnect } });
+    const first = await bootServer({ env: { RELAY_DISCONNECT: disconnect } });
     const chat = await startChat(first, 'notify orphaned');
     await chat.reader.until('relay');
     await untilStatus(first, chat.runId, 'waiting');
     await first.relay.stop();
-    const second = await bootRelay({
+    const second = await bootServer({
       store: first.store,
       env: { RELAY_DISCONNECT: disconnect },
     });
@@ -153,17 +153,17 @@ describe('a chat whose server goes away', () => {
 
 describe('a crash while a chat is being hung up', () => {
   /** Leaves a chat that waits, on a store that may die meanwhile. */
-  async function leaveChat(server: TestRelay): Promise<string> {
+  async function leaveChat(server: TestServer): Promise<string> {
     const chat = await startChat(server, 'notify rehearsed');
     await chat.reader.until('relay');
     await untilStatus(server, chat.runId, 'waiting');
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     return chat.runId;
   }
 
   it('does not let the run go on: the next server still cancels it', async () => {
     const rehearsed = createFaultyStore(createMemoryStore());
-    const rehearsal = await bootRelay({ store: rehearsed });
+    const rehearsal = await bootServer({ store: rehearsed });
     await untilStatus(rehearsal, await leaveChat(rehearsal), 'canceled');
     await rehearsal.stop();
     const hangingUp = (write: string) => write === 'closeConnection' || write === 'postRunCommand';
@@ -171,7 +171,7 @@ describe('a crash while a chat is being hung up', () => {
 
     const store = createMemoryStore();
     const dying = createFaultyStore(store, { crashAt: first + 1, when: 'after' });
-    const server = await bootRelay({ store: dying });
+    const server = await bootServer({ store: dying });
     const runId = await leaveChat(server);
     await dying.crashed;
     expect(dying.writes[first]).toBe(rehearsed.writes[first]);
@@ -196,7 +196,7 @@ describe('a store that fails while a chat is being hung up', () => {
     const server = await boot({ store: shaky });
     const chat = await startChat(server, 'notify shaky');
     await chat.reader.until('relay');
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     await untilStatus(server, chat.runId, 'canceled');
   });
 });

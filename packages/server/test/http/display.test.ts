@@ -2,10 +2,10 @@
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 const read = defineTool({
@@ -28,13 +28,13 @@ async function approvalOf(path: string) {
     tools: [{ name: 'read', kind: 'builtin' }],
   });
   const relay = await run.reader.until('approval_requested');
-  await run.reader.leave();
+  await run.reader.disconnect();
   return server.json(`/v1/approvals/${String(relay.data['id'])}`);
 }
 
 describe('an approval', () => {
   it('shows the whole call, and the rule that its tool proposes', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+    server = await bootServer({ tools: createToolRegistry([read]) });
     expect(await approvalOf('src/a.ts')).toMatchObject({
       display: { text: 'read {\n  "path": "src/a.ts"\n}', flags: [] },
       suggestedRule: { tool: 'read', params: { path: 'src/*' } },
@@ -42,7 +42,7 @@ describe('an approval', () => {
   });
 
   it('writes out what would not show, and runs what was shown', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+    server = await bootServer({ tools: createToolRegistry([read]) });
     const approval = await approvalOf('a\u202etxt.exe');
     expect(approval).toMatchObject({
       params: { path: 'a\u202etxt.exe' },
@@ -51,12 +51,12 @@ describe('an approval', () => {
   });
 
   it('goes without a suggestion where the tool has none', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+    server = await bootServer({ tools: createToolRegistry([read]) });
     expect(await approvalOf('secret/x')).not.toHaveProperty('suggestedRule');
   });
 
   it('shows no suggestion that does not cover the call, is malformed or of another tool', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+    server = await bootServer({ tools: createToolRegistry([read]) });
     for (const path of ['far/x', 'bad/x', 'else/x']) {
       const approval = await approvalOf(path);
       expect(approval, path).not.toHaveProperty('suggestedRule');
@@ -68,7 +68,7 @@ describe('an approval', () => {
   });
 
   it('grants the suggestion that it shows, if that is what is asked for', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+    server = await bootServer({ tools: createToolRegistry([read]) });
     const { id, suggestedRule } = await approvalOf('src/a.ts');
     const body = { approved: true, always: true, rule: 'suggested', scope: 'tenant' };
     expect((await server.request(`/v1/approvals/${String(id)}`, { body })).status).toBe(200);

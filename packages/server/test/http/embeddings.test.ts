@@ -3,14 +3,14 @@ import { remakeMs } from '@relay/core';
 import { type FakeEmbeddings, startFakeEmbeddings } from '@relay/models/testing';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { addKey, type BootOptions, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { eventsOf, finishedRun } from '../support/talk.ts';
+import { addKey, type BootOptions, bootServer, type TestServer, until } from '../support/server.ts';
+import { eventsOf, finishedRun } from '../support/requests.ts';
 
 const providerKey = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
 const model = 'openai:text-embedding-3-small';
 
 let fake: FakeEmbeddings;
-let server: TestRelay;
+let server: TestServer;
 beforeEach(async () => {
   fake = await startFakeEmbeddings();
 });
@@ -22,7 +22,7 @@ afterEach(async () => {
 async function boot(options: BootOptions & { embeddings?: string | undefined } = {}) {
   const { embeddings = model, file = {}, ...rest } = options;
   const endpoints = { openai: fake.url, google: fake.beta };
-  server = await bootRelay({
+  server = await bootServer({
     ...rest,
     env: {
       RELAY_PRIVATE_NETWORKS: '127.0.0.0/8',
@@ -32,8 +32,8 @@ async function boot(options: BootOptions & { embeddings?: string | undefined } =
   });
 }
 
-async function trust(provider = 'openai', wish: { key?: string; baseUrl?: string } = {}) {
-  const { key, baseUrl } = wish;
+async function trust(provider = 'openai', options: { key?: string; baseUrl?: string } = {}) {
+  const { key, baseUrl } = options;
   const response = await server.request(`/v1/credentials/${provider}`, {
     method: 'PUT',
     body: { apiKey: providerKey, ...(baseUrl === undefined ? {} : { baseUrl }) },
@@ -42,8 +42,11 @@ async function trust(provider = 'openai', wish: { key?: string; baseUrl?: string
   expect(response.status).toBe(200);
 }
 
-async function add(text: string, wish: { namespace?: string; key?: string } = {}): Promise<string> {
-  const { namespace = 'n', ...rest } = wish;
+async function add(
+  text: string,
+  options: { namespace?: string; key?: string } = {},
+): Promise<string> {
+  const { namespace = 'n', ...rest } = options;
   const response = await server.request('/v1/memories', { body: { namespace, text }, ...rest });
   expect(response.status).toBe(201);
   return ((await response.json()) as { id: string }).id;
@@ -56,8 +59,8 @@ interface Found {
   readonly foundBy: string;
 }
 
-async function search(q: string, wish: { namespace?: string; key?: string } = {}) {
-  const { namespace = 'n', ...rest } = wish;
+async function search(q: string, options: { namespace?: string; key?: string } = {}) {
+  const { namespace = 'n', ...rest } = options;
   const path = `/v1/memories?${new URLSearchParams({ namespace, q })}`;
   return (await server.json(path, rest))['memories'] as Found[];
 }
@@ -192,7 +195,7 @@ it('Google and any server with a base URL make them as well', async () => {
 });
 
 it('a provider inside the network is not connected to, unless its network is open', async () => {
-  server = await bootRelay({
+  server = await bootServer({
     env: { RELAY_EMBEDDINGS: model },
     file: { providers: { endpoints: { openai: fake.url } } },
   });
@@ -235,7 +238,7 @@ it('a change of model makes new vectors of everything, and compares no old ones'
 
 it('a wrong choice stops the start with one line', async () => {
   await boot();
-  await expect(bootRelay({ env: { RELAY_EMBEDDINGS: 'small' } })).rejects.toThrow(
+  await expect(bootServer({ env: { RELAY_EMBEDDINGS: 'small' } })).rejects.toThrow(
     'RELAY_EMBEDDINGS must be like openai:text-embedding-3-small, not "small"',
   );
 });

@@ -2,10 +2,10 @@
 import type { StoredEvent } from '@relay/protocol';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Feed, type Hint } from '../../src/streaming/feed.ts';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 interface Listening {
@@ -47,7 +47,7 @@ async function until(test: () => boolean): Promise<void> {
 
 describe('the feed', () => {
   it('tells a tenant what of it has changed, and nobody else', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const mine = await listen(server.apiKey);
     const theirs = await listen(stranger.apiKey);
@@ -65,11 +65,11 @@ describe('the feed', () => {
     expect(theirs.heard).toEqual([]);
     mine.leave();
     theirs.leave();
-    await asked.reader.leave();
+    await asked.reader.disconnect();
   });
 
   it('says nothing of content', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const mine = await listen(server.apiKey);
     const { runId } = await finishedRun(server, { input: 'say 50' });
     await until(() => mine.heard.length > 0);
@@ -79,7 +79,7 @@ describe('the feed', () => {
   });
 
   it('leaves nothing behind when its readers are gone', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     for (let n = 0; n < 20; n += 1) (await listen(server.apiKey)).leave();
     await until(() => server.relay.feed.size === 0);
   });
@@ -87,7 +87,7 @@ describe('the feed', () => {
 
 describe('a reader that is slow', () => {
   it('hears of each thing once, and at some point of everything at once', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const feed = new Feed();
     const gone = new AbortController();
     const reader = feed.read('t', gone.signal)[Symbol.asyncIterator]();

@@ -1,21 +1,21 @@
 /** Taking runs up again, forking them, and looking at those of a workflow, over HTTP. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { eventsOf, finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { eventsOf, finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
 describe('runs that go on', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
     await server.stop();
   });
 
-  async function fork(runId: string, body: Record<string, unknown>, wish: Wish = {}) {
-    const response = await server.request(`/v1/runs/${runId}/fork`, { ...wish, body });
+  async function fork(runId: string, body: Record<string, unknown>, options: RequestOptions = {}) {
+    const response = await server.request(`/v1/runs/${runId}/fork`, { ...options, body });
     const run = (await response.json()) as Record<string, unknown>;
     return { response, status: response.status, run, id: String(run['id']) };
   }
@@ -24,7 +24,7 @@ describe('runs that go on', () => {
     const talk = await startRun(server, { input: `notify ${text}`, ...body });
     await talk.reader.until('approval_requested');
     await untilStatus(server, talk.runId, 'waiting');
-    await talk.reader.leave();
+    await talk.reader.disconnect();
     return talk.runId;
   }
 
@@ -49,13 +49,13 @@ describe('runs that go on', () => {
     });
 
     it('is refused while the tenant is paused', async () => {
-      const own = await bootRelay();
+      const own = await bootServer();
       const talk = await startRun(own, { input: 'notify paused' });
       await talk.reader.until('approval_requested');
       await own.request('/v1/tenant', { method: 'PUT', body: { paused: true } });
       const response = await own.request(`/v1/runs/${talk.runId}/resume`, { method: 'POST' });
       const { code } = (await response.json()) as { code: string };
-      await talk.reader.leave();
+      await talk.reader.disconnect();
       await own.stop();
       expect([response.status, code]).toEqual([409, 'tenant_paused']);
     });

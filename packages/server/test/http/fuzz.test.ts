@@ -5,8 +5,8 @@
 import { errorTable, type Route, type RouteName, routes } from '@relay/protocol';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { startRun, untilStatus } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { startRun, untilStatus } from '../support/requests.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 const rule = { tool: 'send_note', params: { to: '*' } };
@@ -190,15 +190,15 @@ const headers = fc.dictionary(
 const requests = Number(process.env['RELAY_FUZZ_REQUESTS'] ?? 10);
 
 describe('whatever is sent to a server', () => {
-  let server: TestRelay;
+  let server: TestServer;
   let known: { run: string; relay: string };
 
   beforeAll(async () => {
-    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
+    server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
     const asked = await startRun(server, { input: 'notify me' });
     const relay = await asked.reader.until('approval_requested');
     await untilStatus(server, asked.runId, 'waiting');
-    await asked.reader.leave();
+    await asked.reader.disconnect();
     known = { run: asked.runId, relay: String(relay.data['id']) };
   });
   afterAll(() => server.stop());

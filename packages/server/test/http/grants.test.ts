@@ -1,16 +1,16 @@
 /** What may run without asking: made, listed, previewed, explained and revoked over HTTP. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startRun } from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 const later = '2099-01-01T00:00:00.000Z';
 
 describe('/v1/grants', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -43,13 +43,13 @@ describe('/v1/grants', () => {
       expiresAt: later,
     });
     const { frames } = await finishedRun(server, { input: 'notify granted by rule' });
-    expect(frames.map(({ data }) => data.type)).not.toContain('relay');
+    expect(frames.map(({ data }) => data.type)).not.toContain('approval_requested');
     expect(server.notes().join()).toContain('granted by rule');
     expect((await revoke(path)).status).toBe(204);
     expect((await revoke(path)).status).toBe(204);
     const asked = await startRun(server, { input: 'notify granted no more' });
     await asked.reader.until('approval_requested');
-    await asked.reader.leave();
+    await asked.reader.disconnect();
   });
 
   it('counts what it allows', async () => {
@@ -57,14 +57,14 @@ describe('/v1/grants', () => {
     for (let n = 0; n < 2; n += 1) await finishedRun(server, { input: 'notify twice' });
     const asked = await startRun(server, { input: 'notify twice' });
     await asked.reader.until('approval_requested');
-    await asked.reader.leave();
+    await asked.reader.disconnect();
     const { grants } = await server.json('/v1/grants?status=all&limit=1');
     expect(grants).toEqual([{ ...made, status: 'used', usesLeft: 0 }]);
     expect(server.notes().filter((line) => line.includes('twice'))).toHaveLength(2);
   });
 
   it('lists what is active, or all, page by page, and by scope and tool', async () => {
-    const own = await bootRelay();
+    const own = await bootServer();
     const made: string[] = [];
     for (let n = 0; n < 5; n += 1) {
       const tool = n % 2 === 0 ? 'calculator' : 'send_note';
@@ -129,7 +129,7 @@ describe('/v1/grants', () => {
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({ code: 'invalid_request' });
     expect(await server.json(path)).toMatchObject({ status: 'pending' });
-    await talk.reader.leave();
+    await talk.reader.disconnect();
   });
 
   it.each([
@@ -157,7 +157,7 @@ describe('/v1/grants', () => {
   });
 
   it('shows which of the latest requests it would have answered, and decides nothing', async () => {
-    const own = await bootRelay();
+    const own = await bootServer();
     const talks = [];
     for (const text of ['see one', 'see two', 'other']) {
       const talk = await startRun(own, { input: `notify ${text}` });
@@ -173,7 +173,7 @@ describe('/v1/grants', () => {
     const none = await ask({ tool: 'calculator' });
     const { approvals } = await own.json('/v1/approvals?status=pending');
     const { grants } = await own.json('/v1/grants?status=all');
-    for (const { reader } of talks) await reader.leave();
+    for (const { reader } of talks) await reader.disconnect();
     await own.stop();
     expect(wide).toMatchObject({
       looked: 3,
@@ -192,10 +192,10 @@ describe('/v1/grants', () => {
 });
 
 describe('/v1/permissions/explain', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {

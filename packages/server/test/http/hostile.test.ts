@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { expectHealth } from '../support/health.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { expectHealth } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 
 beforeAll(async () => {
-  server = await bootRelay();
+  server = await bootServer();
 });
 afterAll(() => server.stop());
 
@@ -93,7 +93,7 @@ const odd: [what: string, bytes: () => string, status: number][] = [
     200,
   ],
   ['a body for a GET', () => head('GET /v1/runs HTTP/1.1', json, length) + body, 200],
-  ['a wish that nobody knows', () => head(post, json, length, 'expect: magic') + body, 417],
+  ['an unknown expectation', () => head(post, json, length, 'expect: magic') + body, 417],
   ['a compressed body', () => head(post, json, length, 'content-encoding: gzip') + body, 415],
   [
     'a body in UTF-16',

@@ -1,8 +1,14 @@
 /** `Idempotency-Key`: asked again, it means the run that is there already. */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allFrames, FrameReader } from '../support/frames.ts';
-import { addKey, bootRelay, type TestRelay, until, type Wish } from '../support/relay.ts';
-import { eventsOf, startChat, startRun, untilStatus } from '../support/talk.ts';
+import {
+  addKey,
+  bootServer,
+  type TestServer,
+  until,
+  type RequestOptions,
+} from '../support/server.ts';
+import { eventsOf, startChat, startRun, untilStatus } from '../support/requests.ts';
 
 let keys = 0;
 /** A key that no other test uses. */
@@ -17,18 +23,18 @@ const routes: [string, (text: string) => Record<string, unknown>][] = [
 ];
 
 describe('an idempotency key', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
     await server.stop();
   });
 
-  const send = (path: string, key: string, wish: Wish) =>
-    server.request(path, { ...wish, headers: { 'idempotency-key': key, ...wish.headers } });
+  const send = (path: string, key: string, options: RequestOptions) =>
+    server.request(path, { ...options, headers: { 'idempotency-key': key, ...options.headers } });
   const runIdOf = (response: Response) => response.headers.get('x-run-id');
   const isReplay = (response: Response) => response.headers.get('idempotent-replayed');
   const notes = (text: string) => server.notes().filter((line) => line.includes(text));
@@ -254,20 +260,20 @@ describe('an idempotency key', () => {
   });
 
   it('means nothing to /chat, where a session is its connection', async () => {
-    const wish = { headers: { 'idempotency-key': freshKey() } };
-    const first = await startChat(server, 'notify in a chat', { wish });
-    const second = await startChat(server, 'notify in a chat', { wish });
-    await Promise.all([first, second].map(({ reader }) => reader.until('approval_requested')));
+    const options = { headers: { 'idempotency-key': freshKey() } };
+    const first = await startChat(server, 'notify in a chat', options);
+    const second = await startChat(server, 'notify in a chat', options);
+    await Promise.all([first, second].map(({ reader }) => reader.until('relay')));
     expect(second.runId).not.toBe(first.runId);
-    await second.reader.leave();
+    await second.reader.disconnect();
     await untilStatus(server, second.runId, 'canceled');
     expect((await eventsOf(server, first.runId)).run['status']).toBe('waiting');
-    await first.reader.leave();
+    await first.reader.disconnect();
     await untilStatus(server, first.runId, 'canceled');
   });
 
   it('gives the places back that its repetitions had taken', async () => {
-    const narrow = await bootRelay({ env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
+    const narrow = await bootServer({ env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
     onTestFinished(() => narrow.stop());
     const headers = { 'idempotency-key': freshKey() };
     const body = { model: 'demo', input: 'say 3' };

@@ -3,8 +3,8 @@ import { type Route, type RouteName, routes } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from '../../src/secrets/keys.ts';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { type Chat, startChat, startRun, statusOf } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { type Chat, startChat, startRun, statusOf } from '../support/requests.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 /** All but those that anyone may call, and links, which are their own right. */
@@ -13,10 +13,10 @@ const guarded = table.filter(([, { auth }]) => auth !== 'public');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 /** Ids that bodies carry. */
-type EventBuffer = Pick<Chat, 'sessionId' | 'runId'>;
+type ChatIds = Pick<Chat, 'sessionId' | 'runId'>;
 
 /** A body that a route takes, so that nothing but the caller can be wrong. */
-const bodies: Partial<Record<RouteName, (of: EventBuffer) => unknown>> = {
+const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   startApiChat: () => ({ message: 'say 1', model: 'demo' }),
   approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
   resumeChat: ({ runId }) => ({ runId }),
@@ -40,7 +40,7 @@ const bodies: Partial<Record<RouteName, (of: EventBuffer) => unknown>> = {
   explainPermission: () => ({ tool: 'send_note', params: {} }),
 };
 
-function wishFor(name: RouteName, chat: EventBuffer): Wish {
+function requestFor(name: RouteName, chat: ChatIds): RequestOptions {
   const route: Route = routes[name];
   if (route.body === undefined) return { method: route.method };
   const body = bodies[name]?.(chat);
@@ -67,20 +67,20 @@ interface Ids {
 }
 
 describe('keys', () => {
-  let server: TestRelay;
+  let server: TestServer;
   let chat: Chat;
   let ids: Ids;
   /** A run that is over. */
   let over: string;
 
   beforeAll(async () => {
-    server = await bootRelay({
+    server = await bootServer({
       env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' },
       // Here one address fails more often than a minute allows.
       file: { rateLimit: { failuresPerMinute: 100_000 } },
     });
     chat = await startChat(server, 'notify whose is it');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const { keyId } = await addKey(server.store, { scopes: ['runs'] });
     const memory = await server.json('/v1/memories', {
       body: { namespace: 'matrix', text: 'Whose is it?' },
@@ -106,14 +106,14 @@ describe('keys', () => {
   });
 
   afterAll(async () => {
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     await server.stop();
   });
 
   /** The path of a route with ids of this tenant, or with ids that nobody has. */
   function pathWith(path: string, of: Ids): string {
     return path.replaceAll(/:(\w+)/g, (_, name: string) => {
-      if (name === 'approvalId' || (name === 'id' && path.startsWith('/v1/approvals')))
+      if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
         return of.relay;
       if (name === 'id' && /^\/(v1|internal)\/runs/.test(path)) return of.run;
       if (name === 'id' && path.startsWith('/v1/keys')) return of.key;
@@ -140,10 +140,12 @@ describe('keys', () => {
     // A client on this machine may chat without a key; one behind a proxy may not.
     const from: Record<string, string> =
       route.auth === 'local-or-key' ? { 'x-forwarded-for': '203.0.113.9' } : {};
-    const wish = { ...wishFor(name, chat), headers: from };
+    const options = { ...requestFor(name, chat), headers: from };
     const wrong = route.auth === 'internal' ? server.apiKey : makeApiKey();
     for (const key of [null, wrong]) {
-      expect(await whole(await server.request(path, { ...wish, key }))).toMatchObject(unauthorized);
+      expect(await whole(await server.request(path, { ...options, key }))).toMatchObject(
+        unauthorized,
+      );
     }
   });
 
@@ -194,7 +196,7 @@ describe('keys', () => {
       const others = ['runs', 'approve', 'admin'].filter((each) => !needed.includes(each));
       const { apiKey } = await addKey(server.store, { scopes: others });
       const response = await server.request(pathWith(route.path, ids), {
-        ...wishFor(name, chat),
+        ...requestFor(name, chat),
         key: apiKey,
       });
       expect(response.status).toBe(403);
@@ -219,7 +221,7 @@ describe('keys', () => {
       const stranger = await addKey(server.store, { tenant: 'stranger' });
       const ask = (of: Ids, sessionId: string) =>
         server.request(pathWith(route.path, of), {
-          ...wishFor(name, { sessionId, runId: of.run }),
+          ...requestFor(name, { sessionId, runId: of.run }),
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
@@ -262,7 +264,7 @@ describe('keys', () => {
     const conversationId = uuidv7();
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const mine = await startChat(server, 'notify shared', { body: { conversationId } });
-    const relay = await mine.reader.until('approval_requested');
+    const relay = await mine.reader.until('relay');
     const answered = await server.request(`/chat/relay/${String(relay.data['id'])}`, {
       body: { sessionId: mine.sessionId, response: { approved: true, always: true } },
     });
@@ -322,8 +324,8 @@ describe('keys', () => {
     ])('%s takes rules that narrow and refuses rules that widen', async (path, body) => {
       const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
       for (const list of ['allowlist', 'allowOnce']) {
-        const wish = { key, body: { ...body, permissions: { [list]: [rule] } } };
-        const response = await server.request(path, wish);
+        const options = { key, body: { ...body, permissions: { [list]: [rule] } } };
+        const response = await server.request(path, options);
         expect(response.status).toBe(403);
         expect(response.headers.has('x-run-id')).toBe(false);
         expect(await response.json()).toMatchObject({ code: 'approve_scope_required' });

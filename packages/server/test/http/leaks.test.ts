@@ -3,18 +3,18 @@ import { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { queryObjects } from 'node:v8';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { EventStream } from '../../src/streaming/event-stream.ts';
+import { SseStream } from '../../src/streaming/sse-stream.ts';
 import { FeedReader } from '../../src/streaming/feed.ts';
 import { answered, openRaw, times } from '../support/raw-reader.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { startRun, untilStatus } from '../support/talk.ts';
-import { EventBuffer } from '../../src/streaming/event-buffer.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
+import { startRun, untilStatus } from '../support/requests.ts';
+import { EventBuffer } from '../../src/streaming/subscribe.ts';
 
 const count = Number(process.env['RELAY_LEAK'] ?? 2_000);
 const Timer = timerKind();
 /** What a reader costs; and how much of it may be there for other reasons, however many came. */
 const kinds = [
-  [EventStream, 0],
+  [SseStream, 0],
   [EventBuffer, 0],
   [FeedReader, 0],
   [ServerResponse, 2],
@@ -36,15 +36,15 @@ function leaked(): string[] {
   });
 }
 
-let server: TestRelay;
+let server: TestServer;
 let waiting: string;
 
 beforeAll(async () => {
-  server = await bootRelay();
+  server = await bootServer();
   const { runId, reader } = await startRun(server, { input: 'notify me' });
   waiting = runId;
   await untilStatus(server, runId, 'waiting');
-  await reader.leave();
+  await reader.disconnect();
 });
 afterAll(() => server.stop());
 

@@ -3,8 +3,14 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until, type Wish } from '../support/relay.ts';
-import { eventsOf, finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import {
+  addKey,
+  bootServer,
+  type TestServer,
+  until,
+  type RequestOptions,
+} from '../support/server.ts';
+import { eventsOf, finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
 type Item = Readonly<Record<string, unknown>> & { readonly id: string };
 
@@ -15,8 +21,12 @@ interface Page {
 
 type ListName = 'runs' | 'approvals';
 
-async function pageOf(server: TestRelay, name: ListName, wish: Wish & { query?: object } = {}) {
-  const { query, ...rest } = wish;
+async function pageOf(
+  server: TestServer,
+  name: ListName,
+  options: RequestOptions & { query?: object } = {},
+) {
+  const { query, ...rest } = options;
   const search = new URLSearchParams(query as Record<string, string>).toString();
   const response = await server.request(`/v1/${name}?${search}`, rest);
   expect(response.status).toBe(200);
@@ -27,7 +37,7 @@ async function pageOf(server: TestRelay, name: ListName, wish: Wish & { query?: 
 
 /** Page after page, with whatever happens between them. */
 async function allPages(
-  server: TestRelay,
+  server: TestServer,
   name: ListName,
   {
     between,
@@ -74,11 +84,11 @@ const nonsense: [string, string][] = [
 ];
 
 describe('GET /v1/runs', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
     const file = { agents: [{ name: 'other', model: 'demo' }] };
-    server = await bootRelay({ file });
+    server = await bootServer({ file });
   });
 
   afterAll(async () => {
@@ -300,7 +310,7 @@ describe('GET /v1/runs', () => {
 
 describe('a run whose output is damaged', () => {
   it('does not spoil the list, and can still be looked at', async () => {
-    const server = await bootRelay({ kind: 'sqlite' });
+    const server = await bootServer({ kind: 'sqlite' });
     onTestFinished(() => server.stop());
     const ids = [];
     for (const input of ['say 1', 'say 2', 'say 3']) {
@@ -319,10 +329,10 @@ describe('a run whose output is damaged', () => {
 });
 
 describe('GET /v1/approvals', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -332,11 +342,11 @@ describe('GET /v1/approvals', () => {
   const list = async (query: object) => (await pageOf(server, 'approvals', { query })).items;
 
   /** A run that asks about so many calls at once. */
-  async function asking(count: number, wish: Wish = {}) {
+  async function asking(count: number, options: RequestOptions = {}) {
     const note = (n: number) => `use send_note {"to":"ann","text":"${n}"}`;
     const input = Array.from({ length: count }, (_, n) => note(n)).join('\n');
-    const talk = await startRun(server, { input }, wish);
-    const { key } = wish;
+    const talk = await startRun(server, { input }, options);
+    const { key } = options;
     const query = { runId: talk.runId, limit: 200 };
     const items = await until(async () => {
       const found = await pageOf(server, 'approvals', { ...(key && { key }), query });
@@ -388,7 +398,7 @@ describe('GET /v1/approvals', () => {
   });
 
   it('shows as pending only what somebody can still decide', async () => {
-    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '30' } });
+    const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '30' } });
     onTestFinished(() => hasty.stop());
     const { runId, reader } = await startRun(hasty, { input: 'notify too late' });
     await reader.until('approval_requested');

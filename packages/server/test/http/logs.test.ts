@@ -3,15 +3,15 @@ import { connect } from 'node:net';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createLog } from '../../src/observability/log.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { finishedRun, startRun } from '../support/talk.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
+import { finishedRun, startRun } from '../support/requests.ts';
 
 interface Line extends Record<string, unknown> {
   readonly level: string;
   readonly msg: string;
 }
 
-let server: TestRelay;
+let server: TestServer;
 let text: string;
 
 const lines = () =>
@@ -26,10 +26,10 @@ const line = (wanted: Partial<Line>) =>
     JSON.stringify(wanted),
   );
 
-async function boot(options: Parameters<typeof bootRelay>[0] = {}): Promise<void> {
+async function boot(options: Parameters<typeof bootServer>[0] = {}): Promise<void> {
   text = '';
   const log = createLog({ level: 'debug', write: (more) => (text += more) });
-  server = await bootRelay({ ...options, log });
+  server = await bootServer({ ...options, log });
 }
 
 beforeEach(() => boot());
@@ -90,7 +90,7 @@ describe('a request', () => {
   it('that could not be read leaves a line too', async () => {
     const { hostname, port } = new URL(server.url);
     connect(Number(port), hostname).end('nonsense\r\n\r\n');
-    await line({ msg: 'A request could not be read', code: 'HPE_INVALID_METHOD' });
+    await line({ msg: 'A request could not be parsed', code: 'HPE_INVALID_METHOD' });
   });
 });
 
@@ -144,7 +144,7 @@ describe('a fault of ours', () => {
     const response = await server.request('/metrics');
     const body = await response.text();
     expect(response.status).toBe(500);
-    expect(body).toBe('{"error":"Something went wrong inside Relay","code":"internal"}');
+    expect(body).toBe('{"error":"Internal server error","code":"internal"}');
     const logged = await line({ msg: 'A request failed' });
     expect(logged).toMatchObject({
       level: 'error',
@@ -153,7 +153,7 @@ describe('a fault of ours', () => {
       code: 'internal',
       error: { message: 'the cellar: [redacted]' },
     });
-    expect((logged['error'] as { stack: string }).stack).toContain('http.logs.test.ts');
+    expect((logged['error'] as { stack: string }).stack).toContain('logs.test.ts');
   });
 });
 

@@ -2,8 +2,8 @@
 import { createMemoryStore } from '@relay/store';
 import { expect, it } from 'vitest';
 import { McpScene } from '../../../../test/support/mcp/scene.ts';
-import { bootRelay, until } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { bootServer, until } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
 it.each(['during', 'instead'] as const)(
   'of a server whose questions come %s: nobody knows the outcome, and a person is asked',
@@ -11,7 +11,7 @@ it.each(['during', 'instead'] as const)(
     const scene = new McpScene();
     const store = createMemoryStore();
     const file = { mcpServers: { shop: scene.program(asks) } };
-    const dead = await bootRelay({ store, file });
+    const dead = await bootServer({ store, file });
     const { runId, reader } = await startRun(dead, {
       input: 'use shop_fit {"what":"coat"}',
       tools: [{ name: 'shop_fit', kind: 'builtin' }],
@@ -20,7 +20,7 @@ it.each(['during', 'instead'] as const)(
     const question = await reader.until('approval_requested');
     await dead.stop();
     // Its server is not there at once after the start: the tool is waited for, not forgotten.
-    const next = await bootRelay({ store, file });
+    const next = await bootServer({ store, file });
     try {
       const open = await until(async () => {
         const { approvals } = await next.json(`/v1/approvals?runId=${runId}&status=pending`);
@@ -45,7 +45,7 @@ it('of one that may run again: it is asked once, and answered after a restart', 
   const scene = new McpScene();
   const store = createMemoryStore();
   const file = { mcpServers: { shop: { ...scene.program('instead'), idempotent: ['fit'] } } };
-  const first = await bootRelay({ store, file });
+  const first = await bootServer({ store, file });
   const { runId, reader } = await startRun(first, {
     input: 'use shop_fit {"what":"coat"}',
     tools: [{ name: 'shop_fit', kind: 'builtin' }],
@@ -58,7 +58,7 @@ it('of one that may run again: it is asked once, and answered after a restart', 
     'a stand',
   );
   await first.stop();
-  const next = await bootRelay({ store, file });
+  const next = await bootServer({ store, file });
   try {
     const path = `/v1/approvals/${String(question.data['id'])}`;
     const answer = { approved: true, input: { size: 'M' } };
@@ -74,7 +74,7 @@ it('of one that may run again: it is asked once, and answered after a restart', 
 it('of one that was let go while it asks in the old way: others are asked too, and all are answered', async () => {
   const scene = new McpScene();
   const file = { mcpServers: { shop: { ...scene.program('during'), idempotent: ['fit'] } } };
-  const server = await bootRelay({ file });
+  const server = await bootServer({ file });
   const ask = async (what: string) => {
     const { runId, reader } = await startRun(server, {
       input: `use shop_fit {"what":"${what}"}`,

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { McpScene } from '../../../../test/support/mcp/scene.ts';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import {
   answerApproval,
   decideCall,
@@ -12,7 +12,7 @@ import {
   startChat,
   startRun,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 const allowed = (tool: string) => ({ permissions: { allowlist: [{ tool }] } });
 const tools = (...names: string[]) => ({
@@ -23,11 +23,11 @@ const resultIn = (frames: readonly { data: Record<string, unknown> }[]) =>
 
 describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
   const scene = new McpScene();
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
     const program = scene.program(asks);
-    server = await bootRelay({
+    server = await bootServer({
       kind: 'sqlite',
       file: {
         mcpServers: {
@@ -128,7 +128,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
 
   it('is used from chat with all the other tools', async () => {
     const { reader, ...chat } = await startChat(server, 'use shop_echo {"text":"chat"}');
-    const { data } = await reader.until('approval_requested');
+    const { data } = await reader.until('relay');
     await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
     expect(JSON.stringify(await reader.rest())).toContain('"context":"chat"');
   });
@@ -211,10 +211,10 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
 
 describe('a program that is killed, or does not wait', () => {
   const scene = new McpScene();
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
     const shop = { ...scene.program('during', 300), readOnly: ['look'] };
-    server = await bootRelay({ file: { mcpServers: { shop } } });
+    server = await bootServer({ file: { mcpServers: { shop } } });
   });
   afterAll(async () => {
     await server.stop();
@@ -265,7 +265,7 @@ describe('a server behind HTTP', () => {
 
   it('on a private address stops the start unless the operator has opened its network', async () => {
     const file = { mcpServers: { shop: { url: endpoint.url } } };
-    await expect(bootRelay({ file })).rejects.toThrow(
+    await expect(bootServer({ file })).rejects.toThrow(
       'relay.config: mcpServers.shop.url: Without TLS its address must lie in RELAY_PRIVATE_NETWORKS',
     );
     expect(endpoint.requests).toEqual([]);
@@ -273,7 +273,7 @@ describe('a server behind HTTP', () => {
 
   it('whose name leads to a private address is never connected to', async () => {
     const url = endpoint.url.replace('127.0.0.1', 'localhost');
-    const server = await bootRelay({ file: { mcpServers: { shop: { url } } } });
+    const server = await bootServer({ file: { mcpServers: { shop: { url } } } });
     try {
       await until(() => server.logged.length > 0, 'a line in the log');
       expect(server.logged.join()).toContain('localhost leads to an address that is not allowed');
@@ -290,13 +290,13 @@ describe('a server behind HTTP', () => {
   });
 
   it('is reached where the operator allows it, for the tenants that it is for', async () => {
-    const server = await bootRelay({
+    const server = await bootServer({
       env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' },
       file: { mcpServers: { shop: { url: endpoint.url, tenants: ['acme'] } } },
     });
     try {
-      const wish = { body: { model: 'demo', input: 'use shop_echo {"text":"y"}' } };
-      const body = { ...wish.body, ...tools('shop_echo'), ...allowed('shop_echo') };
+      const options = { body: { model: 'demo', input: 'use shop_echo {"text":"y"}' } };
+      const body = { ...options.body, ...tools('shop_echo'), ...allowed('shop_echo') };
       const refused = await server.request('/v1/runs', { body });
       expect(refused.status).toBe(400);
       expect(await refused.json()).toMatchObject({ code: 'unknown_tool' });

@@ -1,16 +1,16 @@
 /** `/openapi.json` and `/docs`, and whether the routes really answer as these say. */
 import { openApiDocument, type Route, type RouteName, routes } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startApiChat, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startApiChat, startRun, untilStatus } from '../support/requests.ts';
 import { version } from '../../src/version.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-let server: TestRelay;
+let server: TestServer;
 beforeAll(async () => {
-  server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
+  server = await bootServer({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
 });
 afterAll(async () => {
   await server.stop();
@@ -82,9 +82,9 @@ describe('every route of the document', () => {
 });
 
 describe('the answers', () => {
-  let own: TestRelay;
+  let own: TestServer;
   beforeAll(async () => {
-    own = await bootRelay();
+    own = await bootServer();
   });
   afterAll(async () => {
     await own.stop();

@@ -1,12 +1,12 @@
 /** Tenants beside each other: what one of them asks for does not hold up the others. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { finishedRun, startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { finishedRun, startRun } from '../support/requests.ts';
 
 describe('a tenant beside one that floods the store', () => {
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await bootRelay({ env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
+    server = await bootServer({ env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
   });
   afterAll(() => server.stop());
 

@@ -1,15 +1,15 @@
 /** `/v1/policy`: the tenant's own rules, in versions, and what a change would mean. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
 const note = { tool: 'send_note' };
 const toEve = { tool: 'send_note', params: { to: 'eve' } };
 
 describe('a policy', () => {
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
   afterAll(() => server.stop());
 

@@ -2,8 +2,8 @@
 import { LLMock } from '@copilotkit/aimock';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ids } from '../../src/compose.ts';
-import { type BootOptions, bootRelay, type TestRelay } from '../support/relay.ts';
-import { eventsOf, finishedRun, startChat } from '../support/talk.ts';
+import { type BootOptions, bootServer, type TestServer } from '../support/server.ts';
+import { eventsOf, finishedRun, startChat } from '../support/requests.ts';
 
 const apiKey = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
 /** The model, its provider, and where the mock plays it; a `baseUrl` of its own is Chat Completions. */
@@ -16,7 +16,7 @@ const providers = [
 ] as const;
 
 let mock: LLMock;
-let server: TestRelay;
+let server: TestServer;
 beforeAll(async () => {
   mock = await LLMock.create({ port: 0 });
 });
@@ -33,7 +33,7 @@ async function boot(file: BootOptions['file'] = {}): Promise<void> {
     anthropic: `${mock.url}/v1`,
     google: `${mock.url}/v1beta`,
   };
-  server = await bootRelay({
+  server = await bootServer({
     env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' },
     file: { ...file, providers: { endpoints, ...file.providers } },
   });

@@ -2,7 +2,7 @@
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 import {
   answerApproval,
   decideCall,
@@ -10,7 +10,7 @@ import {
   startChat,
   startRun,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 const schema = {
   type: 'object',
@@ -43,10 +43,10 @@ const fit = defineTool({
 });
 
 describe('a question', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay({ tools: createToolRegistry([order, fit]) });
+    server = await bootServer({ tools: createToolRegistry([order, fit]) });
   });
 
   afterAll(async () => {
@@ -129,7 +129,7 @@ describe('a question', () => {
       frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
     expect(outputIn(await reader.rest())).toMatchObject({ answer: input });
     const chat = await startChat(server, 'use order {"what":"shirt"}');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const answer = (response: unknown) =>
       answerApproval(server, chat, { approvalId: relay.data['id'], response });
     expect((await answer({ approved: true, input: { size: 'XL' } })).status).toBe(400);
@@ -168,7 +168,7 @@ describe('a question', () => {
       status: 'error',
     });
     const chat = await startChat(server, 'use order {"what":"shirt"}');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const answer = (response: unknown) =>
       answerApproval(server, chat, { approvalId: relay.data['id'], response });
     expect((await answer({ approved: true })).status).toBe(400);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RateLimiter } from '../../src/http/rate-limit.ts';
-import { addKey, bootRelay } from '../support/relay.ts';
+import { addKey, bootServer } from '../support/server.ts';
 
 describe('a rate', () => {
   it('lets a minute’s worth through at once, and then as it fills up', () => {
@@ -52,7 +52,7 @@ describe('a rate', () => {
 
 describe('over HTTP', () => {
   it('a key that calls too often is told when to come back, and others go on', async () => {
-    const server = await bootRelay({ file: { rateLimit: { requestsPerMinute: 3 } } });
+    const server = await bootServer({ file: { rateLimit: { requestsPerMinute: 3 } } });
     const other = await addKey(server.store, { tenant: 'other' });
     const answers = [];
     for (let n = 0; n < 5; n += 1) answers.push(await server.request('/models'));
@@ -69,7 +69,7 @@ describe('over HTTP', () => {
   });
 
   it('somebody who tries keys is stopped, and good keys from the same address go on', async () => {
-    const server = await bootRelay({ file: { rateLimit: { failuresPerMinute: 3 } } });
+    const server = await bootServer({ file: { rateLimit: { failuresPerMinute: 3 } } });
     const statuses = [];
     for (let n = 0; n < 5; n += 1) {
       statuses.push((await server.request('/v1/runs', { key: `relay_live_${n}` })).status);

@@ -1,10 +1,10 @@
 /** Repeating a request brings its run back, whatever has become of everything else since. */
 import { startScriptedProvider, textStream } from '@relay/models/testing';
 import { afterEach, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { untilStatus } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { untilStatus } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 function start(body: object, key = 'once'): Promise<Response> {
@@ -19,7 +19,7 @@ describe('a request that is repeated', () => {
   const body = { model: 'demo', input: 'say 20' };
 
   it('is answered although the budget is used up by it, or the tenant paused', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     await set({ budgets: { tenant: { tokens: 5 } } });
     const first = await start(body);
     const told = await first.text();
@@ -36,7 +36,7 @@ describe('a request that is repeated', () => {
   });
 
   it('is answered while its own run is the one that may be at work', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     await set({ budgets: { tenant: { concurrentRuns: 1 } } });
     const slow = { model: 'demo', input: 'slow 500' };
     const first = await start(slow);
@@ -53,7 +53,7 @@ describe('a request that is repeated', () => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.end(textStream(['Hello']));
     });
-    server = await bootRelay({ env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' } });
+    server = await bootServer({ env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' } });
     const { baseUrl } = provider;
     await server.request('/v1/credentials/openai', {
       method: 'PUT',
@@ -70,7 +70,7 @@ describe('a request that is repeated', () => {
 
 describe('what a budget leaves', () => {
   it('bounds the run itself, with a clear end', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     await set({ budgets: { tenant: { tokens: 30 } } });
     const calls = Array.from({ length: 3 }, () => 'use agent {"prompt":"say 20"}').join('\n');
     const response = await start({
@@ -82,7 +82,7 @@ describe('what a budget leaves', () => {
   });
 
   it('in dollars needs a price, by whichever name the model is asked for', async () => {
-    server = await bootRelay({
+    server = await bootServer({
       file: { prices: { 'gpt-4o': { inputPerMillion: 1, outputPerMillion: 1 } } },
     });
     await set({ budgets: { tenant: { costUsd: 1 } } });
@@ -101,7 +101,7 @@ describe('what a budget leaves', () => {
 
 describe('a provider’s model', () => {
   it('can be the default, an agent’s, or the one that summarizes', async () => {
-    server = await bootRelay({
+    server = await bootServer({
       env: { RELAY_DEFAULT_MODEL: 'gpt-4o-mini' },
       file: {
         agents: [{ name: 'writer', model: 'zhipu:glm-4.7' }],

@@ -4,7 +4,7 @@ import type { RunRecord, SystemStore, TenantStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { typesOf } from '../support/frames.ts';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import {
   decideCall,
   eventsOf,
@@ -13,15 +13,15 @@ import {
   startRun,
   statusOf,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 describe('/api/chat/resume', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -108,7 +108,7 @@ describe('/api/chat/resume', () => {
   });
 
   it('waits with a run that is queued, and tells all of it', async () => {
-    const narrow = await bootRelay({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
+    const narrow = await bootServer({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
     onTestFinished(() => narrow.stop());
     const first = await startApiChat(narrow, 'slow 60000');
     await first.reader.until('text_delta');
@@ -202,7 +202,7 @@ describe('a run whose checkpoint is not what it should be', () => {
   async function harmed(change: (run: RunRecord) => Partial<RunRecord>) {
     let harmful = false;
     const store = rewritten(createMemoryStore(), (run) => (harmful ? change(run) : {}));
-    const server = await bootRelay({ store });
+    const server = await bootServer({ store });
     onTestFinished(() => server.stop());
     return {
       server,

@@ -1,8 +1,8 @@
 /** What is no longer kept: the run is known, and what was said in it is gone for good. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 async function endedRun(conversationId?: string): Promise<string> {
@@ -18,7 +18,7 @@ async function forget(): Promise<void> {
 
 describe('a run whose journal is no longer kept', () => {
   it('answers 410 wherever its journal is asked for, before a stream begins', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const id = await endedRun();
     await forget();
     const paths = ['events', 'events?after=3', 'stream', 'stream?after=2&follow=false'];
@@ -36,7 +36,7 @@ describe('a run whose journal is no longer kept', () => {
   });
 
   it('is still in the lists, with what it used and without what was said', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const id = await endedRun();
     const before = await server.json(`/v1/runs/${id}`);
     await forget();
@@ -48,7 +48,7 @@ describe('a run whose journal is no longer kept', () => {
   });
 
   it('does not keep its conversation from going on', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const first = await server.json(`/v1/runs/${await endedRun()}`);
     await forget();
     const next = await server.json(`/v1/runs/${await endedRun(String(first['conversationId']))}`);

@@ -1,9 +1,9 @@
 /** `POST /api/chat`. */
 import { defineAgent } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, type BootOptions, bootRelay, type TestRelay } from '../support/relay.ts';
+import { addKey, type BootOptions, bootServer, type TestServer } from '../support/server.ts';
 import { dataOf, typesOf } from '../support/frames.ts';
-import { eventsOf, startApiChat, untilStatus } from '../support/talk.ts';
+import { eventsOf, startApiChat, untilStatus } from '../support/requests.ts';
 
 const listed = [
   'text_delta',
@@ -38,10 +38,10 @@ const file: NonNullable<BootOptions['file']> = {
 const note = (text: string) => `use send_note {"to":"ann","text":"${text}"}`;
 
 describe('a chat by /api/chat', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay({ file });
+    server = await bootServer({ file });
   });
 
   afterAll(async () => {
@@ -99,7 +99,7 @@ describe('a chat by /api/chat', () => {
     ],
     ['a new id', {}, undefined],
   ])('is correlated by %s', async (_what, headers, expected) => {
-    const { reader } = await startApiChat(server, 'say 1', { wish: { headers } });
+    const { reader } = await startApiChat(server, 'say 1', { headers });
     const { data } = await reader.until('agent_progress');
     await reader.rest();
     if (expected === undefined) expect(data['correlationId']).toMatch(/^[0-9a-f-]{36}$/);
@@ -161,7 +161,7 @@ describe('a chat by /api/chat', () => {
   it('goes on when its reader leaves', async () => {
     const { runId, reader } = await startApiChat(server, 'slow 150');
     await reader.until('text_delta');
-    await reader.leave();
+    await reader.disconnect();
     await untilStatus(server, runId, 'completed');
   });
 

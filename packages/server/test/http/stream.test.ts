@@ -2,13 +2,13 @@ import { connect, type Socket } from 'node:net';
 import { type DialectName, dialects } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allFrames, FrameReader, type SeenFrame } from '../support/frames.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { answerApproval, eventsOf, finishedRun, startChat, startRun } from '../support/talk.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
+import { answerApproval, eventsOf, finishedRun, startChat, startRun } from '../support/requests.ts';
 
 const names = Object.keys(dialects) as DialectName[];
 
 describe('following a run', () => {
-  let server: TestRelay;
+  let server: TestServer;
   /** A run with text, calls, an approval and a denial in it. */
   let runId: string;
   let lastSeq: number;
@@ -19,12 +19,12 @@ describe('following a run', () => {
     allFrames(await stream(query, headers));
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const said =
       'use calculator {"a":1,"b":2,"op":"+"}\nuse send_note {"to":"a","text":"b"}\nuse send_note {"to":"c","text":"d"}';
     const chat = await startChat(server, said);
-    const first = await chat.reader.until('approval_requested');
-    const second = await chat.reader.until('approval_requested');
+    const first = await chat.reader.until('relay');
+    const second = await chat.reader.until('relay');
     await answerApproval(server, chat, {
       approvalId: first.data['id'],
       response: { approved: true },
@@ -156,9 +156,9 @@ describe('following a run', () => {
 
   it('stays open while a run waits, and shows what then happens to every reader', async () => {
     const chat = await startChat(server, 'notify several readers');
-    const relay = await chat.reader.until('approval_requested');
+    const relay = await chat.reader.until('relay');
     const early = new FrameReader(await stream('?dialect=chat', {}, chat.runId));
-    await early.until('approval_requested');
+    await early.until('relay');
     const late = new FrameReader(
       await stream('?dialect=chat', { 'last-event-id': relay.id }, chat.runId),
     );
@@ -179,7 +179,7 @@ describe('following a run', () => {
     const { runId: id, reader } = await startRun(server, { input: 'notify not followed' });
     await reader.until('approval_requested');
     const seen = await allFrames(await stream('?follow=false', {}, id));
-    expect(seen.at(-1)?.data.type).toBe('relay');
+    expect(seen.at(-1)?.data.type).toBe('approval_requested');
     await server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
     await reader.rest();
   });
@@ -196,7 +196,7 @@ describe('following a run', () => {
         seen.push(next);
         last = next.id;
       }
-      await piece.leave();
+      await piece.disconnect();
     }
     expect(seen).toEqual(await reader.rest());
     expect(seen.filter(({ data }) => data.type === 'token')).toHaveLength(3000);
@@ -223,7 +223,7 @@ describe('following a run', () => {
 
 describe('a reader that stops reading', () => {
   it('holds at most 256 KiB in the server, and gets all of it when it reads on', async () => {
-    const server = await bootRelay();
+    const server = await bootServer();
     const sockets: Socket[] = [];
     server.relay.app.server.on('connection', (socket: Socket) => sockets.push(socket));
     const { runId, reader } = await startRun(server, { input: 'say 60000' });
@@ -254,7 +254,7 @@ describe('a reader that stops reading', () => {
 
 describe('an embedded server without a port', () => {
   it('streams to inject() too', async () => {
-    const server = await bootRelay();
+    const server = await bootServer();
     const inject = (method: 'GET' | 'POST', url: string, payload?: object) =>
       Promise.race([
         server.relay.app.inject({

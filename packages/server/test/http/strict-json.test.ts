@@ -29,7 +29,7 @@ describe('JSON as long as a body may be', () => {
     ['backslashes', '\\\\'.repeat(5_000_000)],
   ])('is read like a short one: %s', (_, text) => {
     expect(findAmbiguity(`{"a":"${text}","b":1}`)).toBeUndefined();
-    expect(findAmbiguity(`{"a":"${text}","a":1}`)).toEqual({ path: 'a', message: 'Given twice' });
+    expect(findAmbiguity(`{"a":"${text}","a":1}`)).toEqual({ path: 'a', message: 'Duplicate key' });
   });
 });
 
@@ -47,7 +47,7 @@ describe('JSON that would change on its way', () => {
     ['[{"x":1},{"x":1,"x":1}]', '[1].x'],
     ['{"a":{},"a":[]}', 'a'],
   ])('gives a key twice: %s', (json, path) => {
-    expect(findAmbiguity(json)).toEqual({ path, message: 'Given twice' });
+    expect(findAmbiguity(json)).toEqual({ path, message: 'Duplicate key' });
   });
 
   it.each([

@@ -1,9 +1,9 @@
 /** Budgets, the pause and the kill switch. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startRun, statusOf, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startRun, statusOf, untilStatus } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 function set(body: object): Promise<Response> {
@@ -20,7 +20,7 @@ async function refusal(body: object = {}, key?: string) {
 
 describe('a tenant', () => {
   it('shows what it has used and what is open', async () => {
-    server = await bootRelay({
+    server = await bootServer({
       file: { prices: { demo: { inputPerMillion: 1_000_000, outputPerMillion: 0 } } },
     });
     await finishedRun(server, { input: 'say 5' });
@@ -37,11 +37,11 @@ describe('a tenant', () => {
     });
     const { usage } = tenant as { usage: { day: { inputTokens: number; costUsd: number } } };
     expect(usage.day.costUsd).toBeCloseTo(usage.day.inputTokens);
-    await waiting.reader.leave();
+    await waiting.reader.disconnect();
   });
 
   it('is refused runs up front when its tokens are used up', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     await set({ budgets: { tenant: { tokens: 5 } } });
     await finishedRun(server, { input: 'say 20' });
     expect(await refusal()).toEqual({
@@ -68,7 +68,7 @@ describe('a tenant', () => {
   });
 
   it('can bound one key and leave the others', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const bounded = await addKey(server.store, { scopes: ['runs'] });
     await set({ budgets: { keys: { [bounded.keyId]: { tokens: 1, period: 'month' } } } });
     const first = await server.request('/v1/runs', {
@@ -84,7 +84,7 @@ describe('a tenant', () => {
   });
 
   it('can bound how many runs are at work; those that wait do not count', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     await set({ budgets: { tenant: { concurrentRuns: 1 } } });
     const waiting = await startRun(server, { input: 'notify me' });
     await untilStatus(server, waiting.runId, 'waiting');
@@ -100,12 +100,12 @@ describe('a tenant', () => {
     await server.request(`/v1/runs/${slow.runId}/cancel`, { method: 'POST' });
     await untilStatus(server, slow.runId, 'canceled');
     await finishedRun(server, { input: 'say 1' });
-    await waiting.reader.leave();
-    await slow.reader.leave();
+    await waiting.reader.disconnect();
+    await slow.reader.disconnect();
   });
 
   it('that is paused starts nothing and goes on with nothing, until it is let', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const other = await addKey(server.store, { tenant: 'other' });
     const slow = await startRun(server, { input: 'slow 2000' });
     await slow.reader.until('token');
@@ -134,22 +134,22 @@ describe('a tenant', () => {
     await untilStatus(server, asked.runId, 'completed');
     await untilStatus(server, slow.runId, 'completed');
     expect(server.notes()).toHaveLength(1);
-    await slow.reader.leave();
-    await asked.reader.leave();
+    await slow.reader.disconnect();
+    await asked.reader.disconnect();
   }, 20_000);
 
   it('that is paused still hears a cancel', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const asked = await startRun(server, { input: 'notify later' });
     await untilStatus(server, asked.runId, 'waiting');
     await set({ paused: true });
     await server.request(`/v1/runs/${asked.runId}/cancel`, { method: 'POST' });
     await untilStatus(server, asked.runId, 'canceled');
-    await asked.reader.leave();
+    await asked.reader.disconnect();
   });
 
   it('can cancel all runs of labels, of an agent, or all there are', async () => {
-    server = await bootRelay({
+    server = await bootServer({
       file: { agents: [{ name: 'triage', tools: ['send_note'] }] },
     });
     const begin = async (body: object) => {
@@ -177,7 +177,7 @@ describe('a tenant', () => {
     await untilStatus(server, runs[1].runId, 'canceled');
     await untilStatus(server, runs[2].runId, 'canceled');
     expect(await kill({ all: true })).toBe(0);
-    for (const { reader } of runs) await reader.leave();
+    for (const { reader } of runs) await reader.disconnect();
   });
 });
 
@@ -192,7 +192,7 @@ describe('what a tenant is told', () => {
     ['/v1/runs/cancel', { all: false }, 'all'],
     ['/v1/runs/cancel', { labels: { '': 'x' } }, 'labels'],
   ])('is checked: %s %j', async (path, body, field) => {
-    server = await bootRelay();
+    server = await bootServer();
     const method = path === '/v1/tenant' ? 'PUT' : 'POST';
     const response = await server.request(path, { method, body });
     expect(response.status).toBe(400);

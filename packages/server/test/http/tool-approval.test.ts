@@ -3,7 +3,7 @@ import { createRecordingTool } from '@relay/core/testing';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { dataOf, typesOf } from '../support/frames.ts';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import {
   decideCall,
   eventsOf,
@@ -11,7 +11,7 @@ import {
   startChat,
   startRun,
   statusOf,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 const note = (text: string) => `use send_note {"to":"ann","text":"${text}"}`;
@@ -20,10 +20,10 @@ const note = (text: string) => `use send_note {"to":"ann","text":"${text}"}`;
 const linger = createRecordingTool({ name: 'linger', allowedByDefault: true });
 
 describe('a decision by tool-approval', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay({ file: { tools: [linger] } });
+    server = await bootServer({ file: { tools: [linger] } });
   });
 
   afterAll(async () => {
@@ -167,8 +167,9 @@ describe('a decision by tool-approval', () => {
   it('is about a run of any surface', async () => {
     const run = await startRun(server, { input: note(`a run`) });
     const chat = await startChat(server, note(`a chat`));
+    await run.reader.until('approval_requested');
+    await chat.reader.until('relay');
     for (const { runId, reader } of [run, chat]) {
-      await reader.until('approval_requested');
       const decision = { runId, toolCallId: 'call_1', action: 'approve' };
       expect(await decideCall(server, decision)).toMatchObject({ body: { status: 'succeeded' } });
       await reader.rest();
@@ -254,7 +255,7 @@ describe('a decision by tool-approval', () => {
   });
 
   it('is 409 for a request that has expired, whether its run has noticed or not', async () => {
-    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '40' } });
+    const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '40' } });
     onTestFinished(() => hasty.stop());
     const { runId, reader } = await startApiChat(hasty, note('late'));
     const { data } = await reader.until('tool_approval_requested');

@@ -2,8 +2,8 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FrameReader } from '../support/frames.ts';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { eventsOf, startRun, statusOf, type Talk, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { eventsOf, startRun, statusOf, type StartedRun, untilStatus } from '../support/requests.ts';
 
 const secret = 'a-secret-of-16-or-more';
 
@@ -16,13 +16,13 @@ const lookup = {
 const input = 'use lookup_user {"id":"u_001"}';
 
 describe('function tools', () => {
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
+    server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
   });
   afterAll(() => server.stop());
 
-  interface Fired extends Talk {
+  interface Fired extends StartedRun {
     readonly callId: string;
     readonly frame: Readonly<Record<string, unknown>>;
   }
@@ -35,8 +35,11 @@ describe('function tools', () => {
 
   const pathOf = (fired: Pick<Fired, 'runId' | 'callId'>, tail = '') =>
     `/v1/runs/${fired.runId}/tool-results/${encodeURIComponent(fired.callId)}${tail}`;
-  const post = (fired: Pick<Fired, 'runId' | 'callId'>, body: unknown, wish: Wish = {}) =>
-    server.request(pathOf(fired), { ...wish, body });
+  const post = (
+    fired: Pick<Fired, 'runId' | 'callId'>,
+    body: unknown,
+    options: RequestOptions = {},
+  ) => server.request(pathOf(fired), { ...options, body });
   const claim = (fired: Fired, body?: unknown) =>
     server.request(pathOf(fired, '/claim'), {
       method: 'POST',
@@ -175,7 +178,7 @@ describe('function tools', () => {
 
   it('can be finished by another client, after the first one has gone', async () => {
     const fired = await fire();
-    await fired.reader.leave();
+    await fired.reader.disconnect();
     const response = await server.request(`/v1/runs/${fired.runId}/stream`);
     const reader = new FrameReader(response);
     const { data } = await reader.until('tool_call');
@@ -326,7 +329,7 @@ describe('function tools', () => {
 });
 
 it('has no internal path at all without a secret', async () => {
-  const server = await bootRelay();
+  const server = await bootServer();
   try {
     const path = `/internal/runs/${uuidv7()}/tool-result/call_1`;
     for (const method of ['GET', 'POST', 'DELETE'] as const) {

@@ -2,11 +2,11 @@
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Collector, openCollector, type SeenSpan } from '../support/collector.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
+import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
 let collector: Collector;
-let servers: TestRelay[] = [];
+let servers: TestServer[] = [];
 
 beforeEach(async () => {
   collector = await openCollector();
@@ -16,17 +16,17 @@ afterEach(async () => {
   await collector.close();
 });
 
-type Options = Parameters<typeof bootRelay>[0];
+type Options = Parameters<typeof bootServer>[0];
 
-async function boot(options: Options = {}): Promise<TestRelay> {
+async function boot(options: Options = {}): Promise<TestServer> {
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...options.env };
-  const server = await bootRelay({ ...options, env });
+  const server = await bootServer({ ...options, env });
   servers.push(server);
   return server;
 }
 
 /** Stops the server, so that everything has been sent. */
-async function told(server: TestRelay): Promise<SeenSpan[]> {
+async function told(server: TestServer): Promise<SeenSpan[]> {
   servers = servers.filter((each) => each !== server);
   await server.stop();
   return collector.spans;
@@ -38,7 +38,7 @@ function named(spans: readonly SeenSpan[], name: string): SeenSpan {
   return found[0] as SeenSpan;
 }
 
-async function decide(server: TestRelay, runId: string): Promise<void> {
+async function decide(server: TestServer, runId: string): Promise<void> {
   const { approvals } = (await server.json(`/v1/approvals?runId=${runId}`)) as {
     approvals: { id: string }[];
   };
@@ -122,7 +122,7 @@ it('goes on as the same trace, with the same parents, after a restart', async ()
   });
   await reader.until('approval_requested');
   await untilStatus(first, runId, 'waiting');
-  await reader.leave();
+  await reader.disconnect();
   await told(first);
   const before = [...collector.spans];
   expect(before.map((span) => span.name)).toEqual(['chat demo']);
@@ -197,7 +197,7 @@ it('holds nothing that anybody has said', async () => {
 
 describe('a collector', () => {
   it('gets the headers and the path that the operator named', async () => {
-    const server = await bootRelay({
+    const server = await bootServer({
       env: {
         OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/custom`,
         OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=ops,authorization=Basic%20abc',
@@ -217,7 +217,7 @@ describe('a collector', () => {
     await untilStatus(server, runId, 'waiting');
     const span = await until(() => collector.spans.find(({ name }) => name === 'chat demo'), 'it');
     expect(span.attributes['relay.run.id']).toBe(runId);
-    await reader.leave();
+    await reader.disconnect();
   });
 
   it.each([500, 400, 'never'] as const)(

@@ -2,15 +2,15 @@ import { RelayError, type Route, routes } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { validate, type Validated } from '../../src/http/validate.ts';
+import { validate } from '../../src/http/validate.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-function requestOf(parts: Partial<Validated>): FastifyRequest {
+function requestOf(parts: Partial<ReturnType<typeof validate>>): FastifyRequest {
   return { params: {}, query: {}, body: undefined, ...parts } as FastifyRequest;
 }
 
-function refusal(route: Route, parts: Partial<Validated>): RelayError {
+function refusal(route: Route, parts: Partial<ReturnType<typeof validate>>): RelayError {
   try {
     validate(route, requestOf(parts));
   } catch (error) {

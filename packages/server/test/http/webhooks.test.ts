@@ -3,8 +3,8 @@ import { createHmac } from 'node:crypto';
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
 interface Heard {
   readonly path: string;
@@ -43,7 +43,7 @@ class Receiver {
 }
 
 describe('webhooks', () => {
-  let server: TestRelay;
+  let server: TestServer;
   let base: string;
   const receiver = new Receiver();
 
@@ -53,7 +53,7 @@ describe('webhooks', () => {
       RELAY_PRIVATE_NETWORKS: '127.0.0.0/8',
       RELAY_PUBLIC_URL: 'https://relay.example/',
     };
-    server = await bootRelay({ env });
+    server = await bootServer({ env });
   });
   afterAll(async () => {
     await server.stop();

@@ -13,12 +13,12 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type BootOptions, type TestRelay, until } from '../support/relay.ts';
-import { answerApproval, eventsOf, startChat, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type BootOptions, type TestServer, until } from '../support/server.ts';
+import { answerApproval, eventsOf, startChat, startRun, untilStatus } from '../support/requests.ts';
 
 let base = '';
 let folder = '';
-const running: TestRelay[] = [];
+const running: TestServer[] = [];
 
 beforeEach(() => {
   base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-ws-')));
@@ -32,9 +32,9 @@ afterEach(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-async function boot(options: BootOptions = {}): Promise<TestRelay> {
+async function boot(options: BootOptions = {}): Promise<TestServer> {
   const env = { RELAY_WORKSPACE: folder, ...options.env };
-  const server = await bootRelay({ ...options, env });
+  const server = await bootServer({ ...options, env });
   running.push(server);
   return server;
 }
@@ -42,21 +42,21 @@ async function boot(options: BootOptions = {}): Promise<TestRelay> {
 const use = (tool: string, input: object): string => `use ${tool} ${JSON.stringify(input)}`;
 const builtin = (name: string) => ({ name, kind: 'builtin' });
 
-async function startWith(server: TestRelay, tool: string, input: object, more: object = {}) {
+async function startWith(server: TestServer, tool: string, input: object, more: object = {}) {
   return startRun(server, { input: use(tool, input), tools: [builtin(tool)], ...more });
 }
 
 /** Starts a call that is asked about, and waits until it is. */
-async function asked(server: TestRelay, tool: string, input: object, more: object = {}) {
+async function asked(server: TestServer, tool: string, input: object, more: object = {}) {
   const { runId, reader } = await startWith(server, tool, input, more);
   const { data } = await reader.until('approval_requested');
   return { runId, reader, approvalId: String(data['id']) };
 }
 
-const decide = (server: TestRelay, approvalId: string, body: object) =>
+const decide = (server: TestServer, approvalId: string, body: object) =>
   server.request(`/v1/approvals/${approvalId}`, { body });
 
-async function typesOf(server: TestRelay, runId: string): Promise<string[]> {
+async function typesOf(server: TestServer, runId: string): Promise<string[]> {
   return (await eventsOf(server, runId)).events.map(({ type }) => type);
 }
 
@@ -75,7 +75,7 @@ describe('bash in a chat', () => {
   it('is asked about, runs as approved, and shows what it does', async () => {
     const server = await boot();
     const chat = await startChat(server, use('bash', { command: 'ls; echo made > c.txt' }));
-    const { data } = await chat.reader.until('approval_requested');
+    const { data } = await chat.reader.until('relay');
     expect(data).toMatchObject({ tool: 'bash', params: { command: 'ls; echo made > c.txt' } });
     expect(existsSync(join(folder, 'c.txt'))).toBe(false);
     await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
@@ -329,7 +329,7 @@ describe('a tenant without a folder', () => {
 });
 
 describe('a chat without a key', () => {
-  const wish = { key: null };
+  const options = { key: null };
 
   it('has not got these tools, not by way of a sub-agent either', async () => {
     const file = { agents: [{ name: 'digger', instructions: 'Dig.', tools: ['bash'] }] };
@@ -337,7 +337,7 @@ describe('a chat without a key', () => {
     const call = use('bash', { command: 'touch x' });
     const delegated = use('agent', { agent: 'digger', prompt: call });
     for (const content of [call, delegated]) {
-      const chat = await startChat(server, content, { wish });
+      const chat = await startChat(server, content, options);
       await chat.reader.rest();
       const { events } = await eventsOf(server, chat.runId);
       expect(events.filter(({ name }) => name === 'bash')).toEqual([]);
@@ -346,19 +346,16 @@ describe('a chat without a key', () => {
     expect((await server.request('/chat', { body: named, key: null })).status).toBe(400);
     // With a key, the same sub-agent has it.
     const known = await startChat(server, delegated);
-    expect((await known.reader.until('approval_requested')).data).toMatchObject({ tool: 'bash' });
+    expect((await known.reader.until('relay')).data).toMatchObject({ tool: 'bash' });
     expect(existsSync(join(folder, 'x'))).toBe(false);
   });
 
   it('has them if the operator says so', async () => {
     const server = await boot({ env: { RELAY_LOCAL_CHAT: 'on' } });
-    const chat = await startChat(server, use('bash', { command: 'touch x' }), { wish });
-    const { data } = await chat.reader.until('approval_requested');
-    await answerApproval(server, chat, {
-      approvalId: data['id'],
-      response: { approved: true },
-      wish,
-    });
+    const chat = await startChat(server, use('bash', { command: 'touch x' }), options);
+    const { data } = await chat.reader.until('relay');
+    const answer = { approvalId: data['id'], response: { approved: true } };
+    await answerApproval(server, chat, answer, options);
     await chat.reader.rest();
     expect(existsSync(join(folder, 'x'))).toBe(true);
   });

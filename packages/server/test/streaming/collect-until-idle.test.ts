@@ -4,10 +4,10 @@ import type { RunEvent, StoredEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Hub } from '../../src/streaming/hub.ts';
-import { OpenStreams } from '../../src/streaming/open-streams.ts';
+import { OpenStreams } from '../../src/streaming/connections.ts';
 import { placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
 import type { Call } from '../../src/http/handlers/handler.ts';
-import { type From, collectUntilIdle } from '../../src/streaming/collect-until-idle.ts';
+import { type CollectOptions, collectUntilIdle } from '../../src/streaming/collect-until-idle.ts';
 
 const agentId = uuidv7();
 const [approvalId, otherId] = [uuidv7(), uuidv7()];
@@ -43,7 +43,7 @@ async function scene(status: RunRecord['status'] = 'waiting') {
     hub.publish(runId, told);
     await settled();
   };
-  const follow = async (from: From) => {
+  const follow = async (from: CollectOptions) => {
     const run = { ...(await store.readRun(runId)), status } as RunRecord;
     const outcome = collectUntilIdle(call, run, from);
     let done = false;
@@ -175,7 +175,7 @@ describe('what a run is joined with', () => {
     const { append, follow, hub, streams } = await scene('running');
     const { outcome } = await follow({ after: 0 });
     await append([token('secret')]);
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     await expect(outcome).rejects.toMatchObject({ code: 'unauthorized', status: 401 });
     expect([hub.size, streams.size]).toEqual([0, 0]);
   });

@@ -1,7 +1,8 @@
 import { getEventListeners } from 'node:events';
 import { dialects, type StoredEvent } from '@relay/protocol';
 import { describe, expect, it, vi } from 'vitest';
-import { encodeBatch } from '../../src/streaming/event-stream.ts';
+import { encodeBatch } from '../../src/streaming/sse-stream.ts';
+import { joined } from '../support/frames.ts';
 import { Hub } from '../../src/streaming/hub.ts';
 import { followRun } from '../../src/streaming/subscribe.ts';
 import { HeldReads, placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
@@ -287,7 +288,7 @@ describe('a follower that falls behind', () => {
     }
     const { value } = await batches.next();
     const run = { runId: journal.runId, conversationId: journal.runId, correlationId: 'test' };
-    const text = encodeBatch(value ?? [], dialects.chat, run);
+    const text = joined(encodeBatch(value ?? [], dialects.chat, run));
     await batches.return();
     expect(text.length).toBeGreaterThan(0);
     expect(text.length).toBeLessThanOrEqual(256 * 1024);

@@ -6,7 +6,7 @@ import {
   routes,
 } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
-import { docsPage } from '../../../src/http/views/docs-page.ts';
+import { docsPage, shapeOf } from '../../../src/http/views/docs-page.ts';
 
 const page = docsPage(openApiDocument('1.2.3'));
 const table = Object.entries(routes) as [string, Route][];
@@ -60,7 +60,7 @@ describe('the page of the API', () => {
     const list = articleOf('listRuns');
     expect(list).toContain('<code>limit</code> <i>optional</i>');
     expect(list).toContain('How many, from 1 to 200; left out: 50');
-    expect(list).toContain('<summary>Answer</summary>');
+    expect(list).toContain('<summary>Response</summary>');
     expect(articleOf('getRun')).toContain('<code>id</code></td>');
     expect(articleOf('revokeKey')).not.toContain('<summary>');
   });
@@ -115,7 +115,7 @@ describe('whatever the document says', () => {
     expect(poisonedPage).not.toContain('<script');
     expect(poisonedPage).not.toContain(`"'>`);
     // What was an entity already is shown as it was written.
-    expect(poisonedPage).toContain('&amp;lt;');
+    expect(poisonedPage).toContain('&#38;lt;');
     expect(unbalanced(poisonedPage)).toEqual([]);
     const tags = new Set([...poisonedPage.matchAll(/<\/?([a-z0-9!]+)/g)].map(([, tag]) => tag));
     expect([...tags].filter((tag) => !allowed.includes(tag ?? ''))).toEqual([]);
@@ -144,3 +144,39 @@ function unbalanced(html: string): string[] {
   }
   return [...odd, ...open];
 }
+
+describe('shapeOf', () => {
+  it.each([
+    [{ type: 'string' }, 'string'],
+    [{ type: 'string', format: 'uuid', pattern: '^x$' }, 'uuid'],
+    [{ type: 'string', minLength: 1, maxLength: 64 }, 'string (1–64 characters)'],
+    [{ type: 'integer', minimum: 1 }, 'integer (at least 1)'],
+    [{ type: 'integer', minimum: Number.MIN_SAFE_INTEGER }, 'integer'],
+    [{ type: ['string', 'null'] }, 'string | null'],
+    [{ const: 'a<b' }, '&#34;a&#60;b&#34;'],
+    [{ enum: ['a', 1] }, '&#34;a&#34; | 1'],
+    [{ anyOf: [{ type: 'string' }, { type: 'string' }, { type: 'null' }] }, 'string | null'],
+    [{ allOf: [{ type: 'string' }, { const: 1 }] }, 'string & 1'],
+    [{ type: 'array', items: { enum: [1, 2] }, maxItems: 9 }, '(1 | 2)[] (0–9)'],
+    [{ type: 'object', additionalProperties: { type: 'boolean' } }, '{ [name]: boolean }'],
+    [{ type: 'object', additionalProperties: false }, '{}'],
+    [{ $ref: '#/components/schemas/Run' }, '<a href="#type-Run">Run</a>'],
+    [{ $ref: '#/components/schemas/Json' }, 'JSON'],
+    [{}, 'JSON'],
+    [true, 'JSON'],
+  ])('%j is %s', (schema, shape) => {
+    expect(shapeOf(schema)).toBe(shape);
+  });
+
+  it('writes one field per line, marks optional ones and adds descriptions', () => {
+    const inner = { type: 'object', properties: { b: { type: 'boolean' } }, required: ['b'] };
+    const schema = {
+      type: 'object',
+      properties: { a: { type: 'string', description: 'A <name>' }, inner },
+      required: ['inner'],
+    };
+    expect(shapeOf(schema)).toBe(
+      '{\n  a?: string <i>A &#60;name&#62;</i>\n  inner: {\n    b: boolean\n  }\n}',
+    );
+  });
+});

@@ -3,7 +3,8 @@ import { createServer, get, type IncomingMessage, type ServerResponse } from 'no
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { dialects, type Frame, readSse, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { encodeBatch, encodeGreeting, EventStream } from '../../src/streaming/event-stream.ts';
+import { encodeBatch, encodeFirstFrame, SseStream } from '../../src/streaming/sse-stream.ts';
+import { joined } from '../support/frames.ts';
 import { placed, runEnded, settled, token } from '../support/journal.ts';
 
 const run = { runId: 'run-1', conversationId: 'conversation-1', correlationId: 'request-1' };
@@ -61,7 +62,7 @@ async function askedResponse(): Promise<ServerResponse> {
 async function readStream(headers: Record<string, string> = {}) {
   const answer = once(get({ port: port(), host: '127.0.0.1' }), 'response');
   const response = await askedResponse();
-  const stream = new EventStream(response, headers);
+  const stream = new SseStream(response, headers);
   return { stream, response, answer: answer.then(([message]) => message as IncomingMessage) };
 }
 
@@ -73,7 +74,7 @@ async function stallStream() {
   socket.on('error', () => undefined);
   socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
   const response = await askedResponse();
-  return { stream: new EventStream(response, {}), response, socket };
+  return { stream: new SseStream(response, {}), response, socket };
 }
 
 /** Waits until the socket takes nothing more: a large text goes out in pieces. */
@@ -181,7 +182,7 @@ describe('the closed signal', () => {
     const response = await askedResponse();
     socket.destroy();
     await eventually(() => response.closed, 'the close');
-    const stream = new EventStream(response, {});
+    const stream = new SseStream(response, {});
     expect(stream.closed.aborted).toBe(true);
     await stream.send(line('nobody reads this'));
     expect(vi.getTimerCount()).toBe(0);
@@ -329,7 +330,7 @@ describe('heartbeats', () => {
       return socket;
     });
     await eventually(() => asked.length === 5, 'five requests');
-    const streams = asked.map(({ response }) => new EventStream(response, {}));
+    const streams = asked.map(({ response }) => new SseStream(response, {}));
     expect(vi.getTimerCount()).toBe(1);
     for (const stream of streams.slice(0, 4)) stream.end();
     expect(vi.getTimerCount()).toBe(1);
@@ -352,7 +353,7 @@ describe('heartbeats', () => {
       sent = true;
     });
     await eventually(() => {
-      stream.beat();
+      stream.sendHeartbeat();
       return sent;
     }, 'the frame to be sent');
     await sending;
@@ -373,25 +374,25 @@ describe('encoding', () => {
   const events: StoredEvent[] = placed([token('a'), runEnded], 6);
 
   it('numbers the frames of a batch by seq and leaves out what the dialect does not show', () => {
-    expect(encodeBatch(events, dialects.runs, run)).toBe(
+    expect(joined(encodeBatch(events, dialects.runs, run))).toBe(
       'id: 7\ndata: {"type":"token","text":"a"}\n\n' +
         'id: 8\ndata: {"type":"done","status":"completed","output":"","usage":{"input_tokens":0,"output_tokens":0}}\n\n',
     );
-    expect(encodeBatch(events.slice(1), dialects.chat, run)).toBe('');
+    expect(joined(encodeBatch(events.slice(1), dialects.chat, run))).toBe('');
   });
 
   it('names the event where the dialect does', () => {
-    expect(encodeBatch(events, dialects.chat, run)).toMatch(
+    expect(joined(encodeBatch(events, dialects.chat, run))).toMatch(
       /^id: 7\nevent: text\ndata: \{.*\}\n\n$/,
     );
   });
 
   it('gives a greeting no id', () => {
     const greeting: Frame = { type: 'connected', sessionId: 's' };
-    expect(encodeGreeting(greeting, dialects.chat)).toBe(
+    expect(encodeFirstFrame(greeting, dialects.chat)).toBe(
       'event: connected\ndata: {"type":"connected","sessionId":"s"}\n\n',
     );
-    expect(encodeGreeting(greeting, dialects.runs)).toBe(
+    expect(encodeFirstFrame(greeting, dialects.runs)).toBe(
       'data: {"type":"connected","sessionId":"s"}\n\n',
     );
   });
@@ -400,7 +401,7 @@ describe('encoding', () => {
     'keeps %j inside its one frame',
     async (text) => {
       for (const dialect of Object.values(dialects)) {
-        const encoded = encodeBatch(placed([token(text)], 6), dialect, run);
+        const encoded = joined(encodeBatch(placed([token(text)], 6), dialect, run));
         const frames = [];
         for await (const frame of readSse(bytesOf(encoded))) frames.push(frame);
         expect(frames).toHaveLength(1);

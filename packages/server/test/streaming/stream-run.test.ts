@@ -1,7 +1,7 @@
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { placed, runEnded, settled, token } from '../support/journal.ts';
-import { firstEvent } from '../../src/streaming/first-event.ts';
+import { waitForFirstOutput } from '../../src/streaming/stream-run.ts';
 
 const agentId = '01900000-0000-7000-8000-000000000001';
 const created: RunEvent = {
@@ -107,7 +107,7 @@ describe('the first word of a run', () => {
     ['the end, for whatever reason', runEnded],
   ])('is %s', async (_what, word) => {
     const source = new Source().give(created).give(turnStarted, word);
-    const opening = await firstEvent(source.batches());
+    const opening = await waitForFirstOutput(source.batches());
     expect(opening.failure).toBeUndefined();
     if (word.type !== 'run.ended') source.give(runEnded);
     expect(await collect(opening.batches)).toEqual(source.given);
@@ -117,7 +117,7 @@ describe('the first word of a run', () => {
   it('is waited for over any number of batches without one', async () => {
     const source = new Source().give(created).give(turnStarted).give(discarded).give(turnStarted);
     let opened = false;
-    const opening = firstEvent(source.batches()).then((value) => {
+    const opening = waitForFirstOutput(source.batches()).then((value) => {
       opened = true;
       return value;
     });
@@ -130,7 +130,7 @@ describe('the first word of a run', () => {
   it('is waited for no longer than 5 seconds, and nothing is lost by it', async () => {
     const source = new Source().give(created, turnStarted);
     let opened = false;
-    const opening = firstEvent(source.batches()).then((value) => {
+    const opening = waitForFirstOutput(source.batches()).then((value) => {
       opened = true;
       return value;
     });
@@ -148,7 +148,7 @@ describe('the first word of a run', () => {
 
   it('may never come: a source that ends is handed on as it is', async () => {
     const source = new Source().give(created).end();
-    const { failure, batches } = await firstEvent(source.batches());
+    const { failure, batches } = await waitForFirstOutput(source.batches());
     expect(failure).toBeUndefined();
     expect(await collect(batches)).toEqual(source.given);
     expect(vi.getTimerCount()).toBe(0);
@@ -156,7 +156,7 @@ describe('the first word of a run', () => {
 
   it('may end while somebody waits for it after the 5 seconds', async () => {
     const source = new Source().give(created);
-    const opening = firstEvent(source.batches());
+    const opening = waitForFirstOutput(source.batches());
     await settled();
     vi.advanceTimersByTime(5_000);
     const { batches } = await opening;
@@ -170,7 +170,7 @@ describe('a provider that fails before its first word', () => {
     'is a 502 with the code %s',
     async (code) => {
       const source = new Source().give(created, turnStarted).give(errored(code), runEnded);
-      const { failure } = await firstEvent(source.batches());
+      const { failure } = await waitForFirstOutput(source.batches());
       expect(failure?.status).toBe(502);
       expect(failure?.toBody()).toEqual({ error: 'It said no', code });
       expect(source.returned).toBe(true);
@@ -187,12 +187,12 @@ describe('a provider that fails before its first word', () => {
       errored('provider_failed'),
       runEnded,
     );
-    expect((await firstEvent(source.batches())).failure?.code).toBe('provider_failed');
+    expect((await waitForFirstOutput(source.batches())).failure?.code).toBe('provider_failed');
   });
 
   it('is no 502 where something else failed', async () => {
     const source = new Source().give(created).give(errored('internal'), runEnded);
-    const { failure, batches } = await firstEvent(source.batches());
+    const { failure, batches } = await waitForFirstOutput(source.batches());
     expect(failure).toBeUndefined();
     expect(await collect(batches)).toEqual(source.given);
   });
@@ -209,7 +209,7 @@ describe('a provider that fails before its first word', () => {
       errored('provider_failed'),
       runEnded,
     );
-    const { failure, batches } = await firstEvent(source.batches());
+    const { failure, batches } = await waitForFirstOutput(source.batches());
     expect(failure).toBeUndefined();
     expect(await collect(batches)).toEqual(source.given);
   });
@@ -218,14 +218,14 @@ describe('a provider that fails before its first word', () => {
 describe('the batches that are handed on', () => {
   it('let the source go when their reader leaves early', async () => {
     const source = new Source().give(created).give(token('a'));
-    const { batches } = await firstEvent(source.batches());
+    const { batches } = await waitForFirstOutput(source.batches());
     for await (const _batch of batches) break;
     expect(source.returned).toBe(true);
   });
 
   it('let the source go when their reader leaves while one is awaited', async () => {
     const source = new Source().give(created);
-    const opening = firstEvent(source.batches());
+    const opening = waitForFirstOutput(source.batches());
     await settled();
     vi.advanceTimersByTime(5_000);
     const { batches } = await opening;
@@ -243,9 +243,9 @@ describe('the batches that are handed on', () => {
       yield placed(first);
       throw new Error('the store is gone');
     }
-    await expect(firstEvent(failing([created]))).rejects.toThrow('the store is gone');
+    await expect(waitForFirstOutput(failing([created]))).rejects.toThrow('the store is gone');
     expect(vi.getTimerCount()).toBe(0);
-    const { batches } = await firstEvent(failing([token('a')]));
+    const { batches } = await waitForFirstOutput(failing([token('a')]));
     await expect(collect(batches)).rejects.toThrow('the store is gone');
   });
 });

@@ -1,7 +1,7 @@
 import type { KeyRecord, SystemStore } from '@relay/core';
 import type { Decider } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { OpenStreams } from '../../src/streaming/open-streams.ts';
+import { OpenStreams } from '../../src/streaming/connections.ts';
 import { settled } from '../support/journal.ts';
 
 type Look = (tenantId: string, keyId: string) => Promise<KeyRecord | undefined>;
@@ -54,11 +54,11 @@ describe('open streams', () => {
     streams.add(callerBy('key-1'), second);
     streams.add(callerBy('key-2'), other);
     expect(streams.size).toBe(3);
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     expect([first, second, other].map(({ mock }) => mock.calls.length)).toEqual([1, 1, 0]);
     expect(streams.size).toBe(1);
-    streams.closeOf('key-1');
-    streams.closeOf('nobody');
+    streams.closeByKey('key-1');
+    streams.closeByKey('nobody');
     expect(first).toHaveBeenCalledTimes(1);
     streams.stop();
   });
@@ -105,7 +105,7 @@ describe('open streams', () => {
     streams.add(callerBy('local', 'system'), close)();
     streams.add(callerBy('local', 'system'), close);
     await nextLook();
-    streams.closeOf('local');
+    streams.closeByKey('local');
     expect(close).not.toHaveBeenCalled();
     expect(look).not.toHaveBeenCalled();
     expect(streams.size).toBe(0);
@@ -132,7 +132,7 @@ describe('open streams', () => {
   it('leave no timer behind when their key was revoked', () => {
     const streams = new OpenStreams(storeOf(async () => keyWith()));
     const over = streams.add(callerBy('key-1'), vi.fn());
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     over();
     expect(vi.getTimerCount()).toBe(0);
   });
@@ -143,11 +143,11 @@ describe('open streams', () => {
     const over = streams.add(callerBy('key-1'), () => {
       streams.add(callerBy('key-1'), later);
     });
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     over();
     expect(later).not.toHaveBeenCalled();
     expect(streams.size).toBe(1);
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     expect(later).toHaveBeenCalledTimes(1);
   });
 
