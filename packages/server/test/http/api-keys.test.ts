@@ -55,7 +55,7 @@ function revoke(server: TestServer, id: string, options: RequestOptions = {}): P
 const inAnHour = () => new Date(Date.now() + 3_600_000).toISOString();
 
 describe('/v1/keys', () => {
-  it('makes a key that works at once, and shows it this once', async () => {
+  it('creates a key that works at once, and returns it once', async () => {
     const server = await boot();
     const expiresAt = inAnHour();
     const made = await makeKey(server, {
@@ -84,13 +84,13 @@ describe('/v1/keys', () => {
     }
   });
 
-  it('leaves out what was not said', async () => {
+  it('omits optional fields', async () => {
     const server = await boot();
     const made = await makeKey(server, { name: 'plain' });
     expect(Object.keys(made).toSorted()).toEqual(['apiKey', 'createdAt', 'id', 'name', 'scopes']);
   });
 
-  it('gives a key the scopes it names, and the tenant of whoever made it', async () => {
+  it('gives a key the requested scopes, and the tenant of its creator', async () => {
     const server = await boot();
     const { apiKey: key } = await makeKey(server, { scopes: ['runs'] });
     expect((await server.request('/v1/runs', { key })).status).toBe(200);
@@ -165,7 +165,7 @@ describe('/v1/keys', () => {
     ['a tenant', { name: 'x', scopes: ['runs'], tenantId: uuidv7() }, 'tenantId'],
     ['an id', { name: 'x', scopes: ['runs'], id: uuidv7() }, 'id'],
     ['a key of one’s own', { name: 'x', scopes: ['runs'], apiKey: 'relay_live_1' }, 'apiKey'],
-  ])('refuses %s with 400 and the field’s path, and makes nothing', async (_what, body, path) => {
+  ])('refuses %s with 400 and the field’s path, and creates nothing', async (_what, body, path) => {
     const server = await boot();
     const response = await server.request('/v1/keys', { body });
     expect(response.status).toBe(400);
@@ -175,7 +175,7 @@ describe('/v1/keys', () => {
     expect((await keysOf(server)).keys).toHaveLength(1);
   });
 
-  it('keeps a name and an owner exactly, whatever they hold', async () => {
+  it('stores a name and an owner exactly', async () => {
     const server = await boot();
     const odd = '"; DROP TABLE keys; --\u0000\ud83d\ude00 <b>\n';
     const { id } = await makeKey(server, { name: odd, owner: odd });
@@ -183,7 +183,7 @@ describe('/v1/keys', () => {
     expect(keys.find((key) => key.id === id)).toMatchObject({ name: odd, owner: odd });
   });
 
-  it('takes a time in any zone, and a key is worth nothing after it', async () => {
+  it('accepts an expiry in any time zone', async () => {
     const server = await boot();
     const at = new Date(Date.now() + 1_200);
     const local = new Date(at.getTime() + 5.5 * 3_600_000).toISOString().replace('Z', '+05:30');
@@ -214,7 +214,7 @@ describe('/v1/keys', () => {
       expect((await keysOf(server)).keys.find((each) => each.id === id)).toEqual(listed);
     });
 
-    it('may be one’s own', async () => {
+    it('may be the caller’s own', async () => {
       const server = await boot();
       const { id, apiKey: key } = await makeKey(server, { scopes: ['admin', 'runs'] });
       const talk = await startRun(server, { input: 'slow 60000' }, { key });
@@ -226,7 +226,7 @@ describe('/v1/keys', () => {
       await server.request(`/v1/runs/${talk.runId}/cancel`, { method: 'POST' });
     });
 
-    it('of nobody, and of another tenant, is not there', async () => {
+    it('cannot be revoked if it is unknown or of another tenant', async () => {
       const server = await boot();
       const stranger = await addKey(server.store, { tenant: 'stranger' });
       for (const id of [uuidv7(), 'no-id', stranger.keyId]) {
@@ -285,7 +285,7 @@ describe('/v1/keys', () => {
       for (const id of runIds) await server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
     });
 
-    it('hears no more of what it waits for by resume and tool-approval', async () => {
+    it('is refused while it waits for resume and tool-approval', async () => {
       const server = await boot();
       const { id, apiKey: key } = await makeKey(server, { scopes: ['runs', 'approve'] });
       const slow = await startRun(server, { input: 'slow 60000' });
@@ -310,7 +310,7 @@ describe('/v1/keys', () => {
       }
     });
 
-    it('is cut off in the middle of a flood, and the server stays sound', async () => {
+    it('is disconnected in the middle of a large stream', async () => {
       const server = await boot();
       const faults: unknown[] = [];
       const note = (error: unknown) => faults.push(error);

@@ -21,8 +21,8 @@ function ask(origin: string, path = '/v1/runs') {
   return server.request(path, { method: 'OPTIONS', key: null, headers });
 }
 
-describe('a page of an origin that was named', () => {
-  it('learns beforehand what it may send', async () => {
+describe('a page of an allowed origin', () => {
+  it('receives the allowed methods and headers in a preflight', async () => {
     const response = await ask(page);
     expect(response.status).toBe(204);
     expect(response.headers.get('access-control-allow-origin')).toBe(page);
@@ -37,7 +37,7 @@ describe('a page of an origin that was named', () => {
     expect(response.headers.get('vary')).toBe('Origin');
   });
 
-  it('reads streams, answers and errors, and the id of its run', async () => {
+  it('can read streams, responses, errors and x-run-id', async () => {
     const run = await server.request('/v1/runs', { body, headers: { origin: page } });
     expect(run.status).toBe(200);
     expect(run.headers.get('access-control-allow-origin')).toBe(page);
@@ -53,7 +53,7 @@ describe('a page of an origin that was named', () => {
     }
   });
 
-  it('needs a key like everybody, and cookies are never asked for', async () => {
+  it('requires a key, and credentials are not allowed', async () => {
     const response = await server.request('/v1/runs', { key: null, headers: { origin: page } });
     expect(response.status).toBe(401);
     expect(response.headers.has('access-control-allow-credentials')).toBe(false);
@@ -74,7 +74,7 @@ describe('a page of another origin', () => {
   );
 });
 
-it('without named origins there is no such header at all', async () => {
+it('no CORS headers are sent without allowed origins', async () => {
   const plain = await bootServer();
   try {
     const headers = { origin: page, 'access-control-request-method': 'POST' };

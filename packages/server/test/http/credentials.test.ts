@@ -35,7 +35,7 @@ function put(name: string, body: object, more: object = {}): Promise<Response> {
 }
 
 describe('credentials', () => {
-  it('are used for the provider’s models, and shown to nobody', async () => {
+  it('are used for the provider’s models, and never returned', async () => {
     server = await bootServer({ env: local });
     const uploaded = await put('openai', {
       apiKey: canary,
@@ -61,7 +61,7 @@ describe('credentials', () => {
     expect(provider.requests[0]?.body).toMatchObject({ model: 'gpt-4o-mini' });
   });
 
-  it('are rotated and revoked from the next call on', async () => {
+  it('are rotated and revoked with effect from the next call', async () => {
     server = await bootServer({ env: local });
     const { baseUrl } = provider;
     await put('openai', { apiKey: 'sk-the-first-key-1111', baseUrl });
@@ -99,7 +99,7 @@ describe('credentials', () => {
     await finishedRun(server, { model: 'gpt-4o', input: 'Hi' });
   });
 
-  it('of a provider that Relay does not know need a URL, and are used as name:model', async () => {
+  it('of an unknown provider require a URL, and are used as name:model', async () => {
     server = await bootServer({ env: local });
     const nowhere = await put('zhipu', { apiKey: canary });
     expect(nowhere.status).toBe(400);
@@ -131,7 +131,7 @@ describe('a credential', () => {
   });
 
   it.each(['OpenAI', 'a'.repeat(33), 'a_b', 'a.b'])(
-    'for a provider that cannot be named %s is refused, and says so',
+    'for the malformed provider name %s is refused with a message',
     async (name) => {
       server = await bootServer();
       const response = await put(name, { apiKey: canary });
@@ -147,7 +147,7 @@ describe('a credential', () => {
     },
   );
 
-  it('for a provider that leads elsewhere is not there', async () => {
+  it('for a provider name with a path is answered with 404', async () => {
     server = await bootServer();
     expect((await put('%2e%2e', { apiKey: canary })).status).toBe(404);
   });
@@ -162,7 +162,7 @@ describe('a credential', () => {
     'http://93.184.215.14/v1',
     'https://user:pw@example.com/',
     'ftp://example.com/',
-  ])('cannot point inside: %s', async (baseUrl) => {
+  ])('cannot have a private base URL: %s', async (baseUrl) => {
     server = await bootServer();
     const response = await put('openai', { apiKey: canary, baseUrl });
     expect(response.status).toBe(400);
@@ -172,7 +172,7 @@ describe('a credential', () => {
     });
   });
 
-  it('cannot point inside by a name either', async () => {
+  it('cannot have a base URL whose name resolves to a private address', async () => {
     server = await bootServer();
     const { port } = new URL(provider.baseUrl);
     await put('openai', { apiKey: canary, baseUrl: `https://localhost:${port}/v1` });
@@ -182,7 +182,7 @@ describe('a credential', () => {
     expect(provider.connections.made).toBe(0);
   });
 
-  it('appears in no log, event, error or file, whatever its provider says', async () => {
+  it('appears in no log, event, error or file, even if its provider repeats it', async () => {
     server = await bootServer({ kind: 'sqlite', env: local });
     await put('openai', { apiKey: canary, baseUrl: provider.baseUrl });
     provider.script((response, { headers }) => {
@@ -216,7 +216,7 @@ describe('the master key', () => {
     string,
   ];
 
-  it('can be replaced without a run that fails, and the old one can be thrown away', async () => {
+  it('can be rotated without failing runs, and the old one can be removed', async () => {
     const store = createMemoryStore();
     const boot = (env: Record<string, string>) => bootServer({ store, env: { ...local, ...env } });
     const works = async () => {

@@ -56,7 +56,7 @@ describe('a decision link', () => {
   const post = (path: string, body: string, options: RequestOptions = {}) =>
     server.request(path, { key: null, body, ...options, headers: { ...form, ...options.headers } });
 
-  it('shows what would run, and decides nothing by being opened', async () => {
+  it('shows the call, and decides nothing when it is opened', async () => {
     const { run, approvalId, path } = await asked('notify <script>alert(1)</script> \u202e evil');
     for (let n = 0; n < 3; n += 1) {
       const response = await server.request(path, { key: null });
@@ -84,7 +84,7 @@ describe('a decision link', () => {
     expect(server.notes().filter((line) => line.includes('evil'))).toEqual([]);
   });
 
-  it('decides once: repeating is the same, contradicting is 409', async () => {
+  it('decides once: a repetition succeeds, a contradiction is 409', async () => {
     const { run, approvalId, path } = await asked('notify by link');
     const answers = await Promise.all(
       Array.from({ length: 10 }, () => post(path, 'approved=true')),
@@ -110,7 +110,7 @@ describe('a decision link', () => {
     ]);
   });
 
-  it('tells the agent why not, in the words of whoever denies', async () => {
+  it('passes the reason of a denial to the agent', async () => {
     const { run, approvalId, path } = await asked('notify with a reason');
     const body = (reason: string) => new URLSearchParams({ approved: 'false', reason }).toString();
     expect((await post(path, body('x'.repeat(501)))).status).toBe(400);
@@ -133,7 +133,7 @@ describe('a decision link', () => {
     await other.run.reader.rest();
   });
 
-  it('is of no use if anything of it is changed, or for another request', async () => {
+  it('is invalid if it is changed, or for another approval', async () => {
     const [one, two] = [await asked('notify one'), await asked('notify two')];
     const token = one.path.slice('/decide/'.length);
     const [approvalId, webhookId, proof] = token.split('.') as [string, string, string];
@@ -164,7 +164,7 @@ describe('a decision link', () => {
     expect(server.notes().some((line) => /one|two/.test(line))).toBe(false);
   });
 
-  it('takes a clear answer from its own page alone', async () => {
+  it('accepts an unambiguous answer from its own page only', async () => {
     const { run, approvalId, path } = await asked('notify careful');
     for (const body of [
       '',
@@ -191,7 +191,7 @@ describe('a decision link', () => {
     expect(elsewhere.status).toBe(415);
   });
 
-  it('tells a person in words what went wrong, and a program as ever', async () => {
+  it('reports errors as a page to browsers and as JSON to programs', async () => {
     const { run, approvalId, path } = await asked('notify refused by policy');
     const accept = { accept: 'text/html,application/xhtml+xml' };
     const nowhere = await server.request('/decide/x', { key: null, headers: accept });
@@ -215,7 +215,7 @@ describe('a decision link', () => {
     await run.reader.rest();
   });
 
-  it('of fifty that decide at once, in both ways, hears one', async () => {
+  it('accepts one of fifty concurrent decisions', async () => {
     const { run, approvalId, path } = await asked('notify fifty');
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, n) => post(path, `approved=${n % 2 === 0}`)),
@@ -235,7 +235,7 @@ describe('a decision link', () => {
     expect(entries.filter(({ action }) => action === 'approval.decided')).toHaveLength(1);
   });
 
-  it('ends with the key that made the webhook', async () => {
+  it('is invalid once the key that created the webhook is revoked', async () => {
     const { run, path } = await asked('notify revoked');
     expect((await server.request(path, { key: null })).status).toBe(200);
     await server.request(`/v1/keys/${keyId}`, { method: 'DELETE' });

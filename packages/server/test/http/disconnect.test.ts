@@ -46,7 +46,7 @@ function bound(target: object, name: PropertyKey): unknown {
   return typeof value === 'function' ? (value.bind(target) as unknown) : value;
 }
 
-describe('a chat whose reader goes away', () => {
+describe('a chat whose client disconnects', () => {
   it('is canceled while it waits: its relay is closed and its session is gone', async () => {
     const server = await boot();
     const chat = await startChat(server, 'notify left alone');
@@ -74,7 +74,7 @@ describe('a chat whose reader goes away', () => {
     await untilStatus(server, chat.runId, 'canceled');
   });
 
-  it('goes on with RELAY_DISCONNECT=detach, and its session is gone all the same', async () => {
+  it('continues with RELAY_DISCONNECT=detach, and its session ends', async () => {
     const server = await boot({ env: { RELAY_DISCONNECT: 'detach' } });
     const waiting = await startChat(server, 'notify detached');
     const relay = await waiting.reader.until('relay');
@@ -98,8 +98,8 @@ describe('a chat whose reader goes away', () => {
   });
 });
 
-describe('a reader that leaves very early', () => {
-  it('cancels its chat even if it left before the run was stored', async () => {
+describe('a client that disconnects very early', () => {
+  it('cancels its chat even if the run was not stored yet', async () => {
     const store = createMemoryStore();
     const hold = Promise.withResolvers<void>();
     const asked = Promise.withResolvers<string>();
@@ -129,11 +129,11 @@ describe('a reader that leaves very early', () => {
   });
 });
 
-describe('a chat whose server goes away', () => {
+describe('a chat whose server crashes', () => {
   it.each([
     ['cancel', 'canceled'],
     ['detach', 'waiting'],
-  ])('is taken up by the next one: %s makes it %s', async (disconnect, status) => {
+  ])('is found by the next server: %s makes it %s', async (disconnect, status) => {
     const first = await bootServer({ env: { RELAY_DISCONNECT: disconnect } });
     const chat = await startChat(first, 'notify orphaned');
     await chat.reader.until('relay');
@@ -151,7 +151,7 @@ describe('a chat whose server goes away', () => {
   });
 });
 
-describe('a crash while a chat is being hung up', () => {
+describe('a crash while a chat session is being closed', () => {
   /** Leaves a chat that waits, on a store that may die meanwhile. */
   async function leaveChat(server: TestServer): Promise<string> {
     const chat = await startChat(server, 'notify rehearsed');
@@ -161,7 +161,7 @@ describe('a crash while a chat is being hung up', () => {
     return chat.runId;
   }
 
-  it('does not let the run go on: the next server still cancels it', async () => {
+  it('does not prevent the next server from canceling the run', async () => {
     const rehearsed = createFaultyStore(createMemoryStore());
     const rehearsal = await bootServer({ store: rehearsed });
     await untilStatus(rehearsal, await leaveChat(rehearsal), 'canceled');
@@ -182,8 +182,8 @@ describe('a crash while a chat is being hung up', () => {
   });
 });
 
-describe('a store that fails while a chat is being hung up', () => {
-  it('only delays it: the run is canceled all the same', async () => {
+describe('a store that fails while a chat session is being closed', () => {
+  it('only delays it: the run is canceled', async () => {
     const inner = createMemoryStore();
     let failures = 0;
     const shaky = withTenantCalls(inner, (tenant) => ({
@@ -202,7 +202,7 @@ describe('a store that fails while a chat is being hung up', () => {
 });
 
 describe('a commit whose reply is lost', () => {
-  it('ends the stream all the same, if it was the last one', async () => {
+  it('does not keep the stream open if it was the last one', async () => {
     const inner = createMemoryStore();
     const lossy = withTenantCalls(inner, (tenant) => ({
       append: async (step) => {

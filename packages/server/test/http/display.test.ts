@@ -41,7 +41,7 @@ describe('an approval', () => {
     });
   });
 
-  it('writes out what would not show, and runs what was shown', async () => {
+  it('escapes invisible characters, and runs what was shown', async () => {
     server = await bootServer({ tools: createToolRegistry([read]) });
     const approval = await approvalOf('a\u202etxt.exe');
     expect(approval).toMatchObject({
@@ -50,12 +50,12 @@ describe('an approval', () => {
     });
   });
 
-  it('goes without a suggestion where the tool has none', async () => {
+  it('has no suggested rule if the tool proposes none', async () => {
     server = await bootServer({ tools: createToolRegistry([read]) });
     expect(await approvalOf('secret/x')).not.toHaveProperty('suggestedRule');
   });
 
-  it('shows no suggestion that does not cover the call, is malformed or of another tool', async () => {
+  it('omits a suggested rule that does not match the call, is malformed or of another tool', async () => {
     server = await bootServer({ tools: createToolRegistry([read]) });
     for (const path of ['far/x', 'bad/x', 'else/x']) {
       const approval = await approvalOf(path);
@@ -67,7 +67,7 @@ describe('an approval', () => {
     }
   });
 
-  it('grants the suggestion that it shows, if that is what is asked for', async () => {
+  it('grants the suggested rule on request', async () => {
     server = await bootServer({ tools: createToolRegistry([read]) });
     const { id, suggestedRule } = await approvalOf('src/a.ts');
     const body = { approved: true, always: true, rule: 'suggested', scope: 'tenant' };

@@ -82,7 +82,7 @@ async function recalledBy(input: string) {
 }
 
 describe('embeddings', () => {
-  it('find what has no word in common with the question, and say how', async () => {
+  it('find memories without a common word, and report how', async () => {
     await boot();
     await trust();
     const id = await add('The dog is called Pixel');
@@ -99,7 +99,7 @@ describe('embeddings', () => {
     ).toBe(true);
   });
 
-  it('bring it to a run, and the journal tells what was found by what', async () => {
+  it('are used by a run, and the journal records how each memory was found', async () => {
     await boot();
     await trust();
     const id = await add('The dog is called Pixel');
@@ -111,7 +111,7 @@ describe('embeddings', () => {
     await until(() => meant().some((text) => text.startsWith('Asked: Tell me')), 'its vector');
   });
 
-  it('send nothing anywhere unless the operator has chosen them', async () => {
+  it('send nothing unless the operator has configured them', async () => {
     await boot({ embeddings: '' });
     await trust();
     const id = await add('The dog is called Pixel');
@@ -121,7 +121,7 @@ describe('embeddings', () => {
     expect(fake.requests).toEqual([]);
   });
 
-  it('send nothing of a tenant without a credential, and mix nothing up', async () => {
+  it('send nothing of a tenant without a credential', async () => {
     await boot();
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const theirs = await add('Their dog', { key });
@@ -139,7 +139,7 @@ describe('embeddings', () => {
     expect((await search('pet', { key }))[0]?.id).toBe(theirs);
   });
 
-  it('that fail leave words alone, and the journal says why, without the key', async () => {
+  it('that fail fall back to words, and the journal records why, without the key', async () => {
     await boot();
     await trust();
     const id = await add('The dog is called Pixel');
@@ -153,7 +153,7 @@ describe('embeddings', () => {
     });
   });
 
-  it('that are slow leave words alone', async () => {
+  it('that are slow fall back to words', async () => {
     const embeddings = { model: 'openai:e', floor: 0.3, questionTimeoutMs: 50 };
     await boot({ embeddings: '', file: { embeddings } });
     await trust();
@@ -166,7 +166,7 @@ describe('embeddings', () => {
     expect(recalled.meaning?.failed).toBe('The provider took longer than 0.05 s');
   });
 
-  it('of what was deleted or cleared are gone with it', async () => {
+  it('are deleted with their memories', async () => {
     await boot();
     await trust();
     const [one, two] = [await add('My dog'), await add('Another dog')];
@@ -179,7 +179,7 @@ describe('embeddings', () => {
   });
 });
 
-it('Google and any server with a base URL make them as well', async () => {
+it('are created by Google and by any server with a base URL', async () => {
   await boot({ embeddings: 'google:gemini-embedding-001' });
   await trust('google');
   await untilFound('pet', await add('My dog'));
@@ -236,7 +236,7 @@ it('a change of model makes new vectors of everything, and compares no old ones'
   expect(new Set(models)).toEqual(new Set(['text-embedding-3-small', 'text-embedding-3-large']));
 });
 
-it('a wrong choice stops the start with one line', async () => {
+it('a malformed configuration fails the start with one line', async () => {
   await boot();
   await expect(bootServer({ env: { RELAY_EMBEDDINGS: 'small' } })).rejects.toThrow(
     'RELAY_EMBEDDINGS must be like openai:text-embedding-3-small, not "small"',

@@ -34,7 +34,7 @@ describe('toRelayError', () => {
     expect(error.cause).toBe(thrown);
   });
 
-  it('is invalid JSON for whatever a parser throws', () => {
+  it('maps parser errors to invalid_json', () => {
     expect(toRelayError(new SyntaxError('Unexpected token')).toBody()).toEqual({
       error: 'Invalid JSON body',
       code: 'invalid_json',
@@ -53,7 +53,7 @@ describe('toRelayError', () => {
     ['an object', { hunter2: true }],
     ['a code that every object inherits', { code: 'constructor', message: 'hunter2' }],
     ['a code that is no text', { code: 7 }],
-  ])('shows nothing of %s', (_what, thrown) => {
+  ])('hides %s', (_what, thrown) => {
     const error = toRelayError(thrown);
     expect(error.status).toBe(500);
     expect(error.toBody()).toEqual({
@@ -67,7 +67,7 @@ describe('toRelayError', () => {
     expect(toRelayError(thrown).cause).toBe(thrown);
   });
 
-  it('knows every way in which fastify refuses a body', async () => {
+  it('maps every Fastify error about bodies', async () => {
     const app = fastify({ bodyLimit: 10 });
     const seen: string[] = [];
     app.setErrorHandler((error, _request, reply) => {

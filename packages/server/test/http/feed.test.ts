@@ -46,7 +46,7 @@ async function until(test: () => boolean): Promise<void> {
 }
 
 describe('the feed', () => {
-  it('tells a tenant what of it has changed, and nobody else', async () => {
+  it('sends hints about changes to the tenant only', async () => {
     server = await bootServer();
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const mine = await listen(server.apiKey);
@@ -68,7 +68,7 @@ describe('the feed', () => {
     await asked.reader.disconnect();
   });
 
-  it('says nothing of content', async () => {
+  it('sends no content', async () => {
     server = await bootServer();
     const mine = await listen(server.apiKey);
     const { runId } = await finishedRun(server, { input: 'say 50' });
@@ -78,15 +78,15 @@ describe('the feed', () => {
     mine.leave();
   });
 
-  it('leaves nothing behind when its readers are gone', async () => {
+  it('releases its readers when they disconnect', async () => {
     server = await bootServer();
     for (let n = 0; n < 20; n += 1) (await listen(server.apiKey)).leave();
     await until(() => server.relay.feed.size === 0);
   });
 });
 
-describe('a reader that is slow', () => {
-  it('hears of each thing once, and at some point of everything at once', async () => {
+describe('a slow feed reader', () => {
+  it('receives one hint per run or approval, and `all` on overflow', async () => {
     server = await bootServer();
     const feed = new Feed();
     const gone = new AbortController();

@@ -189,7 +189,7 @@ const headers = fc.dictionary(
 /** For each route: `RELAY_FUZZ_REQUESTS=1000 npx vitest run http.fuzz` takes longer and looks further. */
 const requests = Number(process.env['RELAY_FUZZ_REQUESTS'] ?? 10);
 
-describe('whatever is sent to a server', () => {
+describe('random requests', () => {
   let server: TestServer;
   let known: { run: string; relay: string };
 

@@ -25,7 +25,7 @@ describe('/v1/grants', () => {
 
   const revoke = (path: string) => server.request(path, { method: 'DELETE' });
 
-  it('lets calls run without asking until it is revoked, and revoking twice is the same', async () => {
+  it('allows calls without an approval until it is revoked, which is idempotent', async () => {
     const { status, made, path } = await grant({
       params: { text: 'granted *' },
       scope: 'tenant',
@@ -52,7 +52,7 @@ describe('/v1/grants', () => {
     await asked.reader.disconnect();
   });
 
-  it('counts what it allows', async () => {
+  it('allows as many calls as its uses', async () => {
     const { made } = await grant({ params: { text: 'twice' }, scope: 'tenant', uses: 2 });
     for (let n = 0; n < 2; n += 1) await finishedRun(server, { input: 'notify twice' });
     const asked = await startRun(server, { input: 'notify twice' });
@@ -89,7 +89,7 @@ describe('/v1/grants', () => {
     expect(byScope.ids).toEqual([]);
   });
 
-  it('is made by a decision too, with its scope, its end and its count', async () => {
+  it('is created by a decision with its scope, expiry and uses', async () => {
     const talk = await startRun(server, { input: 'notify always here' });
     const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
@@ -121,7 +121,7 @@ describe('/v1/grants', () => {
     ['no uses', { approved: true, always: true, uses: 0 }],
     ['a time that has passed', { approved: true, always: true, expiresAt: '2001-01-01T00:00:00Z' }],
     ['a proposal that the tool does not make', { approved: true, always: true, rule: 'suggested' }],
-  ])('refuses a decision with %s, and the request stays open', async (_what, body) => {
+  ])('refuses a decision with %s, and the approval stays pending', async (_what, body) => {
     const talk = await startRun(server, { input: 'notify refused terms' });
     const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
@@ -149,14 +149,14 @@ describe('/v1/grants', () => {
     expect(made).toMatchObject({ code: code ?? 'invalid_request' });
   });
 
-  it('does not let a run of another tenant be granted anything', async () => {
+  it('refuses a run of another tenant', async () => {
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const { runId } = await finishedRun(server, { input: 'say 1' });
     const body = { tool: 'send_note', scope: 'run', scopeId: runId };
     expect((await server.request('/v1/grants', { body, key })).status).toBe(400);
   });
 
-  it('shows which of the latest requests it would have answered, and decides nothing', async () => {
+  it('previews the latest approvals that it would have allowed', async () => {
     const own = await bootServer();
     const talks = [];
     for (const text of ['see one', 'see two', 'other']) {
@@ -208,12 +208,12 @@ describe('/v1/permissions/explain', () => {
     });
   const toAda = { tool: 'send_note', params: { to: 'ada' } };
 
-  it('asks where no rule speaks', async () => {
+  it('asks if no rule matches', async () => {
     const answer = await explain({});
     expect(answer).toEqual({ decision: 'ask', reason: expect.stringContaining('a person') });
   });
 
-  it('denies where nobody is there whom it could ask', async () => {
+  it('denies if no approval is possible', async () => {
     expect(await explain({ permissions: { headless: true } })).toMatchObject({
       decision: 'deny',
       rule: { list: 'headless', source: 'request' },
@@ -250,7 +250,7 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
-  it('names a grant, and uses none of it up', async () => {
+  it('names a grant without using it', async () => {
     const exact = { to: 'bob', text: 'counted' };
     const { id } = await server.json('/v1/grants', {
       body: { tool: 'send_note', exact, scope: 'tenant', uses: 1 },
@@ -267,7 +267,7 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
-  it('counts grants of a conversation only where it is named', async () => {
+  it('applies grants of a conversation only if it is named', async () => {
     const conversationId = missing;
     const exact = { to: 'carol', text: 'x' };
     await server.json('/v1/grants', {
@@ -277,7 +277,7 @@ describe('/v1/permissions/explain', () => {
     expect(await explain({ params: exact, conversationId })).toMatchObject({ decision: 'allow' });
   });
 
-  it('takes a tool that is not registered as one whose parameters are text', async () => {
+  it('treats the parameters of an unregistered tool as text', async () => {
     const allowlist = [{ tool: 'unheard_of', params: { command: 'ls*' } }];
     const answer = await explain({
       tool: 'unheard_of',
@@ -290,7 +290,7 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
-  it('says when the arguments do not fit the tool', async () => {
+  it('reports invalid arguments', async () => {
     expect(await explain({ params: { to: 7 } })).toMatchObject({
       decision: 'ask',
       reason: expect.stringContaining('do not fit'),
@@ -311,7 +311,7 @@ describe('/v1/permissions/explain', () => {
     expect(await response.json()).toMatchObject({ code });
   });
 
-  it('needs no right to approve: it widens nothing', async () => {
+  it('does not require the scope approve', async () => {
     const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
     const body = { tool: 'send_note', params: {}, permissions: { allowlist: [toAda] } };
     expect((await server.request('/v1/permissions/explain', { body, key })).status).toBe(200);

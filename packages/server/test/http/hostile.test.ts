@@ -69,8 +69,8 @@ const unreadable: [what: string, bytes: () => string | Buffer][] = [
   ['a URL of a megabyte', () => head(`GET /${'x'.repeat(1 << 20)} HTTP/1.1`)],
 ];
 
-describe('what cannot be read as a request', () => {
-  it.each(unreadable)('is refused, and the connection closed: %s', async (_what, bytes) => {
+describe('bytes that are not a request', () => {
+  it.each(unreadable)('are refused, and the connection is closed: %s', async (_what, bytes) => {
     const answer = await send(bytes());
     for (const status of statuses(answer)) {
       expect(status).toBeGreaterThanOrEqual(400);
@@ -87,11 +87,7 @@ const odd: [what: string, bytes: () => string, status: number][] = [
   ['a path that climbs', () => head('GET /v1/../../etc/passwd HTTP/1.1'), 404],
   ['two slashes', () => head('GET //v1/runs HTTP/1.1'), 404],
   ['an asterisk', () => head('OPTIONS * HTTP/1.1'), 405],
-  [
-    'an upgrade that we do not know',
-    () => head('GET /v1/runs HTTP/1.1', 'upgrade: websocket'),
-    200,
-  ],
+  ['an unknown upgrade', () => head('GET /v1/runs HTTP/1.1', 'upgrade: websocket'), 200],
   ['a body for a GET', () => head('GET /v1/runs HTTP/1.1', json, length) + body, 200],
   ['an unknown expectation', () => head(post, json, length, 'expect: magic') + body, 417],
   ['a compressed body', () => head(post, json, length, 'content-encoding: gzip') + body, 415],
@@ -102,21 +98,17 @@ const odd: [what: string, bytes: () => string, status: number][] = [
   ],
   ['bytes that are no UTF-8', () => head(post, json, 'content-length: 3') + '\xff{}', 400],
   [
-    'a name of somebody else',
+    'a foreign host',
     () => head('GET /v1/runs HTTP/1.1').replace('host: 127.0.0.1', 'host: evil.example'),
     403,
   ],
-  [
-    'an origin of somebody else',
-    () => head('GET /v1/runs HTTP/1.1', 'origin: https://evil.example'),
-    403,
-  ],
+  ['a foreign origin', () => head('GET /v1/runs HTTP/1.1', 'origin: https://evil.example'), 403],
   ['the origin null', () => head('GET /v1/runs HTTP/1.1', 'origin: null'), 403],
   ['two keys', () => head('GET /v1/runs HTTP/1.1', 'authorization: Bearer other'), 200],
 ];
 
-describe('what can be read and is odd', () => {
-  it.each(odd)('gets one clear answer: %s', async (_what, bytes, status) => {
+describe('an unusual request', () => {
+  it.each(odd)('gets one response: %s', async (_what, bytes, status) => {
     const answer = await send(bytes());
     expect(statuses(answer), answer.slice(0, 400)).toEqual([status]);
     expect(answer.toLowerCase()).not.toContain('access-control-allow-origin');
@@ -124,7 +116,7 @@ describe('what can be read and is odd', () => {
 });
 
 describe('a request that never ends', () => {
-  it('is given up with 408, and meanwhile others are served', async () => {
+  it('is answered with 408, while other requests are served', async () => {
     const http = server.relay.app.server;
     const before = [http.requestTimeout, http.headersTimeout] as const;
     // The shortest that Node looks for; the real one is half a minute.

@@ -53,7 +53,7 @@ describe('an idempotency key', () => {
   describe.each(routes)('of %s', (path, bodyOf) => {
     const allowed = { permissions: { allowlist: [{ tool: 'send_note' }] } };
 
-    it('names the run that is there already, with the same frames, and nothing runs twice', async () => {
+    it('returns the existing run with the same frames, and runs nothing twice', async () => {
       const key = freshKey();
       const text = `once for ${path}`;
       const body = { ...bodyOf(`notify ${text}`), ...allowed };
@@ -72,7 +72,7 @@ describe('an idempotency key', () => {
       expect(notes(text)).toHaveLength(1);
     });
 
-    it('joins a run that is still going on, from its beginning', async () => {
+    it('follows an active run from its beginning', async () => {
       const key = freshKey();
       const body = bodyOf('slow 250');
       const first = new FrameReader(await send(path, key, { body }));
@@ -82,7 +82,7 @@ describe('an idempotency key', () => {
       expect(await allFrames(again)).toEqual(await first.rest());
     });
 
-    it('is about what the body says, not about how it is written', async () => {
+    it('depends on the content of the body, not on its formatting', async () => {
       const key = freshKey();
       const ruled = (params: object) => ({ permissions: { denylist: [{ tool: 'pay', params }] } });
       const body = { ...bodyOf('say 1'), ...ruled({ to: 'ann', amount: '7' }) };
@@ -95,7 +95,7 @@ describe('an idempotency key', () => {
       expect(runIdOf(again)).toBe(runIdOf(first));
     });
 
-    it('is refused with 422 for another body, and nothing happens', async () => {
+    it('is refused with 422 for another body', async () => {
       const key = freshKey();
       const first = await send(path, key, { body: bodyOf('say 1') });
       await first.text();
@@ -113,7 +113,7 @@ describe('an idempotency key', () => {
       expect(await countRuns()).toBe(before);
     });
 
-    it('makes one run of 50 requests at once, and all hear the same', async () => {
+    it('starts one run for 50 concurrent requests, which receive the same frames', async () => {
       const key = freshKey();
       const text = `fifty for ${path}`;
       const body = { ...bodyOf(`notify ${text}`), ...allowed };
@@ -158,7 +158,7 @@ describe('an idempotency key', () => {
       await Promise.all([first.text(), again.text()]);
     });
 
-    it('is not taken by a request that was refused', async () => {
+    it('is not used by a refused request', async () => {
       const key = freshKey();
       const refused = await send(path, key, { body: { ...bodyOf('say 1'), model: 'nope' } });
       expect(refused.status).toBe(400);
@@ -171,7 +171,7 @@ describe('an idempotency key', () => {
       await taken.text();
     });
 
-    it('belongs to a tenant: another one’s means another run', async () => {
+    it('belongs to one tenant', async () => {
       const key = freshKey();
       const stranger = await addKey(server.store, { tenant: 'stranger' });
       const colleague = await addKey(server.store, {});
@@ -195,7 +195,7 @@ describe('an idempotency key', () => {
     });
   });
 
-  it('of one route means nothing else on another', async () => {
+  it('of one route is refused on another', async () => {
     const key = freshKey();
     const [[runs, runsBody], [chat, chatBody]] = routes as [(typeof routes)[0], (typeof routes)[0]];
     await (await send(runs, key, { body: runsBody('say 1') })).text();
@@ -221,7 +221,7 @@ describe('an idempotency key', () => {
     expect((await eventsOf(server, runIdOf(first) ?? '')).run['status']).toBe('failed');
   });
 
-  it('joins a run that waits for a person: one decision ends both streams', async () => {
+  it('follows a waiting run: one decision ends both streams', async () => {
     const key = freshKey();
     const body = { model: 'demo', message: 'notify both of us' };
     const readers = [
@@ -238,7 +238,7 @@ describe('an idempotency key', () => {
     expect(notes('both of us')).toHaveLength(1);
   });
 
-  it('is free again after 24 hours, and not before', async () => {
+  it('expires after 24 hours', async () => {
     const key = freshKey();
     const body = { model: 'demo', input: 'say 1' };
     const first = await send('/v1/runs', key, { body });
@@ -259,7 +259,7 @@ describe('an idempotency key', () => {
     expect(runIdOf(late)).not.toBe(runIdOf(first));
   });
 
-  it('means nothing to /chat, where a session is its connection', async () => {
+  it('is ignored by /chat, where a session is its connection', async () => {
     const options = { headers: { 'idempotency-key': freshKey() } };
     const first = await startChat(server, 'notify in a chat', options);
     const second = await startChat(server, 'notify in a chat', options);
@@ -272,7 +272,7 @@ describe('an idempotency key', () => {
     await untilStatus(server, first.runId, 'canceled');
   });
 
-  it('gives the places back that its repetitions had taken', async () => {
+  it('releases the concurrency slots of replayed requests', async () => {
     const narrow = await bootServer({ env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
     onTestFinished(() => narrow.stop());
     const headers = { 'idempotency-key': freshKey() };

@@ -6,8 +6,8 @@ import { startChat } from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-describe('chatting without a key', () => {
-  it('answers for chats that were begun without one, and for no other', async () => {
+describe('chat without a key', () => {
+  it('can answer only in chats that were started without a key', async () => {
     const server = await bootServer();
     const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
     const keyed = await startChat(server, 'notify mine', { key });
@@ -49,7 +49,7 @@ describe('chatting without a key', () => {
     });
   }
 
-  it('works on this very machine, for the curl lines of the seed', async () => {
+  it('works on this machine for the curl examples of the seed', async () => {
     const server = await bootServer();
     expect(await send(server, {})).toBe(200);
     expect(await send(server, { host: 'localhost:4000' })).toBe(200);
@@ -65,21 +65,18 @@ describe('chatting without a key', () => {
     ['X-Forwarded-For', { 'x-forwarded-for': '127.0.0.1' }],
     ['Via', { via: '1.1 proxy' }],
     ['a wrong key', { authorization: 'Bearer relay_live_x' }],
-  ])(
-    'is turned away by %s, and no stranger is told that it may read the answer',
-    async (_what, headers) => {
-      const server = await bootServer();
-      expect([401, 403]).toContain(await send(server, headers));
-      const { host: _host, ...rest } = headers;
-      const answer = await server.request('/models', { key: null, headers: rest });
-      expect(
-        [...answer.headers.keys()].filter((name) => name.startsWith('access-control')),
-      ).toEqual([]);
-      await server.stop();
-    },
-  );
+  ])('is refused because of %s, without CORS headers', async (_what, headers) => {
+    const server = await bootServer();
+    expect([401, 403]).toContain(await send(server, headers));
+    const { host: _host, ...rest } = headers;
+    const answer = await server.request('/models', { key: null, headers: rest });
+    expect([...answer.headers.keys()].filter((name) => name.startsWith('access-control'))).toEqual(
+      [],
+    );
+    await server.stop();
+  });
 
-  it('is turned away by RELAY_LOCAL_CHAT=off, where a key still works', async () => {
+  it('is refused with RELAY_LOCAL_CHAT=off, where a key still works', async () => {
     const server = await bootServer({ env: { RELAY_LOCAL_CHAT: 'off' } });
     for (const path of ['/chat', `/chat/relay/${missing}`]) {
       const response = await server.request(path, { body, key: null });
@@ -90,7 +87,7 @@ describe('chatting without a key', () => {
     await server.stop();
   });
 
-  it('is turned away where the server is bound to more than this machine', async () => {
+  it('is refused if the server is not bound to loopback', async () => {
     const server = await bootServer({ env: { RELAY_HOST: '0.0.0.0' } });
     expect(await send(server, {})).toBe(401);
     await server.stop();

@@ -66,7 +66,7 @@ interface Ids {
   readonly webhook: string;
 }
 
-describe('keys', () => {
+describe('API keys', () => {
   let server: TestServer;
   let chat: Chat;
   let ids: Ids;
@@ -175,7 +175,7 @@ describe('keys', () => {
     for (const answer of answers) expect(answer).toEqual(answers[0]);
   });
 
-  it('tells a stranger nothing about the body it sent', async () => {
+  it('reveals nothing about the body without a valid key', async () => {
     const json = { 'content-type': 'application/json' };
     const sent: [string, Record<string, string>][] = [
       ['{', json],
@@ -190,7 +190,7 @@ describe('keys', () => {
     }
   });
 
-  it.each(guarded)('%s needs each of its scopes', async (name, route) => {
+  it.each(guarded)('%s requires each of its scopes', async (name, route) => {
     for (const scope of route.anyScope === true ? route.scopes.slice(0, 1) : route.scopes) {
       const needed: readonly string[] = route.anyScope === true ? route.scopes : [scope];
       const others = ['runs', 'approve', 'admin'].filter((each) => !needed.includes(each));
@@ -247,7 +247,7 @@ describe('keys', () => {
     },
   );
 
-  it('keeps queries and Last-Event-ID of another tenant as meaningless as its ids', async () => {
+  it('ignores queries and Last-Event-ID for ids of another tenant', async () => {
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     for (const tail of ['/events?after=1', '/events?after=999999', '/stream?after=999999']) {
       const theirs = await whole(await server.request(`/v1/runs/${chat.runId}${tail}`, { key }));
@@ -276,7 +276,7 @@ describe('keys', () => {
     await theirs.reader.rest();
   });
 
-  it('lets whoever only approves see what there is to approve', async () => {
+  it('let a key with only the scope approve read approvals', async () => {
     const { apiKey: key } = await addKey(server.store, { scopes: ['approve'] });
     expect((await server.request('/v1/approvals', { key })).status).toBe(200);
     expect((await server.request(`/v1/approvals/${ids.relay}`, { key })).status).toBe(200);
@@ -291,7 +291,7 @@ describe('keys', () => {
         return body?.safeParse({ ...(given as object), ...more }).success === true;
       });
 
-    it('no route that takes rules takes one that widens', async () => {
+    it('no route accepts allow rules', async () => {
       const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
       const permissions = { allowlist: [rule] };
       const found = taking({ permissions });
@@ -309,7 +309,7 @@ describe('keys', () => {
       }
     });
 
-    it('no route decides for always', () => {
+    it('no route accepts always', () => {
       const words = [{ always: true }, { response: { approved: true, always: true } }];
       const found = words.flatMap((more) => taking(more));
       expect(found.map(([name]) => name).toSorted()).toEqual(
@@ -321,7 +321,7 @@ describe('keys', () => {
     it.each([
       ['/chat', { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] }],
       ['/v1/runs', { model: 'demo', input: 'say 1' }],
-    ])('%s takes rules that narrow and refuses rules that widen', async (path, body) => {
+    ])('%s accepts deny rules and refuses allow rules', async (path, body) => {
       const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
       for (const list of ['allowlist', 'allowOnce']) {
         const options = { key, body: { ...body, permissions: { [list]: [rule] } } };

@@ -83,9 +83,9 @@ async function everybodyGone(): Promise<void> {
   expect(figures).toMatch(/^relay_open_streams 0$/m);
 }
 
-describe(`${count} readers of each kind that come and go`, () => {
+describe(`${count} clients of each kind that disconnect`, () => {
   it.each(Object.entries(streams))(
-    'leave nothing of %s behind',
+    'leak no %s',
     async (_what, stream) => {
       await times(count, 20, () => comeAndGo(stream));
       await everybodyGone();

@@ -6,7 +6,7 @@ import { bootServer, until } from '../support/server.ts';
 import { startRun } from '../support/requests.ts';
 
 it.each(['during', 'instead'] as const)(
-  'of a server whose questions come %s: nobody knows the outcome, and a person is asked',
+  'of a server whose questions come %s its result: the outcome is unknown, and an approval is requested',
   async (asks) => {
     const scene = new McpScene();
     const store = createMemoryStore();
@@ -41,7 +41,7 @@ it.each(['during', 'instead'] as const)(
   },
 );
 
-it('of one that may run again: it is asked once, and answered after a restart', async () => {
+it('of an idempotent tool: the question is asked once, and answered after a restart', async () => {
   const scene = new McpScene();
   const store = createMemoryStore();
   const file = { mcpServers: { shop: { ...scene.program('instead'), idempotent: ['fit'] } } };

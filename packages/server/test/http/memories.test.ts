@@ -66,7 +66,7 @@ describe('memories', () => {
     expect(namespaces).toEqual(['b', 'a']);
   });
 
-  it('are found by words, best first, with a score', async () => {
+  it('are searched by words, best first, with a score', async () => {
     server = await bootServer();
     const tea = await add({ namespace: 'n', text: 'Ada likes green tea' });
     const milk = await add({ namespace: 'n', text: 'The tea is out, and so is the milk' });
@@ -129,7 +129,7 @@ describe('memories', () => {
     expect((await list('namespace=n')).memories).toEqual([mine]);
   });
 
-  it('refuse what is not asked properly, and say where', async () => {
+  it('refuse malformed requests with the path of the field', async () => {
     server = await bootServer();
     const bad = [400, 'invalid_request'];
     const remove = { method: 'DELETE' };
@@ -166,7 +166,7 @@ describe('memories', () => {
     expect((await list('')).memories).toEqual([]);
   });
 
-  it('keep any text, as a text and as a namespace', async () => {
+  it('store any text and any namespace', async () => {
     server = await bootServer();
     for (const odd of ['user:42/é 茶', 'a\u0000b', '\ud800', '"; DROP TABLE memories; --']) {
       const made = await add({ namespace: odd, text: odd });
@@ -184,7 +184,7 @@ describe('a run with memory', () => {
       type === 'memory.recalled' ? (memories as Shown[]) : [],
     );
 
-  it('recalls what earlier runs left, and shows it in its journal but not in its stream', async () => {
+  it('recalls memories of earlier runs, in its journal but not in its stream', async () => {
     server = await bootServer();
     const memory = { namespace: 'user:42' };
     const first = await finishedRun(server, { input: 'My cat is called Tom', memory });
@@ -199,13 +199,13 @@ describe('a run with memory', () => {
     expect((await list('namespace=user:42')).memories).toHaveLength(2);
   });
 
-  it('uses the namespace default where it only says true', async () => {
+  it('uses the namespace default for memory: true', async () => {
     server = await bootServer();
     await finishedRun(server, { input: 'Hello', memory: true });
     expect((await list('namespace=default')).memories).toHaveLength(1);
   });
 
-  it('gives its model the notes, marked as such', async () => {
+  it('passes the memories to its model, marked as such', async () => {
     const model = createScriptedModel([[text('Tom.'), finish()]]);
     const models = createModelRegistry([{ id: 'scripted', provider: 'test', model }]);
     server = await bootServer({ models });
@@ -218,7 +218,7 @@ describe('a run with memory', () => {
     ]);
   });
 
-  it('has the tool memory if it asks for it, and only with memory', async () => {
+  it('has the tool memory if it is requested, and only with memory', async () => {
     server = await bootServer();
     const tools = [{ name: 'memory', kind: 'builtin' }];
     const input = 'use memory {"action":"remember","text":"The gate code is 4711"}';
@@ -243,7 +243,7 @@ describe('a run with memory', () => {
     });
   });
 
-  it('may have it from its agent, and the request may name another namespace', async () => {
+  it('takes memory from its agent, and the request can override the namespace', async () => {
     const agents = [{ name: 'butler', model: 'demo', memory: { namespace: 'house' } }];
     server = await bootServer({ file: { agents } });
     await finishedRun(server, { agent: 'butler', input: 'Hello', tools: [] });
@@ -253,7 +253,7 @@ describe('a run with memory', () => {
     expect(namespaces).toEqual(['garden', 'house']);
   });
 
-  it('leaves nothing when it is canceled', async () => {
+  it('stores no memory when it is canceled', async () => {
     server = await bootServer();
     const { runId, reader } = await startRun(server, { input: 'notify me', memory: true });
     await reader.until('approval_requested');

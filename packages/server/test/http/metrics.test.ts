@@ -69,7 +69,7 @@ describe('the internal secret', () => {
   const get = (path: string, authorization: string) =>
     server.request(path, { key: null, headers: { authorization } });
 
-  it('opens the figures, and nothing else', async () => {
+  it('opens /metrics and no tenant’s data', async () => {
     server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
     const response = await get('/metrics', `Internal ${secret}`);
     expect(response.status).toBe(200);
@@ -96,14 +96,14 @@ describe('the internal secret', () => {
     expect(await response.text()).toBe(await unknown.text());
   });
 
-  it('opens nothing where none is configured', async () => {
+  it('opens nothing if none is configured', async () => {
     server = await bootServer();
     expect((await get('/metrics', 'Internal undefined')).status).toBe(401);
     expect((await get('/metrics', 'Internal ')).status).toBe(401);
   });
 });
 
-it('are for operators alone', async () => {
+it('require the scope admin', async () => {
   server = await bootServer();
   expect((await server.request('/metrics', { key: null })).status).toBe(401);
   const { apiKey } = await addKey(server.store, { scopes: ['runs', 'approve'] });

@@ -17,7 +17,7 @@ afterAll(async () => {
 });
 
 describe('/openapi.json', () => {
-  it('is the document of this version, for anybody', async () => {
+  it('returns the document of this version without a key', async () => {
     const response = await server.request('/openapi.json', { key: null });
     expect(response.status).toBe(200);
     expect(response.headers.get('content-type')).toMatch(/^application\/json/);
@@ -27,7 +27,7 @@ describe('/openapi.json', () => {
 });
 
 describe('/docs', () => {
-  it('is a page for anybody, that a browser may not fetch anything for', async () => {
+  it('returns a page without a key, with a strict content security policy', async () => {
     const response = await server.request('/docs', { key: null });
     expect(response.status).toBe(200);
     expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8');
@@ -39,7 +39,7 @@ describe('/docs', () => {
     for (const [name] of table) expect(page).toContain(`<article id="${name}">`);
   });
 
-  it('is read and nothing else', async () => {
+  it('allows only GET and HEAD', async () => {
     for (const path of ['/docs', '/openapi.json']) {
       for (const method of ['POST', 'PUT', 'DELETE']) {
         const response = await server.request(path, { method, key: null });
@@ -81,7 +81,7 @@ describe('every route of the document', () => {
   );
 });
 
-describe('the answers', () => {
+describe('responses', () => {
   let own: TestServer;
   beforeAll(async () => {
     own = await bootServer();
@@ -101,14 +101,14 @@ describe('the answers', () => {
     return body;
   }
 
-  it('of the system are as promised', async () => {
+  it('of the system match their schemas', async () => {
     await expectAsPromised('health', await own.request('/health'));
     await expectAsPromised('ready', await own.request('/ready'));
     await expectAsPromised('listModels', await own.request('/models'));
     await expectAsPromised('listTools', await own.request('/v1/tools'));
   });
 
-  it('about runs are as promised, whatever became of them', async () => {
+  it('about runs match their schemas, whatever their status', async () => {
     const labels = { team: 'red' };
     const parent = await finishedRun(own, { input: 'say 1' });
     const { runId } = await finishedRun(own, {
@@ -142,7 +142,7 @@ describe('the answers', () => {
     await expectAsPromised('cancelRun', await own.request(`/v1/runs/${runId}/cancel`, cancel));
   });
 
-  it('about approvals are as promised, before and after', async () => {
+  it('about approvals match their schemas, before and after the decision', async () => {
     const input = ['a', 'b', 'c'].map((text) => `use send_note {"to":"x","text":"${text}"}`);
     const { runId, reader } = await startRun(own, { input: input.join('\n') });
     await untilStatus(own, runId, 'waiting');
@@ -161,7 +161,7 @@ describe('the answers', () => {
     await expectAsPromised('listApprovals', await list());
   });
 
-  it('of /api/chat are as promised', async () => {
+  it('of /api/chat match their schemas', async () => {
     const { runId, reader } = await startApiChat(own, 'notify somebody');
     await untilStatus(own, runId, 'waiting');
     const resume = () => own.request('/api/chat/resume', { body: { runId } });
@@ -175,7 +175,7 @@ describe('the answers', () => {
     await reader.rest();
   });
 
-  it('about keys are as promised', async () => {
+  it('about keys match their schemas', async () => {
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
     const full = { name: 'full', scopes: ['runs'], owner: 'ann', expiresAt };
     const plain = { name: 'plain', scopes: ['runs', 'approve', 'admin'] };

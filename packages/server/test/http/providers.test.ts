@@ -75,7 +75,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(JSON.stringify(events)).not.toContain(apiKey);
   });
 
-  it('that refuses the key is a 502 which does not repeat it', async () => {
+  it('is answered with a 502 without the key if it refuses the key', async () => {
     const message = `Incorrect API key provided: ${apiKey}`;
     mock.onMessage('Hi', { error: { message, type: 'authentication_error' }, status: 401 });
     await start();
@@ -126,7 +126,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     });
   });
 
-  it('that is busy is asked again', async () => {
+  it('is retried when it is busy', async () => {
     mock.onMessage('Hi', { content: 'Hello', finishReason: 'stop' });
     mock.nextRequestError(429, { message: 'Slow down' });
     await start();
@@ -135,7 +135,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(mock.getRequests().map(({ response }) => response.status)).toContain(429);
   });
 
-  it('that stalls is cut off and asked again, and the run goes on', async () => {
+  it('is disconnected and retried when it stalls', async () => {
     const stalled = Promise.withResolvers<void>();
     let asked = 0;
     mock.onMessage('Hi', async () => {

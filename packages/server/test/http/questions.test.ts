@@ -64,7 +64,7 @@ describe('a question', () => {
     return { ...talk, relay, path, decide };
   }
 
-  it('is shown with what is asked, answered with what fits, and brings the tool the answer', async () => {
+  it('is requested with its schema, and passes a valid answer to the tool', async () => {
     const { relay, path, decide, reader, runId } = await asking();
     expect(relay.data).toMatchObject({ kind: 'question', prompt: 'Which\u202e size?', schema });
     expect(await server.json(path)).toMatchObject({
@@ -118,7 +118,7 @@ describe('a question', () => {
     await reader.rest();
   });
 
-  it('is answered by the other surfaces too, with what fits', async () => {
+  it('can be answered by the other surfaces', async () => {
     const { runId, reader } = await asking();
     const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
     expect((await decideCall(server, { ...wanted, input: { size: 'XL' } })).code).toBe(400);
@@ -137,7 +137,7 @@ describe('a question', () => {
     expect(JSON.stringify(await chat.reader.rest())).toContain('"size":"M"');
   });
 
-  it('of a tool that waits for it in memory is told at once to whoever has brought the run there', async () => {
+  it('of a tool that waits in memory is returned at once by tool-approval', async () => {
     const { runId, reader } = await startRun(server, {
       input: 'use fit {"what":"shirt"}',
       tools: [{ name: 'fit', kind: 'builtin' }],
@@ -158,7 +158,7 @@ describe('a question', () => {
     await reader.rest();
   });
 
-  it('cannot be approved without an answer by the other surfaces, but refused', async () => {
+  it('can be denied, but not approved without an answer, by the other surfaces', async () => {
     const { runId, reader } = await asking();
     const wanted = { runId, toolCallId: 'call_1', kind: 'question' };
     expect((await decideCall(server, { ...wanted, action: 'approve' })).code).toBe(400);

@@ -15,10 +15,10 @@ function set(body: object): Promise<Response> {
   return server.request('/v1/tenant', { method: 'PUT', body });
 }
 
-describe('a request that is repeated', () => {
+describe('a repeated request', () => {
   const body = { model: 'demo', input: 'say 20' };
 
-  it('is answered although the budget is used up by it, or the tenant paused', async () => {
+  it('is answered although the budget is used up, or the tenant paused', async () => {
     server = await bootServer();
     await set({ budgets: { tenant: { tokens: 5 } } });
     const first = await start(body);
@@ -35,7 +35,7 @@ describe('a request that is repeated', () => {
     expect((await start({ ...body, input: 'say 2' })).status).toBe(422);
   });
 
-  it('is answered while its own run is the one that may be at work', async () => {
+  it('is answered while its own run uses the only concurrency slot', async () => {
     server = await bootServer();
     await set({ budgets: { tenant: { concurrentRuns: 1 } } });
     const slow = { model: 'demo', input: 'slow 500' };
@@ -48,7 +48,7 @@ describe('a request that is repeated', () => {
     expect(await again.text()).toContain('"status":"completed"');
   });
 
-  it('is answered although the credential is gone', async () => {
+  it('is answered although the credential was deleted', async () => {
     const provider = await startScriptedProvider((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.end(textStream(['Hello']));
@@ -68,8 +68,8 @@ describe('a request that is repeated', () => {
   });
 });
 
-describe('what a budget leaves', () => {
-  it('bounds the run itself, with a clear end', async () => {
+describe('the rest of a budget', () => {
+  it('limits the run', async () => {
     server = await bootServer();
     await set({ budgets: { tenant: { tokens: 30 } } });
     const calls = Array.from({ length: 3 }, () => 'use agent {"prompt":"say 20"}').join('\n');
@@ -81,7 +81,7 @@ describe('what a budget leaves', () => {
     expect(await response.text()).toContain('"limit":"tokens"');
   });
 
-  it('in dollars needs a price, by whichever name the model is asked for', async () => {
+  it('in dollars requires a price of the model', async () => {
     server = await bootServer({
       file: { prices: { 'gpt-4o': { inputPerMillion: 1, outputPerMillion: 1 } } },
     });

@@ -41,7 +41,7 @@ const decide = (server: TestServer, id: string, body: object) =>
   server.request(`/v1/approvals/${id}`, { body });
 
 describe('a decision about a path', () => {
-  it('a call whose link was swapped after it was approved is asked about again', async () => {
+  it('a call whose symlink changed after its approval requires a new approval', async () => {
     const server = await boot();
     const link = join(folder, 'link');
     symlinkSync('a.txt', link);
@@ -64,7 +64,7 @@ describe('a decision about a path', () => {
     expect(JSON.stringify(await reader.rest())).toContain('beta');
   });
 
-  it('edited arguments are bound to where they lead', async () => {
+  it('edited arguments are bound to the paths that they resolve to', async () => {
     const server = await boot();
     const { runId, reader, approvalId } = await asked(server, 'a.txt');
     const { digest } = await approval(server, approvalId);

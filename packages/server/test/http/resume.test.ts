@@ -45,7 +45,7 @@ describe('/api/chat/resume', () => {
     return { seq, lastSeq };
   }
 
-  it('answers at once for a run that waits, with what has happened since its checkpoint', async () => {
+  it('answers at once for a waiting run, with the events since its checkpoint', async () => {
     const { runId, reader, decide } = await waiting('resumed');
     const { code, body, events } = await resumeRun(server, runId);
     expect(code).toBe(200);
@@ -66,7 +66,7 @@ describe('/api/chat/resume', () => {
   it.each([
     ['say 2', 'succeeded'],
     ['fail 400', 'failed'],
-  ])('answers at once for a run that is over: %s', async (message, status) => {
+  ])('answers at once for an ended run: %s', async (message, status) => {
     const { runId, reader } = await startApiChat(server, message);
     await reader.rest();
     const { seq, lastSeq } = await placesOf(runId);
@@ -82,7 +82,7 @@ describe('/api/chat/resume', () => {
     expect(body).toEqual({ ok: true, runId, status: 'canceled', events: [] });
   });
 
-  it('joins a run that is going on, and tells it from its checkpoint to its end', async () => {
+  it('follows an active run from its checkpoint to its end', async () => {
     const { runId, reader } = await startApiChat(server, 'slow 1000');
     await reader.until('text_delta');
     const { seq } = await placesOf(runId);
@@ -94,7 +94,7 @@ describe('/api/chat/resume', () => {
     expect(typesOf((await eventsOf(server, runId)).events)).not.toContain('turn.discarded');
   });
 
-  it('joins a run that is going on until it waits for a person', async () => {
+  it('follows an active run until it waits for a person', async () => {
     const slow = { tools: ['agent', 'send_note'].map((name) => ({ name, kind: 'builtin' })) };
     const input = 'use agent {"prompt":"slow 800"}\nuse send_note {"to":"a","text":"b"}';
     const { runId, reader } = await startRun(server, { ...slow, input });
@@ -107,7 +107,7 @@ describe('/api/chat/resume', () => {
     await reader.rest();
   });
 
-  it('waits with a run that is queued, and tells all of it', async () => {
+  it('waits for a queued run, and returns all its events', async () => {
     const narrow = await bootServer({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
     onTestFinished(() => narrow.stop());
     const first = await startApiChat(narrow, 'slow 60000');
@@ -127,7 +127,7 @@ describe('/api/chat/resume', () => {
     await first.reader.rest();
   });
 
-  it('is joined by many at once, and the run is driven once', async () => {
+  it('can be called concurrently, and the run is driven once', async () => {
     const { runId, reader } = await startApiChat(server, 'slow 800');
     await reader.until('text_delta');
     const told = await Promise.all(Array.from({ length: 10 }, () => resumeRun(server, runId)));
@@ -138,7 +138,7 @@ describe('/api/chat/resume', () => {
     await reader.rest();
   });
 
-  it('is 404 for a run that nobody has, and for one of another tenant', async () => {
+  it('answers 404 for an unknown run and for one of another tenant', async () => {
     const { runId, reader, decide } = await waiting('mine alone');
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const nobodys = await resumeRun(server, missing);
@@ -197,7 +197,7 @@ function bound(target: object, name: PropertyKey): unknown {
   return typeof value === 'function' ? (value.bind(target) as unknown) : value;
 }
 
-describe('a run whose checkpoint is not what it should be', () => {
+describe('a run with a damaged checkpoint', () => {
   /** Runs of such a server read back as they are until `harm` is called. */
   async function harmed(change: (run: RunRecord) => Partial<RunRecord>) {
     let harmful = false;
@@ -212,7 +212,7 @@ describe('a run whose checkpoint is not what it should be', () => {
     };
   }
 
-  it('cannot be resumed if it has none: 409', async () => {
+  it('cannot be resumed without a checkpoint: 409', async () => {
     const { server, harm } = await harmed(() => ({ checkpoint: null }));
     const { runId, reader } = await startApiChat(server, 'say 1');
     await reader.rest();
@@ -284,13 +284,13 @@ describe('a run whose checkpoint is not what it should be', () => {
     ['of a state that is no object', (run) => envelope(run, '7'), /malformed/],
     ['without a place', (run) => envelope(run, state({ runId: run.id })), /malformed/],
     [
-      'of a place before the start',
+      'of a position before the start',
       (run) => envelope(run, state({ runId: run.id, seq: -1 })),
       /malformed/,
     ],
     ['of half a place', (run) => envelope(run, state({ runId: run.id, seq: 1.5 })), /malformed/],
     [
-      'of a place past the end',
+      'of a position past the end',
       (run) => envelope(run, state({ runId: run.id, seq: run.lastSeq + 1 })),
       /malformed/,
     ],
@@ -299,7 +299,7 @@ describe('a run whose checkpoint is not what it should be', () => {
       (run) => envelope(run, state({ runId: randomUUID(), seq: run.lastSeq })),
       /malformed/,
     ],
-  ])('is a clear error if it is %s', async (_what, checkpointOf, message) => {
+  ])('is answered with an error if it is %s', async (_what, checkpointOf, message) => {
     const { server, harm } = await harmed((run) => ({ checkpoint: checkpointOf(run) }));
     const { runId, reader } = await startApiChat(server, 'say 1');
     await reader.rest();
@@ -310,7 +310,7 @@ describe('a run whose checkpoint is not what it should be', () => {
     await until(async () => (await server.request('/health')).ok, 'the server');
   });
 
-  it('is not decided by the request of another run that its output names', async () => {
+  it('is not decided by an approval of another run that its output names', async () => {
     let named: string | undefined;
     const { server, harm } = await harmed(({ outputJson }) => ({
       outputJson: (outputJson ?? '').replace(

@@ -16,8 +16,8 @@ async function forget(): Promise<void> {
   while ((await server.store.pruneRuns(Date.now(), 100)) > 0);
 }
 
-describe('a run whose journal is no longer kept', () => {
-  it('answers 410 wherever its journal is asked for, before a stream begins', async () => {
+describe('a run with a pruned journal', () => {
+  it('answers 410 for its events and streams, before a stream begins', async () => {
     server = await bootServer();
     const id = await endedRun();
     await forget();
@@ -35,7 +35,7 @@ describe('a run whose journal is no longer kept', () => {
     expect(fork.status).toBe(410);
   });
 
-  it('is still in the lists, with what it used and without what was said', async () => {
+  it('is still listed, with its usage and without its content', async () => {
     server = await bootServer();
     const id = await endedRun();
     const before = await server.json(`/v1/runs/${id}`);
@@ -47,7 +47,7 @@ describe('a run whose journal is no longer kept', () => {
     expect(runs.map((run) => run.id)).toEqual([id]);
   });
 
-  it('does not keep its conversation from going on', async () => {
+  it('does not prevent its conversation from continuing', async () => {
     server = await bootServer();
     const first = await server.json(`/v1/runs/${await endedRun()}`);
     await forget();

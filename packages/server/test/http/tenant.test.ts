@@ -19,7 +19,7 @@ async function refusal(body: object = {}, key?: string) {
 }
 
 describe('a tenant', () => {
-  it('shows what it has used and what is open', async () => {
+  it('returns its usage and open runs', async () => {
     server = await bootServer({
       file: { prices: { demo: { inputPerMillion: 1_000_000, outputPerMillion: 0 } } },
     });
@@ -40,7 +40,7 @@ describe('a tenant', () => {
     await waiting.reader.disconnect();
   });
 
-  it('is refused runs up front when its tokens are used up', async () => {
+  it('cannot start runs when its token budget is used up', async () => {
     server = await bootServer();
     await set({ budgets: { tenant: { tokens: 5 } } });
     await finishedRun(server, { input: 'say 20' });
@@ -67,7 +67,7 @@ describe('a tenant', () => {
     await finishedRun(server, { input: 'say 1' });
   });
 
-  it('can bound one key and leave the others', async () => {
+  it('can limit one key', async () => {
     server = await bootServer();
     const bounded = await addKey(server.store, { scopes: ['runs'] });
     await set({ budgets: { keys: { [bounded.keyId]: { tokens: 1, period: 'month' } } } });
@@ -83,7 +83,7 @@ describe('a tenant', () => {
     await finishedRun(server, { input: 'say 1' });
   });
 
-  it('can bound how many runs are at work; those that wait do not count', async () => {
+  it('can limit its concurrent runs; waiting runs do not count', async () => {
     server = await bootServer();
     await set({ budgets: { tenant: { concurrentRuns: 1 } } });
     const waiting = await startRun(server, { input: 'notify me' });
@@ -104,7 +104,7 @@ describe('a tenant', () => {
     await slow.reader.disconnect();
   });
 
-  it('that is paused starts nothing and goes on with nothing, until it is let', async () => {
+  it('that is paused starts and continues no run until it is resumed', async () => {
     server = await bootServer();
     const other = await addKey(server.store, { tenant: 'other' });
     const slow = await startRun(server, { input: 'slow 2000' });
@@ -138,7 +138,7 @@ describe('a tenant', () => {
     await asked.reader.disconnect();
   }, 20_000);
 
-  it('that is paused still hears a cancel', async () => {
+  it('that is paused can still cancel runs', async () => {
     server = await bootServer();
     const asked = await startRun(server, { input: 'notify later' });
     await untilStatus(server, asked.runId, 'waiting');
@@ -148,7 +148,7 @@ describe('a tenant', () => {
     await asked.reader.disconnect();
   });
 
-  it('can cancel all runs of labels, of an agent, or all there are', async () => {
+  it('can cancel runs by labels, by agent, or all', async () => {
     server = await bootServer({
       file: { agents: [{ name: 'triage', tools: ['send_note'] }] },
     });
@@ -181,7 +181,7 @@ describe('a tenant', () => {
   });
 });
 
-describe('what a tenant is told', () => {
+describe('a request about a tenant', () => {
   it.each([
     ['/v1/tenant', { paused: 'yes' }, 'paused'],
     ['/v1/tenant', { budgets: { tenant: { tokens: -1 } } }, 'budgets.tenant.tokens'],
@@ -191,7 +191,7 @@ describe('what a tenant is told', () => {
     ['/v1/runs/cancel', {}, ''],
     ['/v1/runs/cancel', { all: false }, 'all'],
     ['/v1/runs/cancel', { labels: { '': 'x' } }, 'labels'],
-  ])('is checked: %s %j', async (path, body, field) => {
+  ])('is validated: %s %j', async (path, body, field) => {
     server = await bootServer();
     const method = path === '/v1/tenant' ? 'PUT' : 'POST';
     const response = await server.request(path, { method, body });

@@ -49,7 +49,7 @@ describe('a decision by tool-approval', () => {
   it.each([
     ['approve', 'succeeded', 1],
     ['reject', 'denied', 0],
-  ])('to %s answers with what followed it, and with nothing else', async (...given) => {
+  ])('to %s returns the events that follow it', async (...given) => {
     const [action, status, times] = given;
     const text = `to ${action}`;
     const { since, decide } = await asking(note(text));
@@ -66,7 +66,7 @@ describe('a decision by tool-approval', () => {
     expect(notes(text)).toHaveLength(times);
   });
 
-  it('carries the reason to the model', async () => {
+  it('passes the reason to the model', async () => {
     const { decide } = await asking(note('why'));
     const { events } = await decide('reject', { reason: 'Not on a Sunday' });
     const words = events.flatMap(({ type, content }) => (type === 'text_delta' ? [content] : []));
@@ -74,7 +74,7 @@ describe('a decision by tool-approval', () => {
     expect(answer).toBe('The note was not sent: it was denied (Not on a Sunday).');
   });
 
-  it('of one approval of two answers when the run waits for the other', async () => {
+  it('of one of two approvals returns when the run waits for the other', async () => {
     const [one, two] = [`one`, `two`];
     const { runId, since } = await asking(`${note(one)}\n${note(two)}`);
     const decide = (toolCallId: string, action: string) =>
@@ -96,7 +96,7 @@ describe('a decision by tool-approval', () => {
     expect(notes(one)).toEqual([]);
   });
 
-  it('of both approvals at once answers both, and each tool runs once', async () => {
+  it('of both approvals concurrently runs each tool once', async () => {
     const texts = [`left`, `right`];
     const { runId, reader } = await asking(texts.map(note).join('\n'));
     const told = await Promise.all(
@@ -109,7 +109,7 @@ describe('a decision by tool-approval', () => {
     for (const text of texts) expect(notes(text)).toHaveLength(1);
   });
 
-  it('waits with a run that is still at work, and shows nothing from before it', async () => {
+  it('waits for an active run, and returns no events from before it', async () => {
     linger.hold();
     const message = `use linger {}\n${note(`beside`)}`;
     const { runId, reader } = await startApiChat(server, message);
@@ -132,7 +132,7 @@ describe('a decision by tool-approval', () => {
     expect(events).toEqual(frames.slice(start));
   });
 
-  it('answers with the end of a run that is canceled meanwhile', async () => {
+  it('returns the end of a run that is canceled meanwhile', async () => {
     linger.hold();
     const { runId, reader } = await startApiChat(server, `use linger {}\n${note('stopped')}`);
     await reader.until('tool_approval_requested');
@@ -147,7 +147,7 @@ describe('a decision by tool-approval', () => {
     await reader.rest();
   });
 
-  it('is about the call of a sub-agent as about any other', async () => {
+  it('can be about the call of a sub-agent', async () => {
     const task = JSON.stringify({ prompt: note(`below`) });
     const { runId, reader } = await startApiChat(server, `use agent ${task}`);
     const { data } = await reader.until('tool_approval_requested');
@@ -164,7 +164,7 @@ describe('a decision by tool-approval', () => {
     expect(notes(`below`)).toHaveLength(1);
   });
 
-  it('is about a run of any surface', async () => {
+  it('can be about a run of any surface', async () => {
     const run = await startRun(server, { input: note(`a run`) });
     const chat = await startChat(server, note(`a chat`));
     await run.reader.until('approval_requested');
@@ -192,7 +192,7 @@ describe('a decision by tool-approval', () => {
     }
   });
 
-  it('that is repeated is 200 without events, also after the end', async () => {
+  it('that is repeated returns 200 without events, also after the end', async () => {
     const { decide, reader } = await asking(note(`again`));
     expect((await decide('approve')).code).toBe(200);
     for (let n = 0; n < 2; n += 1) {
@@ -233,7 +233,7 @@ describe('a decision by tool-approval', () => {
     expect(notes(`elsewhere`)).toHaveLength(1);
   });
 
-  it('for always is asked for no more in its conversation', async () => {
+  it('for always covers later calls in its conversation', async () => {
     const conversationId = uuidv7();
     const { decide } = await asking(note(`always`), { conversationId });
     expect((await decide('approve', { always: true })).code).toBe(200);
@@ -254,7 +254,7 @@ describe('a decision by tool-approval', () => {
     expect(notes(`canceled`)).toEqual([]);
   });
 
-  it('is 409 for a request that has expired, whether its run has noticed or not', async () => {
+  it('is 409 for an expired approval, whether its run has recorded that or not', async () => {
     const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '40' } });
     onTestFinished(() => hasty.stop());
     const { runId, reader } = await startApiChat(hasty, note('late'));
@@ -270,7 +270,7 @@ describe('a decision by tool-approval', () => {
     expect(hasty.notes()).toEqual([]);
   });
 
-  it('is 404 for a run that nobody has, and for one of another tenant', async () => {
+  it('is 404 for an unknown run and for one of another tenant', async () => {
     const { runId, decide } = await asking(note(`mine`));
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const body = { toolCallId: 'call_1', action: 'approve' };
@@ -282,7 +282,7 @@ describe('a decision by tool-approval', () => {
     await decide('reject');
   });
 
-  it('is 500 with a message for a call that never asked, and that is no fault of ours', async () => {
+  it('is 500 for a call without an approval, and is not logged as a failure', async () => {
     const { runId, reader } = await startApiChat(server, 'calculate 1+2');
     await reader.rest();
     for (const toolCallId of ['call_1', 'call_99', '__proto__']) {
@@ -296,7 +296,7 @@ describe('a decision by tool-approval', () => {
     expect(server.logged.filter((line) => line.includes('A request failed'))).toEqual([]);
   });
 
-  it('needs the scope approve, and no other', async () => {
+  it('requires only the scope approve', async () => {
     const { runId, decide } = await asking(note(`scoped`));
     const body = { runId, toolCallId: 'call_1', action: 'approve' };
     for (const scopes of [['runs'], ['admin'], ['runs', 'admin']]) {
@@ -311,7 +311,7 @@ describe('a decision by tool-approval', () => {
     expect((await decide('approve')).events).toEqual([]);
   });
 
-  it('lets one of 20 that race win, and the tool runs at most once', async () => {
+  it('accepts one of 20 concurrent decisions, and the tool runs at most once', async () => {
     const { runId, decide, reader } = await asking(note(`raced`));
     const actions = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? 'approve' : 'reject'));
     const told = await Promise.all(actions.map((action) => decide(action)));

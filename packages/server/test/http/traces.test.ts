@@ -91,7 +91,7 @@ describe('a run', () => {
     }
   });
 
-  it('shows how long it waited for a person', async () => {
+  it('records how long it waited for a person', async () => {
     const server = await boot();
     const { runId, reader } = await startRun(server, { input: 'notify me' });
     const raised = await reader.until('approval_requested');
@@ -113,7 +113,7 @@ describe('a run', () => {
   });
 });
 
-it('goes on as the same trace, with the same parents, after a restart', async () => {
+it('continues the same trace after a restart', async () => {
   const store = createMemoryStore();
   const first = await boot({ store });
   const { runId, reader } = await startRun(first, {
@@ -139,7 +139,7 @@ it('goes on as the same trace, with the same parents, after a restart', async ()
   expect(new Set(spans.map((span) => span.resource['service.instance.id'])).size).toBe(2);
 });
 
-it('shows what a provider failed of as a code', async () => {
+it('records a provider failure as a code', async () => {
   const server = await boot();
   const response = await server.request('/v1/runs', { body: { model: 'demo', input: 'fail 400' } });
   expect(response.status).toBe(502);
@@ -169,7 +169,7 @@ describe('a caller’s span', () => {
     `00-${traceId}-${'0'.repeat(16)}-01`,
     `ff-${traceId}-${spanId}-01`,
     'x'.repeat(500),
-  ])('is none if it says %j', async (traceparent) => {
+  ])('is ignored if it is %j', async (traceparent) => {
     const server = await boot();
     const { reader } = await startRun(server, { input: 'say 1' }, { headers: { traceparent } });
     await reader.rest();
@@ -177,7 +177,7 @@ describe('a caller’s span', () => {
   });
 });
 
-it('holds nothing that anybody has said', async () => {
+it('contains no content', async () => {
   const server = await boot();
   const secret = 'swordfish';
   const run = await startRun(server, {
@@ -196,7 +196,7 @@ it('holds nothing that anybody has said', async () => {
 });
 
 describe('a collector', () => {
-  it('gets the headers and the path that the operator named', async () => {
+  it('receives the configured headers and path', async () => {
     const server = await bootServer({
       env: {
         OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/custom`,
@@ -211,7 +211,7 @@ describe('a collector', () => {
     });
   });
 
-  it('sees a run that goes on without waiting for its end', async () => {
+  it('receives spans of an active run', async () => {
     const server = await boot();
     const { runId, reader } = await startRun(server, { input: 'notify me' });
     await untilStatus(server, runId, 'waiting');
@@ -221,7 +221,7 @@ describe('a collector', () => {
   });
 
   it.each([500, 400, 'never'] as const)(
-    'that answers %s disturbs no run, and holds up the end for seconds at most',
+    'that answers %s does not affect runs, and delays the shutdown by seconds at most',
     async (answer) => {
       collector.answer = answer;
       const server = await boot();
@@ -235,7 +235,7 @@ describe('a collector', () => {
     },
   );
 
-  it('that is not there disturbs no run', async () => {
+  it('that is unreachable does not affect runs', async () => {
     await collector.close();
     const server = await boot();
     const { frames } = await finishedRun(server, { input: 'calculate 2*3' });

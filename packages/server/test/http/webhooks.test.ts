@@ -79,7 +79,7 @@ describe('webhooks', () => {
     return deliveries as Record<string, unknown>[];
   }
 
-  it('are told what they asked for, signed, and nothing of what a call contains', async () => {
+  it('receive the events that they subscribe to, signed, without the content of calls', async () => {
     const { id, secret } = await hook('/all', all);
     await hook('/ends', ['run.ended']);
     const run = await startRun(server, { input: 'notify sk-canary' });
@@ -140,7 +140,7 @@ describe('webhooks', () => {
     expect(JSON.stringify(await server.json('/v1/audit?limit=200'))).not.toContain(secret);
   });
 
-  it('that answer badly are told again later, with the same id, and redirects lead nowhere', async () => {
+  it('are retried with the same id after an error, and redirects are not followed', async () => {
     receiver.status = 302;
     const { id } = await hook('/again', ['run.ended']);
     const run = await startRun(server, { input: 'say 1' });
@@ -157,7 +157,7 @@ describe('webhooks', () => {
     await server.request(`/v1/webhooks/${id}`, { method: 'DELETE' });
   });
 
-  it('carry no link unless whoever made them may approve', async () => {
+  it('receive a decision link only if their creator may approve', async () => {
     const { apiKey } = await addKey(server.store, { scopes: ['admin'] });
     await hook('/plain', ['approval.requested'], apiKey);
     const run = await startRun(server, { input: 'notify x' });
@@ -171,7 +171,7 @@ describe('webhooks', () => {
     await run.reader.rest();
   });
 
-  it('lead nowhere that Relay may not go', async () => {
+  it('cannot have a private URL', async () => {
     for (const url of [
       'http://10.0.0.1/',
       'https://169.254.169.254/x',
@@ -191,7 +191,7 @@ describe('webhooks', () => {
     }
   });
 
-  it('are the tenant’s own, and gone when they are deleted', async () => {
+  it('belong to one tenant, and can be deleted', async () => {
     const { apiKey: key } = await addKey(server.store, { tenant: `other` });
     const { id } = await hook('/other', ['run.ended'], key);
     const run = await startRun(server, { input: 'say 1' });

@@ -88,7 +88,7 @@ describe('open streams', () => {
     expect(streams.size).toBe(0);
   });
 
-  it('are closed when the time of their key has come', async () => {
+  it('are closed when their key expires', async () => {
     const streams = new OpenStreams(storeOf(async () => keyWith({ expiresAt: now + 700 })));
     const close = vi.fn();
     streams.add(callerBy('key-1'), close);
@@ -98,7 +98,7 @@ describe('open streams', () => {
     expect(close).toHaveBeenCalledTimes(1);
   });
 
-  it('are not watched for whoever came without a key', async () => {
+  it('are not tracked for callers without a key', async () => {
     const look = vi.fn<Look>(async () => undefined);
     const streams = new OpenStreams(storeOf(look));
     const close = vi.fn();
@@ -111,7 +111,7 @@ describe('open streams', () => {
     expect(streams.size).toBe(0);
   });
 
-  it('cost one look a key, and none when all are over', async () => {
+  it('cost one read per key and check, and none when all are closed', async () => {
     const look = vi.fn<Look>(async () => keyWith());
     const streams = new OpenStreams(storeOf(look));
     const over = Array.from({ length: 3 }, () => streams.add(callerBy('key-1'), vi.fn()));
@@ -129,7 +129,7 @@ describe('open streams', () => {
     streams.stop();
   });
 
-  it('leave no timer behind when their key was revoked', () => {
+  it('leave no timer when their key was revoked', () => {
     const streams = new OpenStreams(storeOf(async () => keyWith()));
     const over = streams.add(callerBy('key-1'), vi.fn());
     streams.closeByKey('key-1');
@@ -137,7 +137,7 @@ describe('open streams', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('are told apart from those that the same key opens while the first are being closed', () => {
+  it('are distinguished from those that the same key opens meanwhile', () => {
     const streams = new OpenStreams(storeOf(async () => keyWith()));
     const later = vi.fn();
     const over = streams.add(callerBy('key-1'), () => {
@@ -151,7 +151,7 @@ describe('open streams', () => {
     expect(later).toHaveBeenCalledTimes(1);
   });
 
-  it('stay open while the store does not answer, and are looked at again', async () => {
+  it('stay open while the store does not answer, and are checked again', async () => {
     let answers = false;
     const streams = new OpenStreams(
       storeOf(async () => {
@@ -169,7 +169,7 @@ describe('open streams', () => {
     expect(close).toHaveBeenCalledTimes(1);
   });
 
-  it('are looked at one look at a time, however slow the store is', async () => {
+  it('are checked by one check at a time, however slow the store is', async () => {
     const answer = Promise.withResolvers<KeyRecord>();
     const look = vi.fn<Look>(() => answer.promise);
     const streams = new OpenStreams(storeOf(look));

@@ -53,8 +53,8 @@ async function watch(peers: readonly Peer[], looks: readonly [ms: number, table:
 const silence = (peer: TestPeer, tries: number, queued = 20): Table =>
   new Map([[peer.key, { queued, tries }]]);
 
-describe('a peer that does not answer', () => {
-  it('is cut when ten seconds have changed nothing', async () => {
+describe('a peer that does not acknowledge', () => {
+  it('is destroyed after ten seconds without progress', async () => {
     const peer = new TestPeer(1);
     const looks: [number, Table][] = [
       [3_000, silence(peer, 3)],
@@ -66,7 +66,7 @@ describe('a peer that does not answer', () => {
     expect(peer.destroyed).toBe(1);
   });
 
-  it('is the only one that is cut', async () => {
+  it('is the only one that is destroyed', async () => {
     const peers = [new TestPeer(1), new TestPeer(2), new TestPeer(3)] as const;
     const table = silence(peers[1], 4);
     await watch(peers, [
@@ -77,7 +77,7 @@ describe('a peer that does not answer', () => {
   });
 });
 
-describe('a peer is left alone', () => {
+describe('a peer stays connected', () => {
   it('if it answers in between', async () => {
     const peer = new TestPeer(1);
     await watch(
@@ -127,7 +127,7 @@ describe('a peer is left alone', () => {
     expect(peer.destroyed).toBe(0);
   });
 
-  it('if there is no such table here, or it cannot be read', async () => {
+  it('if the table does not exist or cannot be read', async () => {
     const peer = new TestPeer(1);
     await watch(
       [peer],
@@ -142,7 +142,7 @@ describe('a peer is left alone', () => {
     expect(peer.destroyed).toBe(0);
   });
 
-  it('if its socket is gone already', async () => {
+  it('if its socket is closed already', async () => {
     const gone: Peer = { socket: null, destroy: expect.unreachable };
     await watch(
       [gone],
@@ -154,7 +154,7 @@ describe('a peer is left alone', () => {
   });
 });
 
-it('looks once at a time, and not at all without peers', async () => {
+it('runs one check at a time, and none without peers', async () => {
   let reads = 0;
   const held = Promise.withResolvers<Table>();
   const dead = new DeadPeerDetector(() => {
@@ -186,8 +186,8 @@ const probing =
 
 const bigEndian = endianness() === 'BE' ? 'this machine is big-endian' : undefined;
 
-describe('a line of the kernel’s table', requires('little-endian', bigEndian), () => {
-  it('tells what the peer does not acknowledge, and how often it was tried', () => {
+describe('a line of the TCP table', requires('little-endian', bigEndian), () => {
+  it('has the unacknowledged bytes and the number of tries', () => {
     expect([...read(retransmitting, probing)]).toEqual([
       ['4000 10.0.0.2 54321', { queued: 30, tries: 5 }],
       ['4000 10.0.0.3 54322', { queued: 65_536, tries: 6 }],
@@ -198,7 +198,7 @@ describe('a line of the kernel’s table', requires('little-endian', bigEndian),
     ['is idle', '00:00000000 00000000'],
     ['sends keep-alive probes', '02:00000ABC 00000000'],
     ['is closed', '03:00000ABC 00000000'],
-  ])('is passed over if the connection %s', (_what, timer) => {
+  ])('is skipped if the connection %s', (_what, timer) => {
     expect(read(retransmitting.replace('01:00000ABC 00000005', timer)).size).toBe(0);
   });
 
@@ -206,13 +206,13 @@ describe('a line of the kernel’s table', requires('little-endian', bigEndian),
     ['B80D0120000000000000000001000000', '2001:db8::1'],
     ['0000000000000000FFFF00000200000A', '::ffff:10.0.0.2'],
     ['00000000000000000000000001000000', '::1'],
-  ])('tells the address %s as Node does: %s', (digits, remoteAddress) => {
+  ])('maps the address %s to Node’s spelling: %s', (digits, remoteAddress) => {
     const [key] = [...read(retransmitting.replace('0200000A', digits)).keys()];
     expect(key).toBe(connectionOf({ localPort: 4000, remoteAddress, remotePort: 54_321 }));
   });
 });
 
-it('knows a connection by all that tells it apart', () => {
+it('is identified by ports and address', () => {
   const ends = { localPort: 1, remoteAddress: '10.0.0.1', remotePort: 2 };
   const others = [
     { ...ends, localPort: 3 },
@@ -227,8 +227,8 @@ it('knows a connection by all that tells it apart', () => {
   expect(connectionOf({ remoteAddress: undefined })).toBeUndefined();
 });
 
-describe('the table of this machine', requiresLinux(), () => {
-  it('can be read, and holds a reader that has stopped reading, which answers', async () => {
+describe('the TCP table of this machine', requiresLinux(), () => {
+  it('can be read, and contains a client that has stopped reading', async () => {
     const server = createServer();
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');

@@ -11,7 +11,7 @@ function recorder() {
 }
 
 describe('the hub', () => {
-  it('tells every listener of a run, and nobody else', () => {
+  it('publishes to every listener of the run only', () => {
     const hub = new Hub();
     const [one, two, other] = [recorder(), recorder(), recorder()];
     hub.listen('run-1', one.hear);
@@ -23,7 +23,7 @@ describe('the hub', () => {
     expect(other.heard).toEqual([]);
   });
 
-  it('tells batches in the order in which they were published', () => {
+  it('publishes batches in order', () => {
     const hub = new Hub();
     const { heard, hear } = recorder();
     hub.listen('run-1', hear);
@@ -32,7 +32,7 @@ describe('the hub', () => {
     expect(heard).toEqual(batches);
   });
 
-  it('hands on what it was given without copying it', () => {
+  it('does not copy batches', () => {
     const hub = new Hub();
     const { heard, hear } = recorder();
     hub.listen('run-1', hear);
@@ -40,7 +40,7 @@ describe('the hub', () => {
     expect(heard[0]).toBe(batch);
   });
 
-  it('keeps nothing for a listener that comes later', () => {
+  it('stores nothing for later listeners', () => {
     const hub = new Hub();
     const { heard, hear } = recorder();
     hub.publish('run-1', batch);
@@ -48,13 +48,13 @@ describe('the hub', () => {
     expect(heard).toEqual([]);
   });
 
-  it('does not mind a run that nobody follows', () => {
+  it('ignores a run without listeners', () => {
     const hub = new Hub();
     expect(() => hub.publish('run-1', batch)).not.toThrow();
     expect(hub.size).toBe(0);
   });
 
-  it('says nothing more to a listener that has left', () => {
+  it('publishes nothing to a removed listener', () => {
     const hub = new Hub();
     const [stays, leaves] = [recorder(), recorder()];
     hub.listen('run-1', stays.hear);
@@ -65,7 +65,7 @@ describe('the hub', () => {
     expect(stays.heard).toEqual([batch]);
   });
 
-  it('forgets a run when its last listener leaves', () => {
+  it('removes a run with its last listener', () => {
     const hub = new Hub();
     const leaveFirst = hub.listen('run-1', recorder().hear);
     const leaveSecond = hub.listen('run-1', recorder().hear);
@@ -77,7 +77,7 @@ describe('the hub', () => {
     expect(hub.size).toBe(1);
   });
 
-  it('lets a listener leave twice without harm to one that came in between', () => {
+  it('allows a listener to be removed twice', () => {
     const hub = new Hub();
     const leave = hub.listen('run-1', recorder().hear);
     leave();
@@ -89,7 +89,7 @@ describe('the hub', () => {
     expect(hub.size).toBe(1);
   });
 
-  it('lets a listener leave while it is being told', () => {
+  it('allows a listener to be removed while it is called', () => {
     const hub = new Hub();
     const { heard, hear } = recorder();
     const leave = hub.listen('run-1', () => leave());

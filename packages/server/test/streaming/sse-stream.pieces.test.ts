@@ -32,11 +32,14 @@ async function dataOf(body: AsyncIterable<Uint8Array>): Promise<string[]> {
 }
 
 describe('a large text', () => {
-  it.each([0, 1, 2, 3])('is cut between characters, never within one (%i before it)', async (n) => {
-    const text = 'x'.repeat(n) + faces;
-    sending = (stream) => stream.send(`data: ${text}\n\n`);
-    expect(await received()).toEqual([text]);
-  });
+  it.each([0, 1, 2, 3])(
+    'is split between characters, never within one (%i before it)',
+    async (n) => {
+      const text = 'x'.repeat(n) + faces;
+      sending = (stream) => stream.send(`data: ${text}\n\n`);
+      expect(await received()).toEqual([text]);
+    },
+  );
 
   it('is encoded in pieces that end between frames', () => {
     const events = placed(Array.from({ length: 300 }, (_, n) => token('word '.repeat(n))));

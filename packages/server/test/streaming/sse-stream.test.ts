@@ -94,8 +94,8 @@ async function textOf(message: IncomingMessage): Promise<string> {
   return text;
 }
 
-describe('an open stream', () => {
-  it('says what it is, and that nobody may keep or change it', async () => {
+describe('SseStream', () => {
+  it('sends the SSE headers and forbids caching', async () => {
     const { stream, answer } = await readStream({ 'x-run-id': 'run-1' });
     const { statusCode, headers } = await answer;
     stream.end();
@@ -108,7 +108,7 @@ describe('an open stream', () => {
     });
   });
 
-  it('shows its headers at once, before there is a frame', async () => {
+  it('sends its headers before the first frame', async () => {
     const { stream, answer } = await readStream();
     expect((await answer).statusCode).toBe(200);
     stream.end();
@@ -130,7 +130,7 @@ describe('an open stream', () => {
     expect(await textOf(await answer)).toBe(line('last'));
   });
 
-  it('sends nothing after it was ended from elsewhere, and that is no fault', async () => {
+  it('sends nothing after it was ended', async () => {
     const { stream, response, answer } = await readStream();
     const faults = vi.fn();
     response.on('error', faults);
@@ -145,7 +145,7 @@ describe('an open stream', () => {
     expect(faults).not.toHaveBeenCalled();
   });
 
-  it('sends a long text whole, wherever a character of two halves lies in it', async () => {
+  it('does not split surrogate pairs of a long text', async () => {
     for (const before of [65_534, 65_535, 65_536, 131_070, 131_071]) {
       const text = line(`${'x'.repeat(before - 'data: '.length)}💥${'y'.repeat(100_000)}`);
       const { stream, answer } = await readStream();
@@ -157,7 +157,7 @@ describe('an open stream', () => {
     }
   });
 
-  it('makes one write of one short text', async () => {
+  it('writes a short text at once', async () => {
     const { stream, response } = await readStream();
     const writes = vi.spyOn(response, 'write');
     await stream.send(line('one') + line('two'));
@@ -167,7 +167,7 @@ describe('an open stream', () => {
 });
 
 describe('the closed signal', () => {
-  it('is aborted when the reader goes away', async () => {
+  it('is aborted when the client disconnects', async () => {
     const { stream, socket } = await stallStream();
     expect(stream.closed.aborted).toBe(false);
     socket.destroy();
@@ -176,7 +176,7 @@ describe('the closed signal', () => {
     stream.end();
   });
 
-  it('is aborted from the start if the reader was gone before the stream was opened', async () => {
+  it('is aborted from the start if the client has disconnected already', async () => {
     const socket = connect(port(), '127.0.0.1');
     socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
     const response = await askedResponse();
@@ -189,8 +189,8 @@ describe('the closed signal', () => {
   });
 });
 
-describe('a reader that takes nothing', () => {
-  it('holds the sender back: what was sent is all that waits', async () => {
+describe('a client that does not read', () => {
+  it('applies backpressure', async () => {
     const { stream, response } = await stallStream();
     let sent = false;
     const sending = stream.send(huge).then(() => {
@@ -204,7 +204,7 @@ describe('a reader that takes nothing', () => {
     await sending;
   });
 
-  it('is cut off after half a minute, and not a moment before', async () => {
+  it('is disconnected after half a minute', async () => {
     const { stream, response } = await stallStream();
     let sent = false;
     const sending = stream.send(huge).then(() => {
@@ -222,7 +222,7 @@ describe('a reader that takes nothing', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('is cut off too if it stops at the very last text', async () => {
+  it('is disconnected if it stops at the last text', async () => {
     const { stream, response } = await stallStream();
     stream.end(huge);
     await eventually(() => response.writableLength > 0, 'a full socket');
@@ -233,7 +233,7 @@ describe('a reader that takes nothing', () => {
     expect(response.destroyed).toBe(true);
   });
 
-  it('gets no heartbeat on top of what already waits for it', async () => {
+  it('gets no heartbeat while data is buffered', async () => {
     const { stream, response } = await stallStream();
     const sending = stream.send(huge);
     await untilFull(response);
@@ -244,7 +244,7 @@ describe('a reader that takes nothing', () => {
     await sending;
   });
 
-  it('goes on if it begins to read in time', async () => {
+  it('continues if it reads in time', async () => {
     const { stream, response, socket } = await stallStream();
     const sending = stream.send(huge);
     await untilFull(response);
@@ -263,7 +263,7 @@ describe('a reader that takes nothing', () => {
     await eventually(() => got > huge.length, 'all of the text');
   });
 
-  it('is not cut off while it takes something, however slowly', async () => {
+  it('is not disconnected while it reads slowly', async () => {
     const { stream, response, socket } = await stallStream();
     const sending = stream.send(huge);
     await untilFull(response);
@@ -285,7 +285,7 @@ describe('a reader that takes nothing', () => {
     expect(cutOff).toBe(false);
   });
 
-  it('leaves no listeners behind, however often it was waited for', async () => {
+  it('leaves no listeners', async () => {
     const { stream, response, socket } = await stallStream();
     const before = response.listenerCount('drain');
     const closers = getEventListeners(stream.closed, 'abort').length;
@@ -321,7 +321,7 @@ describe('heartbeats', () => {
     expect(new Set(comments)).toEqual(new Set(['heartbeat']));
   });
 
-  it('cost one timer, however many streams are open, and none when there are none', async () => {
+  it('share one timer, which stops without streams', async () => {
     const sockets = Array.from({ length: 5 }, () => {
       const socket = connect(port(), '127.0.0.1');
       readers.push(socket);
@@ -339,7 +339,7 @@ describe('heartbeats', () => {
     await eventually(() => vi.getTimerCount() === 0, 'the end of the timer');
   });
 
-  it('never fall into the middle of a frame, however long it takes', async () => {
+  it('are never sent in the middle of a frame', async () => {
     const { stream, answer } = await readStream();
     const message = await answer;
     const frames: string[] = [];
@@ -362,7 +362,7 @@ describe('heartbeats', () => {
     expect(frames.map((data) => data.length)).toEqual([16 * 1024 * 1024]);
   });
 
-  it('stop with the end of a stream', async () => {
+  it('stop when the stream ends', async () => {
     const { stream, answer } = await readStream();
     stream.end(line('done'));
     vi.advanceTimersByTime(60_000);
@@ -373,7 +373,7 @@ describe('heartbeats', () => {
 describe('encoding', () => {
   const events: StoredEvent[] = placed([token('a'), runEnded], 6);
 
-  it('numbers the frames of a batch by seq and leaves out what the dialect does not show', () => {
+  it('numbers frames by seq and omits events without a frame', () => {
     expect(joined(encodeBatch(events, dialects.runs, run))).toBe(
       'id: 7\ndata: {"type":"token","text":"a"}\n\n' +
         'id: 8\ndata: {"type":"done","status":"completed","output":"","usage":{"input_tokens":0,"output_tokens":0}}\n\n',
@@ -381,13 +381,13 @@ describe('encoding', () => {
     expect(joined(encodeBatch(events.slice(1), dialects.chat, run))).toBe('');
   });
 
-  it('names the event where the dialect does', () => {
+  it('adds the event name if the dialect has one', () => {
     expect(joined(encodeBatch(events, dialects.chat, run))).toMatch(
       /^id: 7\nevent: text\ndata: \{.*\}\n\n$/,
     );
   });
 
-  it('gives a greeting no id', () => {
+  it('adds no id to the first frame', () => {
     const greeting: Frame = { type: 'connected', sessionId: 's' };
     expect(encodeFirstFrame(greeting, dialects.chat)).toBe(
       'event: connected\ndata: {"type":"connected","sessionId":"s"}\n\n',
@@ -398,7 +398,7 @@ describe('encoding', () => {
   });
 
   it.each(['\n\ndata: x', '\r\r', '\r\n\r\nid: 9', 'a\u2028b\u2029c', '\0', '\ud800'])(
-    'keeps %j inside its one frame',
+    'keeps %j inside one frame',
     async (text) => {
       for (const dialect of Object.values(dialects)) {
         const encoded = joined(encodeBatch(placed([token(text)], 6), dialect, run));

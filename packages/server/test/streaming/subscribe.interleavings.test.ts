@@ -112,7 +112,7 @@ describe('every interleaving of a writer and a follower', () => {
   const writer: readonly Move[] = ['store', 'tell', 'store', 'tell'];
   const reader: readonly Move[] = ['take', 'look', 'take', 'look', 'take'];
 
-  it('shows each event once, in order, and ends', async () => {
+  it('yields each event once, in order, and ends', async () => {
     const all = merges(writer, reader);
     expect(all).toHaveLength(126);
     for (const moves of all) {
@@ -124,7 +124,7 @@ describe('every interleaving of a writer and a follower', () => {
     }
   });
 
-  it('does so with two stored before either is told', async () => {
+  it('does so with two appends before either is published', async () => {
     for (const moves of merges<Move>(['store', 'store', 'tell', 'tell'], reader)) {
       const scene = await Scene.create(1);
       await play(scene, moves);
@@ -133,7 +133,7 @@ describe('every interleaving of a writer and a follower', () => {
     }
   });
 
-  it('does so for a follower that begins in the middle', async () => {
+  it('does so for a follower that starts in the middle', async () => {
     for (const moves of merges(writer, reader)) {
       const scene = await Scene.create(2, 2);
       await play(scene, moves);
@@ -177,7 +177,7 @@ async function playAny(scene: Scene, script: readonly AnyMove[]): Promise<void> 
 describe('any journal and any follower', () => {
   const start = fc.record({ stored: fc.nat(5), after: fc.nat(5) });
 
-  it('agree, whatever is stored, told and taken when', async () => {
+  it('agree, whatever the order of appends, publishes and reads', async () => {
     await fc.assert(
       fc.asyncProperty(start, fc.array(moves, { maxLength: 40 }), async (from, script) => {
         const after = Math.min(from.after, from.stored);
@@ -191,7 +191,7 @@ describe('any journal and any follower', () => {
     );
   });
 
-  it('agree even where some of it is never told', async () => {
+  it('agree even if some events are never published', async () => {
     const some = fc.oneof({ weight: 9, arbitrary: moves }, { weight: 3, arbitrary: drops });
     // Only a follower that has caught up relies on what it is told.
     const caughtUp = [
