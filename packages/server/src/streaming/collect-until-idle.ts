@@ -3,6 +3,7 @@ import { isHeldUp, loadState, type RunRecord } from '@relay/core';
 import { dialects, type Frame, type RunStatus, type StoredEvent } from '@relay/protocol';
 import { closedSignal } from './sse-stream.ts';
 import { unauthorized } from '../http/errors.ts';
+import { runHeader } from './stream-run.ts';
 import { followRun } from './subscribe.ts';
 import type { Call } from '../http/handlers/handler.ts';
 
@@ -27,11 +28,7 @@ export async function collectUntilIdle(
 ): Promise<IdleFrames> {
   const { store, hub, streams } = call.context;
   const tenant = store.tenant(call.caller.tenantId);
-  const header = {
-    runId: run.id,
-    conversationId: run.conversationId,
-    correlationId: run.correlationId,
-  };
+  const header = runHeader(run);
   const frames: Frame[] = [];
   const collect = (events: readonly StoredEvent[]) => {
     for (const event of events) {

@@ -25,13 +25,12 @@ export class SseStream implements HeartbeatTarget {
   readonly #response: ServerResponse;
   readonly closed: AbortSignal;
 
-  constructor(response: ServerResponse, headers: Readonly<Record<string, string>>) {
+  constructor(response: ServerResponse) {
     this.#response = response;
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache, no-transform',
       'x-accel-buffering': 'no',
-      ...headers,
     });
     // Between heartbeats, keep-alive probes detect a peer that vanished.
     if (response.socket instanceof Socket) response.socket.setKeepAlive(true, keepAliveDelayMs);

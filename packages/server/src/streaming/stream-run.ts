@@ -6,6 +6,7 @@ import {
   type ErrorCode,
   type Frame,
   RelayError,
+  type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
 import type { Call, Handler } from '../http/handlers/handler.ts';
@@ -13,15 +14,13 @@ import { encodeBatch, encodeFirstFrame, SseStream } from './sse-stream.ts';
 import type { Batches } from './subscribe.ts';
 
 /** The fields of a run that its stream needs. A stream may stay open for days, so it holds no more. */
-export type StreamedRun = Pick<RunIdentity, 'id' | 'conversationId' | 'correlationId'>;
-
-export function streamedRun({ id, conversationId, correlationId }: StreamedRun): StreamedRun {
-  return { id, conversationId, correlationId };
+export function runHeader({ id, conversationId, correlationId }: RunIdentity): RunHeader {
+  return { runId: id, conversationId, correlationId };
 }
 
 export interface RunStreamOptions {
   readonly dialect: Dialect;
-  readonly run: StreamedRun;
+  readonly run: RunHeader;
   readonly batches: AsyncIterable<readonly StoredEvent[]>;
   /** Sent before the journal's frames, such as `connected`. */
   readonly firstFrame?: Frame;
@@ -30,21 +29,15 @@ export interface RunStreamOptions {
 /** Takes over the response and writes batches to it until they end or the client disconnects. */
 export async function streamRun(call: Call, options: RunStreamOptions): Promise<void> {
   const { dialect, run, batches, firstFrame } = options;
-  const header = {
-    runId: run.id,
-    conversationId: run.conversationId,
-    correlationId: run.correlationId,
-  };
   const { reply } = call;
   reply.hijack();
   releaseBody(call);
-  const replayed = reply.getHeader('idempotent-replayed') === undefined ? {} : replayedHeader;
-  const stream = new SseStream(reply.raw, { 'x-run-id': run.id, ...replayed });
+  const stream = new SseStream(reply.raw);
   const remove = call.context.streams.add(call.caller, () => stream.end());
   try {
     if (firstFrame !== undefined) await stream.send(encodeFirstFrame(firstFrame, dialect));
     for await (const batch of batches) {
-      const pieces = encodeBatch(batch, dialect, header);
+      const pieces = encodeBatch(batch, dialect, run);
       let piece = pieces.next();
       while (piece.done !== true) {
         await stream.send(piece.value);
@@ -62,15 +55,13 @@ export async function streamRun(call: Call, options: RunStreamOptions): Promise<
   } catch (error) {
     // The headers are sent: closing the connection is the only way left to report the failure.
     const requestId = call.request.id;
-    call.context.log.error('A stream failed', { requestId, runId: run.id, error });
+    call.context.log.error('A stream failed', { requestId, runId: run.runId, error });
     reply.raw.destroy();
   } finally {
     remove();
     stream.end();
   }
 }
-
-const replayedHeader = { 'idempotent-replayed': 'true' };
 
 /** The request is stored in the journal: an open stream need not hold its body of up to a megabyte. */
 function releaseBody(call: Call): void {
@@ -81,7 +72,7 @@ function releaseBody(call: Call): void {
 /** Sends hints about changes until the client disconnects. */
 export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller }) => {
   reply.hijack();
-  const stream = new SseStream(reply.raw, {});
+  const stream = new SseStream(reply.raw);
   const remove = context.streams.add(caller, () => stream.end());
   try {
     const hints = context.feed.read(caller.tenantId, stream.closed);

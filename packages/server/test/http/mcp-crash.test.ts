@@ -6,7 +6,7 @@ import { bootServer, until } from '../support/server.ts';
 import { startRun } from '../support/requests.ts';
 
 it.each(['during', 'instead'] as const)(
-  'of a server whose questions come %s its result: the outcome is unknown, and an approval is requested',
+  'of an MCP server that asks (%s): the outcome is unknown, and an approval is requested',
   async (asks) => {
     const scene = new McpScene();
     const store = createMemoryStore();

@@ -21,198 +21,195 @@ const tools = (...names: string[]) => ({
 const resultIn = (frames: readonly { data: Record<string, unknown> }[]) =>
   frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
 
-describe.each(['during', 'instead'] as const)(
-  'an MCP server whose questions come %s its result',
-  (asks) => {
-    const scene = new McpScene();
-    let server: TestServer;
+describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (asks) => {
+  const scene = new McpScene();
+  let server: TestServer;
 
-    beforeAll(async () => {
-      const program = scene.program(asks);
-      server = await bootServer({
-        kind: 'sqlite',
-        file: {
-          mcpServers: {
-            shop: { ...program, kinds: { echo: { text: 'path' } } },
-            trusted: { ...program, readOnly: 'annotated', tools: ['look', 'echo'] },
-          },
-          agents: [{ name: 'tailor', tools: ['shop_fit', 'calculator'] }],
+  beforeAll(async () => {
+    const program = scene.program(asks);
+    server = await bootServer({
+      kind: 'sqlite',
+      file: {
+        mcpServers: {
+          shop: { ...program, kinds: { echo: { text: 'path' } } },
+          trusted: { ...program, readOnly: 'annotated', tools: ['look', 'echo'] },
+        },
+        agents: [{ name: 'tailor', tools: ['shop_fit', 'calculator'] }],
+      },
+    });
+  });
+  afterAll(async () => {
+    await server.stop();
+    scene.dispose();
+  });
+
+  async function asking(what: string) {
+    const talk = await startRun(server, {
+      input: `use shop_fit {"what":"${what}"}`,
+      ...tools('shop_fit'),
+      ...allowed('shop_fit'),
+    });
+    const relay = await talk.reader.until('approval_requested');
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    return { ...talk, relay, decide: (body: unknown) => server.request(path, { body }) };
+  }
+
+  it('requires approvals for its calls', async () => {
+    const { runId, reader } = await startRun(server, {
+      input: 'use shop_echo {"text":"hi"}',
+      ...tools('shop_echo'),
+    });
+    const relay = await reader.until('approval_requested');
+    expect(relay.data).toMatchObject({
+      kind: 'permission',
+      tool: 'shop_echo',
+      params: { text: 'hi' },
+    });
+    expect(scene.traces()).not.toContain('echo hi');
+    await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
+      body: { approved: true },
+    });
+    expect(resultIn(await reader.rest())).toBe('hi');
+    expect((await eventsOf(server, runId)).events.map(({ type }) => type)).toContain(
+      'tool.started',
+    );
+  });
+
+  it('is matched by rules about its parameters, with the kinds that the operator configured', async () => {
+    const explain = (text: string) =>
+      server.json('/v1/permissions/explain', {
+        body: {
+          tool: 'shop_echo',
+          params: { text },
+          permissions: { allowlist: [{ tool: 'shop_echo', params: { text: 'src/*' } }] },
         },
       });
-    });
-    afterAll(async () => {
-      await server.stop();
-      scene.dispose();
-    });
+    expect(await explain('src/a.ts')).toMatchObject({ decision: 'allow' });
+    expect(await explain('src/../key')).toMatchObject({ decision: 'ask' });
+  });
 
-    async function asking(what: string) {
-      const talk = await startRun(server, {
-        input: `use shop_fit {"what":"${what}"}`,
-        ...tools('shop_fit'),
-        ...allowed('shop_fit'),
-      });
-      const relay = await talk.reader.until('approval_requested');
-      const path = `/v1/approvals/${String(relay.data['id'])}`;
-      return { ...talk, relay, decide: (body: unknown) => server.request(path, { body }) };
-    }
-
-    it('requires approvals for its calls', async () => {
-      const { runId, reader } = await startRun(server, {
-        input: 'use shop_echo {"text":"hi"}',
-        ...tools('shop_echo'),
-      });
-      const relay = await reader.until('approval_requested');
-      expect(relay.data).toMatchObject({
-        kind: 'permission',
-        tool: 'shop_echo',
-        params: { text: 'hi' },
-      });
-      expect(scene.traces()).not.toContain('echo hi');
-      await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
-        body: { approved: true },
-      });
-      expect(resultIn(await reader.rest())).toBe('hi');
-      expect((await eventsOf(server, runId)).events.map(({ type }) => type)).toContain(
-        'tool.started',
-      );
+  it('runs only tools that the operator configured as read-only without an approval', async () => {
+    const { frames } = await finishedRun(server, {
+      input: 'use trusted_look {}',
+      ...tools('trusted_look'),
     });
-
-    it('is matched by rules about its parameters, with the kinds that the operator configured', async () => {
-      const explain = (text: string) =>
-        server.json('/v1/permissions/explain', {
-          body: {
-            tool: 'shop_echo',
-            params: { text },
-            permissions: { allowlist: [{ tool: 'shop_echo', params: { text: 'src/*' } }] },
-          },
-        });
-      expect(await explain('src/a.ts')).toMatchObject({ decision: 'allow' });
-      expect(await explain('src/../key')).toMatchObject({ decision: 'ask' });
+    expect(resultIn(frames)).toMatchObject({ env: { TERM: 'dumb' } });
+    const { reader } = await startRun(server, {
+      input: 'use trusted_echo {"text":"x"}',
+      ...tools('trusted_echo'),
     });
-
-    it('runs only tools that the operator configured as read-only without an approval', async () => {
-      const { frames } = await finishedRun(server, {
-        input: 'use trusted_look {}',
-        ...tools('trusted_look'),
-      });
-      expect(resultIn(frames)).toMatchObject({ env: { TERM: 'dumb' } });
-      const { reader } = await startRun(server, {
-        input: 'use trusted_echo {"text":"x"}',
-        ...tools('trusted_echo'),
-      });
-      expect((await reader.until('approval_requested')).data).toMatchObject({ kind: 'permission' });
-      const missing = await server.request('/v1/runs', {
-        body: { model: 'demo', input: 'x', ...tools('trusted_fail') },
-      });
-      expect(missing.status).toBe(400);
+    expect((await reader.until('approval_requested')).data).toMatchObject({ kind: 'permission' });
+    const missing = await server.request('/v1/runs', {
+      body: { model: 'demo', input: 'x', ...tools('trusted_fail') },
     });
+    expect(missing.status).toBe(400);
+  });
 
-    it('has its tools listed with all the others', async () => {
-      const { tools: listed } = (await server.json('/v1/tools')) as { tools?: { name: string }[] };
-      const found = (name: string) => listed?.find((tool) => tool.name === name);
-      expect(found('calculator')).toMatchObject({ allowedByDefault: true });
-      expect(found('shop_echo')).toEqual({
-        name: 'shop_echo',
-        description: 'Says it again',
-        inputSchema: expect.objectContaining({ type: 'object' }),
-        allowedByDefault: false,
-        idempotent: false,
-      });
-      expect(found('trusted_look')).toMatchObject({ allowedByDefault: true });
-      expect(found('trusted_fit')).toBeUndefined();
+  it('has its tools listed with all the others', async () => {
+    const { tools: listed } = (await server.json('/v1/tools')) as { tools?: { name: string }[] };
+    const found = (name: string) => listed?.find((tool) => tool.name === name);
+    expect(found('calculator')).toMatchObject({ allowedByDefault: true });
+    expect(found('shop_echo')).toEqual({
+      name: 'shop_echo',
+      description: 'Says it again',
+      inputSchema: expect.objectContaining({ type: 'object' }),
+      allowedByDefault: false,
+      idempotent: false,
     });
+    expect(found('trusted_look')).toMatchObject({ allowedByDefault: true });
+    expect(found('trusted_fit')).toBeUndefined();
+  });
 
-    it('refuses invalid arguments before it requests an approval', async () => {
-      const { frames } = await finishedRun(server, {
-        input: 'use shop_echo {"text":5}',
-        ...tools('shop_echo'),
-      });
-      expect(JSON.stringify(resultIn(frames))).toContain('text: ');
+  it('refuses invalid arguments before it requests an approval', async () => {
+    const { frames } = await finishedRun(server, {
+      input: 'use shop_echo {"text":5}',
+      ...tools('shop_echo'),
     });
+    expect(JSON.stringify(resultIn(frames))).toContain('text: ');
+  });
 
-    it('can be used from /chat', async () => {
-      const { reader, ...chat } = await startChat(server, 'use shop_echo {"text":"chat"}');
-      const { data } = await reader.until('relay');
-      await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
-      expect(JSON.stringify(await reader.rest())).toContain('"context":"chat"');
-    });
+  it('can be used from /chat', async () => {
+    const { reader, ...chat } = await startChat(server, 'use shop_echo {"text":"chat"}');
+    const { data } = await reader.until('relay');
+    await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
+    expect(JSON.stringify(await reader.rest())).toContain('"context":"chat"');
+  });
 
-    it('asks a question by an approval, waits, and gets the answer', async () => {
-      const { relay, runId, reader, decide } = await asking('coat');
-      expect(relay.data).toMatchObject({
-        kind: 'question',
-        tool: 'shop_fit',
-        prompt: 'Which size of coat?',
-        schema: { properties: { size: { enum: ['S', 'M'] } } },
-      });
-      expect((await decide({ approved: true, input: { size: 'XL' } })).status).toBe(400);
-      expect(await resumeRun(server, runId)).toMatchObject({ body: { status: 'waiting' } });
-      expect((await decide({ approved: true, input: { size: 'M' } })).status).toBe(200);
-      expect(resultIn(await reader.rest())).toBe('coat: accept {"size":"M"}');
+  it('asks a question by an approval, waits, and gets the answer', async () => {
+    const { relay, runId, reader, decide } = await asking('coat');
+    expect(relay.data).toMatchObject({
+      kind: 'question',
+      tool: 'shop_fit',
+      prompt: 'Which size of coat?',
+      schema: { properties: { size: { enum: ['S', 'M'] } } },
     });
+    expect((await decide({ approved: true, input: { size: 'XL' } })).status).toBe(400);
+    expect(await resumeRun(server, runId)).toMatchObject({ body: { status: 'waiting' } });
+    expect((await decide({ approved: true, input: { size: 'M' } })).status).toBe(200);
+    expect(resultIn(await reader.rest())).toBe('coat: accept {"size":"M"}');
+  });
 
-    it('receives the refusal of a question', async () => {
-      const { decide, reader } = await asking('hat');
-      expect((await decide({ approved: false, reason: 'Not now' })).status).toBe(200);
-      expect(resultIn(await reader.rest())).toBe('hat: decline null');
-    });
+  it('receives the refusal of a question', async () => {
+    const { decide, reader } = await asking('hat');
+    expect((await decide({ approved: false, reason: 'Not now' })).status).toBe(200);
+    expect(resultIn(await reader.rest())).toBe('hat: decline null');
+  });
 
-    it('can be used by an agent from /api/chat', async () => {
-      const { runId, reader } = await startRun(server, {
-        input: 'use shop_fit {"what":"sock"}',
-        tools: undefined,
-        agent: 'tailor',
-        ...allowed('shop_fit'),
-      });
-      await reader.until('approval_requested');
-      const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
-      const told = await decideCall(server, { ...wanted, input: { size: 'S' } });
-      expect(told).toMatchObject({ code: 200, body: { status: 'succeeded' } });
-      expect(resultIn(await reader.rest())).toBe('sock: accept {"size":"S"}');
+  it('can be used by an agent from /api/chat', async () => {
+    const { runId, reader } = await startRun(server, {
+      input: 'use shop_fit {"what":"sock"}',
+      tools: undefined,
+      agent: 'tailor',
+      ...allowed('shop_fit'),
     });
+    await reader.until('approval_requested');
+    const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
+    const told = await decideCall(server, { ...wanted, input: { size: 'S' } });
+    expect(told).toMatchObject({ code: 200, body: { status: 'succeeded' } });
+    expect(resultIn(await reader.rest())).toBe('sock: accept {"size":"S"}');
+  });
 
-    it('receives a cancel during a call', async () => {
-      const { runId, reader } = await startRun(server, {
-        input: 'use shop_work {"ms":60000}',
-        ...tools('shop_work'),
-        ...allowed('shop_work'),
-      });
-      const progress = await until(async () => {
-        const { events } = await eventsOf(server, runId);
-        return events.find(({ type }) => type === 'tool.progressed');
-      }, 'progress');
-      expect(progress).toMatchObject({ name: 'shop_work', content: 'half of it\n' });
-      await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
-      await untilStatus(server, runId, 'canceled');
-      await reader.rest();
-      await until(() => scene.traces().includes('work was withdrawn'), 'the server to be told');
+  it('receives a cancel during a call', async () => {
+    const { runId, reader } = await startRun(server, {
+      input: 'use shop_work {"ms":60000}',
+      ...tools('shop_work'),
+      ...allowed('shop_work'),
     });
+    const progress = await until(async () => {
+      const { events } = await eventsOf(server, runId);
+      return events.find(({ type }) => type === 'tool.progressed');
+    }, 'progress');
+    expect(progress).toMatchObject({ name: 'shop_work', content: 'half of it\n' });
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    await untilStatus(server, runId, 'canceled');
+    await reader.rest();
+    await until(() => scene.traces().includes('work was withdrawn'), 'the server to be told');
+  });
 
-    it('closes its question when the run is canceled', async () => {
-      const { runId, reader, relay } = await asking('glove');
-      await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
-      await reader.rest();
-      const path = `/v1/approvals/${String(relay.data['id'])}`;
-      expect(await server.json(path)).toMatchObject({ status: 'closed' });
-    });
+  it('closes its question when the run is canceled', async () => {
+    const { runId, reader, relay } = await asking('glove');
+    await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
+    await reader.rest();
+    const path = `/v1/approvals/${String(relay.data['id'])}`;
+    expect(await server.json(path)).toMatchObject({ status: 'closed' });
+  });
 
-    it('fails the call if it crashes, and is restarted for the next one', async () => {
-      const { frames } = await finishedRun(server, {
-        input: 'use shop_die {}',
-        ...tools('shop_die'),
-        ...allowed('shop_die'),
-      });
-      expect(resultIn(frames)).toMatchObject({ status: 'error' });
-      const again = await finishedRun(server, {
-        input: 'use shop_echo {"text":"back"}',
-        ...tools('shop_echo'),
-        ...allowed('shop_echo'),
-      });
-      expect(resultIn(again.frames)).toBe('back');
-      expect(scene.traces().filter((line) => line === 'die')).toHaveLength(1);
+  it('fails the call if it crashes, and is restarted for the next one', async () => {
+    const { frames } = await finishedRun(server, {
+      input: 'use shop_die {}',
+      ...tools('shop_die'),
+      ...allowed('shop_die'),
     });
-  },
-);
+    expect(resultIn(frames)).toMatchObject({ status: 'error' });
+    const again = await finishedRun(server, {
+      input: 'use shop_echo {"text":"back"}',
+      ...tools('shop_echo'),
+      ...allowed('shop_echo'),
+    });
+    expect(resultIn(again.frames)).toBe('back');
+    expect(scene.traces().filter((line) => line === 'die')).toHaveLength(1);
+  });
+});
 
 describe('an MCP server that is killed, or times out', () => {
   const scene = new McpScene();

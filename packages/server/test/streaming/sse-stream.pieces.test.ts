@@ -10,7 +10,7 @@ const faces = '😀'.repeat(100_000);
 let sending: (stream: SseStream) => Promise<void>;
 
 const server = createServer((_request, response) => {
-  const stream = new SseStream(response, {});
+  const stream = new SseStream(response);
   void sending(stream).then(() => stream.end());
 });
 beforeAll(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)));

@@ -62,7 +62,8 @@ async function askedResponse(): Promise<ServerResponse> {
 async function readStream(headers: Record<string, string> = {}) {
   const answer = once(get({ port: port(), host: '127.0.0.1' }), 'response');
   const response = await askedResponse();
-  const stream = new SseStream(response, headers);
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  const stream = new SseStream(response);
   return { stream, response, answer: answer.then(([message]) => message as IncomingMessage) };
 }
 
@@ -74,7 +75,7 @@ async function stallStream() {
   socket.on('error', () => undefined);
   socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
   const response = await askedResponse();
-  return { stream: new SseStream(response, {}), response, socket };
+  return { stream: new SseStream(response), response, socket };
 }
 
 /** Waits until the socket takes nothing more: a large text goes out in pieces. */
@@ -182,7 +183,7 @@ describe('the closed signal', () => {
     const response = await askedResponse();
     socket.destroy();
     await eventually(() => response.closed, 'the close');
-    const stream = new SseStream(response, {});
+    const stream = new SseStream(response);
     expect(stream.closed.aborted).toBe(true);
     await stream.send(line('nobody reads this'));
     expect(vi.getTimerCount()).toBe(0);
@@ -330,7 +331,7 @@ describe('heartbeats', () => {
       return socket;
     });
     await eventually(() => asked.length === 5, 'five requests');
-    const streams = asked.map(({ response }) => new SseStream(response, {}));
+    const streams = asked.map(({ response }) => new SseStream(response));
     expect(vi.getTimerCount()).toBe(1);
     for (const stream of streams.slice(0, 4)) stream.end();
     expect(vi.getTimerCount()).toBe(1);

@@ -4,14 +4,14 @@ import { type BodyOf, defined, RelayError, type ApprovalStatus } from '@relay/pr
 import { notFound } from '../errors.ts';
 import { displayOf } from '../views/display.ts';
 import { type Call, type Handler, storeOf } from './handler.ts';
-import { iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
+import { byRequest, iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
   const { status, runId, kind, ...page } = call.query;
   const { items, nextCursor } = await readPage(
     page,
     (each) => storeOf(call).listApprovals(defined({ status, runId, kind }), each),
-    ({ requestedAt: at, id }) => ({ at, id }),
+    byRequest,
   );
   const approvals = items.map((approval) => presentApproval(call, approval));
   // An approval that has just expired is stored as pending until its run records the expiry.

@@ -27,7 +27,7 @@ export const startChat: Handler<'startChat'> = async (call) => {
     firstFrame: { type: 'connected', sessionId },
   });
   const { tenantId } = call.caller;
-  await endChatSession(call.context, { tenantId, id: sessionId, runId: run.id });
+  await endChatSession(call.context, { tenantId, id: sessionId, runId: run.runId });
 };
 
 export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {

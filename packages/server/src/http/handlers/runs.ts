@@ -7,15 +7,11 @@ import {
   isEnded,
   type QueryOf,
   RelayError,
+  type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
 import { closedSignal } from '../../streaming/sse-stream.ts';
-import {
-  type StreamedRun,
-  streamedRun,
-  streamRun,
-  waitForFirstOutput,
-} from '../../streaming/stream-run.ts';
+import { runHeader, streamRun, waitForFirstOutput } from '../../streaming/stream-run.ts';
 import { followRun } from '../../streaming/subscribe.ts';
 import { invalidField } from '../errors.ts';
 import { byCreation, readPage, timeOf } from '../views/pagination.ts';
@@ -104,11 +100,11 @@ export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
 export const followStream: Handler<'followRun'> = async (call) => {
   const { query } = call;
   const position = await positionToFollow(call);
-  call.reply.header('x-run-id', call.params.id);
+  call.reply.raw.setHeader('x-run-id', call.params.id);
   // A 204 makes an SSE client stop reconnecting.
   if (position === undefined) return;
   const { run, after } = position;
-  const followed = { store: storeOf(call), hub: call.context.hub, runId: run.id };
+  const followed = { store: storeOf(call), hub: call.context.hub, runId: run.runId };
   const batches = followRun(followed, {
     after,
     follow: query.follow === 'true',
@@ -120,7 +116,7 @@ export const followStream: Handler<'followRun'> = async (call) => {
 /** Undefined if the run has ended and no event follows. Drops the record, whose output may be long. */
 async function positionToFollow(
   call: RouteCall<'followRun'>,
-): Promise<{ run: StreamedRun; after: number } | undefined> {
+): Promise<{ run: RunHeader; after: number } | undefined> {
   const record = await findRun(call, call.params.id);
   // A client that reconnects repeats its URL and adds the id of its last frame.
   const after = lastEventId(call) ?? call.query.after ?? 0;
@@ -129,7 +125,7 @@ async function positionToFollow(
     await refusePruned(call, record);
     if (after === record.lastSeq) return undefined;
   }
-  return { run: streamedRun(record), after };
+  return { run: runHeader(record), after };
 }
 
 /** Before the stream starts: a pruned journal is an error, not an empty stream. */

@@ -16,6 +16,7 @@ import {
   runtimeStatus,
 } from '@relay/protocol';
 import { notFound } from '../errors.ts';
+import { byRequest, readAll } from '../views/pagination.ts';
 import { statusNow } from './approvals.ts';
 import { type Call, findRun, type Handler, type ResultOf, storeOf } from './handler.ts';
 import { buildSpec, chooseTools, startAndFollow } from './start.ts';
@@ -116,19 +117,12 @@ async function latestApproval(
   run: RunRecord,
   { toolCallId, kind }: ApprovalQuery,
 ): Promise<ApprovalRecord | undefined> {
-  const store = storeOf(call);
   const filter = defined({ runId: run.id, kind });
-  const limit = 200;
-  let page = await store.listApprovals(filter, { limit });
-  for (;;) {
-    const found = page.find((approval) => approval.toolCallId === toolCallId);
-    const last = page.at(-1);
-    if (found !== undefined || last === undefined || page.length < limit) return found;
-    page = await store.listApprovals(filter, {
-      limit,
-      before: { at: last.requestedAt, id: last.id },
-    });
+  const approvals = readAll((page) => storeOf(call).listApprovals(filter, page), byRequest);
+  for await (const approval of approvals) {
+    if (approval.toolCallId === toolCallId) return approval;
   }
+  return undefined;
 }
 
 function statusOf(status: RunStatus): ResultOf<'resumeChat'>['status'] {

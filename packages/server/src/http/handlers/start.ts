@@ -24,12 +24,13 @@ import {
   namespaceOf,
   type Permissions,
   RelayError,
+  type RunHeader,
 } from '@relay/protocol';
 import { lowerOf } from '../../jobs/budgets.ts';
 import { parseTraceparent } from '../../observability/tracing/span.ts';
 import { noCredential } from '../../outbound/providers.ts';
 import { closedSignal } from '../../streaming/sse-stream.ts';
-import { type StreamedRun, streamedRun } from '../../streaming/stream-run.ts';
+import { runHeader } from '../../streaming/stream-run.ts';
 import { type Batches, followRun } from '../../streaming/subscribe.ts';
 import { mayUseWorkspace } from '../auth.ts';
 import { invalidField, refuseFaults } from '../errors.ts';
@@ -59,8 +60,9 @@ export async function startRun(
     idempotency === undefined ? undefined : await findStarted(control, tenantId, idempotency);
   const run =
     earlier ?? (await startNew(call, await buildSpec(), { runId, connectionId, idempotency }));
-  call.reply.header('x-run-id', run.id);
-  if (run.replayed) call.reply.header('idempotent-replayed', 'true');
+  // Raw, because a stream bypasses the reply.
+  call.reply.raw.setHeader('x-run-id', run.id);
+  if (run.replayed) call.reply.raw.setHeader('idempotent-replayed', 'true');
   return run;
 }
 
@@ -96,7 +98,7 @@ export async function startAndFollow(
   call: StartCall,
   buildSpec: () => Promise<RunSpec>,
   connectionId?: string,
-): Promise<{ run: StreamedRun; batches: Batches }> {
+): Promise<{ run: RunHeader; batches: Batches }> {
   const { control, hub } = call.context;
   const signal = closedSignal(call.reply.raw);
   const follow = (runId: string, isNew: boolean) =>
@@ -104,10 +106,10 @@ export async function startAndFollow(
   const runId = control.engine.ids.next();
   const batches = follow(runId, true);
   try {
-    const run = streamedRun(await startRun(call, buildSpec, { runId, connectionId }));
-    if (run.id === runId) return { run, batches };
+    const run = runHeader(await startRun(call, buildSpec, { runId, connectionId }));
+    if (run.runId === runId) return { run, batches };
     await batches.return();
-    return { run, batches: follow(run.id, false) };
+    return { run, batches: follow(run.runId, false) };
   } catch (error) {
     await batches.return();
     throw error;

@@ -4,6 +4,7 @@ import type { AuditFact, RunFilter } from '@relay/core';
 import { type Budgets, defined, type RunStatus } from '@relay/protocol';
 import { startOf, type TenantSettings } from '../../jobs/budgets.ts';
 import { changeSettings } from '../../config/tenant-settings.ts';
+import { byCreation, readAll } from '../views/pagination.ts';
 import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
 
 export const getTenant: Handler<'getTenant'> = async (call) => presentTenant(call);
@@ -60,7 +61,6 @@ function factsOf({ tenant, keys = {} }: Budgets): Record<string, AuditFact> {
 }
 
 const openStatuses: readonly RunStatus[] = ['queued', 'running', 'waiting'];
-const pageSize = 200;
 
 /** Cancels the open runs that match. Runs that end meanwhile are not counted. */
 export const cancelRuns: Handler<'cancelRuns'> = async (call) => {
@@ -74,7 +74,8 @@ export const cancelRuns: Handler<'cancelRuns'> = async (call) => {
     }),
   };
   let canceled = 0;
-  for await (const run of openRuns(call, filter)) {
+  const openRuns = readAll((page) => storeOf(call).listRuns(filter, page), byCreation);
+  for await (const run of openRuns) {
     if (others.some(([name, value]) => run.labels[name] !== value)) continue;
     const ref = { tenantId: run.tenantId, runId: run.id };
     const why = { reason: `Canceled by ${call.caller.as.name}`, by: call.caller.as };
@@ -82,17 +83,3 @@ export const cancelRuns: Handler<'cancelRuns'> = async (call) => {
   }
   return { canceled };
 };
-
-async function* openRuns(call: Call, filter: RunFilter) {
-  const store = storeOf(call);
-  let page = await store.listRuns(filter, { limit: pageSize });
-  for (;;) {
-    yield* page;
-    const last = page.at(-1);
-    if (last === undefined || page.length < pageSize) return;
-    page = await store.listRuns(filter, {
-      limit: pageSize,
-      before: { at: last.createdAt, id: last.id },
-    });
-  }
-}

@@ -4,7 +4,7 @@ import { isEnded, RelayError } from '@relay/protocol';
 import { closedSignal } from '../../streaming/sse-stream.ts';
 import { notFound } from '../errors.ts';
 import { iso } from '../views/pagination.ts';
-import type { Handler, RouteCall, ServerContext } from './handler.ts';
+import type { Handler, RouteCall } from './handler.ts';
 
 function refOf({ params, caller }: RouteCall<'postToolResult' | 'claimToolCall'>) {
   const { id: runId, toolUseId: toolCallId } = params;
@@ -46,44 +46,30 @@ const pollMs = 1_000;
 export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
   const { id: runId, toolUseId } = call.params;
   const { waitMs } = call.query;
-  const { store, hub } = call.context;
+  const { store, hub, control } = call.context;
   const tenantId = await store.tenantOfRun(runId);
   if (tenantId === undefined) throw notFound('call');
   const tenant = store.tenant(tenantId);
   const deadline = performance.now() + waitMs;
-  const closed = closedSignal(call.reply.raw);
-  for (;;) {
-    const run = await tenant.readRunHead(runId);
-    const clientCall = await tenant.readClientCall(runId, toolUseId);
-    if (run === undefined) throw notFound('call');
-    if (isEnded(run.status)) throw new RelayError('result_gone', 'The run has ended');
-    if (clientCall === undefined || clientCall.status === 'closed') throw notFound('call');
-    if (clientCall.result !== null) {
-      const { output, failed } = clientCall.result;
-      return { output, isError: failed ? true : undefined };
+  const signal = closedSignal(call.reply.raw);
+  const changed = new core.Signal();
+  const stopListening = hub.listen(runId, () => changed.notify());
+  try {
+    for (;;) {
+      const run = await tenant.readRunHead(runId);
+      const clientCall = await tenant.readClientCall(runId, toolUseId);
+      if (run === undefined) throw notFound('call');
+      if (isEnded(run.status)) throw new RelayError('result_gone', 'The run has ended');
+      if (clientCall === undefined || clientCall.status === 'closed') throw notFound('call');
+      if (clientCall.result !== null) {
+        const { output, failed } = clientCall.result;
+        return { output, isError: failed ? true : undefined };
+      }
+      const left = deadline - performance.now();
+      if (left <= 0 || signal.aborted) return undefined;
+      await changed.waitFor({ clock: control.engine.clock, ms: Math.min(left, pollMs), signal });
     }
-    const left = deadline - performance.now();
-    if (left <= 0 || closed.aborted) return undefined;
-    await nextChange(hub, runId, Math.min(left, pollMs), closed);
+  } finally {
+    stopListening();
   }
 };
-
-/** Resolves at the next event of the run, when the client disconnects, or after `ms`. */
-function nextChange(
-  hub: ServerContext['hub'],
-  runId: string,
-  ms: number,
-  closed: AbortSignal,
-): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      stopListening();
-      closed.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    const stopListening = hub.listen(runId, done);
-    closed.addEventListener('abort', done);
-  });
-}

@@ -22,6 +22,26 @@ export async function readPage<Item>(
   return { items, nextCursor: hasNext ? encodeCursor(positionOf(last)) : null };
 }
 
+/** All items of a list, read page by page. */
+export async function* readAll<Item>(
+  list: (page: Page) => Promise<readonly Item[]>,
+  positionOf: (item: Item) => Position,
+): AsyncGenerator<Item, void> {
+  const limit = 200;
+  let before: Position | undefined;
+  for (;;) {
+    const items = await list({ limit, ...defined({ before }) });
+    yield* items;
+    const last = items.at(-1);
+    if (last === undefined || items.length < limit) return;
+    before = positionOf(last);
+  }
+}
+
+export function byRequest(item: { readonly requestedAt: number; readonly id: string }): Position {
+  return { at: item.requestedAt, id: item.id };
+}
+
 export function byCreation(item: { readonly createdAt: number; readonly id: string }): Position {
   return { at: item.createdAt, id: item.id };
 }
