@@ -1,4 +1,4 @@
-/** `/v1/keys`: keys that are made, listed and revoked, and what a revoked one can no longer do. */
+/** `/v1/keys`: create, list and revoke keys, and the effects of a revocation. */
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { isWellFormed } from '../../src/secrets/keys.ts';
@@ -75,7 +75,7 @@ describe('/v1/keys', () => {
     });
     expect(isWellFormed(made.apiKey)).toBe(true);
     expect((await server.request('/models', { key: made.apiKey })).status).toBe(200);
-    // Neither the key nor what is stored of it is ever shown again.
+    // Neither the key nor its hash is returned again.
     const list = JSON.stringify(await keysOf(server));
     expect(list).toContain(made.id);
     const secret = made.apiKey.slice('relay_live_'.length);
@@ -169,9 +169,9 @@ describe('/v1/keys', () => {
     const server = await boot();
     const response = await server.request('/v1/keys', { body });
     expect(response.status).toBe(400);
-    const told = (await response.json()) as { code: string; details: { path: string }[] };
-    expect(told.code).toBe('invalid_request');
-    expect(told.details.map((detail) => detail.path)).toContain(path);
+    const error = (await response.json()) as { code: string; details: { path: string }[] };
+    expect(error.code).toBe('invalid_request');
+    expect(error.details.map((detail) => detail.path)).toContain(path);
     expect((await keysOf(server)).keys).toHaveLength(1);
   });
 
@@ -240,7 +240,7 @@ describe('/v1/keys', () => {
       expect((await server.request('/models', { key: stranger.apiKey })).status).toBe(200);
     });
 
-    /** Opens one of everything that stays open, with one key. */
+    /** Opens one stream of each kind with one key. */
     async function everythingOpen(server: TestServer, key: string) {
       const options = { key };
       const waiting = await startApiChat(server, 'notify wait', options);
@@ -271,10 +271,10 @@ describe('/v1/keys', () => {
       const other = await startRun(server, { input: 'slow 60000' }, { key: spared.apiKey });
       await other.reader.until('token');
       await revokeIt(server, doomed.id);
-      // Their runs would go on for a minute.
+      // Their runs would continue for a minute.
       await Promise.all(readers.map((reader) => reader.rest()));
       for (const { types } of readers) expect(types).not.toContain('done');
-      // Others go on, and so do the runs themselves.
+      // Other streams and the runs continue.
       await server.request(`/v1/runs/${other.runId}/cancel`, { method: 'POST' });
       expect((await other.reader.until('done')).data).toMatchObject({ status: 'canceled' });
       const statuses = await Promise.all(

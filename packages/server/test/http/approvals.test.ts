@@ -234,9 +234,9 @@ describe('/v1/approvals', () => {
     const gone = new AbortController();
     await untilStatus(hasty, talk.runId, 'waiting');
     const hints: unknown[] = [];
-    for await (const told of hasty.relay.feed.read(hasty.tenantId, gone.signal)) {
-      hints.push(...told);
-      if (told.some((hint) => hint.kind === 'approval')) break;
+    for await (const batch of hasty.relay.feed.read(hasty.tenantId, gone.signal)) {
+      hints.push(...batch);
+      if (batch.some((hint) => hint.kind === 'approval')) break;
     }
     const warning = await talk.reader.until('approval_expiring');
     const approval = await hasty.json(`/v1/approvals/${String(relay.data['id'])}`);

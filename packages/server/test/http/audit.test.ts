@@ -1,4 +1,4 @@
-/** `/v1/audit`: every deed leaves its entry, and no secret with it. */
+/** `/v1/audit`: every action is recorded, without secrets. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
 import { startRun } from '../support/requests.ts';

@@ -1,4 +1,4 @@
-/** What is wrong with a request before its body is looked at, or in spite of it. */
+/** Invalid methods, paths, queries and content types. */
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { type Route, routes } from '@relay/protocol';
@@ -163,7 +163,7 @@ describe('a request', () => {
     expect(response.status).toBe(status);
   });
 
-  // Whoever follows a link sends the form of a page.
+  // Decision links accept the form of their page.
   const posts = table
     .filter(({ method, auth }) => method === 'POST' && auth !== 'link')
     .map(({ path }) => path);

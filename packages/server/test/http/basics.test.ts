@@ -148,7 +148,7 @@ describe('an in-process server', () => {
 });
 
 describe('more runs than the concurrency limit', () => {
-  /** A server whose one place is taken, and a run that waits for it. */
+  /** A server whose only concurrency slot is used, and a queued run. */
   async function queued() {
     const server = await boot({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
     const busy = await startRun(server, { input: 'slow 60000' });
@@ -187,7 +187,7 @@ describe('the route table', () => {
       const url = path.replaceAll(/:\w+/g, '01963a5c-7891-7abc-8ef0-123456789abc');
       expect(server.relay.app.hasRoute({ method, url: path }), path).toBe(true);
       const response = await server.request(url, { method, key: 'nonsense' });
-      // A link that is none leads nowhere.
+      // An invalid decision link is answered with 404.
       const expected = auth === 'link' ? [404] : [200, 401];
       expect(expected, `${method} ${path}`).toContain(response.status);
     }

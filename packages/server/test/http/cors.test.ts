@@ -1,4 +1,4 @@
-/** Pages in a browser: those that the operator named, and all others. */
+/** CORS: pages of allowed origins, and of others. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bootServer, type TestServer } from '../support/server.ts';
 
@@ -62,7 +62,7 @@ describe('a page of an allowed origin', () => {
 
 describe('a page of another origin', () => {
   it.each([stranger, 'null', `${page}.evil.example`, 'http://app.example.com', `${page}:8443`])(
-    'is told nothing: %s',
+    'receives no CORS headers: %s',
     async (origin) => {
       const asked = await ask(origin);
       expect(asked.status).toBe(405);

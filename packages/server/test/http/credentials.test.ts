@@ -1,4 +1,4 @@
-/** Providers' keys over HTTP: they go in, are used, and come out nowhere. */
+/** `/v1/credentials`: providers' keys are used and never returned. */
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

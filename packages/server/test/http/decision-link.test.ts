@@ -1,4 +1,4 @@
-/** The link to decide by: one request, one answer, and never by opening it. */
+/** `/decide/:token`: one approval, one decision, and none by opening the link. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -22,8 +22,8 @@ describe('a decision link', () => {
       let body = '';
       request.on('data', (chunk: Buffer) => (body += chunk.toString()));
       request.on('end', () => {
-        const told = JSON.parse(body) as { approval: { id: string }; decisionUrl?: string };
-        links.set(told.approval.id, told.decisionUrl ?? '');
+        const payload = JSON.parse(body) as { approval: { id: string }; decisionUrl?: string };
+        links.set(payload.approval.id, payload.decisionUrl ?? '');
         response.end();
       });
     });
@@ -126,7 +126,7 @@ describe('a decision link', () => {
     expect(await server.json(`/v1/runs/${run.runId}`)).toMatchObject({
       output: expect.stringContaining('Nicht am Freitag'),
     });
-    // A reason for a yes is none, and an empty one neither.
+    // The reason of an approval and an empty reason are ignored.
     const other = await asked('notify without a reason');
     expect((await post(other.path, 'approved=false&reason=++')).status).toBe(200);
     expect(await server.json(`/v1/approvals/${other.approvalId}`)).not.toHaveProperty('reason');
@@ -182,11 +182,11 @@ describe('a decision link', () => {
       expect(response.status).toBe(403);
     }
     expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });
-    // A page that sends no referrer says that its origin is null.
+    // A page that sends no referrer sends the origin null.
     const own = { 'sec-fetch-site': 'same-origin', origin: 'null' };
     expect((await post(path, 'approved=false', { headers: own })).status).toBe(200);
     await run.reader.rest();
-    // Nowhere else is a form taken.
+    // No other route accepts a form.
     const elsewhere = await server.request('/v1/runs', { body: 'a=b', headers: form });
     expect(elsewhere.status).toBe(415);
   });

@@ -1,4 +1,4 @@
-/** What becomes of a chat when its connection or its server goes away. */
+/** Chats whose connection or server is lost. */
 import type { SystemStore, TenantStore } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
@@ -20,7 +20,7 @@ async function boot(options: BootOptions = {}): Promise<TestServer> {
   return server;
 }
 
-/** The store, with some calls of every tenant's side done differently. */
+/** The store, with some methods of the tenant stores replaced. */
 function withTenantCalls(
   inner: SystemStore,
   change: (tenant: TenantStore) => Partial<TenantStore>,
@@ -152,7 +152,7 @@ describe('a chat whose server crashes', () => {
 });
 
 describe('a crash while a chat session is being closed', () => {
-  /** Leaves a chat that waits, on a store that may die meanwhile. */
+  /** Disconnects from a waiting chat, on a store that may fail meanwhile. */
   async function leaveChat(server: TestServer): Promise<string> {
     const chat = await startChat(server, 'notify rehearsed');
     await chat.reader.until('relay');

@@ -1,4 +1,4 @@
-/** What somebody who decides is shown. */
+/** What an approver sees of a call. */
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';

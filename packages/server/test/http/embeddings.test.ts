@@ -1,4 +1,4 @@
-/** Memories that are found by their meaning, with a provider of embeddings over real HTTP. */
+/** Semantic search of memories, with an embeddings provider over HTTP. */
 import { remakeMs } from '@relay/core';
 import { type FakeEmbeddings, startFakeEmbeddings } from '@relay/models/testing';
 import { createMemoryStore } from '@relay/store';
@@ -107,7 +107,7 @@ describe('embeddings', () => {
     const recalled = await recalledBy('Tell me about my pet');
     expect(recalled.memories).toMatchObject([{ id, foundBy: 'meaning', score: 0 }]);
     expect(recalled.meaning).toEqual({ model });
-    // What the run leaves behind gets a vector of its own.
+    // The memory of the run gets a vector, too.
     await until(() => meant().some((text) => text.startsWith('Asked: Tell me')), 'its vector');
   });
 
@@ -225,7 +225,7 @@ it('a change of model makes new vectors of everything, and compares no old ones'
   const id = await add('My dog');
   await untilFound('pet', id);
   await server.stop();
-  // As if it had been made a while ago: what was just made is left alone for some minutes.
+  // Backdated, because recent vectors are not replaced for some minutes.
   const tenant = await store.findTenant('default');
   const vector = new Float32Array(96).fill(1);
   const at = Date.now() - remakeMs;

@@ -1,4 +1,4 @@
-/** Taking runs up again, forking them, and looking at those of a workflow, over HTTP. */
+/** Resuming and forking runs, and reading workflows. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
 import { eventsOf, finishedRun, startRun, untilStatus } from '../support/requests.ts';
@@ -137,7 +137,7 @@ describe('resuming and forking runs', () => {
       expect(forked.status).toBe(201);
       const { id, parentRunId } = (await forked.json()) as Record<string, string>;
       expect(parentRunId).toBe(runId);
-      // An empty one says the same.
+      // An empty body is the same.
       const again = await server.request(path, { headers, body: {} });
       expect(((await again.json()) as { id: string }).id).toBe(id);
     });

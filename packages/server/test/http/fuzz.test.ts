@@ -1,6 +1,6 @@
 /**
- * Every route of the table, with whatever a careless or hostile caller may send: never a fault of
- * ours, never a hang, never a stack, and the server is alive afterwards.
+ * Every route, with random malformed requests: never a 500,
+ * never a hang, never a stack trace, and the server is healthy afterwards.
  */
 import { errorTable, type Route, type RouteName, routes } from '@relay/protocol';
 import fc from 'fast-check';
@@ -11,7 +11,7 @@ import { startRun, untilStatus } from '../support/requests.ts';
 const table = Object.entries(routes) as [RouteName, Route][];
 const rule = { tool: 'send_note', params: { to: '*' } };
 
-/** What each route takes, to begin from. */
+/** A valid body of each route, to mutate. */
 const examples: Partial<Record<RouteName, object>> = {
   startChat: {
     model: 'demo',
@@ -113,7 +113,7 @@ const strange = fc.oneof(
   ),
 );
 
-/** The places in a value, from the outside in. */
+/** The paths in a value, from the outside in. */
 function placesIn(value: unknown, path: readonly string[] = []): string[][] {
   if (typeof value !== 'object' || value === null) return [[...path]];
   return [
@@ -186,7 +186,7 @@ const headers = fc.dictionary(
   { maxKeys: 2 },
 );
 
-/** For each route: `RELAY_FUZZ_REQUESTS=1000 npx vitest run http.fuzz` takes longer and looks further. */
+/** For each route: `RELAY_FUZZ_REQUESTS=1000 npx vitest run http/fuzz` runs more. */
 const requests = Number(process.env['RELAY_FUZZ_REQUESTS'] ?? 10);
 
 describe('random requests', () => {
@@ -220,7 +220,7 @@ describe('random requests', () => {
       });
       await fc.assert(
         fc.asyncProperty(request, async ({ id, body, query: asked, headers: sent }) => {
-          // Ended by `follow=false`, or cut off below: a stream of a run that waits stays open.
+          // Ended by `follow=false`, or aborted below: a stream of a run that waits stays open.
           const search = new URLSearchParams(asked).toString();
           const gone = new AbortController();
           const response = await server.request(`${pathOf(route, id)}?${search}`, {

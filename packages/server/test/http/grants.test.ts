@@ -1,4 +1,4 @@
-/** What may run without asking: made, listed, previewed, explained and revoked over HTTP. */
+/** `/v1/grants` and `/v1/permissions/explain`. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import { finishedRun, startRun } from '../support/requests.ts';

@@ -1,4 +1,4 @@
-/** Bytes that no honest client sends. Whatever they are, others are served as if nothing happened. */
+/** Malformed and unusual bytes. Other clients are not affected. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
@@ -18,7 +18,7 @@ afterEach(async () => {
   expect(server.logged).toEqual([]);
 });
 
-/** Sends bytes as they are, and returns all that comes back until the connection is closed. */
+/** Sends raw bytes, and returns everything until the connection is closed. */
 async function send(bytes: string | Buffer): Promise<string> {
   const { hostname, port } = new URL(server.url);
   const socket = connect(Number(port), hostname);
@@ -35,7 +35,7 @@ function statuses(answer: string): number[] {
   return [...answer.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map(([, status]) => Number(status));
 }
 
-/** A request head with a valid key, closed afterwards unless told otherwise. */
+/** A request head with a valid key, closed afterwards by default. */
 function head(line: string, ...headers: readonly string[]): string {
   const own = ['host: 127.0.0.1', `authorization: Bearer ${server.apiKey}`, 'connection: close'];
   return `${[line, ...own, ...headers].join('\r\n')}\r\n\r\n`;
@@ -119,7 +119,7 @@ describe('a request that never ends', () => {
   it('is answered with 408, while other requests are served', async () => {
     const http = server.relay.app.server;
     const before = [http.requestTimeout, http.headersTimeout] as const;
-    // The shortest that Node looks for; the real one is half a minute.
+    // The shortest timeout that Node checks; the default is half a minute.
     [http.requestTimeout, http.headersTimeout] = [300, 300];
     const waiting = [
       send(`${head(post, json, 'content-length: 100')}{`),

@@ -1,4 +1,4 @@
-/** `Idempotency-Key`: asked again, it means the run that is there already. */
+/** `Idempotency-Key`: a repeated request returns the existing run. */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allFrames, FrameReader } from '../support/frames.ts';
 import {
@@ -183,7 +183,7 @@ describe('an idempotency key', () => {
       expect(theirs.status).toBe(200);
       expect(isReplay(theirs)).toBeNull();
       expect(runIdOf(theirs)).not.toBe(runIdOf(mine));
-      // Nor does it tell that the key is taken: another body is no conflict.
+      // The other tenant’s key is not revealed: another body is not a conflict.
       const other = freshKey();
       await (await send(path, other, { body })).text();
       const free = await send(path, other, { body: bodyOf('say 2'), key: stranger.apiKey });
@@ -208,15 +208,15 @@ describe('an idempotency key', () => {
     const key = freshKey();
     const body = { model: 'demo', input: 'fail 400' };
     const first = await send('/v1/runs', key, { body });
-    const told = await first.json();
+    const error = await first.json();
     expect(first.status).toBe(502);
-    expect(told).toMatchObject({ code: 'provider_rejected' });
+    expect(error).toMatchObject({ code: 'provider_rejected' });
     for (let n = 0; n < 2; n += 1) {
       const again = await send('/v1/runs', key, { body });
       expect(again.status).toBe(502);
       expect(isReplay(again)).toBe('true');
       expect(runIdOf(again)).toBe(runIdOf(first));
-      expect(await again.json()).toEqual(told);
+      expect(await again.json()).toEqual(error);
     }
     expect((await eventsOf(server, runIdOf(first) ?? '')).run['status']).toBe('failed');
   });
@@ -284,7 +284,7 @@ describe('an idempotency key', () => {
       await Promise.all(answers.map((answer) => answer.text()));
       expect(new Set(answers.map(runIdOf)).size).toBe(1);
     }
-    // Two at once is what it can do, still.
+    // Both concurrency slots are still free.
     const [one, two] = [
       await startRun(narrow, { input: 'slow 60000' }),
       await startRun(narrow, { input: 'slow 60000' }),

@@ -1,4 +1,4 @@
-/** Who may chat without a key: a person at this very machine, and no page of another origin. */
+/** Chat without a key: only local callers, and no page of another origin. */
 import { request as httpRequest } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
@@ -34,7 +34,7 @@ describe('chat without a key', () => {
 
   const body = { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] };
 
-  /** A request whose Host is what we say it is. */
+  /** A request with a given Host. */
   function send(server: TestServer, headers: Record<string, string>): Promise<number | undefined> {
     return new Promise((resolve, reject) => {
       const sending = httpRequest(`${server.url}/chat`, {

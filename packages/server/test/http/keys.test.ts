@@ -1,4 +1,4 @@
-/** Who may call what, and what one tenant learns about another: nothing. */
+/** Authentication, scopes and tenant isolation of every route. */
 import { type Route, type RouteName, routes } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -7,15 +7,15 @@ import { addKey, bootServer, type TestServer, type RequestOptions } from '../sup
 import { type Chat, startChat, startRun, statusOf } from '../support/requests.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
-/** All but those that anyone may call, and links, which are their own right. */
+/** All routes except public ones and decision links. */
 const closed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
 const guarded = table.filter(([, { auth }]) => auth !== 'public');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-/** Ids that bodies carry. */
+/** The ids in bodies. */
 type ChatIds = Pick<Chat, 'sessionId' | 'runId'>;
 
-/** A body that a route takes, so that nothing but the caller can be wrong. */
+/** A valid body of each route, so that only the caller can be refused. */
 const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   startApiChat: () => ({ message: 'say 1', model: 'demo' }),
   approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
@@ -51,7 +51,7 @@ function requestFor(name: RouteName, chat: ChatIds): RequestOptions {
 async function whole(response: Response) {
   const headers = Object.fromEntries(response.headers);
   delete headers['date'];
-  // Every request has its own.
+  // Unique per request.
   delete headers['x-request-id'];
   return { status: response.status, headers, body: await response.text() };
 }
@@ -70,13 +70,13 @@ describe('API keys', () => {
   let server: TestServer;
   let chat: Chat;
   let ids: Ids;
-  /** A run that is over. */
+  /** An ended run. */
   let over: string;
 
   beforeAll(async () => {
     server = await bootServer({
       env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' },
-      // Here one address fails more often than a minute allows.
+      // This test fails more often than the default limit allows.
       file: { rateLimit: { failuresPerMinute: 100_000 } },
     });
     chat = await startChat(server, 'notify whose is it');
@@ -110,7 +110,7 @@ describe('API keys', () => {
     await server.stop();
   });
 
-  /** The path of a route with ids of this tenant, or with ids that nobody has. */
+  /** The path of a route with ids of this tenant, or with unknown ids. */
   function pathWith(path: string, of: Ids): string {
     return path.replaceAll(/:(\w+)/g, (_, name: string) => {
       if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
@@ -122,7 +122,7 @@ describe('API keys', () => {
       if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
       if (name === 'id' && path.startsWith('/v1/webhooks')) return of.webhook;
       if (name === 'provider') return 'openai';
-      // A link is nobody's but its holder's, whatever key comes with it.
+      // A link is valid only for its holder, whatever key is sent.
       if (name === 'token') return `${of.relay}.${of.webhook}.x`;
       if (name === 'toolUseId') return 'call_1';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
@@ -207,7 +207,7 @@ describe('API keys', () => {
     }
   });
 
-  /** Routes that name something, in their path or in their body. */
+  /** Routes with an id in their path or body. */
   const about = table.filter(
     ([name, { path, auth }]) =>
       (path.includes(':') && !path.includes(':provider') && auth !== 'internal') ||
@@ -216,7 +216,7 @@ describe('API keys', () => {
   );
 
   it.each(about)(
-    '%s answers for the ids of another tenant as for ids that nobody has',
+    '%s answers for the ids of another tenant like unknown ids',
     async (name, route) => {
       const stranger = await addKey(server.store, { tenant: 'stranger' });
       const ask = (of: Ids, sessionId: string) =>
@@ -225,7 +225,7 @@ describe('API keys', () => {
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
-      const nobody = {
+      const unknownIds = {
         run: missing,
         relay: missing,
         key: missing,
@@ -234,11 +234,11 @@ describe('API keys', () => {
         workflow: 'none',
         webhook: missing,
       };
-      const nobodys = await whole(await ask(nobody, missing));
-      // What is gone already is deleted: that holds of what was never there, too.
+      const unknownAnswer = await whole(await ask(unknownIds, missing));
+      // Deleting is idempotent, also for unknown ids.
       const isDeleted = name === 'deleteMemory' || name === 'deleteWebhook';
       expect(theirs.status).toBe(isDeleted ? 204 : 404);
-      expect(theirs).toEqual(nobodys);
+      expect(theirs).toEqual(unknownAnswer);
       expect(await statusOf(server, chat.runId)).toBe('waiting');
       const { memories } = await server.json('/v1/memories?namespace=matrix');
       expect(memories).toMatchObject([{ id: ids.memory }]);
@@ -251,9 +251,11 @@ describe('API keys', () => {
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     for (const tail of ['/events?after=1', '/events?after=999999', '/stream?after=999999']) {
       const theirs = await whole(await server.request(`/v1/runs/${chat.runId}${tail}`, { key }));
-      const nobodys = await whole(await server.request(`/v1/runs/${missing}${tail}`, { key }));
+      const unknownAnswer = await whole(
+        await server.request(`/v1/runs/${missing}${tail}`, { key }),
+      );
       expect(theirs.status).toBe(404);
-      expect(theirs).toEqual(nobodys);
+      expect(theirs).toEqual(unknownAnswer);
     }
     const headers = { 'last-event-id': '999999' };
     const theirs = await server.request(`/v1/runs/${chat.runId}/stream`, { key, headers });
@@ -299,7 +301,7 @@ describe('API keys', () => {
         ['startChat', 'startApiChat', 'startRun', 'forkRun', 'explainPermission'].toSorted(),
       );
       for (const [name, { path, method }] of found) {
-        // It only says what would be.
+        // It is only a preview.
         if (name === 'explainPermission') continue;
         const body = { ...(bodies[name]?.(chat) as object), permissions };
         const of = name === 'forkRun' ? { ...ids, run: over } : ids;

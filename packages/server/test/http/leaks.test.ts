@@ -1,4 +1,4 @@
-/** Readers come and go by the thousands, and nothing of them stays. `RELAY_LEAK` sets how many. */
+/** Thousands of clients connect and disconnect without leaks. `RELAY_LEAK` sets how many. */
 import { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { queryObjects } from 'node:v8';
@@ -12,7 +12,7 @@ import { EventBuffer } from '../../src/streaming/subscribe.ts';
 
 const count = Number(process.env['RELAY_LEAK'] ?? 2_000);
 const Timer = timerKind();
-/** What a reader costs; and how much of it may be there for other reasons, however many came. */
+/** The classes of a client, and how many instances may remain for other reasons. */
 const kinds = [
   [SseStream, 0],
   [EventBuffer, 0],
@@ -28,7 +28,7 @@ function timerKind(): new () => object {
   return timer.constructor as new () => object;
 }
 
-/** What the heap holds too many of, after a collection. */
+/** The classes with too many instances on the heap after a garbage collection. */
 function leaked(): string[] {
   return kinds.flatMap(([kind, most]) => {
     const found = queryObjects(kind, { format: 'count' });

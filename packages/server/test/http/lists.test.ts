@@ -1,4 +1,4 @@
-/** `GET /v1/runs` and `GET /v1/approvals`: filters, pages, and what they never show. */
+/** `GET /v1/runs` and `GET /v1/approvals`: filters, pages and tenant isolation. */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { uuidv7 } from 'uuidv7';
@@ -35,7 +35,7 @@ async function pageOf(
   return { items: body[name], nextCursor: body['nextCursor'] } as Page;
 }
 
-/** Page after page, with whatever happens between them. */
+/** Reads all pages, and calls `between` in between. */
 async function allPages(
   server: TestServer,
   name: ListName,
@@ -218,7 +218,7 @@ describe('GET /v1/runs', () => {
     expect(await between(first, third)).toEqual([ids[1], ids[0]]);
     expect(await between(second, second)).toEqual([]);
     expect(await between(third, first)).toEqual([]);
-    // The same moment in another zone is the same moment.
+    // The same time in another zone is the same time.
     const local = new Date(Date.parse(second ?? '') - 7 * 3_600_000).toISOString();
     expect(await between(local.replace('Z', '-07:00'), undefined)).toEqual([ids[2], ids[1]]);
   });
@@ -299,7 +299,7 @@ describe('GET /v1/runs', () => {
       expect(idsOf((await pageOf(server, 'runs', { key, query })).items)).toEqual([theirs.runId]);
       expect(idsOf(await list(query))).not.toContain(theirs.runId);
     }
-    // A cursor is a place in time; what lies there is everyone’s own.
+    // A cursor is a position in time, which every tenant applies to its own runs.
     const { nextCursor: cursor } = await pageOf(server, 'runs', { query: { limit: 1 } });
     expect(cursor).not.toContain(tenantId);
     const { items } = await pageOf(server, 'runs', { key, query: { cursor } });

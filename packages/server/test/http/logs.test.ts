@@ -1,4 +1,4 @@
-/** What a server writes down about the requests that it serves. */
+/** The access log and request ids. */
 import { connect } from 'node:net';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** What becomes of a call of an MCP tool, and of its question, when the process dies. */
+/** Calls of MCP tools, and their questions, after a crash. */
 import { createMemoryStore } from '@relay/store';
 import { expect, it } from 'vitest';
 import { McpScene } from '../../../../test/support/mcp/scene.ts';
@@ -19,7 +19,7 @@ it.each(['during', 'instead'] as const)(
     });
     const question = await reader.until('approval_requested');
     await dead.stop();
-    // Its server is not there at once after the start: the tool is waited for, not forgotten.
+    // The MCP server starts after Relay: the run waits for its tool.
     const next = await bootServer({ store, file });
     try {
       const open = await until(async () => {
@@ -52,7 +52,7 @@ it('of an idempotent tool: the question is asked once, and answered after a rest
     permissions: { allowlist: [{ tool: 'shop_fit' }] },
   });
   const question = await reader.until('approval_requested');
-  // Nothing is held in memory meanwhile.
+  // The run holds no memory meanwhile.
   await until(
     async () => (await first.json(`/v1/runs/${runId}`))['status'] === 'waiting',
     'a stand',

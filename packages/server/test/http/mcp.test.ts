@@ -164,8 +164,8 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
     });
     await reader.until('approval_requested');
     const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
-    const told = await decideCall(server, { ...wanted, input: { size: 'S' } });
-    expect(told).toMatchObject({ code: 200, body: { status: 'succeeded' } });
+    const answered = await decideCall(server, { ...wanted, input: { size: 'S' } });
+    expect(answered).toMatchObject({ code: 200, body: { status: 'succeeded' } });
     expect(resultIn(await reader.rest())).toBe('sock: accept {"size":"S"}');
   });
 
@@ -183,7 +183,10 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
     await untilStatus(server, runId, 'canceled');
     await reader.rest();
-    await until(() => scene.traces().includes('work was withdrawn'), 'the server to be told');
+    await until(
+      () => scene.traces().includes('work was withdrawn'),
+      'the server to receive the cancel',
+    );
   });
 
   it('closes its question when the run is canceled', async () => {

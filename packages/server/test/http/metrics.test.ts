@@ -1,4 +1,4 @@
-/** Figures for Prometheus. */
+/** `/metrics` and the internal secret. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import { finishedRun, startRun, untilStatus } from '../support/requests.ts';

@@ -1,4 +1,4 @@
-/** `/openapi.json` and `/docs`, and whether the routes really answer as these say. */
+/** `/openapi.json` and `/docs`, and whether the responses match them. */
 import { openApiDocument, type Route, type RouteName, routes } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
@@ -90,7 +90,7 @@ describe('responses', () => {
     await own.stop();
   });
 
-  /** Nothing is missing of what the document promises, and nothing is there besides. */
+  /** The response has exactly the fields of the document. */
   async function expectAsPromised(name: RouteName, response: Response): Promise<unknown> {
     const { output, status }: Route = routes[name];
     expect(response.status).toBe(status ?? 200);

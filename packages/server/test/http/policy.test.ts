@@ -1,4 +1,4 @@
-/** `/v1/policy`: the tenant's own rules, in versions, and what a change would mean. */
+/** `/v1/policy`: versions, conflicts and previews. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import { startRun } from '../support/requests.ts';
@@ -20,7 +20,7 @@ describe('a policy', () => {
     return Number((await server.json('/v1/policy'))['version']);
   }
 
-  /** Replaces it, whatever it was. */
+  /** Replaces the policy, whatever its version. */
   async function set(rules: object): Promise<void> {
     expect((await put({ ...rules, version: await current() })).status).toBe(200);
   }
@@ -179,7 +179,7 @@ describe('a policy', () => {
     expect(others.changed).toBe(0);
     const future = new Date(Date.now() + 60_000).toISOString();
     expect(await preview({ deny: [note], since: future })).toMatchObject({ runs: 0, changed: 0 });
-    // Nothing of it holds.
+    // The preview changes nothing.
     expect(await server.json('/v1/policy')).toMatchObject({ deny: [], ask: [], allow: [] });
   });
 

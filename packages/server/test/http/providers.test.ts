@@ -1,4 +1,4 @@
-/** Runs on real providers' APIs, from the key in the vault to the frames of the stream. */
+/** Runs on providers' APIs, from the stored credential to the frames of the stream. */
 import { LLMock } from '@copilotkit/aimock';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ids } from '../../src/compose.ts';
@@ -6,7 +6,7 @@ import { type BootOptions, bootServer, type TestServer } from '../support/server
 import { eventsOf, finishedRun, startChat } from '../support/requests.ts';
 
 const apiKey = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
-/** The model, its provider, and where the mock plays it; a `baseUrl` of its own is Chat Completions. */
+/** The model, its provider, and its mock; with a `baseUrl`, it uses Chat Completions. */
 const providers = [
   { provider: 'openai', model: 'gpt-5', speaks: '/v1/responses' },
   { provider: 'anthropic', model: 'claude-sonnet-4-5', speaks: '/v1/messages' },

@@ -1,4 +1,4 @@
-/** What a tool asks while it runs, answered over HTTP. */
+/** Questions of tools, answered over HTTP. */
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
@@ -30,7 +30,7 @@ const order = defineTool({
   },
 });
 
-/** It cannot be let go while it waits. */
+/** It cannot be suspended while it waits. */
 const fit = defineTool({
   name: 'fit',
   description: 'Fits a shirt once it is allowed to, and asks twice',
@@ -147,7 +147,7 @@ describe('a question', () => {
     const wanted = { runId, toolCallId: 'call_1', action: 'approve' };
     const approved = await decideCall(server, wanted);
     expect(approved).toMatchObject({ code: 200, body: { status: 'waiting' } });
-    // All that led there is told, up to the question.
+    // All events up to the question are returned.
     expect(approved.events.at(-1)).toMatchObject({ type: 'tool_approval_requested' });
     expect(await resumeRun(server, runId)).toMatchObject({ body: { status: 'waiting' } });
     const answer = { ...wanted, kind: 'question', input: { size: 'S' } };

@@ -1,4 +1,4 @@
-/** Repeating a request brings its run back, whatever has become of everything else since. */
+/** A repeated request returns its run, whatever has changed since. */
 import { startScriptedProvider, textStream } from '@relay/models/testing';
 import { afterEach, describe, expect, it } from 'vitest';
 import { bootServer, type TestServer } from '../support/server.ts';
@@ -22,16 +22,16 @@ describe('a repeated request', () => {
     server = await bootServer();
     await set({ budgets: { tenant: { tokens: 5 } } });
     const first = await start(body);
-    const told = await first.text();
+    const frames = await first.text();
     expect((await start(body, 'another')).status).toBe(429);
     const again = await start(body);
     expect(again.status).toBe(200);
     expect(again.headers.get('idempotent-replayed')).toBe('true');
     expect(again.headers.get('x-run-id')).toBe(first.headers.get('x-run-id'));
-    expect(await again.text()).toBe(told);
+    expect(await again.text()).toBe(frames);
     await set({ paused: true });
     const paused = await start(body);
-    expect(await paused.text()).toBe(told);
+    expect(await paused.text()).toBe(frames);
     expect((await start({ ...body, input: 'say 2' })).status).toBe(422);
   });
 
@@ -60,10 +60,10 @@ describe('a repeated request', () => {
       body: { apiKey: 'sk-0123456789abcdef', baseUrl },
     });
     const asked = { model: 'gpt-4o', input: 'Hi' };
-    const told = await (await start(asked)).text();
+    const frames = await (await start(asked)).text();
     await server.request('/v1/credentials/openai', { method: 'DELETE' });
     expect((await start(asked, 'another')).status).toBe(400);
-    expect(await (await start(asked)).text()).toBe(told);
+    expect(await (await start(asked)).text()).toBe(frames);
     await provider.close();
   });
 });

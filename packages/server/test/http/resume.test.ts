@@ -35,7 +35,7 @@ describe('/api/chat/resume', () => {
     return { ...talk, decide: () => decideCall(server, body) };
   }
 
-  /** Where the checkpoint of a run points, and the last place in its journal. */
+  /** The seq of the checkpoint of a run, and the last seq of its journal. */
   async function placesOf(runId: string) {
     const { checkpoint, lastSeq } = (await server.json(`/v1/runs/${runId}`)) as {
       checkpoint: { serializedRunState: string };
@@ -56,7 +56,7 @@ describe('/api/chat/resume', () => {
     const { data: progress, id } = await reader.until('agent_progress');
     expect(progress).toMatchObject({ status: 'waiting' });
     expect(events).toEqual(Number(id) > seq ? [progress] : []);
-    // It changed nothing, and can be asked again.
+    // It changed nothing, and can be repeated.
     expect(await resumeRun(server, runId)).toEqual({ code, body, events });
     expect(await statusOf(server, runId)).toBe('waiting');
     await decide();
@@ -130,9 +130,9 @@ describe('/api/chat/resume', () => {
   it('can be called concurrently, and the run is driven once', async () => {
     const { runId, reader } = await startApiChat(server, 'slow 800');
     await reader.until('text_delta');
-    const told = await Promise.all(Array.from({ length: 10 }, () => resumeRun(server, runId)));
-    for (const { body } of told) expect(body).toMatchObject({ status: 'succeeded' });
-    for (const { events } of told) expect(events).toEqual(told[0]?.events);
+    const results = await Promise.all(Array.from({ length: 10 }, () => resumeRun(server, runId)));
+    for (const { body } of results) expect(body).toMatchObject({ status: 'succeeded' });
+    for (const { events } of results) expect(events).toEqual(results[0]?.events);
     const { events } = await eventsOf(server, runId);
     expect(events.filter(({ type }) => type === 'turn.started')).toHaveLength(1);
     await reader.rest();
@@ -240,7 +240,7 @@ describe('a run with a damaged checkpoint', () => {
       code: 409,
       body: { code: 'checkpoint_missing' },
     });
-    // The call can still be decided: the request itself is stored.
+    // The call can still be decided: the approval is stored.
     const decision = { runId, toolCallId: 'call_1', action: 'reject' };
     expect(await decideCall(server, decision)).toMatchObject({ code: 200 });
     await reader.rest();

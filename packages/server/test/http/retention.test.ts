@@ -1,4 +1,4 @@
-/** What is no longer kept: the run is known, and what was said in it is gone for good. */
+/** Retention: a run stays listed after its journal is pruned. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { bootServer, type TestServer } from '../support/server.ts';
 

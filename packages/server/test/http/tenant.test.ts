@@ -1,4 +1,4 @@
-/** Budgets, the pause and the kill switch. */
+/** `/v1/tenant`: budgets, pause and bulk cancel. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer } from '../support/server.ts';
 import { finishedRun, startRun, statusOf, untilStatus } from '../support/requests.ts';
@@ -114,14 +114,14 @@ describe('a tenant', () => {
     await untilStatus(server, asked.runId, 'waiting');
     expect(await (await set({ paused: true })).json()).toMatchObject({ paused: true });
     expect(await refusal()).toMatchObject({ status: 409, body: { code: 'tenant_paused' } });
-    // Another tenant goes on, for longer than the first run would have taken.
+    // Another tenant continues, for longer than the first run would have taken.
     const theirs = await server.request('/v1/runs', {
       key: other.apiKey,
       body: { model: 'demo', input: 'slow 2500' },
     });
     expect(theirs.status).toBe(200);
 
-    // A decision is taken, and nothing follows from it yet.
+    // A decision is accepted, and has no effect yet.
     const decided = await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
       body: { approved: true },
     });

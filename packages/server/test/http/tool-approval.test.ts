@@ -16,7 +16,7 @@ import {
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 const note = (text: string) => `use send_note {"to":"ann","text":"${text}"}`;
 
-/** A tool that anybody may use and that goes on until the test releases it. */
+/** An allowed tool that runs until the test releases it. */
 const linger = createRecordingTool({ name: 'linger', allowedByDefault: true });
 
 describe('a decision by tool-approval', () => {
@@ -32,7 +32,7 @@ describe('a decision by tool-approval', () => {
 
   const notes = (text: string) => server.notes().filter((line) => line.includes(`"${text}"`));
 
-  /** A chat that waits for a person, and what it says from then on. */
+  /** A chat that waits for a person, and its later events. */
   async function asking(message: string, body: Record<string, unknown> = {}) {
     const { runId, reader } = await startApiChat(server, message, { body });
     for (;;) {
@@ -53,15 +53,15 @@ describe('a decision by tool-approval', () => {
     const [action, status, times] = given;
     const text = `to ${action}`;
     const { since, decide } = await asking(note(text));
-    const told = await decide(action);
-    expect(told.code).toBe(200);
-    expect(Object.keys(told.body).toSorted()).toEqual(['events', 'ok', 'status']);
-    expect(told.body).toMatchObject({ ok: true, status: 'succeeded' });
-    // The stream of the chat itself shows the very same.
-    expect(told.events).toEqual(await since());
-    expect(told.events[0]).toMatchObject({ type: 'agent_progress', status: 'running' });
-    expect(told.events.at(-1)).toMatchObject({ type: 'done', status: 'succeeded' });
-    const ends = told.events.filter(({ type }) => type === 'tool_end');
+    const result = await decide(action);
+    expect(result.code).toBe(200);
+    expect(Object.keys(result.body).toSorted()).toEqual(['events', 'ok', 'status']);
+    expect(result.body).toMatchObject({ ok: true, status: 'succeeded' });
+    // The stream of the chat has the same events.
+    expect(result.events).toEqual(await since());
+    expect(result.events[0]).toMatchObject({ type: 'agent_progress', status: 'running' });
+    expect(result.events.at(-1)).toMatchObject({ type: 'done', status: 'succeeded' });
+    const ends = result.events.filter(({ type }) => type === 'tool_end');
     expect(ends).toMatchObject([{ toolCallId: 'call_1', status }]);
     expect(notes(text)).toHaveLength(times);
   });
@@ -99,12 +99,12 @@ describe('a decision by tool-approval', () => {
   it('of both approvals concurrently runs each tool once', async () => {
     const texts = [`left`, `right`];
     const { runId, reader } = await asking(texts.map(note).join('\n'));
-    const told = await Promise.all(
+    const result = await Promise.all(
       ['call_1', 'call_2'].map((toolCallId) =>
         decideCall(server, { runId, toolCallId, action: 'approve' }),
       ),
     );
-    expect(told.map(({ code }) => code)).toEqual([200, 200]);
+    expect(result.map(({ code }) => code)).toEqual([200, 200]);
     await reader.rest();
     for (const text of texts) expect(notes(text)).toHaveLength(1);
   });
@@ -123,8 +123,8 @@ describe('a decision by tool-approval', () => {
     expect(await statusOf(server, runId)).toBe('running');
     expect(answered).toBe(false);
     linger.release();
-    const { body: told, events } = await deciding;
-    expect(told).toMatchObject({ status: 'succeeded' });
+    const { body: result, events } = await deciding;
+    expect(result).toMatchObject({ status: 'succeeded' });
     const frames = dataOf(await reader.rest());
     const start = frames.findIndex(
       (data) => data.type === 'tool_start' && data['toolCallId'] === 'call_2',
@@ -301,9 +301,9 @@ describe('a decision by tool-approval', () => {
     const body = { runId, toolCallId: 'call_1', action: 'approve' };
     for (const scopes of [['runs'], ['admin'], ['runs', 'admin']]) {
       const { apiKey: key } = await addKey(server.store, { scopes });
-      const { code, body: told } = await decideCall(server, body, { key });
+      const { code, body: result } = await decideCall(server, body, { key });
       expect(code).toBe(403);
-      expect(told).toMatchObject({ code: 'scope_required' });
+      expect(result).toMatchObject({ code: 'scope_required' });
     }
     expect(notes(`scoped`)).toEqual([]);
     const { apiKey: key } = await addKey(server.store, { scopes: ['approve'] });
@@ -314,14 +314,14 @@ describe('a decision by tool-approval', () => {
   it('accepts one of 20 concurrent decisions, and the tool runs at most once', async () => {
     const { runId, decide, reader } = await asking(note(`raced`));
     const actions = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? 'approve' : 'reject'));
-    const told = await Promise.all(actions.map((action) => decide(action)));
+    const result = await Promise.all(actions.map((action) => decide(action)));
     await reader.rest();
     const { events } = await eventsOf(server, runId);
     const decided = events.filter(({ type }) => type === 'approval.decided');
     expect(decided).toHaveLength(1);
     const won = decided[0]?.['approved'] === true ? 'approve' : 'reject';
-    for (const [n, { code }] of told.entries()) expect(code).toBe(actions[n] === won ? 200 : 409);
-    expect(told.filter(({ events: shown }) => shown.length > 0)).toHaveLength(1);
+    for (const [n, { code }] of result.entries()) expect(code).toBe(actions[n] === won ? 200 : 409);
+    expect(result.filter(({ events: shown }) => shown.length > 0)).toHaveLength(1);
     expect(notes(`raced`)).toHaveLength(won === 'approve' ? 1 : 0);
   });
 });

@@ -144,9 +144,9 @@ describe('function tools', () => {
   ])('refuse the body %j by its field', async (body, path) => {
     const response = await post({ runId: uuidv7(), callId: 'call_1' }, body);
     expect(response.status).toBe(400);
-    const told = (await response.json()) as { code: string; details: { path: string }[] };
-    expect(told.code).toBe('invalid_request');
-    expect(told.details.map((detail) => detail.path)).toContain(path);
+    const error = (await response.json()) as { code: string; details: { path: string }[] };
+    expect(error.code).toBe('invalid_request');
+    expect(error.details.map((detail) => detail.path)).toContain(path);
   });
 
   it('accept results up to ten megabytes', async () => {
@@ -322,8 +322,8 @@ describe('function tools', () => {
   ])('cannot be declared with %s', async (_, tools, path) => {
     const response = await server.request('/v1/runs', { body: { model: 'demo', input, tools } });
     expect(response.status).toBe(400);
-    const told = (await response.json()) as { details: { path: string }[] };
-    expect(told.details.map((detail) => detail.path)).toContain(path);
+    const error = (await response.json()) as { details: { path: string }[] };
+    expect(error.details.map((detail) => detail.path)).toContain(path);
     expect(response.headers.has('x-run-id')).toBe(false);
   });
 });

@@ -25,8 +25,8 @@ async function boot(options: Options = {}): Promise<TestServer> {
   return server;
 }
 
-/** Stops the server, so that everything has been sent. */
-async function told(server: TestServer): Promise<SeenSpan[]> {
+/** Stops the server, which exports all spans. */
+async function exportedSpans(server: TestServer): Promise<SeenSpan[]> {
   servers = servers.filter((each) => each !== server);
   await server.stop();
   return collector.spans;
@@ -49,7 +49,7 @@ describe('a run', () => {
   it('is one trace: the run, its agent, its model calls and its tools', async () => {
     const server = await boot({ env: { OTEL_SERVICE_NAME: 'relay-test' } });
     const { runId } = await finishedRun(server, { input: 'calculate 23*47' });
-    const spans = await told(server);
+    const spans = await exportedSpans(server);
     const traceId = runId.replaceAll('-', '');
     expect(new Set(spans.map((span) => span.traceId))).toEqual(new Set([traceId]));
     const run = named(spans, 'run assistant');
@@ -100,7 +100,7 @@ describe('a run', () => {
     await until(() => Date.now() - since >= 30, 'some time to pass');
     await decide(server, runId);
     await reader.rest();
-    const wait = named(await told(server), 'relay permission');
+    const wait = named(await exportedSpans(server), 'relay permission');
     expect(wait.attributes).toMatchObject({
       'relay.approval.id': raised.data['id'],
       'relay.approval.outcome': 'approved',
@@ -123,13 +123,13 @@ it('continues the same trace after a restart', async () => {
   await reader.until('approval_requested');
   await untilStatus(first, runId, 'waiting');
   await reader.disconnect();
-  await told(first);
+  await exportedSpans(first);
   const before = [...collector.spans];
   expect(before.map((span) => span.name)).toEqual(['chat demo']);
   const second = await boot({ store });
   await decide(second, runId);
   await untilStatus(second, runId, 'completed');
-  const spans = await told(second);
+  const spans = await exportedSpans(second);
   const agent = named(spans, 'invoke_agent assistant');
   expect(named(spans, 'run assistant').attributes['relay.surface']).toBe('runs');
   expect(new Set(spans.map((span) => span.traceId)).size).toBe(1);
@@ -143,7 +143,7 @@ it('records a provider failure as a code', async () => {
   const server = await boot();
   const response = await server.request('/v1/runs', { body: { model: 'demo', input: 'fail 400' } });
   expect(response.status).toBe(502);
-  const spans = await told(server);
+  const spans = await exportedSpans(server);
   for (const name of ['run assistant', 'invoke_agent assistant', 'chat demo']) {
     const span = named(spans, name);
     expect(span.failed, name).toBe(true);
@@ -160,7 +160,9 @@ describe('a caller’s span', () => {
     const headers = { traceparent: `00-${traceId}-${spanId}-01` };
     const { reader } = await startRun(server, { input: 'say 1' }, { headers });
     await reader.rest();
-    expect(named(await told(server), 'run assistant').links).toEqual([{ traceId, spanId }]);
+    expect(named(await exportedSpans(server), 'run assistant').links).toEqual([
+      { traceId, spanId },
+    ]);
   });
 
   it.each([
@@ -173,7 +175,7 @@ describe('a caller’s span', () => {
     const server = await boot();
     const { reader } = await startRun(server, { input: 'say 1' }, { headers: { traceparent } });
     await reader.rest();
-    expect(named(await told(server), 'run assistant').links).toEqual([]);
+    expect(named(await exportedSpans(server), 'run assistant').links).toEqual([]);
   });
 });
 
@@ -189,7 +191,7 @@ it('contains no content', async () => {
   await run.reader.rest();
   const odd = await startRun(server, { input: `use ${secret}_is_no_tool {"a":"${secret}"}` });
   await odd.reader.rest();
-  await told(server);
+  await exportedSpans(server);
   const bodies = collector.requests.map(({ body }) => body).join('\n');
   expect(bodies).toContain('execute_tool send_note');
   expect(bodies.replaceAll(`${secret}_is_no_tool`, '')).not.toContain(secret);
@@ -204,7 +206,7 @@ describe('a collector', () => {
       },
     });
     await finishedRun(server, { input: 'say 1' });
-    await told(server);
+    await exportedSpans(server);
     expect(collector.requests[0]).toMatchObject({
       path: '/custom',
       headers: { 'x-tenant': 'ops', authorization: 'Basic abc' },
@@ -228,7 +230,7 @@ describe('a collector', () => {
       const { frames } = await finishedRun(server, { input: 'calculate 2*3' });
       expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
       const since = Date.now();
-      await told(server);
+      await exportedSpans(server);
       expect(Date.now() - since).toBeLessThan(6_000);
       expect(collector.requests.length).toBeGreaterThan(0);
       if (answer === 400) expect(server.logged.join()).toContain('Traces could not be exported');
@@ -240,7 +242,7 @@ describe('a collector', () => {
     const server = await boot();
     const { frames } = await finishedRun(server, { input: 'calculate 2*3' });
     expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
-    await told(server);
+    await exportedSpans(server);
     collector = await openCollector();
   });
 });

@@ -1,4 +1,4 @@
-/** `/v1/webhooks`: whoever wants to know is told, signed, until it has heard. */
+/** `/v1/webhooks`: subscriptions receive signed events, with retries. */
 import { createHmac } from 'node:crypto';
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -6,23 +6,23 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import { startRun } from '../support/requests.ts';
 
-interface Heard {
+interface Delivery {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
   readonly json: Record<string, unknown> & { relay?: Record<string, unknown> };
 }
 
-/** What a receiver hears; it answers with `status`. */
+/** Records deliveries and answers them with `status`. */
 class Receiver {
-  readonly heard: Heard[] = [];
+  readonly deliveries: Delivery[] = [];
   status = 200;
   readonly #server: Server = createServer((request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
     request.on('end', () => {
       const { url: path = '', headers } = request;
-      this.heard.push({ path, headers, body, json: JSON.parse(body) as Heard['json'] });
+      this.deliveries.push({ path, headers, body, json: JSON.parse(body) as Delivery['json'] });
       response.writeHead(this.status, { location: '/elsewhere' }).end('secret words');
     });
   });
@@ -37,8 +37,8 @@ class Receiver {
     this.#server.close();
   }
 
-  at(path: string, type: string): Heard | undefined {
-    return this.heard.find((each) => each.path === path && each.json['type'] === type);
+  at(path: string, type: string): Delivery | undefined {
+    return this.deliveries.find((each) => each.path === path && each.json['type'] === type);
   }
 }
 
@@ -118,9 +118,9 @@ describe('webhooks', () => {
     expect(decided.json).toMatchObject({ approval: { id: approvalId, status: 'denied' } });
     const ended = await until(() => receiver.at('/ends', 'run.ended'), 'run.ended');
     expect(ended.json).toMatchObject({ run: { id: run.runId, status: 'completed' } });
-    const told = JSON.stringify(receiver.heard);
-    expect(told).not.toContain('sk-canary');
-    expect(receiver.heard.filter(({ path }) => path === '/ends')).toHaveLength(1);
+    const sent = JSON.stringify(receiver.deliveries);
+    expect(sent).not.toContain('sk-canary');
+    expect(receiver.deliveries.filter(({ path }) => path === '/ends')).toHaveLength(1);
     const shown = await until(async () => {
       const found = await deliveriesOf(id);
       return found.length === 3 && found.every(({ status }) => status === 'delivered') && found;
@@ -135,7 +135,7 @@ describe('webhooks', () => {
       `/v1/webhooks/${id}/deliveries?limit=2&cursor=${String(first['nextCursor'])}`,
     );
     expect(next['deliveries']).toEqual(shown.slice(1));
-    // The secret is shown once, and lies nowhere.
+    // The secret is returned once, and not stored.
     expect(JSON.stringify(await server.json('/v1/webhooks'))).not.toContain(secret);
     expect(JSON.stringify(await server.json('/v1/audit?limit=200'))).not.toContain(secret);
   });
@@ -152,7 +152,7 @@ describe('webhooks', () => {
     }, 'the failed attempt');
     expect(waiting).toMatchObject({ status: 'pending', attempts: 1, id: `run.ended:${run.runId}` });
     expect(Date.parse(String(waiting?.['nextAttemptAt']))).toBeGreaterThan(Date.now());
-    expect(receiver.heard.some(({ path }) => path === '/elsewhere')).toBe(false);
+    expect(receiver.deliveries.some(({ path }) => path === '/elsewhere')).toBe(false);
     receiver.status = 200;
     await server.request(`/v1/webhooks/${id}`, { method: 'DELETE' });
   });
@@ -198,12 +198,12 @@ describe('webhooks', () => {
     await run.reader.rest();
     await until(
       () =>
-        receiver.heard.some(
+        receiver.deliveries.some(
           ({ path, json }) => path === '/ends' && json['id'] === `run.ended:${run.runId}`,
         ),
       'the own one',
     );
-    expect(receiver.heard.some(({ path }) => path === '/other')).toBe(false);
+    expect(receiver.deliveries.some(({ path }) => path === '/other')).toBe(false);
     for (const _ of [1, 2]) {
       const gone = await server.request(`/v1/webhooks/${id}`, { method: 'DELETE', key });
       expect(gone.status).toBe(204);

@@ -1,4 +1,4 @@
-/** `bash`, `read` and `patch` from a request to what they leave on the disk. */
+/** `bash`, `read` and `patch`, from the request to the files. */
 import {
   existsSync,
   mkdirSync,
@@ -46,7 +46,7 @@ async function startWith(server: TestServer, tool: string, input: object, more: 
   return startRun(server, { input: use(tool, input), tools: [builtin(tool)], ...more });
 }
 
-/** Starts a call that is asked about, and waits until it is. */
+/** Starts a call that requires an approval, and waits for the request. */
 async function asked(server: TestServer, tool: string, input: object, more: object = {}) {
   const { runId, reader } = await startWith(server, tool, input, more);
   const { data } = await reader.until('approval_requested');

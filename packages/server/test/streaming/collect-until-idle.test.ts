@@ -21,7 +21,7 @@ function decided(of: string): RunEvent {
   return { type: 'approval.decided', ...call, approvalId: of, approved: true, by };
 }
 
-/** A journal, somebody who asks about it, and what they are told. */
+/** A journal, a caller, and the frames that it receives. */
 async function scene(status: RunRecord['status'] = 'waiting') {
   const journal = await TestJournal.create();
   const { store, runId } = journal;
@@ -38,9 +38,9 @@ async function scene(status: RunRecord['status'] = 'waiting') {
   const append = async (events: readonly RunEvent[], change: Partial<RunProgress> = {}) => {
     const step = { runId, epoch: 1, afterSeq: seq, at: Date.now(), events, progress: change };
     expect(await store.append(step)).toBe('committed');
-    const told: StoredEvent[] = placed(events, seq);
+    const stored: StoredEvent[] = placed(events, seq);
     seq += events.length;
-    hub.publish(runId, told);
+    hub.publish(runId, stored);
     await settled();
   };
   const follow = async (from: CollectOptions) => {

@@ -22,7 +22,7 @@ function keyWith(change: Partial<KeyRecord> = {}): KeyRecord {
   };
 }
 
-/** A store that knows nothing but keys, and counts how often it is asked. */
+/** A store that has only keys, and counts reads. */
 function storeOf(look: Look): SystemStore {
   const tenant = (tenantId: string) => ({ readKey: (id: string) => look(tenantId, id) });
   return { tenant } as unknown as SystemStore;
@@ -40,7 +40,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Half a second, and whatever the look at its end does. */
+/** Advances half a second, and completes the check. */
 async function nextLook(): Promise<void> {
   vi.advanceTimersByTime(500);
   await settled();

@@ -9,7 +9,7 @@ import { placed, runEnded, settled, token } from '../support/journal.ts';
 
 const run = { runId: 'run-1', conversationId: 'conversation-1', correlationId: 'request-1' };
 const line = (text: string) => `data: ${text}\n\n`;
-/** More than any socket takes at once. */
+/** More than any socket buffers. */
 const huge = line('x'.repeat(16 * 1024 * 1024));
 
 interface Asked {
@@ -41,24 +41,24 @@ afterEach(async () => {
 
 const port = () => (server.address() as AddressInfo).port;
 
-/** Waits by turns of the event loop: the timers are the test's. */
+/** Polls by turns of the event loop, because timers are faked. */
 async function eventually(look: () => boolean, what: string): Promise<void> {
   for (let turn = 0; turn < 100_000; turn += 1) {
     if (look()) return;
     await settled();
   }
-  throw new Error(`Waited in vain for ${what}`);
+  throw new Error(`Timed out waiting for ${what}`);
 }
 
-/** The response to the one request there is. */
+/** The response to the only request. */
 async function askedResponse(): Promise<ServerResponse> {
   await eventually(() => asked.length > 0, 'the request');
   const [first] = asked;
-  if (first === undefined) throw new Error('Nobody asked');
+  if (first === undefined) throw new Error('No request arrived');
   return first.response;
 }
 
-/** A reader that reads, and the stream it gets. */
+/** A client that reads, and its stream. */
 async function readStream(headers: Record<string, string> = {}) {
   const answer = once(get({ port: port(), host: '127.0.0.1' }), 'response');
   const response = await askedResponse();
@@ -67,7 +67,7 @@ async function readStream(headers: Record<string, string> = {}) {
   return { stream, response, answer: answer.then(([message]) => message as IncomingMessage) };
 }
 
-/** A reader that asks and then takes nothing. */
+/** A client that does not read. */
 async function stallStream() {
   const socket = connect(port(), '127.0.0.1');
   readers.push(socket);
@@ -78,7 +78,7 @@ async function stallStream() {
   return { stream: new SseStream(response), response, socket };
 }
 
-/** Waits until the socket takes nothing more: a large text goes out in pieces. */
+/** Waits until the socket is full: a large text is sent in pieces. */
 async function untilFull(response: ServerResponse): Promise<void> {
   let sent = -1;
   for (let quiet = 0; quiet < 50;) {
@@ -173,7 +173,7 @@ describe('the closed signal', () => {
     expect(stream.closed.aborted).toBe(false);
     socket.destroy();
     await eventually(() => stream.closed.aborted, 'the close');
-    await stream.send(line('nobody reads this'));
+    await stream.send(line('not read'));
     stream.end();
   });
 
@@ -185,7 +185,7 @@ describe('the closed signal', () => {
     await eventually(() => response.closed, 'the close');
     const stream = new SseStream(response);
     expect(stream.closed.aborted).toBe(true);
-    await stream.send(line('nobody reads this'));
+    await stream.send(line('not read'));
     expect(vi.getTimerCount()).toBe(0);
   });
 });
@@ -256,7 +256,7 @@ describe('a client that does not read', () => {
     });
     socket.resume();
     await sending;
-    // Heartbeats only: the patience of the first text is over.
+    // Heartbeats only: the timeout of the first text was cleared.
     expect(vi.getTimerCount()).toBe(1);
     vi.advanceTimersByTime(60_000);
     expect(response.destroyed).toBe(false);

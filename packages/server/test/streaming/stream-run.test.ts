@@ -41,7 +41,7 @@ function errored(code: string): RunEvent {
   return { type: 'run.errored', error: { code, message: 'It said no', retryable: false } };
 }
 
-/** A source whose batches a test hands over one by one. */
+/** A source whose batches a test pushes one by one. */
 class Source {
   readonly given: StoredEvent[] = [];
   returned = false;

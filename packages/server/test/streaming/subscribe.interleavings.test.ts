@@ -1,6 +1,6 @@
 /**
- * A writer that stores and tells, and a follower that looks and listens, in every order. Whatever
- * the order, the follower sees each event once, in order, and then ends.
+ * A writer that stores and publishes, and a follower that reads and listens, in every order. Whatever
+ * the order, the follower yields each event once, in order, and then ends.
  */
 import type { StoredEvent } from '@relay/protocol';
 import fc from 'fast-check';
@@ -16,7 +16,7 @@ class Scene {
   readonly gone = new AbortController();
   readonly seen: number[] = [];
   readonly #batches: AsyncGenerator<readonly StoredEvent[], void>;
-  /** Stored and not yet told, oldest first. */
+  /** Stored and not yet published, oldest first. */
   readonly #untold: (readonly StoredEvent[])[] = [];
   #asked: Promise<void> | undefined;
   over = false;
@@ -45,7 +45,7 @@ class Scene {
     if (batch !== undefined) this.hub.publish(this.journal.runId, batch);
   }
 
-  /** What was stored is never told, as when the reply to a commit is lost. */
+  /** The stored events are never published, as when the reply to a commit is lost. */
   drop(): void {
     this.#untold.shift();
   }
@@ -54,7 +54,7 @@ class Scene {
     this.reads.look();
   }
 
-  /** The reader asks for one more batch, unless it still waits for the last one. */
+  /** Requests one more batch, unless one is pending. */
   take(): void {
     this.#asked ??= this.#batches.next().then(({ done, value }) => {
       this.#asked = undefined;
@@ -63,7 +63,7 @@ class Scene {
     });
   }
 
-  /** Everything goes its way: the run ends, all is told, the reader reads on. */
+  /** Completes: the run ends, everything is published, the reader reads on. */
   async finish(): Promise<void> {
     this.#untold.push(await this.journal.append([runEnded]));
     this.tellAll();
@@ -85,7 +85,7 @@ function upTo(last: number, after = 0): number[] {
   return Array.from({ length: last - after }, (_, n) => after + n + 1);
 }
 
-/** All ways to lay two sequences together that keep the order of each. */
+/** All interleavings of two sequences. */
 function merges<Step>(a: readonly Step[], b: readonly Step[]): Step[][] {
   const [firstA, ...restA] = a;
   const [firstB, ...restB] = b;
@@ -193,7 +193,7 @@ describe('any journal and any follower', () => {
 
   it('agree even if some events are never published', async () => {
     const some = fc.oneof({ weight: 9, arbitrary: moves }, { weight: 3, arbitrary: drops });
-    // Only a follower that has caught up relies on what it is told.
+    // Only a follower that has caught up relies on published events.
     const caughtUp = [
       { kind: 'take' },
       { kind: 'look' },

@@ -23,7 +23,7 @@ async function setUp(tokens = 0) {
       { after: 0, follow: true, signal: gone.signal, ...options },
     );
   const publish = (events: readonly StoredEvent[]) => hub.publish(journal.runId, events);
-  /** Stores and tells, as a journal does. */
+  /** Stores and publishes, as a journal does. */
   const write = async (count: number) => publish(await journal.appendTokens(count));
   const end = async () => publish(await journal.append([runEnded]));
   return { journal, hub, gone, follow, publish, write, end };

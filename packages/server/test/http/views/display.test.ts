@@ -39,7 +39,7 @@ describe('displayOf', () => {
     expect(displayOf('say', { value: 'a\u0000b' })).toMatchObject({ flags: ['control'] });
     expect(displayOf('say', { value: 'a\u001b[2Kb' }).text).toContain('\\u001b[2K');
     expect(displayOf('say', { value: 'a\ud800b' }).flags).toEqual(['lone-surrogate']);
-    // A carriage return ends no line in bash; whoever reads must not take it for one.
+    // A carriage return does not end a line in bash, so it must not look like one.
     expect(displayOf('say', { value: 'ls\rrm x' })).toMatchObject({ flags: ['control'] });
     expect(displayOf('say', { value: 'a\b' }).flags).toEqual(['control']);
     expect(displayOf('say', { value: 'a\tb\nc' }).flags).toEqual([]);
@@ -64,7 +64,7 @@ describe('displayOf', () => {
           expect(code < 0x20_0b || code > 0x20_0f).toBe(true);
           expect(code < 0x20_28 || code > 0x20_2e).toBe(true);
         }
-        // Written back, it is what it was.
+        // Unescaping returns the input.
         const written = text.replaceAll(/\\u\{([0-9a-f]+)\}/g, (_, hex: string) =>
           String.fromCodePoint(Number.parseInt(hex, 16)),
         );

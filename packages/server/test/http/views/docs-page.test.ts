@@ -114,7 +114,7 @@ describe('text of the document', () => {
     expect(poisonedPage).toContain('alert(1)');
     expect(poisonedPage).not.toContain('<script');
     expect(poisonedPage).not.toContain(`"'>`);
-    // What was an entity already is shown as it was written.
+    // An entity in the text is escaped again.
     expect(poisonedPage).toContain('&#38;lt;');
     expect(unbalanced(poisonedPage)).toEqual([]);
     const tags = new Set([...poisonedPage.matchAll(/<\/?([a-z0-9!]+)/g)].map(([, tag]) => tag));
