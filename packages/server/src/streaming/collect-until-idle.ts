@@ -9,11 +9,6 @@ import type { Call } from '../http/handlers/handler.ts';
 
 const timeoutMs = 60_000;
 
-export interface IdleFrames {
-  readonly status: RunStatus;
-  readonly frames: readonly Frame[];
-}
-
 export interface CollectOptions {
   readonly after: number;
   /** The id of a decided approval: only the decision and what follows it are collected. */
@@ -25,7 +20,7 @@ export async function collectUntilIdle(
   call: Call,
   run: RunRecord,
   { after, decided }: CollectOptions,
-): Promise<IdleFrames> {
+): Promise<{ status: RunStatus; frames: readonly Frame[] }> {
   const { store, hub, streams } = call.context;
   const tenant = store.tenant(call.caller.tenantId);
   const header = runHeader(run);

@@ -74,7 +74,7 @@ export class OpenStreams {
   }
 }
 
-export interface ChatSession {
+interface ChatSession {
   readonly tenantId: string;
   readonly id: string;
   readonly runId: string;

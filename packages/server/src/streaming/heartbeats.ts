@@ -14,21 +14,13 @@ export interface HeartbeatTarget extends Peer {
 }
 
 /** One timer for all streams, so that an idle stream needs no timer of its own. */
-export class Heartbeats {
-  readonly #deadPeers = new DeadPeerDetector();
-  readonly #ticker = new Ticker<HeartbeatTarget>(tickMs, (streams, tick) => {
+export function createHeartbeats(): Ticker<HeartbeatTarget> {
+  const deadPeers = new DeadPeerDetector();
+  return new Ticker(tickMs, (streams, tick) => {
     const since = tick % ticksPerBeat;
     if (since === 0) for (const stream of streams) stream.sendHeartbeat();
-    else if (checkAtTicks.has(since)) void this.#deadPeers.check(streams);
+    else if (checkAtTicks.has(since)) void deadPeers.check(streams);
   });
-
-  add(stream: HeartbeatTarget): void {
-    this.#ticker.add(stream);
-  }
-
-  delete(stream: HeartbeatTarget): void {
-    this.#ticker.delete(stream);
-  }
 }
 
 export interface Peer {

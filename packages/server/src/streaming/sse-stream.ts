@@ -14,7 +14,7 @@ import {
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { Heartbeats, type HeartbeatTarget } from './heartbeats.ts';
+import { createHeartbeats, type HeartbeatTarget } from './heartbeats.ts';
 
 const stalledAfterMs = 30_000;
 const keepAliveDelayMs = 10_000;
@@ -115,7 +115,7 @@ export function closedSignal(response: ServerResponse): AbortSignal {
   return closed.signal;
 }
 
-const heartbeats = new Heartbeats();
+const heartbeats = createHeartbeats();
 
 /**
  * The frames of a batch in a dialect, in pieces, so that only one piece is held for a client that does

@@ -18,7 +18,7 @@ export function runHeader({ id, conversationId, correlationId }: RunIdentity): R
   return { runId: id, conversationId, correlationId };
 }
 
-export interface RunStreamOptions {
+interface RunStreamOptions {
   readonly dialect: Dialect;
   readonly run: RunHeader;
   readonly batches: AsyncIterable<readonly StoredEvent[]>;
@@ -87,7 +87,7 @@ export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller
   }
 };
 
-export interface Opening {
+interface Opening {
   readonly failure?: RelayError;
   /** All batches, including those that were read here. */
   readonly batches: AsyncIterable<readonly StoredEvent[]>;

@@ -128,14 +128,12 @@ export class EventBuffer {
   take(cursor: number, limit: number): readonly StoredEvent[] | 'gap' {
     if (this.#hasGap) {
       this.#hasGap = false;
-      this.#batches = [];
-      this.#count = 0;
+      this.#clear();
       return 'gap';
     }
     const [only] = this.#batches;
     if (this.#batches.length === 1 && only?.[0]?.seq === cursor + 1 && only.length <= limit) {
-      this.#batches = [];
-      this.#count = 0;
+      this.#clear();
       return only;
     }
     const taken: StoredEvent[] = [];
@@ -169,11 +167,15 @@ export class EventBuffer {
   #add(events: readonly StoredEvent[]): void {
     this.#count += events.length;
     if (events.length === 0 || (this.#count > maxBufferedEvents && this.#batches.length > 0)) {
-      this.#batches = [];
-      this.#count = 0;
+      this.#clear();
       this.#hasGap = true;
     }
     if (!this.#hasGap) this.#batches.push(events);
     this.#added.notify();
+  }
+
+  #clear(): void {
+    this.#batches = [];
+    this.#count = 0;
   }
 }
