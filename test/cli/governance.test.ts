@@ -73,7 +73,7 @@ describe('policy', () => {
       'clerk',
     );
     expect(late.code).toBe(5);
-    expect(late.err).toContain('The policy is at version 1 by now [policy_conflict]');
+    expect(late.err).toContain('it is at version 1 [policy_conflict]');
     const [clerk] = values(await run('policy', 'show', '--agent', 'clerk', '--json'));
     expect(clerk).toMatchObject({ version: 1, agent: 'clerk' });
   });

@@ -21,10 +21,9 @@ import { AuditSigner } from './audit/signer.ts';
 import { tellOfRotation, writerOf } from './audit/operator.ts';
 import { bashSettings } from './config/bash-settings.ts';
 import { BudgetChecker } from './jobs/budgets.ts';
-import { hangUpOrphans } from './streaming/chat-sessions.ts';
 import { type Config, ConfigError } from './config/config.ts';
 import type { RelayConfig } from './config/config-file.ts';
-import type { ServerContext } from './http/context.ts';
+import type { ServerContext } from './http/handlers/handler.ts';
 import { assembleDefinitions, type Replacements } from './config/definitions.ts';
 import { openEmbeddings } from './embeddings/embeddings.ts';
 import { Feed } from './streaming/feed.ts';
@@ -36,7 +35,7 @@ import { killOrphans } from './workspace/kill-orphans.ts';
 import { openMcp } from './outbound/mcp.ts';
 import { Metrics } from './observability/metrics.ts';
 import { subscribeToPeers } from './jobs/peers.ts';
-import { OpenStreams } from './streaming/open-streams.ts';
+import { endOrphanedChatSessions, OpenStreams } from './streaming/connections.ts';
 import { Presence } from './jobs/presence.ts';
 import { isOffered, Providers } from './outbound/providers.ts';
 import { RateLimiter } from './http/rate-limit.ts';
@@ -226,7 +225,7 @@ export async function compose(world: World): Promise<Relay> {
       await killOrphans({ file, hasBash: world.tools === undefined, log });
       if (presence === undefined) {
         await store.reclaimEverything();
-        await hangUpOrphans({ control, config });
+        await endOrphanedChatSessions({ control, config });
       } else {
         await presence.start();
       }

@@ -2,8 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from './support/relay.ts';
-import { startRun } from './support/talk.ts';
+import { bootServer, type TestServer } from './support/server.ts';
+import { startRun } from './support/requests.ts';
 import { Signer } from '../src/webhooks/signer.ts';
 
 const guide = new URL('../../../docs/guides/governance.md', import.meta.url);
@@ -56,9 +56,9 @@ describe('the check of a signature', async () => {
 });
 
 describe('the head of a trail', () => {
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
   afterAll(() => server.stop());
 

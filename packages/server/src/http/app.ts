@@ -1,19 +1,21 @@
 /**
- * The HTTP front: every route of the table gets its authentication, its validation and its handler,
- * and every failure becomes the one shape of error.
+ * The HTTP application. A request passes, in this order: `onRequest` (request id, CORS, access log),
+ * `authenticate` and the rate limits, the JSON body parser, `validate`, and the handler of its route.
+ * Every failure becomes one error body in `respondWithError`.
  */
-import { type FieldIssue, RelayError, type Route, routes } from '@relay/protocol';
+import { defined, RelayError, type Route, routes } from '@relay/protocol';
 import fastify, {
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
   LogController,
 } from 'fastify';
+import type { IncomingMessage } from 'node:http';
+import { uuidv7 } from 'uuidv7';
 import { logAccess } from '../observability/access-log.ts';
 import { authenticate, type Caller } from './auth.ts';
-import type { ServerContext } from './context.ts';
 import { preflight, setCorsHeaders } from './cors.ts';
-import { notFound, toRelayError } from './errors.ts';
+import { notFound, respondToUnreadable, toRelayError } from './errors.ts';
 import type {
   Call,
   CallerRoute,
@@ -23,41 +25,39 @@ import type {
   PublicHandler,
   PublicRoute,
   RouteCall,
+  ServerContext,
 } from './handlers/handler.ts';
 import { handlers, linkHandlers, publicHandlers } from './handlers/index.ts';
-import { requestIdOf } from './request-id.ts';
-import { findAmbiguity } from './strict-json.ts';
-import { refuseUnreadable } from './unreadable.ts';
+import { acceptJson } from './strict-json.ts';
 import { validate } from './validate.ts';
 import { failedPage, pageHeaders } from './views/decision-page.ts';
 
 const bodyLimit = 1024 * 1024;
 const requestTimeoutMs = 30_000;
 
-/** Who is behind each request that is being served. */
+/** The callers of the requests that are being served. */
 const callers = new WeakMap<FastifyRequest, Caller>();
 
 export function createApp(context: ServerContext): FastifyInstance {
   const { log } = context;
-  const greet = (request: FastifyRequest, reply: FastifyReply) => {
+  const onRequest = (request: FastifyRequest, reply: FastifyReply) => {
     reply.raw.setHeader('x-request-id', request.id);
     setCorsHeaders(context.config, request, reply);
     logAccess({ log, callerOf: (each) => callers.get(each) }, request, reply);
   };
-  const answerError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply) => {
+  const respondWithError = (thrown: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const error = toRelayError(thrown);
-    if (error.status >= 500 && !expected.has(error.code)) {
+    if (error.status >= 500 && !expectedServerErrors.has(error.code)) {
       const { id: requestId, method, routeOptions } = request;
-      const { code } = error;
-      const what = { requestId, method, route: routeOptions.url, code };
-      log.error('A request failed', { ...what, error: thrown });
+      const fields = { requestId, method, route: routeOptions.url, code: error.code };
+      log.error('A request failed', { ...fields, error: thrown });
     }
     if (error.code === 'unauthorized') reply.header('www-authenticate', 'Bearer realm="relay"');
     if (error.retryAfterMs !== undefined) {
       reply.header('retry-after', String(Math.max(1, Math.ceil(error.retryAfterMs / 1000))));
     }
-    const isPage = request.routeOptions.url === linkPath && wantsPage(request);
     void reply.code(error.status);
+    const isPage = request.routeOptions.url === linkPath && acceptsHtml(request);
     if (isPage) void reply.headers(pageHeaders).send(failedPage(error));
     else void reply.send(error.toBody());
   };
@@ -66,51 +66,52 @@ export function createApp(context: ServerContext): FastifyInstance {
     exposeHeadRoutes: false,
     forceCloseConnections: true,
     requestTimeout: requestTimeoutMs,
-    // Node looks for requests that take too long only now and then.
     http: { connectionsCheckingInterval: 5_000 },
     clientErrorHandler: (error, socket) => {
-      log.info('A request could not be read', { code: error.code });
-      refuseUnreadable(error, socket);
+      log.info('A request could not be parsed', { code: error.code });
+      respondToUnreadable(error, socket);
     },
-    ...(log.fastify === undefined ? {} : { loggerInstance: log.fastify }),
+    ...defined({ loggerInstance: log.fastify }),
     logController: new LogController({ disableRequestLogging: true }),
     childLoggerFactory: (logger) => logger,
     requestIdHeader: false,
     genReqId: requestIdOf,
-    // A URL that cannot even be routed gets the same shape of error as everything else.
+    // A URL that cannot be routed.
     frameworkErrors: (error, request, reply) => {
-      greet(request, reply);
-      answerError(error, request, reply);
+      onRequest(request, reply);
+      respondWithError(error, request, reply);
     },
     routerOptions: { maxParamLength: 1000 },
   });
-  app.addHook('onRequest', async (request, reply) => greet(request, reply));
-  acceptJson(app);
-  for (const name of namesOf(publicHandlers)) addPublic(app, name, context);
-  void app.register(async (plugin) => addLinks(plugin, context));
-  const served = <Name extends CallerRoute>(name: Name): Served<Name> => ({
-    name,
-    handler: handlers[name],
-    context,
-  });
-  for (const name of namesOf(handlers)) addRoute(app, served(name));
-  const methods = new Map<string, Set<string>>();
-  for (const route of Object.values(routes) as Route[]) {
-    if (!isThere(route, context)) continue;
-    const { method, path } = route;
-    const served = (methods.get(path) ?? new Set()).add(method);
-    methods.set(path, route.auth === 'public' ? served.add('HEAD') : served);
-  }
-  refuseOtherMethods(app, methods, context);
+  app.addHook('onRequest', async (request, reply) => onRequest(request, reply));
+  app.setErrorHandler(respondWithError);
   app.setNotFoundHandler(() => {
     throw notFound();
   });
-  app.setErrorHandler(answerError);
+  acceptJson(app);
+  for (const name of namesOf(publicHandlers)) addPublicRoute(app, name, context);
+  void app.register(async (plugin) => addLinkRoutes(plugin, context));
+  for (const name of namesOf(handlers)) addRoute(app, name, handlers, context);
+  refuseOtherMethods(app, context);
   return app;
 }
 
-/** Without a secret there is nothing internal, not even a path. */
-function isThere({ auth }: Route, { config }: ServerContext): boolean {
+/** Errors of a provider, or documented answers: they are not logged as failures of the server. */
+const expectedServerErrors: ReadonlySet<string> = new Set([
+  'provider_failed',
+  'provider_rejected',
+  'context_exceeded',
+  'approval_state_missing',
+]);
+
+/** The client's own request id if it is well-formed, else a new one. */
+function requestIdOf({ headers }: Pick<IncomingMessage, 'headers'>): string {
+  const id = headers['x-request-id'];
+  return typeof id === 'string' && /^[\w.:~/@+=-]{1,128}$/.test(id) ? id : uuidv7();
+}
+
+/** Without an internal secret, internal routes do not exist. */
+function isEnabled({ auth }: Route, { config }: ServerContext): boolean {
   return auth !== 'internal' || config.internalSecret !== undefined;
 }
 
@@ -118,11 +119,66 @@ function namesOf<Table extends object>(table: Table): (keyof Table)[] {
   return Object.keys(table) as (keyof Table)[];
 }
 
-function addPublic(app: FastifyInstance, name: PublicRoute, context: ServerContext): void {
+function addRoute<Name extends CallerRoute>(
+  app: FastifyInstance,
+  name: Name,
+  table: { readonly [Key in Name]: Handler<Key> },
+  context: ServerContext,
+): void {
+  const route: Route = routes[name];
+  const handler: Handler<Name> = table[name];
+  if (!isEnabled(route, context)) return;
+  const status = route.status ?? (route.answer === 'none' ? 204 : undefined);
+  // The types of `Input` are derived from the schemas that validate here. Only the call may hold the
+  // body, so that a handler that streams can release it.
+  const withInput = (call: Call): RouteCall<Name> => ({
+    ...(validate(route, call.request) as Input<Name>),
+    ...call,
+  });
+  app.route({
+    method: route.method,
+    url: route.path,
+    bodyLimit: route.bodyLimit ?? bodyLimit,
+    // Before the body is read.
+    onRequest: async (request, reply) => {
+      callers.set(request, await admit(route, context, request, reply));
+    },
+    handler: async (request, reply) => {
+      const caller = callers.get(request);
+      if (caller === undefined) throw new TypeError(`${route.path} was not authenticated`);
+      const result = await handler(withInput({ caller, context, request, reply }));
+      if (reply.sent) return reply;
+      if (status !== undefined) reply.code(status);
+      else if (route.mayBeNothing !== undefined && result === undefined) reply.code(204);
+      return result;
+    },
+  });
+}
+
+/** Authenticates the caller and applies the rate limits. */
+async function admit(
+  route: Route,
+  context: ServerContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<Caller> {
+  const { requests, failures } = context.rates;
+  const caller = await authenticate(request, route, context).catch((error: unknown) => {
+    // Only failures count against the address: callers with valid keys may share it.
+    if (error instanceof RelayError && error.code === 'unauthorized') {
+      failures.check(request.ip, reply);
+    }
+    throw error;
+  });
+  requests.check(caller.as.id, reply);
+  return caller;
+}
+
+function addPublicRoute(app: FastifyInstance, name: PublicRoute, context: ServerContext): void {
   const route: Route = routes[name];
   const handler: PublicHandler<PublicRoute> = publicHandlers[name];
   app.route({
-    // Load balancers like to ask without wanting to hear.
+    // Load balancers probe with HEAD.
     method: [route.method, 'HEAD'],
     url: route.path,
     handler: async (_request, reply) => {
@@ -137,12 +193,12 @@ function addPublic(app: FastifyInstance, name: PublicRoute, context: ServerConte
 
 const linkPath = routes.showDecisionLink.path;
 
-function wantsPage({ headers }: FastifyRequest): boolean {
+function acceptsHtml({ headers }: FastifyRequest): boolean {
   return headers.accept?.includes('text/html') === true;
 }
 
-/** The only place where a form of a page is taken. */
-function addLinks(app: FastifyInstance, context: ServerContext): void {
+/** The only routes that accept an HTML form. */
+function addLinkRoutes(app: FastifyInstance, context: ServerContext): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser(
     'application/x-www-form-urlencoded',
@@ -161,122 +217,27 @@ function addLinks(app: FastifyInstance, context: ServerContext): void {
   for (const name of namesOf(linkHandlers)) add(name);
 }
 
-/** Who is calling, if they may, and not too often. */
-async function admit(
-  { route, context }: { readonly route: Route; readonly context: ServerContext },
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<Caller> {
-  const { requests, failures } = context.rates;
-  const caller = await authenticate(request, route, context).catch((error: unknown) => {
-    // Good keys from the same address go on: many callers may share one.
-    if (error instanceof RelayError && error.code === 'unauthorized') {
-      failures.check(request.ip, reply);
-    }
-    throw error;
-  });
-  requests.check(caller.as.id, reply);
-  return caller;
-}
+const httpMethods = ['GET', 'HEAD', 'OPTIONS', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
-interface Served<Name extends CallerRoute> {
-  readonly name: Name;
-  readonly handler: Handler<Name>;
-  readonly context: ServerContext;
-}
-
-function addRoute<Name extends CallerRoute>(app: FastifyInstance, served: Served<Name>): void {
-  const { name, handler, context } = served;
-  const route: Route = routes[name];
-  if (!isThere(route, context)) return;
-  const status = route.status ?? (route.answer === 'none' ? 204 : undefined);
-  // The types of `Input` are read off the schemas that validate here. Only the call may hold the body,
-  // so that a handler that streams can drop it.
-  const callOf = (call: Call): RouteCall<Name> => ({
-    ...(validate(route, call.request) as Input<Name>),
-    ...call,
-  });
-  app.route({
-    method: route.method,
-    url: route.path,
-    bodyLimit: route.bodyLimit ?? bodyLimit,
-    // Before the body is even read: a stranger learns nothing about it.
-    onRequest: async (request, reply) => {
-      callers.set(request, await admit({ route, context }, request, reply));
-    },
-    handler: async (request, reply) => {
-      const caller = callers.get(request);
-      if (caller === undefined) throw new TypeError(`${route.path} was served without its caller`);
-      const result = await handler(callOf({ caller, context, request, reply }));
-      if (reply.sent) return reply;
-      if (status !== undefined) reply.code(status);
-      else if (route.mayBeNothing !== undefined && result === undefined) reply.code(204);
-      return result;
-    },
-  });
-}
-
-/** JSON that means exactly what it says; a POST without a body, such as a cancel, may name it too. */
-function acceptJson(app: FastifyInstance): void {
-  const parse = app.getDefaultJsonParser('error', 'error');
-  app.removeContentTypeParser('text/plain');
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    const text = body as string;
-    if (!isPlainUtf8(request)) {
-      const message = 'The body must be UTF-8, and not compressed';
-      done(new RelayError('unsupported_media_type', message), undefined);
-      return;
-    }
-    if (text === '') {
-      done(null, undefined);
-      return;
-    }
-    void parse(request, text, (error: Error | null, value?: unknown) => {
-      const issue = error === null ? findAmbiguity(text) : undefined;
-      if (issue === undefined) done(error, value);
-      else done(ambiguous(issue), undefined);
-    });
-  });
-}
-
-/** Read as anything else, the same bytes would mean something else. */
-function isPlainUtf8({ headers }: FastifyRequest): boolean {
-  const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = headers;
-  const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type)?.[1] ?? 'utf-8';
-  return encoding === 'identity' && /^(?:utf-?8|us-ascii)$/i.test(charset);
-}
-
-function ambiguous(issue: FieldIssue): RelayError {
-  const where = issue.path === '' ? '' : `${issue.path}: `;
-  return new RelayError('invalid_request', `${where}${issue.message}`, { details: [issue] });
-}
-
-function refuseOtherMethods(
-  app: FastifyInstance,
-  methods: Map<string, Set<string>>,
-  context: ServerContext,
-): void {
-  for (const [url, known] of methods) {
-    const others = ['GET', 'HEAD', 'OPTIONS', 'POST', 'PUT', 'PATCH', 'DELETE'].filter(
-      (each) => !known.has(each),
-    );
+/** Answers the methods that a path does not serve: a CORS preflight, or 405 with `Allow`. */
+function refuseOtherMethods(app: FastifyInstance, context: ServerContext): void {
+  const served = new Map<string, Set<string>>();
+  for (const route of Object.values<Route>(routes)) {
+    if (!isEnabled(route, context)) continue;
+    const methods = (served.get(route.path) ?? new Set()).add(route.method);
+    served.set(route.path, route.auth === 'public' ? methods.add('HEAD') : methods);
+  }
+  for (const [url, methods] of served) {
+    const allowed = [...methods].join(', ');
     app.route({
-      method: others,
+      method: httpMethods.filter((method) => !methods.has(method)),
       url,
       handler: (request, reply) => {
-        const allowed = preflight(context.config, request, [...known]);
-        if (allowed !== null) return reply.code(204).headers(allowed).send();
-        reply.header('allow', [...known].join(', '));
-        throw new RelayError('method_not_allowed', `This path takes ${[...known].join(', ')}`);
+        const headers = preflight(context.config, request, allowed);
+        if (headers !== null) return reply.code(204).headers(headers).send();
+        reply.header('allow', allowed);
+        throw new RelayError('method_not_allowed', `Method not allowed; use ${allowed}`);
       },
     });
   }
 }
-
-/** What is somebody else's fault, or a documented answer. */
-const expected: ReadonlySet<string> = new Set([
-  'provider_failed',
-  'provider_rejected',
-  'context_exceeded',
-  'approval_state_missing',
-]);

@@ -1,16 +1,16 @@
-/** Who is calling: a tenant's key, or somebody on this very machine who chats without one. */
-import type { SystemStore } from '@relay/core';
+/** Authentication: an API key, the internal secret, or a local caller of `/chat` without a key. */
+import type { KeyRecord, SystemStore } from '@relay/core';
 import { type Decider, RelayError, type Route, type Scope } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { type Config, isLoopback } from '../config/config.ts';
-import { noValidKey } from './errors.ts';
+import { unauthorized } from './errors.ts';
 import { showsInternalSecret } from '../secrets/internal-secret.ts';
 import { hashApiKey, isWellFormed } from '../secrets/keys.ts';
 
 export interface Caller {
   readonly tenantId: string;
   readonly scopes: ReadonlySet<string>;
-  /** How this caller is named in journals and audit entries. */
+  /** The caller's identity in journals and audit entries. */
   readonly as: Decider;
 }
 
@@ -28,30 +28,27 @@ export async function authenticate(
   route: Route,
   context: AuthContext,
 ): Promise<Caller> {
-  refuseStrangers(request, context.config);
+  refuseForeignHost(request, context.config);
+  refuseForeignOrigin(request, context.config);
   const caller = await identify(request, route, context);
   requireScopes(caller, route);
   return caller;
 }
 
-/**
- * Before anything else, wherever content is shown: a name that leads here without being ours is somebody's trick
- * to make a browser take us for them, and a page of another origin speaks for no person, whatever key
- * it holds.
- */
-function refuseStrangers(request: FastifyRequest, config: Config): void {
-  refuseForeignHost(request, config);
-  const { origin, host } = request.headers;
+/** A page of another origin may not call, whatever key it has. */
+function refuseForeignOrigin({ headers }: FastifyRequest, config: Config): void {
+  const { origin, host } = headers;
   if (origin === undefined || isOwnOrigin(origin, host ?? '')) return;
   if (config.allowedOrigins.includes(origin)) return;
-  throw new RelayError('origin_not_allowed', 'Pages of this origin may not call this server');
+  throw new RelayError('origin_not_allowed', 'Origin not allowed: add it to RELAY_ALLOWED_ORIGINS');
 }
 
+/** Protects against DNS rebinding: a foreign name that resolves to this server. */
 export function refuseForeignHost({ headers }: FastifyRequest, config: Config): void {
   const { host } = headers;
-  // Only HTTP/1.0 knows requests without a Host, and no browser speaks it.
+  // Only HTTP/1.0 requests have no Host, and no browser sends them.
   if (host !== undefined && !isAllowedHost(hostName(host), config)) {
-    throw new RelayError('host_not_allowed', 'This server is not called by that name');
+    throw new RelayError('host_not_allowed', 'Host not allowed: add it to RELAY_ALLOWED_HOSTS');
   }
 }
 
@@ -63,17 +60,9 @@ function isAllowedHost(name: string, { allowedHosts, host }: Config): boolean {
 }
 
 function requireScopes(caller: Caller, { scopes, anyScope }: Route): void {
-  const [first] = scopes;
-  if (anyScope === true && first !== undefined) {
-    requireScope(caller, scopes.find((scope) => caller.scopes.has(scope)) ?? first);
-    return;
-  }
-  for (const scope of scopes) requireScope(caller, scope);
-}
-
-export function requireScope(caller: Caller, scope: Scope): void {
-  if (caller.scopes.has(scope)) return;
-  throw new RelayError('scope_required', `This key lacks the scope ${scope}`);
+  const missing = scopes.filter((scope) => !caller.scopes.has(scope));
+  if (missing.length === 0 || (anyScope === true && missing.length < scopes.length)) return;
+  throw new RelayError('scope_required', `This key lacks the scope ${missing[0]}`);
 }
 
 async function identify(
@@ -88,10 +77,10 @@ async function identify(
   if (route.auth === 'internal' || route.auth === 'internal-or-key') {
     const { internalSecret } = context.config;
     if (showsInternalSecret(authorization, internalSecret)) return internalCaller;
-    if (route.auth === 'internal') throw noValidKey();
+    if (route.auth === 'internal') throw unauthorized();
   }
   const caller = await callerByKey(authorization, context.store);
-  if (caller === undefined) throw noValidKey();
+  if (caller === undefined) throw unauthorized();
   await context.onKeyAccepted?.(caller.as.id);
   return caller;
 }
@@ -103,8 +92,7 @@ async function callerByKey(
   const apiKey = /^Bearer ([^\s]+)$/i.exec(authorization ?? '')?.[1];
   if (apiKey === undefined || !isWellFormed(apiKey)) return undefined;
   const key = await store.findKey(hashApiKey(apiKey));
-  if (key === undefined || key.revokedAt !== null) return undefined;
-  if (key.expiresAt !== null && key.expiresAt <= Date.now()) return undefined;
+  if (!isValidKey(key)) return undefined;
   return {
     tenantId: key.tenantId,
     scopes: new Set(key.scopes),
@@ -112,7 +100,12 @@ async function callerByKey(
   };
 }
 
-/** Relay's own machinery: of no tenant, so that whatever belongs to one is not there for it. */
+export function isValidKey(key: KeyRecord | undefined): key is KeyRecord {
+  if (key === undefined || key.revokedAt !== null) return false;
+  return key.expiresAt === null || key.expiresAt > Date.now();
+}
+
+/** Programs of the operator. They belong to no tenant, so no tenant's data is visible to them. */
 const internalCaller: Caller = {
   tenantId: '',
   scopes: new Set<Scope>(['admin']),
@@ -127,17 +120,14 @@ function localCaller(context: AuthContext): Caller {
   };
 }
 
-/** Without a key, tools that work in the tenant's folder are there only if the operator says so. */
+/** Callers without a key may use workspace tools only if the operator allows it. */
 export function mayUseWorkspace({ as }: Caller, { localChat }: Config): boolean {
   return as.type === 'key' || localChat === 'on';
 }
 
 const forwardingHeaders = ['forwarded', 'via'];
 
-/**
- * Keyless chat is for the person at this machine. Anything that hints at a proxy or at a page of
- * another origin is somebody else.
- */
+/** Chat without a key is for the user of this machine: no proxy, and no page of another origin. */
 export function isLocalCaller(request: FastifyRequest, config: Config): boolean {
   if (config.localChat === 'off' || !isLoopback(config.host)) return false;
   if (!isLoopback(request.ip) && request.ip !== '::ffff:127.0.0.1') return false;
@@ -155,7 +145,7 @@ function isOwnOrigin(origin: string, host: string): boolean {
 }
 
 function hostName(host: string): string {
-  // A name and nothing else: `x@127.0.0.1` would parse as well.
+  // `x@127.0.0.1` would parse as a URL, too.
   const isName = /^[^@/?#\\\s]+$/.test(host) && URL.canParse(`http://${host}`);
   return isName ? new URL(`http://${host}`).hostname : '';
 }

@@ -1,14 +1,13 @@
 /**
- * Pages of the origins that the operator named may call from a browser and read the answer. For all
- * others there is no header that would say so: the browser keeps the answer to itself. The headers are
- * set on the raw response, which streams use. See
+ * CORS: only pages of the configured origins may read responses. The headers are set on the raw
+ * response, because streams bypass the reply. See
  * `docs/decisions/2026-11-15-own-cors-and-rate-limit.md`.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../config/config.ts';
 
-const readable = ['x-run-id', 'x-request-id', 'idempotent-replayed', 'retry-after'];
-const sendable = [
+const exposedHeaders = ['x-run-id', 'x-request-id', 'idempotent-replayed', 'retry-after'];
+const allowedHeaders = [
   'authorization',
   'content-type',
   'idempotency-key',
@@ -24,20 +23,21 @@ export function setCorsHeaders(config: Config, request: FastifyRequest, reply: F
   const { origin } = request.headers;
   if (!isAllowed(config, origin)) return;
   reply.raw.setHeader('access-control-allow-origin', origin);
-  reply.raw.setHeader('access-control-expose-headers', readable.join(', '));
+  reply.raw.setHeader('access-control-expose-headers', exposedHeaders.join(', '));
 }
 
-/** What a browser asks before it calls: whether it may, and how. Null if it does not ask. */
+/** The headers that answer a preflight request; null if the request is none. */
 export function preflight(
   config: Config,
   { method, headers }: FastifyRequest,
-  methods: readonly string[],
+  methods: string,
 ): Readonly<Record<string, string>> | null {
-  const asks = method === 'OPTIONS' && headers['access-control-request-method'] !== undefined;
-  if (!asks || !isAllowed(config, headers.origin)) return null;
+  const isPreflight =
+    method === 'OPTIONS' && headers['access-control-request-method'] !== undefined;
+  if (!isPreflight || !isAllowed(config, headers.origin)) return null;
   return {
-    'access-control-allow-methods': methods.join(', '),
-    'access-control-allow-headers': sendable.join(', '),
+    'access-control-allow-methods': methods,
+    'access-control-allow-headers': allowedHeaders.join(', '),
     'access-control-max-age': String(maxAgeSeconds),
   };
 }

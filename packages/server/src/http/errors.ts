@@ -1,10 +1,15 @@
+/** The errors of the HTTP API, and what other errors become. */
 import type { PatternFault } from '@relay/core';
-import { type ErrorCode, RelayError } from '@relay/protocol';
+import { type ErrorCode, type FieldIssue, RelayError } from '@relay/protocol';
+import type { Socket } from 'node:net';
 
 const fastifyCodes: Readonly<Record<string, { code: ErrorCode; message: string }>> = {
   FST_ERR_CTP_INVALID_JSON_BODY: { code: 'invalid_json', message: 'Invalid JSON body' },
   FST_ERR_CTP_EMPTY_JSON_BODY: { code: 'invalid_json', message: 'Invalid JSON body' },
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: 'invalid_request', message: 'Bad Content-Length' },
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: {
+    code: 'invalid_request',
+    message: 'Invalid Content-Length',
+  },
   FST_ERR_CTP_BODY_TOO_LARGE: { code: 'payload_too_large', message: 'The body is too large' },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: {
     code: 'unsupported_media_type',
@@ -13,7 +18,7 @@ const fastifyCodes: Readonly<Record<string, { code: ErrorCode; message: string }
   FST_ERR_BAD_URL: { code: 'invalid_request', message: 'The URL is malformed' },
 };
 
-/** Whatever was thrown, as the one error that callers see. Internals never leak into it. */
+/** The error that callers see for anything that was thrown. It never exposes internals. */
 export function toRelayError(thrown: unknown): RelayError {
   if (thrown instanceof RelayError) return thrown;
   const code = (thrown as { code?: unknown } | null)?.code;
@@ -21,39 +26,63 @@ export function toRelayError(thrown: unknown): RelayError {
     typeof code === 'string' && Object.hasOwn(fastifyCodes, code) ? fastifyCodes[code] : undefined;
   if (known !== undefined) return new RelayError(known.code, known.message, { cause: thrown });
   const status = (thrown as { statusCode?: unknown } | null)?.statusCode;
-  // No id of ours is that long.
+  // A URL that is too long: no id has that many characters.
   if (status === 414) return notFound();
   if (thrown instanceof SyntaxError || status === 400) {
     return new RelayError('invalid_json', 'Invalid JSON body', { cause: thrown });
   }
-  return new RelayError('internal', 'Something went wrong inside Relay', { cause: thrown });
+  return new RelayError('internal', 'Internal server error', { cause: thrown });
 }
 
-/** One and the same answer for a key that is missing, malformed, unknown, revoked or expired. */
-export function noValidKey(): RelayError {
+/** The same answer for a missing, malformed, unknown, revoked or expired key. */
+export function unauthorized(): RelayError {
   return new RelayError('unauthorized', 'A valid API key is required');
 }
 
-/** One and the same answer for what is not there, is somebody else's, or could never be there. */
-export function notFound(thing?: string): RelayError {
-  return new RelayError('not_found', thing === undefined ? 'No such path' : `No such ${thing}`);
+/** The same answer for what does not exist, belongs to another tenant, or has a malformed id. */
+export function notFound(resource = 'path'): RelayError {
+  return new RelayError('not_found', `No such ${resource}`);
 }
 
-/** What the first parameter of a path names: of `/v1/runs/:id/events`, a run. */
-export function thingAt(path: string): string {
+/** The resource that the first parameter of a path names: a run for `/v1/runs/:id/events`. */
+export function resourceAt(path: string): string {
   const parts = path.split('/');
-  const named = parts[parts.findIndex((part) => part.startsWith(':')) - 1] ?? 'thing';
-  return named.replace(/ies$/, 'y').replace(/s$/, '');
+  const collection = parts[parts.findIndex((part) => part.startsWith(':')) - 1] ?? 'resource';
+  return collection.replace(/ies$/, 'y').replace(/s$/, '');
 }
 
-/** A field of the request that is wrong. */
+/** `invalid_request` with the path and the message of the first issue. */
+export function invalidRequest(details: readonly FieldIssue[]): RelayError {
+  const [{ path, message } = { path: '', message: 'Invalid input' }] = details;
+  const text = path === '' ? message : `${path}: ${message}`;
+  return new RelayError('invalid_request', text, { details });
+}
+
 export function invalidField(path: string, message: string): RelayError {
-  return new RelayError('invalid_request', `${path}: ${message}`, { details: [{ path, message }] });
+  return invalidRequest([{ path, message }]);
 }
 
-/** Rules are checked when they are written, not when they are needed. */
+/** Throws `invalid_pattern` if a rule has a malformed pattern. */
 export function refuseFaults(details: readonly PatternFault[]): void {
   const [first] = details;
   if (first === undefined) return;
   throw new RelayError('invalid_pattern', `${first.path}: ${first.message}`, { details });
+}
+
+/** Answers bytes that are not an HTTP request with the same error body as every other failure. */
+export function respondToUnreadable(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const isTimeout = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
+  const relayError = isTimeout
+    ? new RelayError('request_timeout', 'The request took too long to arrive')
+    : new RelayError('invalid_request', 'The request is not valid HTTP');
+  const body = JSON.stringify(relayError.toBody());
+  socket.end(
+    `HTTP/1.1 ${relayError.status} ${isTimeout ? 'Request Timeout' : 'Bad Request'}\r\n` +
+      `content-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(body)}\r\n` +
+      `connection: close\r\n\r\n${body}`,
+  );
 }

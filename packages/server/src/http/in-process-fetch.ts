@@ -1,47 +1,48 @@
-/** `fetch` that goes straight into the router: same routes, same checks, no socket. */
+/** A `fetch` that calls the router directly: the same routes and checks, no socket. */
 import type { Readable } from 'node:stream';
+import { defined } from '@relay/protocol';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
 
 export type InProcessFetch = (url: string, init?: RequestInit) => Promise<Response>;
 
-/** Statuses whose answers have no body, not even an empty one. */
-const bodiless: ReadonlySet<number> = new Set([204, 205, 304]);
+/** The Response constructor accepts no body with these statuses. */
+const statusesWithoutBody: ReadonlySet<number> = new Set([204, 205, 304]);
 
 export function fetchInto(app: FastifyInstance): InProcessFetch {
   return async (url, init = {}) => {
     const { method = 'GET', body, signal } = init;
     signal?.throwIfAborted();
     if (body !== undefined && body !== null && typeof body !== 'string') {
-      throw new TypeError('A body has to be text here');
+      throw new TypeError('The body must be a string');
     }
     const { pathname, search, host } = new URL(url);
-    const answering = app.inject({
+    const responding = app.inject({
       method,
       url: pathname + search,
       headers: { host, ...Object.fromEntries(new Headers(init.headers)) },
-      ...(typeof body === 'string' ? { payload: body } : {}),
+      ...defined({ payload: body ?? undefined }),
       payloadAsStream: true,
     });
-    const answer = await unlessAborted(answering, signal ?? undefined);
-    const stream = answer.stream();
+    const response = await unlessAborted(responding, signal ?? undefined);
+    const stream = response.stream();
     // An abort after a response without a body must not be an uncaught error: nothing reads the stream.
     stream.on('error', () => undefined);
-    const leave = () => stream.destroy(signal?.reason as Error);
-    signal?.addEventListener('abort', leave, { once: true });
+    const abort = () => stream.destroy(signal?.reason as Error);
+    signal?.addEventListener('abort', abort, { once: true });
     stream.once('close', () => {
-      signal?.removeEventListener('abort', leave);
-      hangUp(answer);
+      signal?.removeEventListener('abort', abort);
+      disconnect(response);
     });
-    cutOffSlow(answer, stream);
-    const { statusCode: status } = answer;
-    return new Response(bodiless.has(status) ? null : bodyOf(stream), {
+    limitBuffer(response, stream);
+    const { statusCode: status } = response;
+    return new Response(statusesWithoutBody.has(status) ? null : bodyOf(stream), {
       status,
-      headers: headersOf(answer.headers),
+      headers: headersOf(response.headers),
     });
   };
 }
 
-/** By hand: `Readable.toWeb` throws where nobody can catch it if a reader leaves while data comes. */
+/** `Readable.toWeb` throws an uncaught error if the reader cancels while data arrives. */
 function bodyOf(stream: Readable): ReadableStream<Uint8Array> {
   const chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Uint8Array, undefined>;
   return new ReadableStream({
@@ -56,47 +57,48 @@ function bodyOf(stream: Readable): ReadableStream<Uint8Array> {
   });
 }
 
-const maxUnreadBytes = 16 * 1024 * 1024;
+const maxBufferedBytes = 16 * 1024 * 1024;
 
-/** There is no socket whose buffers fill up: a stream that nobody reads would be kept whole. */
-function cutOffSlow({ raw: { res }, headers }: LightMyRequestResponse, stream: Readable): void {
+/** No socket applies backpressure here: an unread stream would be buffered without a limit. */
+function limitBuffer({ raw: { res }, headers }: LightMyRequestResponse, stream: Readable): void {
   if (!String(headers['content-type']).startsWith('text/event-stream')) return;
   const write = res.write.bind(res) as (chunk: unknown) => boolean;
   res.write = (chunk: unknown) => {
-    const hasRoom = write(chunk);
-    if (stream.readableLength > maxUnreadBytes) stream.destroy(new Error('Read too slowly'));
-    return hasRoom;
+    const canContinue = write(chunk);
+    if (stream.readableLength > maxBufferedBytes)
+      stream.destroy(new Error('The response was read too slowly'));
+    return canContinue;
   };
 }
 
-/** A reader that leaves must be seen to leave, as if its connection were closed. */
-function hangUp(answer: LightMyRequestResponse): void {
-  answer.raw.res.destroy();
+/** Emits `close` on the server side, as a closed connection would. */
+function disconnect(response: LightMyRequestResponse): void {
+  response.raw.res.destroy();
 }
 
 async function unlessAborted(
-  answering: Promise<LightMyRequestResponse>,
+  responding: Promise<LightMyRequestResponse>,
   signal: AbortSignal | undefined,
 ): Promise<LightMyRequestResponse> {
-  if (signal === undefined) return answering;
-  let give = () => {};
+  if (signal === undefined) return responding;
+  let abort = () => {};
   const aborted = new Promise<never>((_, reject) => {
-    give = () => reject(signal.reason as Error);
-    signal.addEventListener('abort', give, { once: true });
+    abort = () => reject(signal.reason as Error);
+    signal.addEventListener('abort', abort, { once: true });
   });
   try {
-    return await Promise.race([answering, aborted]);
+    return await Promise.race([responding, aborted]);
   } catch (error) {
-    if (signal.aborted) void answering.then(hangUp, () => undefined);
+    if (signal.aborted) void responding.then(disconnect, () => undefined);
     throw error;
   } finally {
-    signal.removeEventListener('abort', give);
+    signal.removeEventListener('abort', abort);
   }
 }
 
-function headersOf(given: Readonly<Record<string, unknown>>): Headers {
+function headersOf(values: Readonly<Record<string, unknown>>): Headers {
   const headers = new Headers();
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(values)) {
     for (const each of Array.isArray(value) ? value : [value]) headers.append(name, String(each));
   }
   return headers;

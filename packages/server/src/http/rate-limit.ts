@@ -1,7 +1,7 @@
 /**
- * How often a caller may call: a token bucket for each, which is refilled evenly and holds a minute's
- * worth. A caller that empties it waits for the next token. Full buckets are forgotten, so what is kept
- * grows with the callers of now. See `docs/decisions/2026-11-15-own-cors-and-rate-limit.md`.
+ * One token bucket per caller, refilled evenly, with a capacity of one minute. Full buckets are removed,
+ * so memory grows only with the active callers. See
+ * `docs/decisions/2026-11-15-own-cors-and-rate-limit.md`.
  */
 import { RelayError } from '@relay/protocol';
 import type { FastifyReply } from 'fastify';
@@ -27,9 +27,9 @@ export class RateLimiter {
     return this.#buckets.size;
   }
 
-  /** Takes a token; if there is none, says how long it takes until there is. */
+  /** Takes a token; without one, returns the time until the next. */
   take(caller: string, now = Date.now()): { ok: true } | { ok: false; retryAfterMs: number } {
-    const bucket = this.#filled(caller, now);
+    const bucket = this.#refill(caller, now);
     if (bucket.tokens >= 1) {
       bucket.tokens -= 1;
       return { ok: true };
@@ -37,7 +37,7 @@ export class RateLimiter {
     return { ok: false, retryAfterMs: ((1 - bucket.tokens) * minuteMs) / this.#perMinute };
   }
 
-  /** Throws `rate_limited`, and tells the caller when to come back. */
+  /** Takes a token or throws `rate_limited`. */
   check(caller: string, reply: FastifyReply): void {
     const taken = this.take(caller);
     if (taken.ok) return;
@@ -45,12 +45,12 @@ export class RateLimiter {
     reply.header('ratelimit-limit', String(this.#perMinute));
     reply.header('ratelimit-remaining', '0');
     reply.header('ratelimit-reset', String(seconds));
-    const { retryAfterMs } = taken;
-    const message = `Too many requests; come back in ${seconds} s`;
-    throw new RelayError('rate_limited', message, { retryAfterMs });
+    throw new RelayError('rate_limited', `Too many requests; retry in ${seconds} s`, {
+      retryAfterMs: taken.retryAfterMs,
+    });
   }
 
-  #filled(caller: string, now: number): Bucket {
+  #refill(caller: string, now: number): Bucket {
     this.#sweep(now);
     const bucket = this.#buckets.get(caller) ?? { tokens: this.#perMinute, at: now };
     const added = (Math.max(0, now - bucket.at) * this.#perMinute) / minuteMs;

@@ -1,9 +1,40 @@
 /**
- * What JSON.parse lets through and would change on its way: a key given twice (one is lost), an
- * integer that no number holds (it becomes another one), nesting that overflows whoever walks it. The
- * text has already been parsed; this reads it once more, from left to right.
+ * JSON bodies. Refuses what JSON.parse accepts and changes: a duplicate key (one value is lost), a number
+ * that cannot be represented exactly, and nesting so deep that recursion overflows. The text has been
+ * parsed already and is scanned once more.
  */
-import type { FieldIssue } from '@relay/protocol';
+import { type FieldIssue, RelayError } from '@relay/protocol';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { invalidRequest } from './errors.ts';
+
+/** Accepts `application/json` only. A POST without a body, such as a cancel, may name it too. */
+export function acceptJson(app: FastifyInstance): void {
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.removeContentTypeParser('text/plain');
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
+    const text = body as string;
+    if (!isPlainUtf8(request)) {
+      const message = 'The body must be UTF-8 and not compressed';
+      done(new RelayError('unsupported_media_type', message), undefined);
+      return;
+    }
+    if (text === '') {
+      done(null, undefined);
+      return;
+    }
+    void parse(request, text, (error: Error | null, value?: unknown) => {
+      const issue = error === null ? findAmbiguity(text) : undefined;
+      if (issue === undefined) done(error, value);
+      else done(invalidRequest([issue]), undefined);
+    });
+  });
+}
+
+function isPlainUtf8({ headers }: FastifyRequest): boolean {
+  const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = headers;
+  const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type)?.[1] ?? 'utf-8';
+  return encoding === 'identity' && /^(?:utf-?8|us-ascii)$/i.test(charset);
+}
 
 const maxDepth = 64;
 
@@ -14,10 +45,10 @@ interface Level {
   index: number;
 }
 
-/** Of a string only the beginning: it may be longer than a regular expression can follow. */
+/** Matches only the opening quote of a string, which may be too long for a regular expression. */
 const token = /"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[{}[\],:]|true|false|null/g;
 
-/** The first thing that is wrong, with its place; undefined if the text means what it says. */
+/** The first issue, with its path; undefined if the text is unambiguous. */
 export function findAmbiguity(json: string): FieldIssue | undefined {
   const levels: Level[] = [];
   let expectsKey = false;
@@ -29,7 +60,7 @@ export function findAmbiguity(json: string): FieldIssue | undefined {
       case '{':
       case '[':
         if (levels.length === maxDepth) {
-          return { path: pathOf(levels), message: `Nested deeper than ${maxDepth}` };
+          return { path: pathOf(levels), message: `Nested deeper than ${maxDepth} levels` };
         }
         levels.push({ keys: text === '{' ? new Set() : undefined, key: '', index: 0 });
         expectsKey = text === '{';
@@ -50,20 +81,20 @@ export function findAmbiguity(json: string): FieldIssue | undefined {
         tokens.lastIndex = endOfString(json, found.index);
         if (expectsKey && level?.keys !== undefined) {
           level.key = JSON.parse(json.slice(found.index, tokens.lastIndex)) as string;
-          if (level.keys.has(level.key)) return { path: pathOf(levels), message: 'Given twice' };
+          if (level.keys.has(level.key)) return { path: pathOf(levels), message: 'Duplicate key' };
           level.keys.add(level.key);
         }
         break;
       default:
-        if (isUnsafe(text)) {
-          return { path: pathOf(levels), message: 'This number cannot be kept exactly' };
+        if (isInexact(text)) {
+          return { path: pathOf(levels), message: 'This number cannot be represented exactly' };
         }
     }
   }
   return undefined;
 }
 
-/** Right after the quote that ends it: the first that no backslash takes its meaning from. */
+/** The position after the closing quote: the first quote that is not escaped. */
 function endOfString(json: string, start: number): number {
   for (let quote = json.indexOf('"', start + 1); quote >= 0; quote = json.indexOf('"', quote + 1)) {
     let backslashes = 0;
@@ -73,17 +104,19 @@ function endOfString(json: string, start: number): number {
   return json.length;
 }
 
-/** A number that would become another one: beyond all numbers, or whole and no longer exact. */
-function isUnsafe(text: string): boolean {
+/** Whether parsing changes the number: it is out of range, or an integer that is no longer exact. */
+function isInexact(text: string): boolean {
   if (!/^-?\d/.test(text)) return false;
   const number = Number(text);
   if (/^-?\d+$/.test(text)) return !Number.isSafeInteger(number);
   if (!Number.isInteger(number)) return !Number.isFinite(number);
-  return !Number.isSafeInteger(number) && digitsOf(text) !== digitsOf(String(number));
+  return (
+    !Number.isSafeInteger(number) && significantDigits(text) !== significantDigits(String(number))
+  );
 }
 
-/** Those that count: 12.30e5 and 1230000 have the same. */
-function digitsOf(text: string): string {
+/** The same for 12.30e5 and 1230000. */
+function significantDigits(text: string): string {
   const [mantissa = ''] = text.toLowerCase().split('e');
   return mantissa.replace(/[-.]/g, '').replace(/^0+/, '').replace(/0+$/, '');
 }

@@ -1,20 +1,16 @@
 import { fieldIssues, issueMessage, RelayError, type Route } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import { notFound, thingAt } from './errors.ts';
-
-/** The parts of a request that its route declares, checked. */
-export interface Validated {
-  readonly params: unknown;
-  readonly query: unknown;
-  readonly body: unknown;
-}
+import { invalidRequest, notFound, resourceAt } from './errors.ts';
 
 /**
- * Checks a request against its route. An id of a wrong form cannot exist, so it is answered like one
- * that does not; a name that something is to be stored under is an input like any other.
+ * Parses the parts of a request that its route declares. A malformed id cannot exist, so it is answered
+ * with 404; the parameter of a PUT names what to store, so it is validated like a body.
  */
-export function validate(route: Route, request: FastifyRequest): Validated {
+export function validate(
+  route: Route,
+  request: FastifyRequest,
+): { params: unknown; query: unknown; body: unknown } {
   const mayBeEmpty = () => route.body?.safeParse(undefined).success;
   if (route.body !== undefined && request.body === undefined && !mayBeEmpty()) {
     throw new RelayError('invalid_json', 'Invalid JSON body');
@@ -30,7 +26,7 @@ export function validate(route: Route, request: FastifyRequest): Validated {
 function paramsOf(route: Route, schema: z.ZodType, given: unknown): unknown {
   if (route.method === 'PUT') return check(schema, given);
   const params = schema.safeParse(given);
-  if (!params.success) throw notFound(thingAt(route.path));
+  if (!params.success) throw notFound(resourceAt(route.path));
   return params.data;
 }
 
@@ -48,10 +44,5 @@ function requireFields(requires: NonNullable<Route['requires']>, body: unknown):
 function check(schema: z.ZodType, value: unknown): unknown {
   const result = schema.safeParse(value, { error: issueMessage });
   if (result.success) return result.data;
-  const details = fieldIssues(result.error.issues);
-  const [first] = details;
-  const where = first === undefined || first.path === '' ? '' : `${first.path}: `;
-  throw new RelayError('invalid_request', `${where}${first?.message ?? 'Invalid input'}`, {
-    details,
-  });
+  throw invalidRequest(fieldIssues(result.error.issues));
 }

@@ -3,7 +3,7 @@ import type { Hint, Supervisor, SystemStore } from '@relay/core';
 import type { BudgetChecker } from './budgets.ts';
 import type { Feed } from '../streaming/feed.ts';
 import type { Hub } from '../streaming/hub.ts';
-import type { OpenStreams } from '../streaming/open-streams.ts';
+import type { OpenStreams } from '../streaming/connections.ts';
 import type { Vault } from '../secrets/vault/vault.ts';
 
 export interface PeerListeners {
@@ -43,14 +43,14 @@ function handle(
       budgets.forget(hint.tenantId);
       vault.changed(hint.tenantId);
       lookForPauses(supervisor);
-      streams.look();
+      void streams.checkKeys();
       return;
     case 'all':
       hub.invalidate();
       feed.addToAll({ kind: 'all' });
       vault.changed();
       lookForPauses(supervisor);
-      streams.look();
+      void streams.checkKeys();
   }
 }
 

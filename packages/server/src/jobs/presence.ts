@@ -3,7 +3,7 @@
  * left. Their runs come with their leases; their chats have lost their connection.
  */
 import { BackgroundLoop, type BackgroundLoopOptions, type Control } from '@relay/core';
-import { hangUpOrphans } from '../streaming/chat-sessions.ts';
+import { endOrphanedChatSessions } from '../streaming/connections.ts';
 import type { Config } from '../config/config.ts';
 
 export class Presence {
@@ -53,6 +53,6 @@ export class Presence {
   }
 
   #hangUp(signal: AbortSignal): Promise<void> {
-    return hangUpOrphans({ control: this.#control, config: this.#config }, signal);
+    return endOrphanedChatSessions({ control: this.#control, config: this.#config }, signal);
   }
 }

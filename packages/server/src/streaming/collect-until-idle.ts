@@ -1,82 +1,76 @@
-/** Waiting with a run until only a person can bring it on. */
+/** Collects the frames of a run until it ends or waits for a person. */
 import { isHeldUp, loadState, type RunRecord } from '@relay/core';
 import { dialects, type Frame, type RunStatus, type StoredEvent } from '@relay/protocol';
-import { closedSignal } from './event-stream.ts';
-import { noValidKey } from '../http/errors.ts';
+import { closedSignal } from './sse-stream.ts';
+import { unauthorized } from '../http/errors.ts';
+import { runHeader } from './stream-run.ts';
 import { followRun } from './subscribe.ts';
 import type { Call } from '../http/handlers/handler.ts';
 
-const deliveryTimeoutMs = 60_000;
+const timeoutMs = 60_000;
 
-export interface IdleFrames {
-  readonly status: RunStatus;
-  readonly frames: readonly Frame[];
-}
-
-export interface From {
+export interface CollectOptions {
   readonly after: number;
-  /** A decision that the run must have heard of: what follows it is shown, and nothing before. */
+  /** The id of a decided approval: only the decision and what follows it are collected. */
   readonly decided?: string;
 }
 
-/** What follows in the words of `/api/chat`, until the run waits or is over, or for a minute. */
+/** The frames of `/api/chat` until the run waits or ends, for at most a minute. */
 export async function collectUntilIdle(
   call: Call,
   run: RunRecord,
-  from: From,
-): Promise<IdleFrames> {
-  const { after, decided } = from;
+  { after, decided }: CollectOptions,
+): Promise<{ status: RunStatus; frames: readonly Frame[] }> {
   const { store, hub, streams } = call.context;
   const tenant = store.tenant(call.caller.tenantId);
-  const header = {
-    runId: run.id,
-    conversationId: run.conversationId,
-    correlationId: run.correlationId,
-  };
+  const header = runHeader(run);
   const frames: Frame[] = [];
-  const take = (events: readonly StoredEvent[]) => {
+  const collect = (events: readonly StoredEvent[]) => {
     for (const event of events) {
       const frame = dialects.runtime.project(event, header);
       if (frame !== undefined) frames.push(frame);
     }
   };
-  const patience = AbortSignal.timeout(deliveryTimeoutMs);
+  const timeout = AbortSignal.timeout(timeoutMs);
   const revoked = new AbortController();
-  const unwatch = streams.add(call.caller, () => revoked.abort('revoked'));
-  const signal = AbortSignal.any([closedSignal(call.reply.raw), patience, revoked.signal]);
+  const remove = streams.add(call.caller, () => revoked.abort('revoked'));
+  const signal = AbortSignal.any([closedSignal(call.reply.raw), timeout, revoked.signal]);
   const followed = { store: tenant, hub, runId: run.id };
-  const heldUp = () => heldUpAt(call, run.id);
-  // A run that is still already is not waited for.
-  const goesOn =
-    run.status === 'queued' || (run.status === 'running' && (await heldUp()) === undefined);
-  const follow = goesOn || decided !== undefined;
-  let heard = decided === undefined;
-  let before: StoredEvent | undefined;
-  let mayBeHeld = false;
+  const idleSeq = () => idleSeqOf(call, run.id);
+  const isActive =
+    run.status === 'queued' || (run.status === 'running' && (await idleSeq()) === undefined);
+  // A run that is idle already is not waited for.
+  const follow = isActive || decided !== undefined;
+  let collecting = decided === undefined;
+  let previous: StoredEvent | undefined;
+  let mayBeIdle = false;
   try {
     for await (const batch of followRun(followed, { after, follow, signal })) {
-      const told = heard ? batch : followingDecision(batch, before, decided);
-      heard ||= told.length > 0;
-      before = batch.at(-1);
-      take(told);
-      if (heard && isStill(told)) break;
-      mayBeHeld ||= told.some(mayHoldUp);
-      const held: number | undefined = mayBeHeld ? await heldUp() : undefined;
-      // Where it stands may lie ahead of what was told so far.
-      if (held !== undefined && held <= (before?.seq ?? 0)) break;
-      mayBeHeld = held !== undefined;
+      const events = collecting ? batch : sinceDecision(batch, previous, decided);
+      collecting ||= events.length > 0;
+      previous = batch.at(-1);
+      collect(events);
+      if (collecting && isSuspendedOrEnded(events)) break;
+      mayBeIdle ||= events.some(mayMakeIdle);
+      const seq: number | undefined = mayBeIdle ? await idleSeq() : undefined;
+      // The stored run may be ahead of the batches read so far.
+      if (seq !== undefined && seq <= (previous?.seq ?? 0)) break;
+      mayBeIdle = seq !== undefined;
     }
   } finally {
-    unwatch();
+    remove();
   }
-  if (revoked.signal.aborted) throw noValidKey();
+  if (revoked.signal.aborted) throw unauthorized();
   const status = (await tenant.readRun(run.id))?.status ?? run.status;
-  const isHeld = status === 'running' && (await heldUp()) !== undefined;
-  return { status: isHeld ? 'waiting' : status, frames };
+  const isIdle = status === 'running' && (await idleSeq()) !== undefined;
+  return { status: isIdle ? 'waiting' : status, frames };
 }
 
-/** Since when nothing goes on in it until a person answers, although it is not parked. */
-async function heldUpAt(call: Call, runId: string): Promise<number | undefined> {
+/**
+ * The seq at which a running run became idle: it is not suspended, but all that is left to do waits for
+ * an answer of a person. Undefined if it is not idle.
+ */
+async function idleSeqOf(call: Call, runId: string): Promise<number | undefined> {
   const { tenantId } = call.caller;
   const store = call.context.store.tenant(tenantId);
   const open = { runId, kind: 'question', status: 'pending' } as const;
@@ -85,17 +79,16 @@ async function heldUpAt(call: Call, runId: string): Promise<number | undefined> 
   if (run?.status !== 'running') return undefined;
   const tools = call.context.control.engine.tools(tenantId);
   const state = await loadState(store, run);
-  const isHeld = isHeldUp(state, (name) => tools.find(name)?.idempotent === true);
-  return isHeld ? state.seq : undefined;
+  const isIdle = isHeldUp(state, (name) => tools.find(name)?.idempotent === true);
+  return isIdle ? state.seq : undefined;
 }
 
-/** After which there may be nothing at work any more. */
-function mayHoldUp({ type }: StoredEvent): boolean {
+function mayMakeIdle({ type }: StoredEvent): boolean {
   return type.startsWith('approval.') || (type.startsWith('tool.') && type !== 'tool.progressed');
 }
 
-/** A decision and what comes after it, with the resumption that it brought about. */
-function followingDecision(
+/** The decision and what follows it, with the `run.resumed` right before it. */
+function sinceDecision(
   batch: readonly StoredEvent[],
   before: StoredEvent | undefined,
   decided: string | undefined,
@@ -109,7 +102,7 @@ function followingDecision(
   return previous?.type === 'run.resumed' ? [previous, ...rest] : rest;
 }
 
-function isStill(batch: readonly StoredEvent[]): boolean {
+function isSuspendedOrEnded(batch: readonly StoredEvent[]): boolean {
   const last = batch.findLast(({ type }) => type === 'run.suspended' || type === 'run.resumed');
   return last?.type === 'run.suspended' || batch.some((event) => event.type === 'run.ended');
 }

@@ -1,12 +1,12 @@
 /**
- * Hints for pages: what of a tenant has changed, never what it has become. Who hears one looks for
- * itself; so hints may be joined, and one that is lost costs a moment and nothing else.
+ * Hints for user interfaces: which runs and approvals of a tenant have changed, not how. The client
+ * reads the current state itself, so hints may be merged, and a lost hint only costs time.
  */
 import { Signal } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 
 export interface Hint {
-  /** `all`: so much has changed that one had better look at everything. */
+  /** `all`: too much has changed; read everything. */
   readonly kind: 'run' | 'approval' | 'all';
   readonly id?: string;
 }
@@ -16,7 +16,7 @@ const maxPending = 1_000;
 export class Feed {
   readonly #readers = new Map<string, Set<FeedReader>>();
 
-  /** EventBuffer after each commit. It may not throw. */
+  /** Called after each commit. It may not throw. */
   publish(tenantId: string, runId: string, events: readonly StoredEvent[]): void {
     if (!this.#readers.has(tenantId)) return;
     for (const event of events) {
@@ -52,7 +52,7 @@ export class Feed {
   }
 }
 
-/** What one reader has not heard yet: each thing once, however often it changed. */
+/** The hints that one reader has not received yet: one per run or approval, however often it changed. */
 export class FeedReader implements AsyncIterable<readonly Hint[]> {
   readonly #signal: AbortSignal;
   readonly #pending = new Map<string, Hint>();

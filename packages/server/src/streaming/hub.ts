@@ -1,31 +1,31 @@
 /**
- * Tells the open streams of this process what was stored. It is a matter of speed only: a stream
- * that misses something here reads it from the journal, to which it is sent now and then.
+ * Publishes stored events to the open streams of this process. It only makes them faster: every
+ * listener is asked to read the journal periodically, so a missed event is only late.
  */
 import { type Publisher, Ticker } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 
-/** No events at all means: have a look yourself. */
+/** An empty list means: read the journal. */
 export type Listener = (events: readonly StoredEvent[]) => void;
 
-const lookYourselfMs = 10_000;
-const ticks = 100;
+const rereadMs = 10_000;
+const ticksPerRound = 100;
 
 export class Hub implements Publisher {
   readonly #listeners = new Map<string, Set<Listener>>();
-  readonly #followed = new Ticker<string>(lookYourselfMs / ticks, (runIds, tick) =>
-    this.#sendSome(runIds, tick),
+  readonly #runIds = new Ticker<string>(rereadMs / ticksPerRound, (runIds, tick) =>
+    this.#refreshSome(runIds, tick),
   );
-  /** Runs that are still to be sent in this round, and how many at a time. */
+  /** Runs that are still to be refreshed in this round, and how many per tick. */
   #due: string[] = [];
-  #share = 0;
+  #perTick = 0;
 
-  /** Runs that are followed. */
+  /** The number of followed runs. */
   get size(): number {
     return this.#listeners.size;
   }
 
-  /** One listener that throws keeps the events from no other; the error is thrown afterwards. */
+  /** Calls every listener even if one throws; the errors are thrown afterwards. */
   publish(runId: string, events: readonly StoredEvent[]): void {
     const listeners = this.#listeners.get(runId);
     if (listeners === undefined) return;
@@ -37,33 +37,33 @@ export class Hub implements Publisher {
         errors.push(error);
       }
     }
-    if (errors.length > 0) throw new AggregateError(errors, 'Listeners of a run failed');
+    if (errors.length > 0) throw new AggregateError(errors, `Listeners of run ${runId} failed`);
   }
 
   listen(runId: string, listener: Listener): () => void {
     const listeners = this.#listeners.get(runId) ?? new Set();
     this.#listeners.set(runId, listeners);
     listeners.add(listener);
-    this.#followed.add(runId);
+    this.#runIds.add(runId);
     return () => {
       listeners.delete(listener);
       if (listeners.size > 0 || this.#listeners.get(runId) !== listeners) return;
       this.#listeners.delete(runId);
-      this.#followed.delete(runId);
+      this.#runIds.delete(runId);
     };
   }
 
-  /** All followers read the store again: notifications may have been lost. */
+  /** Makes all followers read the store: notifications may have been lost. */
   invalidate(): void {
     for (const runId of this.#listeners.keys()) this.publish(runId, []);
   }
 
-  /** Each one in its turn, a few at a time: all at once would hold everything else up. */
-  #sendSome(runIds: ReadonlySet<string>, tick: number): void {
-    if (tick % ticks === 0) {
+  /** A few runs per tick: refreshing all at once would block the event loop. */
+  #refreshSome(runIds: ReadonlySet<string>, tick: number): void {
+    if (tick % ticksPerRound === 0) {
       this.#due = [...runIds];
-      this.#share = Math.ceil(this.#due.length / ticks);
+      this.#perTick = Math.ceil(this.#due.length / ticksPerRound);
     }
-    for (const runId of this.#due.splice(0, this.#share)) this.publish(runId, []);
+    for (const runId of this.#due.splice(0, this.#perTick)) this.publish(runId, []);
   }
 }

@@ -1,55 +1,50 @@
+/** SSE responses: the journal of a run in a dialect, and the feed of a tenant. */
 import type { RunIdentity } from '@relay/core';
 import {
   type Dialect,
   encodeFrame,
+  type ErrorCode,
   type Frame,
+  RelayError,
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { encodeGreeting, encodePieces, EventStream } from './event-stream.ts';
 import type { Call, Handler } from '../http/handlers/handler.ts';
+import { encodeBatch, encodeFirstFrame, SseStream } from './sse-stream.ts';
+import type { Batches } from './subscribe.ts';
 
-/** The little of a run that its stream needs. A stream may stay open for days: it holds no more. */
-export type StreamedRun = Pick<RunIdentity, 'id' | 'conversationId' | 'correlationId'>;
-
-export function streamed({ id, conversationId, correlationId }: StreamedRun): StreamedRun {
-  return { id, conversationId, correlationId };
+/** The fields of a run that its stream needs. A stream may stay open for days, so it holds no more. */
+export function runHeader({ id, conversationId, correlationId }: RunIdentity): RunHeader {
+  return { runId: id, conversationId, correlationId };
 }
 
-export interface Outgoing {
+interface RunStreamOptions {
   readonly dialect: Dialect;
-  readonly run: StreamedRun;
+  readonly run: RunHeader;
   readonly batches: AsyncIterable<readonly StoredEvent[]>;
-  /** A frame before the journal's, such as `connected`. */
-  readonly greeting?: Frame;
+  /** Sent before the journal's frames, such as `connected`. */
+  readonly firstFrame?: Frame;
 }
 
-/** Takes the response over and writes batches to it until they end or the reader is gone. */
-export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
-  const { dialect, run, batches, greeting } = outgoing;
-  const header: RunHeader = {
-    runId: run.id,
-    conversationId: run.conversationId,
-    correlationId: run.correlationId,
-  };
+/** Takes over the response and writes batches to it until they end or the client disconnects. */
+export async function streamRun(call: Call, options: RunStreamOptions): Promise<void> {
+  const { dialect, run, batches, firstFrame } = options;
   const { reply } = call;
   reply.hijack();
-  forgetBody(call);
-  const replayed = reply.getHeader('idempotent-replayed') === undefined ? {} : replayedHeader;
-  const stream = new EventStream(reply.raw, { 'x-run-id': run.id, ...replayed });
-  // It lives no longer than the key that opened it.
-  const closed = call.context.streams.add(call.caller, () => stream.end());
+  releaseBody(call);
+  const stream = new SseStream(reply.raw);
+  const remove = call.context.streams.add(call.caller, () => stream.end());
   try {
-    if (greeting !== undefined) await stream.send(encodeGreeting(greeting, dialect));
+    if (firstFrame !== undefined) await stream.send(encodeFirstFrame(firstFrame, dialect));
     for await (const batch of batches) {
-      const pieces = encodePieces(batch, dialect, header);
+      const pieces = encodeBatch(batch, dialect, run);
       let piece = pieces.next();
       while (piece.done !== true) {
         await stream.send(piece.value);
         piece = pieces.next();
       }
       const last = piece.value;
-      // The last words travel with the end: one write less for every run.
+      // The last frames are sent with the end of the response: one write less for every run.
       if (batch.at(-1)?.type === 'run.ended') {
         stream.end(last);
         return;
@@ -58,29 +53,27 @@ export async function streamOut(call: Call, outgoing: Outgoing): Promise<void> {
       if (stream.isOver) return;
     }
   } catch (error) {
-    // The headers are out: cutting the connection is the only honest sign left.
+    // The headers are sent: closing the connection is the only way left to report the failure.
     const requestId = call.request.id;
-    call.context.log.error('A stream was cut off', { requestId, runId: run.id, error });
+    call.context.log.error('A stream failed', { requestId, runId: run.runId, error });
     reply.raw.destroy();
   } finally {
-    closed();
+    remove();
     stream.end();
   }
 }
 
-/** What was asked is stored: who only reads on need not hold it, which may be a megabyte. */
-function forgetBody(call: Call): void {
+/** The request is stored in the journal: an open stream need not hold its body of up to a megabyte. */
+function releaseBody(call: Call): void {
   (call as { body?: unknown }).body = undefined;
   call.request.body = undefined;
 }
 
-const replayedHeader = { 'idempotent-replayed': 'true' };
-
-/** Hints about changes, until the client closes the connection. */
+/** Sends hints about changes until the client disconnects. */
 export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller }) => {
   reply.hijack();
-  const stream = new EventStream(reply.raw, {});
-  const closed = context.streams.add(caller, () => stream.end());
+  const stream = new SseStream(reply.raw);
+  const remove = context.streams.add(caller, () => stream.end());
   try {
     const hints = context.feed.read(caller.tenantId, stream.closed);
     await stream.send(encodeFrame({ data: JSON.stringify({ kind: 'connected' }) }));
@@ -89,7 +82,80 @@ export const followFeed: Handler<'followFeed'> = async ({ reply, context, caller
       await stream.send(frames.join(''));
     }
   } finally {
-    closed();
+    remove();
     stream.end();
   }
 };
+
+interface Opening {
+  readonly failure?: RelayError;
+  /** All batches, including those that were read here. */
+  readonly batches: AsyncIterable<readonly StoredEvent[]>;
+}
+
+const firstOutputTimeoutMs = 5_000;
+
+/**
+ * Waits for the first output of a run, before the headers of its stream are sent: a provider that fails
+ * until then is answered with a 502, and not with a stream that begins with an error.
+ */
+export async function waitForFirstOutput(batches: Batches): Promise<Opening> {
+  const seen: (readonly StoredEvent[])[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<'timeout'>((resolve) => {
+    timer = setTimeout(resolve, firstOutputTimeoutMs, 'timeout');
+  });
+  try {
+    for (;;) {
+      const next = batches.next();
+      const arrived = await Promise.race([next, timeout]);
+      if (arrived === 'timeout') return { batches: rejoin(seen, next, batches) };
+      if (arrived.done === true) return { batches: rejoin(seen, undefined, batches) };
+      seen.push(arrived.value);
+      const failure = providerFailure(arrived.value);
+      if (failure !== undefined) {
+        await batches.return();
+        return { failure, batches: rejoin(seen, undefined, batches) };
+      }
+      if (arrived.value.some(isOutput)) return { batches: rejoin(seen, undefined, batches) };
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function* rejoin(
+  seen: readonly (readonly StoredEvent[])[],
+  pending: Promise<IteratorResult<readonly StoredEvent[], void>> | undefined,
+  batches: Batches,
+): Batches {
+  try {
+    yield* seen;
+    const next = await pending;
+    if (next?.done === true) return;
+    if (next !== undefined) yield next.value;
+    yield* batches;
+  } finally {
+    await batches.return();
+  }
+}
+
+/** Shows that the provider answered, or that the run ended for another reason. */
+function isOutput({ type }: StoredEvent): boolean {
+  return (
+    type === 'text.appended' ||
+    type === 'reasoning.appended' ||
+    type === 'turn.completed' ||
+    type === 'run.ended'
+  );
+}
+
+function providerFailure(events: readonly StoredEvent[]): RelayError | undefined {
+  if (events.some((event) => event.type !== 'run.ended' && isOutput(event))) return undefined;
+  const errored = events.find((event) => event.type === 'run.errored');
+  if (errored === undefined) return undefined;
+  const { code, message } = errored.error;
+  return code === 'provider_failed' || code === 'provider_rejected' || code === 'context_exceeded'
+    ? new RelayError(code satisfies ErrorCode, message)
+    : undefined;
+}

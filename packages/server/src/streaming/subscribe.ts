@@ -1,16 +1,14 @@
 /**
- * Following a run from any place in its journal: first what is stored, then what is being stored,
- * without a gap or a repeat.
+ * Follows a run from any position in its journal: first the stored events, then new ones as they are
+ * stored, without gaps or repeats (E1).
  *
- * The journal is the truth and the hub is a hint. A follower that falls behind the hub forgets what
- * it was buffer and reads on from the store, so it holds a bounded amount, however slow its reader; and
- * now and then it looks into the store unasked, so that a word of the hub that was lost costs time
- * and nothing else.
+ * The journal is authoritative and the hub is a hint. A follower whose buffer overflows drops the buffer
+ * and reads on from the store, so it holds a bounded number of events however slow its client is. The
+ * hub also makes it read the store periodically, so a lost notification only costs time.
  */
-import type { TenantStore } from '@relay/core';
+import { Signal, type TenantStore } from '@relay/core';
 import type { StoredEvent } from '@relay/protocol';
 import type { Hub } from './hub.ts';
-import { EventBuffer } from './event-buffer.ts';
 
 export interface Followed {
   readonly store: TenantStore;
@@ -20,27 +18,27 @@ export interface Followed {
 
 export interface FollowOptions {
   readonly after: number;
-  /** false: end at the journal's present end. */
+  /** false: end at the journal's current end. */
   readonly follow: boolean;
   readonly signal: AbortSignal;
-  /** The run is not created yet: the hub will tell everything, and the store need not be asked. */
+  /** The run is not created yet: the hub will publish every event, and the store need not be read. */
   readonly isNew?: boolean;
 }
 
 const pageSize = 250;
 
-type Batches = AsyncGenerator<readonly StoredEvent[], void>;
+export type Batches = AsyncGenerator<readonly StoredEvent[], void>;
 
 /** Yields batches in order; returns after `run.ended`, or as soon as the signal is aborted. */
 export function followRun(followed: Followed, options: FollowOptions): Batches {
   const buffer = new EventBuffer(followed.hub, followed.runId);
-  // Of a new run nothing may be missed, not even what happens before the first batch is asked for.
+  // Events of a new run may be published before the first batch is requested.
   if (options.isNew === true) buffer.listen(options.signal);
   const batches = batchesOf(followed, options, buffer);
-  // A generator that was never started skips its `finally` when it is returned.
+  // A generator that was never started skips its `finally` on `return`.
   const stop = batches.return.bind(batches);
   batches.return = (value) => {
-    buffer.leave();
+    buffer.close();
     return stop(value);
   };
   return batches;
@@ -73,20 +71,111 @@ async function* batchesOf(
       } else if (behind && (await isOver(followed, cursor))) {
         return;
       }
-      // We listened before we read: whatever was stored since, the hub has buffer or will tell.
+      // The buffer listened before the read: it has, or will receive, whatever was stored since.
       if (behind && batch.length === pageSize) continue;
       if (!follow) return;
-      if (last === undefined && !behind) await buffer.more();
+      if (last === undefined && !behind) await buffer.waitForMore();
       behind = false;
     }
   } finally {
-    buffer.leave();
+    buffer.close();
   }
 }
 
-/** Whether the event at this place is the last one there will ever be. */
+/** Whether the event at `seq` is the terminal event. */
 async function isOver({ store, runId }: Followed, seq: number): Promise<boolean> {
   if (seq === 0) return false;
   const [event] = await store.readEvents(runId, { after: seq - 1, limit: 1 });
   return event?.type === 'run.ended';
+}
+
+const maxBufferedEvents = 1000;
+
+/** Events of a run that the hub has published and the follower has not taken yet. Bounded. */
+export class EventBuffer {
+  readonly #hub: Hub;
+  readonly #runId: string;
+  #batches: (readonly StoredEvent[])[] = [];
+  #count = 0;
+  /** Events may be missing: the follower has to read the store. */
+  #hasGap = false;
+  readonly #added = new Signal();
+  #stopListening: (() => void) | undefined;
+
+  constructor(hub: Hub, runId: string) {
+    this.#hub = hub;
+    this.#runId = runId;
+  }
+
+  /** Buffers events from now on, until `close` or until the signal is aborted. */
+  listen(signal: AbortSignal): void {
+    if (this.#stopListening !== undefined || signal.aborted) return;
+    const stop = this.#hub.listen(this.#runId, (events) => this.#add(events));
+    const close = () => this.close();
+    signal.addEventListener('abort', close);
+    this.#stopListening = () => {
+      stop();
+      signal.removeEventListener('abort', close);
+    };
+  }
+
+  close(): void {
+    this.#stopListening?.();
+    this.#added.notify();
+  }
+
+  /** The events right after `cursor`, at most `limit`; or `gap` if the store has to be read. */
+  take(cursor: number, limit: number): readonly StoredEvent[] | 'gap' {
+    if (this.#hasGap) {
+      this.#hasGap = false;
+      this.#clear();
+      return 'gap';
+    }
+    const [only] = this.#batches;
+    if (this.#batches.length === 1 && only?.[0]?.seq === cursor + 1 && only.length <= limit) {
+      this.#clear();
+      return only;
+    }
+    const taken: StoredEvent[] = [];
+    let next = cursor + 1;
+    while (taken.length < limit) {
+      const batch = this.#batches.shift();
+      if (batch === undefined) break;
+      const fresh = batch[0]?.seq === next ? batch : batch.filter(({ seq }) => seq >= next);
+      const [first] = fresh;
+      if (first === undefined) continue;
+      if (first.seq !== next) {
+        this.#hasGap = true;
+        break;
+      }
+      const space = limit - taken.length;
+      if (fresh.length > space) this.#batches.unshift(fresh.slice(space));
+      taken.push(...fresh.slice(0, space));
+      next = cursor + 1 + taken.length;
+    }
+    this.#count = this.#batches.reduce((sum, batch) => sum + batch.length, 0);
+    if (taken.length === 0 && this.#hasGap) return this.take(cursor, limit);
+    return taken;
+  }
+
+  /** Resolves when there is something to take. */
+  async waitForMore(): Promise<void> {
+    if (this.#batches.length > 0 || this.#hasGap) return;
+    await this.#added.wait();
+  }
+
+  #add(events: readonly StoredEvent[]): void {
+    this.#count += events.length;
+    if (events.length === 0 || (this.#count > maxBufferedEvents && this.#batches.length > 0)) {
+      this.#clear();
+      this.#hasGap = true;
+    }
+    if (!this.#hasGap) this.#batches.push(events);
+    this.#added.notify();
+  }
+
+  #clear(): void {
+    this.#batches = [];
+    this.#count = 0;
+  }
 }

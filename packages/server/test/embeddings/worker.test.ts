@@ -4,7 +4,7 @@ import { createMemoryStore } from '@relay/store';
 import { createFaultyStore } from '../../../store/test/faulty-store.ts';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { until } from '../support/relay.ts';
+import { until } from '../support/server.ts';
 import { EmbeddingWorker } from '../../src/embeddings/worker.ts';
 
 type Embed = (tenantId: string, texts: readonly string[]) => void | Promise<void>;

@@ -1,4 +1,4 @@
-/** `/v1/keys`: keys that are made, listed and revoked, and what a revoked one can no longer do. */
+/** `/v1/keys`: create, list and revoke keys, and the effects of a revocation. */
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { isWellFormed } from '../../src/secrets/keys.ts';
@@ -6,12 +6,12 @@ import { FrameReader } from '../support/frames.ts';
 import {
   addKey,
   type BootOptions,
-  bootRelay,
-  type TestRelay,
+  bootServer,
+  type TestServer,
   until,
-  type Wish,
-} from '../support/relay.ts';
-import { decideCall, resumeRun, startApiChat, startChat, startRun } from '../support/talk.ts';
+  type RequestOptions,
+} from '../support/server.ts';
+import { decideCall, resumeRun, startApiChat, startChat, startRun } from '../support/requests.ts';
 
 interface MadeKey {
   readonly id: string;
@@ -26,13 +26,13 @@ interface KeyList {
   readonly nextCursor: string | null;
 }
 
-async function boot(options: BootOptions = {}): Promise<TestRelay> {
-  const server = await bootRelay(options);
+async function boot(options: BootOptions = {}): Promise<TestServer> {
+  const server = await bootServer(options);
   onTestFinished(() => server.stop());
   return server;
 }
 
-async function makeKey(server: TestRelay, body: Record<string, unknown> = {}): Promise<MadeKey> {
+async function makeKey(server: TestServer, body: Record<string, unknown> = {}): Promise<MadeKey> {
   const response = await server.request('/v1/keys', {
     body: { name: 'made', scopes: ['runs'], ...body },
   });
@@ -40,18 +40,22 @@ async function makeKey(server: TestRelay, body: Record<string, unknown> = {}): P
   return (await response.json()) as MadeKey;
 }
 
-async function keysOf(server: TestRelay, query = '', wish: Wish = {}): Promise<KeyList> {
-  return (await server.json(`/v1/keys${query}`, wish)) as unknown as KeyList;
+async function keysOf(
+  server: TestServer,
+  query = '',
+  options: RequestOptions = {},
+): Promise<KeyList> {
+  return (await server.json(`/v1/keys${query}`, options)) as unknown as KeyList;
 }
 
-function revoke(server: TestRelay, id: string, wish: Wish = {}): Promise<Response> {
-  return server.request(`/v1/keys/${id}`, { ...wish, method: 'DELETE' });
+function revoke(server: TestServer, id: string, options: RequestOptions = {}): Promise<Response> {
+  return server.request(`/v1/keys/${id}`, { ...options, method: 'DELETE' });
 }
 
 const inAnHour = () => new Date(Date.now() + 3_600_000).toISOString();
 
 describe('/v1/keys', () => {
-  it('makes a key that works at once, and shows it this once', async () => {
+  it('creates a key that works at once, and returns it once', async () => {
     const server = await boot();
     const expiresAt = inAnHour();
     const made = await makeKey(server, {
@@ -71,7 +75,7 @@ describe('/v1/keys', () => {
     });
     expect(isWellFormed(made.apiKey)).toBe(true);
     expect((await server.request('/models', { key: made.apiKey })).status).toBe(200);
-    // Neither the key nor what is stored of it is ever shown again.
+    // Neither the key nor its hash is returned again.
     const list = JSON.stringify(await keysOf(server));
     expect(list).toContain(made.id);
     const secret = made.apiKey.slice('relay_live_'.length);
@@ -80,13 +84,13 @@ describe('/v1/keys', () => {
     }
   });
 
-  it('leaves out what was not said', async () => {
+  it('omits optional fields', async () => {
     const server = await boot();
     const made = await makeKey(server, { name: 'plain' });
     expect(Object.keys(made).toSorted()).toEqual(['apiKey', 'createdAt', 'id', 'name', 'scopes']);
   });
 
-  it('gives a key the scopes it names, and the tenant of whoever made it', async () => {
+  it('gives a key the requested scopes, and the tenant of its creator', async () => {
     const server = await boot();
     const { apiKey: key } = await makeKey(server, { scopes: ['runs'] });
     expect((await server.request('/v1/runs', { key })).status).toBe(200);
@@ -161,17 +165,17 @@ describe('/v1/keys', () => {
     ['a tenant', { name: 'x', scopes: ['runs'], tenantId: uuidv7() }, 'tenantId'],
     ['an id', { name: 'x', scopes: ['runs'], id: uuidv7() }, 'id'],
     ['a key of one’s own', { name: 'x', scopes: ['runs'], apiKey: 'relay_live_1' }, 'apiKey'],
-  ])('refuses %s with 400 and the field’s path, and makes nothing', async (_what, body, path) => {
+  ])('refuses %s with 400 and the field’s path, and creates nothing', async (_what, body, path) => {
     const server = await boot();
     const response = await server.request('/v1/keys', { body });
     expect(response.status).toBe(400);
-    const told = (await response.json()) as { code: string; details: { path: string }[] };
-    expect(told.code).toBe('invalid_request');
-    expect(told.details.map((detail) => detail.path)).toContain(path);
+    const error = (await response.json()) as { code: string; details: { path: string }[] };
+    expect(error.code).toBe('invalid_request');
+    expect(error.details.map((detail) => detail.path)).toContain(path);
     expect((await keysOf(server)).keys).toHaveLength(1);
   });
 
-  it('keeps a name and an owner exactly, whatever they hold', async () => {
+  it('stores a name and an owner exactly', async () => {
     const server = await boot();
     const odd = '"; DROP TABLE keys; --\u0000\ud83d\ude00 <b>\n';
     const { id } = await makeKey(server, { name: odd, owner: odd });
@@ -179,7 +183,7 @@ describe('/v1/keys', () => {
     expect(keys.find((key) => key.id === id)).toMatchObject({ name: odd, owner: odd });
   });
 
-  it('takes a time in any zone, and a key is worth nothing after it', async () => {
+  it('accepts an expiry in any time zone', async () => {
     const server = await boot();
     const at = new Date(Date.now() + 1_200);
     const local = new Date(at.getTime() + 5.5 * 3_600_000).toISOString().replace('Z', '+05:30');
@@ -210,7 +214,7 @@ describe('/v1/keys', () => {
       expect((await keysOf(server)).keys.find((each) => each.id === id)).toEqual(listed);
     });
 
-    it('may be one’s own', async () => {
+    it('may be the caller’s own', async () => {
       const server = await boot();
       const { id, apiKey: key } = await makeKey(server, { scopes: ['admin', 'runs'] });
       const talk = await startRun(server, { input: 'slow 60000' }, { key });
@@ -222,7 +226,7 @@ describe('/v1/keys', () => {
       await server.request(`/v1/runs/${talk.runId}/cancel`, { method: 'POST' });
     });
 
-    it('of nobody, and of another tenant, is not there', async () => {
+    it('cannot be revoked if it is unknown or of another tenant', async () => {
       const server = await boot();
       const stranger = await addKey(server.store, { tenant: 'stranger' });
       for (const id of [uuidv7(), 'no-id', stranger.keyId]) {
@@ -236,21 +240,21 @@ describe('/v1/keys', () => {
       expect((await server.request('/models', { key: stranger.apiKey })).status).toBe(200);
     });
 
-    /** Opens one of everything that stays open, with one key. */
-    async function everythingOpen(server: TestRelay, key: string) {
-      const wish = { key };
-      const waiting = await startApiChat(server, 'notify wait', { wish });
+    /** Opens one stream of each kind with one key. */
+    async function everythingOpen(server: TestServer, key: string) {
+      const options = { key };
+      const waiting = await startApiChat(server, 'notify wait', options);
       await waiting.reader.until('tool_approval_requested');
-      const talking = await startRun(server, { input: 'slow 60000' }, wish);
+      const talking = await startRun(server, { input: 'slow 60000' }, options);
       await talking.reader.until('token');
-      const followed = await server.request(`/v1/runs/${waiting.runId}/stream`, wish);
-      const chat = await startChat(server, 'notify chat', { wish });
+      const followed = await server.request(`/v1/runs/${waiting.runId}/stream`, options);
+      const chat = await startChat(server, 'notify chat', options);
       await chat.reader.until('relay');
       const readers = [waiting.reader, talking.reader, chat.reader, new FrameReader(followed)];
       return { readers, runIds: [waiting.runId, talking.runId, chat.runId] };
     }
 
-    it.each<[string, (server: TestRelay, id: string) => Promise<unknown>]>([
+    it.each<[string, (server: TestServer, id: string) => Promise<unknown>]>([
       ['here', (server, id) => revoke(server, id)],
       [
         'by another node on the same store',
@@ -267,10 +271,10 @@ describe('/v1/keys', () => {
       const other = await startRun(server, { input: 'slow 60000' }, { key: spared.apiKey });
       await other.reader.until('token');
       await revokeIt(server, doomed.id);
-      // Their runs would go on for a minute.
+      // Their runs would continue for a minute.
       await Promise.all(readers.map((reader) => reader.rest()));
       for (const { types } of readers) expect(types).not.toContain('done');
-      // Others go on, and so do the runs themselves.
+      // Other streams and the runs continue.
       await server.request(`/v1/runs/${other.runId}/cancel`, { method: 'POST' });
       expect((await other.reader.until('done')).data).toMatchObject({ status: 'canceled' });
       const statuses = await Promise.all(
@@ -281,7 +285,7 @@ describe('/v1/keys', () => {
       for (const id of runIds) await server.request(`/v1/runs/${id}/cancel`, { method: 'POST' });
     });
 
-    it('hears no more of what it waits for by resume and tool-approval', async () => {
+    it('is refused while it waits for resume and tool-approval', async () => {
       const server = await boot();
       const { id, apiKey: key } = await makeKey(server, { scopes: ['runs', 'approve'] });
       const slow = await startRun(server, { input: 'slow 60000' });
@@ -306,7 +310,7 @@ describe('/v1/keys', () => {
       }
     });
 
-    it('is cut off in the middle of a flood, and the server stays sound', async () => {
+    it('is disconnected in the middle of a large stream', async () => {
       const server = await boot();
       const faults: unknown[] = [];
       const note = (error: unknown) => faults.push(error);

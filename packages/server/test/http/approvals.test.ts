@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
 import {
   answerApproval,
   decideCall,
@@ -7,13 +7,13 @@ import {
   startChat,
   startRun,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 describe('/v1/approvals', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -29,7 +29,7 @@ describe('/v1/approvals', () => {
     return { ...talk, relay, path, decide };
   }
 
-  it('shows a request with all a person needs to decide it', async () => {
+  it('returns an approval with everything that is needed to decide it', async () => {
     const { runId, relay, path, decide, reader } = await asking('look at me');
     expect(await server.json(path)).toMatchObject({
       id: relay.data['id'],
@@ -49,7 +49,7 @@ describe('/v1/approvals', () => {
     await reader.rest();
   });
 
-  it('runs the tool once it is approved, and says by whom', async () => {
+  it('runs the tool once it is approved, and records by whom', async () => {
     const { path, decide, reader, runId } = await asking('approved here');
     const response = await decide({ approved: true });
     expect(response.status).toBe(200);
@@ -65,7 +65,7 @@ describe('/v1/approvals', () => {
     expect(events.filter(({ type }) => type === 'approval.decided')).toHaveLength(1);
   });
 
-  it('takes the same answer again, also after the end, and refuses another one', async () => {
+  it('accepts the same decision again, also after the end, and refuses another one', async () => {
     const { decide, reader } = await asking('decided once');
     expect((await decide({ approved: false, reason: 'No' })).status).toBe(200);
     const repeated = await decide({ approved: false });
@@ -80,7 +80,7 @@ describe('/v1/approvals', () => {
     expect(server.notes().join()).not.toContain('decided once');
   });
 
-  it('refuses the same approval with more in it than before: it would not take effect', async () => {
+  it('refuses a repeated approval with additional terms', async () => {
     const { decide, reader } = await asking('once is not always');
     expect((await decide({ approved: true })).status).toBe(200);
     expect((await decide({ approved: true, always: true })).status).toBe(409);
@@ -88,7 +88,7 @@ describe('/v1/approvals', () => {
     await reader.rest();
   });
 
-  it('lets one of 50 racing decisions win, and only those that agree are told 200', async () => {
+  it('accepts one of 50 concurrent decisions, and answers 200 only to those that agree', async () => {
     const { decide, path, reader, runId } = await asking('raced');
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, n) => decide({ approved: n % 2 === 0 })),
@@ -103,7 +103,7 @@ describe('/v1/approvals', () => {
     expect(events.filter(({ type }) => type === 'approval.decided')).toHaveLength(1);
   });
 
-  it('refuses to decide what was canceled, and nothing runs', async () => {
+  it('refuses to decide an approval of a canceled run', async () => {
     const { decide, path, reader, runId } = await asking('canceled first');
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
     await reader.rest();
@@ -114,7 +114,7 @@ describe('/v1/approvals', () => {
     expect(server.notes().join()).not.toContain('canceled first');
   });
 
-  it('decides the approval of a chat too, which then is gone for the chat', async () => {
+  it('decides the approval of a chat, which the chat cannot answer then', async () => {
     const chat = await startChat(server, 'notify from both sides');
     const relay = await chat.reader.until('relay');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
@@ -128,7 +128,7 @@ describe('/v1/approvals', () => {
     expect(server.notes().filter((line) => line.includes('from both sides'))).toHaveLength(1);
   });
 
-  it('runs what a person wrote in the place of what was asked, and shows both', async () => {
+  it('runs edited arguments, and returns both', async () => {
     const { decide, path, reader, runId } = await asking('the first words');
     const input = { to: 'operator', text: 'better words' };
     const response = await decide({ approved: true, input });
@@ -160,7 +160,7 @@ describe('/v1/approvals', () => {
   it.each([
     ['arguments that do not fit', { to: 7 }, 400, 'tool_input_invalid'],
     ['arguments that a deny rule refuses', { to: 'mallory', text: 'x' }, 403, 'denied_by_rule'],
-  ])('refuses %s, and the request stays open', async (_what, input, status, code) => {
+  ])('refuses %s, and the approval stays pending', async (_what, input, status, code) => {
     const talk = await startRun(server, {
       input: 'notify refuse the edit',
       permissions: { denylist: [{ tool: 'send_note', params: { to: 'mallory' } }] },
@@ -179,7 +179,7 @@ describe('/v1/approvals', () => {
     expect(server.notes().join()).not.toContain('mallory');
   });
 
-  it('runs what a person wrote, and refuses what a deny rule does, by the other surfaces too', async () => {
+  it('runs edited arguments, unless a deny rule matches, by the other surfaces', async () => {
     const permissions = { denylist: [{ tool: 'send_note', params: { to: 'mallory' } }] };
     const denied = { to: 'mallory', text: 'x' };
     const edited = (text: string) => ({ to: 'operator', text });
@@ -217,7 +217,7 @@ describe('/v1/approvals', () => {
     ['arguments that are a text', { approved: true, input: '{}' }],
     ['arguments that are null', { approved: true, input: null }],
     ['an unknown field', { approved: true, scope: 'planet' }],
-  ])('refuses %s with 400, and the request stays open', async (_what, body) => {
+  ])('refuses %s with 400, and the approval stays pending', async (_what, body) => {
     const { decide, path, reader } = await asking('malformed');
     const response = await decide(body);
     expect(response.status).toBe(400);
@@ -227,16 +227,16 @@ describe('/v1/approvals', () => {
     await reader.rest();
   });
 
-  it('warns of a request that is about to expire, on its stream and on the feed', async () => {
-    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '3000' } });
+  it('announces that an approval is about to expire, on its stream and on the feed', async () => {
+    const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '3000' } });
     const talk = await startRun(hasty, { input: 'notify hurry up' });
     const relay = await talk.reader.until('approval_requested');
     const gone = new AbortController();
     await untilStatus(hasty, talk.runId, 'waiting');
     const hints: unknown[] = [];
-    for await (const told of hasty.relay.feed.read(hasty.tenantId, gone.signal)) {
-      hints.push(...told);
-      if (told.some((hint) => hint.kind === 'approval')) break;
+    for await (const batch of hasty.relay.feed.read(hasty.tenantId, gone.signal)) {
+      hints.push(...batch);
+      if (batch.some((hint) => hint.kind === 'approval')) break;
     }
     const warning = await talk.reader.until('approval_expiring');
     const approval = await hasty.json(`/v1/approvals/${String(relay.data['id'])}`);
@@ -250,8 +250,8 @@ describe('/v1/approvals', () => {
     expect(hints).toContainEqual({ kind: 'approval', id });
   });
 
-  it('lets a request expire: nobody can decide it any more, and the run goes on', async () => {
-    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '50' } });
+  it('expires: it cannot be decided any more, and the run continues', async () => {
+    const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '50' } });
     const talk = await startRun(hasty, { input: 'notify too late' });
     const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;

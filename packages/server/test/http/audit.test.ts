@@ -1,7 +1,7 @@
-/** `/v1/audit`: every deed leaves its entry, and no secret with it. */
+/** `/v1/audit`: every action is recorded, without secrets. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
 interface Entry {
   readonly id: string;
@@ -16,14 +16,14 @@ interface Entry {
 const canary = 'sk-canary-0123456789abcdef';
 
 describe('the audit trail', () => {
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
   afterAll(() => server.stop());
 
-  async function list(query = '', wish: Wish = {}) {
-    return (await server.json(`/v1/audit${query}`, wish)) as {
+  async function list(query = '', options: RequestOptions = {}) {
+    return (await server.json(`/v1/audit${query}`, options)) as {
       entries: Entry[];
       nextCursor: string | null;
     };
@@ -43,7 +43,7 @@ describe('the audit trail', () => {
     return { runId: asked.runId, approvalId: id };
   }
 
-  it('tells of a run and of its decision: who, what and why, and not the words', async () => {
+  it('records a run and its decision: who, what and why, without content', async () => {
     const { runId, approvalId } = await answered({ approved: true, reason: 'Looks fine' });
     const { entries } = await list(`?runId=${runId}`);
     expect(entries.map(({ action }) => action)).toEqual(['approval.decided', 'run.started']);
@@ -60,7 +60,7 @@ describe('the audit trail', () => {
     expect(JSON.stringify(entries)).not.toContain(canary);
   });
 
-  it('tells of a grant that an answer made, and of the rule that let a call run', async () => {
+  it('records a grant by a decision, and the rule that allowed a call', async () => {
     const { approvalId } = await answered({ approved: true, always: true, scope: 'tenant' });
     const made = await last('grant.created');
     expect(made?.what).toMatchObject({
@@ -84,7 +84,7 @@ describe('the audit trail', () => {
     expect(revoked.entries.map(({ what }) => what['grantId'])).toEqual([grantId]);
   });
 
-  it('tells which rule denied a call', async () => {
+  it('records the rule that denied a call', async () => {
     const denylist = [{ tool: 'send_note' }];
     const run = await startRun(server, { input: 'notify x', permissions: { denylist } });
     await run.reader.rest();
@@ -94,7 +94,7 @@ describe('the audit trail', () => {
     });
   });
 
-  it('tells of a cancellation, and of the request that it closed', async () => {
+  it('records a cancellation, and the approval that it closed', async () => {
     const run = await startRun(server, { input: 'notify x' });
     await run.reader.until('approval_requested');
     await server.request(`/v1/runs/${run.runId}/cancel`, { method: 'POST' });
@@ -107,7 +107,7 @@ describe('the audit trail', () => {
     ]);
   });
 
-  it('tells of keys, credentials, budgets and pauses, once each and without secrets', async () => {
+  it('records keys, credentials, budgets and pauses once, without secrets', async () => {
     const made = await server.json('/v1/keys', { body: { name: 'ci', scopes: ['runs'] } });
     const keyId = String(made['id']);
     await server.request(`/v1/keys/${keyId}`, { method: 'DELETE' });
@@ -144,7 +144,7 @@ describe('the audit trail', () => {
     expect(shown).not.toContain(String(made['apiKey']));
   });
 
-  it('is a list like every other, and its places have no gap', async () => {
+  it('is paginated, and its seq has no gaps', async () => {
     const whole = await list('?limit=200');
     const paged: Entry[] = [];
     for (let cursor: string | null = ''; cursor !== null;) {
@@ -165,7 +165,7 @@ describe('the audit trail', () => {
     }
   });
 
-  it('has a head that can be put aside and is found again', async () => {
+  it('has a head that can be verified later', async () => {
     const head = await server.json('/v1/audit/head');
     expect(head).toMatchObject({ seq: expect.any(Number), sealedAt: expect.any(String) });
     await server.json('/v1/keys', { body: { name: 'later', scopes: ['runs'] } });
@@ -180,7 +180,7 @@ describe('the audit trail', () => {
     }
   });
 
-  it('shows a tenant its own trail alone', async () => {
+  it('belongs to one tenant', async () => {
     const { apiKey: key } = await addKey(server.store, { tenant: `other` });
     expect(await list('', { key })).toEqual({ entries: [], nextCursor: null });
     await server.json('/v1/keys', { key, body: { name: 'theirs', scopes: ['runs'] } });

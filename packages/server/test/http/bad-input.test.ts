@@ -1,7 +1,7 @@
-/** Whatever is wrong with a request is said before anything happens, in one shape of error. */
+/** Invalid bodies are refused before anything happens. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { expectHealth } from '../support/health.ts';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { expectHealth } from '../support/requests.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 
 const hi = [{ role: 'user', content: 'hi' }];
 const chat = { model: 'demo', messages: hi };
@@ -10,7 +10,7 @@ const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 const rules = (list: string, rule: unknown) => ({ ...run, permissions: { [list]: [rule] } });
 const pattern = (text: string) => rules('denylist', { tool: 'send_note', params: { text } });
 
-/** Name, body, code, and the path or the sentence that must be told. */
+/** Name, body, code, and the path or the message of the error. */
 type Row = readonly [string, unknown, string, string?];
 
 const chats: readonly Row[] = [
@@ -255,7 +255,7 @@ const answers: readonly Row[] = [
   ],
 ];
 
-/** Text that is not the JSON of an object, sent as it is. */
+/** Bodies that are not a JSON object, sent verbatim. */
 const texts: readonly Row[] = [
   ['a brace', '{', 'invalid_json', 'Invalid JSON body'],
   ['a trailing comma', '{"model":"demo",}', 'invalid_json', 'Invalid JSON body'],
@@ -289,10 +289,10 @@ function named(rows: readonly Row[]) {
 }
 
 describe('bad input', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -301,18 +301,18 @@ describe('bad input', () => {
 
   afterEach(() => expectHealth(server));
 
-  async function expectRefusal(path: string, [, body, code, told]: Row): Promise<void> {
+  async function expectRefusal(path: string, [, body, code, expected]: Row): Promise<void> {
     const response = await server.request(path, { body });
     expect(response.status).toBe(400);
     expect(response.headers.get('content-type')).toContain('application/json');
     expect(response.headers.has('x-run-id')).toBe(false);
     const answer = (await response.json()) as { error: string; details?: { path: string }[] };
     expect(answer).toMatchObject({ code, error: expect.any(String) });
-    if (told === undefined) return;
+    if (expected === undefined) return;
     const paths = (answer.details ?? []).map((detail) => detail.path);
     const said = [answer.error, ...paths];
     expect(
-      said.some((text) => text.includes(told)),
+      said.some((text) => text.includes(expected)),
       JSON.stringify(answer),
     ).toBe(true);
   }
@@ -349,7 +349,7 @@ describe('bad input', () => {
     },
   );
 
-  it('pollutes no prototype and stores no run, whatever was sent', () => {
+  it('pollutes no prototype and stores no run', () => {
     expect(({} as Record<string, unknown>)['x']).toBeUndefined();
     expect(server.relay.hub.size).toBe(0);
     expect(server.logged).toEqual([]);

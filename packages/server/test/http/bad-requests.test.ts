@@ -1,11 +1,11 @@
-/** What is wrong with a request before its body is looked at, or in spite of it. */
+/** Invalid methods, paths, queries and content types. */
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 import { type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun } from '../support/requests.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 const table: readonly Route[] = Object.values(routes);
@@ -14,17 +14,17 @@ const pathOf = (path: string) => path.replaceAll(/:\w+/g, id);
 const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
 
 describe('a query', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
     await server.stop();
   });
 
-  it.each(['after', 'limit'])('refuses nonsense as %s of the events', async (name) => {
+  it.each(['after', 'limit'])('refuses a malformed %s of the events', async (name) => {
     const { runId } = await finishedRun(server, { input: 'say 1' });
     for (const value of [
       '',
@@ -72,10 +72,10 @@ describe('a query', () => {
 });
 
 describe('a request', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
+    server = await bootServer({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
   });
 
   afterAll(async () => {
@@ -84,7 +84,7 @@ describe('a request', () => {
 
   const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
-  it('by the wrong method is 405 with the methods that are allowed', async () => {
+  it('by another method is answered with 405 and Allow', async () => {
     for (const path of paths) {
       const known: string[] = table
         .filter((route) => route.path === path)
@@ -97,7 +97,7 @@ describe('a request', () => {
     }
   });
 
-  it('by HEAD or OPTIONS is no 404 where there is something', async () => {
+  it('by HEAD or OPTIONS is not answered with 404 where a route exists', async () => {
     for (const path of paths) {
       for (const method of ['HEAD', 'OPTIONS']) {
         const response = await server.request(pathOf(path), { method });
@@ -107,7 +107,7 @@ describe('a request', () => {
   });
 
   it.each(['/nope', '/v1', '/v1/nope', '/health/', '/internal/runs', '/HEALTH'])(
-    'to %s finds nothing, with or without a key',
+    'to %s is answered with 404, with or without a key',
     async (path) => {
       for (const key of [null, server.apiKey]) {
         const response = await server.request(path, { key });
@@ -121,7 +121,7 @@ describe('a request', () => {
   );
 
   it.each(['1', 'undefined', `${id}0`, 'x'.repeat(99), '%00', '%2e%2e', "'%20or%201=1--"])(
-    'about the run %s finds nothing',
+    'about the run %s is answered with 404',
     async (wrongId) => {
       for (const tail of ['', '/events', '/stream']) {
         const response = await server.request(`/v1/runs/${wrongId}${tail}`);
@@ -133,7 +133,7 @@ describe('a request', () => {
     },
   );
 
-  it('about a run with a malformed id is answered as about one that does not exist', async () => {
+  it('with a malformed id is answered like one with an unknown id', async () => {
     const missing = await (await server.request(`/v1/runs/${id}`)).text();
     expect(await (await server.request('/v1/runs/not-an-id')).text()).toBe(missing);
   });
@@ -144,7 +144,7 @@ describe('a request', () => {
     [`/v1/approvals/${id}`, 'No such approval'],
     ['/v1/approvals/nonsense', 'No such approval'],
     ['/v1/nope', 'No such path'],
-  ])('to %s is told what there is none of', async (path, error) => {
+  ])('to %s names the missing resource', async (path, error) => {
     const response = await server.request(path);
     expect(response.status).toBe(404);
     expect(await response.json()).toEqual({ error, code: 'not_found' });
@@ -155,7 +155,7 @@ describe('a request', () => {
     ['an id that is far too long', `/v1/runs/${'x'.repeat(4000)}`, 404],
     ['a URL that is no URL', '/v1/runs/%zz', 400],
     ['a URL that is no UTF-8', '/v1/runs/%ff', 400],
-  ])('gets the one shape of error for %s', async (_what, path, status) => {
+  ])('is answered with an error body for %s', async (_what, path, status) => {
     const response = await server.request(path);
     const body = (await response.json()) as Record<string, unknown>;
     expect(Object.keys(body)).toEqual(['error', 'code']);
@@ -163,7 +163,7 @@ describe('a request', () => {
     expect(response.status).toBe(status);
   });
 
-  // Whoever follows a link sends the form of a page.
+  // Decision links accept the form of their page.
   const posts = table
     .filter(({ method, auth }) => method === 'POST' && auth !== 'link')
     .map(({ path }) => path);
@@ -206,7 +206,7 @@ describe('a request', () => {
     .filter(({ body }) => body !== undefined)
     .map(({ method, path, bodyLimit = 1024 * 1024 }) => [method, path, bodyLimit] as const);
 
-  it('may be larger than 1 MB where images and files travel', () => {
+  it('may be larger than 1 MB on routes with attachments', () => {
     const large = withBody.filter(([, , limit]) => limit > 1024 * 1024);
     expect(large).toEqual(
       expect.arrayContaining([
@@ -218,7 +218,7 @@ describe('a request', () => {
 
   const fill = (size: number) => `{"x":"${'a'.repeat(size - 8)}"}`;
 
-  it('may not be larger than its route permits', async () => {
+  it('may not exceed the limit of its route', async () => {
     for (const [method, path, limit] of withBody) {
       const tooLarge = await server.request(pathOf(path), { method, body: fill(limit + 1) });
       expect(tooLarge.status, `${method} ${path}`).toBe(413);
@@ -226,7 +226,7 @@ describe('a request', () => {
     }
   });
 
-  it('may be as large as its route permits', async () => {
+  it('may be as large as the limit of its route', async () => {
     // One route for each limit.
     const byLimit = new Map(withBody.map((each) => [each[2], each]));
     for (const [method, path, limit] of byLimit.values()) {
@@ -236,7 +236,7 @@ describe('a request', () => {
     }
   });
 
-  it('may not be larger in chunks either', async () => {
+  it('may not exceed the limit in chunks', async () => {
     const answer = await new Promise<number | undefined>((resolve, reject) => {
       const sending = httpRequest(`${server.url}/v1/keys`, {
         method: 'POST',
@@ -258,7 +258,7 @@ describe('a request', () => {
     expect(answer).toBe(413);
   });
 
-  it('that is no HTTP at all harms nobody', async () => {
+  it('that is not HTTP does not affect other connections', async () => {
     const { hostname, port } = new URL(server.url);
     const socket = connect(Number(port), hostname);
     const closed = new Promise((resolve) => socket.once('close', resolve));
@@ -269,15 +269,15 @@ describe('a request', () => {
   });
 });
 
-describe('a failure inside', () => {
-  it('is a 500 that shows nothing, and the operator finds it in the log', async () => {
+describe('an internal failure', () => {
+  it('is answered with a 500 without internals, and is logged', async () => {
     const store = createMemoryStore();
-    const server = await bootRelay({ store });
+    const server = await bootServer({ store });
     store.ping = () => Promise.reject(new Error('hunter2 at /home/relay'));
     const response = await server.request('/ready');
     expect(response.status).toBe(500);
     expect(await response.json()).toEqual({
-      error: 'Something went wrong inside Relay',
+      error: 'Internal server error',
       code: 'internal',
     });
     await server.stop();
@@ -285,11 +285,11 @@ describe('a failure inside', () => {
   });
 });
 
-describe('JSON that would change on its way', () => {
-  let server: TestRelay;
+describe('ambiguous JSON', () => {
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -314,7 +314,7 @@ describe('JSON that would change on its way', () => {
     expect(response.status).toBe(400);
   });
 
-  it('is taken where it would not', async () => {
+  it('is accepted if it is exact', async () => {
     const response = await server.request('/chat', { body: contextOf(nested(32)) });
     expect(response.status).toBe(200);
     await response.text();

@@ -4,11 +4,11 @@ import { createModelRegistry } from '@relay/models';
 import { RelayError, type Route, routes } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type BootOptions, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { finishedRun, startRun, statusOf, untilStatus } from '../support/talk.ts';
+import { type BootOptions, bootServer, type TestServer, until } from '../support/server.ts';
+import { finishedRun, startRun, statusOf, untilStatus } from '../support/requests.ts';
 
-async function boot(options: BootOptions = {}): Promise<TestRelay> {
-  const server = await bootRelay(options);
+async function boot(options: BootOptions = {}): Promise<TestServer> {
+  const server = await bootServer(options);
   onTestFinished(() => server.stop());
   return server;
 }
@@ -18,23 +18,23 @@ interface Listed {
 }
 
 describe('a server', () => {
-  it('is alive, ready, and says its version to anyone', async () => {
+  it('reports health, readiness and its version without a key', async () => {
     const server = await boot();
     const manifest = JSON.parse(
       readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
     ) as { version: string };
     for (const headers of [{}, { authorization: 'Bearer nonsense' }, { host: 'relay.example' }]) {
-      const wish = { method: 'GET' as const, headers };
-      const health = await server.relay.app.inject({ ...wish, url: '/health' });
+      const options = { method: 'GET' as const, headers };
+      const health = await server.relay.app.inject({ ...options, url: '/health' });
       expect(health.statusCode).toBe(200);
       expect(health.json()).toEqual({ status: 'ok', version: manifest.version });
-      const ready = await server.relay.app.inject({ ...wish, url: '/ready' });
+      const ready = await server.relay.app.inject({ ...options, url: '/ready' });
       expect(ready.statusCode).toBe(200);
       expect(ready.json()).toEqual({ status: 'ready' });
     }
   });
 
-  it('tells whoever only has its address where to read on', async () => {
+  it('links to its documentation at /', async () => {
     const server = await boot();
     const welcome = await server.request('/', { key: null });
     expect(welcome.status).toBe(200);
@@ -45,7 +45,7 @@ describe('a server', () => {
     }
   });
 
-  it('answers health checks that want no body', async () => {
+  it('answers HEAD for health checks', async () => {
     const server = await boot();
     for (const path of ['/health', '/ready']) {
       const response = await server.request(path, { method: 'HEAD' });
@@ -58,7 +58,7 @@ describe('a server', () => {
     expect(await server.json('/models')).toEqual({ models: [{ id: 'demo', provider: 'demo' }] });
   });
 
-  it('lists the models of providers whose key the tenant has, until it is revoked', async () => {
+  it('lists the models of providers for which the tenant has a credential', async () => {
     const server = await boot();
     const path = '/v1/credentials/anthropic';
     await server.request(path, { method: 'PUT', body: { apiKey: 'sk-0123456789abcdef' } });
@@ -84,7 +84,7 @@ describe('a server', () => {
 });
 
 describe('the default model', () => {
-  it('is shown with the models, and taken where none is named', async () => {
+  it('is listed, and used by requests without a model', async () => {
     const server = await boot({ env: { RELAY_DEFAULT_MODEL: 'demo' } });
     expect(await server.json('/models')).toMatchObject({ defaultModel: 'demo' });
     const response = await server.request('/v1/runs', { body: { input: 'say 1' } });
@@ -99,7 +99,7 @@ describe('the default model', () => {
 });
 
 describe('readiness', () => {
-  it('is lost when the store does not answer, while the process is alive', async () => {
+  it('fails when the store does not answer, while health succeeds', async () => {
     const store = createMemoryStore();
     const server = await boot({ store });
     store.ping = () => Promise.reject(new RelayError('storage_failed', 'The store did not answer'));
@@ -109,7 +109,7 @@ describe('readiness', () => {
     expect((await server.request('/health')).status).toBe(200);
   });
 
-  it('is lost as soon as the server begins to stop', async () => {
+  it('fails as soon as the server begins to stop', async () => {
     const held = Promise.withResolvers<void>();
     const began = Promise.withResolvers<void>();
     const model = {
@@ -121,7 +121,7 @@ describe('readiness', () => {
       },
     };
     const models = createModelRegistry([{ id: 'held', provider: 'test', model }]);
-    const server = await bootRelay({ models });
+    const server = await bootServer({ models });
     const { reader } = await startRun(server, { model: 'held', input: 'x' });
     await began.promise;
     const stopping = server.stop();
@@ -134,7 +134,7 @@ describe('readiness', () => {
   });
 });
 
-describe('an embedded server', () => {
+describe('an in-process server', () => {
   it('uses the models it is given', async () => {
     const model = createScriptedModel([[text('from a script'), finish()]]);
     const models = createModelRegistry([{ id: 'scripted', provider: 'test', model }]);
@@ -147,8 +147,8 @@ describe('an embedded server', () => {
   });
 });
 
-describe('more runs than places', () => {
-  /** A server whose one place is taken, and a run that waits for it. */
+describe('more runs than the concurrency limit', () => {
+  /** A server whose only concurrency slot is used, and a queued run. */
   async function queued() {
     const server = await boot({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
     const busy = await startRun(server, { input: 'slow 60000' });
@@ -162,7 +162,7 @@ describe('more runs than places', () => {
     return { server, busy, asked, runId, cancel };
   }
 
-  it('wait in the queue, and run when there is room', async () => {
+  it('wait in the queue, and run when a slot is free', async () => {
     const { server, busy, asked, runId, cancel } = await queued();
     expect(await statusOf(server, runId)).toBe('queued');
     await cancel(busy.runId);
@@ -170,7 +170,7 @@ describe('more runs than places', () => {
     expect(await (await asked).text()).toContain('"type":"done","status":"completed"');
   });
 
-  it('can be canceled while they wait, without waiting for room', async () => {
+  it('can be canceled while they are queued', async () => {
     const { server, busy, asked, runId, cancel } = await queued();
     expect((await cancel(runId)).status).toBe(202);
     const ended = await untilStatus(server, runId, 'canceled').catch(() => 'still queued');
@@ -180,14 +180,14 @@ describe('more runs than places', () => {
   });
 });
 
-describe('the table of routes', () => {
-  it('is served whole: no route of it is missing', async () => {
+describe('the route table', () => {
+  it('is served completely', async () => {
     const server = await boot({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
     for (const { method, path, auth } of Object.values(routes) as Route[]) {
       const url = path.replaceAll(/:\w+/g, '01963a5c-7891-7abc-8ef0-123456789abc');
       expect(server.relay.app.hasRoute({ method, url: path }), path).toBe(true);
       const response = await server.request(url, { method, key: 'nonsense' });
-      // A link that is none leads nowhere.
+      // An invalid decision link is answered with 404.
       const expected = auth === 'link' ? [404] : [200, 401];
       expect(expected, `${method} ${path}`).toContain(response.status);
     }

@@ -1,13 +1,13 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { answerApproval, type Chat, eventsOf, startChat, statusOf } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { answerApproval, type Chat, eventsOf, startChat, statusOf } from '../support/requests.ts';
 
 describe('/chat', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -24,7 +24,7 @@ describe('/chat', () => {
   const answer = (chat: Pick<Chat, 'sessionId'>, approvalId: unknown, response: unknown) =>
     answerApproval(server, chat, { approvalId, response });
 
-  it('greets first, without an id, and then names every event twice', async () => {
+  it('sends connected first, without an id, and then frames with event and type', async () => {
     const body = { model: 'demo', messages: [{ role: 'user', content: 'say 2' }] };
     const response = await server.request('/chat', { body, key: null });
     expect(response.status).toBe(200);
@@ -74,7 +74,7 @@ describe('/chat', () => {
     expect(server.notes().filter((line) => line.includes('approved note'))).toHaveLength(1);
   });
 
-  it('tells the model of a denial and its reason, and runs nothing', async () => {
+  it('passes a denial and its reason to the model, and does not run the tool', async () => {
     const { chat, approvalId } = await asking('denied note');
     const response = await answer(chat, approvalId, { approved: false, reason: 'Not on Sundays' });
     expect(await response.json()).toEqual({ success: true });
@@ -90,7 +90,7 @@ describe('/chat', () => {
     expect(server.notes().join()).not.toContain('denied note');
   });
 
-  it('asks no more after always: for that call, in that conversation', async () => {
+  it('does not ask again after always for that call in that conversation', async () => {
     const conversationId = uuidv7();
     const first = await asking('every day', { conversationId });
     await answer(first.chat, first.approvalId, { approved: true, always: true });
@@ -138,7 +138,7 @@ describe('/chat', () => {
     expect(server.notes().filter((line) => line.includes('granted'))).toHaveLength(1);
   });
 
-  it('asks about all calls of a turn together, each answered on its own', async () => {
+  it('requests the approvals of all calls of a turn together', async () => {
     const said = ['one', 'two'].map((text) => `use send_note {"to":"x","text":"${text}!"}`);
     const chat = await startChat(server, said.join('\n'));
     const first = await chat.reader.until('relay');
@@ -151,7 +151,7 @@ describe('/chat', () => {
     expect(server.notes().join()).not.toContain('one!');
   });
 
-  it('refuses the second answer with 404, whatever it says', async () => {
+  it('refuses a second answer with 404', async () => {
     const { chat, approvalId } = await asking('answered twice');
     expect((await answer(chat, approvalId, { approved: false })).status).toBe(200);
     for (const response of [{ approved: true }, { approved: false }]) {
@@ -165,7 +165,7 @@ describe('/chat', () => {
     expect(server.notes().join()).not.toContain('answered twice');
   });
 
-  it('lets one of many racing answers win', async () => {
+  it('accepts one of many concurrent answers', async () => {
     const { chat, approvalId } = await asking('raced for');
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, n) => answer(chat, approvalId, { approved: n % 2 === 0 })),
@@ -182,7 +182,7 @@ describe('/chat', () => {
     expect(decided[0]?.['approved']).toBe(won % 2 === 0);
   });
 
-  it('does not know the relay of another session, nor one that never was', async () => {
+  it('answers 404 for a relay of another session and for an unknown relay', async () => {
     const mine = await asking('mine');
     const yours = await asking('yours');
     for (const approvalId of [yours.approvalId, uuidv7(), 'x', '%00', '..%2f..']) {
@@ -196,7 +196,7 @@ describe('/chat', () => {
     }
   });
 
-  it('does not know a session that never was', async () => {
+  it('answers 404 for an unknown session', async () => {
     const { chat, approvalId } = await asking('no session');
     for (const sessionId of [uuidv7(), 'x', chat.runId]) {
       const response = await answer({ sessionId }, approvalId, { approved: true });
@@ -210,7 +210,7 @@ describe('/chat', () => {
     await chat.reader.rest();
   });
 
-  it('does not know a session whose stream has ended', async () => {
+  it('answers 404 for a session whose stream has ended', async () => {
     const { chat, approvalId } = await asking('over');
     await answer(chat, approvalId, { approved: false });
     await chat.reader.rest();
@@ -244,7 +244,7 @@ describe('/chat', () => {
     await chat.reader.rest();
   });
 
-  it('asks about nothing that the request allows, and about it once if it allows it once', async () => {
+  it('does not ask about calls that the allowlist or allowOnce of the request covers', async () => {
     const said = 'use send_note {"to":"a","text":"same"}';
     const allowlist = [{ tool: 'send_note', params: { to: 'a*' } }];
     const allowed = await startChat(server, said, { body: { permissions: { allowlist } } });
@@ -260,7 +260,7 @@ describe('/chat', () => {
     await once.reader.rest();
   });
 
-  it('shows a provider that fails as an error and a failed end, with 200', async () => {
+  it('answers 200 with an error frame and a failed end if the provider fails', async () => {
     const chat = await startChat(server, 'fail 400');
     const frames = await chat.reader.rest();
     expect(frames.find(({ data }) => data.type === 'error')?.data).toMatchObject({
@@ -280,19 +280,21 @@ describe('/chat', () => {
   it('may be answered by another key of the tenant, but not by one of another tenant', async () => {
     const { chat, approvalId } = await asking('who answers');
     const stranger = await addKey(server.store, { tenant: 'stranger' });
-    const refused = await answerApproval(server, chat, {
-      approvalId,
-      response: { approved: true },
-      wish: { key: stranger.apiKey },
-    });
+    const refused = await answerApproval(
+      server,
+      chat,
+      { approvalId, response: { approved: true } },
+      { key: stranger.apiKey },
+    );
     expect(refused.status).toBe(404);
     expect(await refused.json()).toMatchObject({ error: 'Session not found' });
     const colleague = await addKey(server.store, { scopes: ['approve'] });
-    const taken = await answerApproval(server, chat, {
-      approvalId,
-      response: { approved: true },
-      wish: { key: colleague.apiKey },
-    });
+    const taken = await answerApproval(
+      server,
+      chat,
+      { approvalId, response: { approved: true } },
+      { key: colleague.apiKey },
+    );
     expect(taken.status).toBe(200);
     await chat.reader.rest();
     const { events } = await eventsOf(server, chat.runId);

@@ -1,14 +1,14 @@
-/** Pages in a browser: those that the operator named, and all others. */
+/** CORS: pages of allowed origins, and of others. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 
 const page = 'https://app.example.com';
 const stranger = 'https://evil.example.com';
 const body = { model: 'demo', input: 'say 2' };
 
-let server: TestRelay;
+let server: TestServer;
 beforeAll(async () => {
-  server = await bootRelay({ env: { RELAY_ALLOWED_ORIGINS: `${page}, http://localhost:5173` } });
+  server = await bootServer({ env: { RELAY_ALLOWED_ORIGINS: `${page}, http://localhost:5173` } });
 });
 afterAll(() => server.stop());
 
@@ -21,8 +21,8 @@ function ask(origin: string, path = '/v1/runs') {
   return server.request(path, { method: 'OPTIONS', key: null, headers });
 }
 
-describe('a page of an origin that was named', () => {
-  it('learns beforehand what it may send', async () => {
+describe('a page of an allowed origin', () => {
+  it('receives the allowed methods and headers in a preflight', async () => {
     const response = await ask(page);
     expect(response.status).toBe(204);
     expect(response.headers.get('access-control-allow-origin')).toBe(page);
@@ -37,7 +37,7 @@ describe('a page of an origin that was named', () => {
     expect(response.headers.get('vary')).toBe('Origin');
   });
 
-  it('reads streams, answers and errors, and the id of its run', async () => {
+  it('can read streams, responses, errors and x-run-id', async () => {
     const run = await server.request('/v1/runs', { body, headers: { origin: page } });
     expect(run.status).toBe(200);
     expect(run.headers.get('access-control-allow-origin')).toBe(page);
@@ -53,7 +53,7 @@ describe('a page of an origin that was named', () => {
     }
   });
 
-  it('needs a key like everybody, and cookies are never asked for', async () => {
+  it('requires a key, and credentials are not allowed', async () => {
     const response = await server.request('/v1/runs', { key: null, headers: { origin: page } });
     expect(response.status).toBe(401);
     expect(response.headers.has('access-control-allow-credentials')).toBe(false);
@@ -62,7 +62,7 @@ describe('a page of an origin that was named', () => {
 
 describe('a page of another origin', () => {
   it.each([stranger, 'null', `${page}.evil.example`, 'http://app.example.com', `${page}:8443`])(
-    'is told nothing: %s',
+    'receives no CORS headers: %s',
     async (origin) => {
       const asked = await ask(origin);
       expect(asked.status).toBe(405);
@@ -74,8 +74,8 @@ describe('a page of another origin', () => {
   );
 });
 
-it('without named origins there is no such header at all', async () => {
-  const plain = await bootRelay();
+it('no CORS headers are sent without allowed origins', async () => {
+  const plain = await bootServer();
   try {
     const headers = { origin: page, 'access-control-request-method': 'POST' };
     const asked = await plain.request('/v1/runs', { method: 'OPTIONS', key: null, headers });

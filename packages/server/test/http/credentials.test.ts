@@ -1,4 +1,4 @@
-/** Providers' keys over HTTP: they go in, are used, and come out nowhere. */
+/** `/v1/credentials`: providers' keys are used and never returned. */
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,13 +11,13 @@ import {
 import type { StoredEvent } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { eventsOf, finishedRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { eventsOf, finishedRun } from '../support/requests.ts';
 
 const canary = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
 const local = { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' };
 
-let server: TestRelay;
+let server: TestServer;
 let provider: ScriptedProvider;
 beforeEach(async () => {
   provider = await startScriptedProvider((response) => {
@@ -35,8 +35,8 @@ function put(name: string, body: object, more: object = {}): Promise<Response> {
 }
 
 describe('credentials', () => {
-  it('are used for the provider’s models, and shown to nobody', async () => {
-    server = await bootRelay({ env: local });
+  it('are used for the provider’s models, and never returned', async () => {
+    server = await bootServer({ env: local });
     const uploaded = await put('openai', {
       apiKey: canary,
       label: 'prod',
@@ -61,8 +61,8 @@ describe('credentials', () => {
     expect(provider.requests[0]?.body).toMatchObject({ model: 'gpt-4o-mini' });
   });
 
-  it('are rotated and revoked from the next call on', async () => {
-    server = await bootRelay({ env: local });
+  it('are rotated and revoked with effect from the next call', async () => {
+    server = await bootServer({ env: local });
     const { baseUrl } = provider;
     await put('openai', { apiKey: 'sk-the-first-key-1111', baseUrl });
     await finishedRun(server, { model: 'gpt-4o', input: 'Hi' });
@@ -86,7 +86,7 @@ describe('credentials', () => {
   });
 
   it('belong to one tenant', async () => {
-    server = await bootRelay({ env: local });
+    server = await bootServer({ env: local });
     await put('openai', { apiKey: canary, baseUrl: provider.baseUrl });
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     expect(await server.json('/v1/credentials', { key })).toMatchObject({ credentials: [] });
@@ -99,8 +99,8 @@ describe('credentials', () => {
     await finishedRun(server, { model: 'gpt-4o', input: 'Hi' });
   });
 
-  it('of a provider that Relay does not know need a URL, and are used as name:model', async () => {
-    server = await bootRelay({ env: local });
+  it('of an unknown provider require a URL, and are used as name:model', async () => {
+    server = await bootServer({ env: local });
     const nowhere = await put('zhipu', { apiKey: canary });
     expect(nowhere.status).toBe(400);
     expect(await nowhere.json()).toMatchObject({ details: [{ path: 'baseUrl' }] });
@@ -122,7 +122,7 @@ describe('a credential', () => {
     [{ apiKey: canary, baseUrl: 'nowhere' }, 'baseUrl'],
     [{ apiKey: canary, more: 1 }, 'more'],
   ])('that is malformed is refused, with the field: %j', async (body, path) => {
-    server = await bootRelay();
+    server = await bootServer();
     const response = await put('openai', body);
     expect(response.status).toBe(400);
     const text = await response.text();
@@ -131,9 +131,9 @@ describe('a credential', () => {
   });
 
   it.each(['OpenAI', 'a'.repeat(33), 'a_b', 'a.b'])(
-    'for a provider that cannot be named %s is refused, and says so',
+    'for the malformed provider name %s is refused with a message',
     async (name) => {
-      server = await bootRelay();
+      server = await bootServer();
       const response = await put(name, { apiKey: canary });
       expect(response.status).toBe(400);
       const message = 'Must be 1 to 32 lowercase letters, digits or hyphens';
@@ -147,8 +147,8 @@ describe('a credential', () => {
     },
   );
 
-  it('for a provider that leads elsewhere is not there', async () => {
-    server = await bootRelay();
+  it('for a provider name with a path is answered with 404', async () => {
+    server = await bootServer();
     expect((await put('%2e%2e', { apiKey: canary })).status).toBe(404);
   });
 
@@ -162,8 +162,8 @@ describe('a credential', () => {
     'http://93.184.215.14/v1',
     'https://user:pw@example.com/',
     'ftp://example.com/',
-  ])('cannot point inside: %s', async (baseUrl) => {
-    server = await bootRelay();
+  ])('cannot have a private base URL: %s', async (baseUrl) => {
+    server = await bootServer();
     const response = await put('openai', { apiKey: canary, baseUrl });
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({
@@ -172,8 +172,8 @@ describe('a credential', () => {
     });
   });
 
-  it('cannot point inside by a name either', async () => {
-    server = await bootRelay();
+  it('cannot have a base URL whose name resolves to a private address', async () => {
+    server = await bootServer();
     const { port } = new URL(provider.baseUrl);
     await put('openai', { apiKey: canary, baseUrl: `https://localhost:${port}/v1` });
     const response = await server.request('/v1/runs', { body: { model: 'gpt-4o', input: 'Hi' } });
@@ -182,8 +182,8 @@ describe('a credential', () => {
     expect(provider.connections.made).toBe(0);
   });
 
-  it('appears in no log, event, error or file, whatever its provider says', async () => {
-    server = await bootRelay({ kind: 'sqlite', env: local });
+  it('appears in no log, event, error or file, even if its provider repeats it', async () => {
+    server = await bootServer({ kind: 'sqlite', env: local });
     await put('openai', { apiKey: canary, baseUrl: provider.baseUrl });
     provider.script((response, { headers }) => {
       response.writeHead(401, { 'content-type': 'application/json' });
@@ -216,9 +216,9 @@ describe('the master key', () => {
     string,
   ];
 
-  it('can be replaced without a run that fails, and the old one can be thrown away', async () => {
+  it('can be rotated without failing runs, and the old one can be removed', async () => {
     const store = createMemoryStore();
-    const boot = (env: Record<string, string>) => bootRelay({ store, env: { ...local, ...env } });
+    const boot = (env: Record<string, string>) => bootServer({ store, env: { ...local, ...env } });
     const works = async () => {
       const run = await finishedRun(server, { model: 'gpt-4o', input: 'Hi' });
       expect(run.frames.at(-1)?.data).toMatchObject({ status: 'completed' });

@@ -1,12 +1,18 @@
-/** The link to decide by: one request, one answer, and never by opening it. */
+/** `/decide/:token`: one approval, one decision, and none by opening the link. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until, type Wish } from '../support/relay.ts';
-import { startRun, untilStatus } from '../support/talk.ts';
+import {
+  addKey,
+  bootServer,
+  type TestServer,
+  until,
+  type RequestOptions,
+} from '../support/server.ts';
+import { startRun, untilStatus } from '../support/requests.ts';
 
 describe('a decision link', () => {
-  let server: TestRelay;
+  let server: TestServer;
   let receiver: Server;
   const links = new Map<string, string>();
   let keyId: string;
@@ -16,15 +22,15 @@ describe('a decision link', () => {
       let body = '';
       request.on('data', (chunk: Buffer) => (body += chunk.toString()));
       request.on('end', () => {
-        const told = JSON.parse(body) as { approval: { id: string }; decisionUrl?: string };
-        links.set(told.approval.id, told.decisionUrl ?? '');
+        const payload = JSON.parse(body) as { approval: { id: string }; decisionUrl?: string };
+        links.set(payload.approval.id, payload.decisionUrl ?? '');
         response.end();
       });
     });
     await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
     const { port } = receiver.address() as AddressInfo;
     const env = { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8', RELAY_PUBLIC_URL: 'http://127.0.0.1:1' };
-    server = await bootRelay({ env });
+    server = await bootServer({ env });
     const maker = await addKey(server.store, {});
     keyId = maker.keyId;
     await server.json('/v1/webhooks', {
@@ -47,10 +53,10 @@ describe('a decision link', () => {
   }
 
   const form = { 'content-type': 'application/x-www-form-urlencoded' };
-  const post = (path: string, body: string, wish: Wish = {}) =>
-    server.request(path, { key: null, body, ...wish, headers: { ...form, ...wish.headers } });
+  const post = (path: string, body: string, options: RequestOptions = {}) =>
+    server.request(path, { key: null, body, ...options, headers: { ...form, ...options.headers } });
 
-  it('shows what would run, and decides nothing by being opened', async () => {
+  it('shows the call, and decides nothing when it is opened', async () => {
     const { run, approvalId, path } = await asked('notify <script>alert(1)</script> \u202e evil');
     for (let n = 0; n < 3; n += 1) {
       const response = await server.request(path, { key: null });
@@ -59,7 +65,7 @@ describe('a decision link', () => {
       expect(html).not.toContain('<script');
       expect(html).toContain('&#60;script&#62;alert(1)');
       expect(html).toContain('\\u{202e}');
-      expect(html).toContain('Beware');
+      expect(html).toContain('misleading characters');
       expect(html.match(/<form method="post">/g)).toHaveLength(2);
       const headers = Object.fromEntries(response.headers);
       expect(headers).toMatchObject({
@@ -78,7 +84,7 @@ describe('a decision link', () => {
     expect(server.notes().filter((line) => line.includes('evil'))).toEqual([]);
   });
 
-  it('decides once: repeating is the same, contradicting is 409', async () => {
+  it('decides once: a repetition succeeds, a contradiction is 409', async () => {
     const { run, approvalId, path } = await asked('notify by link');
     const answers = await Promise.all(
       Array.from({ length: 10 }, () => post(path, 'approved=true')),
@@ -104,7 +110,7 @@ describe('a decision link', () => {
     ]);
   });
 
-  it('tells the agent why not, in the words of whoever denies', async () => {
+  it('passes the reason of a denial to the agent', async () => {
     const { run, approvalId, path } = await asked('notify with a reason');
     const body = (reason: string) => new URLSearchParams({ approved: 'false', reason }).toString();
     expect((await post(path, body('x'.repeat(501)))).status).toBe(400);
@@ -120,14 +126,14 @@ describe('a decision link', () => {
     expect(await server.json(`/v1/runs/${run.runId}`)).toMatchObject({
       output: expect.stringContaining('Nicht am Freitag'),
     });
-    // A reason for a yes is none, and an empty one neither.
+    // The reason of an approval and an empty reason are ignored.
     const other = await asked('notify without a reason');
     expect((await post(other.path, 'approved=false&reason=++')).status).toBe(200);
     expect(await server.json(`/v1/approvals/${other.approvalId}`)).not.toHaveProperty('reason');
     await other.run.reader.rest();
   });
 
-  it('is of no use if anything of it is changed, or for another request', async () => {
+  it('is invalid if it is changed, or for another approval', async () => {
     const [one, two] = [await asked('notify one'), await asked('notify two')];
     const token = one.path.slice('/decide/'.length);
     const [approvalId, webhookId, proof] = token.split('.') as [string, string, string];
@@ -158,7 +164,7 @@ describe('a decision link', () => {
     expect(server.notes().some((line) => /one|two/.test(line))).toBe(false);
   });
 
-  it('takes a clear answer from its own page alone', async () => {
+  it('accepts an unambiguous answer from its own page only', async () => {
     const { run, approvalId, path } = await asked('notify careful');
     for (const body of [
       '',
@@ -176,30 +182,30 @@ describe('a decision link', () => {
       expect(response.status).toBe(403);
     }
     expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });
-    // A page that sends no referrer says that its origin is null.
+    // A page that sends no referrer sends the origin null.
     const own = { 'sec-fetch-site': 'same-origin', origin: 'null' };
     expect((await post(path, 'approved=false', { headers: own })).status).toBe(200);
     await run.reader.rest();
-    // Nowhere else is a form taken.
+    // No other route accepts a form.
     const elsewhere = await server.request('/v1/runs', { body: 'a=b', headers: form });
     expect(elsewhere.status).toBe(415);
   });
 
-  it('tells a person in words what went wrong, and a program as ever', async () => {
+  it('reports errors as a page to browsers and as JSON to programs', async () => {
     const { run, approvalId, path } = await asked('notify refused by policy');
     const accept = { accept: 'text/html,application/xhtml+xml' };
     const nowhere = await server.request('/decide/x', { key: null, headers: accept });
     expect(nowhere.status).toBe(404);
     expect(nowhere.headers.get('content-type')).toBe('text/html; charset=utf-8');
     expect(nowhere.headers.get('content-security-policy')).toContain("default-src 'none'");
-    expect(await nowhere.text()).toContain('This link leads nowhere');
+    expect(await nowhere.text()).toContain('Link not found');
     const { version } = await server.json('/v1/policy');
     const policy = { version, deny: [{ tool: 'send_note' }] };
     const changed = await server.request('/v1/policy', { method: 'PUT', body: policy });
     expect(changed.status).toBe(200);
     const refused = await post(path, 'approved=true', { headers: accept });
     expect(refused.status).toBe(403);
-    expect(await refused.text()).toMatch(/Nothing was decided.*deny rule of the policy/s);
+    expect(await refused.text()).toMatch(/not recorded.*deny rule of the policy/s);
     const plain = await post(path, 'approved=true');
     expect(await plain.json()).toMatchObject({ code: 'denied_by_rule' });
     expect(await server.json(`/v1/approvals/${approvalId}`)).toMatchObject({ status: 'pending' });
@@ -209,7 +215,7 @@ describe('a decision link', () => {
     await run.reader.rest();
   });
 
-  it('of fifty that decide at once, in both ways, hears one', async () => {
+  it('accepts one of fifty concurrent decisions', async () => {
     const { run, approvalId, path } = await asked('notify fifty');
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, n) => post(path, `approved=${n % 2 === 0}`)),
@@ -229,7 +235,7 @@ describe('a decision link', () => {
     expect(entries.filter(({ action }) => action === 'approval.decided')).toHaveLength(1);
   });
 
-  it('ends with the key that made the webhook', async () => {
+  it('is invalid once the key that created the webhook is revoked', async () => {
     const { run, path } = await asked('notify revoked');
     expect((await server.request(path, { key: null })).status).toBe(200);
     await server.request(`/v1/keys/${keyId}`, { method: 'DELETE' });

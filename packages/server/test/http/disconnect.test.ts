@@ -1,10 +1,10 @@
-/** What becomes of a chat when its connection or its server goes away. */
+/** Chats whose connection or server is lost. */
 import type { SystemStore, TenantStore } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
 import { createFaultyStore } from '../../../store/test/faulty-store.ts';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type BootOptions, bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { type BootOptions, bootServer, type TestServer, until } from '../support/server.ts';
 import {
   answerApproval,
   eventsOf,
@@ -12,15 +12,15 @@ import {
   startRun,
   statusOf,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
-async function boot(options: BootOptions = {}): Promise<TestRelay> {
-  const server = await bootRelay(options);
+async function boot(options: BootOptions = {}): Promise<TestServer> {
+  const server = await bootServer(options);
   onTestFinished(() => server.stop());
   return server;
 }
 
-/** The store, with some calls of every tenant's side done differently. */
+/** The store, with some methods of the tenant stores replaced. */
 function withTenantCalls(
   inner: SystemStore,
   change: (tenant: TenantStore) => Partial<TenantStore>,
@@ -46,12 +46,12 @@ function bound(target: object, name: PropertyKey): unknown {
   return typeof value === 'function' ? (value.bind(target) as unknown) : value;
 }
 
-describe('a chat whose reader goes away', () => {
+describe('a chat whose client disconnects', () => {
   it('is canceled while it waits: its relay is closed and its session is gone', async () => {
     const server = await boot();
     const chat = await startChat(server, 'notify left alone');
     const relay = await chat.reader.until('relay');
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     await untilStatus(server, chat.runId, 'canceled');
     const response = await answerApproval(server, chat, {
       approvalId: relay.data['id'],
@@ -70,18 +70,18 @@ describe('a chat whose reader goes away', () => {
     const server = await boot();
     const chat = await startChat(server, 'slow 60000');
     await chat.reader.until('text');
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     await untilStatus(server, chat.runId, 'canceled');
   });
 
-  it('goes on with RELAY_DISCONNECT=detach, and its session is gone all the same', async () => {
+  it('continues with RELAY_DISCONNECT=detach, and its session ends', async () => {
     const server = await boot({ env: { RELAY_DISCONNECT: 'detach' } });
     const waiting = await startChat(server, 'notify detached');
     const relay = await waiting.reader.until('relay');
     const answering = await startChat(server, 'slow 200');
     await answering.reader.until('text');
-    await waiting.reader.leave();
-    await answering.reader.leave();
+    await waiting.reader.disconnect();
+    await answering.reader.disconnect();
     await untilStatus(server, answering.runId, 'completed');
     const tenant = server.store.tenant(server.tenantId);
     await until(
@@ -98,8 +98,8 @@ describe('a chat whose reader goes away', () => {
   });
 });
 
-describe('a reader that leaves very early', () => {
-  it('cancels its chat even if it left before the run was stored', async () => {
+describe('a client that disconnects very early', () => {
+  it('cancels its chat even if the run was not stored yet', async () => {
     const store = createMemoryStore();
     const hold = Promise.withResolvers<void>();
     const asked = Promise.withResolvers<string>();
@@ -112,7 +112,7 @@ describe('a reader that leaves very early', () => {
     }));
     const server = await boot({ store: slow });
     const gone = new AbortController();
-    const sending = startChat(server, 'notify too late', { wish: { signal: gone.signal } });
+    const sending = startChat(server, 'notify too late', { signal: gone.signal });
     const runId = await asked.promise;
     gone.abort();
     await expect(sending).rejects.toThrow();
@@ -129,17 +129,17 @@ describe('a reader that leaves very early', () => {
   });
 });
 
-describe('a chat whose server goes away', () => {
+describe('a chat whose server crashes', () => {
   it.each([
     ['cancel', 'canceled'],
     ['detach', 'waiting'],
-  ])('is taken up by the next one: %s makes it %s', async (disconnect, status) => {
-    const first = await bootRelay({ env: { RELAY_DISCONNECT: disconnect } });
+  ])('is found by the next server: %s makes it %s', async (disconnect, status) => {
+    const first = await bootServer({ env: { RELAY_DISCONNECT: disconnect } });
     const chat = await startChat(first, 'notify orphaned');
     await chat.reader.until('relay');
     await untilStatus(first, chat.runId, 'waiting');
     await first.relay.stop();
-    const second = await bootRelay({
+    const second = await bootServer({
       store: first.store,
       env: { RELAY_DISCONNECT: disconnect },
     });
@@ -151,19 +151,19 @@ describe('a chat whose server goes away', () => {
   });
 });
 
-describe('a crash while a chat is being hung up', () => {
-  /** Leaves a chat that waits, on a store that may die meanwhile. */
-  async function leaveChat(server: TestRelay): Promise<string> {
+describe('a crash while a chat session is being closed', () => {
+  /** Disconnects from a waiting chat, on a store that may fail meanwhile. */
+  async function leaveChat(server: TestServer): Promise<string> {
     const chat = await startChat(server, 'notify rehearsed');
     await chat.reader.until('relay');
     await untilStatus(server, chat.runId, 'waiting');
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     return chat.runId;
   }
 
-  it('does not let the run go on: the next server still cancels it', async () => {
+  it('does not prevent the next server from canceling the run', async () => {
     const rehearsed = createFaultyStore(createMemoryStore());
-    const rehearsal = await bootRelay({ store: rehearsed });
+    const rehearsal = await bootServer({ store: rehearsed });
     await untilStatus(rehearsal, await leaveChat(rehearsal), 'canceled');
     await rehearsal.stop();
     const hangingUp = (write: string) => write === 'closeConnection' || write === 'postRunCommand';
@@ -171,7 +171,7 @@ describe('a crash while a chat is being hung up', () => {
 
     const store = createMemoryStore();
     const dying = createFaultyStore(store, { crashAt: first + 1, when: 'after' });
-    const server = await bootRelay({ store: dying });
+    const server = await bootServer({ store: dying });
     const runId = await leaveChat(server);
     await dying.crashed;
     expect(dying.writes[first]).toBe(rehearsed.writes[first]);
@@ -182,8 +182,8 @@ describe('a crash while a chat is being hung up', () => {
   });
 });
 
-describe('a store that fails while a chat is being hung up', () => {
-  it('only delays it: the run is canceled all the same', async () => {
+describe('a store that fails while a chat session is being closed', () => {
+  it('only delays it: the run is canceled', async () => {
     const inner = createMemoryStore();
     let failures = 0;
     const shaky = withTenantCalls(inner, (tenant) => ({
@@ -196,13 +196,13 @@ describe('a store that fails while a chat is being hung up', () => {
     const server = await boot({ store: shaky });
     const chat = await startChat(server, 'notify shaky');
     await chat.reader.until('relay');
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     await untilStatus(server, chat.runId, 'canceled');
   });
 });
 
 describe('a commit whose reply is lost', () => {
-  it('ends the stream all the same, if it was the last one', async () => {
+  it('does not keep the stream open if it was the last one', async () => {
     const inner = createMemoryStore();
     const lossy = withTenantCalls(inner, (tenant) => ({
       append: async (step) => {

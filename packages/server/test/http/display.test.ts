@@ -1,11 +1,11 @@
-/** What somebody who decides is shown. */
+/** What an approver sees of a call. */
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 const read = defineTool({
@@ -28,21 +28,21 @@ async function approvalOf(path: string) {
     tools: [{ name: 'read', kind: 'builtin' }],
   });
   const relay = await run.reader.until('approval_requested');
-  await run.reader.leave();
+  await run.reader.disconnect();
   return server.json(`/v1/approvals/${String(relay.data['id'])}`);
 }
 
 describe('an approval', () => {
   it('shows the whole call, and the rule that its tool proposes', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+    server = await bootServer({ tools: createToolRegistry([read]) });
     expect(await approvalOf('src/a.ts')).toMatchObject({
       display: { text: 'read {\n  "path": "src/a.ts"\n}', flags: [] },
       suggestedRule: { tool: 'read', params: { path: 'src/*' } },
     });
   });
 
-  it('writes out what would not show, and runs what was shown', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+  it('escapes invisible characters, and runs what was shown', async () => {
+    server = await bootServer({ tools: createToolRegistry([read]) });
     const approval = await approvalOf('a\u202etxt.exe');
     expect(approval).toMatchObject({
       params: { path: 'a\u202etxt.exe' },
@@ -50,13 +50,13 @@ describe('an approval', () => {
     });
   });
 
-  it('goes without a suggestion where the tool has none', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+  it('has no suggested rule if the tool proposes none', async () => {
+    server = await bootServer({ tools: createToolRegistry([read]) });
     expect(await approvalOf('secret/x')).not.toHaveProperty('suggestedRule');
   });
 
-  it('shows no suggestion that does not cover the call, is malformed or of another tool', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+  it('omits a suggested rule that does not match the call, is malformed or of another tool', async () => {
+    server = await bootServer({ tools: createToolRegistry([read]) });
     for (const path of ['far/x', 'bad/x', 'else/x']) {
       const approval = await approvalOf(path);
       expect(approval, path).not.toHaveProperty('suggestedRule');
@@ -67,8 +67,8 @@ describe('an approval', () => {
     }
   });
 
-  it('grants the suggestion that it shows, if that is what is asked for', async () => {
-    server = await bootRelay({ tools: createToolRegistry([read]) });
+  it('grants the suggested rule on request', async () => {
+    server = await bootServer({ tools: createToolRegistry([read]) });
     const { id, suggestedRule } = await approvalOf('src/a.ts');
     const body = { approved: true, always: true, rule: 'suggested', scope: 'tenant' };
     expect((await server.request(`/v1/approvals/${String(id)}`, { body })).status).toBe(200);

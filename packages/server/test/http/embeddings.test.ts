@@ -1,16 +1,16 @@
-/** Memories that are found by their meaning, with a provider of embeddings over real HTTP. */
+/** Semantic search of memories, with an embeddings provider over HTTP. */
 import { remakeMs } from '@relay/core';
 import { type FakeEmbeddings, startFakeEmbeddings } from '@relay/models/testing';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { addKey, type BootOptions, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { eventsOf, finishedRun } from '../support/talk.ts';
+import { addKey, type BootOptions, bootServer, type TestServer, until } from '../support/server.ts';
+import { eventsOf, finishedRun } from '../support/requests.ts';
 
 const providerKey = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
 const model = 'openai:text-embedding-3-small';
 
 let fake: FakeEmbeddings;
-let server: TestRelay;
+let server: TestServer;
 beforeEach(async () => {
   fake = await startFakeEmbeddings();
 });
@@ -22,7 +22,7 @@ afterEach(async () => {
 async function boot(options: BootOptions & { embeddings?: string | undefined } = {}) {
   const { embeddings = model, file = {}, ...rest } = options;
   const endpoints = { openai: fake.url, google: fake.beta };
-  server = await bootRelay({
+  server = await bootServer({
     ...rest,
     env: {
       RELAY_PRIVATE_NETWORKS: '127.0.0.0/8',
@@ -32,8 +32,8 @@ async function boot(options: BootOptions & { embeddings?: string | undefined } =
   });
 }
 
-async function trust(provider = 'openai', wish: { key?: string; baseUrl?: string } = {}) {
-  const { key, baseUrl } = wish;
+async function trust(provider = 'openai', options: { key?: string; baseUrl?: string } = {}) {
+  const { key, baseUrl } = options;
   const response = await server.request(`/v1/credentials/${provider}`, {
     method: 'PUT',
     body: { apiKey: providerKey, ...(baseUrl === undefined ? {} : { baseUrl }) },
@@ -42,8 +42,11 @@ async function trust(provider = 'openai', wish: { key?: string; baseUrl?: string
   expect(response.status).toBe(200);
 }
 
-async function add(text: string, wish: { namespace?: string; key?: string } = {}): Promise<string> {
-  const { namespace = 'n', ...rest } = wish;
+async function add(
+  text: string,
+  options: { namespace?: string; key?: string } = {},
+): Promise<string> {
+  const { namespace = 'n', ...rest } = options;
   const response = await server.request('/v1/memories', { body: { namespace, text }, ...rest });
   expect(response.status).toBe(201);
   return ((await response.json()) as { id: string }).id;
@@ -56,8 +59,8 @@ interface Found {
   readonly foundBy: string;
 }
 
-async function search(q: string, wish: { namespace?: string; key?: string } = {}) {
-  const { namespace = 'n', ...rest } = wish;
+async function search(q: string, options: { namespace?: string; key?: string } = {}) {
+  const { namespace = 'n', ...rest } = options;
   const path = `/v1/memories?${new URLSearchParams({ namespace, q })}`;
   return (await server.json(path, rest))['memories'] as Found[];
 }
@@ -79,7 +82,7 @@ async function recalledBy(input: string) {
 }
 
 describe('embeddings', () => {
-  it('find what has no word in common with the question, and say how', async () => {
+  it('find memories without a common word, and report how', async () => {
     await boot();
     await trust();
     const id = await add('The dog is called Pixel');
@@ -96,7 +99,7 @@ describe('embeddings', () => {
     ).toBe(true);
   });
 
-  it('bring it to a run, and the journal tells what was found by what', async () => {
+  it('are used by a run, and the journal records how each memory was found', async () => {
     await boot();
     await trust();
     const id = await add('The dog is called Pixel');
@@ -104,11 +107,11 @@ describe('embeddings', () => {
     const recalled = await recalledBy('Tell me about my pet');
     expect(recalled.memories).toMatchObject([{ id, foundBy: 'meaning', score: 0 }]);
     expect(recalled.meaning).toEqual({ model });
-    // What the run leaves behind gets a vector of its own.
+    // The memory of the run gets a vector, too.
     await until(() => meant().some((text) => text.startsWith('Asked: Tell me')), 'its vector');
   });
 
-  it('send nothing anywhere unless the operator has chosen them', async () => {
+  it('send nothing unless the operator has configured them', async () => {
     await boot({ embeddings: '' });
     await trust();
     const id = await add('The dog is called Pixel');
@@ -118,7 +121,7 @@ describe('embeddings', () => {
     expect(fake.requests).toEqual([]);
   });
 
-  it('send nothing of a tenant without a credential, and mix nothing up', async () => {
+  it('send nothing of a tenant without a credential', async () => {
     await boot();
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const theirs = await add('Their dog', { key });
@@ -136,7 +139,7 @@ describe('embeddings', () => {
     expect((await search('pet', { key }))[0]?.id).toBe(theirs);
   });
 
-  it('that fail leave words alone, and the journal says why, without the key', async () => {
+  it('that fail fall back to words, and the journal records why, without the key', async () => {
     await boot();
     await trust();
     const id = await add('The dog is called Pixel');
@@ -150,7 +153,7 @@ describe('embeddings', () => {
     });
   });
 
-  it('that are slow leave words alone', async () => {
+  it('that are slow fall back to words', async () => {
     const embeddings = { model: 'openai:e', floor: 0.3, questionTimeoutMs: 50 };
     await boot({ embeddings: '', file: { embeddings } });
     await trust();
@@ -163,7 +166,7 @@ describe('embeddings', () => {
     expect(recalled.meaning?.failed).toBe('The provider took longer than 0.05 s');
   });
 
-  it('of what was deleted or cleared are gone with it', async () => {
+  it('are deleted with their memories', async () => {
     await boot();
     await trust();
     const [one, two] = [await add('My dog'), await add('Another dog')];
@@ -176,7 +179,7 @@ describe('embeddings', () => {
   });
 });
 
-it('Google and any server with a base URL make them as well', async () => {
+it('are created by Google and by any server with a base URL', async () => {
   await boot({ embeddings: 'google:gemini-embedding-001' });
   await trust('google');
   await untilFound('pet', await add('My dog'));
@@ -192,7 +195,7 @@ it('Google and any server with a base URL make them as well', async () => {
 });
 
 it('a provider inside the network is not connected to, unless its network is open', async () => {
-  server = await bootRelay({
+  server = await bootServer({
     env: { RELAY_EMBEDDINGS: model },
     file: { providers: { endpoints: { openai: fake.url } } },
   });
@@ -222,7 +225,7 @@ it('a change of model makes new vectors of everything, and compares no old ones'
   const id = await add('My dog');
   await untilFound('pet', id);
   await server.stop();
-  // As if it had been made a while ago: what was just made is left alone for some minutes.
+  // Backdated, because recent vectors are not replaced for some minutes.
   const tenant = await store.findTenant('default');
   const vector = new Float32Array(96).fill(1);
   const at = Date.now() - remakeMs;
@@ -233,9 +236,9 @@ it('a change of model makes new vectors of everything, and compares no old ones'
   expect(new Set(models)).toEqual(new Set(['text-embedding-3-small', 'text-embedding-3-large']));
 });
 
-it('a wrong choice stops the start with one line', async () => {
+it('a malformed configuration fails the start with one line', async () => {
   await boot();
-  await expect(bootRelay({ env: { RELAY_EMBEDDINGS: 'small' } })).rejects.toThrow(
+  await expect(bootServer({ env: { RELAY_EMBEDDINGS: 'small' } })).rejects.toThrow(
     'RELAY_EMBEDDINGS must be like openai:text-embedding-3-small, not "small"',
   );
 });

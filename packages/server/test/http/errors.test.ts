@@ -1,18 +1,22 @@
 import { RelayError } from '@relay/protocol';
 import fastify, { errorCodes } from 'fastify';
-import { describe, expect, it } from 'vitest';
-import { toRelayError } from '../../src/http/errors.ts';
+import { connect, type Socket } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { respondToUnreadable, toRelayError } from '../../src/http/errors.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 
-describe('a failure as callers see it', () => {
-  it('is the very error if it was thrown on purpose', () => {
-    const error = new RelayError('not_found', 'There is no such run');
+describe('toRelayError', () => {
+  it('returns a RelayError unchanged', () => {
+    const error = new RelayError('not_found', 'No such run');
     expect(toRelayError(error)).toBe(error);
   });
 
   it.each([
     ['FST_ERR_CTP_INVALID_JSON_BODY', 400, 'invalid_json', 'Invalid JSON body'],
     ['FST_ERR_CTP_EMPTY_JSON_BODY', 400, 'invalid_json', 'Invalid JSON body'],
-    ['FST_ERR_CTP_INVALID_CONTENT_LENGTH', 400, 'invalid_request', 'Bad Content-Length'],
+    ['FST_ERR_CTP_INVALID_CONTENT_LENGTH', 400, 'invalid_request', 'Invalid Content-Length'],
     ['FST_ERR_CTP_BODY_TOO_LARGE', 413, 'payload_too_large', 'The body is too large'],
     [
       'FST_ERR_CTP_INVALID_MEDIA_TYPE',
@@ -30,7 +34,7 @@ describe('a failure as callers see it', () => {
     expect(error.cause).toBe(thrown);
   });
 
-  it('is invalid JSON for whatever a parser throws', () => {
+  it('maps parser errors to invalid_json', () => {
     expect(toRelayError(new SyntaxError('Unexpected token')).toBody()).toEqual({
       error: 'Invalid JSON body',
       code: 'invalid_json',
@@ -49,11 +53,11 @@ describe('a failure as callers see it', () => {
     ['an object', { hunter2: true }],
     ['a code that every object inherits', { code: 'constructor', message: 'hunter2' }],
     ['a code that is no text', { code: 7 }],
-  ])('shows nothing of %s', (_what, thrown) => {
+  ])('hides %s', (_what, thrown) => {
     const error = toRelayError(thrown);
     expect(error.status).toBe(500);
     expect(error.toBody()).toEqual({
-      error: 'Something went wrong inside Relay',
+      error: 'Internal server error',
       code: 'internal',
     });
   });
@@ -63,7 +67,7 @@ describe('a failure as callers see it', () => {
     expect(toRelayError(thrown).cause).toBe(thrown);
   });
 
-  it('knows every way in which fastify refuses a body', async () => {
+  it('maps every Fastify error about bodies', async () => {
     const app = fastify({ bodyLimit: 10 });
     const seen: string[] = [];
     app.setErrorHandler((error, _request, reply) => {
@@ -88,5 +92,44 @@ describe('a failure as callers see it', () => {
       'unsupported_media_type',
       'invalid_request',
     ]);
+  });
+});
+
+async function answerTo(code: string): Promise<string> {
+  const socket = new PassThrough();
+  respondToUnreadable(Object.assign(new Error('x'), { code }), socket as unknown as Socket);
+  return text(socket);
+}
+
+describe('a request that cannot be parsed', () => {
+  let server: TestServer;
+  beforeAll(async () => {
+    server = await bootServer();
+  });
+  afterAll(() => server.stop());
+
+  it('is answered with an error body, and its connection is closed', async () => {
+    const { hostname, port } = new URL(server.url);
+    const socket = connect(Number(port), hostname);
+    socket.write('this is not HTTP\r\n\r\n');
+    const answer = await text(socket);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+    expect(JSON.parse(answer.slice(answer.indexOf('{')))).toEqual({
+      error: 'The request is not valid HTTP',
+      code: 'invalid_request',
+    });
+  });
+
+  it('is answered with 408 if it arrives too slowly', async () => {
+    const answer = await answerTo('ERR_HTTP_REQUEST_TIMEOUT');
+    expect(answer).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n/);
+    expect(answer).toContain('"code":"request_timeout"');
+  });
+
+  it('is not answered if the client has reset the connection', async () => {
+    const socket = new PassThrough();
+    const reset = Object.assign(new Error('x'), { code: 'ECONNRESET' });
+    respondToUnreadable(reset, socket as unknown as Socket);
+    expect(socket.destroyed).toBe(true);
   });
 });

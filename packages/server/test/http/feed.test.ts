@@ -1,24 +1,24 @@
-/** Hints for pages. */
+/** `/v1/feed`. */
 import type { StoredEvent } from '@relay/protocol';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Feed, type Hint } from '../../src/streaming/feed.ts';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 interface Listening {
-  readonly heard: Hint[];
+  readonly received: Hint[];
   leave(): void;
 }
 
-/** Follows the feed until it is left. */
+/** Follows the feed until it is closed. */
 async function listen(key: string): Promise<Listening> {
   const gone = new AbortController();
   const response = await server.request('/v1/feed', { key, signal: gone.signal });
   expect(response.headers.get('content-type')).toContain('text/event-stream');
-  const heard: Hint[] = [];
+  const received: Hint[] = [];
   const connected = Promise.withResolvers<void>();
   void (async () => {
     let rest = '';
@@ -29,65 +29,65 @@ async function listen(key: string): Promise<Listening> {
       for (const frame of frames) {
         const hint = JSON.parse(frame.replace(/^data: /, '')) as Hint & { kind: string };
         if ((hint.kind as string) === 'connected') connected.resolve();
-        else heard.push(hint);
+        else received.push(hint);
       }
     }
   })().catch(() => undefined);
   await connected.promise;
-  return { heard, leave: () => gone.abort() };
+  return { received, leave: () => gone.abort() };
 }
 
 async function until(test: () => boolean): Promise<void> {
   const deadline = Date.now() + 5_000;
   while (!test()) {
-    if (Date.now() > deadline) throw new Error('Waited in vain');
+    if (Date.now() > deadline) throw new Error('Timed out');
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
 
 describe('the feed', () => {
-  it('tells a tenant what of it has changed, and nobody else', async () => {
-    server = await bootRelay();
+  it('sends hints about changes to the tenant only', async () => {
+    server = await bootServer();
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const mine = await listen(server.apiKey);
     const theirs = await listen(stranger.apiKey);
     const asked = await startRun(server, { input: 'notify me' });
     const relay = await asked.reader.until('approval_requested');
     const id = String(relay.data['id']);
-    await until(() => mine.heard.some((hint) => hint.kind === 'approval' && hint.id === id));
-    expect(mine.heard).toContainEqual({ kind: 'run', id: asked.runId });
+    await until(() => mine.received.some((hint) => hint.kind === 'approval' && hint.id === id));
+    expect(mine.received).toContainEqual({ kind: 'run', id: asked.runId });
     await untilStatus(server, asked.runId, 'waiting');
-    mine.heard.length = 0;
+    mine.received.length = 0;
     await server.request(`/v1/approvals/${id}`, { body: { approved: false } });
     await untilStatus(server, asked.runId, 'completed');
-    await until(() => mine.heard.some((hint) => hint.kind === 'approval' && hint.id === id));
-    await until(() => mine.heard.some((hint) => hint.kind === 'run' && hint.id === asked.runId));
-    expect(theirs.heard).toEqual([]);
+    await until(() => mine.received.some((hint) => hint.kind === 'approval' && hint.id === id));
+    await until(() => mine.received.some((hint) => hint.kind === 'run' && hint.id === asked.runId));
+    expect(theirs.received).toEqual([]);
     mine.leave();
     theirs.leave();
-    await asked.reader.leave();
+    await asked.reader.disconnect();
   });
 
-  it('says nothing of content', async () => {
-    server = await bootRelay();
+  it('sends no content', async () => {
+    server = await bootServer();
     const mine = await listen(server.apiKey);
     const { runId } = await finishedRun(server, { input: 'say 50' });
-    await until(() => mine.heard.length > 0);
-    for (const hint of mine.heard) expect(hint).toEqual({ kind: 'run', id: runId });
-    expect(mine.heard.length).toBeLessThan(10);
+    await until(() => mine.received.length > 0);
+    for (const hint of mine.received) expect(hint).toEqual({ kind: 'run', id: runId });
+    expect(mine.received.length).toBeLessThan(10);
     mine.leave();
   });
 
-  it('leaves nothing behind when its readers are gone', async () => {
-    server = await bootRelay();
+  it('releases its readers when they disconnect', async () => {
+    server = await bootServer();
     for (let n = 0; n < 20; n += 1) (await listen(server.apiKey)).leave();
     await until(() => server.relay.feed.size === 0);
   });
 });
 
-describe('a reader that is slow', () => {
-  it('hears of each thing once, and at some point of everything at once', async () => {
-    server = await bootRelay();
+describe('a slow feed reader', () => {
+  it('receives one hint per run or approval, and `all` on overflow', async () => {
+    server = await bootServer();
     const feed = new Feed();
     const gone = new AbortController();
     const reader = feed.read('t', gone.signal)[Symbol.asyncIterator]();

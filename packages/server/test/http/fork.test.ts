@@ -1,21 +1,21 @@
-/** Taking runs up again, forking them, and looking at those of a workflow, over HTTP. */
+/** Resuming and forking runs, and reading workflows. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { eventsOf, finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { eventsOf, finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
-describe('runs that go on', () => {
-  let server: TestRelay;
+describe('resuming and forking runs', () => {
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
     await server.stop();
   });
 
-  async function fork(runId: string, body: Record<string, unknown>, wish: Wish = {}) {
-    const response = await server.request(`/v1/runs/${runId}/fork`, { ...wish, body });
+  async function fork(runId: string, body: Record<string, unknown>, options: RequestOptions = {}) {
+    const response = await server.request(`/v1/runs/${runId}/fork`, { ...options, body });
     const run = (await response.json()) as Record<string, unknown>;
     return { response, status: response.status, run, id: String(run['id']) };
   }
@@ -24,19 +24,19 @@ describe('runs that go on', () => {
     const talk = await startRun(server, { input: `notify ${text}`, ...body });
     await talk.reader.until('approval_requested');
     await untilStatus(server, talk.runId, 'waiting');
-    await talk.reader.leave();
+    await talk.reader.disconnect();
     return talk.runId;
   }
 
   describe('POST /v1/runs/:id/resume', () => {
-    it('looks at a run that waits, and it stays as it is', async () => {
+    it('does not change a waiting run', async () => {
       const runId = await waiting('resume me');
       const response = await server.request(`/v1/runs/${runId}/resume`, { method: 'POST' });
       expect(response.status).toBe(202);
       expect(await response.json()).toMatchObject({ id: runId, status: 'waiting' });
     });
 
-    it('does not wake the dead: 409, with the way to go on', async () => {
+    it('answers 409 for an ended run, and names the fork route', async () => {
       const { runId } = await finishedRun(server, { input: 'say 1' });
       const response = await server.request(`/v1/runs/${runId}/resume`, { method: 'POST' });
       expect(response.status).toBe(409);
@@ -49,13 +49,13 @@ describe('runs that go on', () => {
     });
 
     it('is refused while the tenant is paused', async () => {
-      const own = await bootRelay();
+      const own = await bootServer();
       const talk = await startRun(own, { input: 'notify paused' });
       await talk.reader.until('approval_requested');
       await own.request('/v1/tenant', { method: 'PUT', body: { paused: true } });
       const response = await own.request(`/v1/runs/${talk.runId}/resume`, { method: 'POST' });
       const { code } = (await response.json()) as { code: string };
-      await talk.reader.leave();
+      await talk.reader.disconnect();
       await own.stop();
       expect([response.status, code]).toEqual([409, 'tenant_paused']);
     });
@@ -74,7 +74,7 @@ describe('runs that go on', () => {
       expect(events[0]).toMatchObject({ type: 'run.created', traceparent });
     });
 
-    it('takes along functions, memory and the shape of the answer', async () => {
+    it('inherits functions, memory and the output schema', async () => {
       const lookup = { name: 'lookup', kind: 'function', inputSchema: { type: 'object' } };
       const source = await startRun(server, {
         input: 'use lookup {}',
@@ -100,7 +100,7 @@ describe('runs that go on', () => {
       await server.request(`/v1/runs/${forked.id}/cancel`, { method: 'POST' });
     });
 
-    it('makes a run of its own that has read the other', async () => {
+    it('creates a run with the history of the source', async () => {
       const source = await finishedRun(server, {
         input: 'calculate 6*7',
         labels: { team: 'red' },
@@ -126,7 +126,7 @@ describe('runs that go on', () => {
       expect(events.map(({ seq }) => seq)).toEqual(events.map((_, n) => n + 1));
     });
 
-    it('needs no body: whatever is left out is as it was', async () => {
+    it('requires no body, and inherits everything', async () => {
       const failed = await server.request('/v1/runs', {
         body: { model: 'demo', input: 'fail 400' },
       });
@@ -137,12 +137,12 @@ describe('runs that go on', () => {
       expect(forked.status).toBe(201);
       const { id, parentRunId } = (await forked.json()) as Record<string, string>;
       expect(parentRunId).toBe(runId);
-      // An empty one says the same.
+      // An empty body is the same.
       const again = await server.request(path, { headers, body: {} });
       expect(((await again.json()) as { id: string }).id).toBe(id);
     });
 
-    it('takes up a failed run without a new word', async () => {
+    it('continues a failed run without new input', async () => {
       const response = await server.request('/v1/runs', {
         body: { model: 'demo', input: 'fail 400' },
       });
@@ -155,7 +155,7 @@ describe('runs that go on', () => {
       await untilStatus(server, id, 'failed');
     });
 
-    it('takes other words, labels and limits', async () => {
+    it('accepts new input, labels and limits', async () => {
       const { runId } = await finishedRun(server, { input: 'say 1' });
       const { run, id } = await fork(runId, {
         seq: 1,
@@ -171,7 +171,7 @@ describe('runs that go on', () => {
       await untilStatus(server, id, 'completed');
     });
 
-    it('refuses a place inside a turn or past the end, and says where one may', async () => {
+    it('refuses a position inside a turn or past the end, and names valid ones', async () => {
       const runId = await waiting('inside');
       const { events, run } = await eventsOf(server, runId);
       const begun = events.find(({ type }) => type === 'turn.started')?.seq ?? 0;
@@ -183,14 +183,14 @@ describe('runs that go on', () => {
       expect((await fork(runId, { seq: begun - 1 })).status).toBe(201);
     });
 
-    it('needs a new word where the last one was the agent’s', async () => {
+    it('requires input if the last message is the agent’s', async () => {
       const { runId } = await finishedRun(server, { input: 'say 1' });
       const { status, run } = await fork(runId, {});
       expect(status).toBe(400);
       expect(run).toMatchObject({ code: 'invalid_request', details: [{ path: 'input' }] });
     });
 
-    it('means the same run when it is asked for again, and only for the same run', async () => {
+    it('is idempotent with an idempotency key, per source run', async () => {
       const first = await finishedRun(server, { input: 'say 1' });
       const second = await finishedRun(server, { input: 'say 1' });
       const headers = { 'idempotency-key': `fork-${first.runId}` };
@@ -206,7 +206,7 @@ describe('runs that go on', () => {
       expect((await fork(first.runId, { input: 'say 3' }, { headers })).status).toBe(422);
     });
 
-    it('does not hand on what was allowed to whoever may not allow it', async () => {
+    it('does not inherit allow rules for a key without the scope approve', async () => {
       const allowlist = [{ tool: 'send_note', params: { to: 'operator' } }];
       const { runId } = await finishedRun(server, { input: 'say 1', permissions: { allowlist } });
       const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
@@ -219,7 +219,7 @@ describe('runs that go on', () => {
       expect(server.notes().join()).not.toContain('sneaky');
     });
 
-    it('allows nothing once more that was allowed once', async () => {
+    it('does not inherit allow-once rules', async () => {
       const allowOnce = [{ tool: 'send_note' }];
       const { runId } = await finishedRun(server, {
         input: 'notify only once',
@@ -279,7 +279,7 @@ describe('runs that go on', () => {
       expect(rest).toMatchObject({ runs: [{ id: first.runId }], nextCursor: null });
     });
 
-    it('is what its runs still do, or else the worst that became of one', async () => {
+    it('has the status of its active runs, else the worst of its ended ones', async () => {
       const workflowId = 'mixed';
       await finishedRun(server, { input: 'say 1', workflowId });
       const runId = await waiting('workflow', { workflowId });
@@ -292,7 +292,7 @@ describe('runs that go on', () => {
       });
     });
 
-    it('is not there for another tenant, nor without runs', async () => {
+    it('is answered with 404 for another tenant, and without runs', async () => {
       await finishedRun(server, { input: 'say 1', workflowId: 'ours' });
       const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
       const theirs = await server.request('/v1/workflows/ours', { key });

@@ -1,17 +1,17 @@
 /**
- * Every route of the table, with whatever a careless or hostile caller may send: never a fault of
- * ours, never a hang, never a stack, and the server is alive afterwards.
+ * Every route, with random malformed requests: never a 500,
+ * never a hang, never a stack trace, and the server is healthy afterwards.
  */
 import { errorTable, type Route, type RouteName, routes } from '@relay/protocol';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { startRun, untilStatus } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { startRun, untilStatus } from '../support/requests.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 const rule = { tool: 'send_note', params: { to: '*' } };
 
-/** What each route takes, to begin from. */
+/** A valid body of each route, to mutate. */
 const examples: Partial<Record<RouteName, object>> = {
   startChat: {
     model: 'demo',
@@ -113,7 +113,7 @@ const strange = fc.oneof(
   ),
 );
 
-/** The places in a value, from the outside in. */
+/** The paths in a value, from the outside in. */
 function placesIn(value: unknown, path: readonly string[] = []): string[][] {
   if (typeof value !== 'object' || value === null) return [[...path]];
   return [
@@ -186,19 +186,19 @@ const headers = fc.dictionary(
   { maxKeys: 2 },
 );
 
-/** For each route: `FUZZ_REQUESTS=1000 npx vitest run http.fuzz` takes longer and looks further. */
+/** For each route: `FUZZ_REQUESTS=1000 npx vitest run http/fuzz` runs more. */
 const requests = Number(process.env['FUZZ_REQUESTS'] ?? 10);
 
-describe('whatever is sent to a server', () => {
-  let server: TestRelay;
+describe('random requests', () => {
+  let server: TestServer;
   let known: { run: string; relay: string };
 
   beforeAll(async () => {
-    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
+    server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
     const asked = await startRun(server, { input: 'notify me' });
     const relay = await asked.reader.until('approval_requested');
     await untilStatus(server, asked.runId, 'waiting');
-    await asked.reader.leave();
+    await asked.reader.disconnect();
     known = { run: asked.runId, relay: String(relay.data['id']) };
   });
   afterAll(() => server.stop());
@@ -220,7 +220,7 @@ describe('whatever is sent to a server', () => {
       });
       await fc.assert(
         fc.asyncProperty(request, async ({ id, body, query: asked, headers: sent }) => {
-          // Ended by `follow=false`, or cut off below: a stream of a run that waits stays open.
+          // Ended by `follow=false`, or aborted below: a stream of a run that waits stays open.
           const search = new URLSearchParams(asked).toString();
           const gone = new AbortController();
           const response = await server.request(`${pathOf(route, id)}?${search}`, {

@@ -1,16 +1,16 @@
-/** What may run without asking: made, listed, previewed, explained and revoked over HTTP. */
+/** `/v1/grants` and `/v1/permissions/explain`. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startRun } from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 const later = '2099-01-01T00:00:00.000Z';
 
 describe('/v1/grants', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -25,7 +25,7 @@ describe('/v1/grants', () => {
 
   const revoke = (path: string) => server.request(path, { method: 'DELETE' });
 
-  it('lets calls run without asking until it is revoked, and revoking twice is the same', async () => {
+  it('allows calls without an approval until it is revoked, which is idempotent', async () => {
     const { status, made, path } = await grant({
       params: { text: 'granted *' },
       scope: 'tenant',
@@ -43,28 +43,28 @@ describe('/v1/grants', () => {
       expiresAt: later,
     });
     const { frames } = await finishedRun(server, { input: 'notify granted by rule' });
-    expect(frames.map(({ data }) => data.type)).not.toContain('relay');
+    expect(frames.map(({ data }) => data.type)).not.toContain('approval_requested');
     expect(server.notes().join()).toContain('granted by rule');
     expect((await revoke(path)).status).toBe(204);
     expect((await revoke(path)).status).toBe(204);
     const asked = await startRun(server, { input: 'notify granted no more' });
     await asked.reader.until('approval_requested');
-    await asked.reader.leave();
+    await asked.reader.disconnect();
   });
 
-  it('counts what it allows', async () => {
+  it('allows as many calls as its uses', async () => {
     const { made } = await grant({ params: { text: 'twice' }, scope: 'tenant', uses: 2 });
     for (let n = 0; n < 2; n += 1) await finishedRun(server, { input: 'notify twice' });
     const asked = await startRun(server, { input: 'notify twice' });
     await asked.reader.until('approval_requested');
-    await asked.reader.leave();
+    await asked.reader.disconnect();
     const { grants } = await server.json('/v1/grants?status=all&limit=1');
     expect(grants).toEqual([{ ...made, status: 'used', usesLeft: 0 }]);
     expect(server.notes().filter((line) => line.includes('twice'))).toHaveLength(2);
   });
 
   it('lists what is active, or all, page by page, and by scope and tool', async () => {
-    const own = await bootRelay();
+    const own = await bootServer();
     const made: string[] = [];
     for (let n = 0; n < 5; n += 1) {
       const tool = n % 2 === 0 ? 'calculator' : 'send_note';
@@ -89,7 +89,7 @@ describe('/v1/grants', () => {
     expect(byScope.ids).toEqual([]);
   });
 
-  it('is made by a decision too, with its scope, its end and its count', async () => {
+  it('is created by a decision with its scope, expiry and uses', async () => {
     const talk = await startRun(server, { input: 'notify always here' });
     const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
@@ -121,7 +121,7 @@ describe('/v1/grants', () => {
     ['no uses', { approved: true, always: true, uses: 0 }],
     ['a time that has passed', { approved: true, always: true, expiresAt: '2001-01-01T00:00:00Z' }],
     ['a proposal that the tool does not make', { approved: true, always: true, rule: 'suggested' }],
-  ])('refuses a decision with %s, and the request stays open', async (_what, body) => {
+  ])('refuses a decision with %s, and the approval stays pending', async (_what, body) => {
     const talk = await startRun(server, { input: 'notify refused terms' });
     const relay = await talk.reader.until('approval_requested');
     const path = `/v1/approvals/${String(relay.data['id'])}`;
@@ -129,7 +129,7 @@ describe('/v1/grants', () => {
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({ code: 'invalid_request' });
     expect(await server.json(path)).toMatchObject({ status: 'pending' });
-    await talk.reader.leave();
+    await talk.reader.disconnect();
   });
 
   it.each([
@@ -149,15 +149,15 @@ describe('/v1/grants', () => {
     expect(made).toMatchObject({ code: code ?? 'invalid_request' });
   });
 
-  it('does not let a run of another tenant be granted anything', async () => {
+  it('refuses a run of another tenant', async () => {
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const { runId } = await finishedRun(server, { input: 'say 1' });
     const body = { tool: 'send_note', scope: 'run', scopeId: runId };
     expect((await server.request('/v1/grants', { body, key })).status).toBe(400);
   });
 
-  it('shows which of the latest requests it would have answered, and decides nothing', async () => {
-    const own = await bootRelay();
+  it('previews the latest approvals that it would have allowed', async () => {
+    const own = await bootServer();
     const talks = [];
     for (const text of ['see one', 'see two', 'other']) {
       const talk = await startRun(own, { input: `notify ${text}` });
@@ -173,7 +173,7 @@ describe('/v1/grants', () => {
     const none = await ask({ tool: 'calculator' });
     const { approvals } = await own.json('/v1/approvals?status=pending');
     const { grants } = await own.json('/v1/grants?status=all');
-    for (const { reader } of talks) await reader.leave();
+    for (const { reader } of talks) await reader.disconnect();
     await own.stop();
     expect(wide).toMatchObject({
       looked: 3,
@@ -192,10 +192,10 @@ describe('/v1/grants', () => {
 });
 
 describe('/v1/permissions/explain', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -216,7 +216,7 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
-  it('denies in a headless run what would be asked', async () => {
+  it('denies if no approval is possible', async () => {
     expect(await explain({ permissions: { headless: true } })).toMatchObject({
       decision: 'deny',
       rule: { list: 'headless', source: 'request' },
@@ -253,7 +253,7 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
-  it('names a grant, and uses none of it up', async () => {
+  it('names a grant without using it', async () => {
     const exact = { to: 'bob', text: 'counted' };
     const { id } = await server.json('/v1/grants', {
       body: { tool: 'send_note', exact, scope: 'tenant', uses: 1 },
@@ -270,7 +270,7 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
-  it('counts grants of a conversation only where it is named', async () => {
+  it('applies grants of a conversation only if it is named', async () => {
     const conversationId = missing;
     const exact = { to: 'carol', text: 'x' };
     await server.json('/v1/grants', {
@@ -280,7 +280,7 @@ describe('/v1/permissions/explain', () => {
     expect(await explain({ params: exact, conversationId })).toMatchObject({ decision: 'allow' });
   });
 
-  it('takes a tool that is not registered as one whose parameters are text', async () => {
+  it('treats the parameters of an unregistered tool as text', async () => {
     const allowlist = [{ tool: 'unheard_of', params: { command: 'ls*' } }];
     const answer = await explain({
       tool: 'unheard_of',
@@ -293,7 +293,7 @@ describe('/v1/permissions/explain', () => {
     });
   });
 
-  it('says when the arguments do not fit the tool', async () => {
+  it('reports invalid arguments', async () => {
     expect(await explain({ params: { to: 7 } })).toMatchObject({
       decision: 'ask',
       reason: expect.stringContaining('do not fit'),
@@ -314,7 +314,7 @@ describe('/v1/permissions/explain', () => {
     expect(await response.json()).toMatchObject({ code });
   });
 
-  it('needs no right to approve: it widens nothing', async () => {
+  it('does not require the scope approve', async () => {
     const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
     const body = { tool: 'send_note', params: {}, permissions: { allowlist: [toAda] } };
     expect((await server.request('/v1/permissions/explain', { body, key })).status).toBe(200);

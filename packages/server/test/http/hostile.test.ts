@@ -1,15 +1,15 @@
-/** Bytes that no honest client sends. Whatever they are, others are served as if nothing happened. */
+/** Malformed and unusual bytes. Other clients are not affected. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { expectHealth } from '../support/health.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { expectHealth } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 
 beforeAll(async () => {
-  server = await bootRelay();
+  server = await bootServer();
 });
 afterAll(() => server.stop());
 
@@ -18,7 +18,7 @@ afterEach(async () => {
   expect(server.logged).toEqual([]);
 });
 
-/** Sends bytes as they are, and returns all that comes back until the connection is closed. */
+/** Sends raw bytes, and returns everything until the connection is closed. */
 async function send(bytes: string | Buffer): Promise<string> {
   const { hostname, port } = new URL(server.url);
   const socket = connect(Number(port), hostname);
@@ -35,7 +35,7 @@ function statuses(answer: string): number[] {
   return [...answer.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map(([, status]) => Number(status));
 }
 
-/** A request head with a valid key, closed afterwards unless told otherwise. */
+/** A request head with a valid key, closed afterwards by default. */
 function head(line: string, ...headers: readonly string[]): string {
   const own = ['host: 127.0.0.1', `authorization: Bearer ${server.apiKey}`, 'connection: close'];
   return `${[line, ...own, ...headers].join('\r\n')}\r\n\r\n`;
@@ -69,8 +69,8 @@ const unreadable: [what: string, bytes: () => string | Buffer][] = [
   ['a URL of a megabyte', () => head(`GET /${'x'.repeat(1 << 20)} HTTP/1.1`)],
 ];
 
-describe('what cannot be read as a request', () => {
-  it.each(unreadable)('is refused, and the connection closed: %s', async (_what, bytes) => {
+describe('bytes that are not a request', () => {
+  it.each(unreadable)('are refused, and the connection is closed: %s', async (_what, bytes) => {
     const answer = await send(bytes());
     for (const status of statuses(answer)) {
       expect(status).toBeGreaterThanOrEqual(400);
@@ -87,13 +87,9 @@ const odd: [what: string, bytes: () => string, status: number][] = [
   ['a path that climbs', () => head('GET /v1/../../etc/passwd HTTP/1.1'), 404],
   ['two slashes', () => head('GET //v1/runs HTTP/1.1'), 404],
   ['an asterisk', () => head('OPTIONS * HTTP/1.1'), 405],
-  [
-    'an upgrade that we do not know',
-    () => head('GET /v1/runs HTTP/1.1', 'upgrade: websocket'),
-    200,
-  ],
+  ['an unknown upgrade', () => head('GET /v1/runs HTTP/1.1', 'upgrade: websocket'), 200],
   ['a body for a GET', () => head('GET /v1/runs HTTP/1.1', json, length) + body, 200],
-  ['a wish that nobody knows', () => head(post, json, length, 'expect: magic') + body, 417],
+  ['an unknown expectation', () => head(post, json, length, 'expect: magic') + body, 417],
   ['a compressed body', () => head(post, json, length, 'content-encoding: gzip') + body, 415],
   [
     'a body in UTF-16',
@@ -102,21 +98,17 @@ const odd: [what: string, bytes: () => string, status: number][] = [
   ],
   ['bytes that are no UTF-8', () => head(post, json, 'content-length: 3') + '\xff{}', 400],
   [
-    'a name of somebody else',
+    'a foreign host',
     () => head('GET /v1/runs HTTP/1.1').replace('host: 127.0.0.1', 'host: evil.example'),
     403,
   ],
-  [
-    'an origin of somebody else',
-    () => head('GET /v1/runs HTTP/1.1', 'origin: https://evil.example'),
-    403,
-  ],
+  ['a foreign origin', () => head('GET /v1/runs HTTP/1.1', 'origin: https://evil.example'), 403],
   ['the origin null', () => head('GET /v1/runs HTTP/1.1', 'origin: null'), 403],
   ['two keys', () => head('GET /v1/runs HTTP/1.1', 'authorization: Bearer other'), 200],
 ];
 
-describe('what can be read and is odd', () => {
-  it.each(odd)('gets one clear answer: %s', async (_what, bytes, status) => {
+describe('an unusual request', () => {
+  it.each(odd)('gets one response: %s', async (_what, bytes, status) => {
     const answer = await send(bytes());
     expect(statuses(answer), answer.slice(0, 400)).toEqual([status]);
     expect(answer.toLowerCase()).not.toContain('access-control-allow-origin');
@@ -124,10 +116,10 @@ describe('what can be read and is odd', () => {
 });
 
 describe('a request that never ends', () => {
-  it('is given up with 408, and meanwhile others are served', async () => {
+  it('is answered with 408, while other requests are served', async () => {
     const http = server.relay.app.server;
     const before = [http.requestTimeout, http.headersTimeout] as const;
-    // The shortest that Node looks for; the real one is half a minute.
+    // The shortest timeout that Node checks; the default is half a minute.
     [http.requestTimeout, http.headersTimeout] = [300, 300];
     const waiting = [
       send(`${head(post, json, 'content-length: 100')}{`),

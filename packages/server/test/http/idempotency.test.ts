@@ -1,8 +1,14 @@
-/** `Idempotency-Key`: asked again, it means the run that is there already. */
+/** `Idempotency-Key`: a repeated request returns the existing run. */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { allFrames, FrameReader } from '../support/frames.ts';
-import { addKey, bootRelay, type TestRelay, until, type Wish } from '../support/relay.ts';
-import { eventsOf, startChat, startRun, untilStatus } from '../support/talk.ts';
+import {
+  addKey,
+  bootServer,
+  type TestServer,
+  until,
+  type RequestOptions,
+} from '../support/server.ts';
+import { eventsOf, startChat, startRun, untilStatus } from '../support/requests.ts';
 
 let keys = 0;
 /** A key that no other test uses. */
@@ -17,18 +23,18 @@ const routes: [string, (text: string) => Record<string, unknown>][] = [
 ];
 
 describe('an idempotency key', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
     await server.stop();
   });
 
-  const send = (path: string, key: string, wish: Wish) =>
-    server.request(path, { ...wish, headers: { 'idempotency-key': key, ...wish.headers } });
+  const send = (path: string, key: string, options: RequestOptions) =>
+    server.request(path, { ...options, headers: { 'idempotency-key': key, ...options.headers } });
   const runIdOf = (response: Response) => response.headers.get('x-run-id');
   const isReplay = (response: Response) => response.headers.get('idempotent-replayed');
   const notes = (text: string) => server.notes().filter((line) => line.includes(text));
@@ -47,7 +53,7 @@ describe('an idempotency key', () => {
   describe.each(routes)('of %s', (path, bodyOf) => {
     const allowed = { permissions: { allowlist: [{ tool: 'send_note' }] } };
 
-    it('names the run that is there already, with the same frames, and nothing runs twice', async () => {
+    it('returns the existing run with the same frames, and runs nothing twice', async () => {
       const key = freshKey();
       const text = `once for ${path}`;
       const body = { ...bodyOf(`notify ${text}`), ...allowed };
@@ -66,7 +72,7 @@ describe('an idempotency key', () => {
       expect(notes(text)).toHaveLength(1);
     });
 
-    it('joins a run that is still going on, from its beginning', async () => {
+    it('follows an active run from its beginning', async () => {
       const key = freshKey();
       const body = bodyOf('slow 250');
       const first = new FrameReader(await send(path, key, { body }));
@@ -76,7 +82,7 @@ describe('an idempotency key', () => {
       expect(await allFrames(again)).toEqual(await first.rest());
     });
 
-    it('is about what the body says, not about how it is written', async () => {
+    it('depends on the content of the body, not on its formatting', async () => {
       const key = freshKey();
       const ruled = (params: object) => ({ permissions: { denylist: [{ tool: 'pay', params }] } });
       const body = { ...bodyOf('say 1'), ...ruled({ to: 'ann', amount: '7' }) };
@@ -89,7 +95,7 @@ describe('an idempotency key', () => {
       expect(runIdOf(again)).toBe(runIdOf(first));
     });
 
-    it('is refused with 422 for another body, and nothing happens', async () => {
+    it('is refused with 422 for another body', async () => {
       const key = freshKey();
       const first = await send(path, key, { body: bodyOf('say 1') });
       await first.text();
@@ -107,7 +113,7 @@ describe('an idempotency key', () => {
       expect(await countRuns()).toBe(before);
     });
 
-    it('makes one run of 50 requests at once, and all hear the same', async () => {
+    it('starts one run for 50 concurrent requests, which receive the same frames', async () => {
       const key = freshKey();
       const text = `fifty for ${path}`;
       const body = { ...bodyOf(`notify ${text}`), ...allowed };
@@ -152,7 +158,7 @@ describe('an idempotency key', () => {
       await Promise.all([first.text(), again.text()]);
     });
 
-    it('is not taken by a request that was refused', async () => {
+    it('is not used by a refused request', async () => {
       const key = freshKey();
       const refused = await send(path, key, { body: { ...bodyOf('say 1'), model: 'nope' } });
       expect(refused.status).toBe(400);
@@ -165,7 +171,7 @@ describe('an idempotency key', () => {
       await taken.text();
     });
 
-    it('belongs to a tenant: another one’s means another run', async () => {
+    it('belongs to one tenant', async () => {
       const key = freshKey();
       const stranger = await addKey(server.store, { tenant: 'stranger' });
       const colleague = await addKey(server.store, {});
@@ -177,7 +183,7 @@ describe('an idempotency key', () => {
       expect(theirs.status).toBe(200);
       expect(isReplay(theirs)).toBeNull();
       expect(runIdOf(theirs)).not.toBe(runIdOf(mine));
-      // Nor does it tell that the key is taken: another body is no conflict.
+      // The other tenant’s key is not revealed: another body is not a conflict.
       const other = freshKey();
       await (await send(path, other, { body })).text();
       const free = await send(path, other, { body: bodyOf('say 2'), key: stranger.apiKey });
@@ -189,7 +195,7 @@ describe('an idempotency key', () => {
     });
   });
 
-  it('of one route means nothing else on another', async () => {
+  it('of one route is refused on another', async () => {
     const key = freshKey();
     const [[runs, runsBody], [chat, chatBody]] = routes as [(typeof routes)[0], (typeof routes)[0]];
     await (await send(runs, key, { body: runsBody('say 1') })).text();
@@ -202,20 +208,20 @@ describe('an idempotency key', () => {
     const key = freshKey();
     const body = { model: 'demo', input: 'fail 400' };
     const first = await send('/v1/runs', key, { body });
-    const told = await first.json();
+    const error = await first.json();
     expect(first.status).toBe(502);
-    expect(told).toMatchObject({ code: 'provider_rejected' });
+    expect(error).toMatchObject({ code: 'provider_rejected' });
     for (let n = 0; n < 2; n += 1) {
       const again = await send('/v1/runs', key, { body });
       expect(again.status).toBe(502);
       expect(isReplay(again)).toBe('true');
       expect(runIdOf(again)).toBe(runIdOf(first));
-      expect(await again.json()).toEqual(told);
+      expect(await again.json()).toEqual(error);
     }
     expect((await eventsOf(server, runIdOf(first) ?? '')).run['status']).toBe('failed');
   });
 
-  it('joins a run that waits for a person: one decision ends both streams', async () => {
+  it('follows a waiting run: one decision ends both streams', async () => {
     const key = freshKey();
     const body = { model: 'demo', message: 'notify both of us' };
     const readers = [
@@ -232,7 +238,7 @@ describe('an idempotency key', () => {
     expect(notes('both of us')).toHaveLength(1);
   });
 
-  it('is free again after 24 hours, and not before', async () => {
+  it('expires after 24 hours', async () => {
     const key = freshKey();
     const body = { model: 'demo', input: 'say 1' };
     const first = await send('/v1/runs', key, { body });
@@ -253,21 +259,21 @@ describe('an idempotency key', () => {
     expect(runIdOf(late)).not.toBe(runIdOf(first));
   });
 
-  it('means nothing to /chat, where a session is its connection', async () => {
-    const wish = { headers: { 'idempotency-key': freshKey() } };
-    const first = await startChat(server, 'notify in a chat', { wish });
-    const second = await startChat(server, 'notify in a chat', { wish });
+  it('is ignored by /chat, where a session is its connection', async () => {
+    const options = { headers: { 'idempotency-key': freshKey() } };
+    const first = await startChat(server, 'notify in a chat', options);
+    const second = await startChat(server, 'notify in a chat', options);
     await Promise.all([first, second].map(({ reader }) => reader.until('relay')));
     expect(second.runId).not.toBe(first.runId);
-    await second.reader.leave();
+    await second.reader.disconnect();
     await untilStatus(server, second.runId, 'canceled');
     expect((await eventsOf(server, first.runId)).run['status']).toBe('waiting');
-    await first.reader.leave();
+    await first.reader.disconnect();
     await untilStatus(server, first.runId, 'canceled');
   });
 
-  it('gives the places back that its repetitions had taken', async () => {
-    const narrow = await bootRelay({ env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
+  it('releases the concurrency slots of replayed requests', async () => {
+    const narrow = await bootServer({ env: { RELAY_MAX_ACTIVE_RUNS: '2' } });
     onTestFinished(() => narrow.stop());
     const headers = { 'idempotency-key': freshKey() };
     const body = { model: 'demo', input: 'say 3' };
@@ -278,7 +284,7 @@ describe('an idempotency key', () => {
       await Promise.all(answers.map((answer) => answer.text()));
       expect(new Set(answers.map(runIdOf)).size).toBe(1);
     }
-    // Two at once is what it can do, still.
+    // Both concurrency slots are still free.
     const [one, two] = [
       await startRun(narrow, { input: 'slow 60000' }),
       await startRun(narrow, { input: 'slow 60000' }),

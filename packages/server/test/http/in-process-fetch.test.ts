@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import fastify, { type FastifyInstance } from 'fastify';
 import { fetchInto, type InProcessFetch } from '../../src/http/in-process-fetch.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
 
-describe('fetch without a socket', () => {
-  let relay: TestRelay;
+describe('in-process fetch', () => {
+  let relay: TestServer;
   let fetch: InProcessFetch;
   beforeEach(async () => {
-    relay = await bootRelay();
+    relay = await bootServer();
     fetch = fetchInto(relay.relay.app);
   });
   afterEach(() => relay.stop());
@@ -24,7 +24,7 @@ describe('fetch without a socket', () => {
       ...(signal === undefined ? {} : { signal }),
     });
 
-  test('gives the same answers as the port does', async () => {
+  test('returns the same responses as the port', async () => {
     for (const path of ['/health', '/v1/runs?limit=1', '/v1/runs?limit=0', '/nowhere']) {
       const inside = await fetch(`http://localhost${path}`, { headers: headers() });
       const outside = await relay.request(path);
@@ -33,7 +33,7 @@ describe('fetch without a socket', () => {
     }
   });
 
-  test('asks for a key like the port', async () => {
+  test('requires a key like the port', async () => {
     const response = await fetch('http://localhost/v1/runs');
     expect(response.status).toBe(401);
     expect(await response.json()).toMatchObject({ code: 'unauthorized' });
@@ -48,7 +48,7 @@ describe('fetch without a socket', () => {
     expect(text).toContain('"type":"done"');
   });
 
-  test('has no body where there is none', async () => {
+  test('returns no body for a 204', async () => {
     const made = await fetch('http://localhost/v1/keys', {
       method: 'POST',
       headers: headers(),
@@ -64,15 +64,15 @@ describe('fetch without a socket', () => {
     expect(gone.body).toBeNull();
   });
 
-  test('refuses what it cannot send', async () => {
+  test('refuses a body that is not a string', async () => {
     const body = new Uint8Array(3);
     await expect(fetch('http://localhost/health', { method: 'POST', body })).rejects.toThrow(
-      /text/,
+      /string/,
     );
   });
 });
 
-describe('a reader that leaves', () => {
+describe('an in-process client', () => {
   let app: FastifyInstance;
   let closed = 0;
   let release = () => {};
@@ -96,7 +96,7 @@ describe('a reader that leaves', () => {
   });
   afterEach(() => app.close());
 
-  test('by canceling the body is seen to leave', async () => {
+  test('disconnects by canceling the body', async () => {
     const response = await fetchInto(app)('http://localhost/now');
     const reader = response.body!.getReader();
     expect(new TextDecoder().decode((await reader.read()).value)).toBe('data: 1\n\n');
@@ -105,7 +105,7 @@ describe('a reader that leaves', () => {
     await until(() => closed === 1, 'the end of the response');
   });
 
-  test('by its signal is seen to leave, and its reading ends with the reason', async () => {
+  test('disconnects by its signal, and its read rejects with the reason', async () => {
     const gone = new AbortController();
     const response = await fetchInto(app)('http://localhost/now', { signal: gone.signal });
     const reader = response.body!.getReader();
@@ -116,7 +116,7 @@ describe('a reader that leaves', () => {
     await until(() => closed === 1, 'the end of the response');
   });
 
-  test('before there is an answer is not kept waiting for it', async () => {
+  test('is rejected at once if it aborts before the response', async () => {
     const gone = new AbortController();
     const asked = fetchInto(app)('http://localhost/later', { signal: gone.signal });
     gone.abort(new Error('too slow'));
@@ -127,7 +127,7 @@ describe('a reader that leaves', () => {
     }, 'the end of the response');
   });
 
-  test('without a word is cut off before it costs too much memory', async () => {
+  test('is disconnected if it does not read and the buffer is full', async () => {
     let write: (text: string) => boolean = () => true;
     app.get('/much', (_request, reply) => {
       reply.hijack();
@@ -142,10 +142,10 @@ describe('a reader that leaves', () => {
     expect(closed).toBe(0);
     for (let n = 0; n < 17; n += 1) write(megabyte);
     await until(() => closed === 1, 'the end of the response');
-    await expect(response.text()).rejects.toThrow('Read too slowly');
+    await expect(response.text()).rejects.toThrow('read too slowly');
   });
 
-  test('before it asks asks nothing', async () => {
+  test('sends no request if its signal is aborted already', async () => {
     const signal = AbortSignal.abort(new Error('never mind'));
     await expect(fetchInto(app)('http://localhost/now', { signal })).rejects.toThrow('never mind');
     expect(closed).toBe(0);

@@ -1,20 +1,20 @@
-/** Who may chat without a key: a person at this very machine, and no page of another origin. */
+/** Chat without a key: only local callers, and no page of another origin. */
 import { request as httpRequest } from 'node:http';
 import { describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { startChat } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { startChat } from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-describe('chatting without a key', () => {
-  it('answers for chats that were begun without one, and for no other', async () => {
-    const server = await bootRelay();
+describe('chat without a key', () => {
+  it('can answer only in chats that were started without a key', async () => {
+    const server = await bootServer();
     const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
-    const keyed = await startChat(server, 'notify mine', { wish: { key } });
+    const keyed = await startChat(server, 'notify mine', { key });
     const { data } = await keyed.reader.until('relay');
-    const approve = (sessionId: string, approvalId: unknown, wish: Wish) =>
+    const approve = (sessionId: string, approvalId: unknown, options: RequestOptions) =>
       server.request(`/chat/relay/${String(approvalId)}`, {
-        ...wish,
+        ...options,
         body: { sessionId, response: { approved: true, always: true } },
       });
     const refused = await approve(keyed.sessionId, data['id'], { key: null });
@@ -23,8 +23,8 @@ describe('chatting without a key', () => {
       { error: 'Session not found' },
     ]);
     expect(server.notes()).toEqual([]);
-    await keyed.reader.leave();
-    const keyless = await startChat(server, 'notify ours', { wish: { key: null } });
+    await keyed.reader.disconnect();
+    const keyless = await startChat(server, 'notify ours', { key: null });
     const relay = await keyless.reader.until('relay');
     const approved = await approve(keyless.sessionId, relay.data['id'], { key: null });
     expect(approved.status).toBe(200);
@@ -34,8 +34,8 @@ describe('chatting without a key', () => {
 
   const body = { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] };
 
-  /** A request whose Host is what we say it is. */
-  function send(server: TestRelay, headers: Record<string, string>): Promise<number | undefined> {
+  /** A request with a given Host. */
+  function send(server: TestServer, headers: Record<string, string>): Promise<number | undefined> {
     return new Promise((resolve, reject) => {
       const sending = httpRequest(`${server.url}/chat`, {
         method: 'POST',
@@ -49,8 +49,8 @@ describe('chatting without a key', () => {
     });
   }
 
-  it('works on this very machine, for the curl lines of the seed', async () => {
-    const server = await bootRelay();
+  it('works on this machine for the curl examples of the seed', async () => {
+    const server = await bootServer();
     expect(await send(server, {})).toBe(200);
     expect(await send(server, { host: 'localhost:4000' })).toBe(200);
     expect((await server.request('/models', { key: null })).status).toBe(200);
@@ -65,22 +65,19 @@ describe('chatting without a key', () => {
     ['X-Forwarded-For', { 'x-forwarded-for': '127.0.0.1' }],
     ['Via', { via: '1.1 proxy' }],
     ['a wrong key', { authorization: 'Bearer relay_live_x' }],
-  ])(
-    'is turned away by %s, and no stranger is told that it may read the answer',
-    async (_what, headers) => {
-      const server = await bootRelay();
-      expect([401, 403]).toContain(await send(server, headers));
-      const { host: _host, ...rest } = headers;
-      const answer = await server.request('/models', { key: null, headers: rest });
-      expect(
-        [...answer.headers.keys()].filter((name) => name.startsWith('access-control')),
-      ).toEqual([]);
-      await server.stop();
-    },
-  );
+  ])('is refused because of %s, without CORS headers', async (_what, headers) => {
+    const server = await bootServer();
+    expect([401, 403]).toContain(await send(server, headers));
+    const { host: _host, ...rest } = headers;
+    const answer = await server.request('/models', { key: null, headers: rest });
+    expect([...answer.headers.keys()].filter((name) => name.startsWith('access-control'))).toEqual(
+      [],
+    );
+    await server.stop();
+  });
 
-  it('is turned away by RELAY_LOCAL_CHAT=off, where a key still works', async () => {
-    const server = await bootRelay({ env: { RELAY_LOCAL_CHAT: 'off' } });
+  it('is refused with RELAY_LOCAL_CHAT=off, where a key still works', async () => {
+    const server = await bootServer({ env: { RELAY_LOCAL_CHAT: 'off' } });
     for (const path of ['/chat', `/chat/relay/${missing}`]) {
       const response = await server.request(path, { body, key: null });
       expect(response.status).toBe(401);
@@ -90,8 +87,8 @@ describe('chatting without a key', () => {
     await server.stop();
   });
 
-  it('is turned away where the server is bound to more than this machine', async () => {
-    const server = await bootRelay({ env: { RELAY_HOST: '0.0.0.0' } });
+  it('is refused if the server is not bound to loopback', async () => {
+    const server = await bootServer({ env: { RELAY_HOST: '0.0.0.0' } });
     expect(await send(server, {})).toBe(401);
     await server.stop();
   });
@@ -102,7 +99,7 @@ describe('a key from a page of another origin', () => {
     ['a foreign Origin', { origin: 'https://evil.example' }],
     ['the Origin null', { origin: 'null' }],
   ])('is refused with 403 for %s', async (_what, headers) => {
-    const server = await bootRelay();
+    const server = await bootServer();
     const response = await server.request('/models', { headers });
     await server.stop();
     expect(response.status).toBe(403);

@@ -1,22 +1,22 @@
-/** Who may call what, and what one tenant learns about another: nothing. */
+/** Authentication, scopes and tenant isolation of every route. */
 import { type Route, type RouteName, routes } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey } from '../../src/secrets/keys.ts';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { type Chat, startChat, startRun, statusOf } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { type Chat, startChat, startRun, statusOf } from '../support/requests.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
-/** All but those that anyone may call, and links, which are their own right. */
+/** All routes except public ones and decision links. */
 const closed = table.filter(([, { auth }]) => auth !== 'public' && auth !== 'link');
 const guarded = table.filter(([, { auth }]) => auth !== 'public');
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-/** Ids that bodies carry. */
-type EventBuffer = Pick<Chat, 'sessionId' | 'runId'>;
+/** The ids in bodies. */
+type ChatIds = Pick<Chat, 'sessionId' | 'runId'>;
 
-/** A body that a route takes, so that nothing but the caller can be wrong. */
-const bodies: Partial<Record<RouteName, (of: EventBuffer) => unknown>> = {
+/** A valid body of each route, so that only the caller can be refused. */
+const bodies: Partial<Record<RouteName, (of: ChatIds) => unknown>> = {
   startApiChat: () => ({ message: 'say 1', model: 'demo' }),
   approveTool: ({ runId }) => ({ runId, toolCallId: 'call_1', action: 'approve' }),
   resumeChat: ({ runId }) => ({ runId }),
@@ -40,7 +40,7 @@ const bodies: Partial<Record<RouteName, (of: EventBuffer) => unknown>> = {
   explainPermission: () => ({ tool: 'send_note', params: {} }),
 };
 
-function wishFor(name: RouteName, chat: EventBuffer): Wish {
+function requestFor(name: RouteName, chat: ChatIds): RequestOptions {
   const route: Route = routes[name];
   if (route.body === undefined) return { method: route.method };
   const body = bodies[name]?.(chat);
@@ -51,7 +51,7 @@ function wishFor(name: RouteName, chat: EventBuffer): Wish {
 async function whole(response: Response) {
   const headers = Object.fromEntries(response.headers);
   delete headers['date'];
-  // Every request has its own.
+  // Unique per request.
   delete headers['x-request-id'];
   return { status: response.status, headers, body: await response.text() };
 }
@@ -66,17 +66,17 @@ interface Ids {
   readonly webhook: string;
 }
 
-describe('keys', () => {
-  let server: TestRelay;
+describe('API keys', () => {
+  let server: TestServer;
   let chat: Chat;
   let ids: Ids;
-  /** A run that is over. */
+  /** An ended run. */
   let over: string;
 
   beforeAll(async () => {
-    server = await bootRelay({
+    server = await bootServer({
       env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' },
-      // Here one address fails more often than a minute allows.
+      // This test fails more often than the default limit allows.
       file: { rateLimit: { failuresPerMinute: 100_000 } },
     });
     chat = await startChat(server, 'notify whose is it');
@@ -106,11 +106,11 @@ describe('keys', () => {
   });
 
   afterAll(async () => {
-    await chat.reader.leave();
+    await chat.reader.disconnect();
     await server.stop();
   });
 
-  /** The path of a route with ids of this tenant, or with ids that nobody has. */
+  /** The path of a route with ids of this tenant, or with unknown ids. */
   function pathWith(path: string, of: Ids): string {
     return path.replaceAll(/:(\w+)/g, (_, name: string) => {
       if (name === 'relayId' || (name === 'id' && path.startsWith('/v1/approvals')))
@@ -122,7 +122,7 @@ describe('keys', () => {
       if (name === 'id' && path.startsWith('/v1/workflows')) return of.workflow;
       if (name === 'id' && path.startsWith('/v1/webhooks')) return of.webhook;
       if (name === 'provider') return 'openai';
-      // A link is nobody's but its holder's, whatever key comes with it.
+      // A link is valid only for its holder, whatever key is sent.
       if (name === 'token') return `${of.relay}.${of.webhook}.x`;
       if (name === 'toolUseId') return 'call_1';
       throw new Error(`What is :${name} in ${path}? Say it here, so that it is tested`);
@@ -140,10 +140,12 @@ describe('keys', () => {
     // A client on this machine may chat without a key; one behind a proxy may not.
     const from: Record<string, string> =
       route.auth === 'local-or-key' ? { 'x-forwarded-for': '203.0.113.9' } : {};
-    const wish = { ...wishFor(name, chat), headers: from };
+    const options = { ...requestFor(name, chat), headers: from };
     const wrong = route.auth === 'internal' ? server.apiKey : makeApiKey();
     for (const key of [null, wrong]) {
-      expect(await whole(await server.request(path, { ...wish, key }))).toMatchObject(unauthorized);
+      expect(await whole(await server.request(path, { ...options, key }))).toMatchObject(
+        unauthorized,
+      );
     }
   });
 
@@ -173,7 +175,7 @@ describe('keys', () => {
     for (const answer of answers) expect(answer).toEqual(answers[0]);
   });
 
-  it('tells a stranger nothing about the body it sent', async () => {
+  it('reveals nothing about the body without a valid key', async () => {
     const json = { 'content-type': 'application/json' };
     const sent: [string, Record<string, string>][] = [
       ['{', json],
@@ -188,13 +190,13 @@ describe('keys', () => {
     }
   });
 
-  it.each(guarded)('%s needs each of its scopes', async (name, route) => {
+  it.each(guarded)('%s requires each of its scopes', async (name, route) => {
     for (const scope of route.anyScope === true ? route.scopes.slice(0, 1) : route.scopes) {
       const needed: readonly string[] = route.anyScope === true ? route.scopes : [scope];
       const others = ['runs', 'approve', 'admin'].filter((each) => !needed.includes(each));
       const { apiKey } = await addKey(server.store, { scopes: others });
       const response = await server.request(pathWith(route.path, ids), {
-        ...wishFor(name, chat),
+        ...requestFor(name, chat),
         key: apiKey,
       });
       expect(response.status).toBe(403);
@@ -205,7 +207,7 @@ describe('keys', () => {
     }
   });
 
-  /** Routes that name something, in their path or in their body. */
+  /** Routes with an id in their path or body. */
   const about = table.filter(
     ([name, { path, auth }]) =>
       (path.includes(':') && !path.includes(':provider') && auth !== 'internal') ||
@@ -214,16 +216,16 @@ describe('keys', () => {
   );
 
   it.each(about)(
-    '%s answers for the ids of another tenant as for ids that nobody has',
+    '%s answers for the ids of another tenant like unknown ids',
     async (name, route) => {
       const stranger = await addKey(server.store, { tenant: 'stranger' });
       const ask = (of: Ids, sessionId: string) =>
         server.request(pathWith(route.path, of), {
-          ...wishFor(name, { sessionId, runId: of.run }),
+          ...requestFor(name, { sessionId, runId: of.run }),
           key: stranger.apiKey,
         });
       const theirs = await whole(await ask(ids, chat.sessionId));
-      const nobody = {
+      const unknownIds = {
         run: missing,
         relay: missing,
         key: missing,
@@ -232,11 +234,11 @@ describe('keys', () => {
         workflow: 'none',
         webhook: missing,
       };
-      const nobodys = await whole(await ask(nobody, missing));
-      // What is gone already is deleted: that holds of what was never there, too.
+      const unknownAnswer = await whole(await ask(unknownIds, missing));
+      // Deleting is idempotent, also for unknown ids.
       const isDeleted = name === 'deleteMemory' || name === 'deleteWebhook';
       expect(theirs.status).toBe(isDeleted ? 204 : 404);
-      expect(theirs).toEqual(nobodys);
+      expect(theirs).toEqual(unknownAnswer);
       expect(await statusOf(server, chat.runId)).toBe('waiting');
       const { memories } = await server.json('/v1/memories?namespace=matrix');
       expect(memories).toMatchObject([{ id: ids.memory }]);
@@ -245,13 +247,15 @@ describe('keys', () => {
     },
   );
 
-  it('keeps queries and Last-Event-ID of another tenant as meaningless as its ids', async () => {
+  it('ignores queries and Last-Event-ID for ids of another tenant', async () => {
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     for (const tail of ['/events?after=1', '/events?after=999999', '/stream?after=999999']) {
       const theirs = await whole(await server.request(`/v1/runs/${chat.runId}${tail}`, { key }));
-      const nobodys = await whole(await server.request(`/v1/runs/${missing}${tail}`, { key }));
+      const unknownAnswer = await whole(
+        await server.request(`/v1/runs/${missing}${tail}`, { key }),
+      );
       expect(theirs.status).toBe(404);
-      expect(theirs).toEqual(nobodys);
+      expect(theirs).toEqual(unknownAnswer);
     }
     const headers = { 'last-event-id': '999999' };
     const theirs = await server.request(`/v1/runs/${chat.runId}/stream`, { key, headers });
@@ -274,7 +278,7 @@ describe('keys', () => {
     await theirs.reader.rest();
   });
 
-  it('lets whoever only approves see what there is to approve', async () => {
+  it('let a key with only the scope approve read approvals', async () => {
     const { apiKey: key } = await addKey(server.store, { scopes: ['approve'] });
     expect((await server.request('/v1/approvals', { key })).status).toBe(200);
     expect((await server.request(`/v1/approvals/${ids.relay}`, { key })).status).toBe(200);
@@ -289,7 +293,7 @@ describe('keys', () => {
         return body?.safeParse({ ...(given as object), ...more }).success === true;
       });
 
-    it('no route that takes rules takes one that widens', async () => {
+    it('no route accepts allow rules', async () => {
       const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
       const permissions = { allowlist: [rule] };
       const found = taking({ permissions });
@@ -297,7 +301,7 @@ describe('keys', () => {
         ['startChat', 'startApiChat', 'startRun', 'forkRun', 'explainPermission'].toSorted(),
       );
       for (const [name, { path, method }] of found) {
-        // It only says what would be.
+        // It is only a preview.
         if (name === 'explainPermission') continue;
         const body = { ...(bodies[name]?.(chat) as object), permissions };
         const of = name === 'forkRun' ? { ...ids, run: over } : ids;
@@ -307,7 +311,7 @@ describe('keys', () => {
       }
     });
 
-    it('no route decides for always', () => {
+    it('no route accepts always', () => {
       const words = [{ always: true }, { response: { approved: true, always: true } }];
       const found = words.flatMap((more) => taking(more));
       expect(found.map(([name]) => name).toSorted()).toEqual(
@@ -319,11 +323,11 @@ describe('keys', () => {
     it.each([
       ['/chat', { model: 'demo', messages: [{ role: 'user', content: 'say 1' }] }],
       ['/v1/runs', { model: 'demo', input: 'say 1' }],
-    ])('%s takes rules that narrow and refuses rules that widen', async (path, body) => {
+    ])('%s accepts deny rules and refuses allow rules', async (path, body) => {
       const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
       for (const list of ['allowlist', 'allowOnce']) {
-        const wish = { key, body: { ...body, permissions: { [list]: [rule] } } };
-        const response = await server.request(path, wish);
+        const options = { key, body: { ...body, permissions: { [list]: [rule] } } };
+        const response = await server.request(path, options);
         expect(response.status).toBe(403);
         expect(response.headers.has('x-run-id')).toBe(false);
         expect(await response.json()).toMatchObject({ code: 'approve_scope_required' });

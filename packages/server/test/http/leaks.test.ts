@@ -1,20 +1,20 @@
-/** Readers come and go by the thousands, and nothing of them stays. `RELAY_LEAK` sets how many. */
+/** Thousands of clients connect and disconnect without leaks. `RELAY_LEAK` sets how many. */
 import { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { queryObjects } from 'node:v8';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { EventStream } from '../../src/streaming/event-stream.ts';
+import { SseStream } from '../../src/streaming/sse-stream.ts';
 import { FeedReader } from '../../src/streaming/feed.ts';
 import { answered, openRaw, times } from '../support/raw-reader.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { startRun, untilStatus } from '../support/talk.ts';
-import { EventBuffer } from '../../src/streaming/event-buffer.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
+import { startRun, untilStatus } from '../support/requests.ts';
+import { EventBuffer } from '../../src/streaming/subscribe.ts';
 
 const count = Number(process.env['RELAY_LEAK'] ?? 2_000);
 const Timer = timerKind();
-/** What a reader costs; and how much of it may be there for other reasons, however many came. */
+/** The classes of a client, and how many instances may remain for other reasons. */
 const kinds = [
-  [EventStream, 0],
+  [SseStream, 0],
   [EventBuffer, 0],
   [FeedReader, 0],
   [ServerResponse, 2],
@@ -28,7 +28,7 @@ function timerKind(): new () => object {
   return timer.constructor as new () => object;
 }
 
-/** What the heap holds too many of, after a collection. */
+/** The classes with too many instances on the heap after a garbage collection. */
 function leaked(): string[] {
   return kinds.flatMap(([kind, most]) => {
     const found = queryObjects(kind, { format: 'count' });
@@ -36,15 +36,15 @@ function leaked(): string[] {
   });
 }
 
-let server: TestRelay;
+let server: TestServer;
 let waiting: string;
 
 beforeAll(async () => {
-  server = await bootRelay();
+  server = await bootServer();
   const { runId, reader } = await startRun(server, { input: 'notify me' });
   waiting = runId;
   await untilStatus(server, runId, 'waiting');
-  await reader.leave();
+  await reader.disconnect();
 });
 afterAll(() => server.stop());
 
@@ -83,9 +83,9 @@ async function everybodyGone(): Promise<void> {
   expect(figures).toMatch(/^relay_open_streams 0$/m);
 }
 
-describe(`${count} readers of each kind that come and go`, () => {
+describe(`${count} clients of each kind that disconnect`, () => {
   it.each(Object.entries(streams))(
-    'leave nothing of %s behind',
+    'leak no %s',
     async (_what, stream) => {
       await times(count, 20, () => comeAndGo(stream));
       await everybodyGone();

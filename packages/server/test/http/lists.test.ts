@@ -1,10 +1,16 @@
-/** `GET /v1/runs` and `GET /v1/approvals`: filters, pages, and what they never show. */
+/** `GET /v1/runs` and `GET /v1/approvals`: filters, pages and tenant isolation. */
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until, type Wish } from '../support/relay.ts';
-import { eventsOf, finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import {
+  addKey,
+  bootServer,
+  type TestServer,
+  until,
+  type RequestOptions,
+} from '../support/server.ts';
+import { eventsOf, finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
 type Item = Readonly<Record<string, unknown>> & { readonly id: string };
 
@@ -15,8 +21,12 @@ interface Page {
 
 type ListName = 'runs' | 'approvals';
 
-async function pageOf(server: TestRelay, name: ListName, wish: Wish & { query?: object } = {}) {
-  const { query, ...rest } = wish;
+async function pageOf(
+  server: TestServer,
+  name: ListName,
+  options: RequestOptions & { query?: object } = {},
+) {
+  const { query, ...rest } = options;
   const search = new URLSearchParams(query as Record<string, string>).toString();
   const response = await server.request(`/v1/${name}?${search}`, rest);
   expect(response.status).toBe(200);
@@ -25,9 +35,9 @@ async function pageOf(server: TestRelay, name: ListName, wish: Wish & { query?: 
   return { items: body[name], nextCursor: body['nextCursor'] } as Page;
 }
 
-/** Page after page, with whatever happens between them. */
+/** Reads all pages, and calls `between` in between. */
 async function allPages(
-  server: TestRelay,
+  server: TestServer,
   name: ListName,
   {
     between,
@@ -74,11 +84,11 @@ const nonsense: [string, string][] = [
 ];
 
 describe('GET /v1/runs', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
     const file = { agents: [{ name: 'other', model: 'demo' }] };
-    server = await bootRelay({ file });
+    server = await bootServer({ file });
   });
 
   afterAll(async () => {
@@ -89,7 +99,7 @@ describe('GET /v1/runs', () => {
   const made = async (body: Record<string, unknown> = {}) =>
     (await finishedRun(server, { input: 'say 1', ...body })).runId;
 
-  it('shows each run as it is, without its checkpoint', async () => {
+  it('returns each run without its checkpoint', async () => {
     const labels = { team: 'red' };
     const runId = await made({ input: 'calculate 2*3', labels, workflowId: 'flow-1' });
     const { checkpoint, ...run } = await server.json(`/v1/runs/${runId}`);
@@ -109,7 +119,7 @@ describe('GET /v1/runs', () => {
     });
   });
 
-  it('leaves out an input that is very long, which the run itself still shows', async () => {
+  it('omits a very long input, which GET /v1/runs/:id returns', async () => {
     const runId = await made({ input: `say 1 ${'x'.repeat(10_000)}` });
     expect((await list({ limit: 1 }))[0]).toMatchObject({ id: runId, input: null });
     expect((await server.json(`/v1/runs/${runId}`))['input']).toHaveLength(10_006);
@@ -137,7 +147,7 @@ describe('GET /v1/runs', () => {
     }
   });
 
-  it('is filtered by agent, conversation and workflow, and by all that is named', async () => {
+  it('is filtered by agent, conversation and workflow together', async () => {
     const [conversationId, workflowId] = [uuidv7(), `flow ${uuidv7()} "’ß`];
     const one = await made({ conversationId, workflowId });
     const two = await made({ conversationId, agent: 'other' });
@@ -170,7 +180,7 @@ describe('GET /v1/runs', () => {
     expect(idsOf(await list({ label: `${name}:${value}` }))).toEqual([runId]);
   });
 
-  it('finds no label that nobody gave', async () => {
+  it('finds nothing for an unknown label', async () => {
     for (const label of [
       'constructor:x',
       '__proto__:x',
@@ -183,14 +193,14 @@ describe('GET /v1/runs', () => {
     }
   });
 
-  it('refuses a label whose name has a colon: nobody could ask for it', async () => {
+  it('refuses a label whose name has a colon, because the filter could not match it', async () => {
     const body = { model: 'demo', input: 'say 1', labels: { 'a:b': 'c' } };
     const response = await server.request('/v1/runs', { body });
     expect(response.status).toBe(400);
     expect(await response.text()).toContain('labels');
   });
 
-  it('is filtered by time: since and including, until and excluding', async () => {
+  it('is filtered by since (inclusive) and until (exclusive)', async () => {
     const ids: string[] = [];
     for (let n = 0; n < 3; n += 1) {
       ids.push(await made());
@@ -208,12 +218,12 @@ describe('GET /v1/runs', () => {
     expect(await between(first, third)).toEqual([ids[1], ids[0]]);
     expect(await between(second, second)).toEqual([]);
     expect(await between(third, first)).toEqual([]);
-    // The same moment in another zone is the same moment.
+    // The same time in another zone is the same time.
     const local = new Date(Date.parse(second ?? '') - 7 * 3_600_000).toISOString();
     expect(await between(local.replace('Z', '-07:00'), undefined)).toEqual([ids[2], ids[1]]);
   });
 
-  it('has 120 runs in pages of 7, each once, while new ones come in', async () => {
+  it('pages over 120 runs, each once, while new ones are created', async () => {
     const workflowId = `pages`;
     const ids: string[] = [];
     for (let n = 0; n < 12; n += 1) {
@@ -235,7 +245,7 @@ describe('GET /v1/runs', () => {
     expect(everything.filter((id) => ids.includes(id))).toEqual(older);
   });
 
-  it('shows 50 if nothing is said, and 200 at most', async () => {
+  it('returns 50 runs by default and 200 at most', async () => {
     expect(await list({})).toHaveLength(50);
     expect((await list({ limit: 200 })).length).toBeGreaterThan(130);
   });
@@ -273,7 +283,7 @@ describe('GET /v1/runs', () => {
     },
   );
 
-  it('shows nothing of another tenant, whatever is asked for', async () => {
+  it('returns nothing of another tenant, whatever the filter', async () => {
     const { apiKey: key, tenantId } = await addKey(server.store, { tenant: 'stranger' });
     const conversationId = uuidv7();
     const mine = await made({ conversationId, labels: { whose: 'mine' } });
@@ -289,7 +299,7 @@ describe('GET /v1/runs', () => {
       expect(idsOf((await pageOf(server, 'runs', { key, query })).items)).toEqual([theirs.runId]);
       expect(idsOf(await list(query))).not.toContain(theirs.runId);
     }
-    // A cursor is a place in time; what lies there is everyone’s own.
+    // A cursor is a position in time, which every tenant applies to its own runs.
     const { nextCursor: cursor } = await pageOf(server, 'runs', { query: { limit: 1 } });
     expect(cursor).not.toContain(tenantId);
     const { items } = await pageOf(server, 'runs', { key, query: { cursor } });
@@ -299,8 +309,8 @@ describe('GET /v1/runs', () => {
 });
 
 describe('a run whose output is damaged', () => {
-  it('does not spoil the list, and can still be looked at', async () => {
-    const server = await bootRelay({ kind: 'sqlite' });
+  it('does not fail the list, and can still be read', async () => {
+    const server = await bootServer({ kind: 'sqlite' });
     onTestFinished(() => server.stop());
     const ids = [];
     for (const input of ['say 1', 'say 2', 'say 3']) {
@@ -319,10 +329,10 @@ describe('a run whose output is damaged', () => {
 });
 
 describe('GET /v1/approvals', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -332,11 +342,11 @@ describe('GET /v1/approvals', () => {
   const list = async (query: object) => (await pageOf(server, 'approvals', { query })).items;
 
   /** A run that asks about so many calls at once. */
-  async function asking(count: number, wish: Wish = {}) {
+  async function asking(count: number, options: RequestOptions = {}) {
     const note = (n: number) => `use send_note {"to":"ann","text":"${n}"}`;
     const input = Array.from({ length: count }, (_, n) => note(n)).join('\n');
-    const talk = await startRun(server, { input }, wish);
-    const { key } = wish;
+    const talk = await startRun(server, { input }, options);
+    const { key } = options;
     const query = { runId: talk.runId, limit: 200 };
     const items = await until(async () => {
       const found = await pageOf(server, 'approvals', { ...(key && { key }), query });
@@ -350,7 +360,7 @@ describe('GET /v1/approvals', () => {
     await reader.rest();
   };
 
-  it('is filtered by run, status and kind, and by all that is named', async () => {
+  it('is filtered by run, status and kind together', async () => {
     const [one, two] = [await asking(3), await asking(1)];
     const [newest, middle, oldest] = one.items;
     await server.request(`/v1/approvals/${middle?.id}`, { body: { approved: false } });
@@ -373,7 +383,7 @@ describe('GET /v1/approvals', () => {
     expect(await list({ status: 'pending' })).toEqual([]);
   });
 
-  it('has 30 in pages of 4, each once, while new ones come in', async () => {
+  it('pages over 30 approvals, each once, while new ones are requested', async () => {
     const [one, two] = [await asking(20), await asking(10)];
     const more: Awaited<ReturnType<typeof asking>>[] = [];
     const paged = await allPages(server, 'approvals', {
@@ -387,8 +397,8 @@ describe('GET /v1/approvals', () => {
     await Promise.all([one, two, ...more].map(cancel));
   });
 
-  it('shows as pending only what somebody can still decide', async () => {
-    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '30' } });
+  it('returns as pending only approvals that can still be decided', async () => {
+    const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '30' } });
     onTestFinished(() => hasty.stop());
     const { runId, reader } = await startRun(hasty, { input: 'notify too late' });
     await reader.until('approval_requested');
@@ -411,7 +421,7 @@ describe('GET /v1/approvals', () => {
     },
   );
 
-  it('shows nothing of another tenant, whatever is asked for', async () => {
+  it('returns nothing of another tenant, whatever the filter', async () => {
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const mine = await asking(3);
     const { nextCursor: cursor } = await pageOf(server, 'approvals', { query: { limit: 1 } });

@@ -1,17 +1,17 @@
-/** What a server writes down about the requests that it serves. */
+/** The access log and request ids. */
 import { connect } from 'node:net';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createLog } from '../../src/observability/log.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { finishedRun, startRun } from '../support/talk.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
+import { finishedRun, startRun } from '../support/requests.ts';
 
 interface Line extends Record<string, unknown> {
   readonly level: string;
   readonly msg: string;
 }
 
-let server: TestRelay;
+let server: TestServer;
 let text: string;
 
 const lines = () =>
@@ -26,17 +26,17 @@ const line = (wanted: Partial<Line>) =>
     JSON.stringify(wanted),
   );
 
-async function boot(options: Parameters<typeof bootRelay>[0] = {}): Promise<void> {
+async function boot(options: Parameters<typeof bootServer>[0] = {}): Promise<void> {
   text = '';
   const log = createLog({ level: 'debug', write: (more) => (text += more) });
-  server = await bootRelay({ ...options, log });
+  server = await bootServer({ ...options, log });
 }
 
 beforeEach(() => boot());
 afterEach(() => server.stop());
 
 describe('a request', () => {
-  it('is one line: what, by whom, how it went, and how long it took', async () => {
+  it('is logged in one line with its route, caller, status and duration', async () => {
     const { runId } = await finishedRun(server, { input: 'say 1' });
     expect(await line({ msg: 'request', route: '/v1/runs' })).toEqual({
       time: expect.any(String),
@@ -53,7 +53,7 @@ describe('a request', () => {
     });
   });
 
-  it('is told by its route, without what the caller put into the URL', async () => {
+  it('is logged with its route, not its URL', async () => {
     await server.request('/v1/runs/swordfish/stream?after=swordfish&key=swordfish');
     await server.request('/swordfish?swordfish');
     await server.request('/%swordfish');
@@ -63,7 +63,7 @@ describe('a request', () => {
     expect(text).not.toContain('swordfish');
   });
 
-  it('is told without its body and its headers', async () => {
+  it('is logged without its body and headers', async () => {
     await server.request('/v1/runs', {
       body: { model: 'swordfish', input: 'swordfish' },
       headers: { 'x-custom': 'swordfish' },
@@ -75,22 +75,22 @@ describe('a request', () => {
     expect(text).not.toContain('relay_live_');
   });
 
-  it('says so if its reader has gone', async () => {
+  it('is logged as aborted if its client disconnects', async () => {
     const leaving = new AbortController();
     await startRun(server, { input: 'notify me' }, { signal: leaving.signal });
     leaving.abort();
     expect(await line({ route: '/v1/runs', aborted: true })).toMatchObject({ status: 200 });
   });
 
-  it('of a machine that only looks whether we are there is told on demand', async () => {
+  it('of a health probe is logged at debug level', async () => {
     await server.request('/health');
     expect(await line({ route: '/health' })).toMatchObject({ level: 'debug', status: 200 });
   });
 
-  it('that could not be read leaves a line too', async () => {
+  it('that cannot be parsed is logged', async () => {
     const { hostname, port } = new URL(server.url);
     connect(Number(port), hostname).end('nonsense\r\n\r\n');
-    await line({ msg: 'A request could not be read', code: 'HPE_INVALID_METHOD' });
+    await line({ msg: 'A request could not be parsed', code: 'HPE_INVALID_METHOD' });
   });
 });
 
@@ -102,7 +102,7 @@ describe('the id of a request', () => {
   };
 
   it.each(['req-42', 'a.b:c~d/e@f+g=h_i', 'x'.repeat(128)])(
-    'is the caller’s own if it is a plain one: %s',
+    'is the caller’s own if it is well-formed: %s',
     async (given) => {
       expect(await idFor(given)).toBe(given);
       expect(await idFor(given, '/v1/runs')).toBe(given);
@@ -118,7 +118,7 @@ describe('the id of a request', () => {
     },
   );
 
-  it('comes with every answer, also with a stream and with a refusal', async () => {
+  it('is sent with every response, also with streams and errors', async () => {
     const stream = await server.request('/v1/runs', { body: { model: 'demo', input: 'say 1' } });
     await stream.text();
     expect(stream.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
@@ -128,15 +128,15 @@ describe('the id of a request', () => {
     expect(unroutable.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it('ties a run to the request that started it, where the caller says nothing', async () => {
+  it('is the correlation id of the run by default', async () => {
     const response = await server.request('/api/chat', { body: { model: 'demo', message: 'hi' } });
     const shown = await response.text();
     expect(shown).toContain(`"correlationId":"${response.headers.get('x-request-id')}"`);
   });
 });
 
-describe('a fault of ours', () => {
-  it('is logged with its stack, and the caller hears nothing of it', async () => {
+describe('an internal error', () => {
+  it('is logged with its stack, which the caller does not see', async () => {
     await server.stop();
     const store = createMemoryStore();
     store.stats = () => Promise.reject(new Error('the cellar: sk-abcdefghijklmnopqrstuvwx'));
@@ -144,7 +144,7 @@ describe('a fault of ours', () => {
     const response = await server.request('/metrics');
     const body = await response.text();
     expect(response.status).toBe(500);
-    expect(body).toBe('{"error":"Something went wrong inside Relay","code":"internal"}');
+    expect(body).toBe('{"error":"Internal server error","code":"internal"}');
     const logged = await line({ msg: 'A request failed' });
     expect(logged).toMatchObject({
       level: 'error',
@@ -157,7 +157,7 @@ describe('a fault of ours', () => {
   });
 });
 
-it('hides a credential from the moment it comes in', async () => {
+it('hides a credential as soon as it is received', async () => {
   const apiKey = 'nothing.in.here.looks.like.one';
   const response = await server.request('/v1/credentials/mine', {
     method: 'PUT',

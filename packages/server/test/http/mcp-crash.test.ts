@@ -1,17 +1,17 @@
-/** What becomes of a call of an MCP tool, and of its question, when the process dies. */
+/** Calls of MCP tools, and their questions, after a crash. */
 import { createMemoryStore } from '@relay/store';
 import { expect, it } from 'vitest';
 import { McpScene } from '../../../../test/support/mcp/scene.ts';
-import { bootRelay, until } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { bootServer, until } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
 it.each(['during', 'instead'] as const)(
-  'of a server whose questions come %s: nobody knows the outcome, and a person is asked',
+  'of an MCP server that asks (%s): the outcome is unknown, and an approval is requested',
   async (asks) => {
     const scene = new McpScene();
     const store = createMemoryStore();
     const file = { mcpServers: { shop: scene.program(asks) } };
-    const dead = await bootRelay({ store, file });
+    const dead = await bootServer({ store, file });
     const { runId, reader } = await startRun(dead, {
       input: 'use shop_fit {"what":"coat"}',
       tools: [{ name: 'shop_fit', kind: 'builtin' }],
@@ -19,8 +19,8 @@ it.each(['during', 'instead'] as const)(
     });
     const question = await reader.until('approval_requested');
     await dead.stop();
-    // Its server is not there at once after the start: the tool is waited for, not forgotten.
-    const next = await bootRelay({ store, file });
+    // The MCP server starts after Relay: the run waits for its tool.
+    const next = await bootServer({ store, file });
     try {
       const open = await until(async () => {
         const { approvals } = await next.json(`/v1/approvals?runId=${runId}&status=pending`);
@@ -41,24 +41,24 @@ it.each(['during', 'instead'] as const)(
   },
 );
 
-it('of one that may run again: it is asked once, and answered after a restart', async () => {
+it('of an idempotent tool: the question is asked once, and answered after a restart', async () => {
   const scene = new McpScene();
   const store = createMemoryStore();
   const file = { mcpServers: { shop: { ...scene.program('instead'), idempotent: ['fit'] } } };
-  const first = await bootRelay({ store, file });
+  const first = await bootServer({ store, file });
   const { runId, reader } = await startRun(first, {
     input: 'use shop_fit {"what":"coat"}',
     tools: [{ name: 'shop_fit', kind: 'builtin' }],
     permissions: { allowlist: [{ tool: 'shop_fit' }] },
   });
   const question = await reader.until('approval_requested');
-  // Nothing is held in memory meanwhile.
+  // The run holds no memory meanwhile.
   await until(
     async () => (await first.json(`/v1/runs/${runId}`))['status'] === 'waiting',
     'a stand',
   );
   await first.stop();
-  const next = await bootRelay({ store, file });
+  const next = await bootServer({ store, file });
   try {
     const path = `/v1/approvals/${String(question.data['id'])}`;
     const answer = { approved: true, input: { size: 'M' } };
@@ -74,7 +74,7 @@ it('of one that may run again: it is asked once, and answered after a restart', 
 it('of one that was let go while it asks in the old way: others are asked too, and all are answered', async () => {
   const scene = new McpScene();
   const file = { mcpServers: { shop: { ...scene.program('during'), idempotent: ['fit'] } } };
-  const server = await bootRelay({ file });
+  const server = await bootServer({ file });
   const ask = async (what: string) => {
     const { runId, reader } = await startRun(server, {
       input: `use shop_fit {"what":"${what}"}`,

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { McpScene } from '../../../../test/support/mcp/scene.ts';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import {
   answerApproval,
   decideCall,
@@ -12,7 +12,7 @@ import {
   startChat,
   startRun,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 const allowed = (tool: string) => ({ permissions: { allowlist: [{ tool }] } });
 const tools = (...names: string[]) => ({
@@ -21,13 +21,13 @@ const tools = (...names: string[]) => ({
 const resultIn = (frames: readonly { data: Record<string, unknown> }[]) =>
   frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
 
-describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
+describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (asks) => {
   const scene = new McpScene();
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
     const program = scene.program(asks);
-    server = await bootRelay({
+    server = await bootServer({
       kind: 'sqlite',
       file: {
         mcpServers: {
@@ -54,7 +54,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     return { ...talk, relay, decide: (body: unknown) => server.request(path, { body }) };
   }
 
-  it('has its calls asked about like those of any other tool', async () => {
+  it('requires approvals for its calls', async () => {
     const { runId, reader } = await startRun(server, {
       input: 'use shop_echo {"text":"hi"}',
       ...tools('shop_echo'),
@@ -66,14 +66,16 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
       params: { text: 'hi' },
     });
     expect(scene.traces()).not.toContain('echo hi');
-    await server.request(`/v1/approvals/${String(relay.data['id'])}`, { body: { approved: true } });
+    await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
+      body: { approved: true },
+    });
     expect(resultIn(await reader.rest())).toBe('hi');
     expect((await eventsOf(server, runId)).events.map(({ type }) => type)).toContain(
       'tool.started',
     );
   });
 
-  it('is judged by rules about its parameters, as the kinds that the operator gave them', async () => {
+  it('is matched by rules about its parameters, with the kinds that the operator configured', async () => {
     const explain = (text: string) =>
       server.json('/v1/permissions/explain', {
         body: {
@@ -86,7 +88,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(await explain('src/../key')).toMatchObject({ decision: 'ask' });
   });
 
-  it('runs without asking what the operator lets it call read-only, and nothing else', async () => {
+  it('runs only tools that the operator configured as read-only without an approval', async () => {
     const { frames } = await finishedRun(server, {
       input: 'use trusted_look {}',
       ...tools('trusted_look'),
@@ -118,7 +120,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(found('trusted_fit')).toBeUndefined();
   });
 
-  it('refuses arguments that do not fit before anybody is asked', async () => {
+  it('refuses invalid arguments before it requests an approval', async () => {
     const { frames } = await finishedRun(server, {
       input: 'use shop_echo {"text":5}',
       ...tools('shop_echo'),
@@ -126,7 +128,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(JSON.stringify(resultIn(frames))).toContain('text: ');
   });
 
-  it('is used from chat with all the other tools', async () => {
+  it('can be used from /chat', async () => {
     const { reader, ...chat } = await startChat(server, 'use shop_echo {"text":"chat"}');
     const { data } = await reader.until('relay');
     await answerApproval(server, chat, { approvalId: data['id'], response: { approved: true } });
@@ -147,13 +149,13 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(resultIn(await reader.rest())).toBe('coat: accept {"size":"M"}');
   });
 
-  it('is told that a person declines', async () => {
+  it('receives the refusal of a question', async () => {
     const { decide, reader } = await asking('hat');
     expect((await decide({ approved: false, reason: 'Not now' })).status).toBe(200);
     expect(resultIn(await reader.rest())).toBe('hat: decline null');
   });
 
-  it('asks for an agent that names its tools, by the surface of the runtime too', async () => {
+  it('can be used by an agent from /api/chat', async () => {
     const { runId, reader } = await startRun(server, {
       input: 'use shop_fit {"what":"sock"}',
       tools: undefined,
@@ -162,12 +164,12 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     });
     await reader.until('approval_requested');
     const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
-    const told = await decideCall(server, { ...wanted, input: { size: 'S' } });
-    expect(told).toMatchObject({ code: 200, body: { status: 'succeeded' } });
+    const answered = await decideCall(server, { ...wanted, input: { size: 'S' } });
+    expect(answered).toMatchObject({ code: 200, body: { status: 'succeeded' } });
     expect(resultIn(await reader.rest())).toBe('sock: accept {"size":"S"}');
   });
 
-  it('is told of a cancel during a call', async () => {
+  it('receives a cancel during a call', async () => {
     const { runId, reader } = await startRun(server, {
       input: 'use shop_work {"ms":60000}',
       ...tools('shop_work'),
@@ -181,7 +183,10 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });
     await untilStatus(server, runId, 'canceled');
     await reader.rest();
-    await until(() => scene.traces().includes('work was withdrawn'), 'the server to be told');
+    await until(
+      () => scene.traces().includes('work was withdrawn'),
+      'the server to receive the cancel',
+    );
   });
 
   it('closes its question when the run is canceled', async () => {
@@ -192,7 +197,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
     expect(await server.json(path)).toMatchObject({ status: 'closed' });
   });
 
-  it('that dies during a call is a tool error, and is there again for the next one', async () => {
+  it('fails the call if it crashes, and is restarted for the next one', async () => {
     const { frames } = await finishedRun(server, {
       input: 'use shop_die {}',
       ...tools('shop_die'),
@@ -209,12 +214,12 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
   });
 });
 
-describe('a program that is killed, or does not wait', () => {
+describe('an MCP server that is killed, or times out', () => {
   const scene = new McpScene();
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
     const shop = { ...scene.program('during', 300), readOnly: ['look'] };
-    server = await bootRelay({ file: { mcpServers: { shop } } });
+    server = await bootServer({ file: { mcpServers: { shop } } });
   });
   afterAll(async () => {
     await server.stop();
@@ -228,7 +233,7 @@ describe('a program that is killed, or does not wait', () => {
       ...allowed(tool),
     });
 
-  it('is a tool error when it is killed during a call, and is started again', async () => {
+  it('fails the call when it is killed, and is restarted', async () => {
     const look = async () => {
       const { reader } = await run('shop_look', {});
       return (resultIn(await reader.rest()) as { pid: number }).pid;
@@ -252,7 +257,7 @@ describe('a program that is killed, or does not wait', () => {
   });
 });
 
-describe('a server behind HTTP', () => {
+describe('an MCP server over HTTP', () => {
   const scene = new McpScene();
   let endpoint: Endpoint;
   beforeAll(async () => {
@@ -263,17 +268,17 @@ describe('a server behind HTTP', () => {
     scene.dispose();
   });
 
-  it('on a private address stops the start unless the operator has opened its network', async () => {
+  it('on a private address fails the start unless the operator allows its network', async () => {
     const file = { mcpServers: { shop: { url: endpoint.url } } };
-    await expect(bootRelay({ file })).rejects.toThrow(
+    await expect(bootServer({ file })).rejects.toThrow(
       'relay.config: mcpServers.shop.url: Without TLS its address must lie in RELAY_PRIVATE_NETWORKS',
     );
     expect(endpoint.requests).toEqual([]);
   });
 
-  it('whose name leads to a private address is never connected to', async () => {
+  it('is not connected to if its name resolves to a private address', async () => {
     const url = endpoint.url.replace('127.0.0.1', 'localhost');
-    const server = await bootRelay({ file: { mcpServers: { shop: { url } } } });
+    const server = await bootServer({ file: { mcpServers: { shop: { url } } } });
     try {
       await until(() => server.logged.length > 0, 'a line in the log');
       expect(server.logged.join()).toContain('localhost leads to an address that is not allowed');
@@ -289,14 +294,14 @@ describe('a server behind HTTP', () => {
     }
   });
 
-  it('is reached where the operator allows it, for the tenants that it is for', async () => {
-    const server = await bootRelay({
+  it('is used by the configured tenants if the operator allows its network', async () => {
+    const server = await bootServer({
       env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' },
       file: { mcpServers: { shop: { url: endpoint.url, tenants: ['acme'] } } },
     });
     try {
-      const wish = { body: { model: 'demo', input: 'use shop_echo {"text":"y"}' } };
-      const body = { ...wish.body, ...tools('shop_echo'), ...allowed('shop_echo') };
+      const options = { body: { model: 'demo', input: 'use shop_echo {"text":"y"}' } };
+      const body = { ...options.body, ...tools('shop_echo'), ...allowed('shop_echo') };
       const refused = await server.request('/v1/runs', { body });
       expect(refused.status).toBe(400);
       expect(await refused.json()).toMatchObject({ code: 'unknown_tool' });

@@ -2,10 +2,10 @@
 import { createScriptedModel, finish, text } from '@relay/core/testing';
 import { createModelRegistry } from '@relay/models';
 import { afterEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { eventsOf, finishedRun, startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { eventsOf, finishedRun, startRun } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 interface Shown {
@@ -15,8 +15,8 @@ interface Shown {
 }
 
 async function add(body: object, key?: string): Promise<Shown> {
-  const wish = key === undefined ? { body } : { body, key };
-  const response = await server.request('/v1/memories', wish);
+  const options = key === undefined ? { body } : { body, key };
+  const response = await server.request('/v1/memories', options);
   expect(response.status).toBe(201);
   return (await response.json()) as Shown;
 }
@@ -27,8 +27,8 @@ async function list(query: string): Promise<{ memories: Shown[]; nextCursor: str
   return (await response.json()) as { memories: Shown[]; nextCursor: string | null };
 }
 
-async function refusal(path: string, wish: object = {}) {
-  const response = await server.request(path, wish);
+async function refusal(path: string, options: object = {}) {
+  const response = await server.request(path, options);
   const { code, details } = (await response.json()) as {
     code: string;
     details?: { path: string }[];
@@ -38,7 +38,7 @@ async function refusal(path: string, wish: object = {}) {
 
 describe('memories', () => {
   it('are added, shown as they are, and listed newest first, page by page', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const made = [];
     for (const name of ['one', 'two', 'three']) {
       made.push(await add({ namespace: 'user:42', text: `Note ${name}` }));
@@ -59,15 +59,15 @@ describe('memories', () => {
   });
 
   it('of all namespaces are listed where none is named', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     await add({ namespace: 'a', text: 'In a' });
     await add({ namespace: 'b', text: 'In b' });
     const namespaces = (await list('')).memories.map(({ namespace }) => namespace);
     expect(namespaces).toEqual(['b', 'a']);
   });
 
-  it('are found by words, best first, with a score', async () => {
-    server = await bootRelay();
+  it('are searched by words, best first, with a score', async () => {
+    server = await bootServer();
     const tea = await add({ namespace: 'n', text: 'Ada likes green tea' });
     const milk = await add({ namespace: 'n', text: 'The tea is out, and so is the milk' });
     await add({ namespace: 'n', text: 'It rains in Oslo' });
@@ -81,7 +81,7 @@ describe('memories', () => {
   });
 
   it('expire after their time', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const short = await add({ namespace: 'n', text: 'Short-lived', ttlSeconds: 1 });
     const { createdAt, expiresAt } = short as { createdAt?: string; expiresAt?: string };
     expect(Date.parse(expiresAt ?? '') - Date.parse(createdAt ?? '')).toBe(1_000);
@@ -91,7 +91,7 @@ describe('memories', () => {
   });
 
   it('are deleted one by one, and deleting again is fine', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const [gone, kept] = [
       await add({ namespace: 'n', text: 'Gone' }),
       await add({ namespace: 'n', text: 'Kept' }),
@@ -104,7 +104,7 @@ describe('memories', () => {
   });
 
   it('are cleared by namespace, however many there are', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const other = await add({ namespace: 'other', text: 'Stays' });
     const texts = Array.from({ length: 230 }, (_, n) => `Note ${n}`);
     await Promise.all(texts.map((note) => add({ namespace: 'n', text: note })));
@@ -116,7 +116,7 @@ describe('memories', () => {
   });
 
   it('of another tenant are neither seen nor touched', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     const mine = await add({ namespace: 'n', text: 'Mine is tea' });
     const theirs = await add({ namespace: 'n', text: 'Theirs is tea' }, key);
@@ -129,8 +129,8 @@ describe('memories', () => {
     expect((await list('namespace=n')).memories).toEqual([mine]);
   });
 
-  it('refuse what is not asked properly, and say where', async () => {
-    server = await bootRelay();
+  it('refuse malformed requests with the path of the field', async () => {
+    server = await bootServer();
     const bad = [400, 'invalid_request'];
     const remove = { method: 'DELETE' };
     expect(await refusal('/v1/memories', remove)).toEqual([...bad, 'namespace']);
@@ -166,8 +166,8 @@ describe('memories', () => {
     expect((await list('')).memories).toEqual([]);
   });
 
-  it('keep any text, as a text and as a namespace', async () => {
-    server = await bootRelay();
+  it('store any text and any namespace', async () => {
+    server = await bootServer();
     for (const odd of ['user:42/é 茶', 'a\u0000b', '\ud800', '"; DROP TABLE memories; --']) {
       const made = await add({ namespace: odd, text: odd });
       expect(made).toMatchObject({ namespace: odd, text: odd });
@@ -184,8 +184,8 @@ describe('a run with memory', () => {
       type === 'memory.recalled' ? (memories as Shown[]) : [],
     );
 
-  it('recalls what earlier runs left, and shows it in its journal but not in its stream', async () => {
-    server = await bootRelay();
+  it('recalls memories of earlier runs, in its journal but not in its stream', async () => {
+    server = await bootServer();
     const memory = { namespace: 'user:42' };
     const first = await finishedRun(server, { input: 'My cat is called Tom', memory });
     const { memories } = await list('namespace=user:42');
@@ -199,16 +199,16 @@ describe('a run with memory', () => {
     expect((await list('namespace=user:42')).memories).toHaveLength(2);
   });
 
-  it('uses the namespace default where it only says true', async () => {
-    server = await bootRelay();
+  it('uses the namespace default for memory: true', async () => {
+    server = await bootServer();
     await finishedRun(server, { input: 'Hello', memory: true });
     expect((await list('namespace=default')).memories).toHaveLength(1);
   });
 
-  it('gives its model the notes, marked as such', async () => {
+  it('passes the memories to its model, marked as such', async () => {
     const model = createScriptedModel([[text('Tom.'), finish()]]);
     const models = createModelRegistry([{ id: 'scripted', provider: 'test', model }]);
-    server = await bootRelay({ models });
+    server = await bootServer({ models });
     await add({ namespace: 'n', text: 'The cat is called Tom' });
     const body = { model: 'scripted', input: 'Which cat?', memory: { namespace: 'n' }, tools: [] };
     await finishedRun(server, body);
@@ -218,8 +218,8 @@ describe('a run with memory', () => {
     ]);
   });
 
-  it('has the tool memory if it asks for it, and only with memory', async () => {
-    server = await bootRelay();
+  it('has the tool memory if it is requested, and only with memory', async () => {
+    server = await bootServer();
     const tools = [{ name: 'memory', kind: 'builtin' }];
     const input = 'use memory {"action":"remember","text":"The gate code is 4711"}';
     const { runId, frames } = await finishedRun(server, {
@@ -227,7 +227,7 @@ describe('a run with memory', () => {
       tools,
       memory: { namespace: 'n' },
     });
-    expect(frames.filter(({ data }) => data['type'] === 'relay')).toEqual([]);
+    expect(frames.filter(({ data }) => data['type'] === 'approval_requested')).toEqual([]);
     const { memories } = await list('namespace=n&q=gate+code');
     expect(memories).toMatchObject(
       expect.arrayContaining([
@@ -237,15 +237,15 @@ describe('a run with memory', () => {
     const refused = await server.request('/v1/runs', { body: { model: 'demo', input, tools } });
     expect(refused.status).toBe(400);
     expect(await refused.json()).toEqual({
-      error: 'The tool memory is there only in runs with memory',
+      error: 'tools[0].name: The tool memory requires memory',
       code: 'invalid_request',
-      details: [{ path: 'tools[0].name', message: 'Needs memory' }],
+      details: [{ path: 'tools[0].name', message: 'The tool memory requires memory' }],
     });
   });
 
-  it('may have it from its agent, and the request may name another namespace', async () => {
+  it('takes memory from its agent, and the request can override the namespace', async () => {
     const agents = [{ name: 'butler', model: 'demo', memory: { namespace: 'house' } }];
-    server = await bootRelay({ file: { agents } });
+    server = await bootServer({ file: { agents } });
     await finishedRun(server, { agent: 'butler', input: 'Hello', tools: [] });
     const other = { agent: 'butler', input: 'Hello', tools: [], memory: { namespace: 'garden' } };
     await finishedRun(server, other);
@@ -253,8 +253,8 @@ describe('a run with memory', () => {
     expect(namespaces).toEqual(['garden', 'house']);
   });
 
-  it('leaves nothing when it is canceled', async () => {
-    server = await bootRelay();
+  it('stores no memory when it is canceled', async () => {
+    server = await bootServer();
     const { runId, reader } = await startRun(server, { input: 'notify me', memory: true });
     await reader.until('approval_requested');
     await server.request(`/v1/runs/${runId}/cancel`, { method: 'POST' });

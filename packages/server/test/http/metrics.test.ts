@@ -1,9 +1,9 @@
-/** Figures for Prometheus. */
+/** `/metrics` and the internal secret. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 async function figures(): Promise<Map<string, number>> {
@@ -29,7 +29,7 @@ async function figures(): Promise<Map<string, number>> {
 
 describe('metrics', () => {
   it('count runs, approvals, tools and tokens', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     await finishedRun(server, { input: 'calculate 23*47' });
     await finishedRun(server, { input: 'fail 400' }).catch(() => undefined);
     const waiting = await startRun(server, { input: 'notify me' });
@@ -46,11 +46,11 @@ describe('metrics', () => {
     expect(now.get('relay_tool_calls_total{outcome="completed"}')).toBe(1);
     expect(now.get('relay_tokens_total{direction="out"}')).toBeGreaterThan(0);
     expect(now.get('relay_open_streams')).toBe(1);
-    await waiting.reader.leave();
+    await waiting.reader.disconnect();
   });
 
   it('measure the first token and the journal, in buckets that only grow', async () => {
-    server = await bootRelay();
+    server = await bootServer();
     await finishedRun(server, { input: 'say 300' });
     await finishedRun(server, { input: 'say 3' });
     const now = await figures();
@@ -69,8 +69,8 @@ describe('the internal secret', () => {
   const get = (path: string, authorization: string) =>
     server.request(path, { key: null, headers: { authorization } });
 
-  it('opens the figures, and nothing else', async () => {
-    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
+  it('opens /metrics and no tenant’s data', async () => {
+    server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
     const response = await get('/metrics', `Internal ${secret}`);
     expect(response.status).toBe(200);
     expect(await response.text()).toContain('relay_uptime_seconds');
@@ -89,22 +89,22 @@ describe('the internal secret', () => {
     `Bearer ${secret}`,
     secret,
   ])('is not %j, which is refused like any wrong key', async (authorization) => {
-    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
+    server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
     const response = await get('/metrics', authorization);
     expect(response.status).toBe(401);
     const unknown = await get('/metrics', 'Bearer nobody');
     expect(await response.text()).toBe(await unknown.text());
   });
 
-  it('opens nothing where none is configured', async () => {
-    server = await bootRelay();
+  it('opens nothing if none is configured', async () => {
+    server = await bootServer();
     expect((await get('/metrics', 'Internal undefined')).status).toBe(401);
     expect((await get('/metrics', 'Internal ')).status).toBe(401);
   });
 });
 
-it('are for operators alone', async () => {
-  server = await bootRelay();
+it('require the scope admin', async () => {
+  server = await bootServer();
   expect((await server.request('/metrics', { key: null })).status).toBe(401);
   const { apiKey } = await addKey(server.store, { scopes: ['runs', 'approve'] });
   expect((await server.request('/metrics', { key: apiKey })).status).toBe(403);

@@ -1,23 +1,23 @@
-/** `/openapi.json` and `/docs`, and whether the routes really answer as these say. */
+/** `/openapi.json` and `/docs`, and whether the responses match them. */
 import { openApiDocument, type Route, type RouteName, routes } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startApiChat, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startApiChat, startRun, untilStatus } from '../support/requests.ts';
 import { version } from '../../src/version.ts';
 
 const table = Object.entries(routes) as [RouteName, Route][];
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-let server: TestRelay;
+let server: TestServer;
 beforeAll(async () => {
-  server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
+  server = await bootServer({ env: { RELAY_INTERNAL_SECRET: 'a-secret-of-16-or-more' } });
 });
 afterAll(async () => {
   await server.stop();
 });
 
 describe('/openapi.json', () => {
-  it('is the document of this version, for anybody', async () => {
+  it('returns the document of this version without a key', async () => {
     const response = await server.request('/openapi.json', { key: null });
     expect(response.status).toBe(200);
     expect(response.headers.get('content-type')).toMatch(/^application\/json/);
@@ -27,7 +27,7 @@ describe('/openapi.json', () => {
 });
 
 describe('/docs', () => {
-  it('is a page for anybody, that a browser may not fetch anything for', async () => {
+  it('returns a page without a key, with a strict content security policy', async () => {
     const response = await server.request('/docs', { key: null });
     expect(response.status).toBe(200);
     expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8');
@@ -39,7 +39,7 @@ describe('/docs', () => {
     for (const [name] of table) expect(page).toContain(`<article id="${name}">`);
   });
 
-  it('is read and nothing else', async () => {
+  it('allows only GET and HEAD', async () => {
     for (const path of ['/docs', '/openapi.json']) {
       for (const method of ['POST', 'PUT', 'DELETE']) {
         const response = await server.request(path, { method, key: null });
@@ -81,16 +81,16 @@ describe('every route of the document', () => {
   );
 });
 
-describe('the answers', () => {
-  let own: TestRelay;
+describe('responses', () => {
+  let own: TestServer;
   beforeAll(async () => {
-    own = await bootRelay();
+    own = await bootServer();
   });
   afterAll(async () => {
     await own.stop();
   });
 
-  /** Nothing is missing of what the document promises, and nothing is there besides. */
+  /** The response has exactly the fields of the document. */
   async function expectAsPromised(name: RouteName, response: Response): Promise<unknown> {
     const { output, status }: Route = routes[name];
     expect(response.status).toBe(status ?? 200);
@@ -101,14 +101,14 @@ describe('the answers', () => {
     return body;
   }
 
-  it('of the system are as promised', async () => {
+  it('of the system match their schemas', async () => {
     await expectAsPromised('health', await own.request('/health'));
     await expectAsPromised('ready', await own.request('/ready'));
     await expectAsPromised('listModels', await own.request('/models'));
     await expectAsPromised('listTools', await own.request('/v1/tools'));
   });
 
-  it('about runs are as promised, whatever became of them', async () => {
+  it('about runs match their schemas, whatever their status', async () => {
     const labels = { team: 'red' };
     const parent = await finishedRun(own, { input: 'say 1' });
     const { runId } = await finishedRun(own, {
@@ -142,7 +142,7 @@ describe('the answers', () => {
     await expectAsPromised('cancelRun', await own.request(`/v1/runs/${runId}/cancel`, cancel));
   });
 
-  it('about approvals are as promised, before and after', async () => {
+  it('about approvals match their schemas, before and after the decision', async () => {
     const input = ['a', 'b', 'c'].map((text) => `use send_note {"to":"x","text":"${text}"}`);
     const { runId, reader } = await startRun(own, { input: input.join('\n') });
     await untilStatus(own, runId, 'waiting');
@@ -161,7 +161,7 @@ describe('the answers', () => {
     await expectAsPromised('listApprovals', await list());
   });
 
-  it('of /api/chat are as promised', async () => {
+  it('of /api/chat match their schemas', async () => {
     const { runId, reader } = await startApiChat(own, 'notify somebody');
     await untilStatus(own, runId, 'waiting');
     const resume = () => own.request('/api/chat/resume', { body: { runId } });
@@ -175,7 +175,7 @@ describe('the answers', () => {
     await reader.rest();
   });
 
-  it('about keys are as promised', async () => {
+  it('about keys match their schemas', async () => {
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
     const full = { name: 'full', scopes: ['runs'], owner: 'ann', expiresAt };
     const plain = { name: 'plain', scopes: ['runs', 'approve', 'admin'] };

@@ -1,15 +1,15 @@
-/** `/v1/policy`: the tenant's own rules, in versions, and what a change would mean. */
+/** `/v1/policy`: versions, conflicts and previews. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
 const note = { tool: 'send_note' };
 const toEve = { tool: 'send_note', params: { to: 'eve' } };
 
 describe('a policy', () => {
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
   afterAll(() => server.stop());
 
@@ -20,12 +20,12 @@ describe('a policy', () => {
     return Number((await server.json('/v1/policy'))['version']);
   }
 
-  /** Replaces it, whatever it was. */
+  /** Replaces the policy, whatever its version. */
   async function set(rules: object): Promise<void> {
     expect((await put({ ...rules, version: await current() })).status).toBe(200);
   }
 
-  it('is empty at first, and says which version it is', async () => {
+  it('is empty at first, with version 0', async () => {
     const response = await server.request('/v1/policy?agent=nobody');
     expect(response.headers.get('etag')).toBe('"0"');
     expect(await response.json()).toEqual({
@@ -37,7 +37,7 @@ describe('a policy', () => {
     });
   });
 
-  it('is replaced by whoever knows its version, in the body or as If-Match', async () => {
+  it('is replaced with the current version, in the body or as If-Match', async () => {
     const first = await put({ deny: [toEve], version: 0 });
     expect(first.status).toBe(200);
     expect(await first.json()).toMatchObject({
@@ -76,7 +76,7 @@ describe('a policy', () => {
     ]);
   });
 
-  it('takes no rule that could not be matched', async () => {
+  it('refuses malformed patterns', async () => {
     for (const [list, path] of [
       ['allow', 'allow[0].params.to'],
       ['deny', 'deny[0].params.to'],
@@ -92,7 +92,7 @@ describe('a policy', () => {
     }
   });
 
-  it('is what explain names', async () => {
+  it('is named by explain', async () => {
     await set({ deny: [toEve], ask: [{ tool: 'calculator' }], allow: [note] });
     const version = await current();
     const explain = (tool: string, params: object) =>
@@ -132,7 +132,7 @@ describe('a policy', () => {
     await asked.reader.rest();
   });
 
-  it('can be tried on the calls of the last week before it holds', async () => {
+  it('can be previewed on the calls of the last week', async () => {
     await set({});
     const since = new Date().toISOString();
     const asked = await startRun(server, { input: 'notify asked' });
@@ -179,11 +179,11 @@ describe('a policy', () => {
     expect(others.changed).toBe(0);
     const future = new Date(Date.now() + 60_000).toISOString();
     expect(await preview({ deny: [note], since: future })).toMatchObject({ runs: 0, changed: 0 });
-    // Nothing of it holds.
+    // The preview changes nothing.
     expect(await server.json('/v1/policy')).toMatchObject({ deny: [], ask: [], allow: [] });
   });
 
-  it('is the tenant’s own', async () => {
+  it('belongs to one tenant', async () => {
     await set({ deny: [note] });
     const { apiKey: key } = await addKey(server.store, { tenant: `other` });
     expect(await server.json('/v1/policy', { key })).toMatchObject({ version: 0, deny: [] });

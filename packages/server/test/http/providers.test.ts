@@ -1,12 +1,12 @@
-/** Runs on real providers' APIs, from the key in the vault to the frames of the stream. */
+/** Runs on providers' APIs, from the stored credential to the frames of the stream. */
 import { LLMock } from '@copilotkit/aimock';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ids } from '../../src/compose.ts';
-import { type BootOptions, bootRelay, type TestRelay } from '../support/relay.ts';
-import { eventsOf, finishedRun, startChat } from '../support/talk.ts';
+import { type BootOptions, bootServer, type TestServer } from '../support/server.ts';
+import { eventsOf, finishedRun, startChat } from '../support/requests.ts';
 
 const apiKey = 'sk-canary-4f9aQ2xZ7LmN0pRsTuVw';
-/** The model, its provider, and where the mock plays it; a `baseUrl` of its own is Chat Completions. */
+/** The model, its provider, and its mock; with a `baseUrl`, it uses Chat Completions. */
 const providers = [
   { provider: 'openai', model: 'gpt-5', speaks: '/v1/responses' },
   { provider: 'anthropic', model: 'claude-sonnet-4-5', speaks: '/v1/messages' },
@@ -16,7 +16,7 @@ const providers = [
 ] as const;
 
 let mock: LLMock;
-let server: TestRelay;
+let server: TestServer;
 beforeAll(async () => {
   mock = await LLMock.create({ port: 0 });
 });
@@ -33,7 +33,7 @@ async function boot(file: BootOptions['file'] = {}): Promise<void> {
     anthropic: `${mock.url}/v1`,
     google: `${mock.url}/v1beta`,
   };
-  server = await bootRelay({
+  server = await bootServer({
     env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' },
     file: { ...file, providers: { endpoints, ...file.providers } },
   });
@@ -75,7 +75,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(JSON.stringify(events)).not.toContain(apiKey);
   });
 
-  it('that refuses the key is a 502 which does not repeat it', async () => {
+  it('is answered with a 502 without the key if it refuses the key', async () => {
     const message = `Incorrect API key provided: ${apiKey}`;
     mock.onMessage('Hi', { error: { message, type: 'authentication_error' }, status: 401 });
     await start();
@@ -126,7 +126,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     });
   });
 
-  it('that is busy is asked again', async () => {
+  it('is retried when it is busy', async () => {
     mock.onMessage('Hi', { content: 'Hello', finishReason: 'stop' });
     mock.nextRequestError(429, { message: 'Slow down' });
     await start();
@@ -135,7 +135,7 @@ describe.each(providers)('$model of $provider by $speaks', (given) => {
     expect(mock.getRequests().map(({ response }) => response.status)).toContain(429);
   });
 
-  it('that stalls is cut off and asked again, and the run goes on', async () => {
+  it('is disconnected and retried when it stalls', async () => {
     const stalled = Promise.withResolvers<void>();
     let asked = 0;
     mock.onMessage('Hi', async () => {

@@ -1,8 +1,8 @@
-/** What a tool asks while it runs, answered over HTTP. */
+/** Questions of tools, answered over HTTP. */
 import { createToolRegistry, defineTool } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 import {
   answerApproval,
   decideCall,
@@ -10,7 +10,7 @@ import {
   startChat,
   startRun,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 const schema = {
   type: 'object',
@@ -30,7 +30,7 @@ const order = defineTool({
   },
 });
 
-/** It cannot be let go while it waits. */
+/** It cannot be suspended while it waits. */
 const fit = defineTool({
   name: 'fit',
   description: 'Fits a shirt once it is allowed to, and asks twice',
@@ -43,10 +43,10 @@ const fit = defineTool({
 });
 
 describe('a question', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay({ tools: createToolRegistry([order, fit]) });
+    server = await bootServer({ tools: createToolRegistry([order, fit]) });
   });
 
   afterAll(async () => {
@@ -64,7 +64,7 @@ describe('a question', () => {
     return { ...talk, relay, path, decide };
   }
 
-  it('is shown with what is asked, answered with what fits, and brings the tool the answer', async () => {
+  it('is requested with its schema, and passes a valid answer to the tool', async () => {
     const { relay, path, decide, reader, runId } = await asking();
     expect(relay.data).toMatchObject({ kind: 'question', prompt: 'Which\u202e size?', schema });
     expect(await server.json(path)).toMatchObject({
@@ -118,7 +118,7 @@ describe('a question', () => {
     await reader.rest();
   });
 
-  it('is answered by the other surfaces too, with what fits', async () => {
+  it('can be answered by the other surfaces', async () => {
     const { runId, reader } = await asking();
     const wanted = { runId, toolCallId: 'call_1', kind: 'question', action: 'approve' };
     expect((await decideCall(server, { ...wanted, input: { size: 'XL' } })).code).toBe(400);
@@ -137,7 +137,7 @@ describe('a question', () => {
     expect(JSON.stringify(await chat.reader.rest())).toContain('"size":"M"');
   });
 
-  it('of a tool that waits for it in memory is told at once to whoever has brought the run there', async () => {
+  it('of a tool that waits in memory is returned at once by tool-approval', async () => {
     const { runId, reader } = await startRun(server, {
       input: 'use fit {"what":"shirt"}',
       tools: [{ name: 'fit', kind: 'builtin' }],
@@ -147,7 +147,7 @@ describe('a question', () => {
     const wanted = { runId, toolCallId: 'call_1', action: 'approve' };
     const approved = await decideCall(server, wanted);
     expect(approved).toMatchObject({ code: 200, body: { status: 'waiting' } });
-    // All that led there is told, up to the question.
+    // All events up to the question are returned.
     expect(approved.events.at(-1)).toMatchObject({ type: 'tool_approval_requested' });
     expect(await resumeRun(server, runId)).toMatchObject({ body: { status: 'waiting' } });
     const answer = { ...wanted, kind: 'question', input: { size: 'S' } };
@@ -158,7 +158,7 @@ describe('a question', () => {
     await reader.rest();
   });
 
-  it('cannot be approved without an answer by the other surfaces, but refused', async () => {
+  it('can be denied, but not approved without an answer, by the other surfaces', async () => {
     const { runId, reader } = await asking();
     const wanted = { runId, toolCallId: 'call_1', kind: 'question' };
     expect((await decideCall(server, { ...wanted, action: 'approve' })).code).toBe(400);

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RateLimiter } from '../../src/http/rate-limit.ts';
-import { addKey, bootRelay } from '../support/relay.ts';
+import { addKey, bootServer } from '../support/server.ts';
 
-describe('a rate', () => {
-  it('lets a minute’s worth through at once, and then as it fills up', () => {
+describe('RateLimiter', () => {
+  it('allows a burst of one minute’s tokens, and then one call per refill', () => {
     const limiter = new RateLimiter(60);
     const taken = Array.from({ length: 61 }, () => limiter.take('a', 0).ok);
     expect(taken.filter((ok) => ok)).toHaveLength(60);
@@ -13,14 +13,14 @@ describe('a rate', () => {
     expect(limiter.take('a', 1000)).toEqual({ ok: false, retryAfterMs: 1000 });
   });
 
-  it('of one caller is nothing to another', () => {
+  it('keeps one bucket per caller', () => {
     const limiter = new RateLimiter(1);
     expect(limiter.take('a', 0).ok).toBe(true);
     expect(limiter.take('a', 0).ok).toBe(false);
     expect(limiter.take('b', 0).ok).toBe(true);
   });
 
-  it('never lets through more than its share, however the calls come', () => {
+  it('never exceeds the rate, whatever the pattern of calls', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(500), { maxLength: 200 }), (pauses) => {
         const limiter = new RateLimiter(120);
@@ -35,13 +35,13 @@ describe('a rate', () => {
     );
   });
 
-  it('is not upset by a clock that goes back', () => {
+  it('tolerates a clock that goes backwards', () => {
     const limiter = new RateLimiter(1);
     limiter.take('a', 100_000);
     expect(limiter.take('a', 0).ok).toBe(false);
   });
 
-  it('forgets callers whose bucket is full again', () => {
+  it('removes full buckets', () => {
     const limiter = new RateLimiter(60);
     for (let n = 0; n < 1000; n += 1) limiter.take(`caller ${n}`, 0);
     expect(limiter.size).toBe(1000);
@@ -50,9 +50,9 @@ describe('a rate', () => {
   });
 });
 
-describe('over HTTP', () => {
-  it('a key that calls too often is told when to come back, and others go on', async () => {
-    const server = await bootRelay({ file: { rateLimit: { requestsPerMinute: 3 } } });
+describe('rate limits over HTTP', () => {
+  it('answer 429 with Retry-After to a key that calls too often, and serve others', async () => {
+    const server = await bootServer({ file: { rateLimit: { requestsPerMinute: 3 } } });
     const other = await addKey(server.store, { tenant: 'other' });
     const answers = [];
     for (let n = 0; n < 5; n += 1) answers.push(await server.request('/models'));
@@ -68,8 +68,8 @@ describe('over HTTP', () => {
     await server.stop();
   });
 
-  it('somebody who tries keys is stopped, and good keys from the same address go on', async () => {
-    const server = await bootRelay({ file: { rateLimit: { failuresPerMinute: 3 } } });
+  it('stop an address that guesses keys, and serve valid keys from the same address', async () => {
+    const server = await bootServer({ file: { rateLimit: { failuresPerMinute: 3 } } });
     const statuses = [];
     for (let n = 0; n < 5; n += 1) {
       statuses.push((await server.request('/v1/runs', { key: `relay_live_${n}` })).status);

@@ -1,10 +1,10 @@
-/** Repeating a request brings its run back, whatever has become of everything else since. */
+/** A repeated request returns its run, whatever has changed since. */
 import { startScriptedProvider, textStream } from '@relay/models/testing';
 import { afterEach, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { untilStatus } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { untilStatus } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 function start(body: object, key = 'once'): Promise<Response> {
@@ -15,28 +15,28 @@ function set(body: object): Promise<Response> {
   return server.request('/v1/tenant', { method: 'PUT', body });
 }
 
-describe('a request that is repeated', () => {
+describe('a repeated request', () => {
   const body = { model: 'demo', input: 'say 20' };
 
-  it('is answered although the budget is used up by it, or the tenant paused', async () => {
-    server = await bootRelay();
+  it('is answered although the budget is used up, or the tenant paused', async () => {
+    server = await bootServer();
     await set({ budgets: { tenant: { tokens: 5 } } });
     const first = await start(body);
-    const told = await first.text();
+    const frames = await first.text();
     expect((await start(body, 'another')).status).toBe(429);
     const again = await start(body);
     expect(again.status).toBe(200);
     expect(again.headers.get('idempotent-replayed')).toBe('true');
     expect(again.headers.get('x-run-id')).toBe(first.headers.get('x-run-id'));
-    expect(await again.text()).toBe(told);
+    expect(await again.text()).toBe(frames);
     await set({ paused: true });
     const paused = await start(body);
-    expect(await paused.text()).toBe(told);
+    expect(await paused.text()).toBe(frames);
     expect((await start({ ...body, input: 'say 2' })).status).toBe(422);
   });
 
-  it('is answered while its own run is the one that may be at work', async () => {
-    server = await bootRelay();
+  it('is answered while its own run uses the only concurrency slot', async () => {
+    server = await bootServer();
     await set({ budgets: { tenant: { concurrentRuns: 1 } } });
     const slow = { model: 'demo', input: 'slow 500' };
     const first = await start(slow);
@@ -48,29 +48,29 @@ describe('a request that is repeated', () => {
     expect(await again.text()).toContain('"status":"completed"');
   });
 
-  it('is answered although the credential is gone', async () => {
+  it('is answered although the credential was deleted', async () => {
     const provider = await startScriptedProvider((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.end(textStream(['Hello']));
     });
-    server = await bootRelay({ env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' } });
+    server = await bootServer({ env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' } });
     const { baseUrl } = provider;
     await server.request('/v1/credentials/openai', {
       method: 'PUT',
       body: { apiKey: 'sk-0123456789abcdef', baseUrl },
     });
     const asked = { model: 'gpt-4o', input: 'Hi' };
-    const told = await (await start(asked)).text();
+    const frames = await (await start(asked)).text();
     await server.request('/v1/credentials/openai', { method: 'DELETE' });
     expect((await start(asked, 'another')).status).toBe(400);
-    expect(await (await start(asked)).text()).toBe(told);
+    expect(await (await start(asked)).text()).toBe(frames);
     await provider.close();
   });
 });
 
-describe('what a budget leaves', () => {
-  it('bounds the run itself, with a clear end', async () => {
-    server = await bootRelay();
+describe('the rest of a budget', () => {
+  it('limits the run', async () => {
+    server = await bootServer();
     await set({ budgets: { tenant: { tokens: 30 } } });
     const calls = Array.from({ length: 3 }, () => 'use agent {"prompt":"say 20"}').join('\n');
     const response = await start({
@@ -81,8 +81,8 @@ describe('what a budget leaves', () => {
     expect(await response.text()).toContain('"limit":"tokens"');
   });
 
-  it('in dollars needs a price, by whichever name the model is asked for', async () => {
-    server = await bootRelay({
+  it('in dollars requires a price of the model', async () => {
+    server = await bootServer({
       file: { prices: { 'gpt-4o': { inputPerMillion: 1, outputPerMillion: 1 } } },
     });
     await set({ budgets: { tenant: { costUsd: 1 } } });
@@ -101,7 +101,7 @@ describe('what a budget leaves', () => {
 
 describe('a provider’s model', () => {
   it('can be the default, an agent’s, or the one that summarizes', async () => {
-    server = await bootRelay({
+    server = await bootServer({
       env: { RELAY_DEFAULT_MODEL: 'gpt-4o-mini' },
       file: {
         agents: [{ name: 'writer', model: 'zhipu:glm-4.7' }],

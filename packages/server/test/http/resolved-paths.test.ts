@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
-import { eventsOf, startRun } from '../support/talk.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
+import { eventsOf, startRun } from '../support/requests.ts';
 
 let base = '';
 let folder = '';
@@ -21,13 +21,13 @@ afterEach(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-async function boot(): Promise<TestRelay> {
-  const server = await bootRelay({ env: { RELAY_WORKSPACE: folder } });
+async function boot(): Promise<TestServer> {
+  const server = await bootServer({ env: { RELAY_WORKSPACE: folder } });
   closing.push(() => server.stop());
   return server;
 }
 
-async function asked(server: TestRelay, filePath: string) {
+async function asked(server: TestServer, filePath: string) {
   const { runId, reader } = await startRun(server, {
     input: `use read ${JSON.stringify({ filePath })}`,
     tools: [{ name: 'read', kind: 'builtin' }],
@@ -36,12 +36,12 @@ async function asked(server: TestRelay, filePath: string) {
   return { runId, reader, approvalId: String(data['id']) };
 }
 
-const approval = (server: TestRelay, id: string) => server.json(`/v1/approvals/${id}`);
-const decide = (server: TestRelay, id: string, body: object) =>
+const approval = (server: TestServer, id: string) => server.json(`/v1/approvals/${id}`);
+const decide = (server: TestServer, id: string, body: object) =>
   server.request(`/v1/approvals/${id}`, { body });
 
 describe('a decision about a path', () => {
-  it('a call whose link was swapped after it was approved is asked about again', async () => {
+  it('a call whose symlink changed after its approval requires a new approval', async () => {
     const server = await boot();
     const link = join(folder, 'link');
     symlinkSync('a.txt', link);
@@ -64,7 +64,7 @@ describe('a decision about a path', () => {
     expect(JSON.stringify(await reader.rest())).toContain('beta');
   });
 
-  it('edited arguments are bound to where they lead', async () => {
+  it('edited arguments are bound to the paths that they resolve to', async () => {
     const server = await boot();
     const { runId, reader, approvalId } = await asked(server, 'a.txt');
     const { digest } = await approval(server, approvalId);

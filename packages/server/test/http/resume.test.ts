@@ -4,7 +4,7 @@ import type { RunRecord, SystemStore, TenantStore } from '@relay/core';
 import { createMemoryStore } from '@relay/store';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { typesOf } from '../support/frames.ts';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import {
   decideCall,
   eventsOf,
@@ -13,15 +13,15 @@ import {
   startRun,
   statusOf,
   untilStatus,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 
 describe('/api/chat/resume', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -35,7 +35,7 @@ describe('/api/chat/resume', () => {
     return { ...talk, decide: () => decideCall(server, body) };
   }
 
-  /** Where the checkpoint of a run points, and the last place in its journal. */
+  /** The seq of the checkpoint of a run, and the last seq of its journal. */
   async function placesOf(runId: string) {
     const { checkpoint, lastSeq } = (await server.json(`/v1/runs/${runId}`)) as {
       checkpoint: { serializedRunState: string };
@@ -45,7 +45,7 @@ describe('/api/chat/resume', () => {
     return { seq, lastSeq };
   }
 
-  it('answers at once for a run that waits, with what has happened since its checkpoint', async () => {
+  it('answers at once for a waiting run, with the events since its checkpoint', async () => {
     const { runId, reader, decide } = await waiting('resumed');
     const { code, body, events } = await resumeRun(server, runId);
     expect(code).toBe(200);
@@ -56,7 +56,7 @@ describe('/api/chat/resume', () => {
     const { data: progress, id } = await reader.until('agent_progress');
     expect(progress).toMatchObject({ status: 'waiting' });
     expect(events).toEqual(Number(id) > seq ? [progress] : []);
-    // It changed nothing, and can be asked again.
+    // It changed nothing, and can be repeated.
     expect(await resumeRun(server, runId)).toEqual({ code, body, events });
     expect(await statusOf(server, runId)).toBe('waiting');
     await decide();
@@ -66,7 +66,7 @@ describe('/api/chat/resume', () => {
   it.each([
     ['say 2', 'succeeded'],
     ['fail 400', 'failed'],
-  ])('answers at once for a run that is over: %s', async (message, status) => {
+  ])('answers at once for an ended run: %s', async (message, status) => {
     const { runId, reader } = await startApiChat(server, message);
     await reader.rest();
     const { seq, lastSeq } = await placesOf(runId);
@@ -82,7 +82,7 @@ describe('/api/chat/resume', () => {
     expect(body).toEqual({ ok: true, runId, status: 'canceled', events: [] });
   });
 
-  it('joins a run that is going on, and tells it from its checkpoint to its end', async () => {
+  it('follows an active run from its checkpoint to its end', async () => {
     const { runId, reader } = await startApiChat(server, 'slow 1000');
     await reader.until('text_delta');
     const { seq } = await placesOf(runId);
@@ -94,7 +94,7 @@ describe('/api/chat/resume', () => {
     expect(typesOf((await eventsOf(server, runId)).events)).not.toContain('turn.discarded');
   });
 
-  it('joins a run that is going on until it waits for a person', async () => {
+  it('follows an active run until it waits for a person', async () => {
     const slow = { tools: ['agent', 'send_note'].map((name) => ({ name, kind: 'builtin' })) };
     const input = 'use agent {"prompt":"slow 800"}\nuse send_note {"to":"a","text":"b"}';
     const { runId, reader } = await startRun(server, { ...slow, input });
@@ -107,8 +107,8 @@ describe('/api/chat/resume', () => {
     await reader.rest();
   });
 
-  it('waits with a run that is queued, and tells all of it', async () => {
-    const narrow = await bootRelay({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
+  it('waits for a queued run, and returns all its events', async () => {
+    const narrow = await bootServer({ env: { RELAY_MAX_ACTIVE_RUNS: '1' } });
     onTestFinished(() => narrow.stop());
     const first = await startApiChat(narrow, 'slow 60000');
     await first.reader.until('text_delta');
@@ -127,18 +127,18 @@ describe('/api/chat/resume', () => {
     await first.reader.rest();
   });
 
-  it('is joined by many at once, and the run is driven once', async () => {
+  it('can be called concurrently, and the run is driven once', async () => {
     const { runId, reader } = await startApiChat(server, 'slow 800');
     await reader.until('text_delta');
-    const told = await Promise.all(Array.from({ length: 10 }, () => resumeRun(server, runId)));
-    for (const { body } of told) expect(body).toMatchObject({ status: 'succeeded' });
-    for (const { events } of told) expect(events).toEqual(told[0]?.events);
+    const results = await Promise.all(Array.from({ length: 10 }, () => resumeRun(server, runId)));
+    for (const { body } of results) expect(body).toMatchObject({ status: 'succeeded' });
+    for (const { events } of results) expect(events).toEqual(results[0]?.events);
     const { events } = await eventsOf(server, runId);
     expect(events.filter(({ type }) => type === 'turn.started')).toHaveLength(1);
     await reader.rest();
   });
 
-  it('is 404 for a run that nobody has, and for one of another tenant', async () => {
+  it('answers 404 for an unknown run and for one of another tenant', async () => {
     const { runId, reader, decide } = await waiting('mine alone');
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const nobodys = await resumeRun(server, missing);
@@ -197,12 +197,12 @@ function bound(target: object, name: PropertyKey): unknown {
   return typeof value === 'function' ? (value.bind(target) as unknown) : value;
 }
 
-describe('a run whose checkpoint is not what it should be', () => {
+describe('a run with a damaged checkpoint', () => {
   /** Runs of such a server read back as they are until `harm` is called. */
   async function harmed(change: (run: RunRecord) => Partial<RunRecord>) {
     let harmful = false;
     const store = rewritten(createMemoryStore(), (run) => (harmful ? change(run) : {}));
-    const server = await bootRelay({ store });
+    const server = await bootServer({ store });
     onTestFinished(() => server.stop());
     return {
       server,
@@ -212,7 +212,7 @@ describe('a run whose checkpoint is not what it should be', () => {
     };
   }
 
-  it('cannot be resumed if it has none: 409', async () => {
+  it('cannot be resumed without a checkpoint: 409', async () => {
     const { server, harm } = await harmed(() => ({ checkpoint: null }));
     const { runId, reader } = await startApiChat(server, 'say 1');
     await reader.rest();
@@ -240,7 +240,7 @@ describe('a run whose checkpoint is not what it should be', () => {
       code: 409,
       body: { code: 'checkpoint_missing' },
     });
-    // The call can still be decided: the request itself is stored.
+    // The call can still be decided: the approval is stored.
     const decision = { runId, toolCallId: 'call_1', action: 'reject' };
     expect(await decideCall(server, decision)).toMatchObject({ code: 200 });
     await reader.rest();
@@ -284,13 +284,13 @@ describe('a run whose checkpoint is not what it should be', () => {
     ['of a state that is no object', (run) => envelope(run, '7'), /malformed/],
     ['without a place', (run) => envelope(run, state({ runId: run.id })), /malformed/],
     [
-      'of a place before the start',
+      'of a position before the start',
       (run) => envelope(run, state({ runId: run.id, seq: -1 })),
       /malformed/,
     ],
     ['of half a place', (run) => envelope(run, state({ runId: run.id, seq: 1.5 })), /malformed/],
     [
-      'of a place past the end',
+      'of a position past the end',
       (run) => envelope(run, state({ runId: run.id, seq: run.lastSeq + 1 })),
       /malformed/,
     ],
@@ -299,7 +299,7 @@ describe('a run whose checkpoint is not what it should be', () => {
       (run) => envelope(run, state({ runId: randomUUID(), seq: run.lastSeq })),
       /malformed/,
     ],
-  ])('is a clear error if it is %s', async (_what, checkpointOf, message) => {
+  ])('is answered with an error if it is %s', async (_what, checkpointOf, message) => {
     const { server, harm } = await harmed((run) => ({ checkpoint: checkpointOf(run) }));
     const { runId, reader } = await startApiChat(server, 'say 1');
     await reader.rest();
@@ -310,7 +310,7 @@ describe('a run whose checkpoint is not what it should be', () => {
     await until(async () => (await server.request('/health')).ok, 'the server');
   });
 
-  it('is not decided by the request of another run that its output names', async () => {
+  it('is not decided by an approval of another run that its output names', async () => {
     let named: string | undefined;
     const { server, harm } = await harmed(({ outputJson }) => ({
       outputJson: (outputJson ?? '').replace(

@@ -1,8 +1,8 @@
-/** What is no longer kept: the run is known, and what was said in it is gone for good. */
+/** Retention: a run stays listed after its journal is pruned. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { bootRelay, type TestRelay } from '../support/relay.ts';
+import { bootServer, type TestServer } from '../support/server.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 async function endedRun(conversationId?: string): Promise<string> {
@@ -16,9 +16,9 @@ async function forget(): Promise<void> {
   while ((await server.store.pruneRuns(Date.now(), 100)) > 0);
 }
 
-describe('a run whose journal is no longer kept', () => {
-  it('answers 410 wherever its journal is asked for, before a stream begins', async () => {
-    server = await bootRelay();
+describe('a run with a pruned journal', () => {
+  it('answers 410 for its events and streams, before a stream begins', async () => {
+    server = await bootServer();
     const id = await endedRun();
     await forget();
     const paths = ['events', 'events?after=3', 'stream', 'stream?after=2&follow=false'];
@@ -35,8 +35,8 @@ describe('a run whose journal is no longer kept', () => {
     expect(fork.status).toBe(410);
   });
 
-  it('is still in the lists, with what it used and without what was said', async () => {
-    server = await bootRelay();
+  it('is still listed, with its usage and without its content', async () => {
+    server = await bootServer();
     const id = await endedRun();
     const before = await server.json(`/v1/runs/${id}`);
     await forget();
@@ -47,8 +47,8 @@ describe('a run whose journal is no longer kept', () => {
     expect(runs.map((run) => run.id)).toEqual([id]);
   });
 
-  it('does not keep its conversation from going on', async () => {
-    server = await bootRelay();
+  it('does not prevent its conversation from continuing', async () => {
+    server = await bootServer();
     const first = await server.json(`/v1/runs/${await endedRun()}`);
     await forget();
     const next = await server.json(`/v1/runs/${await endedRun(String(first['conversationId']))}`);

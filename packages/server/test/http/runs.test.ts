@@ -1,15 +1,15 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { eventsOf, finishedRun, startRun, statusOf, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { eventsOf, finishedRun, startRun, statusOf, untilStatus } from '../support/requests.ts';
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 describe('/v1/runs', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
   });
 
   afterAll(async () => {
@@ -114,9 +114,9 @@ describe('/v1/runs', () => {
         expect(response.status).toBe(400);
         expect(response.headers.has('x-run-id')).toBe(false);
         expect(await response.json()).toEqual({
-          error: 'parentRunId: There is no such run',
+          error: 'parentRunId: No such run',
           code: 'invalid_request',
-          details: [{ path: 'parentRunId', message: 'There is no such run' }],
+          details: [{ path: 'parentRunId', message: 'No such run' }],
         });
       }
     });
@@ -317,7 +317,7 @@ describe('/v1/runs', () => {
   it('goes on without its reader: a disconnect cancels nothing here', async () => {
     const { runId, reader } = await startRun(server, { input: 'slow 300' });
     await reader.until('token');
-    await reader.leave();
+    await reader.disconnect();
     await untilStatus(server, runId, 'completed');
     expect(server.relay.hub.size).toBe(0);
   });

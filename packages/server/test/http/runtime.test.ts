@@ -1,9 +1,9 @@
 /** `POST /api/chat`. */
 import { defineAgent } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, type BootOptions, bootRelay, type TestRelay } from '../support/relay.ts';
+import { addKey, type BootOptions, bootServer, type TestServer } from '../support/server.ts';
 import { dataOf, typesOf } from '../support/frames.ts';
-import { eventsOf, startApiChat, untilStatus } from '../support/talk.ts';
+import { eventsOf, startApiChat, untilStatus } from '../support/requests.ts';
 
 const listed = [
   'text_delta',
@@ -38,10 +38,10 @@ const file: NonNullable<BootOptions['file']> = {
 const note = (text: string) => `use send_note {"to":"ann","text":"${text}"}`;
 
 describe('a chat by /api/chat', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay({ file });
+    server = await bootServer({ file });
   });
 
   afterAll(async () => {
@@ -71,7 +71,7 @@ describe('a chat by /api/chat', () => {
     expect(frames.at(-1)?.id).toBe((await eventsOf(server, runId)).run['lastSeq']);
   });
 
-  it('is by the agent assistant, with all tools of the tenant, unless it says otherwise', async () => {
+  it('uses the agent assistant with all tools of the tenant by default', async () => {
     const { runId, reader } = await startApiChat(server, 'say 1');
     await reader.rest();
     const { events } = await eventsOf(server, runId);
@@ -99,7 +99,7 @@ describe('a chat by /api/chat', () => {
     ],
     ['a new id', {}, undefined],
   ])('is correlated by %s', async (_what, headers, expected) => {
-    const { reader } = await startApiChat(server, 'say 1', { wish: { headers } });
+    const { reader } = await startApiChat(server, 'say 1', { headers });
     const { data } = await reader.until('agent_progress');
     await reader.rest();
     if (expected === undefined) expect(data['correlationId']).toMatch(/^[0-9a-f-]{36}$/);
@@ -149,7 +149,7 @@ describe('a chat by /api/chat', () => {
     expect(said.at(-1)).toMatchObject({ runId, status });
   });
 
-  it('takes back what a guardrail refuses, and says which one it was', async () => {
+  it('retracts what a guardrail refuses, and names the guardrail', async () => {
     const { reader } = await startApiChat(server, 'say 4', { body: { agent: 'discreet' } });
     const said = dataOf(await reader.rest());
     expect(typesOf(said)).toContain('text_reset');
@@ -158,10 +158,10 @@ describe('a chat by /api/chat', () => {
     });
   });
 
-  it('goes on when its reader leaves', async () => {
+  it('continues when its client disconnects', async () => {
     const { runId, reader } = await startApiChat(server, 'slow 150');
     await reader.until('text_delta');
-    await reader.leave();
+    await reader.disconnect();
     await untilStatus(server, runId, 'completed');
   });
 
@@ -192,14 +192,14 @@ describe('a chat by /api/chat', () => {
     expect(details[0]?.path).toMatch(new RegExp(`^${path}`));
   });
 
-  it('is refused for a field that it does not know', async () => {
+  it('is refused for an unknown field', async () => {
     const body = { message: 'x', model: 'demo', tools: ['send_note'] };
     const response = await server.request('/api/chat', { body });
     expect(response.status).toBe(400);
     expect(await response.text()).toContain('tools');
   });
 
-  it('does not take rules that widen from a key that may not approve', async () => {
+  it('refuses allow rules of a key without the scope approve', async () => {
     const { apiKey: key } = await addKey(server.store, { scopes: ['runs'] });
     const permissions = { allowlist: [{ tool: 'send_note' }] };
     const body = { message: 'say 1', model: 'demo', permissions };

@@ -6,8 +6,8 @@ import type { SystemStore } from '@relay/core';
 import { createMemoryStore, openPostgresStore, openSqliteStore } from '@relay/store';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createDatabase } from '../../../../test/support/postgres.ts';
-import { bootRelay } from '../support/relay.ts';
-import { eventsOf, startRun, untilStatus } from '../support/talk.ts';
+import { bootServer } from '../support/server.ts';
+import { eventsOf, startRun, untilStatus } from '../support/requests.ts';
 
 const stores: Readonly<Record<string, () => Promise<SystemStore>>> = {
   memory: async () => createMemoryStore(),
@@ -27,7 +27,7 @@ describe.each(Object.entries(stores))('a server on the %s store', (_name, open) 
   it('starts, approves, resumes, lists, audits and remembers', async () => {
     const store = await open();
     onTestFinished(() => store.close());
-    const first = await bootRelay({ store });
+    const first = await bootServer({ store });
     const headers = { 'idempotency-key': 'once' };
     const body = { input: 'notify the build is green', labels: { team: 'a' } };
     const { runId, reader } = await startRun(first, body, { headers });
@@ -35,7 +35,7 @@ describe.each(Object.entries(stores))('a server on the %s store', (_name, open) 
     await first.stop();
 
     // A run that waits outlives its server.
-    const server = await bootRelay({ store });
+    const server = await bootServer({ store });
     onTestFinished(() => server.stop());
     expect((await startRun(server, body, { headers })).runId).toBe(runId);
     const decision = { body: { approved: true, always: true, reason: 'Fine' } };

@@ -2,13 +2,13 @@ import { connect, type Socket } from 'node:net';
 import { type DialectName, dialects } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allFrames, FrameReader, type SeenFrame } from '../support/frames.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { answerApproval, eventsOf, finishedRun, startChat, startRun } from '../support/talk.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
+import { answerApproval, eventsOf, finishedRun, startChat, startRun } from '../support/requests.ts';
 
 const names = Object.keys(dialects) as DialectName[];
 
-describe('following a run', () => {
-  let server: TestRelay;
+describe('SSE stream', () => {
+  let server: TestServer;
   /** A run with text, calls, an approval and a denial in it. */
   let runId: string;
   let lastSeq: number;
@@ -19,7 +19,7 @@ describe('following a run', () => {
     allFrames(await stream(query, headers));
 
   beforeAll(async () => {
-    server = await bootRelay();
+    server = await bootServer();
     const said =
       'use calculator {"a":1,"b":2,"op":"+"}\nuse send_note {"to":"a","text":"b"}\nuse send_note {"to":"c","text":"d"}';
     const chat = await startChat(server, said);
@@ -42,7 +42,7 @@ describe('following a run', () => {
     await server.stop();
   });
 
-  it('speaks the runs dialect unless asked otherwise, and ends with done', async () => {
+  it('uses the runs dialect by default, and ends with done', async () => {
     const response = await stream();
     expect(response.status).toBe(200);
     expect(response.headers.get('content-type')).toContain('text/event-stream');
@@ -52,7 +52,7 @@ describe('following a run', () => {
     expect(plain).toEqual(await frames('?dialect=runs'));
   });
 
-  it.each(names)('shows the journal as the %s dialect projects it', async (name) => {
+  it.each(names)('projects the journal into the %s dialect', async (name) => {
     const { events, run } = await eventsOf(server, runId);
     const header = {
       runId,
@@ -72,7 +72,7 @@ describe('following a run', () => {
     }
   });
 
-  it.each(names)('yields exactly what follows any place, in the %s dialect', async (name) => {
+  it.each(names)('resumes after any Last-Event-ID without gaps in the %s dialect', async (name) => {
     const whole = await frames(`?dialect=${name}`);
     const after = (seq: number): SeenFrame[] => whole.filter(({ id }) => Number(id) > seq);
     for (let seq = 0; seq < lastSeq; seq += 1) {
@@ -83,11 +83,11 @@ describe('following a run', () => {
     }
   });
 
-  it('begins at the beginning for an empty Last-Event-ID, as a new EventSource sends it', async () => {
+  it('starts at the beginning for an empty Last-Event-ID, which a new EventSource sends', async () => {
     expect(await frames('?follow=false', { 'last-event-id': '' })).toEqual(await frames());
   });
 
-  it('lets the Last-Event-ID of a reconnect outrank the after of its URL', async () => {
+  it('prefers Last-Event-ID to the query parameter after', async () => {
     const ids = (await frames()).map(({ id }) => Number(id));
     const middle = ids.at(ids.length / 2) ?? 0;
     const seen = await frames('?after=0&follow=false', { 'last-event-id': String(middle) });
@@ -108,7 +108,7 @@ describe('following a run', () => {
     },
   );
 
-  it('keeps the stream open after the last event of a run that goes on', async () => {
+  it('stays open after the last event of an active run', async () => {
     const talk = await startRun(server, { input: 'notify somebody' });
     const relay = await talk.reader.until('approval_requested');
     const { events } = await eventsOf(server, talk.runId);
@@ -122,7 +122,7 @@ describe('following a run', () => {
     await talk.reader.rest();
   });
 
-  it('begins with the run: its id, its conversation and its agent', async () => {
+  it('starts with the ids of the run, its conversation and its agent', async () => {
     const { run } = await eventsOf(server, runId);
     const [first] = await frames('?dialect=runs');
     expect(first).toMatchObject({
@@ -143,7 +143,7 @@ describe('following a run', () => {
     },
   );
 
-  it('refuses a place past the end with 409, by header and by query', async () => {
+  it('refuses a position past the end with 409, by header and by query', async () => {
     for (const response of [
       await stream(`?after=${lastSeq + 1}`),
       await stream('', { 'last-event-id': String(lastSeq + 1) }),
@@ -154,7 +154,7 @@ describe('following a run', () => {
     }
   });
 
-  it('stays open while a run waits, and shows what then happens to every reader', async () => {
+  it('stays open while a run waits, and sends later events to every client', async () => {
     const chat = await startChat(server, 'notify several readers');
     const relay = await chat.reader.until('relay');
     const early = new FrameReader(await stream('?dialect=chat', {}, chat.runId));
@@ -175,7 +175,7 @@ describe('following a run', () => {
     await until(() => server.relay.hub.size === 0, 'the readers to be gone');
   });
 
-  it('ends at the present end without follow, though the run goes on', async () => {
+  it('ends at the current end with follow=false', async () => {
     const { runId: id, reader } = await startRun(server, { input: 'notify not followed' });
     await reader.until('approval_requested');
     const seen = await allFrames(await stream('?follow=false', {}, id));
@@ -184,7 +184,7 @@ describe('following a run', () => {
     await reader.rest();
   });
 
-  it('loses and repeats nothing over many reconnects of a run that goes on', async () => {
+  it('has no gaps and no repeats over many reconnects to an active run', async () => {
     const { runId: id, reader } = await startRun(server, { input: 'say 3000' });
     const seen: SeenFrame[] = [];
     let last = '0';
@@ -196,13 +196,13 @@ describe('following a run', () => {
         seen.push(next);
         last = next.id;
       }
-      await piece.leave();
+      await piece.disconnect();
     }
     expect(seen).toEqual(await reader.rest());
     expect(seen.filter(({ data }) => data.type === 'token')).toHaveLength(3000);
   });
 
-  it('keeps text with line ends and separators inside its one frame', async () => {
+  it('keeps text with line breaks inside one frame', async () => {
     const text = 'a\n\ndata: x\r\rid: 99\n\n\u2028b\u2029';
     const { runId: id, reader } = await startRun(server, { input: `notify ${text}!` });
     const relay = await reader.until('approval_requested');
@@ -221,9 +221,9 @@ describe('following a run', () => {
   });
 });
 
-describe('a reader that stops reading', () => {
-  it('holds at most 256 KiB in the server, and gets all of it when it reads on', async () => {
-    const server = await bootRelay();
+describe('a client that stops reading', () => {
+  it('buffers at most 256 KiB in the server, and receives everything when it continues', async () => {
+    const server = await bootServer();
     const sockets: Socket[] = [];
     server.relay.app.server.on('connection', (socket: Socket) => sockets.push(socket));
     const { runId, reader } = await startRun(server, { input: 'say 60000' });
@@ -252,9 +252,9 @@ describe('a reader that stops reading', () => {
   });
 });
 
-describe('an embedded server without a port', () => {
+describe('an in-process server without a port', () => {
   it('streams to inject() too', async () => {
-    const server = await bootRelay();
+    const server = await bootServer();
     const inject = (method: 'GET' | 'POST', url: string, payload?: object) =>
       Promise.race([
         server.relay.app.inject({

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findAmbiguity } from '../../src/http/strict-json.ts';
 
-describe('JSON that means what it says', () => {
-  it('is any value that JSON.stringify writes, unless it holds an integer too large', () => {
+describe('unambiguous JSON', () => {
+  it('is any output of JSON.stringify without unsafe integers', () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 6 }), (value) => {
         const unsafe = /(?<![\d.eE+-])-?\d{16,}(?![\d.eE])/.test(JSON.stringify(value));
@@ -21,33 +21,33 @@ describe('JSON that means what it says', () => {
   });
 });
 
-describe('JSON as long as a body may be', () => {
+describe('JSON of the maximum body size', () => {
   it.each([
     ['plain', 'a'.repeat(10_000_000)],
     ['escaped', '\\n'.repeat(5_000_000)],
     ['quoted', 'ab\\"'.repeat(2_500_000)],
     ['backslashes', '\\\\'.repeat(5_000_000)],
-  ])('is read like a short one: %s', (_, text) => {
+  ])('is scanned like a short one: %s', (_, text) => {
     expect(findAmbiguity(`{"a":"${text}","b":1}`)).toBeUndefined();
-    expect(findAmbiguity(`{"a":"${text}","a":1}`)).toEqual({ path: 'a', message: 'Given twice' });
+    expect(findAmbiguity(`{"a":"${text}","a":1}`)).toEqual({ path: 'a', message: 'Duplicate key' });
   });
 });
 
 it.each(['1e20', '1.5e300', '-1.7976931348623157e308', '0.1', '5e-324', '12.0'])(
-  'the number %s is kept as it is',
+  'the number %s is represented exactly',
   (number) => {
     expect(findAmbiguity(`{"n":${number}}`)).toBeUndefined();
   },
 );
 
-describe('JSON that would change on its way', () => {
+describe('ambiguous JSON', () => {
   it.each([
     ['{"a":1,"a":2}', 'a'],
     ['{"a":{"b":1,"\\u0062":2}}', 'a.b'],
     ['[{"x":1},{"x":1,"x":1}]', '[1].x'],
     ['{"a":{},"a":[]}', 'a'],
-  ])('gives a key twice: %s', (json, path) => {
-    expect(findAmbiguity(json)).toEqual({ path, message: 'Given twice' });
+  ])('has a duplicate key: %s', (json, path) => {
+    expect(findAmbiguity(json)).toEqual({ path, message: 'Duplicate key' });
   });
 
   it.each([
@@ -57,11 +57,11 @@ describe('JSON that would change on its way', () => {
     '{"n":-1e400}',
     '[1,{"n":-90071992547409920}]',
     '{"n":1e3,"m":12345678901234567890}',
-  ])('holds an integer that no number holds: %s', (json) => {
+  ])('has a number that cannot be represented: %s', (json) => {
     expect(findAmbiguity(json)?.message).toContain('exactly');
   });
 
-  it('is nested too deep, and says where without walking it', () => {
+  it('is nested too deeply, and is reported with its path', () => {
     expect(findAmbiguity('['.repeat(64) + ']'.repeat(64))).toBeUndefined();
     expect(findAmbiguity('['.repeat(100_000) + ']'.repeat(100_000))?.message).toContain('64');
   });

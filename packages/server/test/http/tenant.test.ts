@@ -1,9 +1,9 @@
-/** Budgets, the pause and the kill switch. */
+/** `/v1/tenant`: budgets, pause and bulk cancel. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay } from '../support/relay.ts';
-import { finishedRun, startRun, statusOf, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer } from '../support/server.ts';
+import { finishedRun, startRun, statusOf, untilStatus } from '../support/requests.ts';
 
-let server: TestRelay;
+let server: TestServer;
 afterEach(() => server.stop());
 
 function set(body: object): Promise<Response> {
@@ -19,8 +19,8 @@ async function refusal(body: object = {}, key?: string) {
 }
 
 describe('a tenant', () => {
-  it('shows what it has used and what is open', async () => {
-    server = await bootRelay({
+  it('returns its usage and open runs', async () => {
+    server = await bootServer({
       file: { prices: { demo: { inputPerMillion: 1_000_000, outputPerMillion: 0 } } },
     });
     await finishedRun(server, { input: 'say 5' });
@@ -37,11 +37,11 @@ describe('a tenant', () => {
     });
     const { usage } = tenant as { usage: { day: { inputTokens: number; costUsd: number } } };
     expect(usage.day.costUsd).toBeCloseTo(usage.day.inputTokens);
-    await waiting.reader.leave();
+    await waiting.reader.disconnect();
   });
 
-  it('is refused runs up front when its tokens are used up', async () => {
-    server = await bootRelay();
+  it('cannot start runs when its token budget is used up', async () => {
+    server = await bootServer();
     await set({ budgets: { tenant: { tokens: 5 } } });
     await finishedRun(server, { input: 'say 20' });
     expect(await refusal()).toEqual({
@@ -67,8 +67,8 @@ describe('a tenant', () => {
     await finishedRun(server, { input: 'say 1' });
   });
 
-  it('can bound one key and leave the others', async () => {
-    server = await bootRelay();
+  it('can limit one key', async () => {
+    server = await bootServer();
     const bounded = await addKey(server.store, { scopes: ['runs'] });
     await set({ budgets: { keys: { [bounded.keyId]: { tokens: 1, period: 'month' } } } });
     const first = await server.request('/v1/runs', {
@@ -83,8 +83,8 @@ describe('a tenant', () => {
     await finishedRun(server, { input: 'say 1' });
   });
 
-  it('can bound how many runs are at work; those that wait do not count', async () => {
-    server = await bootRelay();
+  it('can limit its concurrent runs; waiting runs do not count', async () => {
+    server = await bootServer();
     await set({ budgets: { tenant: { concurrentRuns: 1 } } });
     const waiting = await startRun(server, { input: 'notify me' });
     await untilStatus(server, waiting.runId, 'waiting');
@@ -100,12 +100,12 @@ describe('a tenant', () => {
     await server.request(`/v1/runs/${slow.runId}/cancel`, { method: 'POST' });
     await untilStatus(server, slow.runId, 'canceled');
     await finishedRun(server, { input: 'say 1' });
-    await waiting.reader.leave();
-    await slow.reader.leave();
+    await waiting.reader.disconnect();
+    await slow.reader.disconnect();
   });
 
-  it('that is paused starts nothing and goes on with nothing, until it is let', async () => {
-    server = await bootRelay();
+  it('that is paused starts and continues no run until it is resumed', async () => {
+    server = await bootServer();
     const other = await addKey(server.store, { tenant: 'other' });
     const slow = await startRun(server, { input: 'slow 2000' });
     await slow.reader.until('token');
@@ -114,14 +114,14 @@ describe('a tenant', () => {
     await untilStatus(server, asked.runId, 'waiting');
     expect(await (await set({ paused: true })).json()).toMatchObject({ paused: true });
     expect(await refusal()).toMatchObject({ status: 409, body: { code: 'tenant_paused' } });
-    // Another tenant goes on, for longer than the first run would have taken.
+    // Another tenant continues, for longer than the first run would have taken.
     const theirs = await server.request('/v1/runs', {
       key: other.apiKey,
       body: { model: 'demo', input: 'slow 2500' },
     });
     expect(theirs.status).toBe(200);
 
-    // A decision is taken, and nothing follows from it yet.
+    // A decision is accepted, and has no effect yet.
     const decided = await server.request(`/v1/approvals/${String(relay.data['id'])}`, {
       body: { approved: true },
     });
@@ -134,22 +134,22 @@ describe('a tenant', () => {
     await untilStatus(server, asked.runId, 'completed');
     await untilStatus(server, slow.runId, 'completed');
     expect(server.notes()).toHaveLength(1);
-    await slow.reader.leave();
-    await asked.reader.leave();
+    await slow.reader.disconnect();
+    await asked.reader.disconnect();
   }, 20_000);
 
-  it('that is paused still hears a cancel', async () => {
-    server = await bootRelay();
+  it('that is paused can still cancel runs', async () => {
+    server = await bootServer();
     const asked = await startRun(server, { input: 'notify later' });
     await untilStatus(server, asked.runId, 'waiting');
     await set({ paused: true });
     await server.request(`/v1/runs/${asked.runId}/cancel`, { method: 'POST' });
     await untilStatus(server, asked.runId, 'canceled');
-    await asked.reader.leave();
+    await asked.reader.disconnect();
   });
 
-  it('can cancel all runs of labels, of an agent, or all there are', async () => {
-    server = await bootRelay({
+  it('can cancel runs by labels, by agent, or all', async () => {
+    server = await bootServer({
       file: { agents: [{ name: 'triage', tools: ['send_note'] }] },
     });
     const begin = async (body: object) => {
@@ -177,11 +177,11 @@ describe('a tenant', () => {
     await untilStatus(server, runs[1].runId, 'canceled');
     await untilStatus(server, runs[2].runId, 'canceled');
     expect(await kill({ all: true })).toBe(0);
-    for (const { reader } of runs) await reader.leave();
+    for (const { reader } of runs) await reader.disconnect();
   });
 });
 
-describe('what a tenant is told', () => {
+describe('a request about a tenant', () => {
   it.each([
     ['/v1/tenant', { paused: 'yes' }, 'paused'],
     ['/v1/tenant', { budgets: { tenant: { tokens: -1 } } }, 'budgets.tenant.tokens'],
@@ -191,8 +191,8 @@ describe('what a tenant is told', () => {
     ['/v1/runs/cancel', {}, ''],
     ['/v1/runs/cancel', { all: false }, 'all'],
     ['/v1/runs/cancel', { labels: { '': 'x' } }, 'labels'],
-  ])('is checked: %s %j', async (path, body, field) => {
-    server = await bootRelay();
+  ])('is validated: %s %j', async (path, body, field) => {
+    server = await bootServer();
     const method = path === '/v1/tenant' ? 'PUT' : 'POST';
     const response = await server.request(path, { method, body });
     expect(response.status).toBe(400);

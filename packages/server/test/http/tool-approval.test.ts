@@ -3,7 +3,7 @@ import { createRecordingTool } from '@relay/core/testing';
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { dataOf, typesOf } from '../support/frames.ts';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import {
   decideCall,
   eventsOf,
@@ -11,19 +11,19 @@ import {
   startChat,
   startRun,
   statusOf,
-} from '../support/talk.ts';
+} from '../support/requests.ts';
 
 const missing = '01963a5c-7891-7abc-8ef0-123456789abc';
 const note = (text: string) => `use send_note {"to":"ann","text":"${text}"}`;
 
-/** A tool that anybody may use and that goes on until the test releases it. */
+/** An allowed tool that runs until the test releases it. */
 const linger = createRecordingTool({ name: 'linger', allowedByDefault: true });
 
 describe('a decision by tool-approval', () => {
-  let server: TestRelay;
+  let server: TestServer;
 
   beforeAll(async () => {
-    server = await bootRelay({ file: { tools: [linger] } });
+    server = await bootServer({ file: { tools: [linger] } });
   });
 
   afterAll(async () => {
@@ -32,7 +32,7 @@ describe('a decision by tool-approval', () => {
 
   const notes = (text: string) => server.notes().filter((line) => line.includes(`"${text}"`));
 
-  /** A chat that waits for a person, and what it says from then on. */
+  /** A chat that waits for a person, and its later events. */
   async function asking(message: string, body: Record<string, unknown> = {}) {
     const { runId, reader } = await startApiChat(server, message, { body });
     for (;;) {
@@ -49,24 +49,24 @@ describe('a decision by tool-approval', () => {
   it.each([
     ['approve', 'succeeded', 1],
     ['reject', 'denied', 0],
-  ])('to %s answers with what followed it, and with nothing else', async (...given) => {
+  ])('to %s returns the events that follow it', async (...given) => {
     const [action, status, times] = given;
     const text = `to ${action}`;
     const { since, decide } = await asking(note(text));
-    const told = await decide(action);
-    expect(told.code).toBe(200);
-    expect(Object.keys(told.body).toSorted()).toEqual(['events', 'ok', 'status']);
-    expect(told.body).toMatchObject({ ok: true, status: 'succeeded' });
-    // The stream of the chat itself shows the very same.
-    expect(told.events).toEqual(await since());
-    expect(told.events[0]).toMatchObject({ type: 'agent_progress', status: 'running' });
-    expect(told.events.at(-1)).toMatchObject({ type: 'done', status: 'succeeded' });
-    const ends = told.events.filter(({ type }) => type === 'tool_end');
+    const result = await decide(action);
+    expect(result.code).toBe(200);
+    expect(Object.keys(result.body).toSorted()).toEqual(['events', 'ok', 'status']);
+    expect(result.body).toMatchObject({ ok: true, status: 'succeeded' });
+    // The stream of the chat has the same events.
+    expect(result.events).toEqual(await since());
+    expect(result.events[0]).toMatchObject({ type: 'agent_progress', status: 'running' });
+    expect(result.events.at(-1)).toMatchObject({ type: 'done', status: 'succeeded' });
+    const ends = result.events.filter(({ type }) => type === 'tool_end');
     expect(ends).toMatchObject([{ toolCallId: 'call_1', status }]);
     expect(notes(text)).toHaveLength(times);
   });
 
-  it('carries the reason to the model', async () => {
+  it('passes the reason to the model', async () => {
     const { decide } = await asking(note('why'));
     const { events } = await decide('reject', { reason: 'Not on a Sunday' });
     const words = events.flatMap(({ type, content }) => (type === 'text_delta' ? [content] : []));
@@ -74,7 +74,7 @@ describe('a decision by tool-approval', () => {
     expect(answer).toBe('The note was not sent: it was denied (Not on a Sunday).');
   });
 
-  it('of one approval of two answers when the run waits for the other', async () => {
+  it('of one of two approvals returns when the run waits for the other', async () => {
     const [one, two] = [`one`, `two`];
     const { runId, since } = await asking(`${note(one)}\n${note(two)}`);
     const decide = (toolCallId: string, action: string) =>
@@ -96,20 +96,20 @@ describe('a decision by tool-approval', () => {
     expect(notes(one)).toEqual([]);
   });
 
-  it('of both approvals at once answers both, and each tool runs once', async () => {
+  it('of both approvals concurrently runs each tool once', async () => {
     const texts = [`left`, `right`];
     const { runId, reader } = await asking(texts.map(note).join('\n'));
-    const told = await Promise.all(
+    const result = await Promise.all(
       ['call_1', 'call_2'].map((toolCallId) =>
         decideCall(server, { runId, toolCallId, action: 'approve' }),
       ),
     );
-    expect(told.map(({ code }) => code)).toEqual([200, 200]);
+    expect(result.map(({ code }) => code)).toEqual([200, 200]);
     await reader.rest();
     for (const text of texts) expect(notes(text)).toHaveLength(1);
   });
 
-  it('waits with a run that is still at work, and shows nothing from before it', async () => {
+  it('waits for an active run, and returns no events from before it', async () => {
     linger.hold();
     const message = `use linger {}\n${note(`beside`)}`;
     const { runId, reader } = await startApiChat(server, message);
@@ -123,8 +123,8 @@ describe('a decision by tool-approval', () => {
     expect(await statusOf(server, runId)).toBe('running');
     expect(answered).toBe(false);
     linger.release();
-    const { body: told, events } = await deciding;
-    expect(told).toMatchObject({ status: 'succeeded' });
+    const { body: result, events } = await deciding;
+    expect(result).toMatchObject({ status: 'succeeded' });
     const frames = dataOf(await reader.rest());
     const start = frames.findIndex(
       (data) => data.type === 'tool_start' && data['toolCallId'] === 'call_2',
@@ -132,7 +132,7 @@ describe('a decision by tool-approval', () => {
     expect(events).toEqual(frames.slice(start));
   });
 
-  it('answers with the end of a run that is canceled meanwhile', async () => {
+  it('returns the end of a run that is canceled meanwhile', async () => {
     linger.hold();
     const { runId, reader } = await startApiChat(server, `use linger {}\n${note('stopped')}`);
     await reader.until('tool_approval_requested');
@@ -147,7 +147,7 @@ describe('a decision by tool-approval', () => {
     await reader.rest();
   });
 
-  it('is about the call of a sub-agent as about any other', async () => {
+  it('can be about the call of a sub-agent', async () => {
     const task = JSON.stringify({ prompt: note(`below`) });
     const { runId, reader } = await startApiChat(server, `use agent ${task}`);
     const { data } = await reader.until('tool_approval_requested');
@@ -164,14 +164,12 @@ describe('a decision by tool-approval', () => {
     expect(notes(`below`)).toHaveLength(1);
   });
 
-  it('is about a run of any surface', async () => {
+  it('can be about a run of any surface', async () => {
     const run = await startRun(server, { input: note(`a run`) });
     const chat = await startChat(server, note(`a chat`));
-    for (const [{ runId, reader }, asked] of [
-      [run, 'approval_requested'],
-      [chat, 'relay'],
-    ] as const) {
-      await reader.until(asked);
+    await run.reader.until('approval_requested');
+    await chat.reader.until('relay');
+    for (const { runId, reader } of [run, chat]) {
       const decision = { runId, toolCallId: 'call_1', action: 'approve' };
       expect(await decideCall(server, decision)).toMatchObject({ body: { status: 'succeeded' } });
       await reader.rest();
@@ -194,7 +192,7 @@ describe('a decision by tool-approval', () => {
     }
   });
 
-  it('that is repeated is 200 without events, also after the end', async () => {
+  it('that is repeated returns 200 without events, also after the end', async () => {
     const { decide, reader } = await asking(note(`again`));
     expect((await decide('approve')).code).toBe(200);
     for (let n = 0; n < 2; n += 1) {
@@ -235,7 +233,7 @@ describe('a decision by tool-approval', () => {
     expect(notes(`elsewhere`)).toHaveLength(1);
   });
 
-  it('for always is asked for no more in its conversation', async () => {
+  it('for always covers later calls in its conversation', async () => {
     const conversationId = uuidv7();
     const { decide } = await asking(note(`always`), { conversationId });
     expect((await decide('approve', { always: true })).code).toBe(200);
@@ -256,8 +254,8 @@ describe('a decision by tool-approval', () => {
     expect(notes(`canceled`)).toEqual([]);
   });
 
-  it('is 409 for a request that has expired, whether its run has noticed or not', async () => {
-    const hasty = await bootRelay({ env: { RELAY_APPROVAL_TTL_MS: '40' } });
+  it('is 409 for an expired approval, whether its run has recorded that or not', async () => {
+    const hasty = await bootServer({ env: { RELAY_APPROVAL_TTL_MS: '40' } });
     onTestFinished(() => hasty.stop());
     const { runId, reader } = await startApiChat(hasty, note('late'));
     const { data } = await reader.until('tool_approval_requested');
@@ -272,7 +270,7 @@ describe('a decision by tool-approval', () => {
     expect(hasty.notes()).toEqual([]);
   });
 
-  it('is 404 for a run that nobody has, and for one of another tenant', async () => {
+  it('is 404 for an unknown run and for one of another tenant', async () => {
     const { runId, decide } = await asking(note(`mine`));
     const stranger = await addKey(server.store, { tenant: 'stranger' });
     const body = { toolCallId: 'call_1', action: 'approve' };
@@ -284,7 +282,7 @@ describe('a decision by tool-approval', () => {
     await decide('reject');
   });
 
-  it('is 500 with a message for a call that never asked, and that is no fault of ours', async () => {
+  it('is 500 for a call without an approval, and is not logged as a failure', async () => {
     const { runId, reader } = await startApiChat(server, 'calculate 1+2');
     await reader.rest();
     for (const toolCallId of ['call_1', 'call_99', '__proto__']) {
@@ -298,14 +296,14 @@ describe('a decision by tool-approval', () => {
     expect(server.logged.filter((line) => line.includes('A request failed'))).toEqual([]);
   });
 
-  it('needs the scope approve, and no other', async () => {
+  it('requires only the scope approve', async () => {
     const { runId, decide } = await asking(note(`scoped`));
     const body = { runId, toolCallId: 'call_1', action: 'approve' };
     for (const scopes of [['runs'], ['admin'], ['runs', 'admin']]) {
       const { apiKey: key } = await addKey(server.store, { scopes });
-      const { code, body: told } = await decideCall(server, body, { key });
+      const { code, body: result } = await decideCall(server, body, { key });
       expect(code).toBe(403);
-      expect(told).toMatchObject({ code: 'scope_required' });
+      expect(result).toMatchObject({ code: 'scope_required' });
     }
     expect(notes(`scoped`)).toEqual([]);
     const { apiKey: key } = await addKey(server.store, { scopes: ['approve'] });
@@ -313,17 +311,17 @@ describe('a decision by tool-approval', () => {
     expect((await decide('approve')).events).toEqual([]);
   });
 
-  it('lets one of 20 that race win, and the tool runs at most once', async () => {
+  it('accepts one of 20 concurrent decisions, and the tool runs at most once', async () => {
     const { runId, decide, reader } = await asking(note(`raced`));
     const actions = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? 'approve' : 'reject'));
-    const told = await Promise.all(actions.map((action) => decide(action)));
+    const result = await Promise.all(actions.map((action) => decide(action)));
     await reader.rest();
     const { events } = await eventsOf(server, runId);
     const decided = events.filter(({ type }) => type === 'approval.decided');
     expect(decided).toHaveLength(1);
     const won = decided[0]?.['approved'] === true ? 'approve' : 'reject';
-    for (const [n, { code }] of told.entries()) expect(code).toBe(actions[n] === won ? 200 : 409);
-    expect(told.filter(({ events: shown }) => shown.length > 0)).toHaveLength(1);
+    for (const [n, { code }] of result.entries()) expect(code).toBe(actions[n] === won ? 200 : 409);
+    expect(result.filter(({ events: shown }) => shown.length > 0)).toHaveLength(1);
     expect(notes(`raced`)).toHaveLength(won === 'approve' ? 1 : 0);
   });
 });

@@ -2,8 +2,8 @@
 import { uuidv7 } from 'uuidv7';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { FrameReader } from '../support/frames.ts';
-import { addKey, bootRelay, type TestRelay, type Wish } from '../support/relay.ts';
-import { eventsOf, startRun, statusOf, type Talk, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, type RequestOptions } from '../support/server.ts';
+import { eventsOf, startRun, statusOf, type StartedRun, untilStatus } from '../support/requests.ts';
 
 const secret = 'a-secret-of-16-or-more';
 
@@ -16,13 +16,13 @@ const lookup = {
 const input = 'use lookup_user {"id":"u_001"}';
 
 describe('function tools', () => {
-  let server: TestRelay;
+  let server: TestServer;
   beforeAll(async () => {
-    server = await bootRelay({ env: { RELAY_INTERNAL_SECRET: secret } });
+    server = await bootServer({ env: { RELAY_INTERNAL_SECRET: secret } });
   });
   afterAll(() => server.stop());
 
-  interface Fired extends Talk {
+  interface Fired extends StartedRun {
     readonly callId: string;
     readonly frame: Readonly<Record<string, unknown>>;
   }
@@ -35,8 +35,11 @@ describe('function tools', () => {
 
   const pathOf = (fired: Pick<Fired, 'runId' | 'callId'>, tail = '') =>
     `/v1/runs/${fired.runId}/tool-results/${encodeURIComponent(fired.callId)}${tail}`;
-  const post = (fired: Pick<Fired, 'runId' | 'callId'>, body: unknown, wish: Wish = {}) =>
-    server.request(pathOf(fired), { ...wish, body });
+  const post = (
+    fired: Pick<Fired, 'runId' | 'callId'>,
+    body: unknown,
+    options: RequestOptions = {},
+  ) => server.request(pathOf(fired), { ...options, body });
   const claim = (fired: Fired, body?: unknown) =>
     server.request(pathOf(fired, '/claim'), {
       method: 'POST',
@@ -52,7 +55,7 @@ describe('function tools', () => {
       { key: null, headers: { authorization } },
     );
 
-  it('are told as a tool_call with the time that there is, and end with what was posted', async () => {
+  it('are sent as a tool_call with its deadline, and end with the posted result', async () => {
     const fired = await fire();
     expect(fired.frame).toMatchObject({ name: 'lookup_user', input: { id: 'u_001' } });
     expect(Date.parse(String(fired.frame['resultBy']))).toBeGreaterThan(Date.now());
@@ -69,7 +72,7 @@ describe('function tools', () => {
   });
 
   it.each([null, false, 0, '', 'text', [], [1, [2]], {}, 1.5])(
-    'show the output %j as it was posted',
+    'return the output %j as it was posted',
     async (output) => {
       const fired = await fire();
       expect((await post(fired, { output })).status).toBe(200);
@@ -79,7 +82,7 @@ describe('function tools', () => {
     },
   );
 
-  it('take the same output again, also after the end, and no other one', async () => {
+  it('accept the same output again, also after the end, and no other one', async () => {
     const fired = await fire();
     expect((await post(fired, { output: { a: 1 } })).status).toBe(200);
     expect((await post(fired, { output: { a: 1 } })).status).toBe(200);
@@ -95,7 +98,7 @@ describe('function tools', () => {
     expect(events.filter(({ type }) => type === 'tool.completed')).toHaveLength(1);
   });
 
-  it('take one of fifty results that are posted at once', async () => {
+  it('accept one of fifty concurrent results', async () => {
     const fired = await fire();
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, n) => post(fired, { output: n })),
@@ -108,7 +111,7 @@ describe('function tools', () => {
     await fired.reader.rest();
   });
 
-  it('tell the model of a failure', async () => {
+  it('pass a failure to the model', async () => {
     const fired = await fire();
     await post(fired, { output: 'The database is away', isError: true });
     const { data } = await fired.reader.until('tool_result');
@@ -141,12 +144,12 @@ describe('function tools', () => {
   ])('refuse the body %j by its field', async (body, path) => {
     const response = await post({ runId: uuidv7(), callId: 'call_1' }, body);
     expect(response.status).toBe(400);
-    const told = (await response.json()) as { code: string; details: { path: string }[] };
-    expect(told.code).toBe('invalid_request');
-    expect(told.details.map((detail) => detail.path)).toContain(path);
+    const error = (await response.json()) as { code: string; details: { path: string }[] };
+    expect(error.code).toBe('invalid_request');
+    expect(error.details.map((detail) => detail.path)).toContain(path);
   });
 
-  it('take results up to ten megabytes', async () => {
+  it('accept results up to ten megabytes', async () => {
     const fired = await fire();
     const output = 'x'.repeat(9 * 1024 * 1024);
     expect((await post(fired, { output: 'x'.repeat(10 * 1024 * 1024) })).status).toBe(413);
@@ -156,7 +159,7 @@ describe('function tools', () => {
     await fired.reader.rest();
   });
 
-  it('end as a tool error when nobody answers in time', async () => {
+  it('fail when no result arrives in time', async () => {
     const fired = await fire({ tools: [{ ...lookup, timeoutMs: 50 }] });
     const { data } = await fired.reader.until('tool_result');
     expect(data['output']).toMatchObject({ status: 'error', code: 'tool_timed_out' });
@@ -164,7 +167,7 @@ describe('function tools', () => {
     expect((await post(fired, { output: 'late' })).status).toBe(404);
   });
 
-  it('are told to nobody where a rule denies them', async () => {
+  it('are not sent if a rule denies them', async () => {
     const permissions = { denylist: [{ tool: 'lookup_user' }] };
     const { reader } = await startRun(server, { input, tools: [lookup], permissions });
     const frames = await reader.rest();
@@ -173,9 +176,9 @@ describe('function tools', () => {
     expect(result?.data['output']).toMatchObject({ status: 'denied' });
   });
 
-  it('can be finished by another client, after the first one has gone', async () => {
+  it('can be finished by another client after the first one disconnects', async () => {
     const fired = await fire();
-    await fired.reader.leave();
+    await fired.reader.disconnect();
     const response = await server.request(`/v1/runs/${fired.runId}/stream`);
     const reader = new FrameReader(response);
     const { data } = await reader.until('tool_call');
@@ -185,7 +188,7 @@ describe('function tools', () => {
   });
 
   describe('a claim', () => {
-    it('is for one client at a time, and is prolonged by whoever has it', async () => {
+    it('is held by one client at a time, which can extend it', async () => {
       const fired = await fire();
       const first = await claim(fired);
       expect(first.status).toBe(200);
@@ -203,7 +206,7 @@ describe('function tools', () => {
       expect((await claim(fired)).status).toBe(404);
     });
 
-    it('is given to one of fifty that ask at once', async () => {
+    it('is given to one of fifty concurrent clients', async () => {
       const fired = await fire();
       const answers = await Promise.all(Array.from({ length: 50 }, () => claim(fired)));
       expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
@@ -213,7 +216,7 @@ describe('function tools', () => {
   });
 
   describe('the internal long poll', () => {
-    it('waits for the result, and has it for whoever asks later', async () => {
+    it('waits for the result, and returns it again', async () => {
       const fired = await fire();
       const waiting = poll(fired);
       await post(fired, { output: { n: 1 } });
@@ -224,7 +227,7 @@ describe('function tools', () => {
       expect([late.status, await late.json()]).toMatchObject([410, { code: 'result_gone' }]);
     });
 
-    it('answers 204 when its time is over', async () => {
+    it('answers 204 after waitMs', async () => {
       const fired = await fire();
       const began = performance.now();
       const response = await poll(fired, '?waitMs=50');
@@ -243,7 +246,7 @@ describe('function tools', () => {
       await fired.reader.rest();
     });
 
-    it('knows no call that nobody made, and no time that is none', async () => {
+    it('refuses an unknown call and a malformed waitMs', async () => {
       const fired = await fire();
       expect((await poll({ ...fired, callId: 'call_none' })).status).toBe(404);
       expect((await poll({ ...fired, runId: uuidv7() })).status).toBe(404);
@@ -254,7 +257,7 @@ describe('function tools', () => {
       await fired.reader.rest();
     });
 
-    it('is closed to keys, to nobody and to a wrong secret', async () => {
+    it('is refused with a key, without credentials and with a wrong secret', async () => {
       const fired = await fire();
       for (const authorization of [`Bearer ${server.apiKey}`, '', `Internal ${secret}x`]) {
         const response = await poll(fired, '?waitMs=0', authorization);
@@ -268,7 +271,7 @@ describe('function tools', () => {
     });
   });
 
-  it('are another tenant’s no more than their run is', async () => {
+  it('are not visible to another tenant', async () => {
     const fired = await fire();
     const { apiKey: key } = await addKey(server.store, { tenant: 'stranger' });
     expect((await post(fired, { output: 1 }, { key })).status).toBe(404);
@@ -319,14 +322,14 @@ describe('function tools', () => {
   ])('cannot be declared with %s', async (_, tools, path) => {
     const response = await server.request('/v1/runs', { body: { model: 'demo', input, tools } });
     expect(response.status).toBe(400);
-    const told = (await response.json()) as { details: { path: string }[] };
-    expect(told.details.map((detail) => detail.path)).toContain(path);
+    const error = (await response.json()) as { details: { path: string }[] };
+    expect(error.details.map((detail) => detail.path)).toContain(path);
     expect(response.headers.has('x-run-id')).toBe(false);
   });
 });
 
-it('has no internal path at all without a secret', async () => {
-  const server = await bootRelay();
+it('has no internal routes without a secret', async () => {
+  const server = await bootServer();
   try {
     const path = `/internal/runs/${uuidv7()}/tool-result/call_1`;
     for (const method of ['GET', 'POST', 'DELETE'] as const) {

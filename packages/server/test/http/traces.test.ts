@@ -2,11 +2,11 @@
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Collector, openCollector, type SeenSpan } from '../support/collector.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { finishedRun, startRun, untilStatus } from '../support/talk.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
+import { finishedRun, startRun, untilStatus } from '../support/requests.ts';
 
 let collector: Collector;
-let servers: TestRelay[] = [];
+let servers: TestServer[] = [];
 
 beforeEach(async () => {
   collector = await openCollector();
@@ -16,17 +16,17 @@ afterEach(async () => {
   await collector.close();
 });
 
-type Options = Parameters<typeof bootRelay>[0];
+type Options = Parameters<typeof bootServer>[0];
 
-async function boot(options: Options = {}): Promise<TestRelay> {
+async function boot(options: Options = {}): Promise<TestServer> {
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, ...options.env };
-  const server = await bootRelay({ ...options, env });
+  const server = await bootServer({ ...options, env });
   servers.push(server);
   return server;
 }
 
-/** Stops the server, so that everything has been sent. */
-async function told(server: TestRelay): Promise<SeenSpan[]> {
+/** Stops the server, which exports all spans. */
+async function exportedSpans(server: TestServer): Promise<SeenSpan[]> {
   servers = servers.filter((each) => each !== server);
   await server.stop();
   return collector.spans;
@@ -38,7 +38,7 @@ function named(spans: readonly SeenSpan[], name: string): SeenSpan {
   return found[0] as SeenSpan;
 }
 
-async function decide(server: TestRelay, runId: string): Promise<void> {
+async function decide(server: TestServer, runId: string): Promise<void> {
   const { approvals } = (await server.json(`/v1/approvals?runId=${runId}`)) as {
     approvals: { id: string }[];
   };
@@ -49,7 +49,7 @@ describe('a run', () => {
   it('is one trace: the run, its agent, its model calls and its tools', async () => {
     const server = await boot({ env: { OTEL_SERVICE_NAME: 'relay-test' } });
     const { runId } = await finishedRun(server, { input: 'calculate 23*47' });
-    const spans = await told(server);
+    const spans = await exportedSpans(server);
     const traceId = runId.replaceAll('-', '');
     expect(new Set(spans.map((span) => span.traceId))).toEqual(new Set([traceId]));
     const run = named(spans, 'run assistant');
@@ -91,7 +91,7 @@ describe('a run', () => {
     }
   });
 
-  it('shows how long it waited for a person', async () => {
+  it('records how long it waited for a person', async () => {
     const server = await boot();
     const { runId, reader } = await startRun(server, { input: 'notify me' });
     const raised = await reader.until('approval_requested');
@@ -100,7 +100,7 @@ describe('a run', () => {
     await until(() => Date.now() - since >= 30, 'some time to pass');
     await decide(server, runId);
     await reader.rest();
-    const wait = named(await told(server), 'relay permission');
+    const wait = named(await exportedSpans(server), 'relay permission');
     expect(wait.attributes).toMatchObject({
       'relay.approval.id': raised.data['id'],
       'relay.approval.outcome': 'approved',
@@ -113,7 +113,7 @@ describe('a run', () => {
   });
 });
 
-it('goes on as the same trace, with the same parents, after a restart', async () => {
+it('continues the same trace after a restart', async () => {
   const store = createMemoryStore();
   const first = await boot({ store });
   const { runId, reader } = await startRun(first, {
@@ -122,14 +122,14 @@ it('goes on as the same trace, with the same parents, after a restart', async ()
   });
   await reader.until('approval_requested');
   await untilStatus(first, runId, 'waiting');
-  await reader.leave();
-  await told(first);
+  await reader.disconnect();
+  await exportedSpans(first);
   const before = [...collector.spans];
   expect(before.map((span) => span.name)).toEqual(['chat demo']);
   const second = await boot({ store });
   await decide(second, runId);
   await untilStatus(second, runId, 'completed');
-  const spans = await told(second);
+  const spans = await exportedSpans(second);
   const agent = named(spans, 'invoke_agent assistant');
   expect(named(spans, 'run assistant').attributes['relay.surface']).toBe('runs');
   expect(new Set(spans.map((span) => span.traceId)).size).toBe(1);
@@ -139,11 +139,11 @@ it('goes on as the same trace, with the same parents, after a restart', async ()
   expect(new Set(spans.map((span) => span.resource['service.instance.id'])).size).toBe(2);
 });
 
-it('shows what a provider failed of as a code', async () => {
+it('records a provider failure as a code', async () => {
   const server = await boot();
   const response = await server.request('/v1/runs', { body: { model: 'demo', input: 'fail 400' } });
   expect(response.status).toBe(502);
-  const spans = await told(server);
+  const spans = await exportedSpans(server);
   for (const name of ['run assistant', 'invoke_agent assistant', 'chat demo']) {
     const span = named(spans, name);
     expect(span.failed, name).toBe(true);
@@ -160,7 +160,9 @@ describe('a caller’s span', () => {
     const headers = { traceparent: `00-${traceId}-${spanId}-01` };
     const { reader } = await startRun(server, { input: 'say 1' }, { headers });
     await reader.rest();
-    expect(named(await told(server), 'run assistant').links).toEqual([{ traceId, spanId }]);
+    expect(named(await exportedSpans(server), 'run assistant').links).toEqual([
+      { traceId, spanId },
+    ]);
   });
 
   it.each([
@@ -169,15 +171,15 @@ describe('a caller’s span', () => {
     `00-${traceId}-${'0'.repeat(16)}-01`,
     `ff-${traceId}-${spanId}-01`,
     'x'.repeat(500),
-  ])('is none if it says %j', async (traceparent) => {
+  ])('is ignored if it is %j', async (traceparent) => {
     const server = await boot();
     const { reader } = await startRun(server, { input: 'say 1' }, { headers: { traceparent } });
     await reader.rest();
-    expect(named(await told(server), 'run assistant').links).toEqual([]);
+    expect(named(await exportedSpans(server), 'run assistant').links).toEqual([]);
   });
 });
 
-it('holds nothing that anybody has said', async () => {
+it('contains no content', async () => {
   const server = await boot();
   const secret = 'swordfish';
   const run = await startRun(server, {
@@ -189,58 +191,58 @@ it('holds nothing that anybody has said', async () => {
   await run.reader.rest();
   const odd = await startRun(server, { input: `use ${secret}_is_no_tool {"a":"${secret}"}` });
   await odd.reader.rest();
-  await told(server);
+  await exportedSpans(server);
   const bodies = collector.requests.map(({ body }) => body).join('\n');
   expect(bodies).toContain('execute_tool send_note');
   expect(bodies.replaceAll(`${secret}_is_no_tool`, '')).not.toContain(secret);
 });
 
 describe('a collector', () => {
-  it('gets the headers and the path that the operator named', async () => {
-    const server = await bootRelay({
+  it('receives the configured headers and path', async () => {
+    const server = await bootServer({
       env: {
         OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/custom`,
         OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=ops,authorization=Basic%20abc',
       },
     });
     await finishedRun(server, { input: 'say 1' });
-    await told(server);
+    await exportedSpans(server);
     expect(collector.requests[0]).toMatchObject({
       path: '/custom',
       headers: { 'x-tenant': 'ops', authorization: 'Basic abc' },
     });
   });
 
-  it('sees a run that goes on without waiting for its end', async () => {
+  it('receives spans of an active run', async () => {
     const server = await boot();
     const { runId, reader } = await startRun(server, { input: 'notify me' });
     await untilStatus(server, runId, 'waiting');
     const span = await until(() => collector.spans.find(({ name }) => name === 'chat demo'), 'it');
     expect(span.attributes['relay.run.id']).toBe(runId);
-    await reader.leave();
+    await reader.disconnect();
   });
 
   it.each([500, 400, 'never'] as const)(
-    'that answers %s disturbs no run, and holds up the end for seconds at most',
+    'that answers %s does not affect runs, and delays the shutdown by seconds at most',
     async (answer) => {
       collector.answer = answer;
       const server = await boot();
       const { frames } = await finishedRun(server, { input: 'calculate 2*3' });
       expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
       const since = Date.now();
-      await told(server);
+      await exportedSpans(server);
       expect(Date.now() - since).toBeLessThan(6_000);
       expect(collector.requests.length).toBeGreaterThan(0);
       if (answer === 400) expect(server.logged.join()).toContain('Traces could not be exported');
     },
   );
 
-  it('that is not there disturbs no run', async () => {
+  it('that is unreachable does not affect runs', async () => {
     await collector.close();
     const server = await boot();
     const { frames } = await finishedRun(server, { input: 'calculate 2*3' });
     expect(frames.at(-1)?.data).toMatchObject({ type: 'done', status: 'completed' });
-    await told(server);
+    await exportedSpans(server);
     collector = await openCollector();
   });
 });

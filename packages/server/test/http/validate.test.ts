@@ -2,15 +2,15 @@ import { RelayError, type Route, routes } from '@relay/protocol';
 import type { FastifyRequest } from 'fastify';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { validate, type Validated } from '../../src/http/validate.ts';
+import { validate } from '../../src/http/validate.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
 
-function requestOf(parts: Partial<Validated>): FastifyRequest {
+function requestOf(parts: Partial<ReturnType<typeof validate>>): FastifyRequest {
   return { params: {}, query: {}, body: undefined, ...parts } as FastifyRequest;
 }
 
-function refusal(route: Route, parts: Partial<Validated>): RelayError {
+function refusal(route: Route, parts: Partial<ReturnType<typeof validate>>): RelayError {
   try {
     validate(route, requestOf(parts));
   } catch (error) {
@@ -20,8 +20,8 @@ function refusal(route: Route, parts: Partial<Validated>): RelayError {
   throw new Error('It was accepted');
 }
 
-describe('a request that fits its route', () => {
-  it('comes out with defaults filled in and numbers as numbers', () => {
+describe('a valid request', () => {
+  it('is parsed with defaults and numbers', () => {
     const request = requestOf({ params: { id }, query: { after: '7' } });
     expect(validate(routes.listRunEvents, request)).toEqual({
       params: { id },
@@ -30,7 +30,7 @@ describe('a request that fits its route', () => {
     });
   });
 
-  it('loses what its route does not speak about', () => {
+  it('drops the parts that its route does not declare', () => {
     const request = requestOf({ query: { api_key: 'x' }, body: { any: 'thing' } });
     expect(validate(routes.health, request)).toEqual({
       params: undefined,
@@ -70,7 +70,7 @@ describe('a missing field', () => {
       'sessionId and response are required',
       ['response'],
     ],
-  ])('gives %s the sentence of its route', (_what, route, body, sentence, paths) => {
+  ])('answers %s with the message of its route', (_what, route, body, sentence, paths) => {
     const error = refusal(route, { params: { approvalId: id }, body });
     expect(error.code).toBe('invalid_request');
     expect(error.message).toBe(sentence);
@@ -89,24 +89,24 @@ describe('a missing field', () => {
     expect(refusal(routes.startRun, { body }).message).toBe('model and input are required');
   });
 
-  it('is not what is wrong with a request that has no body at all', () => {
+  it('is not reported for a request without a body', () => {
     const error = refusal(routes.startRun, { body: undefined });
     expect(error.toBody()).toEqual({ error: 'Invalid JSON body', code: 'invalid_json' });
   });
 
-  it('cannot be inherited', () => {
+  it('is not taken from the prototype', () => {
     const body: unknown = Object.create({ input: 'hi' });
     expect(refusal(routes.startRun, { body }).message).toBe('model and input are required');
   });
 
-  it('is named before anything else that may be wrong', () => {
+  it('is reported before other issues', () => {
     const error = refusal(routes.startRun, { body: { model: 7, tools: 'x' } });
     expect(error.details).toEqual([{ path: 'input', message: 'Required' }]);
   });
 });
 
 describe('a malformed field', () => {
-  it('is named by its path, in the sentence and in the details', () => {
+  it('is reported with its path, in the message and in the details', () => {
     const body = { model: 'demo', messages: [{ role: 'user', content: 7 }] };
     const error = refusal(routes.startChat, { body });
     expect(error.code).toBe('invalid_request');
@@ -115,30 +115,30 @@ describe('a malformed field', () => {
     expect(error.details?.[0]?.path).toBe('messages[0].content');
   });
 
-  it('is named with all others, the first one in the sentence', () => {
+  it('is reported with all others, the first one in the message', () => {
     const error = refusal(routes.startRun, { body: { input: 'x', model: '', labels: { a: 1 } } });
     expect(error.details?.map(({ path }) => path)).toEqual(['model', 'labels.a']);
     expect(error.message).toMatch(/^model: /);
   });
 
-  it('is the body itself if it knows no such key', () => {
+  it('is reported for the body if it has an unknown key', () => {
     const error = refusal(routes.startRun, { body: { input: 'x', stream: true } });
     expect(error.message).toContain('stream');
     expect(error.details).toHaveLength(1);
   });
 
-  it('may be in the query', () => {
+  it('is reported for the query', () => {
     const error = refusal(routes.listRunEvents, { params: { id }, query: { limit: '0' } });
     expect(error.details?.[0]?.path).toBe('limit');
   });
 
-  it('is not repeated back: what somebody typed may be a secret', () => {
+  it('is not repeated in the message, because it may be a secret', () => {
     const body = { input: 'x', model: ['sk-secret'], labels: { a: { key: 'sk-secret' } } };
     expect(JSON.stringify(refusal(routes.startRun, { body }).toBody())).not.toContain('sk-secret');
   });
 });
 
-describe('a wrong id', () => {
+describe('a malformed id', () => {
   it.each(['1', 'undefined', `${id}0`, '../etc/passwd', ' ', '%', 'null'])(
     '%j is answered like one that does not exist',
     (wrong) => {
@@ -148,14 +148,14 @@ describe('a wrong id', () => {
     },
   );
 
-  it('comes before the query, so that nothing is told about what is not there', () => {
+  it('is reported before the query', () => {
     const error = refusal(routes.listRunEvents, { params: { id: 'x' }, query: { limit: 'x' } });
     expect(error.code).toBe('not_found');
   });
 });
 
-describe('a schema that gives no path', () => {
-  it('still says what is wrong', () => {
+describe('a schema issue without a path', () => {
+  it('is reported with its message', () => {
     const route: Route = { ...routes.startRun, body: z.never() };
     const error = refusal(route, { body: { input: 'x' } });
     expect(error.message).not.toMatch(/^:/);

@@ -1,28 +1,28 @@
-/** `/v1/webhooks`: whoever wants to know is told, signed, until it has heard. */
+/** `/v1/webhooks`: subscriptions receive signed events, with retries. */
 import { createHmac } from 'node:crypto';
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
-import { startRun } from '../support/talk.ts';
+import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
+import { startRun } from '../support/requests.ts';
 
-interface Heard {
+interface Delivery {
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
   readonly json: Record<string, unknown> & { relay?: Record<string, unknown> };
 }
 
-/** What a receiver hears; it answers with `status`. */
+/** Records deliveries and answers them with `status`. */
 class Receiver {
-  readonly heard: Heard[] = [];
+  readonly deliveries: Delivery[] = [];
   status = 200;
   readonly #server: Server = createServer((request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
     request.on('end', () => {
       const { url: path = '', headers } = request;
-      this.heard.push({ path, headers, body, json: JSON.parse(body) as Heard['json'] });
+      this.deliveries.push({ path, headers, body, json: JSON.parse(body) as Delivery['json'] });
       response.writeHead(this.status, { location: '/elsewhere' }).end('secret words');
     });
   });
@@ -37,13 +37,13 @@ class Receiver {
     this.#server.close();
   }
 
-  at(path: string, type: string): Heard | undefined {
-    return this.heard.find((each) => each.path === path && each.json['type'] === type);
+  at(path: string, type: string): Delivery | undefined {
+    return this.deliveries.find((each) => each.path === path && each.json['type'] === type);
   }
 }
 
 describe('webhooks', () => {
-  let server: TestRelay;
+  let server: TestServer;
   let base: string;
   const receiver = new Receiver();
 
@@ -53,7 +53,7 @@ describe('webhooks', () => {
       RELAY_PRIVATE_NETWORKS: '127.0.0.0/8',
       RELAY_PUBLIC_URL: 'https://relay.example/',
     };
-    server = await bootRelay({ env });
+    server = await bootServer({ env });
   });
   afterAll(async () => {
     await server.stop();
@@ -79,7 +79,7 @@ describe('webhooks', () => {
     return deliveries as Record<string, unknown>[];
   }
 
-  it('are told what they asked for, signed, and nothing of what a call contains', async () => {
+  it('receive the events that they subscribe to, signed, without the content of calls', async () => {
     const { id, secret } = await hook('/all', all);
     await hook('/ends', ['run.ended']);
     const run = await startRun(server, { input: 'notify sk-canary' });
@@ -118,9 +118,9 @@ describe('webhooks', () => {
     expect(decided.json).toMatchObject({ approval: { id: approvalId, status: 'denied' } });
     const ended = await until(() => receiver.at('/ends', 'run.ended'), 'run.ended');
     expect(ended.json).toMatchObject({ run: { id: run.runId, status: 'completed' } });
-    const told = JSON.stringify(receiver.heard);
-    expect(told).not.toContain('sk-canary');
-    expect(receiver.heard.filter(({ path }) => path === '/ends')).toHaveLength(1);
+    const sent = JSON.stringify(receiver.deliveries);
+    expect(sent).not.toContain('sk-canary');
+    expect(receiver.deliveries.filter(({ path }) => path === '/ends')).toHaveLength(1);
     const shown = await until(async () => {
       const found = await deliveriesOf(id);
       return found.length === 3 && found.every(({ status }) => status === 'delivered') && found;
@@ -135,12 +135,12 @@ describe('webhooks', () => {
       `/v1/webhooks/${id}/deliveries?limit=2&cursor=${String(first['nextCursor'])}`,
     );
     expect(next['deliveries']).toEqual(shown.slice(1));
-    // The secret is shown once, and lies nowhere.
+    // The secret is returned once, and not stored.
     expect(JSON.stringify(await server.json('/v1/webhooks'))).not.toContain(secret);
     expect(JSON.stringify(await server.json('/v1/audit?limit=200'))).not.toContain(secret);
   });
 
-  it('that answer badly are told again later, with the same id, and redirects lead nowhere', async () => {
+  it('are retried with the same id after an error, and redirects are not followed', async () => {
     receiver.status = 302;
     const { id } = await hook('/again', ['run.ended']);
     const run = await startRun(server, { input: 'say 1' });
@@ -152,12 +152,12 @@ describe('webhooks', () => {
     }, 'the failed attempt');
     expect(waiting).toMatchObject({ status: 'pending', attempts: 1, id: `run.ended:${run.runId}` });
     expect(Date.parse(String(waiting?.['nextAttemptAt']))).toBeGreaterThan(Date.now());
-    expect(receiver.heard.some(({ path }) => path === '/elsewhere')).toBe(false);
+    expect(receiver.deliveries.some(({ path }) => path === '/elsewhere')).toBe(false);
     receiver.status = 200;
     await server.request(`/v1/webhooks/${id}`, { method: 'DELETE' });
   });
 
-  it('carry no link unless whoever made them may approve', async () => {
+  it('receive a decision link only if their creator may approve', async () => {
     const { apiKey } = await addKey(server.store, { scopes: ['admin'] });
     await hook('/plain', ['approval.requested'], apiKey);
     const run = await startRun(server, { input: 'notify x' });
@@ -171,7 +171,7 @@ describe('webhooks', () => {
     await run.reader.rest();
   });
 
-  it('lead nowhere that Relay may not go', async () => {
+  it('cannot have a private URL', async () => {
     for (const url of [
       'http://10.0.0.1/',
       'https://169.254.169.254/x',
@@ -191,19 +191,19 @@ describe('webhooks', () => {
     }
   });
 
-  it('are the tenant’s own, and gone when they are deleted', async () => {
+  it('belong to one tenant, and can be deleted', async () => {
     const { apiKey: key } = await addKey(server.store, { tenant: `other` });
     const { id } = await hook('/other', ['run.ended'], key);
     const run = await startRun(server, { input: 'say 1' });
     await run.reader.rest();
     await until(
       () =>
-        receiver.heard.some(
+        receiver.deliveries.some(
           ({ path, json }) => path === '/ends' && json['id'] === `run.ended:${run.runId}`,
         ),
       'the own one',
     );
-    expect(receiver.heard.some(({ path }) => path === '/other')).toBe(false);
+    expect(receiver.deliveries.some(({ path }) => path === '/other')).toBe(false);
     for (const _ of [1, 2]) {
       const gone = await server.request(`/v1/webhooks/${id}`, { method: 'DELETE', key });
       expect(gone.status).toBe(204);

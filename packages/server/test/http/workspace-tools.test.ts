@@ -1,4 +1,4 @@
-/** `bash`, `read` and `patch` from a request to what they leave on the disk. */
+/** `bash`, `read` and `patch`, from the request to the files. */
 import {
   existsSync,
   mkdirSync,
@@ -13,12 +13,12 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { addKey, bootRelay, type BootOptions, type TestRelay, until } from '../support/relay.ts';
-import { answerApproval, eventsOf, startChat, startRun, untilStatus } from '../support/talk.ts';
+import { addKey, bootServer, type BootOptions, type TestServer, until } from '../support/server.ts';
+import { answerApproval, eventsOf, startChat, startRun, untilStatus } from '../support/requests.ts';
 
 let base = '';
 let folder = '';
-const running: TestRelay[] = [];
+const running: TestServer[] = [];
 
 beforeEach(() => {
   base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-ws-')));
@@ -32,9 +32,9 @@ afterEach(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-async function boot(options: BootOptions = {}): Promise<TestRelay> {
+async function boot(options: BootOptions = {}): Promise<TestServer> {
   const env = { RELAY_WORKSPACE: folder, ...options.env };
-  const server = await bootRelay({ ...options, env });
+  const server = await bootServer({ ...options, env });
   running.push(server);
   return server;
 }
@@ -42,21 +42,21 @@ async function boot(options: BootOptions = {}): Promise<TestRelay> {
 const use = (tool: string, input: object): string => `use ${tool} ${JSON.stringify(input)}`;
 const builtin = (name: string) => ({ name, kind: 'builtin' });
 
-async function startWith(server: TestRelay, tool: string, input: object, more: object = {}) {
+async function startWith(server: TestServer, tool: string, input: object, more: object = {}) {
   return startRun(server, { input: use(tool, input), tools: [builtin(tool)], ...more });
 }
 
-/** Starts a call that is asked about, and waits until it is. */
-async function asked(server: TestRelay, tool: string, input: object, more: object = {}) {
+/** Starts a call that requires an approval, and waits for the request. */
+async function asked(server: TestServer, tool: string, input: object, more: object = {}) {
   const { runId, reader } = await startWith(server, tool, input, more);
   const { data } = await reader.until('approval_requested');
   return { runId, reader, approvalId: String(data['id']) };
 }
 
-const decide = (server: TestRelay, approvalId: string, body: object) =>
+const decide = (server: TestServer, approvalId: string, body: object) =>
   server.request(`/v1/approvals/${approvalId}`, { body });
 
-async function typesOf(server: TestRelay, runId: string): Promise<string[]> {
+async function typesOf(server: TestServer, runId: string): Promise<string[]> {
   return (await eventsOf(server, runId)).events.map(({ type }) => type);
 }
 
@@ -72,7 +72,7 @@ function sleepers(n: string): string[] {
 const unique = (): string => `${100_000 + Math.floor(Math.random() * 900_000)}.${Date.now()}`;
 
 describe('bash in a chat', () => {
-  it('is asked about, runs as approved, and shows what it does', async () => {
+  it('requires an approval, runs as approved, and streams its output', async () => {
     const server = await boot();
     const chat = await startChat(server, use('bash', { command: 'ls; echo made > c.txt' }));
     const { data } = await chat.reader.until('relay');
@@ -97,7 +97,7 @@ describe('bash in a chat', () => {
     expect(readFileSync(join(folder, 'c.txt'), 'utf8')).toBe('made\n');
   });
 
-  it('is not asked about again after "always", to the letter', async () => {
+  it('requires no approval of the identical command after always', async () => {
     const server = await boot();
     const conversationId = '018f0000-0000-7000-8000-000000000001';
     const first = await asked(server, 'bash', { command: 'echo 1 >> n' }, { conversationId });
@@ -112,7 +112,7 @@ describe('bash in a chat', () => {
     await other.reader.rest();
   });
 
-  it('is granted by what it proposes, and by nothing that slips past it', async () => {
+  it('is granted by its suggested rule, which chained commands do not match', async () => {
     const server = await boot();
     const conversationId = '018f0000-0000-7000-8000-000000000002';
     const first = await asked(server, 'bash', { command: 'ls -a' }, { conversationId });
@@ -134,7 +134,7 @@ describe('bash in a chat', () => {
     expect(existsSync(join(folder, 'x'))).toBe(false);
   });
 
-  it('is refused by a deny rule without a question', async () => {
+  it('is denied by a deny rule without an approval', async () => {
     const server = await boot();
     const permissions = {
       allowlist: [{ tool: 'bash' }],
@@ -178,7 +178,7 @@ describe('bash in a chat', () => {
     expect(readFileSync(join(folder, 'e'), 'utf8')).toBe('edited\n');
   });
 
-  it('of 50 that decide at once one wins, and it runs once or not at all', async () => {
+  it('runs at most once if 50 clients decide concurrently', async () => {
     const server = await boot();
     const { runId, approvalId, reader } = await asked(server, 'bash', {
       command: 'echo ran >> log',
@@ -198,7 +198,7 @@ describe('bash in a chat', () => {
     expect(log).toBe(approved ? 'ran\n' : '');
   });
 
-  it('does not run when nobody has answered in time', async () => {
+  it('does not run when its approval expires', async () => {
     const server = await boot({ env: { RELAY_APPROVAL_TTL_MS: '60' } });
     const { runId, reader } = await startWith(server, 'bash', { command: 'touch late' });
     await reader.rest();
@@ -208,7 +208,7 @@ describe('bash in a chat', () => {
     expect(existsSync(join(folder, 'late'))).toBe(false);
   });
 
-  it('is ended with all that it started when its run is canceled', async () => {
+  it('is killed with its child processes when its run is canceled', async () => {
     const server = await boot();
     const n = unique();
     const command = `sleep ${n} & (sleep ${n} | sleep ${n}); wait`;
@@ -220,7 +220,7 @@ describe('bash in a chat', () => {
     await until(() => sleepers(n).length === 0, 'its processes to end');
   });
 
-  it('keeps long output in the data folder', async () => {
+  it('stores long output in the data folder', async () => {
     const server = await boot();
     const permissions = { allowlist: [{ tool: 'bash' }] };
     const { runId, reader } = await startWith(
@@ -241,7 +241,7 @@ describe('bash in a chat', () => {
 });
 
 describe('a path that was approved', () => {
-  it('is asked about again if a link was swapped before it runs', async () => {
+  it('requires a new approval if a symlink was changed before it runs', async () => {
     const server = await boot();
     const link = join(folder, 'link');
     symlinkSync('a.txt', link);
@@ -266,7 +266,7 @@ describe('a path that was approved', () => {
     expect(JSON.stringify(frames)).not.toContain('alpha');
   });
 
-  it('is not read at all if it leads out by then', async () => {
+  it('is not read if it now leads out of the workspace', async () => {
     const server = await boot();
     writeFileSync(join(base, 'secret'), 'top secret');
     const first = await asked(server, 'read', { filePath: 'a.txt' });
@@ -281,7 +281,7 @@ describe('a path that was approved', () => {
     });
   });
 
-  it('is denied if it leads by then to what a rule denies', async () => {
+  it('is denied if it now leads to a denied path', async () => {
     const server = await boot();
     const permissions = { denylist: [{ tool: 'read', params: { filePath: 'b.txt' } }] };
     const first = await asked(server, 'read', { filePath: 'a.txt' }, { permissions });
@@ -292,7 +292,7 @@ describe('a path that was approved', () => {
     expect(await typesOf(server, first.runId)).toContain('tool.denied');
   });
 
-  it('is refused without a question where the tool may not go', async () => {
+  it('is refused without an approval outside the workspace', async () => {
     const server = await boot();
     for (const filePath of ['../secret', '/etc/passwd', 'a.txt\0']) {
       const { runId, reader } = await startWith(server, 'read', { filePath });
@@ -318,7 +318,7 @@ describe('patch', () => {
 });
 
 describe('a tenant without a folder', () => {
-  it('has not got these tools', async () => {
+  it('does not have the workspace tools', async () => {
     const server = await boot();
     const { apiKey: key } = await addKey(server.store, { tenant: 'other' });
     const body = { model: 'demo', input: 'hi', tools: [builtin('bash')] };
@@ -329,15 +329,15 @@ describe('a tenant without a folder', () => {
 });
 
 describe('a chat without a key', () => {
-  const wish = { key: null };
+  const options = { key: null };
 
-  it('has not got these tools, not by way of a sub-agent either', async () => {
+  it('does not have the workspace tools, not even through a sub-agent', async () => {
     const file = { agents: [{ name: 'digger', instructions: 'Dig.', tools: ['bash'] }] };
     const server = await boot({ file });
     const call = use('bash', { command: 'touch x' });
     const delegated = use('agent', { agent: 'digger', prompt: call });
     for (const content of [call, delegated]) {
-      const chat = await startChat(server, content, { wish });
+      const chat = await startChat(server, content, options);
       await chat.reader.rest();
       const { events } = await eventsOf(server, chat.runId);
       expect(events.filter(({ name }) => name === 'bash')).toEqual([]);
@@ -350,15 +350,12 @@ describe('a chat without a key', () => {
     expect(existsSync(join(folder, 'x'))).toBe(false);
   });
 
-  it('has them if the operator says so', async () => {
+  it('has them if the operator allows it', async () => {
     const server = await boot({ env: { RELAY_LOCAL_CHAT: 'on' } });
-    const chat = await startChat(server, use('bash', { command: 'touch x' }), { wish });
+    const chat = await startChat(server, use('bash', { command: 'touch x' }), options);
     const { data } = await chat.reader.until('relay');
-    await answerApproval(server, chat, {
-      approvalId: data['id'],
-      response: { approved: true },
-      wish,
-    });
+    const answer = { approvalId: data['id'], response: { approved: true } };
+    await answerApproval(server, chat, answer, options);
     await chat.reader.rest();
     expect(existsSync(join(folder, 'x'))).toBe(true);
   });

@@ -5,7 +5,7 @@ import { createMemoryStore } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it } from 'vitest';
 import { Housekeeping } from '../../src/jobs/housekeeping.ts';
-import { until } from '../support/relay.ts';
+import { until } from '../support/server.ts';
 
 function setUp() {
   const store = createMemoryStore();

@@ -5,7 +5,7 @@ import { BudgetChecker } from '../../src/jobs/budgets.ts';
 import { Feed } from '../../src/streaming/feed.ts';
 import { Hub } from '../../src/streaming/hub.ts';
 import { subscribeToPeers } from '../../src/jobs/peers.ts';
-import { OpenStreams } from '../../src/streaming/open-streams.ts';
+import { OpenStreams } from '../../src/streaming/connections.ts';
 
 /** A store whose neighbours say what the test lets them say. */
 class Neighbourhood {

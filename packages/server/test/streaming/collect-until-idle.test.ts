@@ -4,10 +4,10 @@ import type { RunEvent, StoredEvent } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Hub } from '../../src/streaming/hub.ts';
-import { OpenStreams } from '../../src/streaming/open-streams.ts';
+import { OpenStreams } from '../../src/streaming/connections.ts';
 import { placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
 import type { Call } from '../../src/http/handlers/handler.ts';
-import { type From, collectUntilIdle } from '../../src/streaming/collect-until-idle.ts';
+import { type CollectOptions, collectUntilIdle } from '../../src/streaming/collect-until-idle.ts';
 
 const agentId = uuidv7();
 const [approvalId, otherId] = [uuidv7(), uuidv7()];
@@ -21,7 +21,7 @@ function decided(of: string): RunEvent {
   return { type: 'approval.decided', ...call, approvalId: of, approved: true, by };
 }
 
-/** A journal, somebody who asks about it, and what they are told. */
+/** A journal, a caller, and the frames that it receives. */
 async function scene(status: RunRecord['status'] = 'waiting') {
   const journal = await TestJournal.create();
   const { store, runId } = journal;
@@ -38,12 +38,12 @@ async function scene(status: RunRecord['status'] = 'waiting') {
   const append = async (events: readonly RunEvent[], change: Partial<RunProgress> = {}) => {
     const step = { runId, epoch: 1, afterSeq: seq, at: Date.now(), events, progress: change };
     expect(await store.append(step)).toBe('committed');
-    const told: StoredEvent[] = placed(events, seq);
+    const stored: StoredEvent[] = placed(events, seq);
     seq += events.length;
-    hub.publish(runId, told);
+    hub.publish(runId, stored);
     await settled();
   };
-  const follow = async (from: From) => {
+  const follow = async (from: CollectOptions) => {
     const run = { ...(await store.readRun(runId)), status } as RunRecord;
     const outcome = collectUntilIdle(call, run, from);
     let done = false;
@@ -59,8 +59,8 @@ async function scene(status: RunRecord['status'] = 'waiting') {
   return { append, follow, typesIn, hub, streams, leave: () => raw.emit('close') };
 }
 
-describe('what follows a decision', () => {
-  it('begins with the resumption that it brought about, and ends when the run waits', async () => {
+describe('collectUntilIdle after a decision', () => {
+  it('starts with run.resumed, and ends when the run waits', async () => {
     const { append, follow, typesIn, hub, streams } = await scene();
     await append([token('before'), suspended]);
     const { outcome, isDone } = await follow({ after: 2, decided: approvalId });
@@ -75,7 +75,7 @@ describe('what follows a decision', () => {
     expect([hub.size, streams.size]).toEqual([0, 0]);
   });
 
-  it('has nothing from before it, even if that came after the run was looked at', async () => {
+  it('collects nothing from before the decision', async () => {
     const { append, follow, typesIn } = await scene('running');
     await append([token('seen')]);
     const { outcome, isDone } = await follow({ after: 1, decided: approvalId });
@@ -89,14 +89,14 @@ describe('what follows a decision', () => {
     expect((await outcome).frames[0]).toEqual({ type: 'text_delta', content: 'of this' });
   });
 
-  it('is found in the store too, in one piece with what was before it', async () => {
+  it('finds the decision in a stored batch', async () => {
     const { append, follow, typesIn } = await scene();
     await append([suspended, resumed, decided(approvalId), token('a'), suspended]);
     const { outcome } = await follow({ after: 0, decided: approvalId });
     expect(await typesIn(outcome)).toEqual(['running', 'text_delta', 'waiting']);
   });
 
-  it('has the resumption also where a page of the journal ends between the two', async () => {
+  it('includes run.resumed from the previous page of the journal', async () => {
     const { append, follow, typesIn } = await scene();
     const page = Array.from({ length: 249 }, (_, n) => token(`${n}`));
     await append([...page, resumed, decided(approvalId), token('a'), runEnded]);
@@ -104,7 +104,7 @@ describe('what follows a decision', () => {
     expect(await typesIn(outcome)).toEqual(['running', 'text_delta', 'succeeded']);
   });
 
-  it('is nothing if the run ended before it heard of the decision', async () => {
+  it('collects nothing if the run ended before the decision', async () => {
     const { append, follow } = await scene();
     await append([suspended]);
     const { outcome } = await follow({ after: 1, decided: approvalId });
@@ -112,7 +112,7 @@ describe('what follows a decision', () => {
     expect(await outcome).toEqual({ status: 'canceled', frames: [] });
   });
 
-  it('goes on where the run waited for no more than a moment', async () => {
+  it('continues if the run was resumed at once', async () => {
     const { append, follow, typesIn } = await scene();
     const { outcome, isDone } = await follow({ after: 0, decided: approvalId });
     await append([decided(approvalId), suspended, resumed]);
@@ -122,9 +122,9 @@ describe('what follows a decision', () => {
   });
 });
 
-describe('what a run is joined with', () => {
+describe('collectUntilIdle without a decision', () => {
   it.each(['waiting', 'completed', 'failed', 'canceled'] as const)(
-    'is told at once where it is %s',
+    'returns at once if the run is %s',
     async (status) => {
       const { append, follow } = await scene(status);
       await append([token('old'), token('new')], { status });
@@ -136,7 +136,7 @@ describe('what a run is joined with', () => {
     },
   );
 
-  it.each(['running', 'queued'] as const)('is waited for where it is %s', async (status) => {
+  it.each(['running', 'queued'] as const)('waits if the run is %s', async (status) => {
     const { append, follow, typesIn } = await scene(status);
     await append([token('old')], { status });
     const { outcome, isDone } = await follow({ after: 0 });
@@ -145,7 +145,7 @@ describe('what a run is joined with', () => {
     expect(await typesIn(outcome)).toEqual(['text_delta', 'succeeded']);
   });
 
-  it('is told as far as it came after a minute', async () => {
+  it('returns after a minute', async () => {
     const patience = new AbortController();
     const timeout = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(patience.signal);
     onTestFinished(() => timeout.mockRestore());
@@ -162,7 +162,7 @@ describe('what a run is joined with', () => {
     expect([hub.size, streams.size]).toEqual([0, 0]);
   });
 
-  it('is forgotten when whoever asked is gone', async () => {
+  it('stops when the client disconnects', async () => {
     const { append, follow, hub, streams, leave } = await scene('running');
     await append([token('a')]);
     const { outcome } = await follow({ after: 0 });
@@ -171,11 +171,11 @@ describe('what a run is joined with', () => {
     expect([hub.size, streams.size]).toEqual([0, 0]);
   });
 
-  it('is kept from a key that was revoked in the meantime', async () => {
+  it('throws unauthorized if the key is revoked meanwhile', async () => {
     const { append, follow, hub, streams } = await scene('running');
     const { outcome } = await follow({ after: 0 });
     await append([token('secret')]);
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     await expect(outcome).rejects.toMatchObject({ code: 'unauthorized', status: 401 });
     expect([hub.size, streams.size]).toEqual([0, 0]);
   });

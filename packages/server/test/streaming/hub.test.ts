@@ -6,70 +6,70 @@ import { placed, token } from '../support/journal.ts';
 const batch = placed([token('a')]);
 
 function recorder() {
-  const heard: (readonly StoredEvent[])[] = [];
-  return { heard, hear: (events: readonly StoredEvent[]) => void heard.push(events) };
+  const received: (readonly StoredEvent[])[] = [];
+  return { received, receive: (events: readonly StoredEvent[]) => void received.push(events) };
 }
 
 describe('the hub', () => {
-  it('tells every listener of a run, and nobody else', () => {
+  it('publishes to every listener of the run only', () => {
     const hub = new Hub();
     const [one, two, other] = [recorder(), recorder(), recorder()];
-    hub.listen('run-1', one.hear);
-    hub.listen('run-1', two.hear);
-    hub.listen('run-2', other.hear);
+    hub.listen('run-1', one.receive);
+    hub.listen('run-1', two.receive);
+    hub.listen('run-2', other.receive);
     hub.publish('run-1', batch);
-    expect(one.heard).toEqual([batch]);
-    expect(two.heard).toEqual([batch]);
-    expect(other.heard).toEqual([]);
+    expect(one.received).toEqual([batch]);
+    expect(two.received).toEqual([batch]);
+    expect(other.received).toEqual([]);
   });
 
-  it('tells batches in the order in which they were published', () => {
+  it('publishes batches in order', () => {
     const hub = new Hub();
-    const { heard, hear } = recorder();
-    hub.listen('run-1', hear);
+    const { received, receive } = recorder();
+    hub.listen('run-1', receive);
     const batches = [1, 2, 3].map((n) => placed([token('a')], n));
     for (const each of batches) hub.publish('run-1', each);
-    expect(heard).toEqual(batches);
+    expect(received).toEqual(batches);
   });
 
-  it('hands on what it was given without copying it', () => {
+  it('does not copy batches', () => {
     const hub = new Hub();
-    const { heard, hear } = recorder();
-    hub.listen('run-1', hear);
+    const { received, receive } = recorder();
+    hub.listen('run-1', receive);
     hub.publish('run-1', batch);
-    expect(heard[0]).toBe(batch);
+    expect(received[0]).toBe(batch);
   });
 
-  it('keeps nothing for a listener that comes later', () => {
+  it('stores nothing for later listeners', () => {
     const hub = new Hub();
-    const { heard, hear } = recorder();
+    const { received, receive } = recorder();
     hub.publish('run-1', batch);
-    hub.listen('run-1', hear);
-    expect(heard).toEqual([]);
+    hub.listen('run-1', receive);
+    expect(received).toEqual([]);
   });
 
-  it('does not mind a run that nobody follows', () => {
+  it('ignores a run without listeners', () => {
     const hub = new Hub();
     expect(() => hub.publish('run-1', batch)).not.toThrow();
     expect(hub.size).toBe(0);
   });
 
-  it('says nothing more to a listener that has left', () => {
+  it('publishes nothing to a removed listener', () => {
     const hub = new Hub();
     const [stays, leaves] = [recorder(), recorder()];
-    hub.listen('run-1', stays.hear);
-    const leave = hub.listen('run-1', leaves.hear);
+    hub.listen('run-1', stays.receive);
+    const leave = hub.listen('run-1', leaves.receive);
     leave();
     hub.publish('run-1', batch);
-    expect(leaves.heard).toEqual([]);
-    expect(stays.heard).toEqual([batch]);
+    expect(leaves.received).toEqual([]);
+    expect(stays.received).toEqual([batch]);
   });
 
-  it('forgets a run when its last listener leaves', () => {
+  it('removes a run with its last listener', () => {
     const hub = new Hub();
-    const leaveFirst = hub.listen('run-1', recorder().hear);
-    const leaveSecond = hub.listen('run-1', recorder().hear);
-    hub.listen('run-2', recorder().hear);
+    const leaveFirst = hub.listen('run-1', recorder().receive);
+    const leaveSecond = hub.listen('run-1', recorder().receive);
+    hub.listen('run-2', recorder().receive);
     expect(hub.size).toBe(2);
     leaveFirst();
     expect(hub.size).toBe(2);
@@ -77,25 +77,25 @@ describe('the hub', () => {
     expect(hub.size).toBe(1);
   });
 
-  it('lets a listener leave twice without harm to one that came in between', () => {
+  it('allows a listener to be removed twice', () => {
     const hub = new Hub();
-    const leave = hub.listen('run-1', recorder().hear);
+    const leave = hub.listen('run-1', recorder().receive);
     leave();
-    const { heard, hear } = recorder();
-    hub.listen('run-1', hear);
+    const { received, receive } = recorder();
+    hub.listen('run-1', receive);
     leave();
     hub.publish('run-1', batch);
-    expect(heard).toEqual([batch]);
+    expect(received).toEqual([batch]);
     expect(hub.size).toBe(1);
   });
 
-  it('lets a listener leave while it is being told', () => {
+  it('allows a listener to be removed while it is called', () => {
     const hub = new Hub();
-    const { heard, hear } = recorder();
+    const { received, receive } = recorder();
     const leave = hub.listen('run-1', () => leave());
-    hub.listen('run-1', hear);
+    hub.listen('run-1', receive);
     hub.publish('run-1', batch);
     hub.publish('run-1', batch);
-    expect(heard).toHaveLength(2);
+    expect(received).toHaveLength(2);
   });
 });

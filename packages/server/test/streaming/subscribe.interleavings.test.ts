@@ -1,6 +1,6 @@
 /**
- * A writer that stores and tells, and a follower that looks and listens, in every order. Whatever
- * the order, the follower sees each event once, in order, and then ends.
+ * A writer that stores and publishes, and a follower that reads and listens, in every order. Whatever
+ * the order, the follower yields each event once, in order, and then ends.
  */
 import type { StoredEvent } from '@relay/protocol';
 import fc from 'fast-check';
@@ -16,7 +16,7 @@ class Scene {
   readonly gone = new AbortController();
   readonly seen: number[] = [];
   readonly #batches: AsyncGenerator<readonly StoredEvent[], void>;
-  /** Stored and not yet told, oldest first. */
+  /** Stored and not yet published, oldest first. */
   readonly #untold: (readonly StoredEvent[])[] = [];
   #asked: Promise<void> | undefined;
   over = false;
@@ -45,7 +45,7 @@ class Scene {
     if (batch !== undefined) this.hub.publish(this.journal.runId, batch);
   }
 
-  /** What was stored is never told, as when the reply to a commit is lost. */
+  /** The stored events are never published, as when the reply to a commit is lost. */
   drop(): void {
     this.#untold.shift();
   }
@@ -54,7 +54,7 @@ class Scene {
     this.reads.look();
   }
 
-  /** The reader asks for one more batch, unless it still waits for the last one. */
+  /** Requests one more batch, unless one is pending. */
   take(): void {
     this.#asked ??= this.#batches.next().then(({ done, value }) => {
       this.#asked = undefined;
@@ -63,7 +63,7 @@ class Scene {
     });
   }
 
-  /** Everything goes its way: the run ends, all is told, the reader reads on. */
+  /** Completes: the run ends, everything is published, the reader reads on. */
   async finish(): Promise<void> {
     this.#untold.push(await this.journal.append([runEnded]));
     this.tellAll();
@@ -85,7 +85,7 @@ function upTo(last: number, after = 0): number[] {
   return Array.from({ length: last - after }, (_, n) => after + n + 1);
 }
 
-/** All ways to lay two sequences together that keep the order of each. */
+/** All interleavings of two sequences. */
 function merges<Step>(a: readonly Step[], b: readonly Step[]): Step[][] {
   const [firstA, ...restA] = a;
   const [firstB, ...restB] = b;
@@ -112,7 +112,7 @@ describe('every interleaving of a writer and a follower', () => {
   const writer: readonly Move[] = ['store', 'tell', 'store', 'tell'];
   const reader: readonly Move[] = ['take', 'look', 'take', 'look', 'take'];
 
-  it('shows each event once, in order, and ends', async () => {
+  it('yields each event once, in order, and ends', async () => {
     const all = merges(writer, reader);
     expect(all).toHaveLength(126);
     for (const moves of all) {
@@ -124,7 +124,7 @@ describe('every interleaving of a writer and a follower', () => {
     }
   });
 
-  it('does so with two stored before either is told', async () => {
+  it('does so with two appends before either is published', async () => {
     for (const moves of merges<Move>(['store', 'store', 'tell', 'tell'], reader)) {
       const scene = await Scene.create(1);
       await play(scene, moves);
@@ -133,7 +133,7 @@ describe('every interleaving of a writer and a follower', () => {
     }
   });
 
-  it('does so for a follower that begins in the middle', async () => {
+  it('does so for a follower that starts in the middle', async () => {
     for (const moves of merges(writer, reader)) {
       const scene = await Scene.create(2, 2);
       await play(scene, moves);
@@ -177,7 +177,7 @@ async function playAny(scene: Scene, script: readonly AnyMove[]): Promise<void> 
 describe('any journal and any follower', () => {
   const start = fc.record({ stored: fc.nat(5), after: fc.nat(5) });
 
-  it('agree, whatever is stored, told and taken when', async () => {
+  it('agree, whatever the order of appends, publishes and reads', async () => {
     await fc.assert(
       fc.asyncProperty(start, fc.array(moves, { maxLength: 40 }), async (from, script) => {
         const after = Math.min(from.after, from.stored);
@@ -191,9 +191,9 @@ describe('any journal and any follower', () => {
     );
   });
 
-  it('agree even where some of it is never told', async () => {
+  it('agree even if some events are never published', async () => {
     const some = fc.oneof({ weight: 9, arbitrary: moves }, { weight: 3, arbitrary: drops });
-    // Only a follower that has caught up relies on what it is told.
+    // Only a follower that has caught up relies on published events.
     const caughtUp = [
       { kind: 'take' },
       { kind: 'look' },

@@ -1,7 +1,8 @@
 import { getEventListeners } from 'node:events';
 import { dialects, type StoredEvent } from '@relay/protocol';
 import { describe, expect, it, vi } from 'vitest';
-import { encodeBatch } from '../../src/streaming/event-stream.ts';
+import { encodeBatch } from '../../src/streaming/sse-stream.ts';
+import { joined } from '../support/frames.ts';
 import { Hub } from '../../src/streaming/hub.ts';
 import { followRun } from '../../src/streaming/subscribe.ts';
 import { HeldReads, placed, runEnded, settled, TestJournal, token } from '../support/journal.ts';
@@ -22,7 +23,7 @@ async function setUp(tokens = 0) {
       { after: 0, follow: true, signal: gone.signal, ...options },
     );
   const publish = (events: readonly StoredEvent[]) => hub.publish(journal.runId, events);
-  /** Stores and tells, as a journal does. */
+  /** Stores and publishes, as a journal does. */
   const write = async (count: number) => publish(await journal.appendTokens(count));
   const end = async () => publish(await journal.append([runEnded]));
   return { journal, hub, gone, follow, publish, write, end };
@@ -44,7 +45,7 @@ async function ready(next: Promise<IteratorResult<readonly StoredEvent[], void>>
   return answer === undefined || answer.done === true ? undefined : answer.value;
 }
 
-describe('following a run', () => {
+describe('followRun', () => {
   it('removes its listeners when it is returned before it was ever read', async () => {
     const { hub, gone, follow, journal } = await setUp();
     const stops: string[] = [];
@@ -61,7 +62,7 @@ describe('following a run', () => {
     expect(getEventListeners(gone.signal, 'abort')).toEqual([]);
   });
 
-  it('yields what is stored, oldest first, and ends after run.ended', async () => {
+  it('yields stored events in order, and ends after run.ended', async () => {
     const { journal, follow, end } = await setUp(3);
     await end();
     const batches: StoredEvent[] = [];
@@ -70,7 +71,7 @@ describe('following a run', () => {
     expect(batches.at(-1)?.type).toBe('run.ended');
   });
 
-  it.each([0, 1, 2, 3])('yields exactly what follows %i', async (after) => {
+  it.each([0, 1, 2, 3])('yields exactly the events after %i', async (after) => {
     const { follow, end } = await setUp(3);
     await end();
     expect(await seqsOf(follow({ after }))).toEqual(upTo(4, after));
@@ -84,7 +85,7 @@ describe('following a run', () => {
     expect(sizes).toEqual([...Array.from({ length: 10 }, () => 250), 1]);
   });
 
-  it('yields what is published later, as the very batch that was published', async () => {
+  it('yields a published batch without copying it', async () => {
     const { journal, follow, publish, end } = await setUp(1);
     const batches = follow();
     await batches.next();
@@ -98,7 +99,7 @@ describe('following a run', () => {
     expect(await rest).toEqual([4]);
   });
 
-  it('leaves the store alone once it is told of all that happens', async () => {
+  it('does not read the store while the hub publishes every event', async () => {
     const { journal, follow, write, end } = await setUp(1);
     const reads = vi.spyOn(journal.store, 'readEvents');
     const seqs = seqsOf(follow());
@@ -112,7 +113,7 @@ describe('following a run', () => {
     expect(reads.mock.calls.length).toBeLessThanOrEqual(2);
   });
 
-  it('joins what was published while the reader was busy', async () => {
+  it('merges batches that were published while the reader was busy', async () => {
     const { follow, write, end } = await setUp(1);
     const batches = follow();
     await batches.next();
@@ -127,7 +128,7 @@ describe('following a run', () => {
     expect((await batches.next()).done).toBe(true);
   });
 
-  it('does not repeat what it read and is then told of', async () => {
+  it('does not repeat events that it read and then receives', async () => {
     const { journal, follow, publish, end } = await setUp();
     const early = await journal.appendTokens(2);
     const batches = follow();
@@ -141,7 +142,7 @@ describe('following a run', () => {
     expect(await rest).toEqual([3, 4]);
   });
 
-  it('reads what it was not told of as soon as it hears of something later', async () => {
+  it('reads missed events when it receives a later one', async () => {
     const { journal, follow, write, end } = await setUp(1);
     const seqs = seqsOf(follow());
     await settled();
@@ -152,7 +153,7 @@ describe('following a run', () => {
     expect(await seqs).toEqual(upTo(6));
   });
 
-  it('reads what it was not told of between two batches that it holds', async () => {
+  it('reads missed events between two buffered batches', async () => {
     const { journal, follow, write, end } = await setUp(1);
     const batches = follow();
     await batches.next();
@@ -169,7 +170,7 @@ describe('following a run', () => {
     expect(await rest).toEqual([3, 4, 5, 6]);
   });
 
-  it('ends even if the last publish was missed: the hub is a matter of speed only', async () => {
+  it('ends even if the last publish was missed', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] });
     try {
       const { journal, follow, gone } = await setUp(1);
@@ -188,8 +189,8 @@ describe('following a run', () => {
   });
 });
 
-describe('following a run that is about to be created', () => {
-  it('hears everything from the call on and never asks the store', async () => {
+describe('followRun for a new run', () => {
+  it('yields all published events without reading the store', async () => {
     const { journal, follow, write, end } = await setUp();
     const reads = vi.spyOn(journal.store, 'readEvents');
     const batches = follow({ isNew: true });
@@ -202,7 +203,7 @@ describe('following a run that is about to be created', () => {
     expect(reads).not.toHaveBeenCalled();
   });
 
-  it('asks the store after all if it was not told of the beginning', async () => {
+  it('reads the store if it missed the beginning', async () => {
     const { journal, follow, write, end } = await setUp();
     const seqs = seqsOf(follow({ isNew: true }));
     await journal.appendTokens(2);
@@ -212,7 +213,7 @@ describe('following a run that is about to be created', () => {
     expect(await seqs).toEqual([1, 2, 3, 4]);
   });
 
-  it('asks the store after all if it was told more than it holds', async () => {
+  it('reads the store if the buffer overflows', async () => {
     const { follow, write, end } = await setUp();
     const batches = follow({ isNew: true });
     for (let n = 0; n < 300; n += 1) await write(1);
@@ -221,8 +222,8 @@ describe('following a run that is about to be created', () => {
   });
 });
 
-describe('a follower that falls behind', () => {
-  it('forgets what it was told and reads on from the store', async () => {
+describe('a slow follower', () => {
+  it('drops its buffer and reads the store', async () => {
     const { journal, follow, write, end } = await setUp(1);
     const batches = follow();
     await batches.next();
@@ -240,7 +241,7 @@ describe('a follower that falls behind', () => {
   });
 
   it.each([999, 1000, 1001, 1999, 2000, 2001])(
-    'misses nothing with %i batches held',
+    'misses nothing with %i buffered batches',
     async (held) => {
       const { follow, write, end } = await setUp(1);
       const batches = follow();
@@ -274,7 +275,7 @@ describe('a follower that falls behind', () => {
     expect(await rest).toEqual(upTo(902));
   });
 
-  it('hands its reader at most 256 KiB at once, however much it was told meanwhile', async () => {
+  it('yields at most 256 KiB at once, however much was published meanwhile', async () => {
     const { hub, journal, follow } = await setUp();
     const batches = follow();
     const next = batches.next();
@@ -287,15 +288,15 @@ describe('a follower that falls behind', () => {
     }
     const { value } = await batches.next();
     const run = { runId: journal.runId, conversationId: journal.runId, correlationId: 'test' };
-    const text = encodeBatch(value ?? [], dialects.chat, run);
+    const text = joined(encodeBatch(value ?? [], dialects.chat, run));
     await batches.return();
     expect(text.length).toBeGreaterThan(0);
     expect(text.length).toBeLessThanOrEqual(256 * 1024);
   });
 });
 
-describe('without follow', () => {
-  it('ends at the present end of a journal that goes on', async () => {
+describe('followRun with follow: false', () => {
+  it('ends at the current end of an open journal', async () => {
     const { hub, follow } = await setUp(3);
     expect(await seqsOf(follow({ follow: false }))).toEqual([1, 2, 3]);
     expect(await seqsOf(follow({ follow: false, after: 2 }))).toEqual([3]);
@@ -311,7 +312,7 @@ describe('without follow', () => {
   });
 });
 
-describe('leaving', () => {
+describe('ending followRun', () => {
   it('ends at once when the signal is aborted while it waits', async () => {
     const { hub, gone, follow } = await setUp(1);
     const seqs = seqsOf(follow());
@@ -339,7 +340,7 @@ describe('leaving', () => {
     expect((await batches.next()).done).toBe(true);
   });
 
-  it('leaves no listener behind, however it comes to its end', async () => {
+  it('leaves no listener, however it ends', async () => {
     const { journal, hub, gone, follow, end } = await setUp(1);
     const broken = new HeldReads(journal.store);
     vi.spyOn(journal.store, 'readEvents').mockRejectedValueOnce(new Error('disk'));
@@ -363,7 +364,7 @@ describe('leaving', () => {
     expect(getEventListeners(gone.signal, 'abort')).toHaveLength(0);
   });
 
-  it('stops listening when the signal is aborted, even if nobody ever asked for a batch', async () => {
+  it('stops listening when the signal is aborted before the first batch', async () => {
     const { hub, gone, follow } = await setUp(1);
     follow();
     gone.abort();
@@ -371,7 +372,7 @@ describe('leaving', () => {
     expect(getEventListeners(gone.signal, 'abort')).toHaveLength(0);
   });
 
-  it('ends at once where nothing follows: the run is over and all of it was seen', async () => {
+  it('ends at once if the run has ended and no event follows', async () => {
     const { gone, follow, end } = await setUp(1);
     await end();
     let over = false;

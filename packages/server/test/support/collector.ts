@@ -1,4 +1,4 @@
-/** An OpenTelemetry collector that keeps what it is sent. */
+/** An OpenTelemetry collector that records what it receives. */
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -49,7 +49,7 @@ export interface Collector {
   readonly url: string;
   readonly requests: { path: string; headers: IncomingHttpHeaders; body: string }[];
   readonly spans: SeenSpan[];
-  /** What it answers from now on. */
+  /** The status of its next responses. */
   answer: number | 'never';
   close(): Promise<void>;
 }

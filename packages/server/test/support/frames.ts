@@ -1,4 +1,4 @@
-/** Reading an SSE response as a caller's program would. */
+/** Reads SSE responses. */
 import { type ParsedFrame, readSse } from '@relay/protocol';
 
 export interface SeenFrame {
@@ -11,10 +11,10 @@ function frameOf({ id, event, data }: ParsedFrame): SeenFrame {
   return { id, event, data: JSON.parse(data) as SeenFrame['data'] };
 }
 
-/** An open stream, read as far as a test wants. */
+/** An open stream that a test reads step by step. */
 export class FrameReader {
   readonly seen: SeenFrame[] = [];
-  /** As long as nobody has begun to read, a body ends when its response is collected. */
+  /** Kept, because an unread body ends when its response is garbage-collected. */
   readonly #response: Response;
   readonly #frames: AsyncGenerator<ParsedFrame>;
 
@@ -48,10 +48,9 @@ export class FrameReader {
     return this.seen;
   }
 
-  /** Goes away without a word. */
-  async leave(): Promise<void> {
+  async disconnect(): Promise<void> {
     await this.#frames.return(undefined);
-    // Who has not read a frame yet has not begun to hold the body either.
+    // Before the first frame is read, the body is not locked yet.
     if (this.#response.body?.locked === false) await this.#response.body.cancel();
   }
 
@@ -70,4 +69,14 @@ export function typesOf(events: readonly { readonly type: string }[]): string[] 
 
 export async function allFrames(response: Response): Promise<SeenFrame[]> {
   return new FrameReader(response).rest();
+}
+
+/** All pieces of an encoded batch as one text. */
+export function joined(pieces: Generator<string, string>): string {
+  let text = '';
+  for (;;) {
+    const { value, done } = pieces.next();
+    text += value;
+    if (done === true) return text;
+  }
 }

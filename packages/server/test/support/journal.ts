@@ -1,4 +1,4 @@
-/** A stored journal that a test writes itself, and a store whose reads a test can hold. */
+/** A journal that a test writes, and a store whose reads a test can block. */
 import type { TenantStore } from '@relay/core';
 import type { RunEvent, StoredEvent } from '@relay/protocol';
 import { createMemoryStore } from '@relay/store';
@@ -62,7 +62,7 @@ export class TestJournal {
     return this.#lastSeq;
   }
 
-  /** Stores events; publishing them is the test's business. */
+  /** Stores events without publishing them. */
   async append(events: readonly RunEvent[]): Promise<StoredEvent[]> {
     const afterSeq = this.#lastSeq;
     const step = { runId: this.runId, epoch: 1, afterSeq, at: noon, events };
@@ -76,7 +76,7 @@ export class TestJournal {
   }
 }
 
-/** Every read waits until the test lets it look. */
+/** Every read waits until the test releases it. */
 export class HeldReads {
   readonly store: TenantStore;
   #waiting: (() => void)[] = [];
@@ -86,7 +86,7 @@ export class HeldReads {
     const look = () => this.#turn();
     this.store = new Proxy(inner, {
       get(target, name) {
-        if (name !== 'readEvents') throw new Error(`Nobody should ask for ${String(name)}`);
+        if (name !== 'readEvents') throw new Error(`Unexpected call of ${String(name)}`);
         return async (...args: Parameters<TenantStore['readEvents']>) => {
           await look();
           return target.readEvents(...args);
@@ -99,7 +99,7 @@ export class HeldReads {
     return this.#waiting.length;
   }
 
-  /** Lets the oldest waiting read look at the store as it is now. */
+  /** Releases the oldest waiting read. */
   look(): void {
     this.#waiting.shift()?.();
   }
@@ -117,7 +117,7 @@ export class HeldReads {
   }
 }
 
-/** All that is ready to happen has happened. */
+/** Resolves after pending callbacks have run. */
 export function settled(): Promise<void> {
   return new Promise((resolve) => {
     setImmediate(resolve);

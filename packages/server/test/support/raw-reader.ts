@@ -1,4 +1,4 @@
-/** A reader of a stream that is nothing but a socket: it can stop reading, and vanish. */
+/** A raw socket client, which can stop reading and disconnect. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 
@@ -26,13 +26,13 @@ export function openRaw({ url, path, headers = {}, body }: RawRequest): Socket {
   return socket;
 }
 
-/** Resolves with the first bytes of the answer. */
+/** Resolves with the first bytes of the response. */
 export async function answered(socket: Socket): Promise<string> {
   const [chunk] = (await once(socket, 'data')) as [Buffer];
   return chunk.toString('utf8');
 }
 
-/** Does something so many times, a few at once. */
+/** Calls `act` `count` times with limited concurrency. */
 export async function times(
   count: number,
   atOnce: number,

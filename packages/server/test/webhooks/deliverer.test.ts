@@ -9,7 +9,7 @@ import { createMemoryStore } from '@relay/store';
 import { decisionOn, waitingRun } from '../../../store/test/contract/fixtures.ts';
 import { uuidv7 } from 'uuidv7';
 import { afterEach, describe, expect, it } from 'vitest';
-import { until } from '../support/relay.ts';
+import { until } from '../support/server.ts';
 import { WebhookDeliverer } from '../../src/webhooks/deliverer.ts';
 import { Signer } from '../../src/webhooks/signer.ts';
 

@@ -4,7 +4,7 @@ import { createToolRegistry } from '@relay/tools';
 import { afterEach, describe, expect, it } from 'vitest';
 import { requiresLinux } from '../../../../test/support/requires.ts';
 import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
-import { bootRelay } from '../support/relay.ts';
+import { bootServer } from '../support/server.ts';
 
 const scene = new McpScene();
 const pids: number[] = [];
@@ -34,7 +34,7 @@ describe('at its start a server', requiresLinux(), () => {
     const other = leftBy(process.pid, beganAt());
     const tools = createToolRegistry([]);
     const file = { mcpServers: { shop: scene.program('during') } };
-    const relay = await bootRelay({ tools, file });
+    const relay = await bootServer({ tools, file });
     try {
       await expect.poll(() => isAlive(orphan)).toBe(false);
       expect(isAlive(other)).toBe(true);

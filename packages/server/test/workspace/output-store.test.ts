@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { RelayError, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { OutputStore } from '../../src/workspace/output-store.ts';
-import { bootRelay, type TestRelay, until } from '../support/relay.ts';
+import { bootServer, type TestServer, until } from '../support/server.ts';
 
 const now = Date.parse('2026-06-15T12:00:00Z');
 let folder = '';
@@ -81,7 +81,7 @@ describe('the long outputs of commands', () => {
 });
 
 describe('a server', () => {
-  let server: TestRelay | undefined;
+  let server: TestServer | undefined;
   afterEach(() => server?.stop());
 
   it('clears them away by itself', async () => {
@@ -94,7 +94,7 @@ describe('a server', () => {
       writeFileSync(join(data, 'outputs/t', run, 'call_1.stdout'), 'x'.repeat(bytes));
     }
     utimesSync(join(data, 'outputs/t/old/call_1.stdout'), 1, 1);
-    server = await bootRelay({ env: { RELAY_DATA_DIR: data, RELAY_OUTPUT_MB: '1' } });
+    server = await bootServer({ env: { RELAY_DATA_DIR: data, RELAY_OUTPUT_MB: '1' } });
     await until(() => !existsSync(join(data, 'outputs/t/old')), 'the sweep');
     expect(existsSync(join(data, 'outputs/t/new/call_1.stdout'))).toBe(true);
   });

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { ids } from '../../src/compose.ts';
 import { readConfig } from '../../src/config/config.ts';
-import { until } from '../support/relay.ts';
+import { until } from '../support/server.ts';
 import { setWorkspace, Workspaces } from '../../src/workspace/workspaces.ts';
 
 let base = '';

@@ -1,21 +1,20 @@
-/** `/v1/approvals`: requests to people, independent of the surface that their run came in by. */
+/** `/v1/approvals`: list, read and decide approvals of all surfaces. */
 import { answerApproval, type GrantTerms, proposedRule, type ApprovalRecord } from '@relay/core';
 import { type BodyOf, defined, RelayError, type ApprovalStatus } from '@relay/protocol';
 import { notFound } from '../errors.ts';
 import { displayOf } from '../views/display.ts';
 import { type Call, type Handler, storeOf } from './handler.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
-import { iso, isoOrNone } from '../views/time.ts';
+import { byRequest, iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
 
 export const listApprovals: Handler<'listApprovals'> = async (call) => {
   const { status, runId, kind, ...page } = call.query;
-  const found = await storeOf(call).listApprovals(defined({ status, runId, kind }), pageOf(page));
-  const { items, nextCursor } = cutPage(found, page.limit, ({ requestedAt: at, id }) => ({
-    at,
-    id,
-  }));
+  const { items, nextCursor } = await readPage(
+    page,
+    (each) => storeOf(call).listApprovals(defined({ status, runId, kind }), each),
+    byRequest,
+  );
   const approvals = items.map((approval) => presentApproval(call, approval));
-  // One that expired a moment ago is stored as pending until its run has noticed.
+  // An approval that has just expired is stored as pending until its run records the expiry.
   return {
     approvals:
       status === 'pending' ? approvals.filter((each) => each.status === status) : approvals,
@@ -43,25 +42,14 @@ export const decideApproval: Handler<'decideApproval'> = async (call) => {
   if (outcome.kind === 'contradicted') {
     throw new RelayError(
       'approval_conflict',
-      `This request is already ${statusNow(outcome.approval)}`,
+      `The approval is already ${statusNow(outcome.approval)}`,
     );
   }
   return presentApproval(call, await findApproval(call, approval.id));
 };
 
-/** The answer to a question, as it was stored. */
-function givenAnswer(answer: string | null): unknown {
-  return (JSON.parse(answer ?? '{}') as { input?: unknown }).input;
-}
-
-function termsOf(body: BodyOf<'decideApproval'>): GrantTerms {
-  const { scope, rule, expiresAt, uses } = body;
-  return defined({
-    scope,
-    rule,
-    expiresAt: expiresAt === undefined ? undefined : Date.parse(expiresAt),
-    uses,
-  });
+function termsOf({ scope, rule, expiresAt, uses }: BodyOf<'decideApproval'>): GrantTerms {
+  return defined({ scope, rule, expiresAt: timeOf(expiresAt), uses });
 }
 
 async function findApproval(call: Call, id: string): Promise<ApprovalRecord> {
@@ -70,7 +58,7 @@ async function findApproval(call: Call, id: string): Promise<ApprovalRecord> {
   return approval;
 }
 
-/** A pending approval past its time has expired, although its run has not recorded that yet. */
+/** A pending approval may have expired before its run has recorded that. */
 export function statusNow({ status, expiresAt }: ApprovalRecord): ApprovalStatus {
   return status === 'pending' && expiresAt <= Date.now() ? 'expired' : status;
 }
@@ -88,16 +76,16 @@ function presentApproval(call: Call, approval: ApprovalRecord) {
     ...rest
   } = approval;
   const tools = call.context.control.engine.tools(call.caller.tenantId);
-  const asked = { name: approval.tool, params: edited?.params ?? approval.params };
+  const requested = { name: approval.tool, params: edited?.params ?? approval.params };
   const rule =
-    approval.kind === 'permission' ? proposedRule(tools.find(approval.tool), asked) : undefined;
+    approval.kind === 'permission' ? proposedRule(tools.find(approval.tool), requested) : undefined;
   return {
     ...rest,
     status: statusNow(approval),
     executedParams: edited?.params,
     executedDigest: edited?.digest,
     ...question,
-    input: question === undefined ? undefined : givenAnswer(answer),
+    input: question === undefined ? undefined : inputOf(answer),
     display: displayOf(approval.tool, question ?? approval.params),
     suggestedRule: rule,
     requestedAt: iso(requestedAt),
@@ -106,4 +94,9 @@ function presentApproval(call: Call, approval: ApprovalRecord) {
     decidedBy: decidedBy ?? undefined,
     reason: reason ?? undefined,
   };
+}
+
+/** The stored answer to a question. */
+function inputOf(answer: string | null): unknown {
+  return (JSON.parse(answer ?? '{}') as { input?: unknown }).input;
 }

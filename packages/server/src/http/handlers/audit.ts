@@ -1,16 +1,17 @@
-/** `/v1/audit`: the trail, its end, and whether it is still whole. */
+/** `/v1/audit`: list and verify the audit trail. Entries written before a request are sealed first. */
 import type { AuditEntry, AuditFilter, AuditRecord } from '@relay/core';
 import { defined, type QueryOf, RelayError } from '@relay/protocol';
 import { type Call, type Handler, storeOf } from './handler.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
-import { iso, isoOrNone, timeOf } from '../views/time.ts';
+import { iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
 
-/** What was done before this request is in it: it is given its place first. */
 export const listAudit: Handler<'listAudit'> = async (call) => {
   const query = call.query;
   await sealNow(call);
-  const found = await storeOf(call).audit.list(filterOf(query), pageOf(query));
-  const { items, nextCursor } = cutPage(found, query.limit, ({ at, id }) => ({ at, id }));
+  const { items, nextCursor } = await readPage(
+    query,
+    (page) => storeOf(call).audit.list(filterOf(query), page),
+    ({ at, id }) => ({ at, id }),
+  );
   return { entries: items.map(presentEntry), nextCursor };
 };
 
@@ -45,7 +46,7 @@ function entryIn(text: string, seq: number): AuditEntry {
   try {
     return JSON.parse(text) as AuditEntry;
   } catch {
-    const message = `Entry ${seq} of the audit trail is not what was written; verify it`;
+    const message = `Entry ${seq} of the audit trail is damaged; run GET /v1/audit/verify`;
     throw new RelayError('journal_corrupt', message);
   }
 }

@@ -1,72 +1,50 @@
-/** `/chat`: a run that lives with its connection, and whose relays are answered while it is open. */
-import * as core from '@relay/core';
+/** `/chat`: a run that ends with its connection, and whose relays are answered while it is open. */
+import { answerApproval } from '@relay/core';
 import { defined, dialects, RelayError } from '@relay/protocol';
-import { hangUp } from '../../streaming/chat-sessions.ts';
-import type { Call, Handler, RouteCall } from './handler.ts';
-import {
-  chooseAgent,
-  chooseModel,
-  choosePermissions,
-  chooseTools,
-  openingFor,
-  startAndFollow,
-} from './start.ts';
-import { streamOut } from '../../streaming/stream-run.ts';
+import { endChatSession } from '../../streaming/connections.ts';
+import { streamRun } from '../../streaming/stream-run.ts';
+import { type Call, type Handler, storeOf } from './handler.ts';
+import { buildSpec, chooseTools, startAndFollow } from './start.ts';
 
 export const startChat: Handler<'startChat'> = async (call) => {
   const sessionId = call.context.control.engine.ids.next();
-  const { run, batches } = await openChat(call, sessionId);
-  await streamOut(call, {
+  const { run, batches } = await startAndFollow(
+    call,
+    () =>
+      buildSpec(call, {
+        ...call.body,
+        surface: 'chat',
+        prompt: 'whole',
+        tools: (agent) => ({ tools: chooseTools(call, call.body.tools ?? agent.tools) }),
+        modelRequired: 'model and messages are required',
+      }),
+    sessionId,
+  );
+  await streamRun(call, {
     dialect: dialects.chat,
     run,
     batches,
-    greeting: { type: 'connected', sessionId },
+    firstFrame: { type: 'connected', sessionId },
   });
   const { tenantId } = call.caller;
-  await hangUp(call.context, { tenantId, id: sessionId, runId: run.id });
+  await endChatSession(call.context, { tenantId, id: sessionId, runId: run.runId });
 };
-
-async function openChat(call: RouteCall<'startChat'>, sessionId: string) {
-  const body = call.body;
-  const agent = chooseAgent(call, undefined);
-  const model = await chooseModel(
-    call,
-    body.model ?? agent.model,
-    'model and messages are required',
-  );
-  const spec: core.RunSpec = {
-    surface: 'chat',
-    ...openingFor(call, agent, body),
-    model,
-    messages: body.messages,
-    prompt: 'whole',
-    tools: chooseTools(call, body.tools ?? agent.tools),
-    permissions: choosePermissions(call, body.permissions),
-    context: body.context,
-    conversationId: body.conversationId,
-  };
-  return startAndFollow(call, spec, sessionId);
-}
 
 export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
   const { relayId } = call.params;
   const { sessionId, response } = call.body;
-  const { control } = call.context;
-  const { tenantId } = call.caller;
-  const store = call.context.store.tenant(tenantId);
+  const store = storeOf(call);
   const session = await store.findConnection(sessionId);
-  if (session === undefined) throw new RelayError('session_not_found', 'Session not found');
-  if (!(await isOwn(call, session.runId))) {
+  if (session === undefined || !(await mayAnswer(call, session.runId))) {
     throw new RelayError('session_not_found', 'Session not found');
   }
   const relay = await store.readApproval(relayId);
   if (relay === undefined || relay.runId !== session.runId || relay.status !== 'pending') {
     throw new RelayError('relay_not_found', 'Relay not found');
   }
-  const input = response.approved ? response.input : undefined;
-  const outcome = await core.answerApproval(control, tenantId, {
+  const outcome = await answerApproval(call.context.control, call.caller.tenantId, {
     approvalId: relayId,
-    ...defined({ input }),
+    ...defined({ input: response.approved ? response.input : undefined }),
     approved: response.approved,
     always: response.approved && response.always === true,
     reason: response.approved ? null : (response.reason ?? null),
@@ -76,9 +54,8 @@ export const answerChatRelay: Handler<'answerChatRelay'> = async (call) => {
   return { success: true };
 };
 
-/** Whoever shows no key answers for chats that were begun without one. */
-async function isOwn({ caller, context }: Call, runId: string): Promise<boolean> {
-  if (caller.as.type === 'key') return true;
-  const run = await context.store.tenant(caller.tenantId).readRunHead(runId);
-  return run?.keyId === null;
+/** A caller without a key answers only in chats that were started without a key. */
+async function mayAnswer(call: Call, runId: string): Promise<boolean> {
+  if (call.caller.as.type === 'key') return true;
+  return (await storeOf(call).readRunHead(runId))?.keyId === null;
 }

@@ -1,31 +1,28 @@
-/** `/v1/grants` and `/v1/permissions/explain`: what may run without asking, and why. */
+/** `/v1/grants` and `/v1/permissions/explain`: standing permissions, and how a call is decided. */
 import * as core from '@relay/core';
 import { faultsOf, type GrantRecord, type NewGrant } from '@relay/core';
-import { type BodyOf, defined, RelayError, type ToolPermission } from '@relay/protocol';
-import { notFound, refuseFaults } from '../errors.ts';
+import { type BodyOf, defined, type ToolPermission } from '@relay/protocol';
+import { invalidField, notFound, refuseFaults } from '../errors.ts';
 import { auditEntry, type Call, type Handler, type ResultOf, storeOf } from './handler.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
-import { iso, isoOrNone, timeOf } from '../views/time.ts';
+import { byCreation, iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
 import { faultsIn } from './start.ts';
 
 export const listGrants: Handler<'listGrants'> = async (call) => {
-  const query = call.query;
-  const { scope, scopeId, tool, status } = query;
+  const { scope, scopeId, tool, status } = call.query;
   const now = call.context.control.engine.clock.now();
   const activeAt = status === 'active' ? now : undefined;
   const filter = defined({ scope, scopeId, tool, activeAt });
-  const found = await storeOf(call).listGrants(filter, pageOf(query));
-  const { items, nextCursor } = cutPage(found, query.limit, ({ createdAt: at, id }) => ({
-    at,
-    id,
-  }));
+  const { items, nextCursor } = await readPage(
+    call.query,
+    (page) => storeOf(call).listGrants(filter, page),
+    byCreation,
+  );
   return { grants: items.map((grant) => presentGrant(grant, now)), nextCursor };
 };
 
 export const createGrant: Handler<'createGrant'> = async (call) => {
   const body = call.body;
   const { engine } = call.context.control;
-  const store = storeOf(call);
   const now = engine.clock.now();
   const expiresAt = timeOf(body.expiresAt);
   if (expiresAt !== undefined) core.refusePast(expiresAt, now);
@@ -38,22 +35,22 @@ export const createGrant: Handler<'createGrant'> = async (call) => {
     createdBy: call.caller.as,
     ...defined({ expiresAt, uses: body.uses }),
   };
-  const told = core.audited(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
-  await store.addGrant(grant, told);
+  const audit = core.audited(engine, call.caller.tenantId, [core.auditOfGrant(grant)]);
+  await storeOf(call).addGrant(grant, audit);
   return presentGrant({ ...grant, ...defined({ usesLeft: grant.uses }) }, now);
 };
 
-/** Revoking twice is the same as once; a grant of another tenant is not there. */
+/** Succeeds if the grant is revoked already. */
 export const revokeGrant: Handler<'revokeGrant'> = async (call) => {
   const { id } = call.params;
   const store = storeOf(call);
   const grant = await store.readGrant(id);
   if (grant === undefined) throw notFound('grant');
-  const told = auditEntry(call, 'grant.revoked', { grantId: id, tool: grant.tool });
-  await store.revokeGrant(id, call.context.control.engine.clock.now(), told);
+  const audit = auditEntry(call, 'grant.revoked', { grantId: id, tool: grant.tool });
+  await store.revokeGrant(id, call.context.control.engine.clock.now(), audit);
 };
 
-const shownCalls = 50;
+const maxShownCalls = 50;
 
 export const previewGrant: Handler<'previewGrant'> = async (call) => {
   const body = call.body;
@@ -63,7 +60,7 @@ export const previewGrant: Handler<'previewGrant'> = async (call) => {
     rule: checkedRule(body),
     ...defined({ scope: scope === 'tenant' ? undefined : scope, scopeId }),
   });
-  const calls = matched.slice(0, shownCalls).map((approval) => ({
+  const calls = matched.slice(0, maxShownCalls).map((approval) => ({
     approvalId: approval.id,
     runId: approval.runId,
     toolCallId: approval.toolCallId,
@@ -88,20 +85,20 @@ export const explainPermission: Handler<'explainPermission'> = async (call) => {
   });
 };
 
-function checkedRule(given: ToolPermission): Pick<NewGrant, 'tool' | 'exact' | 'params'> {
-  const { tool, params, exact } = given;
+function checkedRule({
+  tool,
+  params,
+  exact,
+}: ToolPermission): Pick<NewGrant, 'tool' | 'exact' | 'params'> {
   refuseFaults(faultsOf(defined({ tool, params })));
   return defined({ tool, params, exact });
 }
 
-/** A run that is not there, or another tenant's, can be granted nothing. */
 async function scopeIdOf(call: Call, body: BodyOf<'createGrant'>): Promise<string> {
   const { scope, scopeId } = body;
   if (scopeId === undefined) return call.caller.tenantId;
   if (scope === 'run' && (await storeOf(call).readRunHead(scopeId)) === undefined) {
-    throw new RelayError('invalid_request', 'scopeId: there is no such run', {
-      details: [{ path: 'scopeId', message: 'There is no such run' }],
-    });
+    throw invalidField('scopeId', 'No such run');
   }
   return scopeId;
 }

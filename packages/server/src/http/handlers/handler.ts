@@ -1,15 +1,18 @@
-/** The types of handlers, which follow from the route table, and what most handlers need. */
+/** The types of handlers, which are derived from the route table, and what most handlers need. */
 import {
   type AuditFact,
   audited,
+  type Control,
   type NewAudit,
   type RunRecord,
   type TenantStore,
 } from '@relay/core';
+import type { OutboundGuard } from '@relay/models';
 import type {
   AnswerOf,
   AuditAction,
   BodyOf,
+  Limits,
   ParamsOf,
   QueryOf,
   RouteName,
@@ -17,11 +20,45 @@ import type {
 } from '@relay/protocol';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
-import type { Caller } from '../auth.ts';
-import type { ServerContext } from '../context.ts';
+import type { AuditSealer } from '../../audit/sealer.ts';
+import type { BudgetChecker } from '../../jobs/budgets.ts';
+import type { ServerLog } from '../../observability/log.ts';
+import type { Metrics } from '../../observability/metrics.ts';
+import type { Vault } from '../../secrets/vault/vault.ts';
+import type { OpenStreams } from '../../streaming/connections.ts';
+import type { Feed } from '../../streaming/feed.ts';
+import type { Hub } from '../../streaming/hub.ts';
+import type { Signer } from '../../webhooks/signer.ts';
+import type { AuthContext, Caller } from '../auth.ts';
 import { notFound } from '../errors.ts';
+import type { RateLimiter } from '../rate-limit.ts';
 
-/** A request whose caller is known. */
+/** The services that handlers use. */
+export interface ServerContext extends AuthContext {
+  readonly control: Control;
+  readonly hub: Hub;
+  readonly feed: Feed;
+  readonly metrics: Metrics;
+  readonly log: ServerLog;
+  readonly rates: {
+    /** Requests per caller. */
+    readonly requests: RateLimiter;
+    /** Failed authentications per address. */
+    readonly failures: RateLimiter;
+  };
+  readonly budgets: BudgetChecker;
+  readonly streams: OpenStreams;
+  readonly vault: Vault;
+  readonly guard: OutboundGuard;
+  readonly audit: AuditSealer;
+  readonly signer: Signer;
+  /** The upper limits of every run. */
+  readonly limits: Limits;
+  readonly version: string;
+  readonly isStopping: () => boolean;
+}
+
+/** An authenticated request. */
 export interface Call {
   readonly caller: Caller;
   readonly context: ServerContext;
@@ -38,7 +75,7 @@ export interface Input<Name extends RouteName> {
 
 export interface RouteCall<Name extends RouteName> extends Call, Input<Name> {}
 
-/** What a handler may return for an answer: JSON.stringify drops `undefined` and keeps the rest. */
+/** What a handler may return for a response type: JSON.stringify drops `undefined`. */
 type Sent<T> = [z.core.util.JSONType] extends [T]
   ? unknown
   : T extends readonly (infer Item)[]
@@ -49,7 +86,7 @@ type Sent<T> = [z.core.util.JSONType] extends [T]
 
 type RouteOf<Name extends RouteName> = (typeof routes)[Name];
 
-/** A route's answer: a JSON value, a text, or nothing where the status says all or a stream is open. */
+/** A route's result: a JSON value, a text, or nothing for an empty response or a stream. */
 export type ResultOf<Name extends RouteName> = RouteOf<Name>['answer'] extends 'json'
   ? Sent<AnswerOf<Name>> | (RouteOf<Name> extends { mayBeNothing: string } ? undefined : never)
   : RouteOf<Name>['answer'] extends 'text' | 'html'
@@ -62,7 +99,7 @@ type NamesWith<Auth extends string> = {
 
 /** Routes without a caller. */
 export type PublicRoute = NamesWith<'public'>;
-/** Routes whose path holds the secret. */
+/** Routes whose path contains the secret. */
 export type LinkRoute = NamesWith<'link'>;
 export type CallerRoute = Exclude<RouteName, PublicRoute | LinkRoute>;
 
@@ -71,14 +108,14 @@ export type PublicHandler<Name extends PublicRoute> = (
   context: ServerContext,
 ) => Promise<ResultOf<Name>>;
 
-/** A request by a link, whose token has not been looked at. */
+/** A request by a decision link, whose token is not verified yet. */
 export interface LinkCall extends Omit<Call, 'caller'> {
   readonly token: string;
 }
 
 export type LinkHandler<Name extends LinkRoute> = (call: LinkCall) => Promise<ResultOf<Name>>;
 
-/** All that a caller can see. */
+/** The store of the caller's tenant. */
 export function storeOf({ context, caller }: Pick<Call, 'context' | 'caller'>): TenantStore {
   return context.store.tenant(caller.tenantId);
 }

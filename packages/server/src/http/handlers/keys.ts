@@ -1,21 +1,18 @@
-/** `/v1/keys`: make, list and revoke API keys. */
-import type { KeyRecord } from '@relay/core';
-import { RelayError, type Scope } from '@relay/protocol';
-import { notFound } from '../errors.ts';
+/** `/v1/keys`: create, list and revoke API keys. */
+import type { KeyRecord, Page } from '@relay/core';
+import type { Scope } from '@relay/protocol';
+import { invalidField, notFound } from '../errors.ts';
 import { hashApiKey, makeApiKey } from '../../secrets/keys.ts';
-import { auditEntry, type Handler } from './handler.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
-import { iso, isoOrNone } from '../views/time.ts';
+import { auditEntry, type Handler, storeOf } from './handler.ts';
+import { byCreation, iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
 
 export const createKey: Handler<'createKey'> = async (call) => {
   const body = call.body;
   const { engine } = call.context.control;
   const now = engine.clock.now();
-  const expiresAt = body.expiresAt === undefined ? null : Date.parse(body.expiresAt);
+  const expiresAt = timeOf(body.expiresAt) ?? null;
   if (expiresAt !== null && expiresAt <= now) {
-    throw new RelayError('invalid_request', 'expiresAt: lies in the past', {
-      details: [{ path: 'expiresAt', message: 'Lies in the past' }],
-    });
+    throw invalidField('expiresAt', 'Must be in the future');
   }
   const key: KeyRecord = {
     id: engine.ids.next(),
@@ -28,32 +25,28 @@ export const createKey: Handler<'createKey'> = async (call) => {
     revokedAt: null,
   };
   const apiKey = makeApiKey();
-  const { id: keyId, name, scopes, expiresAt: until } = key;
-  const told = auditEntry(call, 'key.created', { keyId, name, scopes, expiresAt: until });
-  await call.context.store.addKey(key, hashApiKey(apiKey), told);
+  const { id: keyId, name, scopes } = key;
+  const audit = auditEntry(call, 'key.created', { keyId, name, scopes, expiresAt });
+  await call.context.store.addKey(key, hashApiKey(apiKey), audit);
   return { ...presentKey(key), apiKey };
 };
 
 export const listKeys: Handler<'listKeys'> = async (call) => {
-  const query = call.query;
-  const found = await call.context.store.tenant(call.caller.tenantId).listKeys(pageOf(query));
-  const { items, nextCursor } = cutPage(found, query.limit, ({ createdAt: at, id }) => ({
-    at,
-    id,
-  }));
+  const list = (page: Page) => storeOf(call).listKeys(page);
+  const { items, nextCursor } = await readPage(call.query, list, byCreation);
   return { keys: items.map(presentKey), nextCursor };
 };
 
-/** Revoking twice is the same as once; a key of another tenant is not there. */
+/** Succeeds if the key is revoked already. */
 export const revokeKey: Handler<'revokeKey'> = async (call) => {
   const { id } = call.params;
-  const { context, caller } = call;
-  const store = context.store.tenant(caller.tenantId);
+  const { context } = call;
+  const store = storeOf(call);
   const key = await store.readKey(id);
   if (key === undefined) throw notFound('key');
-  const told = auditEntry(call, 'key.revoked', { keyId: id, name: key.name });
-  await store.revokeKey(id, context.control.engine.clock.now(), told);
-  context.streams.closeOf(id);
+  const audit = auditEntry(call, 'key.revoked', { keyId: id, name: key.name });
+  await store.revokeKey(id, context.control.engine.clock.now(), audit);
+  context.streams.closeByKey(id);
 };
 
 function presentKey(key: KeyRecord) {
@@ -61,7 +54,7 @@ function presentKey(key: KeyRecord) {
   return {
     id,
     name,
-    // Only scopes that exist are stored.
+    // Stored scopes were validated.
     scopes: scopes as readonly Scope[],
     owner: owner ?? undefined,
     createdAt: iso(createdAt),

@@ -2,8 +2,7 @@
 import { findMemories, type MemoryRecord, type RankedMemory } from '@relay/core';
 import { defined, type QueryOf } from '@relay/protocol';
 import { type Call, type Handler, storeOf } from './handler.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
-import { iso, isoOrNone } from '../views/time.ts';
+import { byCreation, iso, isoOrNone, readPage } from '../views/pagination.ts';
 import { invalidField } from '../errors.ts';
 
 type Query = QueryOf<'listMemories'>;
@@ -11,21 +10,24 @@ type Query = QueryOf<'listMemories'>;
 export const listMemories: Handler<'listMemories'> = async (call) => {
   const query = call.query;
   if (query.q !== undefined) return search(call, query, query.q);
-  const { namespace, limit } = query;
-  const filter = defined({ now: nowOf(call), namespace });
-  const found = await storeOf(call).listMemories(filter, pageOf(query));
-  const { items, nextCursor } = cutPage(found, limit, ({ createdAt: at, id }) => ({ at, id }));
+  const filter = defined({ now: nowOf(call), namespace: query.namespace });
+  const { items, nextCursor } = await readPage(
+    query,
+    (page) => storeOf(call).listMemories(filter, page),
+    byCreation,
+  );
   return { memories: items.map(presentMemory), nextCursor };
 };
 
-/** What was found has an order of its own: there is one page of it. */
+/** Results are sorted by rank and have one page. */
 async function search(call: Call, { namespace, cursor, limit }: Query, query: string) {
-  if (namespace === undefined) throw invalidField('namespace', 'Is needed to search');
-  if (cursor !== undefined) throw invalidField('cursor', 'A search has one page');
+  if (namespace === undefined) throw invalidField('namespace', 'Required for a search');
+  if (cursor !== undefined)
+    throw invalidField('cursor', 'Not allowed with a search, which has one page');
   const { engine } = call.context.control;
-  const question = { namespace, query, limit, wordFloor: 0 };
-  const { memories } = await findMemories(engine, call.caller.tenantId, question);
-  return { memories: memories.map(presentFound), nextCursor: null };
+  const options = { namespace, query, limit, wordFloor: 0 };
+  const { memories } = await findMemories(engine, call.caller.tenantId, options);
+  return { memories: memories.map(presentRanked), nextCursor: null };
 }
 
 export const addMemory: Handler<'addMemory'> = async (call) => {
@@ -44,25 +46,25 @@ export const addMemory: Handler<'addMemory'> = async (call) => {
   return presentMemory(memory);
 };
 
-/** One that is gone, or was never there, is as deleted as it can be. */
+/** Succeeds if the memory does not exist. */
 export const deleteMemory: Handler<'deleteMemory'> = async (call) => {
   await storeOf(call).deleteMemory(call.params.id);
 };
 
-/** How many are deleted in one commit. */
-const piece = 100;
+/** Memories deleted per commit. */
+const clearBatch = 100;
 
 export const clearMemories: Handler<'clearMemories'> = async (call) => {
   const { namespace } = call.query;
   const store = storeOf(call);
-  while ((await store.clearMemories(namespace, piece)) === piece);
+  while ((await store.clearMemories(namespace, clearBatch)) === clearBatch);
 };
 
 function nowOf(call: Call): number {
   return call.context.control.engine.clock.now();
 }
 
-function presentFound(memory: RankedMemory) {
+function presentRanked(memory: RankedMemory) {
   const { score, similarity, foundBy } = memory;
   return { ...presentMemory(memory), score, similarity, foundBy };
 }

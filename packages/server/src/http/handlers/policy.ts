@@ -1,15 +1,14 @@
-/** `/v1/policy`: the tenant's standing rules. */
+/** `/v1/policy`: the versioned rules of a tenant, or of one of its agents. */
 import * as core from '@relay/core';
 import type { PolicyRecord } from '@relay/core';
 import { type PolicyRules, RelayError } from '@relay/protocol';
 import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
 import { invalidField, refuseFaults } from '../errors.ts';
-import { iso, isoOrNone, timeOf } from '../views/time.ts';
+import { iso, isoOrNone, readPage, timeOf } from '../views/pagination.ts';
 
 export const getPolicy: Handler<'getPolicy'> = async (call) => {
   const { agent = null } = call.query;
-  return answer(call, agent, await storeOf(call).policies.read(agent));
+  return respond(call, agent, await storeOf(call).policies.read(agent));
 };
 
 export const putPolicy: Handler<'putPolicy'> = async (call) => {
@@ -20,72 +19,74 @@ export const putPolicy: Handler<'putPolicy'> = async (call) => {
   const policy: PolicyRecord = {
     id: engine.ids.next(),
     agent,
-    version: versionBefore(call, body.version) + 1,
+    version: replacedVersion(call, body.version) + 1,
     rules,
     at: engine.clock.now(),
     by: call.caller.as,
   };
   const counts = { allow: rules.allow.length, deny: rules.deny.length, ask: rules.ask.length };
-  const told = auditEntry(call, 'policy.changed', { agent, version: policy.version, ...counts });
+  const audit = auditEntry(call, 'policy.changed', { agent, version: policy.version, ...counts });
   const { policies } = storeOf(call);
-  if (!(await policies.put(policy, told))) {
+  if (!(await policies.put(policy, audit))) {
     const { version = 0 } = (await policies.read(agent)) ?? {};
-    throw new RelayError('policy_conflict', `The policy is at version ${version} by now`);
+    throw new RelayError('policy_conflict', `The policy has changed: it is at version ${version}`);
   }
-  return answer(call, agent, policy);
+  return respond(call, agent, policy);
 };
 
 export const listPolicyVersions: Handler<'listPolicyVersions'> = async (call) => {
-  const query = call.query;
-  const { agent = null, limit } = query;
-  const found = await storeOf(call).policies.versions(agent, pageOf(query));
-  const { items, nextCursor } = cutPage(found, limit, ({ version: at, id }) => ({ at, id }));
+  const { agent = null } = call.query;
+  const { items, nextCursor } = await readPage(
+    call.query,
+    (page) => storeOf(call).policies.versions(agent, page),
+    ({ version: at, id }) => ({ at, id }),
+  );
   return { versions: items.map((policy) => presentPolicy(agent, policy)), nextCursor };
 };
 
-const shownChanges = 50;
-const lookBackMs = 7 * 24 * 60 * 60 * 1000;
+const maxShownChanges = 50;
+const defaultPreviewMs = 7 * 24 * 60 * 60 * 1000;
 
 export const previewPolicy: Handler<'previewPolicy'> = async (call) => {
   const body = call.body;
   const { engine } = call.context.control;
   const { agent = null } = body;
-  const since = timeOf(body.since) ?? engine.clock.now() - lookBackMs;
+  const since = timeOf(body.since) ?? engine.clock.now() - defaultPreviewMs;
   const draft = { agent, rules: rulesOf(body), since };
-  const { changed, ...looked } = await core.previewPolicy(engine, storeOf(call), draft);
-  const changes = changed.slice(0, shownChanges);
-  return { ...looked, since: iso(since), changed: changed.length, changes };
+  const { changed, ...counts } = await core.previewPolicy(engine, storeOf(call), draft);
+  const changes = changed.slice(0, maxShownChanges);
+  return { ...counts, since: iso(since), changed: changed.length, changes };
 };
 
 function rulesOf({ allow, deny, ask }: PolicyRules): PolicyRules {
   refuseFaults([
-    ...core.checkPermissions({ allowlist: allow }).map(named('allowlist', 'allow')),
-    ...core.checkPermissions({ denylist: deny }).map(named('denylist', 'deny')),
-    ...core.checkPermissions({ denylist: ask }).map(named('denylist', 'ask')),
+    ...core.checkPermissions({ allowlist: allow }).map(renameList('allowlist', 'allow')),
+    ...core.checkPermissions({ denylist: deny }).map(renameList('denylist', 'deny')),
+    ...core.checkPermissions({ denylist: ask }).map(renameList('denylist', 'ask')),
   ]);
   return { allow, deny, ask };
 }
 
-function named(list: string, field: string) {
+function renameList(list: string, field: string) {
   return ({ path, message }: core.PatternFault) => ({
     path: path.replace(new RegExp(`^${list}`), field),
     message,
   });
 }
 
-/** Whoever changes rules says which ones: two who change them at once must not undo each other. */
-function versionBefore(call: Call, inBody: number | undefined): number {
-  const given = call.request.headers['if-match'];
-  const matched = given === undefined ? undefined : /^"?(\d{1,15})"?$/.exec(given)?.[1];
+/** Required, so that concurrent changes cannot overwrite each other. */
+function replacedVersion(call: Call, inBody: number | undefined): number {
+  const header = call.request.headers['if-match'];
+  const matched = header === undefined ? undefined : /^"?(\d{1,15})"?$/.exec(header)?.[1];
   const inHeader = matched === undefined ? undefined : Number(matched);
-  const isClear = given === undefined || (inHeader ?? -1) === (inBody ?? inHeader);
+  const agrees = header === undefined || (inHeader ?? -1) === (inBody ?? inHeader);
   const version = inBody ?? inHeader;
-  if (version !== undefined && isClear) return version;
-  const message = 'Required, here or as If-Match: the version that is replaced, 0 for the first';
+  if (version !== undefined && agrees) return version;
+  const message = 'Required here or as If-Match: the version to replace, 0 for the first policy';
   throw invalidField('version', message);
 }
 
-function answer(call: Call, agent: string | null, policy: PolicyRecord | undefined) {
+function respond(call: Call, agent: string | null, policy: PolicyRecord | undefined) {
   call.reply.header('etag', `"${policy?.version ?? 0}"`);
   return presentPolicy(agent, policy);
 }

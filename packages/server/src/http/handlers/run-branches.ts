@@ -1,50 +1,45 @@
-/** Taking runs up again, forking them, and looking at those of a workflow together. */
+/** Resume and fork runs, and read the runs of a workflow. */
 import * as core from '@relay/core';
 import type { ForkPoint, RunSpec, WorkflowTotal } from '@relay/core';
 import { defined, isEnded, type Permissions, RelayError, type RunStatus } from '@relay/protocol';
 import { lowerOf } from '../../jobs/budgets.ts';
 import { invalidField, notFound } from '../errors.ts';
 import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
+import { byCreation, readPage } from '../views/pagination.ts';
 import { presentListed } from '../views/run.ts';
 import { presentNow } from './runs.ts';
-import { chooseModel, choosePermissions, chooseTools, idempotencyOf, startFor } from './start.ts';
+import { chooseModel, choosePermissions, chooseTools, startRun } from './start.ts';
 
-/** One that is over stays so: there is one terminal event, and nothing after it. */
+/** An ended run cannot be resumed: nothing follows its terminal event (E6). */
 export const resumeRun: Handler<'resumeRun'> = async (call) => {
   const run = await findRun(call, call.params.id);
   const { supervisor } = call.context.control;
   if (isEnded(run.status)) {
     throw new RelayError(
       'run_ended',
-      `The run is ${run.status}; POST /v1/runs/${run.id}/fork goes on from where it was`,
+      `The run is ${run.status}; use POST /v1/runs/${run.id}/fork to continue from it`,
     );
   }
   if (supervisor.isPaused(run.tenantId)) {
-    throw new RelayError('tenant_paused', 'The tenant is paused: no run goes on');
+    throw new RelayError('tenant_paused', 'The tenant is paused: no run can be resumed');
   }
   supervisor.wake({ tenantId: run.tenantId, runId: run.id });
   return presentNow(call, run.id);
 };
 
 export const forkRun: Handler<'forkRun'> = async (call) => {
-  const { control } = call.context;
-  const { tenantId } = call.caller;
-  const idempotency = idempotencyOf(call);
-  const before =
-    idempotency === undefined ? undefined : await core.findStarted(control, tenantId, idempotency);
-  const { id, replayed } = before ?? (await startFor(call, await specFor(call), { idempotency }));
-  call.reply.header('x-run-id', id);
-  if (replayed) call.reply.header('idempotent-replayed', 'true');
+  const { id } = await startRun(call, () => specOf(call));
   return presentNow(call, id);
 };
 
-async function specFor(call: RouteCall<'forkRun'>): Promise<RunSpec> {
+async function specOf(call: RouteCall<'forkRun'>): Promise<RunSpec> {
   const { seq, input, ...body } = call.body;
   const source = await findRun(call, call.params.id);
-  const asked = defined({ source, seq });
-  const point = await core.forkPoint(call.context.control.engine, storeOf(call), asked);
-  if (input === undefined && point.needsInput) throw noInput();
+  const { engine } = call.context.control;
+  const point = await core.forkPoint(engine, storeOf(call), defined({ source, seq }));
+  if (input === undefined && point.needsInput) {
+    throw invalidField('input', 'Required: the last message at this point is the agent’s');
+  }
   const { spec, profile } = point;
   const { system, handoffs, outputSchema, reasoning } = profile;
   return {
@@ -58,8 +53,11 @@ async function specFor(call: RouteCall<'forkRun'>): Promise<RunSpec> {
     outputSchema,
     reasoning,
     memory: spec.memory,
-    permissions: choosePermissions(call, body.permissions ?? inherited(point)),
-    maxIterations: Math.min(body.maxIterations ?? spec.maxIterations, mostTurns(call, point)),
+    permissions: choosePermissions(call, body.permissions ?? inheritedPermissions(point)),
+    maxIterations: Math.min(
+      body.maxIterations ?? spec.maxIterations,
+      engine.agents(call.caller.tenantId).find(point.agent)?.maxIterations ?? Infinity,
+    ),
     limits: lowerOf(call.context.limits, body.limits ?? spec.limits ?? {}),
     handoffs,
     context: spec.context,
@@ -70,7 +68,7 @@ async function specFor(call: RouteCall<'forkRun'>): Promise<RunSpec> {
   };
 }
 
-/** The caller's own functions go along: the client that follows the fork runs them. */
+/** The fork keeps the caller's functions: the client that follows the fork runs them. */
 function toolsOf(call: Call, { spec, profile }: ForkPoint): Pick<RunSpec, 'tools' | 'functions'> {
   const functions = (spec.functions ?? []).filter(({ name }) => profile.tools.includes(name));
   const isOwn = (name: string) => functions.some((declared) => declared.name === name);
@@ -81,33 +79,22 @@ function toolsOf(call: Call, { spec, profile }: ForkPoint): Pick<RunSpec, 'tools
   return { tools: profile.tools, functions };
 }
 
-function mostTurns(call: Call, { agent }: ForkPoint): number {
-  const agents = call.context.control.engine.agents(call.caller.tenantId);
-  return agents.find(agent)?.maxIterations ?? Infinity;
-}
-
-/** What was allowed once is not allowed once more by forking. */
-function inherited({ spec }: ForkPoint): Permissions {
+/** An allow-once of the source is not granted again. */
+function inheritedPermissions({ spec }: ForkPoint): Permissions {
   const { allowOnce: _, ...permissions } = spec.permissions;
   return permissions;
 }
 
-function noInput(): RelayError {
-  const message = 'Required: the last word there is the agent’s';
-  return invalidField('input', message);
-}
-
 export const getWorkflow: Handler<'getWorkflow'> = async (call) => {
   const { id } = call.params;
-  const query = call.query;
   const store = storeOf(call);
   const total = await store.readWorkflow(id);
   if (total === undefined) throw notFound('workflow');
-  const found = await store.listRuns({ workflowId: id }, pageOf(query));
-  const { items, nextCursor } = cutPage(found, query.limit, (run) => ({
-    at: run.createdAt,
-    id: run.id,
-  }));
+  const { items, nextCursor } = await readPage(
+    call.query,
+    (page) => store.listRuns({ workflowId: id }, page),
+    byCreation,
+  );
   const { inputTokens, outputTokens, costUsd } = total.usage;
   return {
     id,
@@ -120,8 +107,8 @@ export const getWorkflow: Handler<'getWorkflow'> = async (call) => {
   };
 };
 
-/** Whatever is still going on comes first; of what is over, the worst. */
-const telling: readonly RunStatus[] = [
+/** The first status that a run of the workflow has is the status of the workflow. */
+const statusPrecedence: readonly RunStatus[] = [
   'running',
   'queued',
   'waiting',
@@ -131,5 +118,5 @@ const telling: readonly RunStatus[] = [
 ];
 
 function statusOf({ runs }: WorkflowTotal): RunStatus {
-  return telling.find((status) => (runs[status] ?? 0) > 0) ?? 'completed';
+  return statusPrecedence.find((status) => (runs[status] ?? 0) > 0) ?? 'completed';
 }

@@ -1,96 +1,62 @@
-/** `/v1/runs`: start, look at, follow and cancel runs. */
+/** `/v1/runs`: start, read, follow and cancel runs. */
 import * as core from '@relay/core';
-import type { RunFilter, RunRecord } from '@relay/core';
+import type { RunFilter, RunRecord, RunSpec } from '@relay/core';
 import {
   defined,
   dialects,
   isEnded,
   type QueryOf,
   RelayError,
+  type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { closedSignal } from '../../streaming/event-stream.ts';
+import { closedSignal } from '../../streaming/sse-stream.ts';
+import { runHeader, streamRun, waitForFirstOutput } from '../../streaming/stream-run.ts';
 import { followRun } from '../../streaming/subscribe.ts';
-import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
-import { firstEvent } from '../../streaming/first-event.ts';
-import { chooseAll } from './functions.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
-import { presentListed, presentRun } from '../views/run.ts';
-import { timeOf } from '../views/time.ts';
-import {
-  chooseAgent,
-  chooseModel,
-  choosePermissions,
-  chooseTools,
-  findReplay,
-  openingFor,
-  startAndFollow,
-} from './start.ts';
-import { streamed, type StreamedRun, streamOut } from '../../streaming/stream-run.ts';
 import { invalidField } from '../errors.ts';
+import { byCreation, readPage, timeOf } from '../views/pagination.ts';
+import { presentListed, presentRun } from '../views/run.ts';
+import { type Call, findRun, type Handler, type RouteCall, storeOf } from './handler.ts';
+import { buildSpec, chooseTools, chooseToolsAndFunctions, startAndFollow } from './start.ts';
 
 export const startRun: Handler<'startRun'> = async (call) => {
-  const replay = await findReplay(call);
-  if (replay !== undefined) return answerWith(call, replay);
-  const body = call.body;
-  const { conversationId, parentRunId, workflowId, labels } = body;
-  const agent = chooseAgent(call, body.agent);
-  if (parentRunId !== undefined) await refuseUnknownParent(call, parentRunId);
-  const model = await chooseModel(call, body.model ?? agent.model, 'model and input are required');
-  const { input } = body;
-  const opening = openingFor(call, agent, body);
-  if (opening.memory === undefined) refuseToolsOfMemory(call, body.tools ?? []);
-  const started = await startAndFollow(call, {
-    surface: 'runs',
-    ...opening,
-    model,
-    messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
-    prompt: 'continues',
-    ...(body.tools === undefined
-      ? { tools: chooseTools(call, agent.tools ?? []) }
-      : chooseAll(call, body.tools)),
-    permissions: choosePermissions(call, body.permissions),
-    conversationId,
-    parentRunId,
-    workflowId,
-    labels,
-  });
-  return answerWith(call, started);
+  const { run, batches } = await startAndFollow(call, () => specOf(call));
+  // A provider that fails before its first output is a 502; from then on the response is a stream.
+  const opening = await waitForFirstOutput(batches);
+  if (opening.failure !== undefined) throw opening.failure;
+  await streamRun(call, { dialect: dialects.runs, run, batches: opening.batches });
 };
 
-/** Another tenant's run is no parent either, and looks like none. */
-async function refuseUnknownParent(call: Call, parentRunId: string): Promise<void> {
-  if ((await storeOf(call).readRun(parentRunId)) !== undefined) return;
-  throw invalidField('parentRunId', 'There is no such run');
+function specOf(call: RouteCall<'startRun'>): Promise<RunSpec> {
+  const { input, tools, ...body } = call.body;
+  return buildSpec(call, {
+    ...body,
+    surface: 'runs',
+    messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
+    prompt: 'continues',
+    tools(agent) {
+      if (tools === undefined) return { tools: chooseTools(call, agent.tools ?? []) };
+      if ((body.memory ?? agent.memory) === undefined) refuseMemoryTools(call, tools);
+      return chooseToolsAndFunctions(call, tools);
+    },
+    modelRequired: 'model and input are required',
+  });
 }
 
-/** Such a tool would not be there, and whoever names it should hear why. */
-function refuseToolsOfMemory(call: Call, tools: readonly { readonly name: string }[]): void {
+/** A run without memory would silently omit such a tool. */
+function refuseMemoryTools(call: Call, tools: readonly { readonly name: string }[]): void {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
   const index = tools.findIndex(({ name }) => registry.find(name)?.needsMemory === true);
   if (index === -1) return;
-  const message = `The tool ${tools[index]?.name} is there only in runs with memory`;
-  throw new RelayError('invalid_request', message, {
-    details: [{ path: `tools[${index}].name`, message: 'Needs memory' }],
-  });
+  throw invalidField(`tools[${index}].name`, `The tool ${tools[index]?.name} requires memory`);
 }
-
-/** A provider that fails before its first word is a 502; from then on the answer is a stream. */
-async function answerWith(call: Call, { run, batches }: Following): Promise<void> {
-  const opening = await firstEvent(batches);
-  if (opening.failure !== undefined) throw opening.failure;
-  await streamOut(call, { dialect: dialects.runs, run, batches: opening.batches });
-}
-
-type Following = Awaited<ReturnType<typeof startAndFollow>>;
 
 export const listRuns: Handler<'listRuns'> = async (call) => {
-  const query = call.query;
-  const found = await storeOf(call).listRuns(filterOf(query), pageOf(query));
-  const { items, nextCursor } = cutPage(found, query.limit, ({ createdAt: at, id }) => ({
-    at,
-    id,
-  }));
+  const { items, nextCursor } = await readPage(
+    call.query,
+    (page) => storeOf(call).listRuns(filterOf(call.query), page),
+    byCreation,
+  );
   return { runs: items.map(presentListed), nextCursor };
 };
 
@@ -111,26 +77,21 @@ function filterOf(query: QueryOf<'listRuns'>): RunFilter {
   });
 }
 
-export const getRun: Handler<'getRun'> = async (call) => {
-  return presentNow(call, call.params.id);
-};
+export const getRun: Handler<'getRun'> = async (call) => presentNow(call, call.params.id);
 
-/** A run as it is now. */
 export async function presentNow(call: Call, runId: string) {
   const run = await findRun(call, runId);
-  return presentRun(run, await specOf(call, run));
+  return presentRun(run, await firstEvent(call, run));
 }
 
 export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
   const { after, limit } = call.query;
   const run = await findRun(call, call.params.id);
   refusePastEnd(after, run);
-  const store = storeOf(call);
-  const events = await store.readEvents(run.id, { after, limit });
-  const spec = await specOf(call, run);
+  const events = await storeOf(call).readEvents(run.id, { after, limit });
   const last = events.at(-1)?.seq ?? after;
   return {
-    run: presentRun(run, spec),
+    run: presentRun(run, await firstEvent(call, run)),
     events,
     nextCursor: last < run.lastSeq ? String(last) : null,
   };
@@ -138,39 +99,36 @@ export const listRunEvents: Handler<'listRunEvents'> = async (call) => {
 
 export const followStream: Handler<'followRun'> = async (call) => {
   const { query } = call;
-  const place = await placeToFollow(call);
-  call.reply.header('x-run-id', call.params.id);
-  // 204 tells an SSE client not to connect again.
-  if (place === undefined) return;
-  const { run, after } = place;
-  const followed = { store: storeOf(call), hub: call.context.hub, runId: run.id };
+  const position = await positionToFollow(call);
+  call.reply.raw.setHeader('x-run-id', call.params.id);
+  // A 204 makes an SSE client stop reconnecting.
+  if (position === undefined) return;
+  const { run, after } = position;
+  const followed = { store: storeOf(call), hub: call.context.hub, runId: run.runId };
   const batches = followRun(followed, {
     after,
     follow: query.follow === 'true',
     signal: closedSignal(call.reply.raw),
   });
-  await streamOut(call, { dialect: dialects[query.dialect], run, batches });
+  await streamRun(call, { dialect: dialects[query.dialect], run, batches });
 };
 
-/**
- * Which run, and from where; undefined if the run has ended and nothing follows. The record itself is
- * not kept: it may hold a long answer.
- */
-async function placeToFollow(
+/** Undefined if the run has ended and no event follows. Drops the record, whose output may be long. */
+async function positionToFollow(
   call: RouteCall<'followRun'>,
-): Promise<{ run: StreamedRun; after: number } | undefined> {
+): Promise<{ run: RunHeader; after: number } | undefined> {
   const record = await findRun(call, call.params.id);
-  // A client that reconnects keeps its URL and adds the id of its last frame.
+  // A client that reconnects repeats its URL and adds the id of its last frame.
   const after = lastEventId(call) ?? call.query.after ?? 0;
   refusePastEnd(after, record);
   if (isEnded(record.status)) {
     await refusePruned(call, record);
     if (after === record.lastSeq) return undefined;
   }
-  return { run: streamed(record), after };
+  return { run: runHeader(record), after };
 }
 
-/** Before the stream starts: what is no longer kept is not an empty journal. */
+/** Before the stream starts: a pruned journal is an error, not an empty stream. */
 async function refusePruned(call: Call, { id, lastSeq }: RunRecord): Promise<void> {
   try {
     await storeOf(call).readEvents(id, { after: lastSeq, limit: 1 });
@@ -187,15 +145,15 @@ export const cancelRun: Handler<'cancelRun'> = async (call) => {
   return presentNow(call, run.id);
 };
 
-const unreadable = new Set(['journal_corrupt', 'journal_pruned']);
+const missingEventCodes = new Set(['journal_corrupt', 'journal_pruned']);
 
-/** What the run was asked; unknown if those very bytes are damaged or no longer kept. */
-async function specOf(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
+/** `run.created`; undefined if it is damaged or pruned. */
+async function firstEvent(call: Call, run: RunRecord): Promise<StoredEvent | undefined> {
   try {
-    const [spec] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
-    return spec;
+    const [event] = await storeOf(call).readEvents(run.id, { after: 0, limit: 1 });
+    return event;
   } catch (error) {
-    if (error instanceof RelayError && unreadable.has(error.code)) return undefined;
+    if (error instanceof RelayError && missingEventCodes.has(error.code)) return undefined;
     throw error;
   }
 }
@@ -204,9 +162,7 @@ function lastEventId(call: Call): number | undefined {
   const header = call.request.headers['last-event-id'];
   if (header === undefined || header === '') return undefined;
   if (typeof header === 'string' && /^\d{1,15}$/.test(header)) return Number(header);
-  throw new RelayError('invalid_request', 'Last-Event-ID: must be the id of a frame', {
-    details: [{ path: 'Last-Event-ID', message: 'Must be the id of a frame' }],
-  });
+  throw invalidField('Last-Event-ID', 'Must be the id of a frame');
 }
 
 function refusePastEnd(after: number, run: RunRecord): void {

@@ -16,41 +16,25 @@ import {
   runtimeStatus,
 } from '@relay/protocol';
 import { notFound } from '../errors.ts';
+import { byRequest, readAll } from '../views/pagination.ts';
 import { statusNow } from './approvals.ts';
 import { type Call, findRun, type Handler, type ResultOf, storeOf } from './handler.ts';
-import {
-  chooseAgent,
-  chooseModel,
-  choosePermissions,
-  chooseTools,
-  findReplay,
-  openingFor,
-  startAndFollow,
-} from './start.ts';
+import { buildSpec, chooseTools, startAndFollow } from './start.ts';
 import { collectUntilIdle } from '../../streaming/collect-until-idle.ts';
-import { streamOut } from '../../streaming/stream-run.ts';
+import { streamRun } from '../../streaming/stream-run.ts';
 
 export const startApiChat: Handler<'startApiChat'> = async (call) => {
-  const { runtime: dialect } = dialects;
-  const replay = await findReplay(call);
-  if (replay !== undefined) return streamOut(call, { dialect, ...replay });
-  const body = call.body;
-  const agent = chooseAgent(call, body.agent);
-  const { run, batches } = await startAndFollow(call, {
-    surface: 'runtime',
-    ...openingFor(call, agent, body),
-    model: await chooseModel(
-      call,
-      body.model ?? agent.model,
-      'model is required: the server has no default',
-    ),
-    messages: [{ role: 'user', content: body.message }],
-    prompt: 'continues',
-    tools: chooseTools(call, agent.tools),
-    permissions: choosePermissions(call, body.permissions),
-    conversationId: body.conversationId,
-  });
-  return streamOut(call, { dialect, run, batches });
+  const { run, batches } = await startAndFollow(call, () =>
+    buildSpec(call, {
+      ...call.body,
+      surface: 'runtime',
+      messages: [{ role: 'user', content: call.body.message }],
+      prompt: 'continues',
+      tools: (agent) => ({ tools: chooseTools(call, agent.tools) }),
+      modelRequired: 'model is required: the server has no default',
+    }),
+  );
+  return streamRun(call, { dialect: dialects.runtime, run, batches });
 };
 
 export const approveTool: Handler<'approveTool'> = async (call) => {
@@ -74,8 +58,11 @@ export const approveTool: Handler<'approveTool'> = async (call) => {
     const { status } = await findRun(call, run.id);
     return { ok: true, status: statusOf(status), events: [] };
   }
-  const still = await collectUntilIdle(call, run, { after: run.lastSeq, decided: approval.id });
-  return { ok: true, status: statusOf(still.status), events: still.frames };
+  const { status, frames } = await collectUntilIdle(call, run, {
+    after: run.lastSeq,
+    decided: approval.id,
+  });
+  return { ok: true, status: statusOf(status), events: frames };
 };
 
 export const resumeChat: Handler<'resumeChat'> = async (call) => {
@@ -83,25 +70,25 @@ export const resumeChat: Handler<'resumeChat'> = async (call) => {
   const ref = { tenantId: call.caller.tenantId, runId };
   const resumed = await resumeSerializedAgentRun(call.context.control, ref);
   if (resumed === undefined) throw notFound('run');
-  const still = await collectUntilIdle(call, resumed.run, { after: resumed.after });
-  return { ok: true, runId, status: statusOf(still.status), events: still.frames };
+  const { status, frames } = await collectUntilIdle(call, resumed.run, { after: resumed.after });
+  return { ok: true, runId, status: statusOf(status), events: frames };
 };
 
-interface Wanted {
+interface ApprovalQuery {
   readonly toolCallId: string;
   readonly action: 'approve' | 'reject';
   readonly kind?: ApprovalKind | undefined;
 }
 
-/** What the run's own output says is pending, or else the last request about that call. */
+/** The approval that the run's output names as pending, else the latest one of that call. */
 async function pendingApproval(
   call: Call,
   run: RunRecord,
-  wanted: Wanted,
+  query: ApprovalQuery,
 ): Promise<ApprovalRecord> {
-  const { toolCallId, action, kind } = wanted;
-  const named = await namedByOutput(call, run, wanted);
-  const found = named ?? (await latestApproval(call, run, wanted));
+  const { toolCallId, action, kind } = query;
+  const inOutput = await approvalInOutput(call, run, query);
+  const found = inOutput ?? (await latestApproval(call, run, query));
   if (found === undefined) {
     throw new RelayError(
       'approval_state_missing',
@@ -109,40 +96,33 @@ async function pendingApproval(
     );
   }
   if (found.kind === 'permission' || kind === found.kind || action === 'reject') return found;
-  // Sent again after a crash, an approval must not become one to run the tool a second time.
-  return (await latestApproval(call, run, { ...wanted, kind: 'permission' })) ?? found;
+  // A repeated approval after a crash must not approve running the tool a second time.
+  return (await latestApproval(call, run, { ...query, kind: 'permission' })) ?? found;
 }
 
-async function namedByOutput(
+async function approvalInOutput(
   call: Call,
   run: RunRecord,
-  { toolCallId, kind }: Wanted,
+  { toolCallId, kind }: ApprovalQuery,
 ): Promise<ApprovalRecord | undefined> {
   const { toolCallId: pending, approvalId = '' } = pendingApprovalOf(run) ?? {};
   if (pending !== toolCallId) return undefined;
   const approval = await storeOf(call).readApproval(approvalId);
-  const isMeant = approval?.runId === run.id && (kind ?? approval.kind) === approval.kind;
-  return isMeant ? approval : undefined;
+  const matches = approval?.runId === run.id && (kind ?? approval.kind) === approval.kind;
+  return matches ? approval : undefined;
 }
 
 async function latestApproval(
   call: Call,
   run: RunRecord,
-  { toolCallId, kind }: Wanted,
+  { toolCallId, kind }: ApprovalQuery,
 ): Promise<ApprovalRecord | undefined> {
-  const store = storeOf(call);
   const filter = defined({ runId: run.id, kind });
-  const limit = 200;
-  let page = await store.listApprovals(filter, { limit });
-  for (;;) {
-    const found = page.find((approval) => approval.toolCallId === toolCallId);
-    const last = page.at(-1);
-    if (found !== undefined || last === undefined || page.length < limit) return found;
-    page = await store.listApprovals(filter, {
-      limit,
-      before: { at: last.requestedAt, id: last.id },
-    });
+  const approvals = readAll((page) => storeOf(call).listApprovals(filter, page), byRequest);
+  for await (const approval of approvals) {
+    if (approval.toolCallId === toolCallId) return approval;
   }
+  return undefined;
 }
 
 function statusOf(status: RunStatus): ResultOf<'resumeChat'>['status'] {

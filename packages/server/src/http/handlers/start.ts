@@ -1,40 +1,187 @@
-/** What all surfaces that start runs have in common. */
+/**
+ * The one start path: every surface builds a `RunSpec`, most of them by `buildSpec`, and passes it to
+ * `startRun`, or to `startAndFollow` to stream the run.
+ */
 import {
   type AgentDefinition,
   checkPermissions,
   findStarted,
+  handoffToolName,
   type Idempotency,
   type PatternFault,
   type RunCaller,
-  type RunIdentity,
   type RunSpec,
+  startRun as startCoreRun,
   type StartedRun,
-  startRun,
   type Tool,
 } from '@relay/core';
 import {
   type BodyOf,
   canonicalJson,
+  checkToolSchema,
+  defined,
+  type FunctionTool,
   namespaceOf,
   type Permissions,
   RelayError,
+  type RunHeader,
 } from '@relay/protocol';
-import { mayUseWorkspace } from '../auth.ts';
 import { lowerOf } from '../../jobs/budgets.ts';
-import { closedSignal } from '../../streaming/event-stream.ts';
-import { refuseFaults } from '../errors.ts';
-import { noCredential } from '../../outbound/providers.ts';
-import { followRun } from '../../streaming/subscribe.ts';
 import { parseTraceparent } from '../../observability/tracing/span.ts';
-import type { Call } from './handler.ts';
-import { streamed } from '../../streaming/stream-run.ts';
+import { noCredential } from '../../outbound/providers.ts';
+import { closedSignal } from '../../streaming/sse-stream.ts';
+import { runHeader } from '../../streaming/stream-run.ts';
+import { type Batches, followRun } from '../../streaming/subscribe.ts';
+import { mayUseWorkspace } from '../auth.ts';
+import { invalidField, refuseFaults } from '../errors.ts';
+import { type Call, storeOf } from './handler.ts';
+
+/** A request that starts a run; params and body are part of its idempotency fingerprint. */
+export interface StartCall extends Call {
+  readonly params: unknown;
+  readonly body: unknown;
+}
+
+/**
+ * Starts the run of this request within the budgets that are left. A repeated idempotent request
+ * returns its first run; that is checked before anything else, because models and budgets may have
+ * changed since.
+ */
+export async function startRun(
+  call: StartCall,
+  buildSpec: () => Promise<RunSpec>,
+  { runId, connectionId }: Pick<RunCaller, 'runId' | 'connectionId'> = {},
+): Promise<StartedRun> {
+  const { control } = call.context;
+  const { tenantId } = call.caller;
+  // A chat ends with its connection, so a second connection cannot return the same run.
+  const idempotency = connectionId === undefined ? idempotencyOf(call) : undefined;
+  const earlier =
+    idempotency === undefined ? undefined : await findStarted(control, tenantId, idempotency);
+  const run =
+    earlier ?? (await startNew(call, await buildSpec(), { runId, connectionId, idempotency }));
+  // Raw, because a stream bypasses the reply.
+  call.reply.raw.setHeader('x-run-id', run.id);
+  if (run.replayed) call.reply.raw.setHeader('idempotent-replayed', 'true');
+  return run;
+}
+
+async function startNew(
+  call: Call,
+  spec: RunSpec,
+  options: Pick<RunCaller, 'runId' | 'idempotency' | 'connectionId'>,
+): Promise<StartedRun> {
+  const { control, budgets, config } = call.context;
+  const { tenantId, as: by } = call.caller;
+  const keyId = by.type === 'key' ? by.id : undefined;
+  const left = await budgets.check(tenantId, keyId);
+  return startCoreRun(
+    control,
+    {
+      ...spec,
+      limits: lowerOf(spec.limits ?? {}, left),
+      workspace: mayUseWorkspace(call.caller, config) ? undefined : false,
+    },
+    {
+      tenantId,
+      by,
+      keyId,
+      correlationId: correlationId(call),
+      traceparent: traceparentOf(call),
+      ...options,
+    },
+  );
+}
+
+/** Subscribes before it starts the run: a new run is followed without reading the store. */
+export async function startAndFollow(
+  call: StartCall,
+  buildSpec: () => Promise<RunSpec>,
+  connectionId?: string,
+): Promise<{ run: RunHeader; batches: Batches }> {
+  const { control, hub } = call.context;
+  const signal = closedSignal(call.reply.raw);
+  const follow = (runId: string, isNew: boolean) =>
+    followRun({ store: storeOf(call), hub, runId }, { after: 0, follow: true, signal, isNew });
+  const runId = control.engine.ids.next();
+  const batches = follow(runId, true);
+  try {
+    const run = runHeader(await startRun(call, buildSpec, { runId, connectionId }));
+    if (run.runId === runId) return { run, batches };
+    await batches.return();
+    return { run, batches: follow(run.runId, false) };
+  } catch (error) {
+    await batches.return();
+    throw error;
+  }
+}
+
+type RunOptions = Pick<
+  BodyOf<'startRun'>,
+  | 'agent'
+  | 'model'
+  | 'system'
+  | 'outputSchema'
+  | 'reasoning'
+  | 'maxIterations'
+  | 'limits'
+  | 'memory'
+  | 'permissions'
+  | 'conversationId'
+  | 'parentRunId'
+  | 'workflowId'
+  | 'labels'
+>;
+
+interface SpecInput extends RunOptions, Pick<RunSpec, 'surface' | 'messages' | 'prompt'> {
+  readonly context?: RunSpec['context'];
+  readonly tools: (agent: AgentDefinition) => Pick<RunSpec, 'tools' | 'functions'>;
+  /** The error message if neither the request, the agent nor the server names a model. */
+  readonly modelRequired: string;
+}
+
+/** The spec of a new run: the definition of its agent, and the options of the request. */
+export async function buildSpec(call: Call, input: SpecInput): Promise<RunSpec> {
+  const { parentRunId } = input;
+  const agent = chooseAgent(call, input.agent);
+  if (parentRunId !== undefined && (await storeOf(call).readRun(parentRunId)) === undefined) {
+    throw invalidField('parentRunId', 'No such run');
+  }
+  const model = await chooseModel(call, input.model ?? agent.model, input.modelRequired);
+  const memory = input.memory ?? agent.memory;
+  const system = [agent.instructions, input.system].filter((text) => text !== undefined);
+  return {
+    surface: input.surface,
+    agent: agent.name,
+    model,
+    system: system.length === 0 ? undefined : system.join('\n\n'),
+    messages: input.messages,
+    prompt: input.prompt,
+    ...input.tools(agent),
+    outputSchema: input.outputSchema ?? agent.outputSchema,
+    reasoning: input.reasoning ?? agent.reasoning,
+    memory: memory === undefined ? undefined : { namespace: namespaceOf(memory) },
+    permissions: choosePermissions(call, input.permissions),
+    maxIterations: Math.min(
+      input.maxIterations ?? agent.maxIterations ?? defaultMaxIterations,
+      agent.maxIterations ?? Infinity,
+    ),
+    // A request can lower the operator's limits, never raise them.
+    limits: lowerOf(call.context.limits, input.limits ?? {}),
+    handoffs: agent.handoffs ?? [],
+    context: input.context,
+    conversationId: input.conversationId,
+    parentRunId,
+    workflowId: input.workflowId,
+    labels: input.labels,
+  };
+}
 
 const defaultAgent = 'assistant';
 const defaultMaxIterations = 50;
 
-/** The agent by its name; `assistant` is always there. */
-export function chooseAgent(call: Call, wanted: string | undefined): AgentDefinition {
-  const name = wanted ?? defaultAgent;
+/** `assistant` exists even if it is not defined. */
+function chooseAgent(call: Call, name = defaultAgent): AgentDefinition {
   const agent = call.context.control.engine.agents(call.caller.tenantId).find(name);
   if (agent !== undefined) return agent;
   if (name === defaultAgent) return { name };
@@ -43,42 +190,14 @@ export function chooseAgent(call: Call, wanted: string | undefined): AgentDefini
   });
 }
 
-type Wanted = Partial<
-  Pick<
-    BodyOf<'startRun'>,
-    'outputSchema' | 'reasoning' | 'system' | 'maxIterations' | 'limits' | 'memory'
-  >
->;
-
-/** What an agent begins with, and what the request says besides. */
-export function openingFor(call: Call, agent: AgentDefinition, wanted: Wanted) {
-  const memory = wanted.memory ?? agent.memory;
-  const system = [agent.instructions, wanted.system].filter((text) => text !== undefined);
-  return {
-    outputSchema: wanted.outputSchema ?? agent.outputSchema,
-    reasoning: wanted.reasoning ?? agent.reasoning,
-    agent: agent.name,
-    handoffs: agent.handoffs ?? [],
-    maxIterations: Math.min(
-      wanted.maxIterations ?? agent.maxIterations ?? defaultMaxIterations,
-      agent.maxIterations ?? Infinity,
-    ),
-    // A request can ask for less than the operator allows, never for more.
-    limits: lowerOf(call.context.limits, wanted.limits ?? {}),
-    system: system.length === 0 ? undefined : system.join('\n\n'),
-    memory: memory === undefined ? undefined : { namespace: namespaceOf(memory) },
-  };
-}
-
-/** The model to use, or a clear 400 before any stream has started. */
 export async function chooseModel(
   call: Call,
-  wanted: string | undefined,
-  missing: string,
+  requested: string | undefined,
+  requiredMessage: string,
 ): Promise<string> {
-  const model = wanted ?? call.context.config.defaultModel;
+  const model = requested ?? call.context.config.defaultModel;
   if (model === undefined) {
-    throw new RelayError('invalid_request', missing, {
+    throw new RelayError('invalid_request', requiredMessage, {
       details: [{ path: 'model', message: 'Required' }],
     });
   }
@@ -93,38 +212,69 @@ export async function chooseModel(
   return model;
 }
 
-/** Names of tools that the tenant has; all of them if none are named. `at` is where one is named. */
+/** Checks the names of registered tools; without names, returns all tools of the tenant. */
 export function chooseTools(
   call: Call,
-  wanted: readonly string[] | undefined,
-  at?: string,
+  names: readonly string[] | undefined,
+  pathOf = (index: number) => `tools[${index}]`,
 ): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
-  // One that needs a memory is left out later, by runs that have none.
-  if (wanted === undefined) {
-    return registry.list().flatMap((tool) => (isOffered(call, tool) ? [tool.name] : []));
+  if (names === undefined) {
+    return registry.list().flatMap((tool) => (isAvailable(call, tool) ? [tool.name] : []));
   }
-  for (const [index, name] of wanted.entries()) {
-    if (wanted.indexOf(name) !== index) {
-      throw new RelayError('invalid_request', `The tool ${name} is named twice`, {
-        details: [{ path: at ?? `tools[${index}]`, message: 'Named twice' }],
-      });
-    }
+  for (const [index, name] of names.entries()) {
+    if (names.indexOf(name) !== index) throw duplicateTool(pathOf(index), name);
     const tool = registry.find(name);
-    if (tool === undefined || !isOffered(call, tool)) {
+    if (tool === undefined || !isAvailable(call, tool)) {
       throw new RelayError('unknown_tool', `There is no tool named ${name}`, {
-        details: [{ path: at ?? `tools[${index}]`, message: 'Unknown tool' }],
+        details: [{ path: pathOf(index), message: 'Unknown tool' }],
       });
     }
   }
-  return [...wanted];
+  return [...names];
 }
 
-function isOffered({ caller, context }: Call, { inWorkspace }: Tool): boolean {
+function isAvailable({ caller, context }: Call, { inWorkspace }: Tool): boolean {
   return inWorkspace !== true || mayUseWorkspace(caller, context.config);
 }
 
-/** The faults in the rules of a request, by their place in it. */
+function duplicateTool(path: string, name: string): RelayError {
+  return invalidField(path, `The tool ${name} is listed twice`);
+}
+
+/** Checks the tools of `POST /v1/runs`: names of registered tools, and functions of the caller. */
+export function chooseToolsAndFunctions(
+  call: Call,
+  tools: NonNullable<BodyOf<'startRun'>['tools']>,
+): Pick<RunSpec, 'tools' | 'functions'> {
+  const registry = call.context.control.engine.tools(call.caller.tenantId);
+  const functions: FunctionTool[] = [];
+  for (const [index, tool] of tools.entries()) {
+    const path = `tools[${index}]`;
+    const { name } = tool;
+    if (tools.findIndex((each) => each.name === name) !== index) {
+      throw duplicateTool(`${path}.name`, name);
+    }
+    if (tool.kind === 'builtin') {
+      chooseTools(call, [name], () => `${path}.name`);
+      continue;
+    }
+    const { kind: _, ...declared } = tool;
+    const isReserved = registry.find(name) !== undefined || name === handoffToolName;
+    if (isReserved || name in Object.prototype) {
+      throw invalidField(`${path}.name`, `A function cannot be named ${name}`);
+    }
+    const [issue] = checkToolSchema(tool.inputSchema);
+    if (issue !== undefined) {
+      const within = issue.path === '' ? '' : `.${issue.path}`;
+      throw invalidField(`${path}.inputSchema${within}`, issue.message);
+    }
+    functions.push(declared);
+  }
+  return { tools: tools.map(({ name }) => name), functions };
+}
+
+/** The malformed patterns in the permissions of a request. */
 export function faultsIn(permissions: Permissions): PatternFault[] {
   return checkPermissions(permissions).map(({ path, message }) => ({
     path: `permissions.${path}`,
@@ -132,133 +282,49 @@ export function faultsIn(permissions: Permissions): PatternFault[] {
   }));
 }
 
-/** Rules that widen what may run without a person need the right to approve. */
-export function choosePermissions(call: Call, wanted: Permissions | undefined): Permissions {
-  const permissions = wanted ?? {};
-  const widens = [permissions.allowlist, permissions.allowOnce].some(
-    (rules) => rules !== undefined && rules.length > 0,
-  );
-  if (widens && !call.caller.scopes.has('approve')) {
+/** Rules that allow calls without an approval require the scope `approve`. */
+export function choosePermissions(call: Call, permissions: Permissions = {}): Permissions {
+  const { allowlist = [], allowOnce = [] } = permissions;
+  const allows = allowlist.length > 0 || allowOnce.length > 0;
+  if (allows && !call.caller.scopes.has('approve')) {
     throw new RelayError(
       'approve_scope_required',
-      'Rules that allow tools need a key with the scope approve',
+      'Rules that allow tools require a key with the scope approve',
     );
   }
   refuseFaults(faultsIn(permissions));
   return permissions;
 }
 
-/** A request that starts a run; params and body are part of its idempotency fingerprint. */
-export interface StartCall extends Call {
-  readonly params: unknown;
-  readonly body: unknown;
-}
-
-/** Starts a run for the caller of this request, within the budgets that are left. */
-export async function startFor(
-  call: StartCall,
-  spec: RunSpec,
-  chosen: Pick<RunCaller, 'runId' | 'idempotency' | 'connectionId'>,
-): Promise<StartedRun> {
-  const { control, budgets, config } = call.context;
-  const caller = { ...runCallerOf(call), ...chosen };
-  const left = await budgets.check(caller.tenantId, caller.keyId);
-  return startRun(
-    control,
-    {
-      ...spec,
-      limits: lowerOf(spec.limits ?? {}, left),
-      workspace: mayUseWorkspace(call.caller, config) ? undefined : false,
-    },
-    caller,
-  );
-}
-
-function runCallerOf(call: Call): RunCaller {
-  const { tenantId, as: by } = call.caller;
-  return {
-    tenantId,
-    by,
-    keyId: by.type === 'key' ? by.id : undefined,
-    correlationId: correlationId(call),
-    traceparent: traceparentOf(call),
-  };
-}
-
-/** Listens first and starts then: a new run is followed without reading the store. */
-export async function startAndFollow(call: StartCall, spec: RunSpec, connectionId?: string) {
-  const { control, hub, store } = call.context;
-  const signal = closedSignal(call.reply.raw);
-  const runId = control.engine.ids.next();
-  const followed = { store: store.tenant(call.caller.tenantId), hub, runId };
-  const batches = followRun(followed, { after: 0, follow: true, signal, isNew: true });
-  // A chat lives with its connection: another connection cannot mean the same one.
-  const idempotency = connectionId === undefined ? idempotencyOf(call) : undefined;
-  const chosen = { runId, connectionId, idempotency };
-  const run = await startFor(call, spec, chosen).catch(async (error: unknown) => {
-    await batches.return();
-    throw error;
-  });
-  if (run.replayed) {
-    await batches.return();
-    return followAgain(call, run);
-  }
-  call.reply.header('x-run-id', run.id);
-  return { run: streamed(run), batches };
-}
-
-/**
- * The run that this very request has started before, if it has. It is looked for before anything
- * else: whoever repeats a request wants its run, whatever has become of models and budgets since.
- */
-export async function findReplay(call: StartCall) {
-  const idempotency = idempotencyOf(call);
-  if (idempotency === undefined) return undefined;
-  const { context, caller } = call;
-  const run = await findStarted(context.control, caller.tenantId, idempotency);
-  return run === undefined ? undefined : followAgain(call, run);
-}
-
-function followAgain(call: Call, run: RunIdentity) {
-  const { hub, store } = call.context;
-  const followed = { store: store.tenant(call.caller.tenantId), hub, runId: run.id };
-  const signal = closedSignal(call.reply.raw);
-  call.reply.header('x-run-id', run.id);
-  call.reply.header('idempotent-replayed', 'true');
-  const batches = followRun(followed, { after: 0, follow: true, signal });
-  return { run: streamed(run), batches };
-}
-
 const maxKeyChars = 255;
 
-/** The same key with the same request means the same run. */
-export function idempotencyOf(call: StartCall): Idempotency | undefined {
+function idempotencyOf(call: StartCall): Idempotency | undefined {
   const key = call.request.headers['idempotency-key'];
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || key === '' || key.length > maxKeyChars) {
-    const message = `Must have 1 to ${maxKeyChars} characters`;
-    throw new RelayError('invalid_request', `Idempotency-Key: ${message}`, {
-      details: [{ path: 'Idempotency-Key', message }],
-    });
+    throw invalidField('Idempotency-Key', `Must have 1 to ${maxKeyChars} characters`);
   }
   const { digest } = call.context.control.engine;
-  const about = call.params === undefined ? {} : { params: call.params };
-  const request = { route: call.request.routeOptions.url ?? '', ...about, body: call.body };
-  return { key, fingerprint: digest(canonicalJson(request)) };
+  const { params, body, request } = call;
+  const route = request.routeOptions.url ?? '';
+  const fingerprint = digest(
+    canonicalJson({ route, ...defined({ params: params ?? undefined }), body }),
+  );
+  return { key, fingerprint };
 }
 
-/** The caller's span, if it sent one; what is malformed is none. */
+/** The caller's span; a malformed header is ignored. */
 function traceparentOf(call: Call): string | undefined {
   const { traceparent } = call.request.headers;
   if (typeof traceparent !== 'string') return undefined;
   return parseTraceparent(traceparent) === undefined ? undefined : traceparent;
 }
 
-/** What ties this request to the caller's own records. */
+/** Relates the run to the caller's own records. */
 function correlationId(call: Call): string {
   const { headers } = call.request;
-  const given = [headers['x-request-id'], headers['idempotency-key']].flat();
+  const ids = [headers['x-request-id'], headers['idempotency-key']].flat();
   return (
-    given.find((id) => id !== undefined && id !== '' && id.length <= maxKeyChars) ?? call.request.id
+    ids.find((id) => id !== undefined && id !== '' && id.length <= maxKeyChars) ?? call.request.id
   );
 }

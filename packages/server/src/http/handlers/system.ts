@@ -4,7 +4,6 @@ import { openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
 import { type Call, type Handler, type PublicHandler, storeOf } from './handler.ts';
 
-/** For a client that only has the address. */
 export const welcome: PublicHandler<'welcome'> = async ({ version }) => ({
   name: 'Relay',
   version,
@@ -28,7 +27,6 @@ export const openApi: PublicHandler<'openApi'> = async ({ version }) => ({
 export const docs: PublicHandler<'docs'> = async ({ version }) =>
   docsPage(openApiDocument(version));
 
-/** For Prometheus. */
 export const metrics: Handler<'metrics'> = async (call) => {
   call.reply.header('content-type', 'text/plain; version=0.0.4; charset=utf-8');
   return call.context.metrics.render();

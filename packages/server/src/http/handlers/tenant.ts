@@ -1,15 +1,16 @@
-/** `/v1/tenant` and the kill switch. */
+/** `/v1/tenant`: settings, budgets, pause, and canceling runs in bulk. */
 import * as core from '@relay/core';
 import type { AuditFact, RunFilter } from '@relay/core';
 import { type Budgets, defined, type RunStatus } from '@relay/protocol';
 import { startOf, type TenantSettings } from '../../jobs/budgets.ts';
 import { changeSettings } from '../../config/tenant-settings.ts';
-import { auditEntry, type Call, type Handler } from './handler.ts';
+import { byCreation, readAll } from '../views/pagination.ts';
+import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
 
 export const getTenant: Handler<'getTenant'> = async (call) => presentTenant(call);
 
 async function presentTenant(call: Call) {
-  const store = call.context.store.tenant(call.caller.tenantId);
+  const store = storeOf(call);
   const tenant = await store.readTenant();
   const now = new Date();
   const [day, month, openRuns] = await Promise.all([
@@ -29,9 +30,9 @@ async function presentTenant(call: Call) {
 
 export const updateTenant: Handler<'updateTenant'> = async (call) => {
   const { paused, budgets } = call.body;
-  const { context, caller } = call;
-  const { tenantId } = caller;
-  const store = context.store.tenant(tenantId);
+  const { context } = call;
+  const { tenantId } = call.caller;
+  const store = storeOf(call);
   const audit = [
     ...(paused === undefined
       ? []
@@ -46,10 +47,10 @@ export const updateTenant: Handler<'updateTenant'> = async (call) => {
   return presentTenant(call);
 };
 
-/** What was set, as one fact a number: `tenant.tokens`, `keys.<id>.costUsd`. */
+/** One audit fact per number: `tenant.tokens`, `keys.<id>.costUsd`. */
 function factsOf({ tenant, keys = {} }: Budgets): Record<string, AuditFact> {
   const owners = [
-    ...(tenant === undefined ? [] : [['tenant', tenant] as const]),
+    ['tenant', tenant ?? {}] as const,
     ...Object.entries(keys).map(([id, budget]) => [`keys.${id}`, budget] as const),
   ];
   return Object.fromEntries(
@@ -59,22 +60,22 @@ function factsOf({ tenant, keys = {} }: Budgets): Record<string, AuditFact> {
   );
 }
 
-const open: readonly RunStatus[] = ['queued', 'running', 'waiting'];
-const pageSize = 200;
+const openStatuses: readonly RunStatus[] = ['queued', 'running', 'waiting'];
 
-/** Every run that is not over and fits; those that end by themselves meanwhile are not counted. */
+/** Cancels the open runs that match. Runs that end meanwhile are not counted. */
 export const cancelRuns: Handler<'cancelRuns'> = async (call) => {
   const { agent, labels = {} } = call.body;
   const [first, ...others] = Object.entries(labels);
   const filter: RunFilter = {
-    status: open,
+    status: openStatuses,
     ...defined({
       agent,
       label: first === undefined ? undefined : { name: first[0], value: first[1] },
     }),
   };
   let canceled = 0;
-  for await (const run of openRuns(call, filter)) {
+  const openRuns = readAll((page) => storeOf(call).listRuns(filter, page), byCreation);
+  for await (const run of openRuns) {
     if (others.some(([name, value]) => run.labels[name] !== value)) continue;
     const ref = { tenantId: run.tenantId, runId: run.id };
     const why = { reason: `Canceled by ${call.caller.as.name}`, by: call.caller.as };
@@ -82,17 +83,3 @@ export const cancelRuns: Handler<'cancelRuns'> = async (call) => {
   }
   return { canceled };
 };
-
-async function* openRuns(call: Call, filter: RunFilter) {
-  const store = call.context.store.tenant(call.caller.tenantId);
-  let page = await store.listRuns(filter, { limit: pageSize });
-  for (;;) {
-    yield* page;
-    const last = page.at(-1);
-    if (last === undefined || page.length < pageSize) return;
-    page = await store.listRuns(filter, {
-      limit: pageSize,
-      before: { at: last.createdAt, id: last.id },
-    });
-  }
-}

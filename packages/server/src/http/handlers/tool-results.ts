@@ -1,10 +1,10 @@
-/** What function tools bring: clients claim a call and post its result, the operator's programs wait for one. */
-import { claimToolCall as claim, postToolResult as post } from '@relay/core';
+/** Calls of function tools: clients claim a call and post its result; internal programs wait for it. */
+import * as core from '@relay/core';
 import { isEnded, RelayError } from '@relay/protocol';
-import { closedSignal } from '../../streaming/event-stream.ts';
+import { closedSignal } from '../../streaming/sse-stream.ts';
 import { notFound } from '../errors.ts';
-import type { Call, Handler, RouteCall } from './handler.ts';
-import { iso } from '../views/time.ts';
+import { iso } from '../views/pagination.ts';
+import type { Handler, RouteCall } from './handler.ts';
 
 function refOf({ params, caller }: RouteCall<'postToolResult' | 'claimToolCall'>) {
   const { id: runId, toolUseId: toolCallId } = params;
@@ -13,78 +13,63 @@ function refOf({ params, caller }: RouteCall<'postToolResult' | 'claimToolCall'>
 
 export const postToolResult: Handler<'postToolResult'> = async (call) => {
   const { output, isError = false } = call.body;
-  const outcome = await post(call.context.control, refOf(call), { output, failed: isError });
+  const outcome = await core.postToolResult(call.context.control, refOf(call), {
+    output,
+    failed: isError,
+  });
   switch (outcome) {
     case 'accepted':
     case 'repeated':
       return { ok: true };
     case 'contradicted':
-      throw new RelayError('tool_result_conflict', 'This call already has another result');
+      throw new RelayError('tool_result_conflict', 'This call already has a different result');
     case 'missing':
       throw notFound('call');
   }
 };
 
 export const claimToolCall: Handler<'claimToolCall'> = async (call) => {
-  const body = call.body;
-  const claimed = await claim(call.context.control, refOf(call), body?.claimId);
+  const claimed = await core.claimToolCall(call.context.control, refOf(call), call.body?.claimId);
   switch (claimed.kind) {
     case 'claimed':
       return { claimId: claimed.claimId, expiresAt: iso(claimed.until) };
     case 'taken':
-      throw new RelayError('call_claimed', 'Another client works on this call');
+      throw new RelayError('call_claimed', 'Another client has claimed this call');
     case 'missing':
       throw notFound('call');
   }
 };
 
-const lookMs = 1_000;
+const pollMs = 1_000;
 
-/** A long poll: it ends with the result, with the run, with its reader, or when its time is over. */
+/** A long poll. It ends with the result, the run, the connection, or after `waitMs`. */
 export const awaitToolResult: Handler<'awaitToolResult'> = async (call) => {
   const { id: runId, toolUseId } = call.params;
   const { waitMs } = call.query;
-  const { store, hub } = call.context;
+  const { store, hub, control } = call.context;
   const tenantId = await store.tenantOfRun(runId);
   if (tenantId === undefined) throw notFound('call');
   const tenant = store.tenant(tenantId);
-  const until = performance.now() + waitMs;
-  const closed = closedSignal(call.reply.raw);
-  for (;;) {
-    const [run, known] = [
-      await tenant.readRunHead(runId),
-      await tenant.readClientCall(runId, toolUseId),
-    ];
-    if (run === undefined) throw notFound('call');
-    if (isEnded(run.status)) throw new RelayError('result_gone', 'The run has ended');
-    if (known === undefined || known.status === 'closed') throw notFound('call');
-    if (known.result !== null) {
-      const { output, failed } = known.result;
-      return { output, isError: failed ? true : undefined };
+  const deadline = performance.now() + waitMs;
+  const signal = closedSignal(call.reply.raw);
+  const changed = new core.Signal();
+  const stopListening = hub.listen(runId, () => changed.notify());
+  try {
+    for (;;) {
+      const run = await tenant.readRunHead(runId);
+      const clientCall = await tenant.readClientCall(runId, toolUseId);
+      if (run === undefined) throw notFound('call');
+      if (isEnded(run.status)) throw new RelayError('result_gone', 'The run has ended');
+      if (clientCall === undefined || clientCall.status === 'closed') throw notFound('call');
+      if (clientCall.result !== null) {
+        const { output, failed } = clientCall.result;
+        return { output, isError: failed ? true : undefined };
+      }
+      const left = deadline - performance.now();
+      if (left <= 0 || signal.aborted) return undefined;
+      await changed.waitFor({ clock: control.engine.clock, ms: Math.min(left, pollMs), signal });
     }
-    const left = until - performance.now();
-    if (left <= 0 || closed.aborted) return undefined;
-    await somethingNew({ hub, runId, closed }, Math.min(left, lookMs));
+  } finally {
+    stopListening();
   }
 };
-
-interface Waiting {
-  readonly hub: Call['context']['hub'];
-  readonly runId: string;
-  readonly closed: AbortSignal;
-}
-
-/** The run says something, the reader leaves, or it is time to look. */
-function somethingNew({ hub, runId, closed }: Waiting, ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      clearTimeout(timer);
-      stopListening();
-      closed.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    const stopListening = hub.listen(runId, done);
-    closed.addEventListener('abort', done);
-  });
-}

@@ -1,15 +1,13 @@
-/** `/v1/webhooks`: who is told what happens. */
+/** `/v1/webhooks`: URLs that are notified of events. */
 import type { DeliveryRecord, WebhookRecord } from '@relay/core';
-import { UrlRefused } from '@relay/models';
-import { RelayError } from '@relay/protocol';
 import { notFound } from '../errors.ts';
-import { auditEntry, type Call, type Handler, storeOf } from './handler.ts';
-import { cutPage, pageOf } from '../views/pagination.ts';
-import { iso } from '../views/time.ts';
+import { checkUrl } from './credentials.ts';
+import { auditEntry, type Handler, storeOf } from './handler.ts';
+import { byCreation, iso, readPage } from '../views/pagination.ts';
 
 export const createWebhook: Handler<'createWebhook'> = async (call) => {
   const { url, events } = call.body;
-  checkUrl(call, url);
+  checkUrl(call, 'url', url);
   const { caller, context } = call;
   const { engine } = context.control;
   const webhook: WebhookRecord = {
@@ -21,7 +19,7 @@ export const createWebhook: Handler<'createWebhook'> = async (call) => {
     createdBy: caller.as,
     mayDecide: caller.as.type === 'key' && caller.scopes.has('approve'),
   };
-  // Its path may be a secret: where it leads is said by its origin.
+  // The path may be a secret: only the origin is audited.
   const what = { webhookId: webhook.id, origin: new URL(url).origin, events };
   await storeOf(call).webhooks.add(webhook, auditEntry(call, 'webhook.created', what));
   const secret = context.signer.secretOf(webhook);
@@ -30,16 +28,16 @@ export const createWebhook: Handler<'createWebhook'> = async (call) => {
 };
 
 export const listWebhooks: Handler<'listWebhooks'> = async (call) => {
-  const query = call.query;
-  const found = await storeOf(call).webhooks.list(pageOf(query));
-  const { items, nextCursor } = cutPage(found, query.limit, ({ createdAt: at, id }) => ({
-    at,
-    id,
-  }));
+  const { webhooks } = storeOf(call);
+  const { items, nextCursor } = await readPage(
+    call.query,
+    (page) => webhooks.list(page),
+    byCreation,
+  );
   return { webhooks: items.map(presentWebhook), nextCursor };
 };
 
-/** What is gone already is deleted. */
+/** Succeeds if the webhook does not exist. */
 export const deleteWebhook: Handler<'deleteWebhook'> = async (call) => {
   const { id } = call.params;
   await storeOf(call).webhooks.remove(id, auditEntry(call, 'webhook.deleted', { webhookId: id }));
@@ -47,28 +45,15 @@ export const deleteWebhook: Handler<'deleteWebhook'> = async (call) => {
 
 export const listWebhookDeliveries: Handler<'listWebhookDeliveries'> = async (call) => {
   const { id } = call.params;
-  const query = call.query;
   const { webhooks } = storeOf(call);
   if ((await webhooks.read(id)) === undefined) throw notFound('webhook');
-  const found = await webhooks.deliveries(id, pageOf(query));
-  const { items, nextCursor } = cutPage(found, query.limit, ({ at, id: event }) => ({
-    at,
-    id: event,
-  }));
+  const { items, nextCursor } = await readPage(
+    call.query,
+    (page) => webhooks.deliveries(id, page),
+    (delivery) => ({ at: delivery.at, id: delivery.id }),
+  );
   return { deliveries: items.map(presentDelivery), nextCursor };
 };
-
-function checkUrl(call: Call, url: string): void {
-  try {
-    call.context.guard.checkUrl(new URL(url));
-  } catch (error) {
-    if (!(error instanceof UrlRefused)) throw error;
-    const { message } = error;
-    throw new RelayError('base_url_refused', `url: ${message}`, {
-      details: [{ path: 'url', message }],
-    });
-  }
-}
 
 function presentWebhook({ id, url, events, createdAt }: WebhookRecord) {
   return { id, url, events, createdAt: iso(createdAt) };

@@ -1,8 +1,9 @@
-/** The small page behind a decision link: what would run, and two buttons. No script, no frame. */
+/** The page behind a decision link: the requested call and two buttons. No scripts, no frames. */
 import { createHash } from 'node:crypto';
 import type { ApprovalRecord } from '@relay/core';
 import type { RelayError } from '@relay/protocol';
 import { displayOf } from './display.ts';
+import { escapeHtml } from './docs-page.ts';
 
 const style = `:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem;overflow-wrap:anywhere}
@@ -31,56 +32,46 @@ export const pageHeaders: Readonly<Record<string, string>> = {
   'x-robots-tag': 'noindex',
 };
 
-/** In letters, for a reason that is typed into the page. */
-export const longestReason = 500;
+export const maxReasonChars = 500;
 
-/** Deciding is a POST: whoever only opens the link, a mail scanner or a preview, decides nothing. */
-export function askingPage(approval: ApprovalRecord): string {
+/** Deciding is a POST: opening the link, as mail scanners and previews do, decides nothing. */
+export function pendingPage(approval: ApprovalRecord): string {
   const { text, flags } = displayOf(approval.tool, approval.params);
   const warning =
     flags.length === 0
       ? ''
-      : `<p class="warning">Beware: it holds characters that do not show or look like others (${escaped(flags.join(', '))}). They are written out.</p>`;
+      : `<p class="warning">Warning: the call contains invisible or misleading characters (${escapeHtml(flags.join(', '))}). They are shown as escapes.</p>`;
   return page(
-    'May this run?',
-    `<p>The agent <b>${escaped(approval.agentPath.join(' › '))}</b> wants to use <b>${escaped(approval.tool)}</b>:</p>
-${warning}<pre>${escaped(text)}</pre>
-<p>Run ${escaped(approval.runId)}. The request expires on ${escaped(minuteOf(approval.expiresAt))}.</p>
+    'Approve this tool call?',
+    `<p>The agent <b>${escapeHtml(approval.agentPath.join(' › '))}</b> wants to use <b>${escapeHtml(approval.tool)}</b>:</p>
+${warning}<pre>${escapeHtml(text)}</pre>
+<p>Run ${escapeHtml(approval.runId)}. The request expires on ${escapeHtml(minuteInUtc(approval.expiresAt))}.</p>
 <form method="post"><input type="hidden" name="approved" value="true"><button class="yes">Approve</button></form>
 <form method="post"><input type="hidden" name="approved" value="false"><button class="no">Deny</button>
-<input name="reason" maxlength="${longestReason}" autocomplete="off" aria-label="Why not? The agent reads it" placeholder="Why not? The agent reads it"></form>`,
+<input name="reason" maxlength="${maxReasonChars}" autocomplete="off" aria-label="Reason for denying (shown to the agent)" placeholder="Reason for denying (shown to the agent)"></form>`,
   );
 }
 
-export function answeredPage(status: string): string {
-  return page(`This request is ${status}`, '<p>Nothing more can be decided here.</p>');
+export function decidedPage(status: string): string {
+  return page(`This request is ${status}`, '<p>It cannot be decided again.</p>');
 }
 
-/** For people: programs are told the same as JSON. */
 export function failedPage({ code, message }: RelayError): string {
   return code === 'not_found'
-    ? page(
-        'This link leads nowhere',
-        '<p>It may have been withdrawn, or never have been whole.</p>',
-      )
-    : page('Nothing was decided', `<p>${escaped(message)}</p>`);
+    ? page('Link not found', '<p>The link is incomplete or no longer valid.</p>')
+    : page('The decision was not recorded', `<p>${escapeHtml(message)}</p>`);
 }
 
-/** Whoever opens the page may be anywhere, so it is said in UTC. */
-function minuteOf(at: number): string {
+function minuteInUtc(at: number): string {
   return `${new Date(at).toISOString().slice(0, 16).replace('T', ' at ')} UTC`;
 }
 
 function page(title: string, body: string): string {
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<title>${escaped(title)}</title><style>${style}</style></head>
-<body><h1>${escaped(title)}</h1>
+<title>${escapeHtml(title)}</title><style>${style}</style></head>
+<body><h1>${escapeHtml(title)}</h1>
 ${body}
 </body></html>
 `;
-}
-
-function escaped(text: string): string {
-  return text.replaceAll(/[&<>"']/g, (char) => `&#${char.codePointAt(0)};`);
 }

@@ -1,24 +1,23 @@
 /**
- * What a person is shown of a call: all of it, and nothing that looks like something else. Characters
- * that do not show, or that turn the order of others around, are written out and named.
+ * A tool call as an approver sees it: complete, and without misleading characters. Invisible, bidi and
+ * control characters are escaped and reported as flags.
  */
 export interface Display {
   readonly text: string;
-  /** What there is to beware of. */
+  /** The kinds of misleading characters in the call. */
   readonly flags: readonly Flag[];
 }
 
 export type Flag = 'control' | 'bidi' | 'invisible' | 'confusable-space' | 'lone-surrogate';
 
 const bidi = /\p{Bidi_Control}/u;
-/** Line and paragraph separators end lines in some places and not in others. */
+/** Includes line and paragraph separators, which only some renderers break at. */
 const control = /[\p{Cc}\p{Zl}\p{Zp}]/u;
 const space = /[^\P{Zs} ]/u;
-/** What no font shows, and the blanks that are letters to Unicode: of Hangul, and of Braille. */
+/** Includes blank characters that Unicode classifies as letters: Hangul fillers, and Braille blank. */
 const invisible =
   /[\p{Cf}\p{Default_Ignorable_Code_Point}\p{Cn}\p{Co}\u115f\u1160\u2800\u3164\uffa0]/u;
 
-/** Line breaks and tabs are what they look like; they are left to the JSON around them. */
 function flagOf(char: string): Flag | undefined {
   if (bidi.test(char)) return 'bidi';
   if (control.test(char)) return 'control';
@@ -27,21 +26,21 @@ function flagOf(char: string): Flag | undefined {
   return invisible.test(char) ? 'invisible' : undefined;
 }
 
-/** Inside a string of JSON: what is written out already, if a backslash does not stand for itself. */
-const written = /\\(?:\\|u([\da-f]{4})|([bfr])|.)/g;
+/** An escape sequence in a JSON string. */
+const escape = /\\(?:\\|u([\da-f]{4})|([bfr])|.)/g;
 
-/** As JSON, indented, so that every value has its line and its quotes. */
+/** As indented JSON, so that every value is quoted and on its own line. */
 export function displayOf(tool: string, params: unknown): Display {
   const flags = new Set<Flag>();
   const json = JSON.stringify(params, null, 2) ?? 'null';
   let text = '';
   for (const char of `${tool} ${json}`) {
-    const plain = (char >= ' ' && char <= '~') || char === '\n';
-    const flag = plain ? undefined : flagOf(char);
+    const isPlain = (char >= ' ' && char <= '~') || char === '\n';
+    const flag = isPlain ? undefined : flagOf(char);
     if (flag !== undefined) flags.add(flag);
     text += flag === undefined ? char : `\\u{${char.codePointAt(0)?.toString(16)}}`;
   }
-  for (const [, hex, letter] of json.matchAll(written)) {
+  for (const [, hex, letter] of json.matchAll(escape)) {
     const flag = hex === undefined ? undefined : flagOf(String.fromCharCode(parseInt(hex, 16)));
     if (flag !== undefined) flags.add(flag);
     if (letter !== undefined) flags.add('control');

@@ -1,6 +1,27 @@
-/** `/docs`: the OpenAPI document as a page, without a script and without anything from elsewhere. */
+/** `/docs`: the OpenAPI document as a page, without scripts or external resources. */
 import type { OpenApiDocument } from '@relay/protocol';
-import { escapeHtml as escape, type Schema, shapeOf } from './docs-shapes.ts';
+
+interface Schema {
+  readonly $ref?: string;
+  readonly const?: unknown;
+  readonly enum?: readonly unknown[];
+  readonly anyOf?: readonly Schema[];
+  readonly oneOf?: readonly Schema[];
+  readonly allOf?: readonly Schema[];
+  readonly type?: string | readonly string[];
+  readonly format?: string;
+  readonly description?: string;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: Schema | boolean;
+  readonly items?: Schema;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+}
 
 interface Operation {
   readonly operationId: string;
@@ -8,7 +29,7 @@ interface Operation {
   readonly tags: readonly string[];
   readonly parameters?: readonly Parameter[];
   readonly requestBody?: { readonly content: Readonly<Record<string, { schema: Schema }>> };
-  readonly responses: Readonly<Record<string, Answer>>;
+  readonly responses: Readonly<Record<string, Response>>;
   readonly security?: readonly Readonly<Record<string, readonly string[]>>[];
 }
 
@@ -20,12 +41,12 @@ interface Parameter {
   readonly schema: Schema;
 }
 
-interface Answer {
+interface Response {
   readonly description: string;
   readonly content?: Readonly<Record<string, { schema?: Schema }>>;
 }
 
-interface Entry {
+interface Endpoint {
   readonly method: string;
   readonly path: string;
   readonly operation: Operation;
@@ -33,83 +54,83 @@ interface Entry {
 
 export function docsPage(document: OpenApiDocument): string {
   const entries = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]): Entry => ({
+    Object.entries(methods).map(([method, operation]): Endpoint => ({
       method,
       path,
       operation: operation as unknown as Operation,
     })),
   );
-  // What one comes for is first.
+  // The system routes come last.
   const tags = [...new Set(entries.flatMap(({ operation }) => operation.tags))].toSorted(
     (a, b) => Number(a === 'system') - Number(b === 'system'),
   );
   const sections = tags.map((tag) => {
     const own = entries.filter(({ operation }) => operation.tags.includes(tag));
-    return `<section id="${escape(tag)}"><h2>${escape(tag)}</h2>${own.map(article).join('')}</section>`;
+    return `<section id="${escapeHtml(tag)}"><h2>${escapeHtml(tag)}</h2>${own.map(operationArticle).join('')}</section>`;
   });
   const types = Object.entries(document.components['schemas'] as Record<string, Schema>)
     .filter(([name]) => name !== 'Json')
-    .map(([name, schema]) => type(name, schema));
+    .map(([name, schema]) => typeArticle(name, schema));
   sections.push(`<section id="types"><h2>Types</h2>${types.join('')}</section>`);
   const version = String(document.info['version']);
   const links = [...tags, 'types']
-    .map((tag) => `<a href="#${escape(tag)}">${escape(tag)}</a>`)
+    .map((tag) => `<a href="#${escapeHtml(tag)}">${escapeHtml(tag)}</a>`)
     .join('');
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Relay API</title><style>${style}</style></head>
-<body><header><h1>Relay API</h1><p>Version ${escape(version)} · <a href="/openapi.json">openapi.json</a></p>
+<body><header><h1>Relay API</h1><p>Version ${escapeHtml(version)} · <a href="/openapi.json">openapi.json</a></p>
 <p>Send a key with each call: <code>Authorization: Bearer relay_live_…</code>. The first start shows one, <code>relay bootstrap</code> makes more.
-Bodies are JSON. An error is <code>{"error": "a sentence", "code": "a_word", "details"?}</code>.</p>
+Bodies are JSON. An error is <code>{"error": "message", "code": "error_code", "details"?}</code>.</p>
 <nav>${links}</nav></header><main>${sections.join('')}</main></body></html>
 `;
 }
 
-function type(name: string, schema: Schema): string {
-  const id = `type-${escape(name)}`;
-  return `<article id="${id}"><h3>${escape(name)}</h3><pre>${shapeOf(schema)}</pre></article>`;
+function typeArticle(name: string, schema: Schema): string {
+  const id = `type-${escapeHtml(name)}`;
+  return `<article id="${id}"><h3>${escapeHtml(name)}</h3><pre>${shapeOf(schema)}</pre></article>`;
 }
 
-function article({ method, path, operation }: Entry): string {
+function operationArticle({ method, path, operation }: Endpoint): string {
   const { operationId, summary, parameters = [], requestBody, responses } = operation;
   const body = requestBody?.content['application/json']?.schema;
-  return `<article id="${escape(operationId)}">
-<h3><span class="${escape(method)}">${escape(method.toUpperCase())}</span> <code>${escape(path)}</code></h3>
-<p>${escape(summary)}. ${access(operation)}</p>
+  return `<article id="${escapeHtml(operationId)}">
+<h3><span class="${escapeHtml(method)}">${escapeHtml(method.toUpperCase())}</span> <code>${escapeHtml(path)}</code></h3>
+<p>${escapeHtml(summary)}. ${access(operation)}</p>
 ${parameters.length === 0 ? '' : parameterTable(parameters)}
 ${body === undefined ? '' : details('Body', body)}
-${answers(responses)}</article>`;
+${responseList(responses)}</article>`;
 }
 
-/** Any one of the ways is enough. */
+/** Any one of the security schemes is enough. */
 function access({ security = [] }: Operation): string {
   if (security.length === 0) return '<em>Public.</em>';
-  const ways = security.map((way) => {
-    if ('internal' in way) return 'the internal secret';
-    const scopes = Object.values(way).flat();
+  const schemes = security.map((scheme) => {
+    if ('internal' in scheme) return 'the internal secret';
+    const scopes = Object.values(scheme).flat();
     if (scopes.length === 0) return 'none on this machine';
-    return `a key with the scope <code>${escape(scopes.join(', '))}</code>`;
+    return `a key with the scope <code>${escapeHtml(scopes.join(', '))}</code>`;
   });
-  return `<em>Needs ${ways.join(', or ')}.</em>`;
+  return `<em>Needs ${schemes.join(', or ')}.</em>`;
 }
 
 function parameterTable(parameters: readonly Parameter[]): string {
-  const rows = parameters.map(({ name, in: place, required, description = '', schema }) => {
-    return `<tr><td><code>${escape(name)}</code>${required ? '' : ' <i>optional</i>'}</td>
-<td>${escape(place)}</td><td>${escape(description)} <code>${shapeOf(schema)}</code></td></tr>`;
+  const rows = parameters.map(({ name, in: location, required, description = '', schema }) => {
+    return `<tr><td><code>${escapeHtml(name)}</code>${required ? '' : ' <i>optional</i>'}</td>
+<td>${escapeHtml(location)}</td><td>${escapeHtml(description)} <code>${shapeOf(schema)}</code></td></tr>`;
   });
   return `<table><tr><th>Parameter</th><th>In</th><th></th></tr>${rows.join('')}</table>`;
 }
 
-function answers(responses: Operation['responses']): string {
+function responseList(responses: Operation['responses']): string {
   return Object.entries(responses)
     .toSorted(([a], [b]) => Number(a) - Number(b))
     .map(([status, { description, content }]) => {
       const schema = content?.['application/json']?.schema;
-      const says = `<p class="answer"><b>${escape(status)}</b> ${code(description)}</p>`;
+      const line = `<p class="answer"><b>${escapeHtml(status)}</b> ${markup(description)}</p>`;
       return Number(status) < 400 && schema !== undefined
-        ? `${says}${details('Answer', schema)}`
-        : says;
+        ? `${line}${details('Response', schema)}`
+        : line;
     })
     .join('');
 }
@@ -118,11 +139,84 @@ function details(title: string, schema: Schema): string {
   return `<details><summary>${title}</summary><pre>${shapeOf(schema)}</pre></details>`;
 }
 
-/** Words between backticks are code; an empty line parts two of them. */
-function code(text: string): string {
-  return escape(text)
+/** Renders backticks as code and empty lines as line breaks. */
+function markup(text: string): string {
+  return escapeHtml(text)
     .replaceAll(/`([^`]*)`/g, '<code>$1</code>')
     .replaceAll('\n\n', '<br>');
+}
+
+/** A JSON Schema as an HTML type, with one field per line. A reference links to its type. */
+export function shapeOf(schema: Schema | boolean | undefined, indent = ''): string {
+  if (typeof schema !== 'object') return 'JSON';
+  const { type = 'JSON', format = 'string' } = schema;
+  if (schema.$ref !== undefined) return linkTo(schema.$ref.replace(/^.*\//, ''));
+  if ('const' in schema) return literal(schema.const);
+  if (schema.enum !== undefined) return schema.enum.map(literal).join(' | ');
+  const choices = schema.anyOf ?? schema.oneOf;
+  if (choices !== undefined) {
+    return [...new Set(choices.map((each) => shapeOf(each, indent)))].join(' | ');
+  }
+  if (schema.allOf !== undefined) {
+    return schema.allOf.map((each) => shapeOf(each, indent)).join(' & ');
+  }
+  switch (type) {
+    case 'object':
+      return objectShape(schema, indent);
+    case 'array':
+      return arrayShape(schema, indent);
+    case 'string':
+      return escapeHtml(format + bounds(schema.minLength, schema.maxLength, ' characters'));
+    case 'integer':
+    case 'number':
+      return escapeHtml(type + bounds(schema.minimum, schema.maximum));
+    default:
+      return escapeHtml([type].flat().join(' | '));
+  }
+}
+
+function objectShape(schema: Schema, indent: string): string {
+  const { properties = {}, required = [], additionalProperties: others } = schema;
+  const fields = Object.entries(properties);
+  const more = typeof others === 'object' ? shapeOf(others, `${indent}  `) : undefined;
+  if (fields.length === 0) return more === undefined ? '{}' : `{ [name]: ${more} }`;
+  const lines = fields.map(([name, field]) => {
+    const mark = required.includes(name) ? '' : '?';
+    const { description } = field;
+    const note = description === undefined ? '' : ` <i>${escapeHtml(description)}</i>`;
+    return `${indent}  ${escapeHtml(name)}${mark}: ${shapeOf(field, `${indent}  `)}${note}`;
+  });
+  if (more !== undefined) lines.push(`${indent}  [name]: ${more}`);
+  return `{\n${lines.join('\n')}\n${indent}}`;
+}
+
+function arrayShape({ items, minItems, maxItems }: Schema, indent: string): string {
+  const item = shapeOf(items, indent);
+  const size = escapeHtml(bounds(minItems, maxItems));
+  return `${item.includes(' | ') && !item.startsWith('{') ? `(${item})` : item}[]${size}`;
+}
+
+function bounds(min: number | undefined, max: number | undefined, unit = ''): string {
+  const [least, most] = [min, max].map(asBound);
+  if (most !== undefined) return ` (${least ?? 0}–${most}${unit})`;
+  return least === undefined || least === 0 ? '' : ` (at least ${least}${unit})`;
+}
+
+/** The limits of a JSON number are not shown. */
+function asBound(number: number | undefined): number | undefined {
+  return number !== undefined && Math.abs(number) < Number.MAX_SAFE_INTEGER ? number : undefined;
+}
+
+function linkTo(name: string): string {
+  return name === 'Json' ? 'JSON' : `<a href="#type-${escapeHtml(name)}">${escapeHtml(name)}</a>`;
+}
+
+function literal(value: unknown): string {
+  return escapeHtml(JSON.stringify(value));
+}
+
+export function escapeHtml(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (char) => `&#${char.codePointAt(0)};`);
 }
 
 const style = `

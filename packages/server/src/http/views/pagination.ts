@@ -1,45 +1,75 @@
-/** Lists go newest first, page by page; a cursor is the place where the page before ended. */
+/** Pages and times on the wire. Lists are sorted newest first; a cursor is the end of the last page. */
 import type { Page, Position } from '@relay/core';
-import { idSchema, RelayError } from '@relay/protocol';
+import { defined, idSchema } from '@relay/protocol';
+import { invalidRequest } from '../errors.ts';
 
 interface PageQuery {
   readonly limit: number;
   readonly cursor?: string | undefined;
 }
 
-/** One more than is shown tells whether another page follows. */
-export function pageOf({ limit, cursor }: PageQuery): Page {
-  return cursor === undefined
-    ? { limit: limit + 1 }
-    : { limit: limit + 1, before: readCursor(cursor) };
-}
-
-export function cutPage<Item>(
-  found: readonly Item[],
-  limit: number,
+/** Reads one page of a list. It reads one item more to know whether another page follows. */
+export async function readPage<Item>(
+  { limit, cursor }: PageQuery,
+  list: (page: Page) => Promise<readonly Item[]>,
   positionOf: (item: Item) => Position,
-): { items: Item[]; nextCursor: string | null } {
+): Promise<{ items: Item[]; nextCursor: string | null }> {
+  const before = cursor === undefined ? undefined : decodeCursor(cursor);
+  const found = await list({ limit: limit + 1, ...defined({ before }) });
   const items = found.slice(0, limit);
   const last = items.at(-1);
-  const nextCursor =
-    found.length > limit && last !== undefined ? writeCursor(positionOf(last)) : null;
-  return { items, nextCursor };
+  const hasNext = found.length > limit && last !== undefined;
+  return { items, nextCursor: hasNext ? encodeCursor(positionOf(last)) : null };
 }
 
-function writeCursor({ at, id }: Position): string {
+/** All items of a list, read page by page. */
+export async function* readAll<Item>(
+  list: (page: Page) => Promise<readonly Item[]>,
+  positionOf: (item: Item) => Position,
+): AsyncGenerator<Item, void> {
+  const limit = 200;
+  let before: Position | undefined;
+  for (;;) {
+    const items = await list({ limit, ...defined({ before }) });
+    yield* items;
+    const last = items.at(-1);
+    if (last === undefined || items.length < limit) return;
+    before = positionOf(last);
+  }
+}
+
+export function byRequest(item: { readonly requestedAt: number; readonly id: string }): Position {
+  return { at: item.requestedAt, id: item.id };
+}
+
+export function byCreation(item: { readonly createdAt: number; readonly id: string }): Position {
+  return { at: item.createdAt, id: item.id };
+}
+
+function encodeCursor({ at, id }: Position): string {
   return Buffer.from(`${at} ${id}`, 'utf8').toString('base64url');
 }
 
-function readCursor(cursor: string): Position {
+function decodeCursor(cursor: string): Position {
   const text = Buffer.from(cursor, 'base64url').toString('utf8');
   const [, at, id] = /^(\d{1,15}) (\S+)$/.exec(text) ?? [];
-  // An event is known by its name and by what it is about.
-  const isOurs =
-    at !== undefined && idSchema.safeParse(id?.replace(/^[a-z]+\.[a-z]+:/, '')).success;
-  if (!isOurs || id === undefined || writeCursor({ at: Number(at), id }) !== cursor) {
-    throw new RelayError('invalid_request', 'cursor: is not one that a list has given', {
-      details: [{ path: 'cursor', message: 'Not one that a list has given' }],
-    });
+  // The id of a delivery is the event's type and the id of its subject.
+  const hasId = idSchema.safeParse(id?.replace(/^[a-z]+\.[a-z]+:/, '')).success;
+  if (!hasId || id === undefined || encodeCursor({ at: Number(at), id }) !== cursor) {
+    throw invalidRequest([{ path: 'cursor', message: 'Invalid cursor' }]);
   }
   return { at: Number(at), id };
+}
+
+export function iso(time: number): string {
+  return new Date(time).toISOString();
+}
+
+export function isoOrNone(time: number | null | undefined): string | undefined {
+  return time === null || time === undefined ? undefined : iso(time);
+}
+
+/** The time of a request's field, in milliseconds. */
+export function timeOf(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : Date.parse(text);
 }

@@ -6,7 +6,7 @@ import {
   type StoredEvent,
   wireUsage,
 } from '@relay/protocol';
-import { iso, isoOrNone } from './time.ts';
+import { iso, isoOrNone } from './pagination.ts';
 
 /** A run as the API shows it. */
 export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
@@ -18,7 +18,7 @@ export function presentRun(run: RunRecord, spec: StoredEvent | undefined) {
   };
 }
 
-/** The same in a list, where a long input and the checkpoint are left out. */
+/** The same in a list, without the checkpoint. */
 export function presentListed(run: RunListing) {
   return { ...presentHead(run, run.opening), ...presentTimes(run) };
 }
@@ -51,7 +51,7 @@ function presentTimes(run: Pick<RunListing, 'error' | 'startedAt' | 'endedAt'>) 
   };
 }
 
-/** As it was given: a text, or messages. */
+/** As in the request: a text, or messages. */
 function inputOf(messages: readonly Message[]): string | readonly Message[] {
   const [first] = messages;
   return messages.length === 1 && first?.role === 'user' && typeof first.content === 'string'
@@ -59,7 +59,7 @@ function inputOf(messages: readonly Message[]): string | readonly Message[] {
     : messages;
 }
 
-/** Unknown where those very bytes are damaged: one such run must not spoil a whole list. */
+/** Undefined if the stored output is damaged: one such run must not fail a whole list. */
 function outputOf({ outputJson }: RunHead): string | undefined {
   try {
     const { output } = JSON.parse(outputJson ?? '{}') as { output?: unknown };

@@ -14,7 +14,7 @@ it('closes the streams of a revoked key after the revocation is stored and befor
     caller: { tenantId: 'tenant-1' },
     context: {
       store: { tenant: () => store },
-      streams: { closeOf: (id: string) => note(`closed ${id}`) },
+      streams: { closeByKey: (id: string) => note(`closed ${id}`) },
       control: { engine: { clock: { now: () => 7 } } },
     },
   } as unknown as RouteCall<'revokeKey'>;

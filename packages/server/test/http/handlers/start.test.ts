@@ -43,7 +43,7 @@ async function refusalOf(choosing: Promise<unknown>): Promise<RelayError> {
 }
 
 describe('the model', () => {
-  it('is the one that was asked for, else the default of the server', async () => {
+  it('is the requested one, else the default of the server', async () => {
     expect(await chooseModel(callWith(), 'scripted', 'missing')).toBe('scripted');
     expect(await chooseModel(callWith({ defaultModel: 'scripted' }), undefined, 'missing')).toBe(
       'scripted',
@@ -59,7 +59,7 @@ describe('the model', () => {
   });
 
   it.each(['nope', 'SCRIPTED', 'constructor', '__proto__', 'toString', ' scripted'])(
-    'is refused if nobody offers %j',
+    'is refused if no provider offers %j',
     async (name) => {
       const error = await refusalOf(chooseModel(callWith(), name, 'missing'));
       expect(error.code).toBe('unknown_model');
@@ -68,7 +68,7 @@ describe('the model', () => {
     },
   );
 
-  it('is refused by name if the default is not there: the caller did nothing wrong', async () => {
+  it('is refused by name if the default model is unknown', async () => {
     const call = callWith({ defaultModel: 'gone' });
     const error = await refusalOf(chooseModel(call, undefined, 'x'));
     expect(error.code).toBe('unknown_model');
@@ -77,12 +77,12 @@ describe('the model', () => {
 });
 
 describe('the tools', () => {
-  it('are all the tenant has if none are named, and none if none are wanted', () => {
+  it('are all tools of the tenant by default, and none for an empty list', () => {
     expect(chooseTools(callWith(), undefined)).toEqual(['one', 'two']);
     expect(chooseTools(callWith(), [])).toEqual([]);
   });
 
-  it('are those named, in their order', () => {
+  it('are the named ones, in their order', () => {
     expect(chooseTools(callWith(), ['two', 'one'])).toEqual(['two', 'one']);
   });
 
@@ -96,13 +96,13 @@ describe('the tools', () => {
     },
   );
 
-  it('are named once each', () => {
+  it('may not be listed twice', () => {
     const error = refusal(() => chooseTools(callWith(), ['one', 'two', 'one']));
     expect(error.code).toBe('invalid_request');
     expect(error.details?.[0]?.path).toMatch(/^tools\[2\]/);
   });
 
-  it('are a copy: nobody changes the request afterwards', () => {
+  it('are a copy of the list of the request', () => {
     const wanted = ['one'];
     expect(chooseTools(callWith(), wanted)).not.toBe(wanted);
   });
@@ -121,14 +121,14 @@ describe('the permissions', () => {
     ['lists that allow nothing', { allowlist: [], allowOnce: [] }],
   ];
 
-  it.each(widening)('that widen by %s need the scope approve', (_what, permissions) => {
+  it.each(widening)('that allow calls by %s require the scope approve', (_what, permissions) => {
     const error = refusal(() => choosePermissions(callWith({ scopes: ['runs'] }), permissions));
     expect(error.code).toBe('approve_scope_required');
     expect(error.status).toBe(403);
     expect(choosePermissions(callWith(), permissions)).toEqual(permissions);
   });
 
-  it.each(narrowing)('that only narrow need it not: %s', (_what, permissions) => {
+  it.each(narrowing)('that only deny do not require it: %s', (_what, permissions) => {
     expect(choosePermissions(callWith({ scopes: ['runs'] }), permissions)).toEqual(permissions);
   });
 

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { displayOf } from '../../../src/http/views/display.ts';
 
-describe('what a person is shown', () => {
-  it('is the tool and all of its arguments, as they are', () => {
+describe('displayOf', () => {
+  it('returns the tool and all its arguments', () => {
     expect(displayOf('bash', { command: 'rm -rf ./tmp', force: true, n: [1, null] })).toEqual({
       text: 'bash {\n  "command": "rm -rf ./tmp",\n  "force": true,\n  "n": [\n    1,\n    null\n  ]\n}',
       flags: [],
@@ -29,24 +29,24 @@ describe('what a person is shown', () => {
     ['a\u{1d173}b', 'invisible', 'a\\u{1d173}b'],
     ['a\u1680b', 'confusable-space', 'a\\u{1680}b'],
     ['a\u{f0000}b', 'invisible', 'a\\u{f0000}b'],
-  ])('writes out what does not show: %j', (value, flag, shown) => {
+  ])('escapes an invisible character: %j', (value, flag, shown) => {
     const { text, flags } = displayOf('say', { value });
     expect(flags).toEqual([flag]);
     expect(text).toContain(shown);
   });
 
-  it('flags what JSON itself has written out', () => {
+  it('flags characters that JSON has escaped', () => {
     expect(displayOf('say', { value: 'a\u0000b' })).toMatchObject({ flags: ['control'] });
     expect(displayOf('say', { value: 'a\u001b[2Kb' }).text).toContain('\\u001b[2K');
     expect(displayOf('say', { value: 'a\ud800b' }).flags).toEqual(['lone-surrogate']);
-    // A carriage return ends no line in bash; whoever reads must not take it for one.
+    // A carriage return does not end a line in bash, so it must not look like one.
     expect(displayOf('say', { value: 'ls\rrm x' })).toMatchObject({ flags: ['control'] });
     expect(displayOf('say', { value: 'a\b' }).flags).toEqual(['control']);
     expect(displayOf('say', { value: 'a\tb\nc' }).flags).toEqual([]);
     expect(displayOf('say', { value: 'a\\u200bb \\\\r' }).flags).toEqual([]);
   });
 
-  it('leaves the scripts of the world alone', () => {
+  it('does not escape letters of any script', () => {
     const value = 'Grüße, 你好, مرحبا, שלום, 👍, ǆ';
     expect(displayOf('say', { value })).toEqual({
       text: `say {\n  "value": "${value}"\n}`,
@@ -54,7 +54,7 @@ describe('what a person is shown', () => {
     });
   });
 
-  it('cuts nothing off, and holds nothing that does not show', () => {
+  it('truncates nothing, and returns no invisible characters', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 200 }), (value) => {
         const { text } = displayOf('say', { value });
@@ -64,7 +64,7 @@ describe('what a person is shown', () => {
           expect(code < 0x20_0b || code > 0x20_0f).toBe(true);
           expect(code < 0x20_28 || code > 0x20_2e).toBe(true);
         }
-        // Written back, it is what it was.
+        // Unescaping returns the input.
         const written = text.replaceAll(/\\u\{([0-9a-f]+)\}/g, (_, hex: string) =>
           String.fromCodePoint(Number.parseInt(hex, 16)),
         );

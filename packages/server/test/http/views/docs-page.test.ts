@@ -6,7 +6,7 @@ import {
   routes,
 } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
-import { docsPage } from '../../../src/http/views/docs-page.ts';
+import { docsPage, shapeOf } from '../../../src/http/views/docs-page.ts';
 
 const page = docsPage(openApiDocument('1.2.3'));
 const table = Object.entries(routes) as [string, Route][];
@@ -18,21 +18,21 @@ function articleOf(name: string, of = page): string {
   return article;
 }
 
-describe('the page of the API', () => {
-  it('says which version it is of, and where the document lies', () => {
+describe('docsPage', () => {
+  it('shows the version and links to the document', () => {
     expect(page).toMatch(/^<!doctype html>\n<html lang="en">/);
     expect(page).toContain('Version 1.2.3');
     expect(page).toContain('<a href="/openapi.json">');
   });
 
-  it('begins with how to call at all, and ends with what only operators need', () => {
+  it('starts with the authentication and ends with the system routes', () => {
     expect(page).toContain('<code>Authorization: Bearer relay_live_…</code>');
     const sections = [...page.matchAll(/<section id="([^"]+)">/g)].map(([, tag]) => tag);
     expect(sections.slice(0, 3)).toEqual(['models', 'tools', 'chat']);
     expect(sections.slice(-2)).toEqual(['system', 'types']);
   });
 
-  it.each(table)('has %s with its method, its path and what it is for', (name, route) => {
+  it.each(table)('shows %s with its method, path and summary', (name, route) => {
     const article = articleOf(name);
     const path = route.path.replaceAll(/:(\w+)/g, '{$1}');
     expect(article).toContain(`>${route.method}</span> <code>${path}</code>`);
@@ -43,7 +43,7 @@ describe('the page of the API', () => {
     }
   });
 
-  it('says who may call what', () => {
+  it('shows the required scopes', () => {
     expect(articleOf('health')).toContain('<em>Public.</em>');
     expect(articleOf('startRun')).toContain(
       '<em>Needs a key with the scope <code>runs</code>.</em>',
@@ -51,7 +51,7 @@ describe('the page of the API', () => {
     expect(articleOf('startChat')).toContain('<code>runs</code>, or none on this machine.</em>');
   });
 
-  it('shows bodies, parameters and answers', () => {
+  it('shows bodies, parameters and responses', () => {
     const start = articleOf('startRun');
     expect(start).toContain('<summary>Body</summary>');
     expect(start).toContain('labels?: { [name]: string (0–256 characters) }');
@@ -60,12 +60,12 @@ describe('the page of the API', () => {
     const list = articleOf('listRuns');
     expect(list).toContain('<code>limit</code> <i>optional</i>');
     expect(list).toContain('Page size, from 1 to 200. Default: 50');
-    expect(list).toContain('<summary>Answer</summary>');
+    expect(list).toContain('<summary>Response</summary>');
     expect(articleOf('getRun')).toContain('<code>id</code></td>');
     expect(articleOf('revokeKey')).not.toContain('<summary>');
   });
 
-  it('links to a section for each subject, and each section is there once', () => {
+  it('links to one section per tag', () => {
     const [, nav = ''] = /<nav>(.*)<\/nav>/.exec(page) ?? [];
     const linked = [...nav.matchAll(/<a href="#([^"]+)">/g)].map(([, id]) => id);
     const sections = [...page.matchAll(/<section id="([^"]+)">/g)].map(([, id]) => id);
@@ -78,7 +78,7 @@ describe('the page of the API', () => {
     expect(new Set(ids).size).toBe(ids.length);
   });
 
-  it('takes nothing from elsewhere and runs nothing', () => {
+  it('has no external resources and no scripts', () => {
     const markup = page.replace(/<style>[^]*<\/style>/, '');
     expect(markup).not.toMatch(/<(script|link|img|iframe|object|embed|base|form)\b/i);
     expect(markup).not.toMatch(/\s(src|on\w+|style)=/i);
@@ -86,7 +86,7 @@ describe('the page of the API', () => {
     expect(page).not.toMatch(/url\(|@import/);
   });
 
-  it('closes what it opens', () => {
+  it('is well-formed', () => {
     expect(unbalanced(page)).toEqual([]);
   });
 });
@@ -107,21 +107,21 @@ function poisoned(value: unknown, key = ''): unknown {
   );
 }
 
-describe('whatever the document says', () => {
+describe('text of the document', () => {
   const poisonedPage = docsPage(poisoned(openApiDocument('1.2.3')) as OpenApiDocument);
 
-  it('stays text on the page', () => {
+  it('is escaped', () => {
     expect(poisonedPage).toContain('alert(1)');
     expect(poisonedPage).not.toContain('<script');
     expect(poisonedPage).not.toContain(`"'>`);
-    // What was an entity already is shown as it was written.
-    expect(poisonedPage).toContain('&amp;lt;');
+    // An entity in the text is escaped again.
+    expect(poisonedPage).toContain('&#38;lt;');
     expect(unbalanced(poisonedPage)).toEqual([]);
     const tags = new Set([...poisonedPage.matchAll(/<\/?([a-z0-9!]+)/g)].map(([, tag]) => tag));
     expect([...tags].filter((tag) => !allowed.includes(tag ?? ''))).toEqual([]);
   });
 
-  it('stays inside its attribute', () => {
+  it('does not break out of an attribute', () => {
     for (const [tag] of poisonedPage.matchAll(/<[a-z][^>]*>/g)) {
       expect(tag).toMatch(/^<[a-z0-9]+( [a-z-]+="[^"<>]*")*>$/);
     }
@@ -144,3 +144,39 @@ function unbalanced(html: string): string[] {
   }
   return [...odd, ...open];
 }
+
+describe('shapeOf', () => {
+  it.each([
+    [{ type: 'string' }, 'string'],
+    [{ type: 'string', format: 'uuid', pattern: '^x$' }, 'uuid'],
+    [{ type: 'string', minLength: 1, maxLength: 64 }, 'string (1–64 characters)'],
+    [{ type: 'integer', minimum: 1 }, 'integer (at least 1)'],
+    [{ type: 'integer', minimum: Number.MIN_SAFE_INTEGER }, 'integer'],
+    [{ type: ['string', 'null'] }, 'string | null'],
+    [{ const: 'a<b' }, '&#34;a&#60;b&#34;'],
+    [{ enum: ['a', 1] }, '&#34;a&#34; | 1'],
+    [{ anyOf: [{ type: 'string' }, { type: 'string' }, { type: 'null' }] }, 'string | null'],
+    [{ allOf: [{ type: 'string' }, { const: 1 }] }, 'string & 1'],
+    [{ type: 'array', items: { enum: [1, 2] }, maxItems: 9 }, '(1 | 2)[] (0–9)'],
+    [{ type: 'object', additionalProperties: { type: 'boolean' } }, '{ [name]: boolean }'],
+    [{ type: 'object', additionalProperties: false }, '{}'],
+    [{ $ref: '#/components/schemas/Run' }, '<a href="#type-Run">Run</a>'],
+    [{ $ref: '#/components/schemas/Json' }, 'JSON'],
+    [{}, 'JSON'],
+    [true, 'JSON'],
+  ])('%j is %s', (schema, shape) => {
+    expect(shapeOf(schema)).toBe(shape);
+  });
+
+  it('writes one field per line, marks optional ones and adds descriptions', () => {
+    const inner = { type: 'object', properties: { b: { type: 'boolean' } }, required: ['b'] };
+    const schema = {
+      type: 'object',
+      properties: { a: { type: 'string', description: 'A <name>' }, inner },
+      required: ['inner'],
+    };
+    expect(shapeOf(schema)).toBe(
+      '{\n  a?: string <i>A &#60;name&#62;</i>\n  inner: {\n    b: boolean\n  }\n}',
+    );
+  });
+});

@@ -1,92 +1,105 @@
+import type { Page } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import fc from 'fast-check';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, it } from 'vitest';
-import { cutPage, pageOf } from '../../../src/http/views/pagination.ts';
+import { readPage } from '../../../src/http/views/pagination.ts';
 
 const id = '01963a5c-7891-7abc-8ef0-123456789abc';
-const positionOf = (item: { at: number; id: string }) => item;
 
-function cursorAfter(position: { at: number; id: string }): string {
-  const { nextCursor } = cutPage([position, { at: 0, id }], 1, positionOf);
-  if (nextCursor === null) throw new Error('There is no next page');
+interface Item {
+  readonly at: number;
+  readonly id: string;
+}
+
+/** Reads a page of a list that holds `items`, and records the page that the list was asked for. */
+async function read(query: { limit: number; cursor?: string }, items: readonly Item[] = []) {
+  let requested: Page | undefined;
+  const list = async (page: Page) => {
+    requested = page;
+    return items;
+  };
+  const page = await readPage(query, list, (item) => item);
+  return { ...page, requested };
+}
+
+async function cursorAfter(position: Item): Promise<string> {
+  const { nextCursor } = await read({ limit: 1 }, [position, { at: 0, id }]);
+  if (nextCursor === null) throw new Error('The list has no next page');
   return nextCursor;
 }
 
-describe('a page', () => {
-  it('begins with the newest, and asks for one more than it shows', () => {
-    expect(pageOf({ limit: 7 })).toEqual({ limit: 8 });
+describe('readPage', () => {
+  it('requests one item more than the limit', async () => {
+    expect((await read({ limit: 7 })).requested).toEqual({ limit: 8 });
   });
 
-  it.each([0, 1, 6, 7])('of %i among at most 7 is the last one', (count) => {
-    const found = Array.from({ length: count }, (_, at) => ({ at, id }));
-    expect(cutPage(found, 7, positionOf)).toEqual({ items: found, nextCursor: null });
+  it.each([0, 1, 6, 7])('returns no cursor for %i items of at most 7', async (count) => {
+    const items = Array.from({ length: count }, (_, at) => ({ at, id }));
+    expect(await read({ limit: 7 }, items)).toMatchObject({ items, nextCursor: null });
   });
 
-  it('that is followed by another ends with the last item that it shows', () => {
-    const found = Array.from({ length: 8 }, (_, n) => ({ at: 100 - n, id: uuidv7() }));
-    const { items, nextCursor } = cutPage(found, 7, positionOf);
+  it('returns a cursor that continues after the last item of the page', async () => {
+    const found = Array.from({ length: 8 }, (_, index) => ({ at: 100 - index, id: uuidv7() }));
+    const { items, nextCursor } = await read({ limit: 7 }, found);
     expect(items).toEqual(found.slice(0, 7));
-    expect(pageOf({ limit: 7, cursor: nextCursor ?? '' })).toEqual({
-      limit: 8,
-      before: found[6],
-    });
+    const next = await read({ limit: 7, cursor: nextCursor ?? '' });
+    expect(next.requested).toEqual({ limit: 8, before: found[6] });
   });
 });
 
 describe('a cursor', () => {
-  it('leads back to its place, whatever that is', () => {
-    fc.assert(
-      fc.property(fc.integer({ min: 0, max: 999_999_999_999_999 }), fc.uuid(), (at, uuid) => {
-        const cursor = cursorAfter({ at, id: uuid });
+  it('encodes any position', async () => {
+    const times = fc.integer({ min: 0, max: 999_999_999_999_999 });
+    await fc.assert(
+      fc.asyncProperty(times, fc.uuid(), async (at, uuid) => {
+        const cursor = await cursorAfter({ at, id: uuid });
         expect(cursor).toMatch(/^[\w-]+$/);
-        expect(pageOf({ limit: 1, cursor }).before).toEqual({ at, id: uuid });
+        expect((await read({ limit: 1, cursor })).requested?.before).toEqual({ at, id: uuid });
       }),
     );
   });
 
   const encoded = (text: string) => Buffer.from(text, 'utf8').toString('base64url');
 
+  const issued = encoded(`5 ${id}`);
+
   it.each([
-    ['nothing', ''],
-    ['no base64', '!!!'],
-    ['of no form', encoded('hello')],
+    ['empty', ''],
+    ['not base64', '!!!'],
+    ['not a position', encoded('hello')],
     ['an id alone', encoded(id)],
     ['without an id', encoded('5 ')],
-    ['of an id that is none', encoded('5 me')],
-    ['before all time', encoded(`-5 ${id}`)],
-    ['of half a time', encoded(`1.5 ${id}`)],
+    ['of a malformed id', encoded('5 me')],
+    ['of a negative time', encoded(`-5 ${id}`)],
+    ['of a fractional time', encoded(`1.5 ${id}`)],
     ['of a time with a sign', encoded(`+5 ${id}`)],
     ['of a time that begins with zeros', encoded(`005 ${id}`)],
-    ['of a time that no number holds', encoded(`${'9'.repeat(16)} ${id}`)],
+    ['of a time that is too long', encoded(`${'9'.repeat(16)} ${id}`)],
     ['of a time in other digits', encoded(`٥ ${id}`)],
     ['with more behind it', encoded(`5 ${id} x`)],
     ['with a line behind it', encoded(`5 ${id}\n`)],
     ['with two spaces', encoded(`5  ${id}`)],
     ['of ordinary base64', Buffer.from(`5 ${id}`).toString('base64')],
-    ['cut off', cursorAfter({ at: 5, id }).slice(0, -1)],
-    ['prolonged', `${cursorAfter({ at: 5, id })}A`],
-    ['padded', `${cursorAfter({ at: 5, id })}=`],
-    ['with a space behind it', `${cursorAfter({ at: 5, id })} `],
+    ['cut off', issued.slice(0, -1)],
+    ['prolonged', `${issued}A`],
+    ['padded', `${issued}=`],
+    ['with a space behind it', `${issued} `],
     ['of JSON', encoded(JSON.stringify({ at: 5, id }))],
-  ])('that is %s is refused', (_what, cursor) => {
-    expect(() => pageOf({ limit: 1, cursor })).toThrow(RelayError);
-    try {
-      pageOf({ limit: 1, cursor });
-    } catch (error) {
-      expect(error).toMatchObject({
-        code: 'invalid_request',
-        status: 400,
-        details: [{ path: 'cursor', message: 'Not one that a list has given' }],
-      });
-    }
+  ])('that is %s is refused', async (_what, cursor) => {
+    await expect(read({ limit: 1, cursor })).rejects.toMatchObject({
+      code: 'invalid_request',
+      status: 400,
+      details: [{ path: 'cursor', message: 'Invalid cursor' }],
+    });
   });
 
-  it('that nobody has given is refused, however it was made up', () => {
-    fc.assert(
-      fc.property(fc.string({ maxLength: 80 }), (cursor) => {
-        expect(() => pageOf({ limit: 1, cursor })).toThrow(RelayError);
-        expect(() => pageOf({ limit: 1, cursor: encoded(cursor) })).toThrow(RelayError);
+  it('that was not issued by a list is refused', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.string({ maxLength: 80 }), async (text) => {
+        for (const cursor of [text, encoded(text)]) {
+          await expect(read({ limit: 1, cursor })).rejects.toThrow(RelayError);
+        }
       }),
     );
   });

@@ -53,8 +53,8 @@ function specWith(messages: Message[]): StoredEvent {
 
 const asked = specWith([{ role: 'user', content: 'What is 2 * 3?' }]);
 
-describe('a run as the API shows it', () => {
-  it('has no field of which there is nothing to say yet', () => {
+describe('presentRun', () => {
+  it('omits fields without a value', () => {
     expect(presentRun(run, asked)).toEqual({
       id: 'run-1',
       status: 'queued',
@@ -69,7 +69,7 @@ describe('a run as the API shows it', () => {
     });
   });
 
-  it('has all fields when all is said', () => {
+  it('returns all fields of an ended run', () => {
     const error = { code: 'provider_failed', message: 'It said no', retryable: true };
     const checkpoint = { version: 1, serializedRunState: '{}' };
     const full: RunRecord = {
@@ -95,21 +95,21 @@ describe('a run as the API shows it', () => {
     });
   });
 
-  it('shows nothing of how it is kept', () => {
+  it('omits internal fields', () => {
     const shown = JSON.stringify(presentRun({ ...run, status: 'running' }, asked));
     for (const hidden of ['tenant-1', 'secret', 'epoch', 'wakeAt', 'snapshot', 'correlationId']) {
       expect(shown).not.toContain(hidden);
     }
   });
 
-  it('has an output as soon as there is one, even an empty one', () => {
+  it('returns an empty output', () => {
     const withOutput = (output: string | null) =>
       presentRun({ ...run, outputJson: JSON.stringify({ output, approvals: [] }) }, asked);
     expect(withOutput('')).toHaveProperty('output', '');
     expect(withOutput(null).output).toBeUndefined();
   });
 
-  it('shows messages as messages', () => {
+  it('returns messages as messages', () => {
     const messages: Message[] = [
       { role: 'user', content: 'hi' },
       { role: 'assistant', content: 'hello' },
@@ -122,7 +122,7 @@ describe('a run as the API shows it', () => {
     expect(presentRun(run, specWith(system)).input).toEqual(system);
   });
 
-  it('has no input where the journal does not begin as it should', () => {
+  it('returns no input if the first event is not run.created', () => {
     expect(presentRun(run, undefined).input).toBeNull();
   });
 });

@@ -1,9 +1,10 @@
-/** A composed server for tests, on either store, with or without a port. */
+/** A composed server for tests that listens on a free port. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Log, ModelRegistry, SystemStore, ToolRegistry } from '@relay/core';
+import { defined } from '@relay/protocol';
 import { createMemoryStore, openSqliteStore } from '@relay/store';
 import { compose, ids, type Relay } from '../../src/compose.ts';
 import { type Config, readConfig } from '../../src/config/config.ts';
@@ -21,18 +22,18 @@ export interface BootOptions {
   readonly tools?: ToolRegistry;
   /** What `relay.config.ts` would define. */
   readonly file?: RelayConfig;
-  /** Left out: warnings and errors are kept in `logged`. */
+  /** Default: warnings and errors are collected in `logged`. */
   readonly log?: Log;
 }
 
-export interface KeyWish {
+export interface KeyOptions {
   readonly tenant?: string;
   readonly scopes?: readonly string[];
   readonly expiresAt?: number;
   readonly revokedAt?: number;
 }
 
-export interface Wish {
+export interface RequestOptions {
   readonly method?: string;
   /** An object is sent as JSON, a text as it is. */
   readonly body?: unknown;
@@ -42,7 +43,7 @@ export interface Wish {
   readonly signal?: AbortSignal;
 }
 
-export interface TestRelay {
+export interface TestServer {
   readonly relay: Relay;
   readonly store: SystemStore;
   readonly config: Config;
@@ -51,19 +52,19 @@ export interface TestRelay {
   readonly apiKey: string;
   readonly tenantId: string;
   readonly logged: string[];
-  /** What `send_note` really did. */
+  /** The notes that `send_note` has written. */
   notes(): string[];
-  request(path: string, wish?: Wish): Promise<Response>;
-  json(path: string, wish?: Wish): Promise<Record<string, unknown>>;
+  request(path: string, options?: RequestOptions): Promise<Response>;
+  json(path: string, options?: RequestOptions): Promise<Record<string, unknown>>;
   stop(): Promise<void>;
 }
 
-export async function bootRelay(options: BootOptions = {}): Promise<TestRelay> {
+export async function bootServer(options: BootOptions = {}): Promise<TestServer> {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-server-'));
   const env = {
     RELAY_PORT: '0',
     RELAY_DATA_DIR: dataDir,
-    // A store may outlive this server, and is opened by the next one too.
+    // Fixed, because a later server may open the same store.
     RELAY_MASTER_KEY: '5e'.repeat(32),
     ...options.env,
   };
@@ -71,21 +72,20 @@ export async function bootRelay(options: BootOptions = {}): Promise<TestRelay> {
   const store = options.store ?? (await openStore(options.kind ?? 'memory', dataDir));
   const logged: string[] = [];
   const log = (message: string, fields = {}) =>
-    void logged.push(`${message} ${JSON.stringify(fields, plainly)}`);
+    void logged.push(`${message} ${JSON.stringify(fields, errorAsText)}`);
   const relay = await compose({
     config,
     store,
     log: options.log ?? { warn: log, error: log },
-    ...(options.models === undefined ? {} : { models: options.models }),
-    ...(options.tools === undefined ? {} : { tools: options.tools }),
-    ...(options.file === undefined ? {} : { file: options.file }),
+    ...defined({ models: options.models, tools: options.tools, file: options.file }),
   });
   await relay.start();
   await relay.app.listen({ host: config.host, port: 0 });
   const { port } = relay.app.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;
   const { apiKey, tenantId } = await addKey(store, {});
-  const request = (path: string, wish: Wish = {}) => ask(`${url}${path}`, apiKey, wish);
+  const request = (path: string, options: RequestOptions = {}) =>
+    send(`${url}${path}`, apiKey, options);
   return {
     relay,
     store,
@@ -96,7 +96,7 @@ export async function bootRelay(options: BootOptions = {}): Promise<TestRelay> {
     logged,
     notes: () => linesOf(join(dataDir, 'notes.log')),
     request,
-    json: async (path, wish) => (await request(path, wish)).json() as Promise<never>,
+    json: async (path, options) => (await request(path, options)).json() as Promise<never>,
     async stop() {
       await relay.stop();
       if (options.store === undefined) await store.close();
@@ -109,17 +109,17 @@ function openStore(kind: StoreKind, dir: string): Promise<SystemStore> {
   return kind === 'sqlite' ? openSqliteStore({ dir }) : Promise.resolve(createMemoryStore());
 }
 
-/** An error would otherwise be told as an empty object. */
-function plainly(_name: string, value: unknown): unknown {
+/** JSON.stringify writes an error as an empty object. */
+function errorAsText(_name: string, value: unknown): unknown {
   return value instanceof Error ? (value.stack ?? value.message) : value;
 }
 
-/** A key as an operator would make it; with all scopes unless said otherwise. */
+/** Adds a key, by default with all scopes. */
 export async function addKey(
   store: SystemStore,
-  wish: KeyWish,
+  options: KeyOptions,
 ): Promise<{ apiKey: string; tenantId: string; keyId: string }> {
-  const { tenant = 'default', scopes = ['runs', 'approve', 'admin'] } = wish;
+  const { tenant = 'default', scopes = ['runs', 'approve', 'admin'] } = options;
   const { id: tenantId } = await store.ensureTenant({ id: ids.next(), name: tenant, at: 0 });
   const apiKey = makeApiKey();
   const keyId = ids.next();
@@ -130,25 +130,25 @@ export async function addKey(
     owner: null,
     scopes,
     createdAt: 0,
-    expiresAt: wish.expiresAt ?? null,
-    revokedAt: wish.revokedAt ?? null,
+    expiresAt: options.expiresAt ?? null,
+    revokedAt: options.revokedAt ?? null,
   };
   await store.addKey(key, hashApiKey(apiKey));
   return { apiKey, tenantId, keyId };
 }
 
-function ask(url: string, apiKey: string, wish: Wish): Promise<Response> {
-  const { body, headers, signal } = wish;
-  const key = wish.key === undefined ? apiKey : wish.key;
+function send(url: string, apiKey: string, options: RequestOptions): Promise<Response> {
+  const { body, headers, signal } = options;
+  const key = options.key === undefined ? apiKey : options.key;
   return fetch(url, {
-    method: wish.method ?? (body === undefined ? 'GET' : 'POST'),
+    method: options.method ?? (body === undefined ? 'GET' : 'POST'),
     headers: {
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
       ...headers,
     },
     ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
-    ...(signal === undefined ? {} : { signal }),
+    ...defined({ signal }),
   });
 }
 
@@ -162,16 +162,16 @@ function linesOf(file: string): string[] {
   }
 }
 
-/** Looks again until something is there; what never comes fails by name. */
+/** Polls until `read` returns a value; fails after 15 s with what was expected. */
 export async function until<Value>(
-  look: () => Promise<Value | undefined | false> | Value | undefined | false,
+  read: () => Promise<Value | undefined | false> | Value | undefined | false,
   what: string,
 ): Promise<Value> {
   const deadline = Date.now() + 15_000;
   for (;;) {
-    const found = await look();
+    const found = await read();
     if (found !== undefined && found !== false) return found;
-    if (Date.now() > deadline) throw new Error(`Waited in vain for ${what}`);
+    if (Date.now() > deadline) throw new Error(`Timed out waiting for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }

@@ -1,13 +1,14 @@
-/** What tests say to a server, in its own words. */
+/** Requests to a test server, by surface. */
+import { expect } from 'vitest';
 import { FrameReader, type SeenFrame } from './frames.ts';
-import { type TestRelay, until, type Wish } from './relay.ts';
+import { type TestServer, until, type RequestOptions } from './server.ts';
 
-export interface Talk {
+export interface StartedRun {
   readonly runId: string;
   readonly reader: FrameReader;
 }
 
-export interface Chat extends Talk {
+export interface Chat extends StartedRun {
   readonly sessionId: string;
 }
 
@@ -16,36 +17,36 @@ const builtins = [{ name: 'calculator', kind: 'builtin' }, note];
 
 /** Starts a run by `POST /v1/runs`; by default with both built-in tools. */
 export async function startRun(
-  server: TestRelay,
+  server: TestServer,
   body: Record<string, unknown>,
-  wish: Wish = {},
-): Promise<Talk> {
+  options: RequestOptions = {},
+): Promise<StartedRun> {
   const response = await server.request('/v1/runs', {
-    ...wish,
+    ...options,
     body: { model: 'demo', tools: builtins, ...body },
   });
   if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
   return { runId: runIdOf(response), reader: new FrameReader(response) };
 }
 
-/** Runs to the end and says which run it was. */
+/** Starts a run and reads its stream to the end. */
 export async function finishedRun(
-  server: TestRelay,
+  server: TestServer,
   body: Record<string, unknown>,
 ): Promise<{ runId: string; frames: SeenFrame[] }> {
   const { runId, reader } = await startRun(server, body);
   return { runId, frames: await reader.rest() };
 }
 
-/** Says one thing by `POST /chat`, and has read the greeting. */
+/** Starts a chat by `POST /chat` and reads `connected`. */
 export async function startChat(
-  server: TestRelay,
+  server: TestServer,
   content: string,
-  options: { body?: Record<string, unknown>; wish?: Wish } = {},
+  { body, ...options }: RequestOptions & { body?: Record<string, unknown> } = {},
 ): Promise<Chat> {
   const response = await server.request('/chat', {
-    ...options.wish,
-    body: { model: 'demo', messages: [{ role: 'user', content }], ...options.body },
+    ...options,
+    body: { model: 'demo', messages: [{ role: 'user', content }], ...body },
   });
   if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
   const reader = new FrameReader(response);
@@ -54,83 +55,103 @@ export async function startChat(
 }
 
 export function answerApproval(
-  server: TestRelay,
+  server: TestServer,
   chat: Pick<Chat, 'sessionId'>,
-  answer: { approvalId: unknown; response: unknown; wish?: Wish },
+  answer: { approvalId: unknown; response: unknown },
+  options: RequestOptions = {},
 ): Promise<Response> {
   return server.request(`/chat/relay/${String(answer.approvalId)}`, {
-    ...answer.wish,
+    ...options,
     body: { sessionId: chat.sessionId, response: answer.response },
   });
 }
 
-/** Says one thing by `POST /api/chat`; with the demo model unless the body names another. */
+/** Sends a message by `POST /api/chat`; with the demo model unless the body names another. */
 export async function startApiChat(
-  server: TestRelay,
+  server: TestServer,
   message: string,
-  options: { body?: Record<string, unknown>; wish?: Wish } = {},
-): Promise<Talk> {
+  { body, ...options }: RequestOptions & { body?: Record<string, unknown> } = {},
+): Promise<StartedRun> {
   const response = await server.request('/api/chat', {
-    ...options.wish,
-    body: { model: 'demo', message, ...options.body },
+    ...options,
+    body: { model: 'demo', message, ...body },
   });
   if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
   return { runId: runIdOf(response), reader: new FrameReader(response) };
 }
 
-/** What `tool-approval` and `resume` answer, whether they worked or not. */
-export interface EventBuffer {
+/** The response of `tool-approval` and `resume`. */
+export interface EventsResponse {
   readonly code: number;
   readonly body: Readonly<Record<string, unknown>>;
   readonly events: readonly SeenFrame['data'][];
 }
 
 export function decideCall(
-  server: TestRelay,
+  server: TestServer,
   body: unknown,
-  wish: Wish = {},
-): Promise<EventBuffer> {
-  return tell(server, '/api/chat/tool-approval', { ...wish, body });
+  options: RequestOptions = {},
+): Promise<EventsResponse> {
+  return post(server, '/api/chat/tool-approval', { ...options, body });
 }
 
 export function resumeRun(
-  server: TestRelay,
+  server: TestServer,
   runId: unknown,
-  wish: Wish = {},
-): Promise<EventBuffer> {
-  return tell(server, '/api/chat/resume', { ...wish, body: { runId } });
+  options: RequestOptions = {},
+): Promise<EventsResponse> {
+  return post(server, '/api/chat/resume', { ...options, body: { runId } });
 }
 
-async function tell(server: TestRelay, path: string, wish: Wish): Promise<EventBuffer> {
-  const response = await server.request(path, wish);
+async function post(
+  server: TestServer,
+  path: string,
+  options: RequestOptions,
+): Promise<EventsResponse> {
+  const response = await server.request(path, options);
   const body = (await response.json()) as Record<string, unknown>;
-  return { code: response.status, body, events: (body['events'] ?? []) as EventBuffer['events'] };
+  return {
+    code: response.status,
+    body,
+    events: (body['events'] ?? []) as EventsResponse['events'],
+  };
 }
 
-export async function statusOf(server: TestRelay, runId: string): Promise<unknown> {
+export async function statusOf(server: TestServer, runId: string): Promise<unknown> {
   return (await server.json(`/v1/runs/${runId}`))['status'];
 }
 
-export function untilStatus(server: TestRelay, runId: string, status: string): Promise<unknown> {
+export function untilStatus(server: TestServer, runId: string, status: string): Promise<unknown> {
   return until(
     async () => ((await statusOf(server, runId)) === status ? status : undefined),
     `run ${runId} to be ${status}`,
   );
 }
 
-export interface Listed {
+export interface EventList {
   readonly run: Record<string, unknown>;
   readonly events: readonly ({ seq: number; type: string } & Record<string, unknown>)[];
   readonly nextCursor: string | null;
 }
 
-export async function eventsOf(server: TestRelay, runId: string, query = ''): Promise<Listed> {
+export async function eventsOf(server: TestServer, runId: string, query = ''): Promise<EventList> {
   const response = await server.request(`/v1/runs/${runId}/events${query}`);
-  return (await response.json()) as Listed;
+  return (await response.json()) as EventList;
 }
 
 function runIdOf(response: Response): string {
   const runId = response.headers.get('x-run-id');
   if (runId === null) throw new Error('The response has no x-run-id');
   return runId;
+}
+
+/** `/health` answers within 100 ms. One slow response may be the machine's fault, five are not. */
+export async function expectHealth(server: TestServer): Promise<void> {
+  let fastest = Infinity;
+  for (let attempt = 0; attempt < 5 && fastest > 100; attempt += 1) {
+    const since = performance.now();
+    expect((await server.request('/health', { key: null })).status).toBe(200);
+    fastest = Math.min(fastest, performance.now() - since);
+  }
+  expect(fastest).toBeLessThanOrEqual(100);
 }

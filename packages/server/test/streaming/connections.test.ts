@@ -1,7 +1,7 @@
 import type { KeyRecord, SystemStore } from '@relay/core';
 import type { Decider } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { OpenStreams } from '../../src/streaming/open-streams.ts';
+import { OpenStreams } from '../../src/streaming/connections.ts';
 import { settled } from '../support/journal.ts';
 
 type Look = (tenantId: string, keyId: string) => Promise<KeyRecord | undefined>;
@@ -22,7 +22,7 @@ function keyWith(change: Partial<KeyRecord> = {}): KeyRecord {
   };
 }
 
-/** A store that knows nothing but keys, and counts how often it is asked. */
+/** A store that has only keys, and counts reads. */
 function storeOf(look: Look): SystemStore {
   const tenant = (tenantId: string) => ({ readKey: (id: string) => look(tenantId, id) });
   return { tenant } as unknown as SystemStore;
@@ -40,7 +40,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Half a second, and whatever the look at its end does. */
+/** Advances half a second, and completes the check. */
 async function nextLook(): Promise<void> {
   vi.advanceTimersByTime(500);
   await settled();
@@ -54,11 +54,11 @@ describe('open streams', () => {
     streams.add(callerBy('key-1'), second);
     streams.add(callerBy('key-2'), other);
     expect(streams.size).toBe(3);
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     expect([first, second, other].map(({ mock }) => mock.calls.length)).toEqual([1, 1, 0]);
     expect(streams.size).toBe(1);
-    streams.closeOf('key-1');
-    streams.closeOf('nobody');
+    streams.closeByKey('key-1');
+    streams.closeByKey('nobody');
     expect(first).toHaveBeenCalledTimes(1);
     streams.stop();
   });
@@ -88,7 +88,7 @@ describe('open streams', () => {
     expect(streams.size).toBe(0);
   });
 
-  it('are closed when the time of their key has come', async () => {
+  it('are closed when their key expires', async () => {
     const streams = new OpenStreams(storeOf(async () => keyWith({ expiresAt: now + 700 })));
     const close = vi.fn();
     streams.add(callerBy('key-1'), close);
@@ -98,20 +98,20 @@ describe('open streams', () => {
     expect(close).toHaveBeenCalledTimes(1);
   });
 
-  it('are not watched for whoever came without a key', async () => {
+  it('are not tracked for callers without a key', async () => {
     const look = vi.fn<Look>(async () => undefined);
     const streams = new OpenStreams(storeOf(look));
     const close = vi.fn();
     streams.add(callerBy('local', 'system'), close)();
     streams.add(callerBy('local', 'system'), close);
     await nextLook();
-    streams.closeOf('local');
+    streams.closeByKey('local');
     expect(close).not.toHaveBeenCalled();
     expect(look).not.toHaveBeenCalled();
     expect(streams.size).toBe(0);
   });
 
-  it('cost one look a key, and none when all are over', async () => {
+  it('cost one read per key and check, and none when all are closed', async () => {
     const look = vi.fn<Look>(async () => keyWith());
     const streams = new OpenStreams(storeOf(look));
     const over = Array.from({ length: 3 }, () => streams.add(callerBy('key-1'), vi.fn()));
@@ -129,29 +129,29 @@ describe('open streams', () => {
     streams.stop();
   });
 
-  it('leave no timer behind when their key was revoked', () => {
+  it('leave no timer when their key was revoked', () => {
     const streams = new OpenStreams(storeOf(async () => keyWith()));
     const over = streams.add(callerBy('key-1'), vi.fn());
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     over();
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('are told apart from those that the same key opens while the first are being closed', () => {
+  it('are distinguished from those that the same key opens meanwhile', () => {
     const streams = new OpenStreams(storeOf(async () => keyWith()));
     const later = vi.fn();
     const over = streams.add(callerBy('key-1'), () => {
       streams.add(callerBy('key-1'), later);
     });
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     over();
     expect(later).not.toHaveBeenCalled();
     expect(streams.size).toBe(1);
-    streams.closeOf('key-1');
+    streams.closeByKey('key-1');
     expect(later).toHaveBeenCalledTimes(1);
   });
 
-  it('stay open while the store does not answer, and are looked at again', async () => {
+  it('stay open while the store does not answer, and are checked again', async () => {
     let answers = false;
     const streams = new OpenStreams(
       storeOf(async () => {
@@ -169,7 +169,7 @@ describe('open streams', () => {
     expect(close).toHaveBeenCalledTimes(1);
   });
 
-  it('are looked at one look at a time, however slow the store is', async () => {
+  it('are checked by one check at a time, however slow the store is', async () => {
     const answer = Promise.withResolvers<KeyRecord>();
     const look = vi.fn<Look>(() => answer.promise);
     const streams = new OpenStreams(storeOf(look));

@@ -1,7 +1,7 @@
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { placed, runEnded, settled, token } from '../support/journal.ts';
-import { firstEvent } from '../../src/streaming/first-event.ts';
+import { waitForFirstOutput } from '../../src/streaming/stream-run.ts';
 
 const agentId = '01900000-0000-7000-8000-000000000001';
 const created: RunEvent = {
@@ -41,7 +41,7 @@ function errored(code: string): RunEvent {
   return { type: 'run.errored', error: { code, message: 'It said no', retryable: false } };
 }
 
-/** A source whose batches a test hands over one by one. */
+/** A source whose batches a test pushes one by one. */
 class Source {
   readonly given: StoredEvent[] = [];
   returned = false;
@@ -99,25 +99,25 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-describe('the first word of a run', () => {
+describe('waitForFirstOutput', () => {
   it.each<[string, RunEvent]>([
     ['text', token('hello')],
     ['reasoning', reasoning],
     ['a completed turn, such as one of tool calls alone', turnCompleted],
     ['the end, for whatever reason', runEnded],
-  ])('is %s', async (_what, word) => {
+  ])('returns at %s', async (_what, word) => {
     const source = new Source().give(created).give(turnStarted, word);
-    const opening = await firstEvent(source.batches());
+    const opening = await waitForFirstOutput(source.batches());
     expect(opening.failure).toBeUndefined();
     if (word.type !== 'run.ended') source.give(runEnded);
     expect(await collect(opening.batches)).toEqual(source.given);
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('is waited for over any number of batches without one', async () => {
+  it('waits over any number of batches without output', async () => {
     const source = new Source().give(created).give(turnStarted).give(discarded).give(turnStarted);
     let opened = false;
-    const opening = firstEvent(source.batches()).then((value) => {
+    const opening = waitForFirstOutput(source.batches()).then((value) => {
       opened = true;
       return value;
     });
@@ -127,10 +127,10 @@ describe('the first word of a run', () => {
     expect(await collect((await opening).batches)).toEqual(source.given);
   });
 
-  it('is waited for no longer than 5 seconds, and nothing is lost by it', async () => {
+  it('returns after 5 seconds without losing a batch', async () => {
     const source = new Source().give(created, turnStarted);
     let opened = false;
-    const opening = firstEvent(source.batches()).then((value) => {
+    const opening = waitForFirstOutput(source.batches()).then((value) => {
       opened = true;
       return value;
     });
@@ -146,17 +146,17 @@ describe('the first word of a run', () => {
     expect(source.returned).toBe(true);
   });
 
-  it('may never come: a source that ends is handed on as it is', async () => {
+  it('returns when the source ends', async () => {
     const source = new Source().give(created).end();
-    const { failure, batches } = await firstEvent(source.batches());
+    const { failure, batches } = await waitForFirstOutput(source.batches());
     expect(failure).toBeUndefined();
     expect(await collect(batches)).toEqual(source.given);
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('may end while somebody waits for it after the 5 seconds', async () => {
+  it('ends with a source that ends after the 5 seconds', async () => {
     const source = new Source().give(created);
-    const opening = firstEvent(source.batches());
+    const opening = waitForFirstOutput(source.batches());
     await settled();
     vi.advanceTimersByTime(5_000);
     const { batches } = await opening;
@@ -165,12 +165,12 @@ describe('the first word of a run', () => {
   });
 });
 
-describe('a provider that fails before its first word', () => {
+describe('a provider that fails before its first output', () => {
   it.each(['provider_failed', 'provider_rejected'] as const)(
     'is a 502 with the code %s',
     async (code) => {
       const source = new Source().give(created, turnStarted).give(errored(code), runEnded);
-      const { failure } = await firstEvent(source.batches());
+      const { failure } = await waitForFirstOutput(source.batches());
       expect(failure?.status).toBe(502);
       expect(failure?.toBody()).toEqual({ error: 'It said no', code });
       expect(source.returned).toBe(true);
@@ -178,7 +178,7 @@ describe('a provider that fails before its first word', () => {
     },
   );
 
-  it('is a 502 too where all came in one batch, retries and all', async () => {
+  it('is a 502 if all events are in one batch', async () => {
     const source = new Source().give(
       created,
       turnStarted,
@@ -187,12 +187,12 @@ describe('a provider that fails before its first word', () => {
       errored('provider_failed'),
       runEnded,
     );
-    expect((await firstEvent(source.batches())).failure?.code).toBe('provider_failed');
+    expect((await waitForFirstOutput(source.batches())).failure?.code).toBe('provider_failed');
   });
 
-  it('is no 502 where something else failed', async () => {
+  it('is not a 502 for another failure', async () => {
     const source = new Source().give(created).give(errored('internal'), runEnded);
-    const { failure, batches } = await firstEvent(source.batches());
+    const { failure, batches } = await waitForFirstOutput(source.batches());
     expect(failure).toBeUndefined();
     expect(await collect(batches)).toEqual(source.given);
   });
@@ -201,7 +201,7 @@ describe('a provider that fails before its first word', () => {
     ['text', token('Well,')],
     ['reasoning', reasoning],
     ['a turn', turnCompleted],
-  ])('is no 502 after %s, not even in the same batch', async (_what, word) => {
+  ])('is not a 502 after %s, not even in the same batch', async (_what, word) => {
     const source = new Source().give(
       created,
       turnStarted,
@@ -209,23 +209,23 @@ describe('a provider that fails before its first word', () => {
       errored('provider_failed'),
       runEnded,
     );
-    const { failure, batches } = await firstEvent(source.batches());
+    const { failure, batches } = await waitForFirstOutput(source.batches());
     expect(failure).toBeUndefined();
     expect(await collect(batches)).toEqual(source.given);
   });
 });
 
-describe('the batches that are handed on', () => {
-  it('let the source go when their reader leaves early', async () => {
+describe('the returned batches', () => {
+  it('release the source when their reader stops early', async () => {
     const source = new Source().give(created).give(token('a'));
-    const { batches } = await firstEvent(source.batches());
+    const { batches } = await waitForFirstOutput(source.batches());
     for await (const _batch of batches) break;
     expect(source.returned).toBe(true);
   });
 
-  it('let the source go when their reader leaves while one is awaited', async () => {
+  it('release the source when their reader stops while one is pending', async () => {
     const source = new Source().give(created);
-    const opening = firstEvent(source.batches());
+    const opening = waitForFirstOutput(source.batches());
     await settled();
     vi.advanceTimersByTime(5_000);
     const { batches } = await opening;
@@ -238,14 +238,14 @@ describe('the batches that are handed on', () => {
     expect(source.returned).toBe(true);
   });
 
-  it('fail as the source fails, before and after the first word', async () => {
+  it('fail when the source fails, before and after the first output', async () => {
     async function* failing(first: readonly RunEvent[]) {
       yield placed(first);
       throw new Error('the store is gone');
     }
-    await expect(firstEvent(failing([created]))).rejects.toThrow('the store is gone');
+    await expect(waitForFirstOutput(failing([created]))).rejects.toThrow('the store is gone');
     expect(vi.getTimerCount()).toBe(0);
-    const { batches } = await firstEvent(failing([token('a')]));
+    const { batches } = await waitForFirstOutput(failing([token('a')]));
     await expect(collect(batches)).rejects.toThrow('the store is gone');
   });
 });

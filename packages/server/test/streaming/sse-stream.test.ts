@@ -3,12 +3,13 @@ import { createServer, get, type IncomingMessage, type ServerResponse } from 'no
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { dialects, type Frame, readSse, type StoredEvent } from '@relay/protocol';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { encodeBatch, encodeGreeting, EventStream } from '../../src/streaming/event-stream.ts';
+import { encodeBatch, encodeFirstFrame, SseStream } from '../../src/streaming/sse-stream.ts';
+import { joined } from '../support/frames.ts';
 import { placed, runEnded, settled, token } from '../support/journal.ts';
 
 const run = { runId: 'run-1', conversationId: 'conversation-1', correlationId: 'request-1' };
 const line = (text: string) => `data: ${text}\n\n`;
-/** More than any socket takes at once. */
+/** More than any socket buffers. */
 const huge = line('x'.repeat(16 * 1024 * 1024));
 
 interface Asked {
@@ -40,32 +41,33 @@ afterEach(async () => {
 
 const port = () => (server.address() as AddressInfo).port;
 
-/** Waits by turns of the event loop: the timers are the test's. */
+/** Polls by turns of the event loop, because timers are faked. */
 async function eventually(look: () => boolean, what: string): Promise<void> {
   for (let turn = 0; turn < 100_000; turn += 1) {
     if (look()) return;
     await settled();
   }
-  throw new Error(`Waited in vain for ${what}`);
+  throw new Error(`Timed out waiting for ${what}`);
 }
 
-/** The response to the one request there is. */
+/** The response to the only request. */
 async function askedResponse(): Promise<ServerResponse> {
   await eventually(() => asked.length > 0, 'the request');
   const [first] = asked;
-  if (first === undefined) throw new Error('Nobody asked');
+  if (first === undefined) throw new Error('No request arrived');
   return first.response;
 }
 
-/** A reader that reads, and the stream it gets. */
+/** A client that reads, and its stream. */
 async function readStream(headers: Record<string, string> = {}) {
   const answer = once(get({ port: port(), host: '127.0.0.1' }), 'response');
   const response = await askedResponse();
-  const stream = new EventStream(response, headers);
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  const stream = new SseStream(response);
   return { stream, response, answer: answer.then(([message]) => message as IncomingMessage) };
 }
 
-/** A reader that asks and then takes nothing. */
+/** A client that does not read. */
 async function stallStream() {
   const socket = connect(port(), '127.0.0.1');
   readers.push(socket);
@@ -73,10 +75,10 @@ async function stallStream() {
   socket.on('error', () => undefined);
   socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
   const response = await askedResponse();
-  return { stream: new EventStream(response, {}), response, socket };
+  return { stream: new SseStream(response), response, socket };
 }
 
-/** Waits until the socket takes nothing more: a large text goes out in pieces. */
+/** Waits until the socket is full: a large text is sent in pieces. */
 async function untilFull(response: ServerResponse): Promise<void> {
   let sent = -1;
   for (let quiet = 0; quiet < 50;) {
@@ -93,8 +95,8 @@ async function textOf(message: IncomingMessage): Promise<string> {
   return text;
 }
 
-describe('an open stream', () => {
-  it('says what it is, and that nobody may keep or change it', async () => {
+describe('SseStream', () => {
+  it('sends the SSE headers and forbids caching', async () => {
     const { stream, answer } = await readStream({ 'x-run-id': 'run-1' });
     const { statusCode, headers } = await answer;
     stream.end();
@@ -107,7 +109,7 @@ describe('an open stream', () => {
     });
   });
 
-  it('shows its headers at once, before there is a frame', async () => {
+  it('sends its headers before the first frame', async () => {
     const { stream, answer } = await readStream();
     expect((await answer).statusCode).toBe(200);
     stream.end();
@@ -129,7 +131,7 @@ describe('an open stream', () => {
     expect(await textOf(await answer)).toBe(line('last'));
   });
 
-  it('sends nothing after it was ended from elsewhere, and that is no fault', async () => {
+  it('sends nothing after it was ended', async () => {
     const { stream, response, answer } = await readStream();
     const faults = vi.fn();
     response.on('error', faults);
@@ -144,7 +146,7 @@ describe('an open stream', () => {
     expect(faults).not.toHaveBeenCalled();
   });
 
-  it('sends a long text whole, wherever a character of two halves lies in it', async () => {
+  it('does not split surrogate pairs of a long text', async () => {
     for (const before of [65_534, 65_535, 65_536, 131_070, 131_071]) {
       const text = line(`${'x'.repeat(before - 'data: '.length)}💥${'y'.repeat(100_000)}`);
       const { stream, answer } = await readStream();
@@ -156,7 +158,7 @@ describe('an open stream', () => {
     }
   });
 
-  it('makes one write of one short text', async () => {
+  it('writes a short text at once', async () => {
     const { stream, response } = await readStream();
     const writes = vi.spyOn(response, 'write');
     await stream.send(line('one') + line('two'));
@@ -166,30 +168,30 @@ describe('an open stream', () => {
 });
 
 describe('the closed signal', () => {
-  it('is aborted when the reader goes away', async () => {
+  it('is aborted when the client disconnects', async () => {
     const { stream, socket } = await stallStream();
     expect(stream.closed.aborted).toBe(false);
     socket.destroy();
     await eventually(() => stream.closed.aborted, 'the close');
-    await stream.send(line('nobody reads this'));
+    await stream.send(line('not read'));
     stream.end();
   });
 
-  it('is aborted from the start if the reader was gone before the stream was opened', async () => {
+  it('is aborted from the start if the client has disconnected already', async () => {
     const socket = connect(port(), '127.0.0.1');
     socket.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n');
     const response = await askedResponse();
     socket.destroy();
     await eventually(() => response.closed, 'the close');
-    const stream = new EventStream(response, {});
+    const stream = new SseStream(response);
     expect(stream.closed.aborted).toBe(true);
-    await stream.send(line('nobody reads this'));
+    await stream.send(line('not read'));
     expect(vi.getTimerCount()).toBe(0);
   });
 });
 
-describe('a reader that takes nothing', () => {
-  it('holds the sender back: what was sent is all that waits', async () => {
+describe('a client that does not read', () => {
+  it('applies backpressure', async () => {
     const { stream, response } = await stallStream();
     let sent = false;
     const sending = stream.send(huge).then(() => {
@@ -203,7 +205,7 @@ describe('a reader that takes nothing', () => {
     await sending;
   });
 
-  it('is cut off after half a minute, and not a moment before', async () => {
+  it('is disconnected after half a minute', async () => {
     const { stream, response } = await stallStream();
     let sent = false;
     const sending = stream.send(huge).then(() => {
@@ -221,7 +223,7 @@ describe('a reader that takes nothing', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('is cut off too if it stops at the very last text', async () => {
+  it('is disconnected if it stops at the last text', async () => {
     const { stream, response } = await stallStream();
     stream.end(huge);
     await eventually(() => response.writableLength > 0, 'a full socket');
@@ -232,7 +234,7 @@ describe('a reader that takes nothing', () => {
     expect(response.destroyed).toBe(true);
   });
 
-  it('gets no heartbeat on top of what already waits for it', async () => {
+  it('gets no heartbeat while data is buffered', async () => {
     const { stream, response } = await stallStream();
     const sending = stream.send(huge);
     await untilFull(response);
@@ -243,7 +245,7 @@ describe('a reader that takes nothing', () => {
     await sending;
   });
 
-  it('goes on if it begins to read in time', async () => {
+  it('continues if it reads in time', async () => {
     const { stream, response, socket } = await stallStream();
     const sending = stream.send(huge);
     await untilFull(response);
@@ -254,7 +256,7 @@ describe('a reader that takes nothing', () => {
     });
     socket.resume();
     await sending;
-    // Heartbeats only: the patience of the first text is over.
+    // Heartbeats only: the timeout of the first text was cleared.
     expect(vi.getTimerCount()).toBe(1);
     vi.advanceTimersByTime(60_000);
     expect(response.destroyed).toBe(false);
@@ -262,7 +264,7 @@ describe('a reader that takes nothing', () => {
     await eventually(() => got > huge.length, 'all of the text');
   });
 
-  it('is not cut off while it takes something, however slowly', async () => {
+  it('is not disconnected while it reads slowly', async () => {
     const { stream, response, socket } = await stallStream();
     const sending = stream.send(huge);
     await untilFull(response);
@@ -284,7 +286,7 @@ describe('a reader that takes nothing', () => {
     expect(cutOff).toBe(false);
   });
 
-  it('leaves no listeners behind, however often it was waited for', async () => {
+  it('leaves no listeners', async () => {
     const { stream, response, socket } = await stallStream();
     const before = response.listenerCount('drain');
     const closers = getEventListeners(stream.closed, 'abort').length;
@@ -320,7 +322,7 @@ describe('heartbeats', () => {
     expect(new Set(comments)).toEqual(new Set(['heartbeat']));
   });
 
-  it('cost one timer, however many streams are open, and none when there are none', async () => {
+  it('share one timer, which stops without streams', async () => {
     const sockets = Array.from({ length: 5 }, () => {
       const socket = connect(port(), '127.0.0.1');
       readers.push(socket);
@@ -329,7 +331,7 @@ describe('heartbeats', () => {
       return socket;
     });
     await eventually(() => asked.length === 5, 'five requests');
-    const streams = asked.map(({ response }) => new EventStream(response, {}));
+    const streams = asked.map(({ response }) => new SseStream(response));
     expect(vi.getTimerCount()).toBe(1);
     for (const stream of streams.slice(0, 4)) stream.end();
     expect(vi.getTimerCount()).toBe(1);
@@ -338,7 +340,7 @@ describe('heartbeats', () => {
     await eventually(() => vi.getTimerCount() === 0, 'the end of the timer');
   });
 
-  it('never fall into the middle of a frame, however long it takes', async () => {
+  it('are never sent in the middle of a frame', async () => {
     const { stream, answer } = await readStream();
     const message = await answer;
     const frames: string[] = [];
@@ -352,7 +354,7 @@ describe('heartbeats', () => {
       sent = true;
     });
     await eventually(() => {
-      stream.beat();
+      stream.sendHeartbeat();
       return sent;
     }, 'the frame to be sent');
     await sending;
@@ -361,7 +363,7 @@ describe('heartbeats', () => {
     expect(frames.map((data) => data.length)).toEqual([16 * 1024 * 1024]);
   });
 
-  it('stop with the end of a stream', async () => {
+  it('stop when the stream ends', async () => {
     const { stream, answer } = await readStream();
     stream.end(line('done'));
     vi.advanceTimersByTime(60_000);
@@ -372,35 +374,35 @@ describe('heartbeats', () => {
 describe('encoding', () => {
   const events: StoredEvent[] = placed([token('a'), runEnded], 6);
 
-  it('numbers the frames of a batch by seq and leaves out what the dialect does not show', () => {
-    expect(encodeBatch(events, dialects.runs, run)).toBe(
+  it('numbers frames by seq and omits events without a frame', () => {
+    expect(joined(encodeBatch(events, dialects.runs, run))).toBe(
       'id: 7\ndata: {"type":"token","text":"a"}\n\n' +
         'id: 8\ndata: {"type":"done","status":"completed","output":"","usage":{"input_tokens":0,"output_tokens":0}}\n\n',
     );
-    expect(encodeBatch(events.slice(1), dialects.chat, run)).toBe('');
+    expect(joined(encodeBatch(events.slice(1), dialects.chat, run))).toBe('');
   });
 
-  it('names the event where the dialect does', () => {
-    expect(encodeBatch(events, dialects.chat, run)).toMatch(
+  it('adds the event name if the dialect has one', () => {
+    expect(joined(encodeBatch(events, dialects.chat, run))).toMatch(
       /^id: 7\nevent: text\ndata: \{.*\}\n\n$/,
     );
   });
 
-  it('gives a greeting no id', () => {
+  it('adds no id to the first frame', () => {
     const greeting: Frame = { type: 'connected', sessionId: 's' };
-    expect(encodeGreeting(greeting, dialects.chat)).toBe(
+    expect(encodeFirstFrame(greeting, dialects.chat)).toBe(
       'event: connected\ndata: {"type":"connected","sessionId":"s"}\n\n',
     );
-    expect(encodeGreeting(greeting, dialects.runs)).toBe(
+    expect(encodeFirstFrame(greeting, dialects.runs)).toBe(
       'data: {"type":"connected","sessionId":"s"}\n\n',
     );
   });
 
   it.each(['\n\ndata: x', '\r\r', '\r\n\r\nid: 9', 'a\u2028b\u2029c', '\0', '\ud800'])(
-    'keeps %j inside its one frame',
+    'keeps %j inside one frame',
     async (text) => {
       for (const dialect of Object.values(dialects)) {
-        const encoded = encodeBatch(placed([token(text)], 6), dialect, run);
+        const encoded = joined(encodeBatch(placed([token(text)], 6), dialect, run));
         const frames = [];
         for await (const frame of readSse(bytesOf(encoded))) frames.push(frame);
         expect(frames).toHaveLength(1);

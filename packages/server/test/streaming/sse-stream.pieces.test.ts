@@ -2,15 +2,15 @@ import { createServer, get } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dialects, readSse } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { encodeBatch, encodePieces, EventStream } from '../../src/streaming/event-stream.ts';
+import { encodeBatch, SseStream } from '../../src/streaming/sse-stream.ts';
 import { placed, token } from '../support/journal.ts';
 
 const run = { runId: 'r', conversationId: 'c', correlationId: 'k' };
 const faces = '😀'.repeat(100_000);
-let sending: (stream: EventStream) => Promise<void>;
+let sending: (stream: SseStream) => Promise<void>;
 
 const server = createServer((_request, response) => {
-  const stream = new EventStream(response, {});
+  const stream = new SseStream(response);
   void sending(stream).then(() => stream.end());
 });
 beforeAll(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)));
@@ -32,22 +32,26 @@ async function dataOf(body: AsyncIterable<Uint8Array>): Promise<string[]> {
 }
 
 describe('a large text', () => {
-  it.each([0, 1, 2, 3])('is cut between characters, never within one (%i before it)', async (n) => {
-    const text = 'x'.repeat(n) + faces;
-    sending = (stream) => stream.send(`data: ${text}\n\n`);
-    expect(await received()).toEqual([text]);
-  });
+  it.each([0, 1, 2, 3])(
+    'is split between characters, never within one (%i before it)',
+    async (n) => {
+      const text = 'x'.repeat(n) + faces;
+      sending = (stream) => stream.send(`data: ${text}\n\n`);
+      expect(await received()).toEqual([text]);
+    },
+  );
 
-  it('is the same in pieces as in one', () => {
+  it('is encoded in pieces that end between frames', () => {
     const events = placed(Array.from({ length: 300 }, (_, n) => token('word '.repeat(n))));
     const pieces: string[] = [];
-    for (const making = encodePieces(events, dialects.chat, run); ;) {
+    for (const making = encodeBatch(events, dialects.chat, run); ;) {
       const { value, done } = making.next();
       pieces.push(value);
       if (done === true) break;
     }
     expect(pieces.length).toBeGreaterThan(2);
-    expect(pieces.join('')).toBe(encodeBatch(events, dialects.chat, run));
+    const frames = events.map((event) => encodeBatch([event], dialects.chat, run).next().value);
+    expect(pieces.join('')).toBe(frames.join(''));
     for (const piece of pieces) expect(piece.endsWith('\n\n')).toBe(true);
   });
 });

@@ -1,7 +1,8 @@
 /**
- * An open SSE response, written raw: a batch of frames is one write, unless it is large. Nothing more
- * is written until the reader has taken it, so a slow reader holds little; one that takes nothing is
- * cut off, and reconnects with `Last-Event-ID` without loss.
+ * An open SSE response: the only place where SSE frames are written to a socket. A batch of frames is
+ * one write, unless it is large. Nothing more is written until the client has read it, so a slow client
+ * holds little memory. A stalled client is disconnected, and reconnects with `Last-Event-ID` without
+ * loss.
  */
 import type { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
@@ -13,28 +14,27 @@ import {
   type RunHeader,
   type StoredEvent,
 } from '@relay/protocol';
-import { type Beating, Heartbeats } from './heartbeats.ts';
+import { createHeartbeats, type HeartbeatTarget } from './heartbeats.ts';
 
 const stalledAfterMs = 30_000;
 const keepAliveDelayMs = 10_000;
-/** Small enough that a slow reader shows that it reads, large enough to cost nothing. */
+/** Small enough to see that a slow client reads, large enough to be cheap. */
 const maxWriteChars = 64 * 1024;
 
-export class EventStream implements Beating {
+export class SseStream implements HeartbeatTarget {
   readonly #response: ServerResponse;
   readonly closed: AbortSignal;
 
-  constructor(response: ServerResponse, headers: Readonly<Record<string, string>>) {
+  constructor(response: ServerResponse) {
     this.#response = response;
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-cache, no-transform',
       'x-accel-buffering': 'no',
-      ...headers,
     });
-    // Where no heartbeat is under way, a peer that vanished is noticed by the probes.
+    // Between heartbeats, keep-alive probes detect a peer that vanished.
     if (response.socket instanceof Socket) response.socket.setKeepAlive(true, keepAliveDelayMs);
-    // The headers travel with the first frames if there are any yet.
+    // The headers are sent with the first frames if there are any yet.
     setImmediate(() => {
       if (!response.closed) response.flushHeaders();
     });
@@ -44,15 +44,15 @@ export class EventStream implements Beating {
     heartbeats.add(this);
   }
 
-  /** Nothing can be sent any more: the reader is gone, or was told that this is all. */
+  /** The client disconnected, or the response was ended. */
   get isOver(): boolean {
     return this.closed.aborted || this.#response.writableEnded;
   }
 
-  /** Sends text; resolves when the reader has room for more, or it is over. */
+  /** Resolves when the client can receive more, or the stream is over. */
   async send(text: string): Promise<void> {
     for (let at = 0; at < text.length && !this.isOver;) {
-      const end = endOfPiece(text, at);
+      const end = pieceEnd(text, at);
       const piece = at === 0 && end === text.length ? text : text.slice(at, end);
       if (!this.#response.write(piece)) await this.#drained();
       at = end;
@@ -63,12 +63,11 @@ export class EventStream implements Beating {
     return this.#response.socket;
   }
 
-  /** The reader is gone without a word, and gets none. */
-  cut(): void {
+  destroy(): void {
     this.#response.destroy();
   }
 
-  beat(): void {
+  sendHeartbeat(): void {
     if (this.#response.writableLength === 0) this.#response.write(encodeComment('heartbeat'));
   }
 
@@ -100,15 +99,15 @@ export class EventStream implements Beating {
   }
 }
 
-/** Never between the two halves of a character: each would be encoded alone, and lost. */
-function endOfPiece(text: string, at: number): number {
+/** Never between the halves of a surrogate pair: each would be encoded alone, and lost. */
+function pieceEnd(text: string, at: number): number {
   const end = at + maxWriteChars;
   if (end >= text.length) return text.length;
   const last = text.charCodeAt(end - 1);
   return last >= 0xd800 && last <= 0xdbff ? end - 1 : end;
 }
 
-/** Aborted when the reader is gone, also if that was before anyone asked. */
+/** Aborted when the client disconnects, or if it already has. */
 export function closedSignal(response: ServerResponse): AbortSignal {
   const closed = new AbortController();
   if (response.closed || response.socket?.destroyed === true) closed.abort('closed');
@@ -116,28 +115,13 @@ export function closedSignal(response: ServerResponse): AbortSignal {
   return closed.signal;
 }
 
-const heartbeats = new Heartbeats();
-
-/** The frames of a batch in a dialect, as one text. */
-export function encodeBatch(
-  events: readonly StoredEvent[],
-  dialect: Dialect,
-  run: RunHeader,
-): string {
-  const pieces = encodePieces(events, dialect, run);
-  let text = '';
-  for (;;) {
-    const { value, done } = pieces.next();
-    text += value;
-    if (done === true) return text;
-  }
-}
+const heartbeats = createHeartbeats();
 
 /**
- * The same in pieces, so that only one of them is held for a reader that does not read. The last one
- * is returned.
+ * The frames of a batch in a dialect, in pieces, so that only one piece is held for a client that does
+ * not read. The last piece is returned.
  */
-export function* encodePieces(
+export function* encodeBatch(
   events: readonly StoredEvent[],
   dialect: Dialect,
   run: RunHeader,
@@ -158,8 +142,8 @@ export function* encodePieces(
   return text;
 }
 
-/** A frame that is no journal event has no id. */
-export function encodeGreeting(frame: Frame, dialect: Dialect): string {
+/** A frame that is not a journal event has no id. */
+export function encodeFirstFrame(frame: Frame, dialect: Dialect): string {
   const data = JSON.stringify(frame);
   return encodeFrame(dialect.namesEvents ? { event: frame.type, data } : { data });
 }
