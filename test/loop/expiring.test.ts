@@ -15,10 +15,10 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
 
 const approvalTtlMs = 60_000;
@@ -33,17 +33,17 @@ const parked = (kernel: Kernel) =>
 
 async function askedToPay(options: { calls?: number; ttlMs?: number } = {}) {
   const { calls = 1, ttlMs = approvalTtlMs } = options;
-  const scene = await openScene();
+  const fixture = await openFixture();
   const clock = new ManualClock();
   const tool = createRecordingTool({ name: 'pay' });
   const settings = { approvalTtlMs: ttlMs };
-  const kernel = await scene.boot({ model: script(calls), tools: [tool], clock, settings });
+  const kernel = await fixture.boot({ model: script(calls), tools: [tool], clock, settings });
   const run = await ask(kernel);
   const approvals = await untilAsked(kernel, run.id, calls);
   await parked(kernel);
   const wake = () => kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
-  const read = () => scene.store.tenant(kernel.tenantId).readRun(run.id);
-  return { ...scene, kernel, clock, tool, run, approvals, settings, wake, read };
+  const read = () => fixture.store.tenant(kernel.tenantId).readRun(run.id);
+  return { ...fixture, kernel, clock, tool, run, approvals, settings, wake, read };
 }
 
 describe('the warning before an expiry', () => {
@@ -128,7 +128,7 @@ describe('the warning before an expiry', () => {
   });
 
   test('comes while a sibling tool is running, without a look around', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
@@ -168,11 +168,11 @@ describe('the warning before an expiry', () => {
   test.each(['before', 'after'] as const)(
     'comes once although the process dies %s it is stored',
     async (when) => {
-      const scene = await openScene();
+      const fixture = await openFixture();
       const clock = new ManualClock();
       const tools = [createRecordingTool({ name: 'pay' })];
       const settings = { approvalTtlMs };
-      const dying = mortal(scene.store);
+      const dying = mortal(fixture.store);
       let died = false;
       const store = wrapStore(dying.store, async (call) => {
         if (appendWith(call, 'approval.expiring') === undefined) return call.go();
@@ -182,7 +182,7 @@ describe('the warning before an expiry', () => {
         dying.kill();
         return stored;
       });
-      const first = await scene.bootDoomed({
+      const first = await fixture.bootWithoutCleanup({
         store,
         model: script(),
         tools,
@@ -190,12 +190,18 @@ describe('the warning before an expiry', () => {
         settings,
       });
       const run = await ask(first);
-      await untilAsked({ ...first, store: scene.store }, run.id);
+      await untilAsked({ ...first, store: fixture.store }, run.id);
       await parked(first);
       await clock.advance(warnsAfterMs);
       first.control.supervisor.wake({ tenantId: first.tenantId, runId: run.id });
       await until(async () => died, 'the crash');
-      const second = await scene.boot({ model: script(), tools, clock, settings, restarted: true });
+      const second = await fixture.boot({
+        model: script(),
+        tools,
+        clock,
+        settings,
+        restarted: true,
+      });
       await untilStored(second, run.id, { type: 'approval.expiring' });
       second.control.supervisor.wake({ tenantId: second.tenantId, runId: run.id });
       await parked(second);

@@ -18,11 +18,11 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const approvalTtlMs = 60_000;
@@ -30,16 +30,16 @@ const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
 async function askedToPay(calls = 1) {
-  const scene = await openScene();
+  const fixture = await openFixture();
   const clock = new ManualClock();
   const tool = createRecordingTool({ name: 'pay' });
   const payments = Array.from({ length: calls }, (_, n) => pay(n + 1));
   const model = createScriptedModel([[...payments, finish()], answer]);
-  const kernel = await scene.boot({ model, tools: [tool], clock, settings: { approvalTtlMs } });
+  const kernel = await fixture.boot({ model, tools: [tool], clock, settings: { approvalTtlMs } });
   const run = await ask(kernel);
   const approvals = await untilAsked(kernel, run.id, calls);
   await parked(kernel);
-  return { ...scene, kernel, clock, tool, model, run, approvals };
+  return { ...fixture, kernel, clock, tool, model, run, approvals };
 }
 
 const parked = (kernel: Kernel) =>
@@ -50,7 +50,7 @@ function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => K
   const decided: string[] = [];
   const store = wrapStore(inner, async (call) => {
     const append = appendWith(call, 'approval.expired');
-    const [closure] = append?.close ?? [];
+    const [closure] = append?.closeApprovals ?? [];
     if (append !== undefined && closure !== undefined) {
       const { approvalId } = closure;
       const { runId } = append;
@@ -125,7 +125,7 @@ describe('an approval that nobody answers', () => {
   });
 
   test('expires while a sibling tool is running', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
@@ -190,12 +190,12 @@ describe('an approval that nobody answers', () => {
   });
 
   test('counts as decided if the decision was stored just before the expiry', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
-    const { store, decided } = decidedInTime(scene.store, clock, () => kernel);
-    const kernel = await scene.boot({
+    const { store, decided } = decidedInTime(fixture.store, clock, () => kernel);
+    const kernel = await fixture.boot({
       store,
       model,
       tools: [tool],
@@ -215,7 +215,7 @@ describe('an approval that nobody answers', () => {
   });
 
   test('expires by the real clock too', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool], settings: { approvalTtlMs: 20 } });

@@ -19,7 +19,7 @@ import {
   until,
   untilStatus,
 } from '../support/kernel.ts';
-import { createCast, delegate, says } from './cast.ts';
+import { createScriptedAgents, delegate, says } from './scripted-agents.ts';
 import {
   appendWith,
   createStreamingModel,
@@ -28,12 +28,12 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   stopRun,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const lookup: FunctionTool = {
@@ -53,14 +53,14 @@ const answer = [text('Done.'), finish()];
 const timeoutMs = 60_000;
 
 async function waitingForClient(calls = [call(1)]) {
-  const scene = await openScene();
+  const fixture = await openFixture();
   const clock = new ManualClock();
   const model = createScriptedModel([[...calls, finish()], answer]);
   const settings = { toolResultTimeoutMs: timeoutMs };
-  const kernel = await scene.boot({ model, clock, settings });
+  const kernel = await fixture.boot({ model, clock, settings });
   const run = await ask(kernel, functions);
   await parked(kernel, run.id);
-  return { ...scene, kernel, clock, model, run };
+  return { ...fixture, kernel, clock, model, run };
 }
 
 async function parked(kernel: Kernel, runId: string): Promise<void> {
@@ -193,7 +193,7 @@ describe('a function tool', () => {
   });
 
   test('has the time that it was declared with', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const kernel = await boot({ model: createScriptedModel([[call(1), finish()], answer]), clock });
     const run = await ask(kernel, {
@@ -206,7 +206,7 @@ describe('a function tool', () => {
   });
 
   test('keeps a result that was stored just before its time ran out', async () => {
-    const { boot, store } = await openScene();
+    const { boot, store } = await openFixture();
     const clock = new ManualClock();
     const began = clock.now();
     const posts: boolean[] = [];
@@ -244,7 +244,7 @@ describe('a function tool', () => {
   });
 
   test('is not run where a rule denies it, and nobody is told to run it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([[call(1), finish()], answer]);
     const kernel = await boot({ model });
     const denylist = [{ tool: 'lookup', params: { id: 'u_*' } }];
@@ -256,7 +256,7 @@ describe('a function tool', () => {
   });
 
   test('is not run with arguments that do not fit its schema', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([[call(1, { id: 7 }), finish()], answer]);
     const kernel = await boot({ model });
     const run = await ask(kernel, functions);
@@ -277,7 +277,7 @@ describe('a function tool', () => {
   });
 
   test('ends with the time of its run', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createScriptedModel([[call(1), finish()], answer]);
     const kernel = await boot({ model, clock });
@@ -294,7 +294,7 @@ describe('a function tool', () => {
   });
 
   test('takes no result from the moment on at which its run gave it up', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const closing = Promise.withResolvers<void>();
     const model = createStreamingModel(
@@ -319,7 +319,7 @@ describe('a function tool', () => {
   });
 
   test('waits beside a tool of ours and beside a person', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tools = [
       createRecordingTool({ name: 'pay' }),
       createRecordingTool({ name: 'look', allowedByDefault: true }),
@@ -339,8 +339,8 @@ describe('a function tool', () => {
   });
 
   test('is there for a sub-agent that inherits the tools of its parent', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('call_a', 'Find Ada'), finish()], answer],
       'Find Ada': [[call(1), finish()], says('Found.')],
     });

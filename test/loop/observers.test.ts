@@ -9,7 +9,7 @@ import {
 import { createMemoryStore } from '@relay/store';
 import { expect, test } from 'vitest';
 import { ask, bootKernel } from '../support/kernel.ts';
-import { endOf, finished, ofType } from './scene.ts';
+import { endOf, finished, ofType } from './fixture.ts';
 
 test('a publisher that throws does not break a journal whose events are committed', async () => {
   const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });

@@ -10,9 +10,9 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 /** A model whose calls wait for their turn to go on, and that knows how many are under way. */
@@ -35,7 +35,7 @@ function createCountedModel() {
 const named = (name: string) => ({ messages: [{ role: 'user', content: name } as const] });
 
 async function twoTenants(maxActiveRuns: number) {
-  const { boot, store } = await openScene();
+  const { boot, store } = await openFixture();
   const counted = createCountedModel();
   const clock = new ManualClock();
   const kernel = await boot({ model: counted.model, clock, settings: { maxActiveRuns } });
@@ -107,7 +107,7 @@ describe('with fewer places than runs', () => {
   });
 
   test('a place is free again after a cancel and after a failure', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const never = new Promise<never>(() => undefined);
     const model = createStreamingModel(
       async function* (_request, signal) {
@@ -130,15 +130,15 @@ describe('with fewer places than runs', () => {
   });
 
   test('a run that could not be stored takes no place', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     let full = true;
-    const store = wrapStore(scene.store, async (call) => {
+    const store = wrapStore(fixture.store, async (call) => {
       if (call.method === 'createRun' && full) throw new RelayError('storage_full', 'Full');
       return call.go();
     });
     const model = createStreamingModel(() => [[text('Mine.'), finish()]]);
     const clock = new ManualClock();
-    const kernel = await scene.boot({ store, model, clock, settings: { maxActiveRuns: 1 } });
+    const kernel = await fixture.boot({ store, model, clock, settings: { maxActiveRuns: 1 } });
     for (let n = 0; n < 3; n += 1) {
       await expect(ask(kernel)).rejects.toMatchObject({ code: 'storage_full' });
     }

@@ -15,10 +15,10 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 const pay = (amount: number | string) => ({ amount });
@@ -29,7 +29,7 @@ async function paying(
   permissions: Permissions,
   { amounts = [1], allowed = false }: { amounts?: readonly number[]; allowed?: boolean } = {},
 ) {
-  const { boot } = await openScene();
+  const { boot } = await openFixture();
   const tool = createRecordingTool({ name: 'pay', allowedByDefault: allowed });
   const calls = amounts.map((amount, n) => toolCall(`call_${n + 1}`, 'pay', pay(amount)));
   const model = createScriptedModel([[...calls, finish()], answer]);
@@ -119,7 +119,7 @@ describe('a rule', () => {
   });
 
   test('of the denylist also beats what a person always allows', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('call_1', 'pay', pay(1)), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -175,7 +175,7 @@ describe('an allow-once rule', () => {
   const once: AskOptions = { permissions: { allowOnce: [any] } };
 
   test('stays used up in the next turn', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twice(['call_1', 'call_2']), tools: [tool] });
     const run = await ask(kernel, once);
@@ -185,12 +185,12 @@ describe('an allow-once rule', () => {
   });
 
   test('stays used up after a crash while its call ran', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', idempotent: true });
     tool.hold();
     const doomed = mortal(store);
     const model = twice(['call_1', 'call_2']);
-    const first = await bootDoomed({ store: doomed.store, model, tools: [tool] });
+    const first = await bootWithoutCleanup({ store: doomed.store, model, tools: [tool] });
     const run = await ask(first, once);
     await expect.poll(() => tool.executions.length).toBe(1);
     doomed.kill();

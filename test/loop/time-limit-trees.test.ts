@@ -4,7 +4,14 @@ import { createRecordingTool, finish, ManualClock, toolCall } from '@relay/core/
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  agentFor,
+  createScriptedAgents,
+  delegate,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
 import {
   createEndlessModel,
   expectTimeOver,
@@ -12,28 +19,28 @@ import {
   limits,
   untilAsleep,
   untilParked,
-} from './late.ts';
+} from './time-limit-fixture.ts';
 import {
   aborted,
   createStreamingModel,
   finished,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 
 const free = { allowedByDefault: true };
 
 describe('when the time is over for a tree', () => {
   test('every agent stops and answers once more, from the bottom up', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const endless = createEndlessModel();
     const pay = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', ...free });
     slow.hold();
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'Middle'), delegate('b', 'Talks', 'talker'), finish()], late],
       Middle: [[delegate('c', 'Deep'), toolCall('d', 'slow', {}), finish()], says('Middle.')],
       Deep: [[toolCall('e', 'pay', {}), finish()], says('Deep.')],
@@ -66,10 +73,10 @@ describe('when the time is over for a tree', () => {
   });
 
   test('a tree that waits at its bottom wakes as a whole', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const pay = createRecordingTool({ name: 'pay' });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), finish()], late],
       x: [[delegate('b', 'y'), finish()], says('X.')],
       y: [[toolCall('c', 'pay', {}), finish()], says('Y.')],
@@ -88,7 +95,7 @@ describe('when the time is over for a tree', () => {
   });
 
   test('a tool that spawns on and on spawns nobody any more', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const refused: unknown[] = [];
     const tool = createRecordingTool({
@@ -107,7 +114,7 @@ describe('when the time is over for a tree', () => {
         return { context: (await first).reason };
       },
     });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[toolCall('a', 'team', {}), finish()], late],
       x: [says('X.')],
     });
@@ -125,7 +132,7 @@ describe('when the time is over for a tree', () => {
   });
 
   test('agents of a deaf tool end with it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({
       name: 'team',
@@ -140,7 +147,7 @@ describe('when the time is over for a tree', () => {
       await aborted(signal);
       yield [];
     });
-    const model = createCast({ Begin: [[toolCall('a', 'team', {}), finish()], late] });
+    const model = createScriptedAgents({ Begin: [[toolCall('a', 'team', {}), finish()], late] });
     const settings = { graceMs: 500 };
     const kernel = await boot({ model, models: { stuck }, tools: [tool], clock, settings });
     const run = await ask(kernel, { limits });

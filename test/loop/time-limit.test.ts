@@ -10,7 +10,7 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { resultOf, says } from './cast.ts';
+import { resultOf, says } from './scripted-agents.ts';
 import {
   createEndlessModel,
   expectTimeOver,
@@ -19,7 +19,7 @@ import {
   limits,
   untilAsleep,
   untilParked,
-} from './late.ts';
+} from './time-limit-fixture.ts';
 import {
   aborted,
   createStreamingModel,
@@ -29,10 +29,10 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 const free = { allowedByDefault: true };
@@ -47,7 +47,7 @@ function stopped(signal: AbortSignal | undefined): Promise<void> {
 
 describe('when the time is over', () => {
   test('a model that streams without end is stopped, and its words are taken back', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createEndlessModel();
     const kernel = await boot({ model, tools: [createRecordingTool({ name: 'look' })], clock });
@@ -69,7 +69,7 @@ describe('when the time is over', () => {
   });
 
   test('a model that has said nothing yet is stopped without a trace', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const look = createRecordingTool({ name: 'look' });
     const model = createStreamingModel(
@@ -89,7 +89,7 @@ describe('when the time is over', () => {
   });
 
   test('a wait for a provider to recover is over too', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const busy = new ProviderFailure('Busy', { retryable: true, retryAfterMs: 50_000 });
     const model = createScriptedModel([(request) => (isClosing(request) ? late : fail(busy))]);
@@ -101,7 +101,7 @@ describe('when the time is over', () => {
   });
 
   test('a tool that listens ends by itself, and what it brings is kept', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({
       name: 'slow',
@@ -123,7 +123,7 @@ describe('when the time is over', () => {
   });
 
   test('a tool that throws when it is stopped fails by the limit', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'slow', ...free });
     tool.hold();
@@ -139,7 +139,7 @@ describe('when the time is over', () => {
   });
 
   test('a tool that does not listen is left behind after a moment', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const deaf = Promise.withResolvers<{ context: string }>();
     const tool = createRecordingTool({ name: 'slow', ...free, execute: () => deaf.promise });
@@ -162,7 +162,7 @@ describe('when the time is over', () => {
   });
 
   test('a run that is parked wakes, and its approval is closed', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
@@ -189,7 +189,7 @@ describe('when the time is over', () => {
   });
 
   test('a decision that came too late starts nothing', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
@@ -210,7 +210,7 @@ describe('when the time is over', () => {
   });
 
   test('calls that the model has just made do not start', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'look', ...free });
     const go = Promise.withResolvers<void>();
@@ -230,14 +230,14 @@ describe('when the time is over', () => {
   });
 
   test('after a crash an idempotent tool is not started once more', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const clock = new ManualClock();
     const process = mortal(store);
     const tool = createRecordingTool({ name: 'look', ...free, idempotent: true });
     tool.hold();
     const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], late]);
     const made = { model, tools: [tool], clock };
-    const doomed = await bootDoomed({ ...made, store: process.store });
+    const doomed = await bootWithoutCleanup({ ...made, store: process.store });
     const run = await ask(doomed, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
     process.kill();
@@ -251,7 +251,7 @@ describe('when the time is over', () => {
   });
 
   test('a last answer that does not end is cut off', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createStreamingModel(async function* (request, signal) {
       yield [text(isClosing(request) ? 'In short' : 'On and ')];
@@ -271,7 +271,7 @@ describe('when the time is over', () => {
   });
 
   test('an answer that was complete just in time is an answer', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const begin = Date.parse('2026-01-01T00:00:00Z');
     let now = begin;
     const clock = { now: () => now, sleep: (_ms: number, signal?: AbortSignal) => stopped(signal) };

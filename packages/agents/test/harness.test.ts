@@ -183,7 +183,7 @@ describe('a mistake in the options', () => {
 
   test('in the agents or limits of a harness shows when it is made', () => {
     const agents = [defineAgent({ name: 'one', handoffs: ['nobody'] })];
-    expect(() => createAgentHarness({ harness, agents })).toThrow('who does not exist');
+    expect(() => createAgentHarness({ harness, agents })).toThrow('which does not exist');
     expect(() => createAgentHarness({ harness, limits: { depth: 99 } })).toThrow('limits.depth');
   });
 

@@ -1,5 +1,5 @@
 /** Waiting with a run until only a person can bring it on. */
-import { isHeldUp, loadState, type RunRecord } from '@relay/core';
+import { isWaitingForAnswer, loadState, type RunRecord } from '@relay/core';
 import { dialects, type Frame, type RunStatus, type StoredEvent } from '@relay/protocol';
 import { closedSignal } from './event-stream.ts';
 import { noValidKey } from '../http/errors.ts';
@@ -85,7 +85,7 @@ async function heldUpAt(call: Call, runId: string): Promise<number | undefined> 
   if (run?.status !== 'running') return undefined;
   const tools = call.context.control.engine.tools(tenantId);
   const state = await loadState(store, run);
-  const isHeld = isHeldUp(state, (name) => tools.find(name)?.idempotent === true);
+  const isHeld = isWaitingForAnswer(state, (name) => tools.find(name)?.idempotent === true);
   return isHeld ? state.seq : undefined;
 }
 

@@ -150,13 +150,13 @@ describe('the limit of tool calls', () => {
     expect(callsLeft(state)).toBe(5);
     expect(callsLeft(fold(state, root.start('c1')))).toBe(4);
     expect(callsLeft(fold(state, root.start('c1'), root.done('c1')))).toBe(4);
-    expect(callsLeft(fold(state, root.raised('c1')))).toBe(4);
-    expect(callsLeft(fold(state, root.raised('c1'), root.decided('c1')))).toBe(4);
-    expect(callsLeft(fold(state, root.raised('c1'), root.start('c2')))).toBe(3);
+    expect(callsLeft(fold(state, root.requested('c1')))).toBe(4);
+    expect(callsLeft(fold(state, root.requested('c1'), root.decided('c1')))).toBe(4);
+    expect(callsLeft(fold(state, root.requested('c1'), root.start('c2')))).toBe(3);
   });
 
   it('counts an approved call once, before and after it starts', () => {
-    const answered = fold(asked({ toolCalls: 5 }), root.raised('c1'), root.decided('c1'));
+    const answered = fold(asked({ toolCalls: 5 }), root.requested('c1'), root.decided('c1'));
     expect(callsLeft(fold(answered, root.start('c1')))).toBe(4);
     expect(callsLeft(fold(answered, root.start('c1'), root.done('c1')))).toBe(4);
   });
@@ -164,13 +164,13 @@ describe('the limit of tool calls', () => {
   it('gives back what was refused', () => {
     const state = asked({ toolCalls: 5 });
     expect(callsLeft(fold(state, root.denied('c1'), root.failed('c2')))).toBe(5);
-    const refused = [root.raised('c1'), root.decided('c1', false), root.denied('c1')];
+    const refused = [root.requested('c1'), root.decided('c1', false), root.denied('c1')];
     expect(callsLeft(fold(state, ...refused))).toBe(5);
   });
 
   it('counts a call once whose outcome a person is asked about after a crash', () => {
     const state = fold(asked({ toolCalls: 5 }), root.start('c1'));
-    const asking = fold(state, root.raised('c1', { kind: 'outcome' }));
+    const asking = fold(state, root.requested('c1', { kind: 'outcome' }));
     expect(callsLeft(asking)).toBe(4);
     expect(callsLeft(fold(asking, root.decided('c1')))).toBe(4);
     expect(callsLeft(fold(asking, root.decided('c1'), root.start('c1')))).toBe(4);
@@ -178,7 +178,7 @@ describe('the limit of tool calls', () => {
 
   it('is the run’s: the calls of all agents count', () => {
     const state = fold(withSub({ toolCalls: 5 }), sub.turn, sub.called('s1'), sub.called('s2'));
-    const both = fold(state, sub.completed, sub.start('s1'), sub.raised('s2'));
+    const both = fold(state, sub.completed, sub.start('s1'), sub.requested('s2'));
     expect(callsLeft(both)).toBe(2);
   });
 });

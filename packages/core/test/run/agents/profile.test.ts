@@ -5,7 +5,7 @@ import type { Tool } from '../../../src/ports/index.ts';
 import { createRecordingTool } from '../../support/index.ts';
 import { eventsOf, fold, runCreated, runStarted } from '../../support/agent-events.ts';
 import type { AgentState } from '../../../src/run/state/agent.ts';
-import { handoffToolName } from '../../../src/run/agents/handoff-tool.ts';
+import { handoffToolName } from '../../../src/run/agents/profile.ts';
 import type { LiveRun } from '../../../src/run/live-run.ts';
 import {
   depthOf,

@@ -66,7 +66,7 @@ describe('the registry of agents', () => {
 
   it('refuses a handoff to nobody, and to oneself', () => {
     expect(() => createAgentRegistry([writer])).toThrow(
-      'The agent writer hands off to researcher, who does not exist',
+      'The agent writer hands off to researcher, which does not exist',
     );
     const alone = { name: 'alone', handoffs: ['alone'] };
     expect(() => createAgentRegistry([alone])).toThrow('The agent alone hands off to itself');

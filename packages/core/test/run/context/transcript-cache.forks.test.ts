@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { EventRange, TenantStore } from '../../../src/ports/index.ts';
 import { at, eventsOf, runCreated } from '../../support/agent-events.ts';
 import { TranscriptCache } from '../../../src/run/context/transcript-cache.ts';
-import type { Transcripts } from '../../../src/run/context/transcripts.ts';
+import type { Transcripts } from '../../../src/run/context/transcript.ts';
 
 const root = eventsOf({ agentId: 'root' });
 const usage = { inputTokens: 0, outputTokens: 0 };

@@ -8,7 +8,7 @@ import {
   foldTranscripts,
   noTranscripts,
   type Transcripts,
-} from '../../../src/run/context/transcripts.ts';
+} from '../../../src/run/context/transcript.ts';
 
 const root = eventsOf({ agentId: 'root' });
 const ended: RunEvent = {

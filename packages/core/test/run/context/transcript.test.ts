@@ -5,7 +5,7 @@ import {
   callIdsIn,
   emptyTranscript,
   foldTranscript,
-  readingOf,
+  resultText,
   type Transcript,
 } from '../../../src/run/context/transcript.ts';
 
@@ -243,13 +243,13 @@ describe('what the model reads of a call', () => {
       tool_call_id: 'c1',
       content: 'two files',
     });
-    expect(readingOf({ context: '' })).toBe('');
+    expect(resultText({ context: '' })).toBe('');
   });
 
   it('is the result as JSON if the tool wrote nothing for it', () => {
     expect(readingAfter(done('c1', { result: 2 }))).toMatchObject({ content: '{"result":2}' });
-    expect(readingOf({})).toBe('{}');
-    expect(readingOf({ result: null })).toBe('{"result":null}');
+    expect(resultText({})).toBe('{}');
+    expect(resultText({ result: null })).toBe('{"result":null}');
   });
 
   it.each<[string, RunEvent, unknown]>([

@@ -134,7 +134,7 @@ describe('openCalls', () => {
       openCalls(rootAgent(fold(turn, ...events)) as AgentState).map((call) => call.toolCallId);
     expect(open()).toEqual(['c1', 'c2', 'c3']);
     expect(open(root.denied('c2'))).toEqual(['c1', 'c3']);
-    expect(open(root.raised('c1'), root.start('c3'))).toEqual(['c1', 'c2', 'c3']);
+    expect(open(root.requested('c1'), root.start('c3'))).toEqual(['c1', 'c2', 'c3']);
     expect(open(root.failed('c1'), root.failed('c2'), root.failed('c3'))).toEqual([]);
     expect(openCalls(started(root.started))).toEqual([]);
   });

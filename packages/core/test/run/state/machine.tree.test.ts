@@ -34,9 +34,9 @@ function towards(phase: CallPhase, id: string, of: ReturnType<typeof eventsOf>):
     case 'called':
       return [];
     case 'asking':
-      return [of.raised(id)];
+      return [of.requested(id)];
     case 'answered':
-      return [of.raised(id), of.decided(id)];
+      return [of.requested(id), of.decided(id)];
     case 'started':
       return [of.start(id)];
     case 'settled':
@@ -64,7 +64,7 @@ function treeOf(doing: readonly [Doing, Doing, Doing], last: 'idle' | 'talking' 
     if (next === undefined) break;
     state = fold(state, of.start(below, delegates ? { via: 'agent' } : {}));
     state = fold(state, eventsOf(next).spawnedBy(below));
-    if (asks && !delegates) state = fold(state, of.raised(below, { kind: 'outcome' }));
+    if (asks && !delegates) state = fold(state, of.requested(below, { kind: 'outcome' }));
   }
   return state;
 }

@@ -9,16 +9,18 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { type StoredEvent, textOf } from '@relay/protocol';
-import { ofType } from './scene.ts';
+import { ofType } from './fixture.ts';
 
-export interface Cast extends Model {
+export interface ScriptedAgents extends Model {
   readonly requests: readonly ModelRequest[];
   /** The requests of whoever has this task. */
   requestsFor(task: string): readonly ModelRequest[];
 }
 
 /** `Begin` is what the first agent is asked by default; a sub-agent has its prompt. */
-export function createCast(parts: Readonly<Record<string, readonly ScriptedTurn[]>>): Cast {
+export function createScriptedAgents(
+  parts: Readonly<Record<string, readonly ScriptedTurn[]>>,
+): ScriptedAgents {
   const players = new Map<string, ScriptedModel>(
     Object.entries(parts).map(([task, turns]) => [task, createScriptedModel(turns)]),
   );

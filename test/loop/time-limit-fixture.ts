@@ -4,8 +4,8 @@ import { type ManualClock, text } from '@relay/core/testing';
 import type { StoredEvent } from '@relay/protocol';
 import { expect } from 'vitest';
 import { type Kernel, until } from '../support/kernel.ts';
-import { says } from './cast.ts';
-import { aborted, createStreamingModel, endOf, ofType } from './scene.ts';
+import { says } from './scripted-agents.ts';
+import { aborted, createStreamingModel, endOf, ofType } from './fixture.ts';
 
 export const limits = { timeMs: 10_000 };
 export const late = says('Too late.');

@@ -2,7 +2,7 @@ import type { Usage } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import type { Price } from '../../../src/ports/index.ts';
 import type { LiveRun } from '../../../src/run/live-run.ts';
-import { priced } from '../../../src/run/agents/price.ts';
+import { priced } from '../../../src/run/agents/limits.ts';
 
 const usage: Usage = { inputTokens: 2_000_000, outputTokens: 500_000 };
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { backoffMs } from '../../src/run/backoff.ts';
+import { backoffMs } from '../../src/run/turn.ts';
 
 function withRandom(value: number): void {
   vi.spyOn(Math, 'random').mockReturnValue(value);

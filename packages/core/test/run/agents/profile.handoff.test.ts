@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ToolContext } from '../../../src/ports/index.ts';
-import { handoffTool, handoffToolName } from '../../../src/run/agents/handoff-tool.ts';
+import { handoffTool, handoffToolName } from '../../../src/run/agents/profile.ts';
 
 const tool = handoffTool([
   { name: 'researcher', description: 'Finds things out' },

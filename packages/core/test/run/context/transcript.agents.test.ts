@@ -9,7 +9,7 @@ import {
   type Transcripts,
   transcriptOf,
   usedCallIds,
-} from '../../../src/run/context/transcripts.ts';
+} from '../../../src/run/context/transcript.ts';
 
 const root = { agentId: 'root' };
 const subs: readonly OfAgent[] = [

@@ -7,13 +7,13 @@ import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing
 import { type Message, textOf } from '@relay/protocol';
 import { expect } from 'vitest';
 
-export interface Reader extends Model {
+export interface PageReader extends Model {
   /** Turns, without those of the summarizer. */
   readonly requests: readonly ModelRequest[];
   readonly summaries: readonly ModelRequest[];
 }
 
-export interface ReaderOptions {
+export interface PageReaderOptions {
   readonly pages: number;
   /** How many tokens fit. Left out, nobody knows. */
   readonly contextTokens?: number;
@@ -25,7 +25,7 @@ export interface ReaderOptions {
   readonly callId?: string;
 }
 
-export function createReader(options: ReaderOptions): Reader {
+export function createPageReader(options: PageReaderOptions): PageReader {
   const { pages, contextTokens, refusesAbove = Infinity } = options;
   const requests: ModelRequest[] = [];
   const summaries: ModelRequest[] = [];

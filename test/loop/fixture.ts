@@ -23,21 +23,21 @@ import {
 } from '../support/kernel.ts';
 import { memory, type OpenedStore, type StoreCall, type StoreKind } from './stores.ts';
 
-export interface Scene extends OpenedStore {
-  /** A kernel on the scene's store (or another one), stopped when the test is over. */
+export interface LoopFixture extends OpenedStore {
+  /** A kernel on the fixture's store (or another one), stopped when the test is over. */
   boot(
     options: Omit<KernelOptions, 'store'> & Partial<Pick<KernelOptions, 'store'>>,
   ): Promise<Kernel>;
   /** A kernel that nobody stops, because its process is going to die. */
-  bootDoomed(options: KernelOptions): Promise<Kernel>;
+  bootWithoutCleanup(options: KernelOptions): Promise<Kernel>;
 }
 
-export async function openScene(kind: StoreKind = memory): Promise<Scene> {
+export async function openFixture(kind: StoreKind = memory): Promise<LoopFixture> {
   const opened = await kind.open();
   onTestFinished(() => opened.dispose());
   return {
     ...opened,
-    bootDoomed: bootKernel,
+    bootWithoutCleanup: bootKernel,
     async boot(options) {
       const kernel = await bootKernel({ store: opened.store, ...options });
       onTestFinished(() => kernel.stop());

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { warningTime } from '../../../src/run/waiting/expiry.ts';
+import { warningTime } from '../../../src/run/waiting/approvals.ts';
 
 it.each([
   ['a day', 24 * 3_600_000, 600_000],

@@ -4,7 +4,10 @@ import { createRecordingTool, type RecordingTool, toolCall } from '@relay/core/t
 
 type Work = (context: ToolContext) => Promise<ToolOutput> | ToolOutput;
 
-export function createTeam(work: Work, options: { idempotent?: boolean } = {}): RecordingTool {
+export function createSpawningTool(
+  work: Work,
+  options: { idempotent?: boolean } = {},
+): RecordingTool {
   return createRecordingTool({
     name: 'team',
     allowedByDefault: true,

@@ -1,6 +1,6 @@
 import { textOf } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
-import { recalledMessage } from '../../../src/run/context/recalled.ts';
+import { recalledMessage } from '../../../src/run/context/transcript.ts';
 
 const note = (text: string) => ({ id: 'm1', text, score: 0.5 });
 
