@@ -278,6 +278,54 @@ describe('a question of a tool', () => {
     expect(tool.executions).toHaveLength(2);
   });
 
+  test('ends the attempt that asked it: later output of that attempt is ignored', async () => {
+    const [suspended, finishedLate] = [
+      Promise.withResolvers<void>(),
+      Promise.withResolvers<void>(),
+    ];
+    let attempts = 0;
+    const execute: Execute = async ({ ask: askPerson, progress, spawn }) => {
+      attempts += 1;
+      try {
+        await askPerson(size);
+      } catch {
+        await suspended.promise;
+        progress('from the suspended attempt');
+        await spawn({ prompt: 'Work' }).catch(() => undefined);
+        finishedLate.resolve();
+        return 'late';
+      }
+      suspended.resolve();
+      await finishedLate.promise;
+      progress('from the second attempt');
+      return 'ordered';
+    };
+    // Another call keeps the run active, so that both attempts belong to it.
+    const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
+    slow.hold();
+    const model = createScriptedModel([
+      [toolCall('call_1', 'order', {}), toolCall('call_2', 'slow', {}), finish()],
+      [text('Ordered.'), finish()],
+    ]);
+    const { boot } = await openFixture();
+    const kernel = await boot({ model, tools: [createOrder(true, execute), slow] });
+    const run = await ask(kernel);
+    const { approvalId } = await asked(kernel, run.id, 'Which size?');
+    await decide(kernel, approvalId, { input: { size: 'S' } });
+    await untilStored(kernel, run.id, { type: 'tool.completed' });
+    slow.release();
+    const events = await finished(kernel, run.id);
+    expect(attempts).toBe(2);
+    expect(ofType(events, 'tool.completed')).toMatchObject([
+      { result: 'ordered' },
+      { name: 'slow' },
+    ]);
+    expect(ofType(events, 'tool.progressed')).toMatchObject([
+      { content: 'from the second attempt' },
+    ]);
+    expect(ofType(events, 'agent.started')).toHaveLength(1);
+  });
+
   test('that the tool did not wait for is closed by its end', async () => {
     const enough = Promise.withResolvers<string>();
     const execute: Execute = ({ ask: askPerson }) => {

@@ -24,8 +24,10 @@ import type {
   NewAudit,
   Publisher,
   RunIdentity,
+  RunRef,
   TenantStore,
 } from './ports/index.ts';
+import { publishStored } from './publisher.ts';
 import { project } from './run/state/projection.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
 
@@ -100,6 +102,7 @@ export class JournalBroken extends Error {
 
 export class RunJournal {
   readonly #options: JournalOptions;
+  readonly #ref: RunRef;
   #state: RunState;
   #storedSeq: number;
   #next: Batch | undefined;
@@ -111,6 +114,7 @@ export class RunJournal {
     this.#options = options;
     this.#state = options.state;
     this.#storedSeq = options.state.seq;
+    this.#ref = { tenantId: options.run.tenantId, runId: options.run.id };
   }
 
   get state(): RunState {
@@ -197,23 +201,13 @@ export class RunJournal {
           this.#broken = new JournalBroken('fenced');
         } else {
           this.#storedSeq += batch.events.length;
-          this.#publish(batch);
+          publishStored(this.#options, this.#ref, batch.stored);
         }
       } catch (error) {
         this.#broken = new JournalBroken(error);
       }
       this.#committing = undefined;
       batch.done.resolve(this.#broken === undefined);
-    }
-  }
-
-  /** Never throws: the events are stored, whether or not they can be published. */
-  #publish({ stored }: Batch): void {
-    const { run, publisher, log } = this.#options;
-    try {
-      publisher.publish(run.id, stored, run.tenantId);
-    } catch (error) {
-      log.error('Stored events could not be published', { runId: run.id, error });
     }
   }
 

@@ -19,6 +19,7 @@ import { FairQueue } from './runtime/fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
 import type { RunRef } from './ports/index.ts';
+import { publishStored } from './publisher.ts';
 import { fail, failCorruptRun } from './run/end.ts';
 import { runErrorOf } from './run/errors.ts';
 import type { LiveRun } from './run/live-run.ts';
@@ -188,7 +189,7 @@ export class Supervisor {
       else if (this.isPaused(ref.tenantId)) live.stopWith(tenantPaused);
       const outcome = await drive(live);
       // Observers drop what they hold of a run that continues elsewhere.
-      if (outcome === 'yielded') this.#engine.publisher.publish(ref.runId, [], ref.tenantId);
+      if (outcome === 'yielded') publishStored(this.#engine, ref, []);
       // A wake-up during the suspension may not have been noticed.
       if (outcome !== 'suspended') active.wokenAgain = false;
       else if ((await live.store.readInbox(ref.runId)).length > 0) active.wokenAgain = true;
@@ -211,7 +212,7 @@ export class Supervisor {
     live?.stopWith({ kind: 'yield', reason: 'The run is abandoned on this node' });
     live?.abandonTools();
     // The last events may be stored and not published: subscribers read the journal again.
-    this.#engine.publisher.publish(ref.runId, [], ref.tenantId);
+    publishStored(this.#engine, ref, []);
     const fenced = error instanceof JournalBroken && error.fenced;
     if (!fenced) this.#warn(ref, error);
     if (epoch === undefined) return;

@@ -15,6 +15,7 @@ import {
 import { audited, auditOfStart } from '../governance/audit.ts';
 import type { Engine } from '../engine.ts';
 import type { CreationOutcome, RunIdentity, RunRef, TenantStore } from '../ports/index.ts';
+import { publishStored } from '../publisher.ts';
 import { LiveRun } from '../run/live-run.ts';
 import { decide } from '../run/state/machine.ts';
 import { answerFields } from '../run/agents/profile.ts';
@@ -126,7 +127,7 @@ export async function startRun(
     if (hasSlot && outcome?.kind !== 'created') supervisor.cancelReservation();
   }
   if (outcome.kind === 'exists') return replayed(store, outcome, idempotency);
-  engine.publisher.publish(id, opening.stored, tenantId);
+  publishStored(engine, { tenantId, runId: id }, opening.stored);
   if (hasSlot) {
     const { state } = opening;
     supervisor.adopt(

@@ -179,14 +179,14 @@ function contextFor(
     idempotencyKey,
     context: run.spec.context ?? {},
     progress(content) {
-      // Only a running call has progress; a tool may call this after its end.
-      if (!run.isRunning(toolCallId) || run.journal.broken || run.journal.closed) return;
+      // A tool may call this after its end, or after its suspension.
+      if (!run.isCurrent(toolCallId, activity) || run.journal.broken || run.journal.closed) return;
       const progressId = run.engine.ids.next();
       const fields = callFields(agent, intent);
       run.journal.append([{ type: 'tool.progressed', ...fields, progressId, content }]);
     },
     // Rejections of promises that the tool does not await are not unhandled.
-    spawn: (task: Task) => handled(spawnFor(run, intent, task, (spawned += 1))),
+    spawn: (task: Task) => handled(spawnFor(run, intent, activity, task, (spawned += 1))),
     ask: (question: Question) =>
       handled(askFor(run, { intent, tool, activity, question, nth: (asked += 1) })),
     ...defined({ resolvedPaths, memory: memoryFor(run, idempotencyKey) }),

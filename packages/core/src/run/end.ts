@@ -3,6 +3,7 @@ import { canonicalJson, type RunError, type RunEvent, type Trust } from '@relay/
 import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { MemoryRecord, RunRef } from '../ports/index.ts';
+import { publishStored } from '../publisher.ts';
 import type { LiveRun } from './live-run.ts';
 import { settleResults } from './agents/spawn.ts';
 import { memoryOfRun } from './context/memory.ts';
@@ -148,7 +149,7 @@ export async function failCorruptRun(
     at: now,
     events,
   });
-  if (outcome === 'committed') engine.publisher.publish(head.id, stored, ref.tenantId);
+  if (outcome === 'committed') publishStored(engine, ref, stored);
 }
 
 /** The decisions on record, as far as they can still be read. */

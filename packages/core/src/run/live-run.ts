@@ -214,6 +214,11 @@ export class LiveRun {
     return this.#tools.has(toolCallId);
   }
 
+  /** Whether this attempt at the call is running, and not abandoned. */
+  isCurrent(toolCallId: string, attempt: Activity): boolean {
+    return this.#tools.get(toolCallId) === attempt;
+  }
+
   /** Its tool has ended, and the loop has not processed the result. */
   hasResultOf(toolCallId: string): boolean {
     return this.#toolResults.some(
@@ -223,7 +228,7 @@ export class LiveRun {
 
   /** A tool has ended. The result of an abandoned attempt is ignored. */
   toolSettled(toolCallId: string, event: RunEvent, attempt: Activity): void {
-    if (this.#tools.get(toolCallId) !== attempt) return;
+    if (!this.isCurrent(toolCallId, attempt)) return;
     this.#tools.delete(toolCallId);
     this.#toolResults.push(event);
     this.wake();

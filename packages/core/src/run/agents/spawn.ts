@@ -16,6 +16,7 @@ import {
   type RunEvent,
 } from '@relay/protocol';
 import type { AgentReport, Task } from '../../ports/index.ts';
+import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import { depthLimit, limitText, subAgentLimit, usedUp } from './limits.ts';
 import type { LiveRun } from '../live-run.ts';
@@ -107,10 +108,11 @@ export function reachedLimit(
 export async function spawnFor(
   run: LiveRun,
   intent: EventOf<'tool.started'>,
+  attempt: Activity,
   task: Task,
   nth: number,
 ): Promise<AgentReport> {
-  const report = await reportFor(run, intent, task, nth);
+  const report = await reportFor(run, intent, attempt, task, nth);
   await run.journal.settled();
   return report;
 }
@@ -118,11 +120,12 @@ export async function spawnFor(
 function reportFor(
   run: LiveRun,
   { toolCallId, agentId }: EventOf<'tool.started'>,
+  attempt: Activity,
   task: Task,
   nth: number,
 ): AgentReport | Promise<AgentReport> {
   const parent = run.state.agents[agentId];
-  if (parent === undefined || !run.isRunning(toolCallId) || run.journal.closed) {
+  if (parent === undefined || !run.isCurrent(toolCallId, attempt) || run.journal.closed) {
     throw new RelayError('tool_failed', 'The call is over: it can spawn no agent');
   }
   if (run.stop?.kind === 'cancel') throw new RelayError('run_canceled', run.stop.reason);

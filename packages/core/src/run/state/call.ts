@@ -19,47 +19,33 @@ export type CallPhase = (typeof callPhases)[number];
 export const callSteps = ['request', 'warn', 'answer', 'start', 'settle', 'deny'] as const;
 export type CallStep = (typeof callSteps)[number];
 
+const allRefused = {
+  request: 'refused',
+  warn: 'refused',
+  answer: 'refused',
+  start: 'refused',
+  settle: 'refused',
+  deny: 'refused',
+} as const;
+
 export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'>> = {
   called: {
+    ...allRefused,
     request: 'asking',
-    warn: 'refused',
-    answer: 'refused',
     start: 'started',
     settle: 'settled',
     deny: 'settled',
   },
-  asking: {
-    request: 'refused',
-    warn: 'asking',
-    answer: 'answered',
-    start: 'refused',
-    settle: 'refused',
-    deny: 'refused',
-  },
+  asking: { ...allRefused, warn: 'asking', answer: 'answered' },
   answered: {
+    ...allRefused,
     request: 'asking',
-    warn: 'refused',
-    answer: 'refused',
     start: 'started',
     settle: 'settled',
     deny: 'settled',
   },
-  started: {
-    request: 'asking',
-    warn: 'refused',
-    answer: 'refused',
-    start: 'started',
-    settle: 'settled',
-    deny: 'refused',
-  },
-  settled: {
-    request: 'refused',
-    warn: 'refused',
-    answer: 'refused',
-    start: 'refused',
-    settle: 'refused',
-    deny: 'refused',
-  },
+  started: { ...allRefused, request: 'asking', start: 'started', settle: 'settled' },
+  settled: allRefused,
 };
 
 export type CallEvent =

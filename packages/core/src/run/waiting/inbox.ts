@@ -32,7 +32,10 @@ function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decisio
   const question = openQuestions(run.state).find(({ approval }) => approval.id === approvalId);
   if (question !== undefined) {
     run.resume();
-    run.journal.stage([answered(question.agent, question.call, decision)], { consume });
+    const answer = approved ? { answer: decision.answer as Decided['answer'] } : {};
+    const decided = { ...decidedEvent(question.agent, question.call, decision), ...answer };
+    run.journal.stage([decided], { consume });
+    // The tool that asked receives the answer, or runs again.
     run.answers.notify(approvalId);
     return;
   }
@@ -69,21 +72,6 @@ function decidedEvent(agent: AgentState, call: CallState, decision: Decision): D
       digest: edited?.digest,
       output: decision.output as Decided['output'],
     }),
-  };
-}
-
-/** The answer to a question. The tool that asked receives it, or runs again. */
-function answered(agent: AgentState, call: CallState, decision: Decision): Decided {
-  const { approvalId, approved, reason, by } = decision;
-  return {
-    type: 'approval.decided',
-    ...agentFields(agent),
-    approvalId,
-    toolCallId: call.toolCallId,
-    approved,
-    by,
-    ...defined({ reason: reason ?? undefined }),
-    ...(approved ? { answer: decision.answer as Decided['answer'] } : {}),
   };
 }
 

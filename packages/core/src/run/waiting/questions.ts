@@ -68,7 +68,7 @@ function requestOnce(run: LiveRun, { intent, activity, question, nth }: Question
   const { toolCallId, agentId } = intent;
   const agent = run.state.agents[agentId];
   const call = callIn(run, intent);
-  const isOver = !run.isRunning(toolCallId) || run.journal.closed;
+  const isOver = !run.isCurrent(toolCallId, activity) || run.journal.closed;
   if (agent === undefined || call === undefined || isOver) {
     throw new RelayError('tool_failed', 'The call is over: it can ask no question');
   }
