@@ -110,7 +110,7 @@ describe('undecided calls', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('are denied with a reason that the model reads, and the run goes on', async () => {
+  test('are denied with a reason that the model reads, and the run continues', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), pay(2), finish()], answer]);
@@ -130,7 +130,7 @@ describe('undecided calls', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });
 
-  test('that are approved run exactly as they were shown, on record of whoever approved', async () => {
+  test('that are approved run exactly as they were shown, and the approver is on record', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const input = { to: 'Zoë \u0000', amounts: [1, { deep: null }], z: 1, a: -0.5 };
@@ -151,7 +151,7 @@ describe('undecided calls', () => {
     });
   });
 
-  test('of a tool that is gone when they are approved fail, and the run goes on', async () => {
+  test('of a tool that no longer exists when they are approved fail, and the run continues', async () => {
     const { boot } = await openFixture();
     const tools = [createRecordingTool({ name: 'pay' })];
     const model = createScriptedModel([[pay(1), finish()], answer]);

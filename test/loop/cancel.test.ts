@@ -29,7 +29,7 @@ const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
 describe('a cancel', () => {
-  test('while the model speaks aborts it, and keeps what it had said', async () => {
+  test('while the model streams aborts it, and keeps the partial text', async () => {
     const { boot } = await openFixture();
     const model = createStreamingModel(async function* (_request, signal) {
       yield [text('To begin ')];
@@ -67,7 +67,7 @@ describe('a cancel', () => {
     }
   });
 
-  test('while a provider is given time to recover does not wait for that', async () => {
+  test('during the backoff of a provider does not wait for its end', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const busy = new ProviderFailure('Busy', { retryable: true, retryAfterMs: 30_000 });
@@ -107,7 +107,7 @@ describe('a cancel', () => {
     expect(model.requests).toHaveLength(1);
   });
 
-  test('keeps the result of a tool that comes to its end in good order', async () => {
+  test('keeps the result of a tool that ends within the grace period', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({
       name: 'pay',
@@ -127,7 +127,7 @@ describe('a cancel', () => {
     expect(endOf(events).status).toBe('canceled');
   });
 
-  test('gives up a tool that ignores it after its grace, and says that nobody knows', async () => {
+  test('abandons a tool that ignores it after the grace period, with an unknown outcome', async () => {
     const { boot } = await openFixture();
     const deaf = Promise.withResolvers<void>();
     const tool = createRecordingTool({
@@ -228,7 +228,7 @@ describe('a cancel', () => {
     expect(ofType(events, 'approval.closed')).toHaveLength(1);
   });
 
-  test('of a run that is queued ends it at once, without a place and without the model', async () => {
+  test('of a queued run ends it at once, without a slot and without a model call', async () => {
     const { boot } = await openFixture();
     const gate = Promise.withResolvers<void>();
     const model = createStreamingModel(async function* () {
@@ -267,7 +267,7 @@ describe('a cancel', () => {
     expect(ofType(events, 'approval.closed')).toMatchObject([{ reason: 'First' }]);
   });
 
-  test('after the end changes nothing, and of what is not there is false', async () => {
+  test('after the end changes nothing, and is false for an unknown run', async () => {
     const { boot, store } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([answer]) });
     const run = await ask(kernel);
@@ -281,7 +281,7 @@ describe('a cancel', () => {
     expect(await cancelRun(kernel.control, ref, { reason: 'Mine', by: person })).toBe(false);
   });
 
-  test('at any moment of a run ends it once, and nothing is called without an end', async () => {
+  test('at any point of a run ends it once, with every call settled', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createScriptedModel([[text('a'), pay(1), finish()], [pay(2), finish()], answer]);

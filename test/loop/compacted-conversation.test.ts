@@ -215,7 +215,7 @@ describe('two runs of one conversation at once', () => {
     }
   });
 
-  test('do not disturb each other while both go on', async () => {
+  test('do not disturb each other while both run', async () => {
     const { boot } = await openFixture();
     const conversationId = uuidv7();
     const model = createPageReader({

@@ -32,7 +32,7 @@ const many = { maxIterations: 100 };
 const compaction = { threshold: 0.8, keep: 0.3 };
 
 describe('a conversation that fills the window', () => {
-  test('is compacted in time, again and again, and the run goes on', async () => {
+  test('is compacted before each turn that needs it, and the run continues', async () => {
     const { boot } = await openFixture();
     const model = createPageReader({ pages: 20, contextTokens: 1_000 });
     const kernel = await boot({ model, tools: [createPages(100)] });
@@ -54,7 +54,7 @@ describe('a conversation that fills the window', () => {
     expect(pages).toEqual(Array.from({ length: 20 }, (_, n) => `${n + 1}`));
   });
 
-  test('is not touched while it fits, or while nobody knows how much fits', async () => {
+  test('is not compacted while it fits, or if the window is unknown', async () => {
     const { boot } = await openFixture();
     const roomy = createPageReader({ pages: 10, contextTokens: 100_000 });
     const unknown = createPageReader({ pages: 10 });
@@ -118,7 +118,7 @@ describe('a conversation that fills the window', () => {
     expect(endOf(events).usage.costUsd).toBeGreaterThan(0);
   });
 
-  test('keeps the ids of its calls apart, also of those that nobody reads any more', async () => {
+  test('keeps the ids of its calls unique, also of those that a compaction removed', async () => {
     const { boot } = await openFixture();
     const model = createPageReader({ pages: 12, contextTokens: 600, callId: 'call' });
     const kernel = await boot({ model, tools: [createPages(100)] });
@@ -150,7 +150,7 @@ describe('a conversation that fills the window', () => {
       },
     ],
   ];
-  test.each(failures)('goes on as it is where the summarizer %s', async (...given) => {
+  test.each(failures)('continues without a compaction if the summarizer %s', async (...given) => {
     const [, summarize] = given;
     const { boot } = await openFixture();
     const model = createPageReader({ pages: 9, contextTokens: 1_000, summarize });
@@ -298,7 +298,7 @@ describe('a compaction', () => {
     expect(new Set(ids).size).toBe(ids.length);
   });
 
-  test('waits for nobody else: a sibling is asked meanwhile', async () => {
+  test('does not delay a sibling’s model call', async () => {
     const { boot } = await openFixture();
     const hold = Promise.withResolvers<void>();
     const reader = createPageReader({

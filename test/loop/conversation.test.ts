@@ -56,7 +56,7 @@ describe('a conversation', () => {
     ]);
   });
 
-  test('is left out where the messages are the whole prompt, and begins anew with them', async () => {
+  test('is left out if the messages are the whole prompt, and starts again with them', async () => {
     const { boot } = await openFixture();
     const model = saying('Yes.');
     const kernel = await boot({ model });
@@ -104,7 +104,7 @@ describe('a conversation', () => {
     ]);
   });
 
-  test('loses nothing of runs that go on at the same time, in the order of their ends', async () => {
+  test('contains all runs that overlap, in the order of their ends', async () => {
     const { boot } = await openFixture();
     const gates = Array.from({ length: 6 }, () => Promise.withResolvers<void>());
     const begun = new Set<number>();
@@ -136,7 +136,7 @@ describe('a conversation', () => {
     ]);
   });
 
-  test('holds what a canceled run had said, because a person has read it', async () => {
+  test('holds the partial text of a canceled run, because the user has read it', async () => {
     const { boot } = await openFixture();
     const model = createStreamingModel(
       async function* (_request, signal) {

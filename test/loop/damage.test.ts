@@ -178,7 +178,7 @@ describe('a damaged row beside the journal', () => {
   test.each(damages)('fails the run when it is woken, and no tool runs: %s', async (_what, sql) => {
     const { kernel, run, pay, harm } = await askedToPay();
     const { supervisor } = kernel.control;
-    await until(async () => supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => supervisor.activeRuns === 0, 'the run to be suspended');
     harm(sql);
     supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
     expect(await endedAs(kernel, run.id)).toMatchObject(corruptEnd);

@@ -98,7 +98,7 @@ describe('a decision', () => {
     expect(ofType(events, 'tool.started')).toHaveLength(1);
   });
 
-  test('about nothing is missing, and so is one by another tenant', async () => {
+  test('about an unknown approval is missing, and so is one by another tenant', async () => {
     const { kernel, store, tool, approvalId } = await askedToPay();
     expect(await decide(kernel, kernel.tenantId)).toEqual({ kind: 'missing' });
     const other = await store.ensureTenant({ id: approvalId, name: 'other', at: 0 });

@@ -80,7 +80,7 @@ describe('arguments that a person changed', () => {
     });
   });
 
-  test('are told to the model, whose own call stays as it was', async () => {
+  test('are shown to the model, whose own call stays as it was', async () => {
     const { kernel, run, model, approvalId } = await askedToPay();
     await decide(kernel, approvalId, { input: { amount: 7 } });
     await finished(kernel, run.id);
@@ -92,7 +92,7 @@ describe('arguments that a person changed', () => {
     expect(JSON.stringify(request.messages)).toContain('{\\"amount\\":100}');
   });
 
-  test('that are no other ones change nothing, and are not spoken of', async () => {
+  test('that equal the shown ones change nothing, and the model reads no note', async () => {
     const { kernel, run, model, approvalId, store } = await askedToPay();
     await decide(kernel, approvalId, { input: { currency: 'EUR', amount: 100 } });
     expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'repeated' });
@@ -152,7 +152,7 @@ describe('arguments that a person changed', () => {
     expect(shell.executions).toEqual([]);
   });
 
-  test('cannot be checked once the tool is gone, and nothing is decided', async () => {
+  test('cannot be checked once the tool no longer exists, and nothing is decided', async () => {
     const { kernel, run, tool, approvalId, boot, store } = await askedToPay();
     await kernel.stop();
     const later = await boot({ model: script(), tools: [], restarted: true });

@@ -29,7 +29,7 @@ const script = (calls = 1) =>
   createScriptedModel([[...Array.from({ length: calls }, (_, n) => pay(n + 1)), finish()], answer]);
 
 const parked = (kernel: Kernel) =>
-  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
 
 async function askedToPay(options: { calls?: number; ttlMs?: number } = {}) {
   const { calls = 1, ttlMs = approvalTtlMs } = options;
@@ -47,7 +47,7 @@ async function askedToPay(options: { calls?: number; ttlMs?: number } = {}) {
 }
 
 describe('the warning before an expiry', () => {
-  test('comes when a tenth of the time is left, found by looking around', async () => {
+  test('comes when a tenth of the time is left, found by the scan', async () => {
     const { kernel, clock, run, approvals, read } = await askedToPay();
     const asked = Date.parse(approvals[0]?.at ?? '');
     expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + warnsAfterMs });
@@ -80,7 +80,7 @@ describe('the warning before an expiry', () => {
     expect(await read()).toMatchObject({ wakeAt: asked + day - 600_000 });
   });
 
-  test('comes once, however often the run is looked at, and the run stays parked', async () => {
+  test('comes once, however often the run is woken, and the run stays suspended', async () => {
     const { kernel, clock, run, wake, tool } = await askedToPay();
     await clock.advance(warnsAfterMs);
     for (let look = 0; look < 5; look += 1) {
@@ -110,7 +110,7 @@ describe('the warning before an expiry', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('is not given of what was answered, nor of a sibling twice', async () => {
+  test('is not given for an answered approval, nor twice for a sibling', async () => {
     const { kernel, clock, run, approvals, wake } = await askedToPay({ calls: 3 });
     await decide(kernel, approvals[0]?.approvalId, { approved: false });
     await untilAsked(kernel, run.id, 2);
@@ -127,7 +127,7 @@ describe('the warning before an expiry', () => {
     expect(ofType(await finished(kernel, run.id), 'approval.expiring')).toHaveLength(2);
   });
 
-  test('comes while a sibling tool is running, without a look around', async () => {
+  test('comes while a sibling tool is running, without a scan', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
@@ -147,7 +147,7 @@ describe('the warning before an expiry', () => {
     expect(ofType(events, 'approval.expiring')).toEqual([warning]);
   });
 
-  test('comes late if nobody was there in time, and not at all after the end', async () => {
+  test('comes late if no node was running in time, and not at all after the expiry', async () => {
     const { kernel, clock, run, boot, settings } = await askedToPay();
     await kernel.stop();
     await clock.advance(warnsAfterMs + 3_000);

@@ -43,7 +43,7 @@ async function askedToPay(calls = 1) {
 }
 
 const parked = (kernel: Kernel) =>
-  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
 
 /** A store in which somebody's approval is stored just before the approval would expire. */
 function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => Kernel) {
@@ -76,8 +76,8 @@ function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => K
   return { store, decided };
 }
 
-describe('an approval that nobody answers', () => {
-  test('expires at its time: the tool does not run, the model reads it, the run goes on', async () => {
+describe('an approval without an answer', () => {
+  test('expires at its time: the tool does not run, the model reads it, the run continues', async () => {
     const { kernel, clock, tool, model, run, approvals, store } = await askedToPay();
     const ref = { tenantId: kernel.tenantId, runId: run.id };
     await clock.advance(approvalTtlMs - 1);
@@ -99,7 +99,7 @@ describe('an approval that nobody answers', () => {
     expect(approval).toMatchObject({ status: 'expired', decidedBy: { type: 'timeout' } });
   });
 
-  test('is found by looking around, without anyone waking its run', async () => {
+  test('is found by the scan, without a wake-up', async () => {
     const { kernel, clock, tool, run } = await askedToPay(2);
     await clock.advance(approvalTtlMs);
     const events = await until(async () => {
@@ -147,7 +147,7 @@ describe('an approval that nobody answers', () => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('cannot be decided any more, although nobody has noticed its expiry yet', async () => {
+  test('cannot be decided after its time, even before the run has expired it', async () => {
     const { kernel, clock, tool, run, approvals } = await askedToPay();
     const approvalId = approvals[0]?.approvalId;
     await kernel.stop();
@@ -178,7 +178,7 @@ describe('an approval that nobody answers', () => {
     await untilAsked(kernel, next.id);
   });
 
-  test('counts as decided if it was decided in time and taken up late', async () => {
+  test('counts as decided if it was decided in time and applied late', async () => {
     const { boot, kernel, clock, tool, model, run, approvals } = await askedToPay();
     await kernel.stop();
     expect(await decide(kernel, approvals[0]?.approvalId)).toMatchObject({ kind: 'decided' });

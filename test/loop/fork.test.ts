@@ -79,7 +79,7 @@ const seqOf = (events: readonly StoredEvent[], type: string) =>
   events.find((event) => event.type === type)?.seq ?? 0;
 
 describe('a fork', () => {
-  test('of an ended run reads all that was said there, and what is new', async () => {
+  test('of an ended run reads its whole transcript and the new messages', async () => {
     const { kernel, model } = await fixture();
     const source = await ask(kernel);
     const events = await finished(kernel, source.id);
@@ -98,7 +98,7 @@ describe('a fork', () => {
     expect(await journal(kernel, source.id)).toEqual(events);
   });
 
-  test('at any boundary reads exactly what was said up to there, and nowhere else is one', async () => {
+  test('is possible at every boundary and nowhere else, and reads exactly what came before', async () => {
     const { kernel, model } = await fixture();
     const source = await ask(kernel);
     const events = await finished(kernel, source.id);
@@ -132,7 +132,7 @@ describe('a fork', () => {
     expect(error).toMatchObject({ code: 'not_a_boundary' });
   });
 
-  test('says whether there is anything to do without a new word', async () => {
+  test('says whether it needs a new message', async () => {
     const { kernel } = await fixture();
     const source = await ask(kernel);
     const events = await finished(kernel, source.id);
@@ -183,7 +183,7 @@ describe('a fork', () => {
     );
   });
 
-  test('of a running run is made of what it has said so far', async () => {
+  test('of a running run reads what is stored so far', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = script();
@@ -263,7 +263,7 @@ describe('a fork', () => {
     expect(words.map(({ content }) => content)).toEqual(['Begin', 'Go on']);
   });
 
-  test('goes on as the agent that the conversation was handed to', async () => {
+  test('continues as the agent that took over the conversation', async () => {
     const { boot } = await openFixture();
     const agents = [{ name: 'expert', instructions: 'You know.', model: 'wise', tools: ['look'] }];
     const model = createScriptedModel([

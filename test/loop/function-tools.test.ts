@@ -65,7 +65,7 @@ async function waitingForClient(calls = [call(1)]) {
 
 async function parked(kernel: Kernel, runId: string): Promise<void> {
   await untilStatus(kernel, runId, 'waiting');
-  await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+  await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
 }
 
 function bring(kernel: Kernel, runId: string, result: Result) {
@@ -99,7 +99,7 @@ describe('a function tool', () => {
     expect(ofType(events, 'run.suspended')).toMatchObject([{ approvalIds: [] }]);
   });
 
-  test('gets its result to the model, and the run goes on', async () => {
+  test('passes its result to the model, and the run continues', async () => {
     const { kernel, model, run } = await waitingForClient();
     expect(await bring(kernel, run.id, { output: { name: 'Ada' } })).toBe('accepted');
     const events = await finished(kernel, run.id);
@@ -123,7 +123,7 @@ describe('a function tool', () => {
     );
   });
 
-  test('counts once, however many clients bring a result at the same moment', async () => {
+  test('counts once, however many clients post a result at the same time', async () => {
     const { kernel, run } = await waitingForClient();
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, n) => bring(kernel, run.id, { output: n })),
@@ -136,13 +136,13 @@ describe('a function tool', () => {
     ]);
   });
 
-  test('knows nothing of a call that nobody made', async () => {
+  test('rejects the result of an unknown call', async () => {
     const { kernel, run } = await waitingForClient();
     expect(await bring(kernel, run.id, { toolCallId: 'call_9', output: 1 })).toBe('missing');
     expect(await bring(kernel, kernel.tenantId, { output: 1 })).toBe('missing');
   });
 
-  test('tells the model how the function failed', async () => {
+  test('passes the error of the function to the model', async () => {
     const { kernel, model, run } = await waitingForClient([call(1), call(2)]);
     await bring(kernel, run.id, { output: 'No such user', failed: true });
     await bring(kernel, run.id, { toolCallId: 'call_2', output: { code: 7 }, failed: true });
@@ -154,7 +154,7 @@ describe('a function tool', () => {
     expect(String(resultsIn(lastOf(model.requests))[0])).toContain('No such user');
   });
 
-  test('goes on when the last of several results has come, in whatever order', async () => {
+  test('continues when the last of several results is posted, in any order', async () => {
     const { kernel, model, run } = await waitingForClient([call(1), call(2), call(3)]);
     await bring(kernel, run.id, { toolCallId: 'call_3', output: 3 });
     await untilStored(kernel, run.id, { type: 'tool.completed' });
@@ -167,7 +167,7 @@ describe('a function tool', () => {
     expect(read).toEqual([{ result: 1 }, { result: null }, { result: 3 }]);
   });
 
-  test('fails when its time is over, and takes no result any more', async () => {
+  test('fails at its deadline, and accepts no result afterwards', async () => {
     const { kernel, clock, model, run } = await waitingForClient();
     await clock.advance(timeoutMs - 1);
     kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
@@ -182,7 +182,7 @@ describe('a function tool', () => {
     expect(await bring(kernel, run.id, { output: 'late' })).toBe('missing');
   });
 
-  test('is given up at its time without anyone waking its run', async () => {
+  test('times out without a wake-up', async () => {
     const { kernel, clock, run } = await waitingForClient();
     const events = await until(async () => {
       await clock.advance(10_000);
@@ -243,7 +243,7 @@ describe('a function tool', () => {
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'just in time' }]);
   });
 
-  test('is not run where a rule denies it, and nobody is told to run it', async () => {
+  test('is not offered to clients if a rule denies it', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([[call(1), finish()], answer]);
     const kernel = await boot({ model });
@@ -293,7 +293,7 @@ describe('a function tool', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', limit: 'time' });
   });
 
-  test('takes no result from the moment on at which its run gave it up', async () => {
+  test('accepts no result after it has timed out', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const closing = Promise.withResolvers<void>();

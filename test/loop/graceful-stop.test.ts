@@ -25,7 +25,7 @@ import {
 const answer = [text('Done.'), finish()];
 const free = { allowedByDefault: true };
 
-describe('a stop in good order', () => {
+describe('a graceful stop', () => {
   test('lets a running tool finish, keeps its result and hands over', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', ...free });
@@ -103,7 +103,7 @@ describe('a stop in good order', () => {
     expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
 
-  test('aborts the model, and its half answer is discarded by whoever goes on', async () => {
+  test('aborts the model, and the next node discards the partial answer', async () => {
     const { boot } = await openFixture();
     const model = createStreamingModel(
       async function* (_request, signal) {
@@ -176,7 +176,7 @@ describe('a stop in good order', () => {
     expect(ofType(events, 'approval.decided')).toHaveLength(1);
   });
 
-  test('takes no new runs, and those that are stored by then are driven later', async () => {
+  test('activates no new runs, and those that are stored are driven later', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([answer]);
     const kernel = await boot({ model });
@@ -188,7 +188,7 @@ describe('a stop in good order', () => {
     expect(endOf(await finished(next, run.id)).status).toBe('completed');
   });
 
-  test('at any moment of many runs loses none, and runs no tool twice', async () => {
+  test('at any point of many runs loses none, and runs no tool twice', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', ...free });
     const model = createScriptedModel([

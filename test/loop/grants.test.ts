@@ -118,7 +118,7 @@ describe('a grant', () => {
       const now = await Promise.all(runs.map(({ id }) => tenant.readRun(id)));
       const statuses = now.map((run) => run?.status);
       return statuses.every((status) => status === 'waiting' || status === 'completed') && statuses;
-    }, 'all runs to be still');
+    }, 'all runs to settle');
     expect(still.filter((status) => status === 'completed')).toHaveLength(1);
     expect(tool.executions).toHaveLength(1);
     const journals = await Promise.all(runs.map(({ id }) => journal(kernel, id)));
@@ -141,7 +141,7 @@ describe('a grant', () => {
     return { kernel, taken };
   }
 
-  test('that was used up while a call was being decided asks instead, and nothing runs', async () => {
+  test('that was used up while a call was being decided leads to an approval request, and nothing runs', async () => {
     const tool = createRecordingTool({ name: 'pay' });
     const model = script();
     const { kernel, taken } = await tooLate({ model, tools: [tool] });
@@ -170,7 +170,7 @@ describe('a grant', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('that was used up leaves alone what a sibling of the call and other agents do', async () => {
+  test('that was used up does not affect sibling calls and other agents', async () => {
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
     const payment = createRecordingTool({ name: 'pay' });
@@ -301,7 +301,7 @@ describe('“always”', () => {
     }
   });
 
-  test('may be counted, end, or hold for what the tool proposes, and is kept with who said it', async () => {
+  test('may be counted, expire, or hold for the rule that the tool suggests, and is stored with its creator', async () => {
     const { kernel, clock } = await fixture();
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
@@ -330,7 +330,7 @@ describe('“always”', () => {
     });
   });
 
-  test('for the conversation is the same whether it is said or not', async () => {
+  test('for the conversation is the default scope', async () => {
     const { kernel } = await fixture();
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);

@@ -68,7 +68,7 @@ describe('a guardrail', () => {
     },
   );
 
-  test.each(kinds)('on the output that refuses %s takes the words back', async (...given) => {
+  test.each(kinds)('on the output that refuses %s discards the text', async (...given) => {
     const [, guard] = given;
     const { boot } = await openFixture();
     const model = createScriptedModel([[text('The secret '), text('is 42.'), finish()]]);
@@ -94,7 +94,7 @@ describe('a guardrail', () => {
     expect(JSON.stringify(model.requests.at(-1)?.messages)).not.toContain('42');
   });
 
-  test.each(kinds)('that has nothing to say %s lets everything through', async (...given) => {
+  test.each(kinds)('that accepts %s lets everything through', async (...given) => {
     const [, guard] = given;
     const { boot } = await openFixture();
     const model = createScriptedModel([says('Hello.')]);
@@ -131,7 +131,7 @@ describe('a guardrail', () => {
     }
   });
 
-  test('looks at an answer, not at what is said beside a call', async () => {
+  test('checks an answer, not the text beside a call', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const seen: string[] = [];
@@ -153,7 +153,7 @@ describe('a guardrail', () => {
     expect(seen).toEqual(['Begin', 'Seen.']);
   });
 
-  test('looks at the last answer of a run that reached its limit too', async () => {
+  test('checks the closing answer of a run that reached its limit', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], says('A secret.')]);
@@ -165,7 +165,7 @@ describe('a guardrail', () => {
     expect(ofType(events, 'turn.discarded')).toMatchObject([{ reason: 'guardrail' }]);
   });
 
-  test('that trips on a sub-agent is an error of the tool, and the parent goes on', async () => {
+  test('that refuses a sub-agent’s answer is an error of the tool, and the parent continues', async () => {
     const { boot } = await openFixture();
     const model = createScriptedAgents({
       Begin: [[delegate('a', 'x', 'in'), delegate('b', 'y', 'out'), finish()], says('Done.')],
@@ -191,7 +191,7 @@ describe('a guardrail', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });
 
-  test('is that of whoever speaks: a handoff brings its own for the answer', async () => {
+  test('is that of the current agent: after a handoff the target’s guardrails apply', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([
       [toolCall('a', 'handoff', { agent: 'strict' }), finish()],
@@ -204,7 +204,7 @@ describe('a guardrail', () => {
     expect(endOf(events)).toMatchObject({ error: { code: 'guardrail_tripped' } });
   });
 
-  test('knows whose text it is, and hears of a cancel', async () => {
+  test('receives the agent, and its signal is aborted by a cancel', async () => {
     const { boot } = await openFixture();
     let context: GuardrailContext | undefined;
     const hanging: Guardrail = {
@@ -257,7 +257,7 @@ describe('a guardrail', () => {
     },
   );
 
-  test('looks again after a crash, at what is said then', async () => {
+  test('checks again after a crash', async () => {
     const { boot, bootWithoutCleanup, store } = await openFixture();
     const process = mortal(store);
     let asked = false;

@@ -95,7 +95,7 @@ describe('a handoff', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Here I am.' });
   });
 
-  test('is told as the end of the call, the handoff and the switch, in this order', async () => {
+  test('is stored as the end of the call, the handoff and the switch, in this order', async () => {
     const { boot } = await openFixture();
     const { model, models } = scripted([[to('expert'), finish()]], [[], says('Here.')]);
     const kernel = await boot({ model, models, agents, tools: [look()] });
@@ -151,7 +151,7 @@ describe('a handoff', () => {
     });
   });
 
-  test('is not offered to one who may hand over to nobody, and cannot be called', async () => {
+  test('is not offered to an agent without targets, and cannot be called', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([[to('expert'), finish()], says('Alone.')]);
     const kernel = await boot({ model, agents, tools: [look()] });
@@ -186,17 +186,20 @@ describe('a handoff', () => {
     ['has vanished', { agents: [] }],
     ['has a model that nobody offers', { agents, models: {} }],
   ];
-  test.each(refusals)('to one who %s is refused, and the agent goes on', async (...given) => {
-    const [, options] = given;
-    const { boot } = await openFixture();
-    const model = createScriptedModel([[to('expert'), finish()], says('I stay.')]);
-    const kernel = await boot({ model, ...options });
-    const run = await ask(kernel, { handoffs: ['expert'] });
-    const events = await finished(kernel, run.id);
-    expect(resultOf(events, 'call_1')).toMatchObject({ code: 'handoff_refused' });
-    expect(ofType(events, 'agent.switched')).toEqual([]);
-    expect(endOf(events)).toMatchObject({ status: 'completed', output: 'I stay.' });
-  });
+  test.each(refusals)(
+    'to an agent that %s is refused, and the agent continues',
+    async (...given) => {
+      const [, options] = given;
+      const { boot } = await openFixture();
+      const model = createScriptedModel([[to('expert'), finish()], says('I stay.')]);
+      const kernel = await boot({ model, ...options });
+      const run = await ask(kernel, { handoffs: ['expert'] });
+      const events = await finished(kernel, run.id);
+      expect(resultOf(events, 'call_1')).toMatchObject({ code: 'handoff_refused' });
+      expect(ofType(events, 'agent.switched')).toEqual([]);
+      expect(endOf(events)).toMatchObject({ status: 'completed', output: 'I stay.' });
+    },
+  );
 
   test('to one without a price is refused, where the cost is limited', async () => {
     const { boot } = await openFixture();
@@ -235,7 +238,7 @@ describe('a handoff', () => {
     expect(endOf(events).output).toBe('Here.');
   });
 
-  test('twice in one turn counts once, and the second is told so', async () => {
+  test('twice in one turn counts once, and the second call fails', async () => {
     const { boot } = await openFixture();
     const { model, models } = scripted(
       [[to('expert', 'a'), to('clerk', 'b'), finish()]],

@@ -33,7 +33,7 @@ async function fixture(wish: { execute?: Execute; allowed?: boolean } = {}) {
 const headless: Permissions = { headless: true };
 
 describe('a headless run', () => {
-  test('asks nobody: what no rule allows is denied, and the model reads why', async () => {
+  test('requests no approval: what no rule allows is denied, and the model reads why', async () => {
     const { boot, tool, model } = await fixture();
     const kernel = await boot({ model, tools: [tool] });
     const permissions = { ...headless, allowlist: [{ tool: 'pay', params: { amount: '2' } }] };

@@ -66,7 +66,7 @@ async function takenOver(tools: [RecordingTool, RecordingTool]) {
 const refOf = (kernel: Kernel, runId: string) => ({ tenantId: kernel.tenantId, runId });
 
 describe('two nodes', () => {
-  test('drive each run once, however often both are told of it', async () => {
+  test('drive each run once, however often both are woken', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createScriptedModel([calling, [toolCall('call_2', 'pay', {}), finish()], answer]);
@@ -115,7 +115,7 @@ describe('two nodes', () => {
     expect(b.published).toEqual([]);
   });
 
-  test('a node that died is replaced when its lease has run out, and not before', async () => {
+  test('a node that died is replaced when its lease has expired, and not before', async () => {
     const { boot, bootWithoutCleanup, store } = await openFixture();
     const clock = new ManualClock();
     const settings = { leaseTtlMs };
@@ -213,7 +213,7 @@ describe('a node whose run was taken over', () => {
     first.wakeUp();
   });
 
-  test('stops its model as soon as it hears that the lease is gone', async () => {
+  test('stops its model as soon as the lease is lost', async () => {
     const tools = pair();
     const { a, b, first, clock, slow, gate } = await takenOver(tools);
     const run = await ask(a);
@@ -270,7 +270,7 @@ describe('a node whose run was taken over', () => {
     first.wakeUp();
   });
 
-  test('is still a node: it goes on with its other runs, and takes new ones', async () => {
+  test('continues with its other runs, and accepts new ones', async () => {
     const tools = pair();
     const { a, b, first, clock, gate } = await takenOver(tools);
     const run = await ask(a);

@@ -304,7 +304,7 @@ describe('a limit of cost', () => {
     expect(model.requestsFor('x')).toEqual([]);
   });
 
-  test('is reached at once where a price has gone: what nobody counts has no room', async () => {
+  test('is reached at once if the model no longer has a price', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const turns = [
@@ -356,7 +356,7 @@ describe('a limit of sub-agents', () => {
     expect(model.requestsFor(bottom)[0]?.tools).toEqual([]);
   });
 
-  test('in depth is five unless it is said otherwise', async () => {
+  test('in depth is five by default', async () => {
     const { boot } = await openFixture();
     const deeper = Object.fromEntries(
       Array.from({ length: 8 }, (_, n) => [
@@ -371,7 +371,7 @@ describe('a limit of sub-agents', () => {
     expect(limitsIn(events)).toEqual(['depth']);
   });
 
-  test('in number holds for the whole run, and is said once by whoever reaches it', async () => {
+  test('in number holds for the whole run, and is recorded once for each agent that reaches it', async () => {
     const { boot } = await openFixture();
     const model = createScriptedAgents({
       Begin: [
@@ -392,7 +392,7 @@ describe('a limit of sub-agents', () => {
     expect(ofType(events, 'agent.ended').at(-1)).toMatchObject({ reason: 'limit' });
   });
 
-  test('is not needed where the tokens are gone: nobody is spawned any more', async () => {
+  test('on tokens prevents further sub-agents', async () => {
     const { boot } = await openFixture();
     const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), delegate('b', 'x'), used(100)], says('Alone.')],

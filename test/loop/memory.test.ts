@@ -63,7 +63,7 @@ describe('a run with memory', () => {
     expect(types.indexOf('memory.recalled')).toBeLessThan(types.indexOf('turn.started'));
   });
 
-  test('that is a fork without a word of its own is asked what its source was', async () => {
+  test('that is a fork without messages of its own has the question of its source', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([says('It is 1081.')]);
     const kernel = await boot({ model });
@@ -82,7 +82,7 @@ describe('a run with memory', () => {
     expect(left?.text).toBe('Asked: What is 23 * 47?\n\nAnswered: It is 1081.');
   });
 
-  test('leaves nothing behind where nobody asked anything', async () => {
+  test('stores no memory without a question', async () => {
     const { boot } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([says('Hello.')]) });
     const run = await ask(kernel, { memory, messages: [{ role: 'system', content: 'Greet' }] });
@@ -118,7 +118,7 @@ describe('a run with memory', () => {
     expect(ofType(events, 'memory.recalled')).toMatchObject([{ memories: [] }]);
   });
 
-  test('knows in the next conversation what was said in the last', async () => {
+  test('recalls in the next conversation what it stored in the last', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([says('Noted.')]);
     const kernel = await boot({ model });
@@ -148,7 +148,7 @@ describe('a run with memory', () => {
     expect(instructionsIn(model.requests[4])).toEqual([]);
   });
 
-  test('leaves nothing if it fails, is canceled, or is refused by a guardrail', async () => {
+  test('stores no memory if it fails, is canceled, or is refused by a guardrail', async () => {
     const { boot } = await openFixture();
     const refused = { name: 'no', check: () => ({ ok: false, reason: 'No' }) as const };
     const kernel = await boot({
@@ -172,7 +172,7 @@ describe('a run with memory', () => {
     expect(await memoriesOf(kernel)).toEqual([]);
   });
 
-  test('without memory neither looks anything up nor leaves anything', async () => {
+  test('without memory neither recalls nor stores anything', async () => {
     const { store, boot } = await openFixture();
     const asked: string[] = [];
     const watched: SystemStore = wrapStore(store, (call) => {
@@ -212,7 +212,7 @@ describe('a run with memory', () => {
     );
   });
 
-  test('is not told a note that a guardrail on its input refuses, nor believes one that ends itself', async () => {
+  test('is not shown a memory that an input guardrail refuses, and escapes one that contains the end tag', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([says('Fine.')]);
     const check = (said: string) =>

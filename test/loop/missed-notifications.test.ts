@@ -13,8 +13,8 @@ import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 
-describe('a moment', () => {
-  test('in which an approval expires is not missed while something is being stored', async () => {
+describe('a missed notification', () => {
+  test('does not delay an expiry that falls into a commit', async () => {
     const fixture = await openFixture();
     const quick = createRecordingTool({ name: 'quick', allowedByDefault: true });
     const long = createRecordingTool({ name: 'long', allowedByDefault: true });
@@ -47,7 +47,7 @@ describe('a moment', () => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('shortly before an approval expires, an answer that nobody told of still counts', async () => {
+  test('of an answer shortly before the expiry does not lose the answer', async () => {
     const fixture = await openFixture();
     const long = createRecordingTool({ name: 'long', allowedByDefault: true });
     const pay = createRecordingTool({ name: 'pay' });
@@ -84,7 +84,7 @@ describe('a moment', () => {
 });
 
 describe('a paused tenant', () => {
-  test('hears a cancel that another node took in', async () => {
+  test('applies a cancel that another node accepted', async () => {
     const fixture = await openFixture();
     const pay = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('c1', 'pay'), finish()], answer]);

@@ -21,7 +21,7 @@ const outputSchema = {
 };
 const good = '{"city":"Rome"}';
 
-describe('an answer of a given shape', () => {
+describe('an answer with an output schema', () => {
   test('counts as it is, and the model knows what is wanted', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([says(good)]);
@@ -51,7 +51,7 @@ describe('an answer of a given shape', () => {
     ]);
   });
 
-  test('that is wrong twice fails the run, and what was said about it is not remembered', async () => {
+  test('that is wrong twice fails the run, and the correction is not part of the conversation', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([says('Rome')]);
     const kernel = await boot({ model });

@@ -45,7 +45,7 @@ async function set(kernel: Kernel, rules: Partial<PolicyRules>, agent: string | 
 const anyPay = [{ tool: 'pay' }];
 
 describe('a policy', () => {
-  test('lets calls run that nobody has to be asked about', async () => {
+  test('lets allowed calls run', async () => {
     const { kernel, tool } = await fixture();
     await set(kernel, { allow: anyPay });
     const events = await finished(kernel, (await ask(kernel)).id);
@@ -82,7 +82,7 @@ describe('a policy', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('of another agent says nothing', async () => {
+  test('of another agent does not apply', async () => {
     const { kernel, tool } = await fixture();
     await set(kernel, { deny: anyPay }, 'somebody else');
     const run = await ask(kernel, { permissions: { allowlist: anyPay } });

@@ -48,7 +48,7 @@ describe('a provider that fails for now', () => {
     expect(ofType(events, 'run.errored')).toEqual([]);
   });
 
-  test('in the middle of its answer is asked again; what it had said and called is void', async () => {
+  test('in the middle of its answer is called again; its text and calls are discarded', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createStreamingModel(async function* () {
@@ -88,7 +88,7 @@ describe('a provider that fails for now', () => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('is given the time that it asks for, and no more', async () => {
+  test('is called again after the time that it asks for', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createStreamingModel(() => fail(busy(20_000)), well);
@@ -102,7 +102,7 @@ describe('a provider that fails for now', () => {
     expect(model.requests).toHaveLength(2);
   });
 
-  test('is given up where it asks for more than a minute', async () => {
+  test('fails the run if it asks for more than a minute', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createStreamingModel(() => fail(busy(60_001)), well);
@@ -116,7 +116,7 @@ describe('a provider that fails for now', () => {
     });
   });
 
-  test('is given up after as many attempts as are allowed', async () => {
+  test('fails the run after the allowed number of attempts', async () => {
     const { boot } = await openFixture();
     const model = createStreamingModel(async function* () {
       yield [text('Nearly')];
@@ -170,7 +170,7 @@ describe('a provider that fails for good', () => {
     expect(ofType(events, 'run.summarized')[0]?.trust).toMatchObject({ toolsInvoked: ['pay'] });
   });
 
-  test('leaves its conversation usable, with what was said and done', async () => {
+  test('leaves its conversation usable, with its text and results', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createStreamingModel(
@@ -226,7 +226,7 @@ describe('a provider that fails for good', () => {
     expect(endOf(events).error?.message).toContain('No socket');
   });
 
-  test('because nobody offers the model ends the run without a turn', async () => {
+  test('because no provider offers the model ends the run without a turn', async () => {
     const { boot } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([]) });
     await kernel.stop();

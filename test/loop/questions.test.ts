@@ -128,7 +128,7 @@ describe('a question of a tool', () => {
       },
     });
     const approval = await asked(kernel, run.id, 'Which colour?');
-    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
     await until(async () => released === 1, 'the tool to release what it holds');
     expect(ended).toEqual([expect.any(ToolSuspended)]);
     await decide(kernel, approval.approvalId, { input: 'red' });
@@ -138,15 +138,15 @@ describe('a question of a tool', () => {
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'red' }]);
   });
 
-  test('of a tool that may run again parks the run: nothing stays in memory', async () => {
+  test('of an idempotent tool suspends the run: nothing stays in memory', async () => {
     const { kernel, run } = await fixture({ idempotent: true });
     const [approval] = await untilAsked(kernel, run.id);
-    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
     const [suspended] = ofType(await journal(kernel, run.id), 'run.suspended');
     expect(suspended?.approvalIds).toEqual([approval?.approvalId]);
   });
 
-  test('of a tool that may not keeps the run at work, and is answered there', async () => {
+  test('of any other tool keeps the run active, and is answered there', async () => {
     const { kernel, run } = await fixture({ idempotent: false });
     await asked(kernel, run.id, 'Which size?');
     expect(await statusOf(kernel, run.id)).toBe('running');
@@ -195,7 +195,7 @@ describe('a question of a tool', () => {
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'question_declined' }]);
   });
 
-  test.each([true, false])('that nobody answers warns, and expires (%s)', async (idempotent) => {
+  test.each([true, false])('without an answer warns, and expires (%s)', async (idempotent) => {
     const { kernel, run, clock } = await fixture({ idempotent });
     const { approvalId } = await asked(kernel, run.id, 'Which size?');
     if (idempotent) await untilAsked(kernel, run.id);

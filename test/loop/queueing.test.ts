@@ -44,8 +44,8 @@ async function twoTenants(maxActiveRuns: number) {
   return { ...counted, kernel, guest, clock };
 }
 
-describe('with fewer places than runs', () => {
-  test('never more are driven at once than there are places, and all end', async () => {
+describe('with fewer slots than runs', () => {
+  test('never more runs are active than there are slots, and all end', async () => {
     const { kernel, guest, order, count, waiting, model } = await twoTenants(2);
     const hosts = await Promise.all(
       Array.from({ length: 6 }, (_, n) => ask(kernel, named(`host ${n}`))),
@@ -88,7 +88,7 @@ describe('with fewer places than runs', () => {
     ]);
   });
 
-  test('a run that has no place yet is queued, and nothing of it has begun', async () => {
+  test('a run without a slot is queued and not started', async () => {
     const { kernel, waiting, model, clock } = await twoTenants(1);
     const [first, second] = [await ask(kernel), await ask(kernel)];
     await until(async () => waiting.length === 1, 'the first');
@@ -106,7 +106,7 @@ describe('with fewer places than runs', () => {
     expect(model.requests).toHaveLength(2);
   });
 
-  test('a place is free again after a cancel and after a failure', async () => {
+  test('a slot is free again after a cancel and after a failure', async () => {
     const { boot } = await openFixture();
     const never = new Promise<never>(() => undefined);
     const model = createStreamingModel(
@@ -129,7 +129,7 @@ describe('with fewer places than runs', () => {
     expect(ends).toEqual(['canceled', 'failed', 'completed']);
   });
 
-  test('a run that could not be stored takes no place', async () => {
+  test('a run that could not be stored uses no slot', async () => {
     const fixture = await openFixture();
     let full = true;
     const store = wrapStore(fixture.store, async (call) => {

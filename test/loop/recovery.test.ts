@@ -56,7 +56,7 @@ describe('after a crash', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });
 
-  test('half an answer is discarded, marked, and asked for anew', async () => {
+  test('a partial answer is discarded, and the model is called again', async () => {
     const { boot, bootWithoutCleanup, store } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const never = new Promise<never>(() => undefined);
@@ -89,7 +89,7 @@ describe('after a crash', () => {
     expect(ofType(events, 'run.summarized')[0]?.trust.retryAttempts).toBe(0);
   });
 
-  test('a run that waits goes on waiting, and is answered later', async () => {
+  test('a suspended run stays suspended, and is answered later', async () => {
     const { boot, bootWithoutCleanup, store } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
@@ -110,7 +110,7 @@ describe('after a crash', () => {
     expect(model.requests).toHaveLength(2);
   });
 
-  test('a decision that was acknowledged and not yet taken up counts', async () => {
+  test('a decision that was acknowledged and not yet applied counts', async () => {
     const { boot, bootWithoutCleanup, store } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
@@ -190,7 +190,7 @@ describe('a tool that ran when its process died', () => {
     expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
-  test('asks a person for its outcome if it is not, and runs again only if told so', async () => {
+  test('requests an approval of its outcome if it is not, and runs again only if approved', async () => {
     const { kernel, run, after } = await crashInTool({});
     const [approval] = await untilAsked(kernel, run.id);
     expect(approval).toMatchObject({ kind: 'outcome', tool: 'pay', params: { amount: 7 } });
@@ -219,7 +219,7 @@ describe('a tool that ran when its process died', () => {
     },
   );
 
-  test('is a tool error if a person denies, and the run goes on', async () => {
+  test('is a tool error if a person denies, and the run continues', async () => {
     const { kernel, run, after, model } = await crashInTool({});
     const [approval] = await untilAsked(kernel, run.id);
     await decide(kernel, approval?.approvalId, { approved: false, reason: 'Lost' });
@@ -233,7 +233,7 @@ describe('a tool that ran when its process died', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('is a tool error if nobody answers in time', async () => {
+  test('is a tool error if the approval expires', async () => {
     const { kernel, run, after, clock } = await crashInTool({});
     await untilAsked(kernel, run.id);
     await clock.advance(60_000);

@@ -86,7 +86,7 @@ describe('a rule', () => {
     ]);
   });
 
-  test('that denies a call by its id gives its reason to the model, and the run goes on', async () => {
+  test('that denies a call by its id passes its reason to the model, and the run continues', async () => {
     const { kernel, run, tool, model } = await paying(
       { deny: [{ toolCallId: 'call_2', reason: 'Too much' }], allowlist: [any] },
       { amounts: [1, 2, 3] },
@@ -137,7 +137,7 @@ describe('a rule', () => {
 });
 
 describe('an allow-once rule', () => {
-  test('is used up by one of two calls that match it at the same moment', async () => {
+  test('is used up by one of two calls that match it at the same time', async () => {
     const { kernel, run, tool } = await paying({ allowOnce: [any] }, { amounts: [1, 2] });
     const [approval] = await untilAsked(kernel, run.id);
     expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_1']);

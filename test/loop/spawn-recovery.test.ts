@@ -24,7 +24,7 @@ import {
   untilStored,
 } from './fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
-import { createSpawningTool, outputs, team } from './spawning-tool.ts';
+import { createSpawningTool, outputs, teamCall } from './spawning-tool.ts';
 
 const done = says('Done.');
 /** It can be run again. */
@@ -62,7 +62,7 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     }, again);
     let held = true;
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       // One is over, one is at the model, one waits for a person.
       x: [[toolCall('a', 'effect', {}), finish()], says('X')],
       y: [() => (held ? new Promise(() => undefined) : says('Y'))],
@@ -102,7 +102,7 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     ]);
   });
 
-  test('spawns what it had not come to yet, and nobody twice', async () => {
+  test('spawns the agents that it had not spawned yet, and none twice', async () => {
     const fixture = await openFixture();
     const tool = createSpawningTool(async ({ spawn }) => {
       const reports: AgentReport[] = [];
@@ -111,7 +111,7 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     }, again);
     let held = true;
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [says('X')],
       y: [() => (held ? new Promise(() => undefined) : says('Y'))],
       z: [says('Z')],
@@ -133,7 +133,7 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     expect(model.requestsFor('x')).toHaveLength(1);
   });
 
-  test('tells again of one that had failed', async () => {
+  test('reports again an agent that had failed', async () => {
     const fixture = await openFixture();
     const tool = createSpawningTool(async ({ spawn }) => {
       const { reason, error } = await spawn({ prompt: 'nobody plays this' });
@@ -142,7 +142,7 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     }, again);
     let held = true;
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [() => (held ? new Promise(() => undefined) : says('X'))],
     });
     const { next, run } = await dieWhen(fixture, { model, tools: [tool] }, async () => {
@@ -180,8 +180,8 @@ describe('a crash while an idempotent tool waits for its agents', () => {
   });
 });
 
-describe('what a tool hears of its agents', () => {
-  test('is stored by then: what it does next cannot rest on something that is lost', async () => {
+describe('the report of a sub-agent', () => {
+  test('is stored before the tool receives it', async () => {
     const { boot, store } = await openFixture();
     const hold = Promise.withResolvers<void>();
     let held = false;
@@ -198,7 +198,7 @@ describe('what a tool hears of its agents', () => {
       heard.push(report.output);
       return outputs([report]);
     }, again);
-    const model = createScriptedAgents({ Begin: [[team, finish()], done], x: [says('X')] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done], x: [says('X')] });
     const kernel = await boot({ store: slow, model, tools: [tool] });
     const run = await ask(kernel);
     await until(async () => held, 'the end to be on its way');
@@ -217,7 +217,7 @@ describe('a crash while another tool waits for its agents', () => {
       outputs([await spawn({ prompt: 'x' }), await spawn({ prompt: 'y' })]),
     );
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [says('X')],
       y: [[toolCall('b', 'pay', {}), finish()], says('Y')],
     });
@@ -280,7 +280,7 @@ describe('a stop of the server while a tool waits for its agents', () => {
       again,
     );
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [[toolCall('b', 'pay', {}), finish()], says('X')],
     });
     const made = { model, tools: [tool, pay], settings: { graceMs: 20 } };

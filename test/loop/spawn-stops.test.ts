@@ -16,7 +16,7 @@ import {
   untilStored,
 } from './fixture.ts';
 import { wrapStore } from './stores.ts';
-import { createSpawningTool, outputs, team } from './spawning-tool.ts';
+import { createSpawningTool, outputs, teamCall } from './spawning-tool.ts';
 
 const done = says('Done.');
 
@@ -45,7 +45,7 @@ describe('agents that outlive their use', () => {
       return { context: 'enough' };
     });
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       works: [[toolCall('a', 'slow', {}), toolCall('b', 'pay', {}), finish()], done],
     });
     const tools = [tool, slow, pay];
@@ -128,7 +128,7 @@ describe('agents that outlive their use', () => {
       }
     });
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [[toolCall('call_2', 'saves', {}), finish()], done],
     });
     const settings = { graceMs: 5_000 };
@@ -173,7 +173,7 @@ describe('agents that outlive their use', () => {
     });
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [[toolCall('a', 'saves', {}), finish()], done],
       y: [
         () =>
@@ -209,7 +209,7 @@ describe('agents that outlive their use', () => {
       second = spawn({ prompt: 'x' });
       return outputs([await second]);
     });
-    const model = createScriptedAgents({ Begin: [[team, finish()], done], x: [says('X.')] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done], x: [says('X.')] });
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     await until(async () => started, 'the tool');

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
 import { agentFor, createScriptedAgents, resultOf, says } from './scripted-agents.ts';
 import { decide, endOf, finished, journal, ofType, openFixture, untilStored } from './fixture.ts';
-import { createSpawningTool, outputs, team } from './spawning-tool.ts';
+import { createSpawningTool, outputs, teamCall } from './spawning-tool.ts';
 
 const done = says('Done.');
 
@@ -18,7 +18,7 @@ describe('a tool that spawns', () => {
       report = await spawn({ prompt: 'x', instructions: 'Be x.', tools: [], maxIterations: 2 });
       return { context: report.output };
     });
-    const model = createScriptedAgents({ Begin: [[team, finish()], done], x: [says('X.')] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done], x: [says('X.')] });
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -49,7 +49,7 @@ describe('a tool that spawns', () => {
       return outputs([first, second]);
     });
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [says('X')],
       'after X': [says('Y')],
     });
@@ -71,7 +71,7 @@ describe('a tool that spawns', () => {
       outputs(await Promise.all(['x', 'y', 'z'].map((prompt) => spawn({ prompt })))),
     );
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [() => hold.promise.then(() => says('X'))],
       y: [says('Y')],
       z: [says('Z')],
@@ -83,13 +83,13 @@ describe('a tool that spawns', () => {
     expect(resultOf(await finished(kernel, run.id), 'call_1')).toMatchObject({ context: 'X Y Z' });
   });
 
-  test('is told of an agent that failed, and may go on', async () => {
+  test('receives the error of an agent that failed, and may continue', async () => {
     const { boot } = await openFixture();
     const tool = createSpawningTool(async ({ spawn }) => {
       const { reason, error } = await spawn({ prompt: 'nobody plays this' });
       return { context: `${reason}: ${error?.code}` };
     });
-    const model = createScriptedAgents({ Begin: [[team, finish()], done] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done] });
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -97,12 +97,12 @@ describe('a tool that spawns', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('whose agent asks a person waits in memory, and goes on with the decision', async () => {
+  test('whose agent needs an approval waits in memory, and continues with the decision', async () => {
     const { boot } = await openFixture();
     const pay = createRecordingTool({ name: 'pay' });
     const tool = createSpawningTool(async ({ spawn }) => outputs([await spawn({ prompt: 'x' })]));
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [[toolCall('call_2', 'pay', {}), finish()], says('Paid.')],
     });
     const kernel = await boot({ model, tools: [tool, pay] });
@@ -157,7 +157,7 @@ describe('a spawn that cannot be', () => {
       refusal = await spawn(task).catch((error: unknown) => error);
       return { context: 'went on' };
     });
-    const model = createScriptedAgents({ Begin: [[team, finish()], done] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done] });
     const kernel = await boot({ model, models: {}, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -179,7 +179,7 @@ describe('a spawn that cannot be', () => {
       return { context: 'went on' };
     });
     const model = createScriptedAgents({
-      Begin: [[team, finish()], done],
+      Begin: [[teamCall, finish()], done],
       x: [says('X')],
       y: [says('Y')],
     });
@@ -192,14 +192,14 @@ describe('a spawn that cannot be', () => {
     expect(ofType(events, 'agent.ended').at(-1)).toMatchObject({ reason: 'limit' });
   });
 
-  test('harms nobody where the tool does not even look', async () => {
+  test('causes no unhandled rejection if the tool ignores it', async () => {
     const { boot } = await openFixture();
     const tool = createSpawningTool(({ spawn }) => {
       void spawn({ prompt: 'x', agent: 'nobody' });
       void spawn(undefined as unknown as Task);
       return { context: 'did not look' };
     });
-    const model = createScriptedAgents({ Begin: [[team, finish()], done] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done] });
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -215,7 +215,7 @@ describe('a spawn that cannot be', () => {
     });
     const hold = Promise.withResolvers<void>();
     const model = createScriptedAgents({
-      Begin: [[team, finish()], () => hold.promise.then(() => done)],
+      Begin: [[teamCall, finish()], () => hold.promise.then(() => done)],
       x: [says('X')],
     });
     const kernel = await boot({ model, tools: [tool] });

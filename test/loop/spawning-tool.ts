@@ -1,4 +1,4 @@
-/** A tool that lets sub-agents work for it, in a way that each test writes for itself. */
+/** A tool that spawns sub-agents as each test defines. */
 import type { AgentReport, ToolContext, ToolOutput } from '@relay/core';
 import { createRecordingTool, type RecordingTool, toolCall } from '@relay/core/testing';
 
@@ -16,7 +16,7 @@ export function createSpawningTool(
   });
 }
 
-export const team = toolCall('call_1', 'team', {});
+export const teamCall = toolCall('call_1', 'team', {});
 
 export function outputs(reports: readonly AgentReport[]): ToolOutput {
   return { context: reports.map(({ output }) => output).join(' ') };

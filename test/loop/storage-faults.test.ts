@@ -23,7 +23,7 @@ import {
   journal,
   ofType,
   openFixture,
-  shownToTheEnd,
+  publishedToTheEnd,
   stopRun,
   untilAsked,
 } from './fixture.ts';
@@ -65,62 +65,65 @@ async function endAfterwards(kernel: Kernel, clock: ManualClock, runId: string) 
 }
 
 describe('a disk that is full for a while', () => {
-  test.each(['appends', 'writes'] as const)('stops %s, and later all runs go on', async (what) => {
-    const fixture = await openFixture();
-    let isFull = false;
-    const store = failing(
-      fixture.store,
-      ({ method }) => isFull && (what === 'appends' ? method === 'append' : writing.has(method)),
-    );
-    const clock = new ManualClock();
-    const tool = createRecordingTool({ name: 'pay' });
-    const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
-    const gate = Promise.withResolvers<void>();
-    const model = createScriptedModel([
-      async ({ messages }) => {
-        const name = textOf(messages[0]?.content ?? '');
-        if (name === 'talk') await gate.promise;
-        return name === 'talk' ? answer : [toolCall('call_1', name, {}), finish()];
-      },
-      answer,
-    ]);
-    const kernel = await fixture.boot({ store, model, tools: [tool, slow], clock });
-    const begin = (content: string) => ask(kernel, { messages: [{ role: 'user', content }] });
-    slow.hold();
-    const talking = await begin('talk');
-    const waiting = await begin('pay');
-    const working = await begin('slow');
-    const [approval] = await untilAsked(kernel, waiting.id);
-    await until(async () => slow.executions.length === 1, 'the slow tool');
+  test.each(['appends', 'writes'] as const)(
+    'stops %s, and later all runs continue',
+    async (what) => {
+      const fixture = await openFixture();
+      let isFull = false;
+      const store = failing(
+        fixture.store,
+        ({ method }) => isFull && (what === 'appends' ? method === 'append' : writing.has(method)),
+      );
+      const clock = new ManualClock();
+      const tool = createRecordingTool({ name: 'pay' });
+      const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
+      const gate = Promise.withResolvers<void>();
+      const model = createScriptedModel([
+        async ({ messages }) => {
+          const name = textOf(messages[0]?.content ?? '');
+          if (name === 'talk') await gate.promise;
+          return name === 'talk' ? answer : [toolCall('call_1', name, {}), finish()];
+        },
+        answer,
+      ]);
+      const kernel = await fixture.boot({ store, model, tools: [tool, slow], clock });
+      const begin = (content: string) => ask(kernel, { messages: [{ role: 'user', content }] });
+      slow.hold();
+      const talking = await begin('talk');
+      const waiting = await begin('pay');
+      const working = await begin('slow');
+      const [approval] = await untilAsked(kernel, waiting.id);
+      await until(async () => slow.executions.length === 1, 'the slow tool');
 
-    isFull = true;
-    gate.resolve();
-    slow.release();
-    if (what === 'writes') {
-      await expect(begin('talk')).rejects.toMatchObject({ code: 'storage_full' });
-      await expect(decide(kernel, approval?.approvalId)).rejects.toMatchObject({
-        code: 'storage_full',
-      });
-      await expect(stopRun(kernel, talking.id)).rejects.toMatchObject({ code: 'storage_full' });
-    } else {
-      // The decision itself is stored and acknowledged; only the journal cannot take it yet.
-      expect(await decide(kernel, approval?.approvalId)).toMatchObject({ kind: 'decided' });
-    }
-    await clock.advance(20_000);
-    expect(tool.executions).toEqual([]);
-    for (const { id } of [talking, waiting, working]) {
-      expect(ofType(await journal(kernel, id), 'run.ended')).toEqual([]);
-    }
+      isFull = true;
+      gate.resolve();
+      slow.release();
+      if (what === 'writes') {
+        await expect(begin('talk')).rejects.toMatchObject({ code: 'storage_full' });
+        await expect(decide(kernel, approval?.approvalId)).rejects.toMatchObject({
+          code: 'storage_full',
+        });
+        await expect(stopRun(kernel, talking.id)).rejects.toMatchObject({ code: 'storage_full' });
+      } else {
+        // The decision itself is stored and acknowledged; only the journal cannot take it yet.
+        expect(await decide(kernel, approval?.approvalId)).toMatchObject({ kind: 'decided' });
+      }
+      await clock.advance(20_000);
+      expect(tool.executions).toEqual([]);
+      for (const { id } of [talking, waiting, working]) {
+        expect(ofType(await journal(kernel, id), 'run.ended')).toEqual([]);
+      }
 
-    isFull = false;
-    for (const { id } of [talking, waiting, working]) {
-      const events = await endAfterwards(kernel, clock, id);
-      expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
-    }
-    expect(tool.executions).toHaveLength(1);
-    expect(slow.executions).toHaveLength(1);
-    await until(async () => kernel.control.supervisor.activeRuns === 0, 'rest');
-  });
+      isFull = false;
+      for (const { id } of [talking, waiting, working]) {
+        const events = await endAfterwards(kernel, clock, id);
+        expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
+      }
+      expect(tool.executions).toHaveLength(1);
+      expect(slow.executions).toHaveLength(1);
+      await until(async () => kernel.control.supervisor.activeRuns === 0, 'rest');
+    },
+  );
 
   test('does not lose what was shown before it', async () => {
     const fixture = await openFixture();
@@ -144,7 +147,7 @@ describe('a disk that is full for a while', () => {
     await until(async () => kernel.warnings.length > 0, 'the fault');
     isFull = false;
     const events = await endAfterwards(kernel, clock, run.id);
-    expect(await shownToTheEnd(kernel)).toEqual(events);
+    expect(await publishedToTheEnd(kernel)).toEqual(events);
     expect(ofType(events, 'text.appended')).toHaveLength(13 + 1);
     expect(ofType(events, 'turn.discarded')).toHaveLength(1);
     expect(endOf(events).output).toBe('Anew.');
@@ -242,7 +245,7 @@ describe('a fault that ends a run', () => {
     expect(error).toMatchObject({ code: 'journal_corrupt', message: 'A bad grant' });
     const events = await journal(kernel, run.id);
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
-    expect(await shownToTheEnd(kernel)).toEqual(events);
+    expect(await publishedToTheEnd(kernel)).toEqual(events);
     expect(endOf(events).status).toBe('failed');
     expect(tool.executions).toEqual([]);
   });

@@ -149,7 +149,7 @@ describe('an approval of a sub-agent', () => {
     expect(model.requests).toHaveLength(6);
   });
 
-  test('that is denied is told to the sub-agent alone, which goes on', async () => {
+  test('that is denied is reported to the sub-agent only, which continues', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
@@ -166,7 +166,7 @@ describe('an approval of a sub-agent', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('that expires is told to the sub-agent, and the run goes on', async () => {
+  test('that expires is reported to the sub-agent, and the run continues', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });

@@ -128,7 +128,7 @@ describe('a cancel', () => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('that comes while a sub-agent is being spawned lets it do nothing', async () => {
+  test('that arrives while a sub-agent is being spawned stops it before its first step', async () => {
     const { boot } = await openFixture();
     const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), finish()], done],
@@ -178,7 +178,7 @@ describe('a stop of the server', () => {
     return { made, pay, look, endless, loosen };
   }
 
-  test('in the middle of a tree lets another one go on with all of it', async () => {
+  test('in the middle of a tree lets another node continue all of it', async () => {
     const { boot } = await openFixture();
     const { made, pay, look, endless, loosen } = busyTree();
     const kernel = await boot(made);

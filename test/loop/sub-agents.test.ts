@@ -182,7 +182,7 @@ describe('a sub-agent', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('whose provider fails is an error of the tool, and the parent goes on', async () => {
+  test('whose provider fails is an error of the tool, and the parent continues', async () => {
     const { boot } = await openFixture();
     const model = createScriptedAgents({
       Begin: [[delegate('call_1', 'Fail'), delegate('call_2', 'Work'), finish()], done],
@@ -251,7 +251,7 @@ describe('a sub-agent', () => {
 });
 
 describe('several sub-agents', () => {
-  test('work side by side: one that is held up holds nobody up', async () => {
+  test('run side by side: one that waits delays no other', async () => {
     const { boot } = await openFixture();
     const slow = createRecordingTool({ name: 'slow', ...free });
     slow.hold();

@@ -20,7 +20,7 @@ const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
 describe('a run that waits', () => {
-  test('holds no place in the supervisor and no timer, and wakes by a decision', async () => {
+  test('holds no slot in the supervisor and no timer, and is resumed by a decision', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
@@ -54,7 +54,7 @@ describe('a run that waits', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('goes back to sleep when it is woken for nothing, without a trace', async () => {
+  test('stays suspended without new events when it is woken without a reason', async () => {
     const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
@@ -73,7 +73,7 @@ describe('a run that waits', () => {
     expect(ofType(await finished(kernel, run.id), 'run.suspended')).toHaveLength(1);
   });
 
-  test('that is looked at for nothing is given back as one that waits', async () => {
+  test('that is claimed without a reason is released as waiting', async () => {
     const { boot, store } = await openFixture();
     const released: unknown[] = [];
     const watched = wrapStore(store, (call) => {
@@ -87,7 +87,7 @@ describe('a run that waits', () => {
     const run = await ask(kernel);
     await untilAsked(kernel, run.id);
     const { supervisor } = kernel.control;
-    await until(async () => supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => supervisor.activeRuns === 0, 'the run to be suspended');
     supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
     await until(async () => released.length === 2 && supervisor.activeRuns === 0, 'another look');
     expect(released).toEqual(['waiting', 'waiting']);
@@ -123,7 +123,7 @@ describe('a run that waits', () => {
     },
   );
 
-  test('hears of a decision that comes while its drain takes a last look', async () => {
+  test('applies a decision that arrives while it is being suspended', async () => {
     const fixture = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
@@ -148,7 +148,7 @@ describe('a run that waits', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('is never forgotten: many runs, decided at random moments, all end', async () => {
+  test('is never lost: many runs, decided at random times, all end', async () => {
     const fixture = await openFixture();
     const random = randomNumbers(20_261_115);
     const decisions: Promise<unknown>[] = [];

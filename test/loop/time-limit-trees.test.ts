@@ -15,10 +15,10 @@ import {
 import {
   createEndlessModel,
   expectTimeOver,
-  late,
+  closingAnswer,
   limits,
   untilAsleep,
-  untilParked,
+  untilSuspended,
 } from './time-limit-fixture.ts';
 import {
   aborted,
@@ -41,7 +41,7 @@ describe('when the time is over for a tree', () => {
     const slow = createRecordingTool({ name: 'slow', ...free });
     slow.hold();
     const model = createScriptedAgents({
-      Begin: [[delegate('a', 'Middle'), delegate('b', 'Talks', 'talker'), finish()], late],
+      Begin: [[delegate('a', 'Middle'), delegate('b', 'Talks', 'talker'), finish()], closingAnswer],
       Middle: [[delegate('c', 'Deep'), toolCall('d', 'slow', {}), finish()], says('Middle.')],
       Deep: [[toolCall('e', 'pay', {}), finish()], says('Deep.')],
     });
@@ -77,14 +77,14 @@ describe('when the time is over for a tree', () => {
     const clock = new ManualClock();
     const pay = createRecordingTool({ name: 'pay' });
     const model = createScriptedAgents({
-      Begin: [[delegate('a', 'x'), finish()], late],
+      Begin: [[delegate('a', 'x'), finish()], closingAnswer],
       x: [[delegate('b', 'y'), finish()], says('X.')],
       y: [[toolCall('c', 'pay', {}), finish()], says('Y.')],
     });
     const kernel = await boot({ model, tools: [agentTool, pay], clock });
     const run = await ask(kernel, { limits });
     await untilAsked(kernel, run.id);
-    await untilParked(kernel);
+    await untilSuspended(kernel);
     await clock.advance(12_000);
     const events = await finished(kernel, run.id);
     expectTimeOver(events);
@@ -94,7 +94,7 @@ describe('when the time is over for a tree', () => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('a tool that spawns on and on spawns nobody any more', async () => {
+  test('a tool that spawns in a loop can spawn no more agents', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const refused: unknown[] = [];
@@ -115,7 +115,7 @@ describe('when the time is over for a tree', () => {
       },
     });
     const model = createScriptedAgents({
-      Begin: [[toolCall('a', 'team', {}), finish()], late],
+      Begin: [[toolCall('a', 'team', {}), finish()], closingAnswer],
       x: [says('X.')],
     });
     const settings = { graceMs: 60_000 };
@@ -147,7 +147,9 @@ describe('when the time is over for a tree', () => {
       await aborted(signal);
       yield [];
     });
-    const model = createScriptedAgents({ Begin: [[toolCall('a', 'team', {}), finish()], late] });
+    const model = createScriptedAgents({
+      Begin: [[toolCall('a', 'team', {}), finish()], closingAnswer],
+    });
     const settings = { graceMs: 500 };
     const kernel = await boot({ model, models: { stuck }, tools: [tool], clock, settings });
     const run = await ask(kernel, { limits });

@@ -15,10 +15,10 @@ import {
   createEndlessModel,
   expectTimeOver,
   isClosing,
-  late,
+  closingAnswer,
   limits,
   untilAsleep,
-  untilParked,
+  untilSuspended,
 } from './time-limit-fixture.ts';
 import {
   aborted,
@@ -46,7 +46,7 @@ function stopped(signal: AbortSignal | undefined): Promise<void> {
 }
 
 describe('when the time is over', () => {
-  test('a model that streams without end is stopped, and its words are taken back', async () => {
+  test('a model that streams endlessly is stopped, and its text is discarded', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createEndlessModel();
@@ -68,7 +68,7 @@ describe('when the time is over', () => {
     expect(lastOf(model.requests).messages.at(-1)).toMatchObject({ role: 'system' });
   });
 
-  test('a model that has said nothing yet is stopped without a trace', async () => {
+  test('a model without output is stopped without an event', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const look = createRecordingTool({ name: 'look' });
@@ -77,7 +77,7 @@ describe('when the time is over', () => {
         await aborted(signal);
         yield [];
       },
-      () => [late],
+      () => [closingAnswer],
     );
     const kernel = await boot({ model, tools: [look], clock });
     const run = await ask(kernel, { limits });
@@ -92,7 +92,9 @@ describe('when the time is over', () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const busy = new ProviderFailure('Busy', { retryable: true, retryAfterMs: 50_000 });
-    const model = createScriptedModel([(request) => (isClosing(request) ? late : fail(busy))]);
+    const model = createScriptedModel([
+      (request) => (isClosing(request) ? closingAnswer : fail(busy)),
+    ]);
     const kernel = await boot({ model, tools: [createRecordingTool({ name: 'look' })], clock });
     const run = await ask(kernel, { limits });
     await until(async () => clock.sleepers >= 4, 'the pause');
@@ -111,7 +113,7 @@ describe('when the time is over', () => {
         return { context: 'half of it' };
       },
     });
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -127,7 +129,7 @@ describe('when the time is over', () => {
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'slow', ...free });
     tool.hold();
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -138,12 +140,12 @@ describe('when the time is over', () => {
     expectTimeOver(events);
   });
 
-  test('a tool that does not listen is left behind after a moment', async () => {
+  test('a tool that ignores its signal is abandoned after the grace period', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const deaf = Promise.withResolvers<{ context: string }>();
     const tool = createRecordingTool({ name: 'slow', ...free, execute: () => deaf.promise });
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
     const kernel = await boot({ model, tools: [tool], clock, settings: { graceMs: 500 } });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -161,15 +163,15 @@ describe('when the time is over', () => {
     expect(await journal(kernel, run.id)).toEqual(events);
   });
 
-  test('a run that is parked wakes, and its approval is closed', async () => {
+  test('a suspended run is resumed, and its approval is closed', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
-    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], closingAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     const [approval] = await untilAsked(kernel, run.id);
-    await untilParked(kernel);
+    await untilSuspended(kernel);
     await clock.advance(8_000);
     expect(kernel.control.supervisor.activeRuns).toBe(0);
     await clock.advance(4_000);
@@ -188,11 +190,11 @@ describe('when the time is over', () => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('a decision that came too late starts nothing', async () => {
+  test('a decision after the deadline starts nothing', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
-    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], closingAnswer]);
     const made = { model, tools: [tool], clock };
     const first = await boot(made);
     const run = await ask(first, { limits });
@@ -216,8 +218,10 @@ describe('when the time is over', () => {
     const go = Promise.withResolvers<void>();
     const model = createScriptedModel([
       (request) =>
-        isClosing(request) ? late : go.promise.then(() => [toolCall('a', 'look', {}), finish()]),
-      late,
+        isClosing(request)
+          ? closingAnswer
+          : go.promise.then(() => [toolCall('a', 'look', {}), finish()]),
+      closingAnswer,
     ]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
@@ -235,7 +239,7 @@ describe('when the time is over', () => {
     const process = mortal(store);
     const tool = createRecordingTool({ name: 'look', ...free, idempotent: true });
     tool.hold();
-    const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], closingAnswer]);
     const made = { model, tools: [tool], clock };
     const doomed = await bootWithoutCleanup({ ...made, store: process.store });
     const run = await ask(doomed, { limits });

@@ -60,7 +60,7 @@ describe('a call that does not fit', () => {
     expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
 
-  test('the tool’s schema tells the model where and why', async () => {
+  test('the model reads the invalid fields of the tool’s schema', async () => {
     const pay = createRecordingTool({
       name: 'pay',
       allowedByDefault: true,

@@ -15,7 +15,7 @@ import {
   ofType,
   openFixture,
   resultsIn,
-  shownToTheEnd,
+  publishedToTheEnd,
   untilStored,
 } from './fixture.ts';
 
@@ -31,7 +31,7 @@ describe('a turn', () => {
     expect(texts.map((event) => event.text)).toEqual(pieces);
     expect(new Set(texts.map(({ textId }) => textId)).size).toBe(1);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: pieces.join('') });
-    expect(await shownToTheEnd(kernel)).toEqual(events);
+    expect(await publishedToTheEnd(kernel)).toEqual(events);
   });
 
   test('shows its text while the model is still speaking', async () => {
@@ -125,7 +125,7 @@ describe('a turn', () => {
     expect(lastOf(model.requests).tools.map(({ name }) => name)).toEqual(['wait', 'look']);
   });
 
-  test('in which the model says nothing at all completes the run', async () => {
+  test('without any output completes the run', async () => {
     const { boot } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([[finish()]]) });
     const run = await ask(kernel);
@@ -175,7 +175,7 @@ describe('the limit of turns', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Again 2. ' });
   });
 
-  test('says nothing about a run that answers in its last allowed turn', async () => {
+  test('does not apply to a run that answers in its last allowed turn', async () => {
     const { boot } = await openFixture();
     const model = createScriptedModel([tireless(1), [text('Done.'), finish()]]);
     const kernel = await boot({ model, tools: [lookTool()] });

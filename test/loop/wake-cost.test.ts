@@ -66,8 +66,8 @@ describe('waking a run', () => {
   });
 });
 
-describe('looking around', () => {
-  test('asks one question for the mail of all runs that are at work, however many', async () => {
+describe('the scan of the supervisor', () => {
+  test('reads the inboxes of all active runs with one query', async () => {
     const { store: inner, boot } = await openFixture();
     const asked: string[] = [];
     const store = wrapStore(inner, (call) => {

@@ -249,7 +249,7 @@ describe('write', () => {
     expect(outcome).toEqual({ outcome: 'stored' });
   });
 
-  it('does not wait for what comes after its events, however long that goes on', async () => {
+  it('does not wait for events that are added after it', async () => {
     const { journal, store } = open();
     const outcome = watch(journal.write([say('a')]));
     journal.append([say('b')]);
@@ -416,7 +416,7 @@ describe('a broken journal', () => {
     expect(published.map(texts)).toEqual([['a']]);
   });
 
-  it('breaks without an unhandled rejection when nobody waits', async () => {
+  it('breaks without an unhandled rejection when no write is awaited', async () => {
     const { journal, store } = open();
     journal.append([say('a')]);
     await store.finish(fault);

@@ -61,7 +61,7 @@ describe('the pieces of a text', () => {
     );
   });
 
-  it('are refused at the place where one is missing', () => {
+  it('are refused at the first missing event', () => {
     const events = placed([...opening, say('a'), say('b'), say('c')]);
     const gap = events.filter(({ seq }) => seq !== opening.length + 2);
     expect(() => evolveAll(initialState, gap)).toThrow(

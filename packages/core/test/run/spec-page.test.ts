@@ -66,7 +66,7 @@ describe('the page of the run machine', () => {
     expect(first('discarded because of', 'what happened')).toEqual([...reason.options]);
   });
 
-  it('says the numbers that hold unless others are given', () => {
+  it('states the default numbers', () => {
     const rows = Object.fromEntries(tableUnder(['limit', 'is reached']));
     expect(rows['depth']).toContain(`${depthLimit({})} unless it is said otherwise`);
     expect(rows['subAgents']).toContain(`${subAgentLimit({})} unless it is said otherwise`);

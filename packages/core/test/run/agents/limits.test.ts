@@ -53,7 +53,7 @@ function withSub(limits: Limits = {}, maxIterations?: number): RunState {
 }
 
 describe('the limit of turns', () => {
-  it('allows as many turns with tools as the caller said, and then none', () => {
+  it('allows as many turns with tools as the caller set', () => {
     expect([0, 1, 2, 3, 4].map((turns) => reached(after(turns), 3))).toEqual([
       undefined,
       undefined,
@@ -123,7 +123,7 @@ describe('the limit of cost', () => {
     expect(reached(after(1, { limits, usage: turn(7) }))).toBe('cost');
   });
 
-  it('is reached where nobody can count any more: what has no price leaves no room', () => {
+  it('is reached as soon as usage has no price', () => {
     const limits = { costUsd: 1_000_000 };
     const usage = { inputTokens: 1, outputTokens: 0 };
     expect(reached(after(1, { limits, usage }))).toBe('cost');
@@ -206,15 +206,15 @@ describe('the limits of the tree', () => {
   });
 });
 
-describe('whoever reaches a limit', () => {
-  it.each(limitNames)('is told which one, and that no tool can be called any more: %s', (limit) => {
+describe('an agent that reaches a limit', () => {
+  it.each(limitNames)('reads which one, and that no tool can be called: %s', (limit) => {
     const message = closingInstruction(limit);
     expect(message.role).toBe('system');
     expect(message.content).toContain(limitText(limit));
     expect(message.content).toMatch(/no tool can be called/);
   });
 
-  it('is told of each in its own words', () => {
+  it('reads a text of its own for each limit', () => {
     expect(new Set(limitNames.map(limitText)).size).toBe(limitNames.length);
   });
 });

@@ -119,7 +119,7 @@ describe('where a conversation is cut', () => {
     ]);
   });
 
-  it('is nowhere where there is nothing to summarize', () => {
+  it('does not exist where there is nothing to summarize', () => {
     expect(cutOf(transcript([]), 100)).toBeUndefined();
     expect(cutOf(transcript([{ role: 'system', content: 'x' }]), 100)).toBeUndefined();
     expect(cutOf(transcript([{ role: 'user', content: 'hello' }]), 100)).toBeUndefined();
@@ -224,7 +224,7 @@ describe('compacting in time', () => {
     expect(appended).toEqual([]);
   });
 
-  it('does not happen if nobody knows the window', async () => {
+  it('does not happen if the window is unknown', async () => {
     const { what, request, asked } = scene();
     await compactBeforeTurn(what, request);
     expect(asked).toEqual([]);
@@ -286,7 +286,7 @@ describe('compacting after a refusal', () => {
     expect(appended).toHaveLength(1);
   });
 
-  it('says so if there is nothing that could give way', async () => {
+  it('is false if there is nothing to summarize', async () => {
     // Without a known window as much as all of this is assumed to fit.
     const { what, appended } = scene({ settings: { keep: 0.9 } });
     expect(await compactAfterRefusal(what)).toBe(false);
@@ -311,7 +311,7 @@ describe('the summarizer', () => {
     expect(await chosen({ models: ['demo', 'small'] })).toMatchObject({ model: 'small' });
   });
 
-  it('is the agent’s own if nobody offers the chosen one', async () => {
+  it('is the agent’s own if no provider offers the chosen one', async () => {
     expect(await chosen({ models: ['demo'] })).toMatchObject({ model: 'demo' });
   });
 

@@ -65,7 +65,7 @@ const forkOf = (runId: string, seq: number): { forkedFrom: Fork } => ({
 });
 
 describe('a fork', () => {
-  it('reads its source up to the place where it was forked, whatever came after', async () => {
+  it('reads its source up to the fork point only', async () => {
     const { store, write, say, ask } = openJournals();
     ask('source', 'a');
     const { seq } = write('source', ...say('one'));
@@ -76,7 +76,7 @@ describe('a fork', () => {
     expect(read.first.runStart).toBe(2);
   });
 
-  it('compacts what it has read, and whoever comes after it reads the same', async () => {
+  it('compacts what it has read, and later runs read the same', async () => {
     const { store, write, say, ask, end } = openJournals();
     ask('source', 'a');
     write('source', ...say('one'), compacted(0, 1, 0));

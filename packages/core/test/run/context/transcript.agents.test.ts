@@ -151,7 +151,7 @@ describe('a sub-agent that has ended', () => {
     );
   });
 
-  it('leaves the id of a call too that nobody had settled', () => {
+  it('keeps the id of a call that was not settled', () => {
     const all = foldTranscripts(noTranscripts, [...calls, ...open, sub.ended()]);
     expect(all.spentIds).toEqual(['s1', 's2']);
   });

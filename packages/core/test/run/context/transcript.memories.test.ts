@@ -5,7 +5,7 @@ import { recalledMessage } from '../../../src/run/context/transcript.ts';
 const note = (text: string) => ({ id: 'm1', text, score: 0.5 });
 
 describe('what was recalled', () => {
-  it('is nothing to read if nothing was found', () => {
+  it('is absent if no memory was found', () => {
     expect(recalledMessage({ memories: [] })).toBeNull();
   });
 

@@ -115,7 +115,7 @@ describe('a run’s part of the transcript', () => {
     });
   });
 
-  it('gets nothing from a turn in which the model said nothing', () => {
+  it('gets nothing from a turn without text and calls', () => {
     expect(fold(asked, turn, finished)).toEqual(asked);
   });
 
@@ -280,7 +280,7 @@ describe('what the model reads of a call', () => {
 });
 
 describe('a run that ends in the middle of an answer', () => {
-  it.each(['canceled', 'failed'] as const)('leaves what it had said: %s', (status) => {
+  it.each(['canceled', 'failed'] as const)('keeps the partial answer: %s', (status) => {
     expect(fold(asked, turn, text('Half an ans'), ended(status))).toEqual({
       ...asked,
       messages: [question, { role: 'assistant', content: 'Half an ans' }],

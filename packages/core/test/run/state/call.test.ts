@@ -214,7 +214,7 @@ describe('a call', () => {
     });
   });
 
-  it('may ask while it runs, stays started, and keeps the answers by their place', () => {
+  it('may ask while it runs, stays started, and keeps the answers in order', () => {
     const schema = { type: 'string' };
     const asks = (nth: number, approvalId: string): CallEvent => ({
       ...(requested(approvalId) as EventOf<'approval.requested'>),

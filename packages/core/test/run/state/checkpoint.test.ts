@@ -185,7 +185,7 @@ describe('a checkpoint', () => {
     finished,
   ];
 
-  it('notes the last words before a tool’s end and before a question to a person', () => {
+  it('notes the end of the text before a tool result and before an approval', () => {
     const before = spoken('Let me see.');
     const note = 'Let me see.';
     expect(envelopeAfter(...before, requested)?.checkpoint).toMatchObject({ note });
@@ -211,7 +211,7 @@ describe('a checkpoint', () => {
     expect(noteAfter('\u0000"\n')).toBe('\u0000"\n');
   });
 
-  it('stays small however much was said: it points into the journal and copies no more of it', () => {
+  it('stays small however long the text is: it refers to the journal', () => {
     const words = 'A long answer. '.repeat(10_000);
     const placed = place(
       started,

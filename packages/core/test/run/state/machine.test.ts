@@ -299,7 +299,7 @@ describe('canceling', () => {
     expect(agents.map((event) => event.agentId)).toEqual(['root']);
   });
 
-  it('hides from nobody that a tool which had started may have had its effect', () => {
+  it('says that a started tool may have had its effect', () => {
     const codes = accepted(busy, examples.cancel).flatMap((event) =>
       event.type === 'tool.failed' ? [[event.toolCallId, event.code]] : [],
     );

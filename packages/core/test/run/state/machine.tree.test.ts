@@ -184,7 +184,7 @@ describe('a call that an ended agent had worked for', () => {
 });
 
 describe('the output of a run that is stopped', () => {
-  it('is what its first agent was saying, whoever else was talking', () => {
+  it('is the text of the root agent, whichever agents are active', () => {
     const doing: Doing = { phases: [], delegates: true, asks: false };
     const events = endingOf(treeOf([doing, doing, doing], 'talking'), cancel);
     expect(events.at(-1)).toMatchObject({ output: 'said by root. ' });

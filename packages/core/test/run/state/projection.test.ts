@@ -180,7 +180,7 @@ describe('the rows beside the journal', () => {
 });
 
 describe('a run that waits', () => {
-  it('is looked at again when the first of its approvals expires', () => {
+  it('is woken when the first of its approvals expires', () => {
     const { progress: changed } = step(
       asked,
       requested('c1', 'r1', later),
@@ -190,7 +190,7 @@ describe('a run that waits', () => {
     expect(changed).toMatchObject({ status: 'waiting', wakeAt: Date.parse(soon) });
   });
 
-  it('is looked at again when its time is over, if that comes first', () => {
+  it('is woken at its time limit, if that comes first', () => {
     const requests = [requested('c1', 'r1', later), requested('c2', 'r2', soon)];
     const limited = (timeMs: number) =>
       step({ ...asked, limits: { timeMs } }, ...requests, suspended).progress.wakeAt;
@@ -209,11 +209,11 @@ describe('a run that waits', () => {
     });
   });
 
-  it('has no such time once it goes on', () => {
+  it('has no wake-up time once it is resumed', () => {
     expect(step(waiting, resumed).progress).toMatchObject({ status: 'running', wakeAt: null });
   });
 
-  it('waits anew for those approvals alone that are still open', () => {
+  it('waits again only for approvals that are still open', () => {
     const { state } = step(waiting, resumed, ...expired('c2', 'r2'));
     expect(step(state, suspended).progress.wakeAt).toBe(Date.parse(later));
   });
@@ -289,7 +289,7 @@ describe('approvals', () => {
     expect(requestApprovals.map(({ id }) => id)).toEqual(['r1', 'r2']);
   });
 
-  it('are closed by the clock when nobody answered', () => {
+  it('are closed as expired without an answer', () => {
     expect(step(waiting, resumed, ...expired('c2', 'r2')).closeApprovals).toEqual([
       {
         approvalId: 'r2',

@@ -53,7 +53,7 @@ describe('a tree of agents', () => {
     expect(now.agents['twin']?.spawned?.nth).toBe(2);
   });
 
-  it('lists those at work with parents before their sub-agents, whoever moved last', () => {
+  it('lists live agents with parents before their sub-agents', () => {
     const moved = fold(nested, deep.turn, sub.requested('s1', { kind: 'outcome' }));
     expect(liveAgents(moved).map(({ id }) => id)).toEqual(['root', 'sub', 'deep']);
     const left = fold(nested, deep.ended());

@@ -158,14 +158,14 @@ describe('the fold of a journal', () => {
     expect(rootAgent(initialState)).toBeUndefined();
   });
 
-  it('knows that memories were looked up', () => {
+  it('knows that memories were recalled', () => {
     expect(begun.recalled).toBe(false);
     expect(fold(begun, recalled).recalled).toBe(true);
     const stored: RunEvent = { type: 'memory.stored', ...root, namespace: 'n', memoryId: 'm' };
     expect(fold(begun, recalled, stored)).toMatchObject({ recalled: true, seq: begun.seq + 2 });
   });
 
-  it('gathers the text and the calls of the turn that goes on', () => {
+  it('gathers the text and the calls of the current turn', () => {
     const now = fold(begun, turn(1), text('Let '), text('me'), call('c1'));
     expect(rootAgent(now)?.turn).toEqual({
       turn: 1,

@@ -43,7 +43,7 @@ describe('a run is held up', () => {
     expect(held(fold(working, question(sub.requested('s1'))))).toBe(true);
   });
 
-  it('not by tools that are let go when they ask: such a run is parked', () => {
+  it('not for idempotent tools: they are suspended when they ask', () => {
     const asking = fold(called, root.start('c1'), asks('c1'), root.requested('c2'));
     expect(isWaitingForAnswer(asking, () => true)).toBe(false);
   });
