@@ -11,8 +11,8 @@
  *   effect starts before the promise of its write has resolved.
  * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out, or
  *   whose store failed, is broken: all its promises reject, and the loop abandons the run.
- * - A batch that uses an exhausted grant is refused as a whole (E7). Every write that brought
- *   `onGrantExhausted` then replaces its own events, one for one: later events keep their `seq`.
+ * - A batch that uses an exhausted grant is refused as a whole (E7). Every write with an
+ *   `onGrantExhausted` then replaces its own events, one for one, so that later events keep their `seq`.
  */
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { noticesOfEvents } from './governance/notifications.ts';
@@ -51,7 +51,7 @@ export type OnGrantExhausted = (
   preceding: readonly RunEvent[],
 ) => Promise<readonly RunEvent[]>;
 
-/** The events of a batch from `from` on that one write brought, and how they are replaced. */
+/** The events of one write within a batch, and how they are replaced. */
 interface Replaceable {
   readonly from: number;
   readonly count: number;

@@ -210,7 +210,7 @@ export class Supervisor {
   async #recoverFrom(error: unknown, active: ActiveRun, epoch: number | undefined): Promise<void> {
     const { ref, live } = active;
     live?.stopWith({ kind: 'yield', reason: 'The run is abandoned on this node' });
-    live?.abandonTools();
+    live?.stopTools();
     // The last events may be stored and not published: subscribers read the journal again.
     publishStored(this.#engine, ref, []);
     const fenced = error instanceof JournalBroken && error.fenced;

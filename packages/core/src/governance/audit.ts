@@ -12,6 +12,7 @@ import type {
   RunIdentity,
 } from '../ports/index.ts';
 import { digestOfCall } from '../run/arguments.ts';
+import { expiryReason } from '../run/state/call.ts';
 
 /** The records of entries; none without an audit trail. */
 export function audited(
@@ -56,8 +57,8 @@ function entriesOn(
     }
     case 'approval.expired': {
       const who = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
-      const why = 'Nobody answered in time';
-      return [{ at: at(), who, action: 'approval.expired', what: approvalOf(run, event), why }];
+      const what = approvalOf(run, event);
+      return [{ at: at(), who, action: 'approval.expired', what, why: expiryReason }];
     }
     case 'approval.closed': {
       const who = { type: 'system', id: 'relay', name: 'relay' } as const;

@@ -38,7 +38,7 @@ export async function complete(run: LiveRun, agent: AgentState): Promise<Outcome
 /** Fails a run with every call settled, as long as its journal can be written. */
 export async function fail(run: LiveRun, error: RunError): Promise<Outcome> {
   run.stopWith({ kind: 'yield', reason: error.message });
-  run.abandonTools();
+  run.stopTools();
   return settle(run, { type: 'fail', error, trust: await trustOf(run) });
 }
 
@@ -69,7 +69,7 @@ async function finishTools(run: LiveRun): Promise<void> {
     if (isOver) break;
   }
   grace.abort('over');
-  run.abandonTools();
+  run.stopTools();
   settleResults(run);
 }
 

@@ -63,8 +63,8 @@ export class LiveRun {
   /** Events from before the transcripts were loaded. */
   #unfolded: RunEvent[] = [];
   #stop: Stop | undefined;
-  #toolResults: RunEvent[] = [];
-  #endedTurns: EndedTurn[] = [];
+  readonly #toolResults: RunEvent[] = [];
+  readonly #endedTurns: EndedTurn[] = [];
   #hasCommands: boolean;
   #isMarkedChanged = false;
   readonly #changed = new Signal();
@@ -192,9 +192,7 @@ export class LiveRun {
   }
 
   takeEndedTurns(): EndedTurn[] {
-    const ended = this.#endedTurns;
-    this.#endedTurns = [];
-    return ended;
+    return this.#endedTurns.splice(0);
   }
 
   /** Stops the model call and the tools of an agent. */
@@ -234,13 +232,13 @@ export class LiveRun {
     this.wake();
   }
 
-  /** The call is settled without its tool, which may still be running. */
+  /** The call is settled or suspended without this attempt, whose tool may still be running. */
   abandonTool(toolCallId: string): void {
     this.#tools.get(toolCallId)?.stop(this.#stop);
     this.#tools.delete(toolCallId);
   }
 
-  abandonTools(): void {
+  stopTools(): void {
     for (const tool of this.#tools.values()) tool.stop(this.#stop);
   }
 
@@ -260,7 +258,7 @@ export class LiveRun {
     this.#agentWaiters.delete(report.agentId);
   }
 
-  /** The run has commands in its inbox. A cancel takes effect at once, and not at the next pass of the loop. */
+  /** The inbox has commands. A cancel takes effect at once, before the next pass of the loop. */
   async commandsArrived(): Promise<void> {
     this.#hasCommands = true;
     try {
@@ -291,9 +289,7 @@ export class LiveRun {
   }
 
   takeToolResults(): RunEvent[] {
-    const results = this.#toolResults;
-    this.#toolResults = [];
-    return results;
+    return this.#toolResults.splice(0);
   }
 
   /** Resolves on a tool result, the end of a turn, commands or a stop, or after `ms`. */

@@ -36,9 +36,9 @@ export interface Transcript {
   /** How often it was compacted. */
   readonly generation: number;
   /** A compaction of the current run did not apply, so that its later ones cannot apply either. */
-  readonly adrift: boolean;
+  readonly skippedCompaction: boolean;
   /** Ids of tool calls that a compaction of the current run removed. */
-  readonly spentIds: readonly string[];
+  readonly removedCallIds: readonly string[];
   /** The memories recalled for the current run; not part of the conversation. */
   readonly recalled: Message | null;
 }
@@ -48,8 +48,8 @@ export const emptyTranscript: Transcript = {
   open: null,
   runStart: 0,
   generation: 0,
-  adrift: false,
-  spentIds: [],
+  skippedCompaction: false,
+  removedCallIds: [],
   recalled: null,
 };
 
@@ -61,8 +61,8 @@ export function foldTranscript(transcript: Transcript, event: RunEvent): Transcr
       const before = event.history === null ? emptyTranscript : transcript;
       const messages = [...before.messages, ...event.messages];
       const runStart = before.messages.length;
-      const anew = { open: null, adrift: false, spentIds: [], recalled: null };
-      return { ...before, ...anew, messages, runStart };
+      const initial = { open: null, skippedCompaction: false, removedCallIds: [], recalled: null };
+      return { ...before, ...initial, messages, runStart };
     }
     case 'agent.started':
       if (event.spawned === undefined) return transcript;
@@ -207,8 +207,9 @@ function interrupted(transcript: Transcript): Transcript {
  * another run that ended in the meantime: they lie between the two counted parts.
  */
 function compacted(transcript: Transcript, event: EventOf<'context.compacted'>): Transcript {
-  const { messages, runStart, generation, adrift, spentIds } = transcript;
-  if (adrift || event.generation !== generation) return { ...transcript, adrift: true };
+  const { messages, runStart, generation, skippedCompaction, removedCallIds } = transcript;
+  if (skippedCompaction || event.generation !== generation)
+    return { ...transcript, skippedCompaction: true };
   const lead = leadingInstructions(messages);
   const history = messages.slice(Math.max(lead, event.ofHistory), runStart);
   const own = messages.slice(runStart, runStart + event.ofRun);
@@ -226,7 +227,7 @@ function compacted(transcript: Transcript, event: EventOf<'context.compacted'>):
     ],
     runStart: lead + 1 + history.length,
     generation: generation + 1,
-    spentIds: [...new Set([...spentIds, ...callIdsIn(messages)])],
+    removedCallIds: [...new Set([...removedCallIds, ...callIdsIn(messages)])],
   };
 }
 
@@ -265,10 +266,10 @@ export interface Transcripts {
   /** Of live sub-agents. */
   readonly subs: Readonly<Record<string, Transcript>>;
   /** Ids of tool calls of ended sub-agents: other calls of the run must not reuse them. */
-  readonly spentIds: readonly string[];
+  readonly removedCallIds: readonly string[];
 }
 
-export const noTranscripts: Transcripts = { first: emptyTranscript, subs: {}, spentIds: [] };
+export const noTranscripts: Transcripts = { first: emptyTranscript, subs: {}, removedCallIds: [] };
 
 /** Consecutive events of one agent are folded together. */
 export function foldTranscripts(
@@ -300,7 +301,11 @@ function foldSub(
     return { ...transcripts, subs: { ...transcripts.subs, [agentId]: folded } };
   }
   const { [agentId]: _, ...subs } = transcripts.subs;
-  return { ...transcripts, subs, spentIds: [...transcripts.spentIds, ...callIdsOf(folded)] };
+  return {
+    ...transcripts,
+    subs,
+    removedCallIds: [...transcripts.removedCallIds, ...callIdsOf(folded)],
+  };
 }
 
 export function transcriptOf(
@@ -315,12 +320,12 @@ export function transcriptOf(
 /** All tool call ids in the run and in the conversation before it. */
 export function usedCallIds(transcripts: Transcripts): Set<string> {
   const all = [transcripts.first, ...Object.values(transcripts.subs)];
-  return new Set([...transcripts.spentIds, ...all.flatMap(callIdsOf)]);
+  return new Set([...transcripts.removedCallIds, ...all.flatMap(callIdsOf)]);
 }
 
-function callIdsOf({ messages, open, spentIds }: Transcript): string[] {
+function callIdsOf({ messages, open, removedCallIds }: Transcript): string[] {
   const openIds = open?.calls.map(({ id }) => id) ?? [];
-  return [...spentIds, ...callIdsIn(messages), ...openIds];
+  return [...removedCallIds, ...callIdsIn(messages), ...openIds];
 }
 
 function subAgentOf(event: RunEvent | undefined): string | undefined {

@@ -81,6 +81,9 @@ export interface OpenApproval {
   readonly approved?: boolean;
 }
 
+/** The reason on record for an approval that expired. */
+export const expiryReason = 'Nobody answered in time';
+
 /** A question that the tool has asked while it runs. */
 export interface QuestionState extends OpenApproval {
   readonly state: 'open' | 'answered' | 'declined';
@@ -181,7 +184,7 @@ function answered(
       return { ...asked, state: 'declined', approved, ...defined({ reason }) };
     }
     case 'approval.expired':
-      return { ...asked, state: 'declined', reason: 'Nobody answered in time' };
+      return { ...asked, state: 'declined', reason: expiryReason };
     case 'approval.closed':
       return { ...asked, state: 'declined', reason: event.reason };
   }

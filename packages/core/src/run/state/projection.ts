@@ -10,6 +10,7 @@ import type {
   RunIdentity,
   RunProgress,
 } from '../../ports/index.ts';
+import { expiryReason } from './call.ts';
 import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from '../agents/limits.ts';
 import {
@@ -187,7 +188,7 @@ function closedApproval(event: StoredEvent): ApprovalClosure[] {
   const at = Date.parse(event.at);
   if (event.type === 'approval.expired') {
     const by = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
-    return [{ approvalId, status: 'expired', at, by, reason: 'Nobody answered in time' }];
+    return [{ approvalId, status: 'expired', at, by, reason: expiryReason }];
   }
   const by = { type: 'system', id: 'relay', name: 'relay' } as const;
   return [{ approvalId, status: 'closed', at, by, reason: event.reason }];

@@ -8,7 +8,7 @@ import { digestOfCall } from '../arguments.ts';
 import type { LiveRun } from '../live-run.ts';
 import { pathOf } from '../agents/profile.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import type { CallState, OpenApproval } from '../state/call.ts';
+import { type CallState, expiryReason, type OpenApproval } from '../state/call.ts';
 import { toolDenied, toolFailed } from '../state/settlement.ts';
 import { askingCalls, openQuestions } from '../state/state.ts';
 
@@ -104,7 +104,7 @@ export function isApprovalDue(run: LiveRun, approval: OpenApproval, now: number)
 
 /** Expires approvals without an answer: their calls are denied, questions are declined. */
 export function expireApprovals(run: LiveRun, now: number): void {
-  const reason = 'Nobody answered in time';
+  const reason = expiryReason;
   for (const { agent, call } of askingCalls(run.state)) {
     if (call.approval === undefined || !isApprovalDue(run, call.approval, now)) continue;
     run.resume();

@@ -228,7 +228,7 @@ describe('the conversation before a run', () => {
     const run = journals.add('r2', 1);
     const all = await new TranscriptCache().ofRun(journals.store, run, run.seq);
     expect(said(all)).toEqual(['ask r1', 'one', 'ask r2']);
-    expect(all).toMatchObject({ subs: {}, spentIds: [] });
+    expect(all).toMatchObject({ subs: {}, removedCallIds: [] });
   });
 });
 

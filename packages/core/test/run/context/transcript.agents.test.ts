@@ -145,7 +145,7 @@ describe('a sub-agent that has ended', () => {
         );
         const all = foldTranscripts(noTranscripts, [created, ...lived, sub.ended()]);
         expect(all.subs).toEqual({});
-        expect(new Set(all.spentIds)).toEqual(new Set(called));
+        expect(new Set(all.removedCallIds)).toEqual(new Set(called));
         expect(all.first).toEqual(foldEvents(emptyTranscript, [created]));
       }),
     );
@@ -153,7 +153,7 @@ describe('a sub-agent that has ended', () => {
 
   it('keeps the id of a call that was not settled', () => {
     const all = foldTranscripts(noTranscripts, [...calls, ...open, sub.ended()]);
-    expect(all.spentIds).toEqual(['s1', 's2']);
+    expect(all.removedCallIds).toEqual(['s1', 's2']);
   });
 
   it('leaves others at work', () => {
