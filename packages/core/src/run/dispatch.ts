@@ -12,14 +12,14 @@ import { isNestedTooDeep, readArguments } from './arguments.ts';
 import { errorText } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { handoffToolName } from './agents/profile.ts';
-import { reachedLimit, spawnFor, type Spawning, spawning } from './agents/spawn.ts';
+import { reachedLimit, spawnFor, type SpawnPlan, planSpawn } from './agents/spawn.ts';
 import { memoryFor } from './context/memory.ts';
 import type { AgentState } from './state/agent.ts';
 import type { CallState } from './state/call.ts';
 import { callFields, toolCompleted, toolFailed } from './state/settlement.ts';
 import { askFor } from './waiting/questions.ts';
 
-export interface Start {
+export interface CallStart {
   readonly call: CallState;
   readonly tool: Tool;
   /** The rule that allowed the call, or the approval. */
@@ -31,10 +31,10 @@ type Intent = EventOf<'tool.started'>;
 type Json = Intent['input'];
 
 /** Commits everything staged so far together with the intents, then starts the tools. */
-export async function start(
+export async function startCalls(
   run: LiveRun,
   agent: AgentState,
-  starts: readonly Start[],
+  starts: readonly CallStart[],
   onGrantExhausted?: OnGrantExhausted,
 ): Promise<void> {
   // Nothing starts on a damaged journal: reading the transcripts checks all of it.
@@ -71,9 +71,9 @@ function hasStarted({ state }: LiveRun, { agentId, toolCallId }: Intent): boolea
 function delegate(
   run: LiveRun,
   agent: AgentState,
-  { tool, call }: Start,
+  { tool, call }: CallStart,
   planned: readonly RunEvent[],
-): Spawning | undefined {
+): SpawnPlan | undefined {
   if (tool.delegates === undefined) return undefined;
   const reading = readArguments(tool, call.input);
   if (!reading.ok) {
@@ -81,7 +81,7 @@ function delegate(
     return { ok: false, code: 'tool_input_invalid', error };
   }
   try {
-    return spawning(run, agent, {
+    return planSpawn(run, agent, {
       toolCallId: call.toolCallId,
       task: tool.delegates(reading.value),
       nth: 1,
@@ -92,7 +92,7 @@ function delegate(
   }
 }
 
-function intentOf(run: LiveRun, agent: AgentState, each: Start): Intent {
+function intentOf(run: LiveRun, agent: AgentState, each: CallStart): Intent {
   const { call, tool, rule, approvalId } = each;
   return {
     type: 'tool.started',

@@ -16,7 +16,7 @@ import type { Verdict } from '../permission/decide.ts';
 import type { ResolvedPaths, Tool } from '../ports/index.ts';
 import { digestOfCall, leadToSamePaths, readArguments, resolvePaths } from './arguments.ts';
 import { CallRules } from './call-rules.ts';
-import { start, type Start } from './dispatch.ts';
+import { type CallStart, startCalls } from './dispatch.ts';
 import type { LiveRun } from './live-run.ts';
 import { callsLeft, limitText } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
@@ -31,7 +31,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
   const called = agent.turn?.calls.filter(({ phase }) => phase === 'called') ?? [];
   const checks = await Promise.all(called.map((call) => check(run, agent, call)));
   const rules = await CallRules.load(run, agent);
-  const starts: Start[] = [];
+  const starts: CallStart[] = [];
   let left = callsLeft(run.state);
   for (const checked of checks) {
     const { call } = checked;
@@ -55,7 +55,12 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
     }
   }
   const usesCountedGrant = starts.some(({ rule }) => rule?.counted === true);
-  await start(run, agent, starts, usesCountedGrant ? decideAgain(run, agent, starts) : undefined);
+  await startCalls(
+    run,
+    agent,
+    starts,
+    usesCountedGrant ? decideAgain(run, agent, starts) : undefined,
+  );
 }
 
 /**
@@ -70,7 +75,7 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
       return { call, tool, resolution: await resolvePaths(tool, call.input) };
     }),
   );
-  const starts: Start[] = [];
+  const starts: CallStart[] = [];
   for (const { call, tool, resolution } of resolved) {
     if (tool === undefined) {
       const error = `There is no longer a tool named ${call.name}`;
@@ -94,11 +99,11 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
       ]);
     }
   }
-  await start(run, agent, starts);
+  await startCalls(run, agent, starts);
 }
 
 /** An approval is bound to what was shown: nothing else may run (E7). */
-function approvedStart(run: LiveRun, call: CallState, tool: Tool): Start {
+function approvedStart(run: LiveRun, call: CallState, tool: Tool): CallStart {
   const { approval } = call;
   if (approval?.approved !== true || digestOfCall(run.engine, call) !== approval.digest) {
     throw new RelayError('journal_corrupt', `Call ${call.toolCallId} is not what was approved`);
@@ -174,7 +179,11 @@ function deniedBefore(run: LiveRun, agent: AgentState, call: CallState): RunEven
  * rules of now. A delegated call that does not start has no sub-agent either; a progress message takes
  * the position of that event, because later events keep theirs.
  */
-function decideAgain(run: LiveRun, agent: AgentState, starts: readonly Start[]): OnGrantExhausted {
+function decideAgain(
+  run: LiveRun,
+  agent: AgentState,
+  starts: readonly CallStart[],
+): OnGrantExhausted {
   return async (events, preceding) => {
     const rules = await CallRules.load(run, agent);
     for (const event of preceding) {

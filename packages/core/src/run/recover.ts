@@ -11,7 +11,7 @@ import { RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { readJournal } from '../journal.ts';
 import type { RunRecord, RunRef, TenantStore } from '../ports/index.ts';
-import { start, type Start } from './dispatch.ts';
+import { type CallStart, startCalls } from './dispatch.ts';
 import { LiveRun } from './live-run.ts';
 import { isTimeOver } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
@@ -83,7 +83,7 @@ export async function resumeCalls(
   agent: AgentState,
   isAffected: (call: CallState) => boolean,
 ): Promise<void> {
-  const starts: Start[] = [];
+  const starts: CallStart[] = [];
   // After the time limit no tool starts, and no approval is requested.
   const late = isTimeOver(run.state, run.engine.clock.now());
   for (const call of agent.turn?.calls ?? []) {
@@ -108,5 +108,5 @@ export async function resumeCalls(
         : toolFailed(agent, call, 'outcome_unknown', error),
     ]);
   }
-  await start(run, agent, starts);
+  await startCalls(run, agent, starts);
 }

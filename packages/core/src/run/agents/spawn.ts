@@ -33,19 +33,19 @@ interface SpawnRequest {
   readonly planned?: number;
 }
 
-export type Spawning =
+export type SpawnPlan =
   | { readonly ok: true; readonly event: EventOf<'agent.started'> }
   | { readonly ok: false; readonly code: string; readonly error: string; limit?: LimitName };
 
 /** The start of a sub-agent, or why it cannot start. */
-export function spawning(run: LiveRun, parent: AgentState, request: SpawnRequest): Spawning {
+export function planSpawn(run: LiveRun, parent: AgentState, request: SpawnRequest): SpawnPlan {
   const { task, toolCallId, nth, planned = 0 } = request;
   const { state, engine, identity } = run;
   const { limits, subAgents } = state;
   const over = parent.limit === 'time' ? parent.limit : usedUp(state);
-  if (over !== undefined) return beyond(over);
-  if (depthOf(state, parent) >= depthLimit(limits)) return beyond('depth');
-  if (subAgents + planned >= subAgentLimit(limits)) return beyond('subAgents');
+  if (over !== undefined) return beyondLimit(over);
+  if (depthOf(state, parent) >= depthLimit(limits)) return beyondLimit('depth');
+  if (subAgents + planned >= subAgentLimit(limits)) return beyondLimit('subAgents');
   const named =
     task.agent === undefined ? undefined : engine.agents(identity.tenantId).find(task.agent);
   if (task.agent !== undefined && named === undefined) {
@@ -83,11 +83,11 @@ export function spawning(run: LiveRun, parent: AgentState, request: SpawnRequest
   return { ok: true, event: { type: 'agent.started', ...ids, name, model, spawned } };
 }
 
-function refused(code: string, error: string): Spawning {
+function refused(code: string, error: string): SpawnPlan {
   return { ok: false, code, error };
 }
 
-function beyond(limit: LimitName): Spawning {
+function beyondLimit(limit: LimitName): SpawnPlan {
   return { ok: false, code: 'limit_reached', error: limitText(limit), limit };
 }
 
@@ -136,7 +136,7 @@ function reportFor(
   if (known !== undefined) {
     return known.ended === null ? run.waitForAgent(known.id) : reportOf(known);
   }
-  const spawn = spawning(run, parent, { toolCallId, task, nth });
+  const spawn = planSpawn(run, parent, { toolCallId, task, nth });
   if (!spawn.ok) {
     if (spawn.limit !== undefined) run.journal.append(reachedLimit(run, parent, spawn.limit));
     const code = spawn.limit === undefined ? 'invalid_request' : 'limit_reached';
