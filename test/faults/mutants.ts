@@ -72,10 +72,12 @@ export const mutants: readonly Mutant[] = [
   {
     safeguard: 'intent before call: what starts is on record',
     file: 'packages/core/src/run/dispatch.ts',
-    from: `  await run.journal.write(events);
-  for (const { tool, intent } of planned) if (hasStarted(run, intent)) execute(run, tool, intent);`,
-    to: `  for (const { tool, intent } of planned) execute(run, tool, intent);
-  await run.journal.write(events);`,
+    from: `  await run.journal.write(events, { onGrantExhausted });
+  for (const { tool, intent } of planned) {
+    if (hasStarted(run, intent)) execute(run, agent, tool, intent);
+  }`,
+    to: `  for (const { tool, intent } of planned) execute(run, agent, tool, intent);
+  await run.journal.write(events, { onGrantExhausted });`,
     noticedBy: ['test/faults/crash-matrix.test.ts'],
     only: 'tool that must not run twice',
   },
@@ -91,15 +93,15 @@ export const mutants: readonly Mutant[] = [
     safeguard: 'publish after commit: nothing is shown before it is stored',
     file: 'packages/core/src/journal.ts',
     from: `        let outcome = await store.append(this.#appendOf(batch, this.#state));`,
-    to: `        this.#options.publisher.publish(this.#options.run.id, batch.placed, this.#options.run.tenantId);
+    to: `        this.#options.publisher.publish(this.#options.run.id, batch.stored, this.#options.run.tenantId);
         let outcome = await store.append(this.#appendOf(batch, this.#state));`,
     noticedBy: ['packages/core/test/journal.test.ts'],
   },
   {
     safeguard: 'allow-once: one call uses it up',
-    file: 'packages/core/src/run/gate.ts',
-    from: 'if (this.#program === undefined) this.#used.push(rule.index);',
-    to: 'if (this.#program === undefined) return;',
+    file: 'packages/core/src/run/call-rules.ts',
+    from: `if (list === 'allowOnce' && this.#program === undefined) this.#usedOnce.push(index);`,
+    to: '',
     noticedBy: regime,
     row: 'of the server',
   },

@@ -20,7 +20,7 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { agentTool } from '@relay/tools';
-import { isSummarizing } from '../loop/reader.ts';
+import { isSummarizing } from '../loop/page-reader.ts';
 import type { AskOptions } from '../support/kernel.ts';
 
 /** A number between 0 and 1, the next in a row that the seed decides (mulberry32). */

@@ -5,7 +5,7 @@
  */
 import { afterAll, describe, expect, test } from 'vitest';
 import { createChance } from './regime/faults.ts';
-import { openStage, type Outcome, rows, type Scene, type Staged } from './regime/plan.ts';
+import { openStage, type Outcome, rows, type LoopFixture, type Staged } from './regime/plan.ts';
 import { auditedWrites } from './regime/audit.ts';
 
 const seed = Number(process.env['RELAY_FAULTS_SEED'] ?? 5);
@@ -13,16 +13,16 @@ const wanted = process.env['RELAY_FAULTS_ROW'];
 const outcomes: Outcome[] = [];
 
 const chosen = rows.filter(({ fault }) => wanted === undefined || fault.includes(wanted));
-const scenes = [...new Set(chosen.map(({ scene }) => scene))];
+const scenes = [...new Set(chosen.map(({ fixture }) => fixture))];
 
-describe.each(scenes)('faults on a stage: %s', (scene: Scene) => {
+describe.each(scenes)('faults on a stage: %s', (fixture: LoopFixture) => {
   let opened: Promise<Staged> | undefined;
   afterAll(async () => (await opened)?.dispose(), 60_000);
 
-  test.each(chosen.filter((row) => row.scene === scene))(
+  test.each(chosen.filter((row) => row.fixture === fixture))(
     'nothing is lost, done twice or told wrongly: $fault',
     async ({ fault, ci, play }) => {
-      const staged = await (opened ??= openStage(scene));
+      const staged = await (opened ??= openStage(fixture));
       const name = `ci${rows.findIndex((row) => row.fault === fault)}`;
       const outcome = await play(staged, { name, times: ci, chance: createChance(seed) });
       console.info(
@@ -31,7 +31,8 @@ describe.each(scenes)('faults on a stage: %s', (scene: Scene) => {
       expect(outcome.violations).toEqual([]);
       expect(outcome.times).toBeGreaterThanOrEqual(ci);
       outcomes.push(outcome);
-      if (scene === 'nodes') expect(await auditedWrites(staged.stage.postgres)).toBeGreaterThan(0);
+      if (fixture === 'nodes')
+        expect(await auditedWrites(staged.stage.postgres)).toBeGreaterThan(0);
     },
     240_000,
   );

@@ -8,8 +8,8 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { agentTool } from '@relay/tools';
-import { createCast, delegate, says } from '../loop/cast.ts';
-import { createPages, createReader } from '../loop/reader.ts';
+import { createScriptedAgents, delegate, says } from '../loop/scripted-agents.ts';
+import { createPages, createPageReader } from '../loop/page-reader.ts';
 import type { Scenario } from './scenarios.ts';
 
 /** Scenarios of the crash matrix with more than one agent, or more than a window takes. */
@@ -21,7 +21,7 @@ export const treeScenarios: Readonly<Record<string, () => Scenario>> = {
       createRecordingTool({ name: 'look', allowedByDefault: true, idempotent: true }),
     ],
     delegates: [agentTool],
-    model: createCast({
+    model: createScriptedAgents({
       Begin: [[text('I ask. '), delegate('call_1', 'Middle'), finish()], says('All done.')],
       Middle: [
         [delegate('call_2', 'Deep'), toolCall('call_3', 'look', {}), finish()],
@@ -35,7 +35,7 @@ export const treeScenarios: Readonly<Record<string, () => Scenario>> = {
     name: 'two agents side by side',
     tools: [createRecordingTool({ name: 'pay' })],
     delegates: [agentTool],
-    model: createCast({
+    model: createScriptedAgents({
       Begin: [[delegate('call_1', 'One'), delegate('call_2', 'Two'), finish()], says('Both.')],
       One: [[toolCall('pay_1', 'pay', { amount: 1 }), finish()], says('One.')],
       Two: [says('Two.')],
@@ -44,8 +44,8 @@ export const treeScenarios: Readonly<Record<string, () => Scenario>> = {
 
   'ctx.spawn in an idempotent tool': () => ({
     name: 'ctx.spawn in an idempotent tool',
-    tools: [createTeam(['One', 'Two']), createRecordingTool({ name: 'pay' })],
-    model: createCast({
+    tools: [createSpawningTool(['One', 'Two']), createRecordingTool({ name: 'pay' })],
+    model: createScriptedAgents({
       Begin: [[toolCall('call_1', 'team', {}), finish()], says('Done.')],
       One: [says('One.')],
       Two: [[toolCall('call_2', 'pay', { amount: 1 }), finish()], says('Two.')],
@@ -80,7 +80,7 @@ export const treeScenarios: Readonly<Record<string, () => Scenario>> = {
   compaction: () => ({
     name: 'compaction',
     tools: [createPages(100)],
-    model: createReader({ pages: 5, contextTokens: 700 }),
+    model: createPageReader({ pages: 5, contextTokens: 700 }),
     request: { maxIterations: 20 },
     shows: 'context.compacted',
   }),
@@ -89,7 +89,7 @@ export const treeScenarios: Readonly<Record<string, () => Scenario>> = {
     name: 'a limit of calls',
     tools: [createRecordingTool({ name: 'pay' })],
     delegates: [agentTool],
-    model: createCast({
+    model: createScriptedAgents({
       Begin: [[delegate('call_1', 'One'), finish()], says('Enough.')],
       One: [
         [
@@ -106,7 +106,7 @@ export const treeScenarios: Readonly<Record<string, () => Scenario>> = {
 };
 
 /** Lets agents work one after the other, and finds them again after a crash. */
-function createTeam(prompts: readonly string[]): RecordingTool {
+function createSpawningTool(prompts: readonly string[]): RecordingTool {
   return createRecordingTool({
     name: 'team',
     allowedByDefault: true,

@@ -16,11 +16,11 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
@@ -28,7 +28,7 @@ const pay = (n: number, input: unknown = { amount: n }) => toolCall(`call_${n}`,
 
 describe('undecided calls', () => {
   test('of a turn are raised together, in the commit that completes the turn', async () => {
-    const { boot, store } = await openScene();
+    const { boot, store } = await openFixture();
     const appends: Append[] = [];
     const watched = wrapStore(store, (call) => {
       const append = appendWith(call, 'approval.requested');
@@ -52,11 +52,11 @@ describe('undecided calls', () => {
     expect(types.filter((type) => type === 'tool.called')).toHaveLength(4);
     expect(types).toContain('turn.completed');
     expect(types).toContain('tool.started');
-    expect(appends[0]?.raise).toHaveLength(3);
+    expect(appends[0]?.requestApprovals).toHaveLength(3);
   });
 
   test('are each decided on their own: an approved one starts while its sibling waits', async () => {
-    const { boot, store } = await openScene();
+    const { boot, store } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -83,7 +83,7 @@ describe('undecided calls', () => {
   });
 
   test('start when they are approved, although a sibling tool is still running', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
@@ -110,8 +110,8 @@ describe('undecided calls', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('are denied with a reason that the model reads, and the run goes on', async () => {
-    const { boot } = await openScene();
+  test('are denied with a reason that the model reads, and the run continues', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -130,8 +130,8 @@ describe('undecided calls', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });
 
-  test('that are approved run exactly as they were shown, on record of whoever approved', async () => {
-    const { boot } = await openScene();
+  test('that are approved run exactly as they were shown, and the approver is on record', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const input = { to: 'Zoë \u0000', amounts: [1, { deep: null }], z: 1, a: -0.5 };
     const model = createScriptedModel([[pay(1, input), finish()], answer]);
@@ -151,8 +151,8 @@ describe('undecided calls', () => {
     });
   });
 
-  test('of a tool that is gone when they are approved fail, and the run goes on', async () => {
-    const { boot } = await openScene();
+  test('of a tool that no longer exists when they are approved fail, and the run continues', async () => {
+    const { boot } = await openFixture();
     const tools = [createRecordingTool({ name: 'pay' })];
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools });
@@ -168,7 +168,7 @@ describe('undecided calls', () => {
 
 describe('“always”', () => {
   test('grants exactly that call for its conversation, and no other', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([
       async ({ messages }) => {
@@ -214,7 +214,7 @@ describe('“always”', () => {
   });
 
   test('with a denial grants nothing', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });

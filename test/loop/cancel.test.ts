@@ -18,19 +18,19 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
 describe('a cancel', () => {
-  test('while the model speaks aborts it, and keeps what it had said', async () => {
-    const { boot } = await openScene();
+  test('while the model streams aborts it, and keeps the partial text', async () => {
+    const { boot } = await openFixture();
     const model = createStreamingModel(async function* (_request, signal) {
       yield [text('To begin ')];
       await aborted(signal);
@@ -49,7 +49,7 @@ describe('a cancel', () => {
   });
 
   test('while the model speaks ends the run although the model does not listen', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const deaf = Promise.withResolvers<void>();
     const model = createStreamingModel(async function* () {
       yield [text('La la ')];
@@ -67,8 +67,8 @@ describe('a cancel', () => {
     }
   });
 
-  test('while a provider is given time to recover does not wait for that', async () => {
-    const { boot } = await openScene();
+  test('during the backoff of a provider does not wait for its end', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const busy = new ProviderFailure('Busy', { retryable: true, retryAfterMs: 30_000 });
     const model = createScriptedModel([busy]);
@@ -81,7 +81,7 @@ describe('a cancel', () => {
   });
 
   test('while a tool runs aborts it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     let seen: AbortSignal | undefined;
     const tool = createRecordingTool({
       name: 'pay',
@@ -107,8 +107,8 @@ describe('a cancel', () => {
     expect(model.requests).toHaveLength(1);
   });
 
-  test('keeps the result of a tool that comes to its end in good order', async () => {
-    const { boot } = await openScene();
+  test('keeps the result of a tool that ends within the grace period', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({
       name: 'pay',
       allowedByDefault: true,
@@ -127,8 +127,8 @@ describe('a cancel', () => {
     expect(endOf(events).status).toBe('canceled');
   });
 
-  test('gives up a tool that ignores it after its grace, and says that nobody knows', async () => {
-    const { boot } = await openScene();
+  test('abandons a tool that ignores it after the grace period, with an unknown outcome', async () => {
+    const { boot } = await openFixture();
     const deaf = Promise.withResolvers<void>();
     const tool = createRecordingTool({
       name: 'pay',
@@ -156,11 +156,11 @@ describe('a cancel', () => {
   });
 
   test('does not let a tool begin whose intent was on its way to the store', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const hold = Promise.withResolvers<void>();
     let held = false;
     let noticed = false;
-    const store = wrapStore(scene.store, async (call) => {
+    const store = wrapStore(fixture.store, async (call) => {
       if (appendWith(call, 'tool.started') !== undefined) {
         held = true;
         await hold.promise;
@@ -171,7 +171,7 @@ describe('a cancel', () => {
     });
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createStreamingModel(() => [[pay(1), finish()]]);
-    const kernel = await scene.boot({ store, model, tools: [tool] });
+    const kernel = await fixture.boot({ store, model, tools: [tool] });
     const run = await ask(kernel);
     await until(async () => held, 'the intent');
     await stopRun(kernel, run.id);
@@ -183,7 +183,7 @@ describe('a cancel', () => {
   });
 
   test('while a person is asked closes the approvals and settles the calls', async () => {
-    const { boot, store } = await openScene();
+    const { boot, store } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[text('May I? '), pay(1), pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -206,7 +206,7 @@ describe('a cancel', () => {
   });
 
   test('in the midst of it all settles each call by what it was at', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const deaf = new Promise<never>(() => undefined);
     const tools = [
       createRecordingTool({ name: 'pay' }),
@@ -228,8 +228,8 @@ describe('a cancel', () => {
     expect(ofType(events, 'approval.closed')).toHaveLength(1);
   });
 
-  test('of a run that is queued ends it at once, without a place and without the model', async () => {
-    const { boot } = await openScene();
+  test('of a queued run ends it at once, without a slot and without a model call', async () => {
+    const { boot } = await openFixture();
     const gate = Promise.withResolvers<void>();
     const model = createStreamingModel(async function* () {
       await gate.promise;
@@ -251,7 +251,7 @@ describe('a cancel', () => {
   });
 
   test('that comes twice, or ten times at once, ends the run once with the first reason', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -267,8 +267,8 @@ describe('a cancel', () => {
     expect(ofType(events, 'approval.closed')).toMatchObject([{ reason: 'First' }]);
   });
 
-  test('after the end changes nothing, and of what is not there is false', async () => {
-    const { boot, store } = await openScene();
+  test('after the end changes nothing, and is false for an unknown run', async () => {
+    const { boot, store } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([answer]) });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -281,8 +281,8 @@ describe('a cancel', () => {
     expect(await cancelRun(kernel.control, ref, { reason: 'Mine', by: person })).toBe(false);
   });
 
-  test('at any moment of a run ends it once, and nothing is called without an end', async () => {
-    const { boot } = await openScene();
+  test('at any point of a run ends it once, with every call settled', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createScriptedModel([[text('a'), pay(1), finish()], [pay(2), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });

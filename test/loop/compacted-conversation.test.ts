@@ -5,9 +5,15 @@ import { type Message, textOf } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
-import { says } from './cast.ts';
-import { createPages, createReader, expectWhole, hasSummary, summaryOf } from './reader.ts';
-import { endOf, finished, lastOf, ofType, openScene } from './scene.ts';
+import { says } from './scripted-agents.ts';
+import {
+  createPages,
+  createPageReader,
+  expectWhole,
+  hasSummary,
+  summaryOf,
+} from './page-reader.ts';
+import { endOf, finished, lastOf, ofType, openFixture } from './fixture.ts';
 
 const many = { maxIterations: 100 };
 
@@ -43,7 +49,7 @@ interface Reading {
  * they are given; the conversation before them has one run.
  */
 async function twoAtOnce(readings: readonly [Reading, Reading]) {
-  const { boot } = await openScene();
+  const { boot } = await openFixture();
   const conversationId = uuidv7();
   const quiet = await boot({ model: createScriptedModel([says(`Before. ${'word'.repeat(150)}`)]) });
   const before = await ask(quiet, { conversationId, messages: said('Hello') });
@@ -53,7 +59,7 @@ async function twoAtOnce(readings: readonly [Reading, Reading]) {
   const runs: { kernel: Kernel; runId: string }[] = [];
   const fresh = await boot({ model: listener });
   for (const [n, { words, pages, tokens }] of readings.entries()) {
-    const model = createReader({ pages, contextTokens: 700 });
+    const model = createPageReader({ pages, contextTokens: 700 });
     const held = {
       ...model,
       async *stream(...[request, signal]: Parameters<typeof model.stream>) {
@@ -83,9 +89,9 @@ function textsOf({ messages }: ModelRequest): string {
 
 describe('a conversation that was compacted', () => {
   test('is read as its summary and what came after, by later runs', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const conversationId = uuidv7();
-    const model = createReader({ pages: 10, contextTokens: 700 });
+    const model = createPageReader({ pages: 10, contextTokens: 700 });
     const kernel = await boot({ model, tools: [createPages(100)] });
     const first = await ask(kernel, { ...many, conversationId, messages: said('Read it all') });
     await finished(kernel, first.id);
@@ -103,14 +109,14 @@ describe('a conversation that was compacted', () => {
   });
 
   test('is compacted by the run that finds it too long, as far as it goes back', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const conversationId = uuidv7();
     const talk = createScriptedModel([says(`Long. ${'word'.repeat(400)}`)]);
     const first = await boot({ model: talk });
     for (const words of ['One', 'Two']) {
       await finished(first, (await ask(first, { conversationId, messages: said(words) })).id);
     }
-    const model = createReader({ pages: 1, contextTokens: 1_000 });
+    const model = createPageReader({ pages: 1, contextTokens: 1_000 });
     const listener = createListener();
     const kernel = await boot({ model, models: { listener }, tools: [createPages(10)] });
     const run = await ask(kernel, { conversationId, messages: said('Now read') });
@@ -126,9 +132,9 @@ describe('a conversation that was compacted', () => {
   });
 
   test('keeps the summary, where only the instructions of the next run differ', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const conversationId = uuidv7();
-    const model = createReader({ pages: 10, contextTokens: 700 });
+    const model = createPageReader({ pages: 10, contextTokens: 700 });
     const kernel = await boot({ model, tools: [createPages(100)] });
     const first = await ask(kernel, { ...many, conversationId, system: 'Be brief.' });
     await finished(kernel, first.id);
@@ -142,9 +148,9 @@ describe('a conversation that was compacted', () => {
   });
 
   test('is whole again for a run that brings the whole prompt itself', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const conversationId = uuidv7();
-    const model = createReader({ pages: 10, contextTokens: 700 });
+    const model = createPageReader({ pages: 10, contextTokens: 700 });
     const kernel = await boot({ model, tools: [createPages(100)] });
     await finished(kernel, (await ask(kernel, { ...many, conversationId })).id);
     const messages = said('Everything anew, page 10');
@@ -209,10 +215,10 @@ describe('two runs of one conversation at once', () => {
     }
   });
 
-  test('do not disturb each other while both go on', async () => {
-    const { boot } = await openScene();
+  test('do not disturb each other while both run', async () => {
+    const { boot } = await openFixture();
     const conversationId = uuidv7();
-    const model = createReader({
+    const model = createPageReader({
       pages: 8,
       contextTokens: 700,
       async *summarize(request) {

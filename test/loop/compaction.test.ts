@@ -4,8 +4,15 @@ import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { agentFor, delegate, resultOf } from './cast.ts';
-import { createPages, createReader, expectWhole, hasSummary, sizeOf, summaryOf } from './reader.ts';
+import { agentFor, delegate, resultOf } from './scripted-agents.ts';
+import {
+  createPages,
+  createPageReader,
+  expectWhole,
+  hasSummary,
+  sizeOf,
+  summaryOf,
+} from './page-reader.ts';
 import {
   aborted,
   appendWith,
@@ -15,19 +22,19 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
 
 const many = { maxIterations: 100 };
 const compaction = { threshold: 0.8, keep: 0.3 };
 
 describe('a conversation that fills the window', () => {
-  test('is compacted in time, again and again, and the run goes on', async () => {
-    const { boot } = await openScene();
-    const model = createReader({ pages: 20, contextTokens: 1_000 });
+  test('is compacted before each turn that needs it, and the run continues', async () => {
+    const { boot } = await openFixture();
+    const model = createPageReader({ pages: 20, contextTokens: 1_000 });
     const kernel = await boot({ model, tools: [createPages(100)] });
     const run = await ask(kernel, { ...many, system: 'Read it all.' });
     const events = await finished(kernel, run.id);
@@ -47,10 +54,10 @@ describe('a conversation that fills the window', () => {
     expect(pages).toEqual(Array.from({ length: 20 }, (_, n) => `${n + 1}`));
   });
 
-  test('is not touched while it fits, or while nobody knows how much fits', async () => {
-    const { boot } = await openScene();
-    const roomy = createReader({ pages: 10, contextTokens: 100_000 });
-    const unknown = createReader({ pages: 10 });
+  test('is not compacted while it fits, or if the window is unknown', async () => {
+    const { boot } = await openFixture();
+    const roomy = createPageReader({ pages: 10, contextTokens: 100_000 });
+    const unknown = createPageReader({ pages: 10 });
     for (const model of [roomy, unknown]) {
       const kernel = await boot({ model, tools: [createPages(100)] });
       const run = await ask(kernel, many);
@@ -60,10 +67,10 @@ describe('a conversation that fills the window', () => {
   });
 
   test('is compacted by the window and the threshold that are configured', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const sizes: number[] = [];
     for (const threshold of [0.4, 0.9]) {
-      const model = createReader({ pages: 10 });
+      const model = createPageReader({ pages: 10 });
       const settings = { compaction: { ...compaction, threshold, windowTokens: 1_000 } };
       const kernel = await boot({ model, tools: [createPages(50)], settings });
       const run = await ask(kernel, many);
@@ -76,8 +83,8 @@ describe('a conversation that fills the window', () => {
   });
 
   test('is summarized by the model that is configured, and what that used is counted', async () => {
-    const { boot } = await openScene();
-    const model = createReader({ pages: 8, contextTokens: 600 });
+    const { boot } = await openFixture();
+    const model = createPageReader({ pages: 8, contextTokens: 600 });
     const usage = { inputTokens: 1_000, outputTokens: 50 };
     const small = createStreamingModel((request) => [
       [...summaryOf(request).slice(0, 1), finish(usage)],
@@ -98,8 +105,8 @@ describe('a conversation that fills the window', () => {
   });
 
   test('is summarized by its own model, where the other would make the cost uncountable', async () => {
-    const { boot } = await openScene();
-    const model = createReader({ pages: 8, contextTokens: 600 });
+    const { boot } = await openFixture();
+    const model = createPageReader({ pages: 8, contextTokens: 600 });
     const settings = { compaction: { ...compaction, model: 'unpriced' } };
     const prices = { scripted: { inputPerMillion: 1, outputPerMillion: 1 } };
     const models = { unpriced: model };
@@ -111,9 +118,9 @@ describe('a conversation that fills the window', () => {
     expect(endOf(events).usage.costUsd).toBeGreaterThan(0);
   });
 
-  test('keeps the ids of its calls apart, also of those that nobody reads any more', async () => {
-    const { boot } = await openScene();
-    const model = createReader({ pages: 12, contextTokens: 600, callId: 'call' });
+  test('keeps the ids of its calls unique, also of those that a compaction removed', async () => {
+    const { boot } = await openFixture();
+    const model = createPageReader({ pages: 12, contextTokens: 600, callId: 'call' });
     const kernel = await boot({ model, tools: [createPages(100)] });
     const run = await ask(kernel, many);
     const events = await finished(kernel, run.id);
@@ -143,10 +150,10 @@ describe('a conversation that fills the window', () => {
       },
     ],
   ];
-  test.each(failures)('goes on as it is where the summarizer %s', async (...given) => {
+  test.each(failures)('continues without a compaction if the summarizer %s', async (...given) => {
     const [, summarize] = given;
-    const { boot } = await openScene();
-    const model = createReader({ pages: 9, contextTokens: 1_000, summarize });
+    const { boot } = await openFixture();
+    const model = createPageReader({ pages: 9, contextTokens: 1_000, summarize });
     const kernel = await boot({ model, tools: [createPages(90)] });
     const run = await ask(kernel, many);
     const events = await finished(kernel, run.id);
@@ -157,11 +164,11 @@ describe('a conversation that fills the window', () => {
   });
 
   test('is not summarized in every turn, where it is the rest that fills the window', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const summarize = async function* () {
       yield [text(`It has read up to page 1 ${'word'.repeat(80)}`), finish()];
     };
-    const model = createReader({ pages: 5, contextTokens: 1_000, summarize });
+    const model = createPageReader({ pages: 5, contextTokens: 1_000, summarize });
     const kernel = await boot({ model, tools: [createPages((page) => (page === 1 ? 400 : 5))] });
     // The instructions alone take most of the window, and no summary can change that.
     const run = await ask(kernel, { ...many, system: 'word'.repeat(700) });
@@ -174,8 +181,8 @@ describe('a conversation that fills the window', () => {
 
 describe('a prompt that the provider refuses as too long', () => {
   test('is compacted and asked once more', async () => {
-    const { boot } = await openScene();
-    const model = createReader({ pages: 14, refusesAbove: 9_000 });
+    const { boot } = await openFixture();
+    const model = createPageReader({ pages: 14, refusesAbove: 9_000 });
     const kernel = await boot({ model, tools: [createPages(1_000)] });
     const run = await ask(kernel, many);
     const events = await finished(kernel, run.id);
@@ -186,8 +193,8 @@ describe('a prompt that the provider refuses as too long', () => {
   });
 
   test('is a clear failure if it is still too long, and is not tried for ever', async () => {
-    const { boot } = await openScene();
-    const model = createReader({ pages: 14, refusesAbove: 9_000, summarize: endlessSummary });
+    const { boot } = await openFixture();
+    const model = createPageReader({ pages: 14, refusesAbove: 9_000, summarize: endlessSummary });
     const kernel = await boot({ model, tools: [createPages(1_000)] });
     const run = await ask(kernel, many);
     const events = await finished(kernel, run.id);
@@ -199,8 +206,8 @@ describe('a prompt that the provider refuses as too long', () => {
   });
 
   test('is a clear failure if there is nothing to compact', async () => {
-    const { boot } = await openScene();
-    const model = createReader({ pages: 1, refusesAbove: 0 });
+    const { boot } = await openFixture();
+    const model = createPageReader({ pages: 1, refusesAbove: 0 });
     const kernel = await boot({ model });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -215,7 +222,7 @@ async function* endlessSummary(): AsyncGenerator<readonly ModelEvent[]> {
 
 describe('a compaction', () => {
   test('is not made again after a crash between it and the turn', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const process = mortal(store);
     const dying = wrapStore(process.store, async (call) => {
       const value = await call.go();
@@ -224,11 +231,11 @@ describe('a compaction', () => {
       return new Promise(() => undefined);
     });
     const tool = createPages(100);
-    const model = createReader({ pages: 6, contextTokens: 800 });
-    const doomed = await bootDoomed({ store: dying, model, tools: [tool] });
+    const model = createPageReader({ pages: 6, contextTokens: 800 });
+    const doomed = await bootWithoutCleanup({ store: dying, model, tools: [tool] });
     const run = await ask(doomed, many);
     await until(async () => model.summaries.length === 1, 'the summary');
-    const next = createReader({ pages: 6, contextTokens: 800 });
+    const next = createPageReader({ pages: 6, contextTokens: 800 });
     const kernel = await boot({ model: next, tools: [tool], restarted: true });
     const events = await finished(kernel, run.id);
     expect(hasSummary(next.requests[0] ?? lastOf([]))).toBe(true);
@@ -239,9 +246,9 @@ describe('a compaction', () => {
   });
 
   test('is stopped by a cancel', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     let signal: AbortSignal | undefined;
-    const model = createReader({
+    const model = createPageReader({
       pages: 9,
       contextTokens: 500,
       async *summarize(_request, given) {
@@ -261,8 +268,8 @@ describe('a compaction', () => {
   });
 
   test('of a sub-agent is its own: the others read what they read before', async () => {
-    const { boot } = await openScene();
-    const reader = createReader({ pages: 12, contextTokens: 700 });
+    const { boot } = await openFixture();
+    const reader = createPageReader({ pages: 12, contextTokens: 700 });
     const model = createStreamingModel(
       () => [[text('You read. '), delegate('call_0', 'Read', 'reader'), finish()]],
       () => [[text('Done.'), finish()]],
@@ -291,10 +298,10 @@ describe('a compaction', () => {
     expect(new Set(ids).size).toBe(ids.length);
   });
 
-  test('waits for nobody else: a sibling is asked meanwhile', async () => {
-    const { boot } = await openScene();
+  test('does not delay a sibling’s model call', async () => {
+    const { boot } = await openFixture();
     const hold = Promise.withResolvers<void>();
-    const reader = createReader({
+    const reader = createPageReader({
       pages: 8,
       contextTokens: 600,
       async *summarize(request) {
@@ -325,9 +332,9 @@ describe('a compaction', () => {
   });
 
   test('never comes between a call that waits for a person and its result', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const pay = createRecordingTool({ name: 'pay', allowedByDefault: true });
-    const model = createReader({ pages: 8, contextTokens: 600 });
+    const model = createPageReader({ pages: 8, contextTokens: 600 });
     const both = {
       ...model,
       async *stream(...[request, signal]: Parameters<typeof model.stream>) {

@@ -12,10 +12,10 @@ import {
   createStreamingModel,
   finished,
   lastOf,
-  openScene,
+  openFixture,
   stopRun,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 
 const user = (content: string): Message => ({ role: 'user', content });
 const saying = (content: string) => createStreamingModel(() => [[text(content), finish()]]);
@@ -23,7 +23,7 @@ const said = (messages: readonly Message[]) => messages.map(({ content }) => tex
 
 describe('a conversation', () => {
   test('is what the next run continues, with its tool calls and results', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({
       name: 'look',
       allowedByDefault: true,
@@ -56,8 +56,8 @@ describe('a conversation', () => {
     ]);
   });
 
-  test('is left out where the messages are the whole prompt, and begins anew with them', async () => {
-    const { boot } = await openScene();
+  test('is left out if the messages are the whole prompt, and starts again with them', async () => {
+    const { boot } = await openFixture();
     const model = saying('Yes.');
     const kernel = await boot({ model });
     const { id, conversationId } = await ask(kernel, { messages: [user('First')] });
@@ -75,7 +75,7 @@ describe('a conversation', () => {
   });
 
   test('does not hold the system text, which reaches the model first', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = saying('Yes.');
     const kernel = await boot({ model });
     const first = await ask(kernel, { system: 'Be brief.', messages: [user('First')] });
@@ -104,8 +104,8 @@ describe('a conversation', () => {
     ]);
   });
 
-  test('loses nothing of runs that go on at the same time, in the order of their ends', async () => {
-    const { boot } = await openScene();
+  test('contains all runs that overlap, in the order of their ends', async () => {
+    const { boot } = await openFixture();
     const gates = Array.from({ length: 6 }, () => Promise.withResolvers<void>());
     const begun = new Set<number>();
     const model = createStreamingModel(async function* ({ messages }) {
@@ -136,8 +136,8 @@ describe('a conversation', () => {
     ]);
   });
 
-  test('holds what a canceled run had said, because a person has read it', async () => {
-    const { boot } = await openScene();
+  test('holds the partial text of a canceled run, because the user has read it', async () => {
+    const { boot } = await openFixture();
     const model = createStreamingModel(
       async function* (_request, signal) {
         yield [text('I would begin by ')];
@@ -156,7 +156,7 @@ describe('a conversation', () => {
   });
 
   test('is the same for a node that has just started', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const kernel = await boot({ model: saying('Yes.') });
     const { id, conversationId } = await ask(kernel, { messages: [user('First')] });
     await finished(kernel, id);
@@ -177,7 +177,7 @@ describe('a conversation', () => {
   });
 
   test('of another tenant is another one, although its id is the same', async () => {
-    const { boot, store } = await openScene();
+    const { boot, store } = await openFixture();
     const model = saying('Secret.');
     const kernel = await boot({ model });
     const { id, conversationId } = await ask(kernel, { messages: [user('Mine')] });

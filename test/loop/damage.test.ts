@@ -16,10 +16,10 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
   untilAsked,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal, sqlite } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
@@ -36,7 +36,7 @@ function tamper(path: string | undefined, sql: string): number {
 
 /** A run in its second turn that asks whether it may pay, and the row that each event lies in. */
 async function askedToPay() {
-  const scene = await openScene(sqlite);
+  const fixture = await openFixture(sqlite);
   const tools = [
     createRecordingTool({ name: 'look', allowedByDefault: true }),
     createRecordingTool({ name: 'pay' }),
@@ -46,12 +46,12 @@ async function askedToPay() {
     [text('May I? '), toolCall('call_2', 'pay', { amount: 700 }), finish()],
     answer,
   ]);
-  const kernel = await scene.boot({ model, tools });
+  const kernel = await fixture.boot({ model, tools });
   const run = await ask(kernel);
   const [approval] = await untilAsked(kernel, run.id);
-  const harm = (sql: string) => expect(tamper(scene.path, sql)).toBeGreaterThan(0);
+  const harm = (sql: string) => expect(tamper(fixture.path, sql)).toBeGreaterThan(0);
   return {
-    ...scene,
+    ...fixture,
     kernel,
     model,
     run,
@@ -127,7 +127,7 @@ describe('a damaged row of the journal', () => {
   });
 
   test('fails the run after a crash, and its tool does not run again', async () => {
-    const { boot, bootDoomed, store, path } = await openScene(sqlite);
+    const { boot, bootWithoutCleanup, store, path } = await openFixture(sqlite);
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true, idempotent: true });
     tool.hold();
     const model = createScriptedModel([
@@ -135,7 +135,7 @@ describe('a damaged row of the journal', () => {
       answer,
     ]);
     const doomed = mortal(store);
-    const first = await bootDoomed({ store: doomed.store, model, tools: [tool] });
+    const first = await bootWithoutCleanup({ store: doomed.store, model, tools: [tool] });
     const run = await ask(first);
     await until(async () => tool.executions.length === 1, 'the tool');
     doomed.kill();
@@ -178,7 +178,7 @@ describe('a damaged row beside the journal', () => {
   test.each(damages)('fails the run when it is woken, and no tool runs: %s', async (_what, sql) => {
     const { kernel, run, pay, harm } = await askedToPay();
     const { supervisor } = kernel.control;
-    await until(async () => supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => supervisor.activeRuns === 0, 'the run to be suspended');
     harm(sql);
     supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
     expect(await endedAs(kernel, run.id)).toMatchObject(corruptEnd);

@@ -8,19 +8,19 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
-import { decide, finished, ofType, openScene, stopRun, untilAsked } from './scene.ts';
+import { decide, finished, ofType, openFixture, stopRun, untilAsked } from './fixture.ts';
 
 async function askedToPay() {
-  const scene = await openScene();
+  const fixture = await openFixture();
   const tool = createRecordingTool({ name: 'pay' });
   const model = createScriptedModel([
     [toolCall('call_1', 'pay', { amount: 1 }), finish()],
     [text('Done.'), finish()],
   ]);
-  const kernel = await scene.boot({ model, tools: [tool] });
+  const kernel = await fixture.boot({ model, tools: [tool] });
   const run = await ask(kernel);
   const [approval] = await untilAsked(kernel, run.id);
-  return { ...scene, kernel, run, tool, approvalId: approval?.approvalId ?? '' };
+  return { ...fixture, kernel, run, tool, approvalId: approval?.approvalId ?? '' };
 }
 
 describe('a decision', () => {
@@ -98,7 +98,7 @@ describe('a decision', () => {
     expect(ofType(events, 'tool.started')).toHaveLength(1);
   });
 
-  test('about nothing is missing, and so is one by another tenant', async () => {
+  test('about an unknown approval is missing, and so is one by another tenant', async () => {
     const { kernel, store, tool, approvalId } = await askedToPay();
     expect(await decide(kernel, kernel.tenantId)).toEqual({ kind: 'missing' });
     const other = await store.ensureTenant({ id: approvalId, name: 'other', at: 0 });

@@ -15,10 +15,10 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 /** Takes an amount, and fills in a currency. */
@@ -46,12 +46,12 @@ const script = () =>
   ]);
 
 async function askedToPay(permissions = {}) {
-  const scene = await openScene();
+  const fixture = await openFixture();
   const [tool, model] = [createPay(), script()];
-  const kernel = await scene.boot({ model, tools: [tool] });
+  const kernel = await fixture.boot({ model, tools: [tool] });
   const run = await ask(kernel, { permissions });
   const [approval] = await untilAsked(kernel, run.id);
-  return { ...scene, kernel, run, tool, model, approval, approvalId: approval?.approvalId ?? '' };
+  return { ...fixture, kernel, run, tool, model, approval, approvalId: approval?.approvalId ?? '' };
 }
 
 const refusal = (promise: Promise<unknown>) =>
@@ -80,7 +80,7 @@ describe('arguments that a person changed', () => {
     });
   });
 
-  test('are told to the model, whose own call stays as it was', async () => {
+  test('are shown to the model, whose own call stays as it was', async () => {
     const { kernel, run, model, approvalId } = await askedToPay();
     await decide(kernel, approvalId, { input: { amount: 7 } });
     await finished(kernel, run.id);
@@ -92,7 +92,7 @@ describe('arguments that a person changed', () => {
     expect(JSON.stringify(request.messages)).toContain('{\\"amount\\":100}');
   });
 
-  test('that are no other ones change nothing, and are not spoken of', async () => {
+  test('that equal the shown ones change nothing, and the model reads no note', async () => {
     const { kernel, run, model, approvalId, store } = await askedToPay();
     await decide(kernel, approvalId, { input: { currency: 'EUR', amount: 100 } });
     expect(await decide(kernel, approvalId)).toMatchObject({ kind: 'repeated' });
@@ -132,7 +132,7 @@ describe('arguments that a person changed', () => {
   });
 
   test('are read as what they are when a deny rule looks at them', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const shell = {
       ...createRecordingTool({ name: 'shell' }),
       kinds: { command: 'command' },
@@ -141,7 +141,7 @@ describe('arguments that a person changed', () => {
       [toolCall('call_1', 'shell', { command: 'ls' }), finish()],
       [text('Done.'), finish()],
     ]);
-    const kernel = await scene.boot({ model, tools: [shell] });
+    const kernel = await fixture.boot({ model, tools: [shell] });
     const denylist = [{ tool: 'shell', params: { command: 'rm *' } }];
     const run = await ask(kernel, { permissions: { denylist } });
     const [approval] = await untilAsked(kernel, run.id);
@@ -152,7 +152,7 @@ describe('arguments that a person changed', () => {
     expect(shell.executions).toEqual([]);
   });
 
-  test('cannot be checked once the tool is gone, and nothing is decided', async () => {
+  test('cannot be checked once the tool no longer exists, and nothing is decided', async () => {
     const { kernel, run, tool, approvalId, boot, store } = await askedToPay();
     await kernel.stop();
     const later = await boot({ model: script(), tools: [], restarted: true });
@@ -213,17 +213,21 @@ describe('arguments that a person changed', () => {
   });
 
   test('are what a crash asks about: the outcome is that of the call that ran', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const tool = createPay();
     tool.hold();
-    const dying = mortal(scene.store);
-    const first = await scene.bootDoomed({ store: dying.store, model: script(), tools: [tool] });
+    const dying = mortal(fixture.store);
+    const first = await fixture.bootWithoutCleanup({
+      store: dying.store,
+      model: script(),
+      tools: [tool],
+    });
     const run = await ask(first);
     const [asked] = await untilAsked(first, run.id);
     await decide(first, asked?.approvalId, { input: { amount: 7 } });
     await expect.poll(() => tool.executions.length).toBe(1);
     dying.kill();
-    const second = await scene.boot({ model: script(), tools: [tool], restarted: true });
+    const second = await fixture.boot({ model: script(), tools: [tool], restarted: true });
     const [approval] = await untilAsked(second, run.id);
     expect(approval).toMatchObject({ kind: 'outcome', params: { amount: 7, currency: 'EUR' } });
     const error = await refusal(decide(second, approval?.approvalId, { input: { amount: 1 } }));

@@ -15,10 +15,10 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
 
 const approvalTtlMs = 60_000;
@@ -29,25 +29,25 @@ const script = (calls = 1) =>
   createScriptedModel([[...Array.from({ length: calls }, (_, n) => pay(n + 1)), finish()], answer]);
 
 const parked = (kernel: Kernel) =>
-  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
 
 async function askedToPay(options: { calls?: number; ttlMs?: number } = {}) {
   const { calls = 1, ttlMs = approvalTtlMs } = options;
-  const scene = await openScene();
+  const fixture = await openFixture();
   const clock = new ManualClock();
   const tool = createRecordingTool({ name: 'pay' });
   const settings = { approvalTtlMs: ttlMs };
-  const kernel = await scene.boot({ model: script(calls), tools: [tool], clock, settings });
+  const kernel = await fixture.boot({ model: script(calls), tools: [tool], clock, settings });
   const run = await ask(kernel);
   const approvals = await untilAsked(kernel, run.id, calls);
   await parked(kernel);
   const wake = () => kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
-  const read = () => scene.store.tenant(kernel.tenantId).readRun(run.id);
-  return { ...scene, kernel, clock, tool, run, approvals, settings, wake, read };
+  const read = () => fixture.store.tenant(kernel.tenantId).readRun(run.id);
+  return { ...fixture, kernel, clock, tool, run, approvals, settings, wake, read };
 }
 
 describe('the warning before an expiry', () => {
-  test('comes when a tenth of the time is left, found by looking around', async () => {
+  test('comes when a tenth of the time is left, found by the scan', async () => {
     const { kernel, clock, run, approvals, read } = await askedToPay();
     const asked = Date.parse(approvals[0]?.at ?? '');
     expect(await read()).toMatchObject({ status: 'waiting', wakeAt: asked + warnsAfterMs });
@@ -80,7 +80,7 @@ describe('the warning before an expiry', () => {
     expect(await read()).toMatchObject({ wakeAt: asked + day - 600_000 });
   });
 
-  test('comes once, however often the run is looked at, and the run stays parked', async () => {
+  test('comes once, however often the run is woken, and the run stays suspended', async () => {
     const { kernel, clock, run, wake, tool } = await askedToPay();
     await clock.advance(warnsAfterMs);
     for (let look = 0; look < 5; look += 1) {
@@ -110,7 +110,7 @@ describe('the warning before an expiry', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('is not given of what was answered, nor of a sibling twice', async () => {
+  test('is not given for an answered approval, nor twice for a sibling', async () => {
     const { kernel, clock, run, approvals, wake } = await askedToPay({ calls: 3 });
     await decide(kernel, approvals[0]?.approvalId, { approved: false });
     await untilAsked(kernel, run.id, 2);
@@ -127,8 +127,8 @@ describe('the warning before an expiry', () => {
     expect(ofType(await finished(kernel, run.id), 'approval.expiring')).toHaveLength(2);
   });
 
-  test('comes while a sibling tool is running, without a look around', async () => {
-    const { boot } = await openScene();
+  test('comes while a sibling tool is running, without a scan', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
@@ -147,7 +147,7 @@ describe('the warning before an expiry', () => {
     expect(ofType(events, 'approval.expiring')).toEqual([warning]);
   });
 
-  test('comes late if nobody was there in time, and not at all after the end', async () => {
+  test('comes late if no node was running in time, and not at all after the expiry', async () => {
     const { kernel, clock, run, boot, settings } = await askedToPay();
     await kernel.stop();
     await clock.advance(warnsAfterMs + 3_000);
@@ -168,11 +168,11 @@ describe('the warning before an expiry', () => {
   test.each(['before', 'after'] as const)(
     'comes once although the process dies %s it is stored',
     async (when) => {
-      const scene = await openScene();
+      const fixture = await openFixture();
       const clock = new ManualClock();
       const tools = [createRecordingTool({ name: 'pay' })];
       const settings = { approvalTtlMs };
-      const dying = mortal(scene.store);
+      const dying = mortal(fixture.store);
       let died = false;
       const store = wrapStore(dying.store, async (call) => {
         if (appendWith(call, 'approval.expiring') === undefined) return call.go();
@@ -182,7 +182,7 @@ describe('the warning before an expiry', () => {
         dying.kill();
         return stored;
       });
-      const first = await scene.bootDoomed({
+      const first = await fixture.bootWithoutCleanup({
         store,
         model: script(),
         tools,
@@ -190,12 +190,18 @@ describe('the warning before an expiry', () => {
         settings,
       });
       const run = await ask(first);
-      await untilAsked({ ...first, store: scene.store }, run.id);
+      await untilAsked({ ...first, store: fixture.store }, run.id);
       await parked(first);
       await clock.advance(warnsAfterMs);
       first.control.supervisor.wake({ tenantId: first.tenantId, runId: run.id });
       await until(async () => died, 'the crash');
-      const second = await scene.boot({ model: script(), tools, clock, settings, restarted: true });
+      const second = await fixture.boot({
+        model: script(),
+        tools,
+        clock,
+        settings,
+        restarted: true,
+      });
       await untilStored(second, run.id, { type: 'approval.expiring' });
       second.control.supervisor.wake({ tenantId: second.tenantId, runId: run.id });
       await parked(second);

@@ -18,11 +18,11 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const approvalTtlMs = 60_000;
@@ -30,27 +30,27 @@ const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
 async function askedToPay(calls = 1) {
-  const scene = await openScene();
+  const fixture = await openFixture();
   const clock = new ManualClock();
   const tool = createRecordingTool({ name: 'pay' });
   const payments = Array.from({ length: calls }, (_, n) => pay(n + 1));
   const model = createScriptedModel([[...payments, finish()], answer]);
-  const kernel = await scene.boot({ model, tools: [tool], clock, settings: { approvalTtlMs } });
+  const kernel = await fixture.boot({ model, tools: [tool], clock, settings: { approvalTtlMs } });
   const run = await ask(kernel);
   const approvals = await untilAsked(kernel, run.id, calls);
   await parked(kernel);
-  return { ...scene, kernel, clock, tool, model, run, approvals };
+  return { ...fixture, kernel, clock, tool, model, run, approvals };
 }
 
 const parked = (kernel: Kernel) =>
-  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+  until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
 
 /** A store in which somebody's approval is stored just before the approval would expire. */
 function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => Kernel) {
   const decided: string[] = [];
   const store = wrapStore(inner, async (call) => {
     const append = appendWith(call, 'approval.expired');
-    const [closure] = append?.close ?? [];
+    const [closure] = append?.closeApprovals ?? [];
     if (append !== undefined && closure !== undefined) {
       const { approvalId } = closure;
       const { runId } = append;
@@ -76,8 +76,8 @@ function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => K
   return { store, decided };
 }
 
-describe('an approval that nobody answers', () => {
-  test('expires at its time: the tool does not run, the model reads it, the run goes on', async () => {
+describe('an approval without an answer', () => {
+  test('expires at its time: the tool does not run, the model reads it, the run continues', async () => {
     const { kernel, clock, tool, model, run, approvals, store } = await askedToPay();
     const ref = { tenantId: kernel.tenantId, runId: run.id };
     await clock.advance(approvalTtlMs - 1);
@@ -99,7 +99,7 @@ describe('an approval that nobody answers', () => {
     expect(approval).toMatchObject({ status: 'expired', decidedBy: { type: 'timeout' } });
   });
 
-  test('is found by looking around, without anyone waking its run', async () => {
+  test('is found by the scan, without a wake-up', async () => {
     const { kernel, clock, tool, run } = await askedToPay(2);
     await clock.advance(approvalTtlMs);
     const events = await until(async () => {
@@ -125,7 +125,7 @@ describe('an approval that nobody answers', () => {
   });
 
   test('expires while a sibling tool is running', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
@@ -147,7 +147,7 @@ describe('an approval that nobody answers', () => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('cannot be decided any more, although nobody has noticed its expiry yet', async () => {
+  test('cannot be decided after its time, even before the run has expired it', async () => {
     const { kernel, clock, tool, run, approvals } = await askedToPay();
     const approvalId = approvals[0]?.approvalId;
     await kernel.stop();
@@ -178,7 +178,7 @@ describe('an approval that nobody answers', () => {
     await untilAsked(kernel, next.id);
   });
 
-  test('counts as decided if it was decided in time and taken up late', async () => {
+  test('counts as decided if it was decided in time and applied late', async () => {
     const { boot, kernel, clock, tool, model, run, approvals } = await askedToPay();
     await kernel.stop();
     expect(await decide(kernel, approvals[0]?.approvalId)).toMatchObject({ kind: 'decided' });
@@ -190,12 +190,12 @@ describe('an approval that nobody answers', () => {
   });
 
   test('counts as decided if the decision was stored just before the expiry', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
-    const { store, decided } = decidedInTime(scene.store, clock, () => kernel);
-    const kernel = await scene.boot({
+    const { store, decided } = decidedInTime(fixture.store, clock, () => kernel);
+    const kernel = await fixture.boot({
       store,
       model,
       tools: [tool],
@@ -215,7 +215,7 @@ describe('an approval that nobody answers', () => {
   });
 
   test('expires by the real clock too', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool], settings: { approvalTtlMs: 20 } });

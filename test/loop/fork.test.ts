@@ -17,10 +17,10 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
 
 const user = (content: string): Message => ({ role: 'user', content });
@@ -35,8 +35,8 @@ const script = () =>
     ({ messages }) => [text(`Seen ${messages.length}.`), finish()],
   ]);
 
-async function scene() {
-  const opened = await openScene();
+async function fixture() {
+  const opened = await openFixture();
   const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
   const model = script();
   const kernel = await opened.boot({ model, tools: [tool] });
@@ -79,8 +79,8 @@ const seqOf = (events: readonly StoredEvent[], type: string) =>
   events.find((event) => event.type === type)?.seq ?? 0;
 
 describe('a fork', () => {
-  test('of an ended run reads all that was said there, and what is new', async () => {
-    const { kernel, model } = await scene();
+  test('of an ended run reads its whole transcript and the new messages', async () => {
+    const { kernel, model } = await fixture();
     const source = await ask(kernel);
     const events = await finished(kernel, source.id);
     const run = await fork(kernel, source.id, { messages: [user('And now?')] });
@@ -98,8 +98,8 @@ describe('a fork', () => {
     expect(await journal(kernel, source.id)).toEqual(events);
   });
 
-  test('at any boundary reads exactly what was said up to there, and nowhere else is one', async () => {
-    const { kernel, model } = await scene();
+  test('is possible at every boundary and nowhere else, and reads exactly what came before', async () => {
+    const { kernel, model } = await fixture();
     const source = await ask(kernel);
     const events = await finished(kernel, source.id);
     const started = ofType(events, 'turn.started').map(({ seq }) => seq);
@@ -132,8 +132,8 @@ describe('a fork', () => {
     expect(error).toMatchObject({ code: 'not_a_boundary' });
   });
 
-  test('says whether there is anything to do without a new word', async () => {
-    const { kernel } = await scene();
+  test('says whether it needs a new message', async () => {
+    const { kernel } = await fixture();
     const source = await ask(kernel);
     const events = await finished(kernel, source.id);
     expect((await pointIn(kernel, source.id)).needsInput).toBe(true);
@@ -143,7 +143,7 @@ describe('a fork', () => {
   });
 
   test('of a run that failed in the middle of an answer takes it up before that answer', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createStreamingModel(
       () => [[toolCall('call_1', 'look', {}), finish()]],
@@ -168,7 +168,7 @@ describe('a fork', () => {
   });
 
   test('of a run that waits begins before what is being asked, and both go their own ways', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look' });
     const kernel = await boot({ model: script(), tools: [tool] });
     const source = await ask(kernel);
@@ -183,8 +183,8 @@ describe('a fork', () => {
     );
   });
 
-  test('of a running run is made of what it has said so far', async () => {
-    const { boot } = await openScene();
+  test('of a running run reads what is stored so far', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = script();
     const kernel = await boot({ model, tools: [tool] });
@@ -198,7 +198,7 @@ describe('a fork', () => {
   });
 
   test('can be forked, and continued as a conversation of its own', async () => {
-    const { kernel, model } = await scene();
+    const { kernel, model } = await fixture();
     const source = await ask(kernel);
     await finished(kernel, source.id);
     const first = await fork(kernel, source.id, { messages: [user('One')] });
@@ -223,7 +223,7 @@ describe('a fork', () => {
   });
 
   test('reads the same after a restart, from the store alone', async () => {
-    const { kernel, boot } = await scene();
+    const { kernel, boot } = await fixture();
     const source = await ask(kernel);
     await finished(kernel, source.id);
     const first = await fork(kernel, source.id, { messages: [user('One')] });
@@ -239,13 +239,13 @@ describe('a fork', () => {
   });
 
   test('survives the death of its process in the middle of its answer', async () => {
-    const { store, bootDoomed, boot } = await openScene();
+    const { store, bootWithoutCleanup, boot } = await openFixture();
     const dying = mortal(store);
     const tools = [createRecordingTool({ name: 'look', allowedByDefault: true })];
-    const first = await bootDoomed({ store: dying.store, model: script(), tools });
+    const first = await bootWithoutCleanup({ store: dying.store, model: script(), tools });
     const source = await ask(first);
     await finished({ ...first, store }, source.id);
-    const doomed = await bootDoomed({
+    const doomed = await bootWithoutCleanup({
       store: dying.store,
       model: createStreamingModel(async function* () {
         yield [text('Half')];
@@ -263,8 +263,8 @@ describe('a fork', () => {
     expect(words.map(({ content }) => content)).toEqual(['Begin', 'Go on']);
   });
 
-  test('goes on as the agent that the conversation was handed to', async () => {
-    const { boot } = await openScene();
+  test('continues as the agent that took over the conversation', async () => {
+    const { boot } = await openFixture();
     const agents = [{ name: 'expert', instructions: 'You know.', model: 'wise', tools: ['look'] }];
     const model = createScriptedModel([
       [toolCall('call_h', 'handoff', { agent: 'expert' }), finish()],
@@ -287,7 +287,7 @@ describe('a fork', () => {
   });
 
   test('does not carry what an input guardrail refused past it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = script();
     const refuse = {
       name: 'no-begin',
@@ -309,7 +309,7 @@ describe('a fork', () => {
   });
 
   test('fails clearly if what it was forked from cannot be read, and no tool runs', async () => {
-    const opened = await openScene();
+    const opened = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const first = await opened.boot({ model: script(), tools: [tool] });
     const source = await ask(first);

@@ -19,7 +19,7 @@ import {
   until,
   untilStatus,
 } from '../support/kernel.ts';
-import { createCast, delegate, says } from './cast.ts';
+import { createScriptedAgents, delegate, says } from './scripted-agents.ts';
 import {
   appendWith,
   createStreamingModel,
@@ -28,12 +28,12 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   stopRun,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const lookup: FunctionTool = {
@@ -53,19 +53,19 @@ const answer = [text('Done.'), finish()];
 const timeoutMs = 60_000;
 
 async function waitingForClient(calls = [call(1)]) {
-  const scene = await openScene();
+  const fixture = await openFixture();
   const clock = new ManualClock();
   const model = createScriptedModel([[...calls, finish()], answer]);
   const settings = { toolResultTimeoutMs: timeoutMs };
-  const kernel = await scene.boot({ model, clock, settings });
+  const kernel = await fixture.boot({ model, clock, settings });
   const run = await ask(kernel, functions);
   await parked(kernel, run.id);
-  return { ...scene, kernel, clock, model, run };
+  return { ...fixture, kernel, clock, model, run };
 }
 
 async function parked(kernel: Kernel, runId: string): Promise<void> {
   await untilStatus(kernel, runId, 'waiting');
-  await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+  await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
 }
 
 function bring(kernel: Kernel, runId: string, result: Result) {
@@ -99,7 +99,7 @@ describe('a function tool', () => {
     expect(ofType(events, 'run.suspended')).toMatchObject([{ approvalIds: [] }]);
   });
 
-  test('gets its result to the model, and the run goes on', async () => {
+  test('passes its result to the model, and the run continues', async () => {
     const { kernel, model, run } = await waitingForClient();
     expect(await bring(kernel, run.id, { output: { name: 'Ada' } })).toBe('accepted');
     const events = await finished(kernel, run.id);
@@ -123,7 +123,7 @@ describe('a function tool', () => {
     );
   });
 
-  test('counts once, however many clients bring a result at the same moment', async () => {
+  test('counts once, however many clients post a result at the same time', async () => {
     const { kernel, run } = await waitingForClient();
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, n) => bring(kernel, run.id, { output: n })),
@@ -136,13 +136,13 @@ describe('a function tool', () => {
     ]);
   });
 
-  test('knows nothing of a call that nobody made', async () => {
+  test('rejects the result of an unknown call', async () => {
     const { kernel, run } = await waitingForClient();
     expect(await bring(kernel, run.id, { toolCallId: 'call_9', output: 1 })).toBe('missing');
     expect(await bring(kernel, kernel.tenantId, { output: 1 })).toBe('missing');
   });
 
-  test('tells the model how the function failed', async () => {
+  test('passes the error of the function to the model', async () => {
     const { kernel, model, run } = await waitingForClient([call(1), call(2)]);
     await bring(kernel, run.id, { output: 'No such user', failed: true });
     await bring(kernel, run.id, { toolCallId: 'call_2', output: { code: 7 }, failed: true });
@@ -154,7 +154,7 @@ describe('a function tool', () => {
     expect(String(resultsIn(lastOf(model.requests))[0])).toContain('No such user');
   });
 
-  test('goes on when the last of several results has come, in whatever order', async () => {
+  test('continues when the last of several results is posted, in any order', async () => {
     const { kernel, model, run } = await waitingForClient([call(1), call(2), call(3)]);
     await bring(kernel, run.id, { toolCallId: 'call_3', output: 3 });
     await untilStored(kernel, run.id, { type: 'tool.completed' });
@@ -167,7 +167,7 @@ describe('a function tool', () => {
     expect(read).toEqual([{ result: 1 }, { result: null }, { result: 3 }]);
   });
 
-  test('fails when its time is over, and takes no result any more', async () => {
+  test('fails at its deadline, and accepts no result afterwards', async () => {
     const { kernel, clock, model, run } = await waitingForClient();
     await clock.advance(timeoutMs - 1);
     kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
@@ -182,7 +182,7 @@ describe('a function tool', () => {
     expect(await bring(kernel, run.id, { output: 'late' })).toBe('missing');
   });
 
-  test('is given up at its time without anyone waking its run', async () => {
+  test('times out without a wake-up', async () => {
     const { kernel, clock, run } = await waitingForClient();
     const events = await until(async () => {
       await clock.advance(10_000);
@@ -193,7 +193,7 @@ describe('a function tool', () => {
   });
 
   test('has the time that it was declared with', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const kernel = await boot({ model: createScriptedModel([[call(1), finish()], answer]), clock });
     const run = await ask(kernel, {
@@ -206,7 +206,7 @@ describe('a function tool', () => {
   });
 
   test('keeps a result that was stored just before its time ran out', async () => {
-    const { boot, store } = await openScene();
+    const { boot, store } = await openFixture();
     const clock = new ManualClock();
     const began = clock.now();
     const posts: boolean[] = [];
@@ -243,8 +243,8 @@ describe('a function tool', () => {
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'just in time' }]);
   });
 
-  test('is not run where a rule denies it, and nobody is told to run it', async () => {
-    const { boot } = await openScene();
+  test('is not offered to clients if a rule denies it', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([[call(1), finish()], answer]);
     const kernel = await boot({ model });
     const denylist = [{ tool: 'lookup', params: { id: 'u_*' } }];
@@ -256,7 +256,7 @@ describe('a function tool', () => {
   });
 
   test('is not run with arguments that do not fit its schema', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([[call(1, { id: 7 }), finish()], answer]);
     const kernel = await boot({ model });
     const run = await ask(kernel, functions);
@@ -277,7 +277,7 @@ describe('a function tool', () => {
   });
 
   test('ends with the time of its run', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createScriptedModel([[call(1), finish()], answer]);
     const kernel = await boot({ model, clock });
@@ -293,8 +293,8 @@ describe('a function tool', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', limit: 'time' });
   });
 
-  test('takes no result from the moment on at which its run gave it up', async () => {
-    const { boot } = await openScene();
+  test('accepts no result after it has timed out', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const closing = Promise.withResolvers<void>();
     const model = createStreamingModel(
@@ -319,7 +319,7 @@ describe('a function tool', () => {
   });
 
   test('waits beside a tool of ours and beside a person', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tools = [
       createRecordingTool({ name: 'pay' }),
       createRecordingTool({ name: 'look', allowedByDefault: true }),
@@ -339,8 +339,8 @@ describe('a function tool', () => {
   });
 
   test('is there for a sub-agent that inherits the tools of its parent', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('call_a', 'Find Ada'), finish()], answer],
       'Find Ada': [[call(1), finish()], says('Found.')],
     });

@@ -17,17 +17,17 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 
 const answer = [text('Done.'), finish()];
 const free = { allowedByDefault: true };
 
-describe('a stop in good order', () => {
+describe('a graceful stop', () => {
   test('lets a running tool finish, keeps its result and hands over', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
     const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()], answer]);
@@ -49,7 +49,7 @@ describe('a stop in good order', () => {
   });
 
   test('does not wait for a tool beyond its grace, whose outcome is then unknown', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     let signal: AbortSignal | undefined;
     const deaf = new Promise<never>(() => undefined);
     const tool = createRecordingTool({
@@ -76,7 +76,7 @@ describe('a stop in good order', () => {
   });
 
   test('keeps its lease while its tool has time to finish', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
@@ -103,8 +103,8 @@ describe('a stop in good order', () => {
     expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
 
-  test('aborts the model, and its half answer is discarded by whoever goes on', async () => {
-    const { boot } = await openScene();
+  test('aborts the model, and the next node discards the partial answer', async () => {
+    const { boot } = await openFixture();
     const model = createStreamingModel(
       async function* (_request, signal) {
         yield [text('Half')];
@@ -126,7 +126,7 @@ describe('a stop in good order', () => {
   });
 
   test('does not wait for a model that does not listen', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const deaf = Promise.withResolvers<void>();
     const model = createStreamingModel(
       async function* () {
@@ -151,7 +151,7 @@ describe('a stop in good order', () => {
   });
 
   test('leaves what people decide meanwhile to the next node', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const slow = createRecordingTool({ name: 'slow', ...free });
     const tool = createRecordingTool({ name: 'pay' });
     slow.hold();
@@ -176,8 +176,8 @@ describe('a stop in good order', () => {
     expect(ofType(events, 'approval.decided')).toHaveLength(1);
   });
 
-  test('takes no new runs, and those that are stored by then are driven later', async () => {
-    const { boot } = await openScene();
+  test('activates no new runs, and those that are stored are driven later', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([answer]);
     const kernel = await boot({ model });
     await kernel.stop();
@@ -188,8 +188,8 @@ describe('a stop in good order', () => {
     expect(endOf(await finished(next, run.id)).status).toBe('completed');
   });
 
-  test('at any moment of many runs loses none, and runs no tool twice', async () => {
-    const { boot } = await openScene();
+  test('at any point of many runs loses none, and runs no tool twice', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', ...free });
     const model = createScriptedModel([
       [text('One. '), toolCall('call_1', 'pay', {}), finish()],

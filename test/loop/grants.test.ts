@@ -1,5 +1,5 @@
 /** Standing answers: where they hold, until when, for how many calls, and what they never do. */
-import type { Append, NewGrant } from '@relay/core';
+import type { Append, NewGrant, Tool, ToolContext } from '@relay/core';
 import {
   createRecordingTool,
   createScriptedModel,
@@ -12,8 +12,16 @@ import { agentTool } from '@relay/tools';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, type KernelOptions, person, until } from '../support/kernel.ts';
-import { createCast, delegate, says } from './cast.ts';
-import { decide, finished, journal, ofType, openScene, untilAsked, untilStored } from './scene.ts';
+import { createScriptedAgents, delegate, says } from './scripted-agents.ts';
+import {
+  decide,
+  finished,
+  journal,
+  ofType,
+  openFixture,
+  untilAsked,
+  untilStored,
+} from './fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
 
 const pay = (n: number, amount = 1) => toolCall(`call_${n}`, 'pay', { amount });
@@ -23,8 +31,8 @@ const script = (calls = 1) =>
     [text('Done.'), finish()],
   ]);
 
-async function scene(options: { calls?: number; idempotent?: boolean } = {}) {
-  const opened = await openScene();
+async function fixture(options: { calls?: number; idempotent?: boolean } = {}) {
+  const opened = await openFixture();
   const clock = new ManualClock();
   const { calls = 1, idempotent = false } = options;
   const tool = createRecordingTool({
@@ -57,7 +65,7 @@ const add = async (kernel: Kernel, over: Partial<NewGrant> = {}) => {
 
 describe('a grant', () => {
   test('of the tenant lets calls of every conversation run, until it is revoked', async () => {
-    const { kernel, tool } = await scene();
+    const { kernel, tool } = await fixture();
     const grant = await add(kernel);
     for (let n = 0; n < 2; n += 1) {
       const run = await ask(kernel);
@@ -72,7 +80,7 @@ describe('a grant', () => {
   });
 
   test('never beats a denial', async () => {
-    const { kernel, tool } = await scene();
+    const { kernel, tool } = await fixture();
     await add(kernel);
     const run = await ask(kernel, { permissions: { denylist: [{ tool: 'pay' }] } });
     expect(ofType(await finished(kernel, run.id), 'tool.denied')).toHaveLength(1);
@@ -80,7 +88,7 @@ describe('a grant', () => {
   });
 
   test('ends at its time', async () => {
-    const { kernel, clock, tool } = await scene();
+    const { kernel, clock, tool } = await fixture();
     await add(kernel, { expiresAt: clock.now() + 5_000 });
     await finished(kernel, (await ask(kernel)).id);
     await clock.advance(5_000);
@@ -89,7 +97,7 @@ describe('a grant', () => {
   });
 
   test('of two calls lets two of three run, and a person is asked about the third', async () => {
-    const { kernel, tool } = await scene({ calls: 3 });
+    const { kernel, tool } = await fixture({ calls: 3 });
     const grant = await add(kernel, { uses: 2 });
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
@@ -102,7 +110,7 @@ describe('a grant', () => {
   });
 
   test('of one call lets one of ten runs have it that come at once', async () => {
-    const { kernel, tool } = await scene();
+    const { kernel, tool } = await fixture();
     await add(kernel, { uses: 1 });
     const runs = await Promise.all(Array.from({ length: 10 }, () => ask(kernel)));
     const tenant = kernel.store.tenant(kernel.tenantId);
@@ -110,7 +118,7 @@ describe('a grant', () => {
       const now = await Promise.all(runs.map(({ id }) => tenant.readRun(id)));
       const statuses = now.map((run) => run?.status);
       return statuses.every((status) => status === 'waiting' || status === 'completed') && statuses;
-    }, 'all runs to be still');
+    }, 'all runs to settle');
     expect(still.filter((status) => status === 'completed')).toHaveLength(1);
     expect(tool.executions).toHaveLength(1);
     const journals = await Promise.all(runs.map(({ id }) => journal(kernel, id)));
@@ -119,7 +127,7 @@ describe('a grant', () => {
 
   /** The grant that a call is about to use is gone when it is stored. */
   async function tooLate(options: Pick<KernelOptions, 'model' | 'tools'>) {
-    const opened = await openScene();
+    const opened = await openFixture();
     const taken: string[] = [];
     const store = wrapStore(opened.store, async (call) => {
       const { useGrants = [] } = call.method === 'append' ? (call.args[0] as Append) : {};
@@ -133,7 +141,7 @@ describe('a grant', () => {
     return { kernel, taken };
   }
 
-  test('that was used up while a call was being decided asks instead, and nothing runs', async () => {
+  test('that was used up while a call was being decided leads to an approval request, and nothing runs', async () => {
     const tool = createRecordingTool({ name: 'pay' });
     const model = script();
     const { kernel, taken } = await tooLate({ model, tools: [tool] });
@@ -162,11 +170,11 @@ describe('a grant', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('that was used up leaves alone what a sibling of the call and other agents do', async () => {
+  test('that was used up does not affect sibling calls and other agents', async () => {
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
     const payment = createRecordingTool({ name: 'pay' });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('call_1', 'Work'), delegate('call_2', 'Pay'), finish()], says('Done.')],
       Work: [[toolCall('call_3', 'slow', {}), finish()], says('Worked.')],
       Pay: [
@@ -192,7 +200,7 @@ describe('a grant', () => {
   });
 
   test('that was used up does not start the sub-agent of a call that is delegated', async () => {
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('call_1', 'Work'), finish()], says('Done.')],
       Work: [says('Worked.')],
     });
@@ -208,12 +216,60 @@ describe('a grant', () => {
     expect(model.requestsFor('Work')).toHaveLength(1);
   });
 
+  test('that was used up is decided again although another agent writes in between', async () => {
+    const released = Promise.withResolvers<void>();
+    let working: ToolContext | undefined;
+    const slow = createRecordingTool({
+      name: 'slow',
+      allowedByDefault: true,
+      async execute(_input, context) {
+        working = context;
+        await released.promise;
+        return { context: 'Done' };
+      },
+    });
+    const model = createScriptedAgents({
+      Begin: [[delegate('call_1', 'Work'), delegate('call_2', 'Plan'), finish()], says('Done.')],
+      Work: [[toolCall('call_3', 'slow', {}), finish()], says('Worked.')],
+      Plan: [
+        async () => {
+          await until(async () => working !== undefined, 'the other agent');
+          return [delegate('call_4', 'Pay'), finish()];
+        },
+        says('Planned.'),
+      ],
+      Pay: [says('Paid.')],
+    });
+    const delegating: Tool = {
+      ...agentTool,
+      allowedByDefault: false,
+      delegates(input) {
+        const task = agentTool.delegates?.(input) ?? { prompt: '' };
+        // The call is decided and not stored yet: this starts a commit without it.
+        if (task.prompt === 'Pay') working?.progress('Half done');
+        return task;
+      },
+    };
+    const { kernel } = await tooLate({ model, tools: [delegating, slow] });
+    await add(kernel, { tool: 'agent', exact: { prompt: 'Pay' }, uses: 1 });
+    const allowlist = ['Work', 'Plan'].map((prompt) => ({ tool: 'agent', params: { prompt } }));
+    const run = await ask(kernel, { permissions: { allowlist } });
+    const [request] = await untilStored(kernel, run.id, { type: 'approval.requested' });
+    released.resolve();
+    await decide(kernel, request?.approvalId);
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.failed')).toEqual([]);
+    expect(ofType(events, 'turn.discarded')).toEqual([]);
+    expect(slow.executions).toHaveLength(1);
+    expect(model.requestsFor('Pay')).toHaveLength(1);
+  });
+
   test('is used once by a call that a crash makes start again', async () => {
-    const { store, bootDoomed, boot } = await openScene();
+    const { store, bootWithoutCleanup, boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', idempotent: true });
     tool.hold();
     const dying = mortal(store);
-    const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
+    const first = await bootWithoutCleanup({ store: dying.store, model: script(), tools: [tool] });
     const grant = await add(first, { uses: 2 });
     const run = await ask(first);
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -233,7 +289,7 @@ describe('“always”', () => {
     ['conversation', 'free', 'asked'],
     ['tenant', 'free', 'free'],
   ] as const)('for the %s: the same conversation is %s, another one %s', async (scope, ...then) => {
-    const { kernel } = await scene();
+    const { kernel } = await fixture();
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
     await decide(kernel, approval?.approvalId, { always: true, terms: { scope } });
@@ -245,8 +301,8 @@ describe('“always”', () => {
     }
   });
 
-  test('may be counted, end, or hold for what the tool proposes, and is kept with who said it', async () => {
-    const { kernel, clock } = await scene();
+  test('may be counted, expire, or hold for the rule that the tool suggests, and is stored with its creator', async () => {
+    const { kernel, clock } = await fixture();
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
     const expiresAt = clock.now() + 60_000;
@@ -274,8 +330,8 @@ describe('“always”', () => {
     });
   });
 
-  test('for the conversation is the same whether it is said or not', async () => {
-    const { kernel } = await scene();
+  test('for the conversation is the default scope', async () => {
+    const { kernel } = await fixture();
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
     const id = approval?.approvalId;
@@ -290,7 +346,7 @@ describe('“always”', () => {
     ['a rule that does not cover the call', { tool: 'pay', params: { amount: '9*' } }],
     ['a rule that is malformed', { tool: 'pay', params: { amount: '!1' } }],
   ])('for a proposal is refused where the tool proposes %s', async (_what, rule) => {
-    const opened = await openScene();
+    const opened = await openFixture();
     const derived = rule === undefined ? {} : { derivePermission: () => rule };
     const tool = createRecordingTool({ name: 'pay', ...derived });
     const kernel = await opened.boot({ model: script(), tools: [tool] });
@@ -307,7 +363,7 @@ describe('“always”', () => {
   });
 
   test('until a time that has passed is refused, and nothing is decided', async () => {
-    const { kernel, clock, tool } = await scene();
+    const { kernel, clock, tool } = await fixture();
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
     const terms = { expiresAt: clock.now() };

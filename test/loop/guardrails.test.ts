@@ -11,8 +11,15 @@ import {
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
-import { endOf, finished, ofType, openScene, stopRun, untilStored } from './scene.ts';
+import {
+  agentFor,
+  createScriptedAgents,
+  delegate,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
+import { endOf, finished, ofType, openFixture, stopRun, untilStored } from './fixture.ts';
 import { mortal } from './stores.ts';
 
 /** Refuses whatever has this word in it. */
@@ -43,7 +50,7 @@ describe('a guardrail', () => {
     'on the input that refuses %s ends the run before the model',
     async (...given) => {
       const [, guard] = given;
-      const { boot } = await openScene();
+      const { boot } = await openFixture();
       const model = createScriptedModel([says('Hello.')]);
       const agents = agentsWith({ input: [guard('Begin')] });
       const kernel = await boot({ model, agents });
@@ -61,9 +68,9 @@ describe('a guardrail', () => {
     },
   );
 
-  test.each(kinds)('on the output that refuses %s takes the words back', async (...given) => {
+  test.each(kinds)('on the output that refuses %s discards the text', async (...given) => {
     const [, guard] = given;
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([[text('The secret '), text('is 42.'), finish()]]);
     const agents = agentsWith({ output: [guard('secret')] });
     const kernel = await boot({ model, agents });
@@ -87,9 +94,9 @@ describe('a guardrail', () => {
     expect(JSON.stringify(model.requests.at(-1)?.messages)).not.toContain('42');
   });
 
-  test.each(kinds)('that has nothing to say %s lets everything through', async (...given) => {
+  test.each(kinds)('that accepts %s lets everything through', async (...given) => {
     const [, guard] = given;
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('Hello.')]);
     const agents = agentsWith({ input: [guard('x'), guard('y')], output: [guard('x')] });
     const kernel = await boot({ model, agents });
@@ -110,7 +117,7 @@ describe('a guardrail', () => {
   ];
   test.each(faulty)('that %s refuses', async (...given) => {
     const [, check] = given;
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('Hello.')]);
     for (const side of ['input', 'output'] as const) {
       const agents = agentsWith({ [side]: [{ name: 'faulty', check }] });
@@ -124,8 +131,8 @@ describe('a guardrail', () => {
     }
   });
 
-  test('looks at an answer, not at what is said beside a call', async () => {
-    const { boot } = await openScene();
+  test('checks an answer, not the text beside a call', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const seen: string[] = [];
     const noting: Guardrail = {
@@ -146,8 +153,8 @@ describe('a guardrail', () => {
     expect(seen).toEqual(['Begin', 'Seen.']);
   });
 
-  test('looks at the last answer of a run that reached its limit too', async () => {
-    const { boot } = await openScene();
+  test('checks the closing answer of a run that reached its limit', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], says('A secret.')]);
     const agents = agentsWith({ output: [no('secret')] });
@@ -158,9 +165,9 @@ describe('a guardrail', () => {
     expect(ofType(events, 'turn.discarded')).toMatchObject([{ reason: 'guardrail' }]);
   });
 
-  test('that trips on a sub-agent is an error of the tool, and the parent goes on', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+  test('that refuses a sub-agent’s answer is an error of the tool, and the parent continues', async () => {
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x', 'in'), delegate('b', 'y', 'out'), finish()], says('Done.')],
       x: [says('X.')],
       y: [says('A secret.')],
@@ -184,8 +191,8 @@ describe('a guardrail', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });
 
-  test('is that of whoever speaks: a handoff brings its own for the answer', async () => {
-    const { boot } = await openScene();
+  test('is that of the current agent: after a handoff the target’s guardrails apply', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([
       [toolCall('a', 'handoff', { agent: 'strict' }), finish()],
       says('A secret.'),
@@ -197,8 +204,8 @@ describe('a guardrail', () => {
     expect(endOf(events)).toMatchObject({ error: { code: 'guardrail_tripped' } });
   });
 
-  test('knows whose text it is, and hears of a cancel', async () => {
-    const { boot } = await openScene();
+  test('receives the agent, and its signal is aborted by a cancel', async () => {
+    const { boot } = await openFixture();
     let context: GuardrailContext | undefined;
     const hanging: Guardrail = {
       name: 'hanging',
@@ -222,7 +229,7 @@ describe('a guardrail', () => {
   test.each(['input', 'output'] as const)(
     'on the %s that never answers does not outlive the time of the run',
     async (side) => {
-      const { boot } = await openScene();
+      const { boot } = await openFixture();
       const clock = new ManualClock();
       let asked = 0;
       const hanging: Guardrail = {
@@ -250,8 +257,8 @@ describe('a guardrail', () => {
     },
   );
 
-  test('looks again after a crash, at what is said then', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+  test('checks again after a crash', async () => {
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const process = mortal(store);
     let asked = false;
     const hanging: Guardrail = {
@@ -263,7 +270,7 @@ describe('a guardrail', () => {
     };
     const model = createScriptedModel([says('A secret.')]);
     const agents = agentsWith({ output: [hanging] });
-    const doomed = await bootDoomed({ store: process.store, model, agents });
+    const doomed = await bootWithoutCleanup({ store: process.store, model, agents });
     const run = await ask(doomed);
     await until(async () => asked, 'the guardrail');
     process.kill();

@@ -12,7 +12,14 @@ import type { StoredEvent } from '@relay/protocol';
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, type KernelOptions, until } from '../support/kernel.ts';
-import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  agentFor,
+  createScriptedAgents,
+  delegate,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
 import {
   decide,
   endOf,
@@ -20,11 +27,11 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 const to = (agent: string, id = 'call_1') => toolCall(id, 'handoff', { agent });
@@ -65,7 +72,7 @@ function typesAfterCall(events: readonly StoredEvent[], toolCallId: string): str
 
 describe('a handoff', () => {
   test('gives the next turn another name, model, tools and instructions', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const { model, models, big } = scripted(
       [[text('Let me fetch someone. '), to('expert'), finish()]],
       [[], says('Here I am.')],
@@ -88,8 +95,8 @@ describe('a handoff', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Here I am.' });
   });
 
-  test('is told as the end of the call, the handoff and the switch, in this order', async () => {
-    const { boot } = await openScene();
+  test('is stored as the end of the call, the handoff and the switch, in this order', async () => {
+    const { boot } = await openFixture();
     const { model, models } = scripted([[to('expert'), finish()]], [[], says('Here.')]);
     const kernel = await boot({ model, models, agents, tools: [look()] });
     const run = await ask(kernel, { handoffs: ['expert'] });
@@ -119,7 +126,7 @@ describe('a handoff', () => {
   });
 
   test('keeps the model and the tools, where the other agent brings none of its own', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([[to('clerk'), finish()], says('Here.')]);
     const kernel = await boot({ model, models: {}, agents, tools: [look()] });
     const run = await ask(kernel, { handoffs: ['clerk', 'expert'] });
@@ -132,7 +139,7 @@ describe('a handoff', () => {
   });
 
   test('names whom the model can hand over to, and what they are for', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('No need.')]);
     const kernel = await boot({ model, agents });
     const run = await ask(kernel, { handoffs: ['expert', 'clerk'] });
@@ -144,8 +151,8 @@ describe('a handoff', () => {
     });
   });
 
-  test('is not offered to one who may hand over to nobody, and cannot be called', async () => {
-    const { boot } = await openScene();
+  test('is not offered to an agent without targets, and cannot be called', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([[to('expert'), finish()], says('Alone.')]);
     const kernel = await boot({ model, agents, tools: [look()] });
     const run = await ask(kernel);
@@ -162,7 +169,7 @@ describe('a handoff', () => {
     ['something that is no name', { agent: 7 }],
   ])('to %s is an error in the arguments', async (...given) => {
     const [, input] = given;
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([
       [toolCall('call_1', 'handoff', input), finish()],
       says('I stay.'),
@@ -179,20 +186,23 @@ describe('a handoff', () => {
     ['has vanished', { agents: [] }],
     ['has a model that nobody offers', { agents, models: {} }],
   ];
-  test.each(refusals)('to one who %s is refused, and the agent goes on', async (...given) => {
-    const [, options] = given;
-    const { boot } = await openScene();
-    const model = createScriptedModel([[to('expert'), finish()], says('I stay.')]);
-    const kernel = await boot({ model, ...options });
-    const run = await ask(kernel, { handoffs: ['expert'] });
-    const events = await finished(kernel, run.id);
-    expect(resultOf(events, 'call_1')).toMatchObject({ code: 'handoff_refused' });
-    expect(ofType(events, 'agent.switched')).toEqual([]);
-    expect(endOf(events)).toMatchObject({ status: 'completed', output: 'I stay.' });
-  });
+  test.each(refusals)(
+    'to an agent that %s is refused, and the agent continues',
+    async (...given) => {
+      const [, options] = given;
+      const { boot } = await openFixture();
+      const model = createScriptedModel([[to('expert'), finish()], says('I stay.')]);
+      const kernel = await boot({ model, ...options });
+      const run = await ask(kernel, { handoffs: ['expert'] });
+      const events = await finished(kernel, run.id);
+      expect(resultOf(events, 'call_1')).toMatchObject({ code: 'handoff_refused' });
+      expect(ofType(events, 'agent.switched')).toEqual([]);
+      expect(endOf(events)).toMatchObject({ status: 'completed', output: 'I stay.' });
+    },
+  );
 
   test('to one without a price is refused, where the cost is limited', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([[to('expert'), finish()], says('I stay.')]);
     const prices = { scripted: { inputPerMillion: 1, outputPerMillion: 1 } };
     const kernel = await boot({ model, models: { big: model }, agents, prices });
@@ -202,7 +212,7 @@ describe('a handoff', () => {
   });
 
   test('waits for the calls beside it: those that run and those that are asked about', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
     const pay = createRecordingTool({ name: 'pay' });
@@ -228,8 +238,8 @@ describe('a handoff', () => {
     expect(endOf(events).output).toBe('Here.');
   });
 
-  test('twice in one turn counts once, and the second is told so', async () => {
-    const { boot } = await openScene();
+  test('twice in one turn counts once, and the second call fails', async () => {
+    const { boot } = await openFixture();
     const { model, models } = scripted(
       [[to('expert', 'a'), to('clerk', 'b'), finish()]],
       [[], says('Here.')],
@@ -243,7 +253,7 @@ describe('a handoff', () => {
   });
 
   test('of which the first cannot be leaves the second its chance', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([[to('ghost', 'a'), to('clerk', 'b'), finish()], says('.')]);
     const kernel = await boot({ model, agents, models: {} });
     const run = await ask(kernel, { handoffs: ['ghost', 'clerk'] });
@@ -253,7 +263,7 @@ describe('a handoff', () => {
   });
 
   test('back and forth ends with the turns that the run has', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     let turn = 0;
     const pingPong: ScriptedTurn = ({ tools, messages }) => {
       if (tools.length === 0) return says('Enough.');
@@ -278,10 +288,10 @@ describe('a handoff', () => {
   });
 
   test('inside a sub-agent changes that one alone, and its report names the last', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const pay = createRecordingTool({ name: 'pay' });
-    const big = createCast({ x: [[], [toolCall('c', 'pay', {}), finish()], says('X.')] });
-    const model = createCast({
+    const big = createScriptedAgents({ x: [[], [toolCall('c', 'pay', {}), finish()], says('X.')] });
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x', 'clerk'), finish()], says('Done.')],
       x: [[to('expert', 'b'), finish()]],
     });
@@ -301,7 +311,7 @@ describe('a handoff', () => {
   });
 
   test('is read back after a crash, with the profile that it was made with', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const process = mortal(store);
     const pay = createRecordingTool({ name: 'pay' });
     const made = () =>
@@ -311,7 +321,7 @@ describe('a handoff', () => {
       );
     const staff = [{ ...expert, tools: ['pay'] }, clerk];
     const first = made();
-    const doomed = await bootDoomed({
+    const doomed = await bootWithoutCleanup({
       store: process.store,
       model: first.model,
       models: first.models,

@@ -10,13 +10,13 @@ import {
 import type { Permissions } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { finished, ofType, openScene } from './scene.ts';
+import { finished, ofType, openFixture } from './fixture.ts';
 import { mortal } from './stores.ts';
 
 type Execute = (context: ToolContext) => Promise<unknown>;
 
-async function scene(wish: { execute?: Execute; allowed?: boolean } = {}) {
-  const opened = await openScene();
+async function fixture(wish: { execute?: Execute; allowed?: boolean } = {}) {
+  const opened = await openFixture();
   const { execute = async () => 'paid', allowed = false } = wish;
   const tool = createRecordingTool({
     name: 'pay',
@@ -33,8 +33,8 @@ async function scene(wish: { execute?: Execute; allowed?: boolean } = {}) {
 const headless: Permissions = { headless: true };
 
 describe('a headless run', () => {
-  test('asks nobody: what no rule allows is denied, and the model reads why', async () => {
-    const { boot, tool, model } = await scene();
+  test('requests no approval: what no rule allows is denied, and the model reads why', async () => {
+    const { boot, tool, model } = await fixture();
     const kernel = await boot({ model, tools: [tool] });
     const permissions = { ...headless, allowlist: [{ tool: 'pay', params: { amount: '2' } }] };
     const events = await finished(kernel, (await ask(kernel, { permissions })).id);
@@ -52,7 +52,7 @@ describe('a headless run', () => {
 
   test('declines what a tool asks a person', async () => {
     const question = { prompt: 'Sure?', schema: { type: 'boolean' } };
-    const { boot, tool, model } = await scene({
+    const { boot, tool, model } = await fixture({
       allowed: true,
       execute: (context) => context.ask(question),
     });
@@ -66,12 +66,12 @@ describe('a headless run', () => {
   });
 
   test('takes an outcome that a crash left unknown for a failure', async () => {
-    const { store, boot, bootDoomed, tool, model } = await scene({
+    const { store, boot, bootWithoutCleanup, tool, model } = await fixture({
       allowed: true,
       execute: () => new Promise<never>(() => undefined),
     });
     const dying = mortal(store);
-    const first = await bootDoomed({ store: dying.store, model, tools: [tool] });
+    const first = await bootWithoutCleanup({ store: dying.store, model, tools: [tool] });
     const run = await ask(first, { permissions: headless });
     await until(async () => tool.executions.length === 2, 'both to start');
     dying.kill();

@@ -17,10 +17,10 @@ import {
   endOf,
   finished,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { type OpenedStore } from './stores.ts';
 
 /** Where a journal ends at this very moment, for everyone who reads the store. */
@@ -60,7 +60,7 @@ async function watched(opened: OpenedStore, kernel: Kernel) {
 }
 
 async function everything() {
-  const opened = await openScene();
+  const opened = await openFixture();
   const tools = [
     createRecordingTool({ name: 'pay' }),
     createRecordingTool({
@@ -121,7 +121,7 @@ describe('on $name', () => {
   });
 
   test('a tool begins after its intent and its approval are stored (E2, E7)', async () => {
-    const { boot, store } = await openScene();
+    const { boot, store } = await openFixture();
     const seen: Promise<StoredEvent[]>[] = [];
     const readNow = (tenantId: string, runId: string) =>
       store.tenant(tenantId).readEvents(runId, { after: 0, limit: 1000 });

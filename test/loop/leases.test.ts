@@ -18,11 +18,11 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
@@ -47,7 +47,7 @@ function drowsy(inner: Parameters<typeof wrapStore>[0]) {
 
 /** Two nodes with one clock; the first sleeps while its run is at `hold`, the second takes over. */
 async function takenOver(tools: [RecordingTool, RecordingTool]) {
-  const { store, boot } = await openScene();
+  const { store, boot } = await openFixture();
   const clock = new ManualClock();
   const first = drowsy(store);
   const settings = { leaseTtlMs };
@@ -66,8 +66,8 @@ async function takenOver(tools: [RecordingTool, RecordingTool]) {
 const refOf = (kernel: Kernel, runId: string) => ({ tenantId: kernel.tenantId, runId });
 
 describe('two nodes', () => {
-  test('drive each run once, however often both are told of it', async () => {
-    const { boot } = await openScene();
+  test('drive each run once, however often both are woken', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createScriptedModel([calling, [toolCall('call_2', 'pay', {}), finish()], answer]);
     const nodes = [await boot({ model, tools: [tool] }), await boot({ model, tools: [tool] })];
@@ -93,7 +93,7 @@ describe('two nodes', () => {
   });
 
   test('leave a run to the one that renews its lease, however long it takes', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     tool.hold();
@@ -115,8 +115,8 @@ describe('two nodes', () => {
     expect(b.published).toEqual([]);
   });
 
-  test('a node that died is replaced when its lease has run out, and not before', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+  test('a node that died is replaced when its lease has expired, and not before', async () => {
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const clock = new ManualClock();
     const settings = { leaseTtlMs };
     const doomed = mortal(store);
@@ -124,7 +124,7 @@ describe('two nodes', () => {
     const silent = createStreamingModel(async function* () {
       yield await never;
     });
-    const a = await bootDoomed({ store: doomed.store, model: silent, clock, settings });
+    const a = await bootWithoutCleanup({ store: doomed.store, model: silent, clock, settings });
     const run = await ask(a);
     await until(async () => silent.requests.length === 1, 'the model');
     doomed.kill();
@@ -141,7 +141,7 @@ describe('two nodes', () => {
 describe('what comes in on one node', () => {
   /** Two nodes: the first drives a run whose tool is at work, the second is told something. */
   async function atWork() {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     const pay = createRecordingTool({ name: 'pay' });
@@ -213,7 +213,7 @@ describe('a node whose run was taken over', () => {
     first.wakeUp();
   });
 
-  test('stops its model as soon as it hears that the lease is gone', async () => {
+  test('stops its model as soon as the lease is lost', async () => {
     const tools = pair();
     const { a, b, first, clock, slow, gate } = await takenOver(tools);
     const run = await ask(a);
@@ -270,7 +270,7 @@ describe('a node whose run was taken over', () => {
     first.wakeUp();
   });
 
-  test('is still a node: it goes on with its other runs, and takes new ones', async () => {
+  test('continues with its other runs, and accepts new ones', async () => {
     const tools = pair();
     const { a, b, first, clock, gate } = await takenOver(tools);
     const run = await ask(a);

@@ -17,7 +17,14 @@ import {
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  agentFor,
+  createScriptedAgents,
+  delegate,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
 import {
   decide,
   endOf,
@@ -25,10 +32,10 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 const free = { allowedByDefault: true };
@@ -62,7 +69,7 @@ const reachable: [string, Limits & { maxIterations?: number }, LimitName, number
 describe('a limit', () => {
   test.each(reachable)('of %s ends the run with a last answer', async (...given) => {
     const [, { maxIterations = 50, ...limits }, name, executed] = given;
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel(Array<ScriptedTurn>(20).fill(tireless));
     const kernel = await boot({ model, tools: [tool], prices: { scripted: price } });
@@ -84,9 +91,9 @@ describe('a limit', () => {
 
   test.each(reachable)('of %s reaches a sub-agent, whose answer counts', async (...given) => {
     const [, { maxIterations, ...limits }, name] = given;
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', ...free });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [
         [delegate('a', 'x', 'looker'), finish({ inputTokens: 0, outputTokens: 0 })],
         says('Done.'),
@@ -117,7 +124,7 @@ describe('a limit', () => {
   });
 
   test('lets a model that calls tools in its last turn do nothing', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([
       [look('a'), finish()],
@@ -133,7 +140,7 @@ describe('a limit', () => {
   });
 
   test('that is reached before a crash still is afterwards, and is said once', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const process = mortal(store);
     let held = true;
     const tool = createRecordingTool({ name: 'look', ...free });
@@ -142,7 +149,7 @@ describe('a limit', () => {
       () => (held ? new Promise(() => undefined) : says('Last words.')),
     ]);
     const made = { model, tools: [tool] };
-    const doomed = await bootDoomed({ ...made, store: process.store });
+    const doomed = await bootWithoutCleanup({ ...made, store: process.store });
     const run = await ask(doomed, { maxIterations: 1 });
     await untilStored(doomed, run.id, { type: 'limit.reached' });
     await until(async () => model.requests.length === 2, 'the last turn');
@@ -158,7 +165,7 @@ describe('a limit', () => {
 
 describe('a limit of tool calls', () => {
   test('lets none above it through, and says so once for all of them', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([
       [look('a'), look('b'), look('c'), look('d'), finish()],
@@ -176,7 +183,7 @@ describe('a limit of tool calls', () => {
   });
 
   test('of none at all lets nothing through', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([[look('a'), finish()], says('Nothing.')]);
     const kernel = await boot({ model, tools: [tool] });
@@ -186,7 +193,7 @@ describe('a limit of tool calls', () => {
   });
 
   test('counts those that a person is being asked about', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay('a'), pay('b'), finish()], says('Done.')]);
     const kernel = await boot({ model, tools: [tool] });
@@ -200,7 +207,7 @@ describe('a limit of tool calls', () => {
   });
 
   test('does not count what was denied', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([
       [pay('a'), finish()],
@@ -223,10 +230,10 @@ describe('a limit of tool calls', () => {
   });
 
   test('counts calls of all agents, and nothing above it ever runs', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', ...free });
     const many = [look('1'), look('2'), look('3'), finish()];
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), delegate('b', 'y'), finish()], says('Done.')],
       x: [many, says('X.')],
       y: [many, says('Y.')],
@@ -241,18 +248,18 @@ describe('a limit of tool calls', () => {
   });
 
   test('counts a call once, whose outcome is asked about after a crash', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const process = mortal(store);
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
     let held = true;
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), delegate('b', 'y'), finish()], says('Done.')],
       x: [[pay('c'), finish()], says('X.')],
       y: [() => (held ? new Promise(() => undefined) : [pay('d'), finish()]), says('Y.')],
     });
     const made = { model, tools: [tool, agentTool] };
-    const doomed = await bootDoomed({ ...made, store: process.store });
+    const doomed = await bootWithoutCleanup({ ...made, store: process.store });
     const run = await ask(doomed, { limits: { toolCalls: 4 } });
     await until(async () => tool.executions.length === 1, 'the tool');
     await until(async () => model.requestsFor('y').length === 1, 'the model');
@@ -271,7 +278,7 @@ describe('a limit of tool calls', () => {
 
 describe('a limit of cost', () => {
   test('needs a price, and says so before anything runs', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('Free.')]);
     const kernel = await boot({ model });
     await expect(ask(kernel, { limits: { costUsd: 1 } })).rejects.toMatchObject({
@@ -282,8 +289,8 @@ describe('a limit of cost', () => {
   });
 
   test('lets no sub-agent work whose model has no price', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x', 'dear'), finish()], says('Alone.')],
       x: [says('X.')],
     });
@@ -297,8 +304,8 @@ describe('a limit of cost', () => {
     expect(model.requestsFor('x')).toEqual([]);
   });
 
-  test('is reached at once where a price has gone: what nobody counts has no room', async () => {
-    const { boot } = await openScene();
+  test('is reached at once if the model no longer has a price', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const turns = [
       [pay('a'), used(1)],
@@ -335,8 +342,8 @@ describe('a limit of sub-agents', () => {
     [0, 'a', 0],
     [1, 'b', 1],
   ] as const)('in depth %i stops whoever goes beyond', async (depth, refused, spawned) => {
-    const { boot } = await openScene();
-    const model = createCast(nested);
+    const { boot } = await openFixture();
+    const model = createScriptedAgents(nested);
     const kernel = await boot({ model, tools: [agentTool] });
     const run = await ask(kernel, { limits: { depth } });
     const events = await finished(kernel, run.id);
@@ -349,24 +356,24 @@ describe('a limit of sub-agents', () => {
     expect(model.requestsFor(bottom)[0]?.tools).toEqual([]);
   });
 
-  test('in depth is five unless it is said otherwise', async () => {
-    const { boot } = await openScene();
+  test('in depth is five by default', async () => {
+    const { boot } = await openFixture();
     const deeper = Object.fromEntries(
       Array.from({ length: 8 }, (_, n) => [
         n === 0 ? 'Begin' : `level ${n}`,
         [[delegate(`call_${n}`, `level ${n + 1}`), finish()], says(`${n}`)],
       ]),
     );
-    const kernel = await boot({ model: createCast(deeper), tools: [agentTool] });
+    const kernel = await boot({ model: createScriptedAgents(deeper), tools: [agentTool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'agent.started')).toHaveLength(6);
     expect(limitsIn(events)).toEqual(['depth']);
   });
 
-  test('in number holds for the whole run, and is said once by whoever reaches it', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+  test('in number holds for the whole run, and is recorded once for each agent that reaches it', async () => {
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [
         [delegate('a', 'x'), delegate('b', 'x'), delegate('c', 'x'), delegate('d', 'x'), finish()],
         says('Done.'),
@@ -385,9 +392,9 @@ describe('a limit of sub-agents', () => {
     expect(ofType(events, 'agent.ended').at(-1)).toMatchObject({ reason: 'limit' });
   });
 
-  test('is not needed where the tokens are gone: nobody is spawned any more', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+  test('on tokens prevents further sub-agents', async () => {
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), delegate('b', 'x'), used(100)], says('Alone.')],
       x: [says('X.')],
     });

@@ -6,8 +6,8 @@ import { agentTool, memoryTool } from '@relay/tools';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
-import { createCast, delegate, resultOf, says } from './cast.ts';
-import { endOf, finished, ofType, openScene, stopRun, untilStored } from './scene.ts';
+import { createScriptedAgents, delegate, resultOf, says } from './scripted-agents.ts';
+import { endOf, finished, ofType, openFixture, stopRun, untilStored } from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const memory = { namespace: 'user:42' };
@@ -40,7 +40,7 @@ function instructionsIn(request: ModelRequest | undefined): string[] {
 
 describe('a run with memory', () => {
   test('reads what fits its question, set apart from its instructions, and journals it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('Green.')]);
     const kernel = await boot({ model });
     const note = await remember(kernel, 'The favourite colour of Ada is green');
@@ -63,8 +63,8 @@ describe('a run with memory', () => {
     expect(types.indexOf('memory.recalled')).toBeLessThan(types.indexOf('turn.started'));
   });
 
-  test('that is a fork without a word of its own is asked what its source was', async () => {
-    const { boot } = await openScene();
+  test('that is a fork without messages of its own has the question of its source', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('It is 1081.')]);
     const kernel = await boot({ model });
     const source = await ask(kernel, {
@@ -82,8 +82,8 @@ describe('a run with memory', () => {
     expect(left?.text).toBe('Asked: What is 23 * 47?\n\nAnswered: It is 1081.');
   });
 
-  test('leaves nothing behind where nobody asked anything', async () => {
-    const { boot } = await openScene();
+  test('stores no memory without a question', async () => {
+    const { boot } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([says('Hello.')]) });
     const run = await ask(kernel, { memory, messages: [{ role: 'system', content: 'Greet' }] });
     const events = await finished(kernel, run.id);
@@ -92,7 +92,7 @@ describe('a run with memory', () => {
   });
 
   test('leaves one memory: what was asked last and what was answered, with its run', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([says('It is 1081.')]) });
     const run = await ask(kernel, {
       memory,
@@ -118,8 +118,8 @@ describe('a run with memory', () => {
     expect(ofType(events, 'memory.recalled')).toMatchObject([{ memories: [] }]);
   });
 
-  test('knows in the next conversation what was said in the last', async () => {
-    const { boot } = await openScene();
+  test('recalls in the next conversation what it stored in the last', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('Noted.')]);
     const kernel = await boot({ model });
     await finished(kernel, (await ask(kernel, about('My dog is called Pixel'))).id);
@@ -130,7 +130,7 @@ describe('a run with memory', () => {
   });
 
   test('reads its notes in every turn, and they do not pile up in a conversation', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([
       [toolCall('call_1', 'memory', { action: 'search', query: 'dog' }), finish()],
       says('Pixel.'),
@@ -148,11 +148,11 @@ describe('a run with memory', () => {
     expect(instructionsIn(model.requests[4])).toEqual([]);
   });
 
-  test('leaves nothing if it fails, is canceled, or is refused by a guardrail', async () => {
-    const { boot } = await openScene();
+  test('stores no memory if it fails, is canceled, or is refused by a guardrail', async () => {
+    const { boot } = await openFixture();
     const refused = { name: 'no', check: () => ({ ok: false, reason: 'No' }) as const };
     const kernel = await boot({
-      model: createCast({
+      model: createScriptedAgents({
         Break: [new Error('Out of order')],
         Wait: [() => new Promise<never>(() => undefined)],
         Say: [says('The secret.')],
@@ -172,8 +172,8 @@ describe('a run with memory', () => {
     expect(await memoriesOf(kernel)).toEqual([]);
   });
 
-  test('without memory neither looks anything up nor leaves anything', async () => {
-    const { store, boot } = await openScene();
+  test('without memory neither recalls nor stores anything', async () => {
+    const { store, boot } = await openFixture();
     const asked: string[] = [];
     const watched: SystemStore = wrapStore(store, (call) => {
       if (/Memor/.test(call.method)) asked.push(call.method);
@@ -186,7 +186,7 @@ describe('a run with memory', () => {
   });
 
   test('recalls at most five, none that has expired, and of a long one its beginning', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('Tea.')]);
     const kernel = await boot({ model });
     await remember(kernel, 'old tea', { expiresAt: Date.now() - 1 });
@@ -201,7 +201,7 @@ describe('a run with memory', () => {
   });
 
   test('keeps of a long exchange as much as a memory holds', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const long = 'word '.repeat(5_000);
     const kernel = await boot({ model: createScriptedModel([says(`Answer ${long}`)]) });
     await finished(kernel, (await ask(kernel, about(`Question ${long}`))).id);
@@ -212,8 +212,8 @@ describe('a run with memory', () => {
     );
   });
 
-  test('is not told a note that a guardrail on its input refuses, nor believes one that ends itself', async () => {
-    const { boot } = await openScene();
+  test('is not shown a memory that an input guardrail refuses, and escapes one that contains the end tag', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('Fine.')]);
     const check = (said: string) =>
       said.includes('Ignore all') ? ({ ok: false, reason: 'No' } as const) : { ok: true as const };
@@ -230,7 +230,7 @@ describe('a run with memory', () => {
   });
 
   test('waits for a store that cannot be read, and is asked again', async () => {
-    const { store, boot } = await openScene();
+    const { store, boot } = await openFixture();
     let broken = true;
     const flaky = wrapStore(store, async (call) => {
       if (call.method === 'searchMemories' && broken) {
@@ -255,7 +255,7 @@ describe('the tool memory', () => {
   const use = (id: string, input: object) => toolCall(id, 'memory', input);
 
   test('searches, remembers and forgets in the namespace of its run, without asking', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([
       [use('call_1', { action: 'remember', text: 'The gate code is 4711' }), finish()],
       [use('call_2', { action: 'search', query: 'gate code' }), finish()],
@@ -288,8 +288,8 @@ describe('the tool memory', () => {
   });
 
   test('is not there in a run without memory, and is there for sub-agents of one with it', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('call_1', 'Keep it'), finish()], says('Done.')],
       'Keep it': [
         [use('call_2', { action: 'remember', text: 'The cellar is dry' }), finish()],
@@ -315,7 +315,7 @@ describe('the tool memory', () => {
   });
 
   test('obeys a rule that denies it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([
       [use('call_1', { action: 'remember', text: 'No' }), finish()],
       [text('Not kept.'), finish()],

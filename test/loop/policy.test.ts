@@ -11,12 +11,12 @@ import type { PolicyRules } from '@relay/protocol';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, person } from '../support/kernel.ts';
-import { decide, finished, ofType, openScene, untilAsked, untilStored } from './scene.ts';
+import { decide, finished, ofType, openFixture, untilAsked, untilStored } from './fixture.ts';
 
 const pay = (n: number, amount = 1) => toolCall(`call_${n}`, 'pay', { amount });
 
-async function scene(amounts: readonly number[] = [1]) {
-  const opened = await openScene();
+async function fixture(amounts: readonly number[] = [1]) {
+  const opened = await openFixture();
   const tool = createRecordingTool({ name: 'pay' });
   const model = createScriptedModel([
     ...amounts.map((amount, n) => [pay(n + 1, amount), finish()]),
@@ -45,8 +45,8 @@ async function set(kernel: Kernel, rules: Partial<PolicyRules>, agent: string | 
 const anyPay = [{ tool: 'pay' }];
 
 describe('a policy', () => {
-  test('lets calls run that nobody has to be asked about', async () => {
-    const { kernel, tool } = await scene();
+  test('lets allowed calls run', async () => {
+    const { kernel, tool } = await fixture();
     await set(kernel, { allow: anyPay });
     const events = await finished(kernel, (await ask(kernel)).id);
     const rule = { list: 'allow', index: 0, source: 'policy', id: '*@1' };
@@ -55,7 +55,7 @@ describe('a policy', () => {
   });
 
   test('denies what a request allows', async () => {
-    const { kernel, tool } = await scene();
+    const { kernel, tool } = await fixture();
     await set(kernel, { deny: anyPay });
     const run = await ask(kernel, { permissions: { allowlist: anyPay } });
     const rule = { list: 'deny', source: 'policy' };
@@ -64,7 +64,7 @@ describe('a policy', () => {
   });
 
   test('has a person asked about what a request and a grant allow', async () => {
-    const { kernel, tool } = await scene();
+    const { kernel, tool } = await fixture();
     await set(kernel, { ask: anyPay });
     await kernel.store.tenant(kernel.tenantId).addGrant({
       id: uuidv7(),
@@ -82,8 +82,8 @@ describe('a policy', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('of another agent says nothing', async () => {
-    const { kernel, tool } = await scene();
+  test('of another agent does not apply', async () => {
+    const { kernel, tool } = await fixture();
     await set(kernel, { deny: anyPay }, 'somebody else');
     const run = await ask(kernel, { permissions: { allowlist: anyPay } });
     await finished(kernel, run.id);
@@ -91,7 +91,7 @@ describe('a policy', () => {
   });
 
   test('holds for the very next call, also of a run that is going on', async () => {
-    const { kernel, tool } = await scene([1, 2]);
+    const { kernel, tool } = await fixture([1, 2]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await set(kernel, { deny: [{ tool: 'pay', params: { amount: '2' } }] });
@@ -102,7 +102,7 @@ describe('a policy', () => {
   });
 
   test('refuses the approval of what it denies by now, and leaves the request open', async () => {
-    const { kernel, tool } = await scene();
+    const { kernel, tool } = await fixture();
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
     await set(kernel, { deny: anyPay });
@@ -130,7 +130,7 @@ describe('a call that a person has denied', () => {
     });
 
   test('is denied again without asking if it is repeated unchanged', async () => {
-    const { kernel, tool, model } = await scene([1, 1, 2]);
+    const { kernel, tool, model } = await fixture([1, 1, 2]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await no(kernel, first?.approvalId);
@@ -153,7 +153,7 @@ describe('a call that a person has denied', () => {
   });
 
   test('runs if a rule allows it by then', async () => {
-    const { kernel, tool } = await scene([1, 2, 1]);
+    const { kernel, tool } = await fixture([1, 2, 1]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await no(kernel, first?.approvalId);
@@ -165,12 +165,12 @@ describe('a call that a person has denied', () => {
   });
 
   test('is asked about again in another run', async () => {
-    const { kernel } = await scene([1]);
+    const { kernel } = await fixture([1]);
     const run = await ask(kernel);
     const [first] = await untilAsked(kernel, run.id);
     await no(kernel, first?.approvalId);
     await finished(kernel, run.id);
-    const other = await openScene();
+    const other = await openFixture();
     const model = createScriptedModel([
       [pay(1), finish()],
       [text('Done.'), finish()],

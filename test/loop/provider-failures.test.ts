@@ -15,9 +15,9 @@ import {
   finished,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
-} from './scene.ts';
+} from './fixture.ts';
 
 const well = () => [[text('Well.'), finish()]];
 const busy = (retryAfterMs?: number) =>
@@ -32,7 +32,7 @@ function fail(value: unknown): never {
 
 describe('a provider that fails for now', () => {
   test('before it answers is asked again, with the same question', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createStreamingModel(
       () => fail(busy()),
       () => fail(busy()),
@@ -48,8 +48,8 @@ describe('a provider that fails for now', () => {
     expect(ofType(events, 'run.errored')).toEqual([]);
   });
 
-  test('in the middle of its answer is asked again; what it had said and called is void', async () => {
-    const { boot } = await openScene();
+  test('in the middle of its answer is called again; its text and calls are discarded', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createStreamingModel(async function* () {
       yield [text('I would ')];
@@ -75,7 +75,7 @@ describe('a provider that fails for now', () => {
   });
 
   test('by ending its answer without finishing it is asked again', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const cut = () => [[text('Half of ')], [toolCall('call_1', 'pay', {})]];
     const model = createStreamingModel(cut, well);
@@ -88,8 +88,8 @@ describe('a provider that fails for now', () => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('is given the time that it asks for, and no more', async () => {
-    const { boot } = await openScene();
+  test('is called again after the time that it asks for', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createStreamingModel(() => fail(busy(20_000)), well);
     const kernel = await boot({ model, clock });
@@ -102,8 +102,8 @@ describe('a provider that fails for now', () => {
     expect(model.requests).toHaveLength(2);
   });
 
-  test('is given up where it asks for more than a minute', async () => {
-    const { boot } = await openScene();
+  test('fails the run if it asks for more than a minute', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createStreamingModel(() => fail(busy(60_001)), well);
     const kernel = await boot({ model, clock });
@@ -116,8 +116,8 @@ describe('a provider that fails for now', () => {
     });
   });
 
-  test('is given up after as many attempts as are allowed', async () => {
-    const { boot } = await openScene();
+  test('fails the run after the allowed number of attempts', async () => {
+    const { boot } = await openFixture();
     const model = createStreamingModel(async function* () {
       yield [text('Nearly')];
       fail(busy());
@@ -134,7 +134,7 @@ describe('a provider that fails for now', () => {
 
 describe('a provider that fails for good', () => {
   test('ends the run with an error, then its terminal events', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const refusal = new ProviderFailure('No such key', { retryable: false });
     const model = createStreamingModel(() => fail(refusal));
     const kernel = await boot({ model });
@@ -153,7 +153,7 @@ describe('a provider that fails for good', () => {
   });
 
   test('in a later turn leaves what was done on record', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const model = createScriptedModel([
       [toolCall('call_1', 'pay', {}), finish()],
@@ -170,8 +170,8 @@ describe('a provider that fails for good', () => {
     expect(ofType(events, 'run.summarized')[0]?.trust).toMatchObject({ toolsInvoked: ['pay'] });
   });
 
-  test('leaves its conversation usable, with what was said and done', async () => {
-    const { boot } = await openScene();
+  test('leaves its conversation usable, with its text and results', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createStreamingModel(
       () => [[toolCall('call_1', 'look', {}), finish()]],
@@ -201,7 +201,7 @@ describe('a provider that fails for good', () => {
     ['an object that has no text', Object.create(null)],
     ['an error with more than text', Object.assign(new Error('x'), { message: [7n] })],
   ])('by throwing %s ends the run in the same way', async (_what, thrown) => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createStreamingModel(() => fail(thrown));
     const kernel = await boot({ model });
     const run = await ask(kernel);
@@ -218,7 +218,7 @@ describe('a provider that fails for good', () => {
   });
 
   test('before it has a stream at all ends the run in the same way', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const kernel = await boot({ model: { stream: () => fail(new Error('No socket')) } });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -226,8 +226,8 @@ describe('a provider that fails for good', () => {
     expect(endOf(events).error?.message).toContain('No socket');
   });
 
-  test('because nobody offers the model ends the run without a turn', async () => {
-    const { boot } = await openScene();
+  test('because no provider offers the model ends the run without a turn', async () => {
+    const { boot } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([]) });
     await kernel.stop();
     const models = () => ({ resolve: () => undefined, list: () => [] });

@@ -17,13 +17,13 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   stopRun,
   untilAsked,
   untilStored,
-} from './scene.ts';
-import { untilAsleep } from './late.ts';
+} from './fixture.ts';
+import { untilAsleep } from './time-limit-fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
 
 const size: Question = {
@@ -55,8 +55,8 @@ const askBoth: Execute = async ({ ask: askPerson }) => ({
   colour: await askPerson(colour),
 });
 
-async function scene(options: { idempotent: boolean; execute?: Execute }) {
-  const opened = await openScene();
+async function fixture(options: { idempotent: boolean; execute?: Execute }) {
+  const opened = await openFixture();
   const clock = new ManualClock();
   const tool = createOrder(options.idempotent, options.execute ?? askBoth);
   const model = script();
@@ -82,7 +82,7 @@ describe('a question of a tool', () => {
     ['that may run again', true],
     ['that may not', false],
   ])('%s brings it the answer of a person', async (_what, idempotent) => {
-    const { kernel, run, model, tool, store } = await scene({ idempotent });
+    const { kernel, run, model, tool, store } = await fixture({ idempotent });
     const first = await asked(kernel, run.id, 'Which size?');
     expect(first).toMatchObject({
       kind: 'question',
@@ -114,7 +114,7 @@ describe('a question of a tool', () => {
   test('ends the attempt of a tool that may run again, so that its finally runs', async () => {
     const ended: unknown[] = [];
     let released = 0;
-    const { kernel, run } = await scene({
+    const { kernel, run } = await fixture({
       idempotent: true,
       execute: async ({ ask: askPerson }) => {
         try {
@@ -128,7 +128,7 @@ describe('a question of a tool', () => {
       },
     });
     const approval = await asked(kernel, run.id, 'Which colour?');
-    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
     await until(async () => released === 1, 'the tool to release what it holds');
     expect(ended).toEqual([expect.any(ToolSuspended)]);
     await decide(kernel, approval.approvalId, { input: 'red' });
@@ -138,16 +138,16 @@ describe('a question of a tool', () => {
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'red' }]);
   });
 
-  test('of a tool that may run again parks the run: nothing stays in memory', async () => {
-    const { kernel, run } = await scene({ idempotent: true });
+  test('of an idempotent tool suspends the run: nothing stays in memory', async () => {
+    const { kernel, run } = await fixture({ idempotent: true });
     const [approval] = await untilAsked(kernel, run.id);
-    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
     const [suspended] = ofType(await journal(kernel, run.id), 'run.suspended');
     expect(suspended?.approvalIds).toEqual([approval?.approvalId]);
   });
 
-  test('of a tool that may not keeps the run at work, and is answered there', async () => {
-    const { kernel, run } = await scene({ idempotent: false });
+  test('of any other tool keeps the run active, and is answered there', async () => {
+    const { kernel, run } = await fixture({ idempotent: false });
     await asked(kernel, run.id, 'Which size?');
     expect(await statusOf(kernel, run.id)).toBe('running');
     await stopRun(kernel, run.id);
@@ -156,7 +156,7 @@ describe('a question of a tool', () => {
   });
 
   test('is refused an answer that does not fit, and stays open', async () => {
-    const { kernel, run } = await scene({ idempotent: true });
+    const { kernel, run } = await fixture({ idempotent: true });
     const { approvalId } = await asked(kernel, run.id, 'Which size?');
     for (const input of [{ size: 'XL' }, {}, 'M', null, []]) {
       await expect(decide(kernel, approvalId, { input })).rejects.toMatchObject({
@@ -177,7 +177,7 @@ describe('a question of a tool', () => {
   });
 
   test.each([true, false])('that is declined is an error of the tool (%s)', async (idempotent) => {
-    const { kernel, run } = await scene({ idempotent });
+    const { kernel, run } = await fixture({ idempotent });
     const { approvalId } = await asked(kernel, run.id, 'Which size?');
     await decide(kernel, approvalId, { approved: false, reason: 'None of your business' });
     const events = await finished(kernel, run.id);
@@ -188,15 +188,15 @@ describe('a question of a tool', () => {
   test('that is declined can be taken by the tool as an answer too', async () => {
     const execute: Execute = ({ ask: askPerson }) =>
       askPerson(size).catch((error: unknown) => (error as RelayError).code);
-    const { kernel, run } = await scene({ idempotent: true, execute });
+    const { kernel, run } = await fixture({ idempotent: true, execute });
     const { approvalId } = await asked(kernel, run.id, 'Which size?');
     await decide(kernel, approvalId, { approved: false });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'question_declined' }]);
   });
 
-  test.each([true, false])('that nobody answers warns, and expires (%s)', async (idempotent) => {
-    const { kernel, run, clock } = await scene({ idempotent });
+  test.each([true, false])('without an answer warns, and expires (%s)', async (idempotent) => {
+    const { kernel, run, clock } = await fixture({ idempotent });
     const { approvalId } = await asked(kernel, run.id, 'Which size?');
     if (idempotent) await untilAsked(kernel, run.id);
     else await until(async () => clock.sleepers === 3, 'the loop to wait');
@@ -215,10 +215,10 @@ describe('a question of a tool', () => {
   });
 
   test('is asked once although the process dies: the tool runs again and gets its answer', async () => {
-    const { store, boot, bootDoomed } = await openScene();
+    const { store, boot, bootWithoutCleanup } = await openFixture();
     const tool = createOrder(true, askBoth);
     const dying = mortal(store);
-    const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
+    const first = await bootWithoutCleanup({ store: dying.store, model: script(), tools: [tool] });
     const run = await ask(first);
     const { approvalId } = await asked({ ...first, store }, run.id, 'Which size?');
     dying.kill();
@@ -236,10 +236,10 @@ describe('a question of a tool', () => {
   });
 
   test('of a tool that may not run again is closed by a crash, and its outcome is asked about', async () => {
-    const { store, boot, bootDoomed } = await openScene();
+    const { store, boot, bootWithoutCleanup } = await openFixture();
     const tool = createOrder(false, askBoth);
     const dying = mortal(store);
-    const first = await bootDoomed({ store: dying.store, model: script(), tools: [tool] });
+    const first = await bootWithoutCleanup({ store: dying.store, model: script(), tools: [tool] });
     const run = await ask(first);
     const { approvalId } = await asked({ ...first, store }, run.id, 'Which size?');
     dying.kill();
@@ -264,7 +264,7 @@ describe('a question of a tool', () => {
   test('can be one of several at once: the tool runs again when all are answered', async () => {
     const execute: Execute = ({ ask: askPerson }) =>
       Promise.all([askPerson(size), askPerson(colour)]);
-    const { kernel, run, tool } = await scene({ idempotent: true, execute });
+    const { kernel, run, tool } = await fixture({ idempotent: true, execute });
     const approvals = await untilAsked(kernel, run.id, 2);
     const [first, second] = approvals.toSorted(
       (a, b) => (a.question?.nth ?? 0) - (b.question?.nth ?? 0),
@@ -278,13 +278,61 @@ describe('a question of a tool', () => {
     expect(tool.executions).toHaveLength(2);
   });
 
+  test('ends the attempt that asked it: later output of that attempt is ignored', async () => {
+    const [suspended, finishedLate] = [
+      Promise.withResolvers<void>(),
+      Promise.withResolvers<void>(),
+    ];
+    let attempts = 0;
+    const execute: Execute = async ({ ask: askPerson, progress, spawn }) => {
+      attempts += 1;
+      try {
+        await askPerson(size);
+      } catch {
+        await suspended.promise;
+        progress('from the suspended attempt');
+        await spawn({ prompt: 'Work' }).catch(() => undefined);
+        finishedLate.resolve();
+        return 'late';
+      }
+      suspended.resolve();
+      await finishedLate.promise;
+      progress('from the second attempt');
+      return 'ordered';
+    };
+    // Another call keeps the run active, so that both attempts belong to it.
+    const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
+    slow.hold();
+    const model = createScriptedModel([
+      [toolCall('call_1', 'order', {}), toolCall('call_2', 'slow', {}), finish()],
+      [text('Ordered.'), finish()],
+    ]);
+    const { boot } = await openFixture();
+    const kernel = await boot({ model, tools: [createOrder(true, execute), slow] });
+    const run = await ask(kernel);
+    const { approvalId } = await asked(kernel, run.id, 'Which size?');
+    await decide(kernel, approvalId, { input: { size: 'S' } });
+    await untilStored(kernel, run.id, { type: 'tool.completed' });
+    slow.release();
+    const events = await finished(kernel, run.id);
+    expect(attempts).toBe(2);
+    expect(ofType(events, 'tool.completed')).toMatchObject([
+      { result: 'ordered' },
+      { name: 'slow' },
+    ]);
+    expect(ofType(events, 'tool.progressed')).toMatchObject([
+      { content: 'from the second attempt' },
+    ]);
+    expect(ofType(events, 'agent.started')).toHaveLength(1);
+  });
+
   test('that the tool did not wait for is closed by its end', async () => {
     const enough = Promise.withResolvers<string>();
     const execute: Execute = ({ ask: askPerson }) => {
       void askPerson(size).catch(() => undefined);
       return enough.promise;
     };
-    const { kernel, run } = await scene({ idempotent: false, execute });
+    const { kernel, run } = await fixture({ idempotent: false, execute });
     await asked(kernel, run.id, 'Which size?');
     enough.resolve('without it');
     const events = await finished(kernel, run.id);
@@ -292,15 +340,15 @@ describe('a question of a tool', () => {
     expect(ofType(events, 'tool.completed')).toMatchObject([{ result: 'without it' }]);
   });
 
-  test('is not mixed up with another one that the tool asks in its place', async () => {
+  test('fails the call if a later attempt asks another question in its position', async () => {
     let times = 0;
     const execute: Execute = ({ ask: askPerson }) => askPerson((times += 1) === 1 ? size : colour);
-    const { kernel, run } = await scene({ idempotent: true, execute });
+    const { kernel, run } = await fixture({ idempotent: true, execute });
     const { approvalId } = await asked(kernel, run.id, 'Which size?');
     await decide(kernel, approvalId, { input: { size: 'S' } });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.failed')).toMatchObject([
-      { error: expect.stringContaining('something else') },
+      { error: expect.stringContaining('differs') },
     ]);
   });
 
@@ -315,14 +363,14 @@ describe('a question of a tool', () => {
     ['no schema', { prompt: 'Well?' } as unknown as Question],
   ])('with %s is an error of the tool, and nobody is asked', async (_what, question) => {
     const execute: Execute = ({ ask: askPerson }) => askPerson(question);
-    const { kernel, run } = await scene({ idempotent: true, execute });
+    const { kernel, run } = await fixture({ idempotent: true, execute });
     const events = await finished(kernel, run.id);
     expect(ofType(events, 'tool.failed')).toHaveLength(1);
     expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
   test.each([true, false])('is closed when its run is canceled (%s)', async (idempotent) => {
-    const { kernel, run, store } = await scene({ idempotent });
+    const { kernel, run, store } = await fixture({ idempotent });
     const { approvalId } = await asked(kernel, run.id, 'Which size?');
     await stopRun(kernel, run.id);
     const events = await finished(kernel, run.id);
@@ -333,7 +381,7 @@ describe('a question of a tool', () => {
   });
 
   test('is not waited for by a tool whose run was canceled while it was being stored', async () => {
-    const opened = await openScene();
+    const opened = await openFixture();
     const heard: unknown[] = [];
     let stopped: AbortSignal | undefined;
     const tool = createOrder(false, ({ ask: askPerson, signal }) => {
@@ -341,7 +389,8 @@ describe('a question of a tool', () => {
       return askPerson(size).catch((error: unknown) => heard.push((error as RelayError).code));
     });
     const store = wrapStore(opened.store, async (call) => {
-      const asks = call.method === 'append' && ((call.args[0] as Append).raise ?? []).length > 0;
+      const asks =
+        call.method === 'append' && ((call.args[0] as Append).requestApprovals ?? []).length > 0;
       if (asks) {
         const { runId } = call.args[0] as Append;
         await stopRun(kernel, runId);
@@ -357,7 +406,7 @@ describe('a question of a tool', () => {
   });
 
   test('is not waited for any more when the time of its run is over', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const heard: unknown[] = [];
     const tool = createOrder(false, async ({ ask: askPerson }) => {
@@ -378,7 +427,7 @@ describe('a question of a tool', () => {
   });
 
   test('leaves a sibling alone that is at work meanwhile', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const order = createOrder(true, ({ ask: askPerson }) => askPerson(colour));
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();

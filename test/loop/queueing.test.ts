@@ -10,9 +10,9 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 /** A model whose calls wait for their turn to go on, and that knows how many are under way. */
@@ -35,7 +35,7 @@ function createCountedModel() {
 const named = (name: string) => ({ messages: [{ role: 'user', content: name } as const] });
 
 async function twoTenants(maxActiveRuns: number) {
-  const { boot, store } = await openScene();
+  const { boot, store } = await openFixture();
   const counted = createCountedModel();
   const clock = new ManualClock();
   const kernel = await boot({ model: counted.model, clock, settings: { maxActiveRuns } });
@@ -44,8 +44,8 @@ async function twoTenants(maxActiveRuns: number) {
   return { ...counted, kernel, guest, clock };
 }
 
-describe('with fewer places than runs', () => {
-  test('never more are driven at once than there are places, and all end', async () => {
+describe('with fewer slots than runs', () => {
+  test('never more runs are active than there are slots, and all end', async () => {
     const { kernel, guest, order, count, waiting, model } = await twoTenants(2);
     const hosts = await Promise.all(
       Array.from({ length: 6 }, (_, n) => ask(kernel, named(`host ${n}`))),
@@ -88,7 +88,7 @@ describe('with fewer places than runs', () => {
     ]);
   });
 
-  test('a run that has no place yet is queued, and nothing of it has begun', async () => {
+  test('a run without a slot is queued and not started', async () => {
     const { kernel, waiting, model, clock } = await twoTenants(1);
     const [first, second] = [await ask(kernel), await ask(kernel)];
     await until(async () => waiting.length === 1, 'the first');
@@ -106,8 +106,8 @@ describe('with fewer places than runs', () => {
     expect(model.requests).toHaveLength(2);
   });
 
-  test('a place is free again after a cancel and after a failure', async () => {
-    const { boot } = await openScene();
+  test('a slot is free again after a cancel and after a failure', async () => {
+    const { boot } = await openFixture();
     const never = new Promise<never>(() => undefined);
     const model = createStreamingModel(
       async function* (_request, signal) {
@@ -129,16 +129,16 @@ describe('with fewer places than runs', () => {
     expect(ends).toEqual(['canceled', 'failed', 'completed']);
   });
 
-  test('a run that could not be stored takes no place', async () => {
-    const scene = await openScene();
+  test('a run that could not be stored uses no slot', async () => {
+    const fixture = await openFixture();
     let full = true;
-    const store = wrapStore(scene.store, async (call) => {
+    const store = wrapStore(fixture.store, async (call) => {
       if (call.method === 'createRun' && full) throw new RelayError('storage_full', 'Full');
       return call.go();
     });
     const model = createStreamingModel(() => [[text('Mine.'), finish()]]);
     const clock = new ManualClock();
-    const kernel = await scene.boot({ store, model, clock, settings: { maxActiveRuns: 1 } });
+    const kernel = await fixture.boot({ store, model, clock, settings: { maxActiveRuns: 1 } });
     for (let n = 0; n < 3; n += 1) {
       await expect(ask(kernel)).rejects.toMatchObject({ code: 'storage_full' });
     }

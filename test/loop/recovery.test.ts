@@ -19,11 +19,11 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
@@ -41,11 +41,11 @@ function readByFollower(events: readonly StoredEvent[]): string {
 
 describe('after a crash', () => {
   test('a run that was only created is begun', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const model = createScriptedModel([answer]);
     const doomed = mortal(store);
     const settings = { maxActiveRuns: 0 };
-    const first = await bootDoomed({ store: doomed.store, model, settings });
+    const first = await bootWithoutCleanup({ store: doomed.store, model, settings });
     const run = await ask(first);
     expect(await journal(first, run.id)).toHaveLength(1);
     doomed.kill();
@@ -56,8 +56,8 @@ describe('after a crash', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
   });
 
-  test('half an answer is discarded, marked, and asked for anew', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+  test('a partial answer is discarded, and the model is called again', async () => {
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const tool = createRecordingTool({ name: 'look', allowedByDefault: true });
     const never = new Promise<never>(() => undefined);
     const begun = createStreamingModel(
@@ -69,7 +69,7 @@ describe('after a crash', () => {
       },
     );
     const doomed = mortal(store);
-    const first = await bootDoomed({ store: doomed.store, model: begun, tools: [tool] });
+    const first = await bootWithoutCleanup({ store: doomed.store, model: begun, tools: [tool] });
     const run = await ask(first);
     await untilStored(first, run.id, { type: 'text.appended', count: 3 });
     doomed.kill();
@@ -89,12 +89,12 @@ describe('after a crash', () => {
     expect(ofType(events, 'run.summarized')[0]?.trust.retryAttempts).toBe(0);
   });
 
-  test('a run that waits goes on waiting, and is answered later', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+  test('a suspended run stays suspended, and is answered later', async () => {
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const doomed = mortal(store);
-    const first = await bootDoomed({ store: doomed.store, model, tools: [tool] });
+    const first = await bootWithoutCleanup({ store: doomed.store, model, tools: [tool] });
     const run = await ask(first);
     const [approval] = await untilAsked(first, run.id);
     doomed.kill();
@@ -110,12 +110,12 @@ describe('after a crash', () => {
     expect(model.requests).toHaveLength(2);
   });
 
-  test('a decision that was acknowledged and not yet taken up counts', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+  test('a decision that was acknowledged and not yet applied counts', async () => {
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const doomed = mortal(store);
-    const first = await bootDoomed({ store: doomed.store, model, tools: [tool] });
+    const first = await bootWithoutCleanup({ store: doomed.store, model, tools: [tool] });
     const run = await ask(first);
     const [approval] = await untilAsked(first, run.id);
     // Acknowledged by another process, which was about to wake the run.
@@ -131,7 +131,7 @@ describe('after a crash', () => {
   });
 
   test('a turn with a call done, a call running and a call asked about is put together', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const free = { allowedByDefault: true };
     const done = createRecordingTool({ name: 'done', ...free });
     const slow = createRecordingTool({ name: 'slow', ...free, idempotent: true });
@@ -141,7 +141,7 @@ describe('after a crash', () => {
     const calls = [toolCall('call_d', 'done', {}), toolCall('call_s', 'slow', {}), pay(1)];
     const model = createScriptedModel([[...calls, finish()], answer]);
     const doomed = mortal(store);
-    const first = await bootDoomed({ store: doomed.store, model, tools });
+    const first = await bootWithoutCleanup({ store: doomed.store, model, tools });
     const run = await ask(first);
     await untilStored(first, run.id, { type: 'tool.completed' });
     doomed.kill();
@@ -161,20 +161,20 @@ describe('after a crash', () => {
 
 /** A process dies while its tool runs; the tool of the next process is `after`. */
 async function crashInTool(options: Partial<Pick<Tool, 'idempotent' | 'onUnknown'>>) {
-  const scene = await openScene();
+  const fixture = await openFixture();
   const made = { name: 'pay', allowedByDefault: true, ...options };
   const before = createRecordingTool(made);
   const after = createRecordingTool(made);
   before.hold();
   const model = createScriptedModel([[pay(7), finish()], answer]);
-  const doomed = mortal(scene.store);
-  const first = await scene.bootDoomed({ store: doomed.store, model, tools: [before] });
+  const doomed = mortal(fixture.store);
+  const first = await fixture.bootWithoutCleanup({ store: doomed.store, model, tools: [before] });
   const run = await ask(first);
   await until(async () => before.executions.length === 1, 'the tool');
   doomed.kill();
   const clock = new ManualClock(Date.now());
   const settings = { approvalTtlMs: 60_000 };
-  const kernel = await scene.boot({ model, tools: [after], clock, settings, restarted: true });
+  const kernel = await fixture.boot({ model, tools: [after], clock, settings, restarted: true });
   return { kernel, run, before, after, model, clock };
 }
 
@@ -190,7 +190,7 @@ describe('a tool that ran when its process died', () => {
     expect(ofType(events, 'approval.requested')).toEqual([]);
   });
 
-  test('asks a person for its outcome if it is not, and runs again only if told so', async () => {
+  test('requests an approval of its outcome if it is not, and runs again only if approved', async () => {
     const { kernel, run, after } = await crashInTool({});
     const [approval] = await untilAsked(kernel, run.id);
     expect(approval).toMatchObject({ kind: 'outcome', tool: 'pay', params: { amount: 7 } });
@@ -219,7 +219,7 @@ describe('a tool that ran when its process died', () => {
     },
   );
 
-  test('is a tool error if a person denies, and the run goes on', async () => {
+  test('is a tool error if a person denies, and the run continues', async () => {
     const { kernel, run, after, model } = await crashInTool({});
     const [approval] = await untilAsked(kernel, run.id);
     await decide(kernel, approval?.approvalId, { approved: false, reason: 'Lost' });
@@ -233,7 +233,7 @@ describe('a tool that ran when its process died', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('is a tool error if nobody answers in time', async () => {
+  test('is a tool error if the approval expires', async () => {
     const { kernel, run, after, clock } = await crashInTool({});
     await untilAsked(kernel, run.id);
     await clock.advance(60_000);

@@ -15,10 +15,10 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 const pay = (amount: number | string) => ({ amount });
@@ -29,7 +29,7 @@ async function paying(
   permissions: Permissions,
   { amounts = [1], allowed = false }: { amounts?: readonly number[]; allowed?: boolean } = {},
 ) {
-  const { boot } = await openScene();
+  const { boot } = await openFixture();
   const tool = createRecordingTool({ name: 'pay', allowedByDefault: allowed });
   const calls = amounts.map((amount, n) => toolCall(`call_${n + 1}`, 'pay', pay(amount)));
   const model = createScriptedModel([[...calls, finish()], answer]);
@@ -86,7 +86,7 @@ describe('a rule', () => {
     ]);
   });
 
-  test('that denies a call by its id gives its reason to the model, and the run goes on', async () => {
+  test('that denies a call by its id passes its reason to the model, and the run continues', async () => {
     const { kernel, run, tool, model } = await paying(
       { deny: [{ toolCallId: 'call_2', reason: 'Too much' }], allowlist: [any] },
       { amounts: [1, 2, 3] },
@@ -119,7 +119,7 @@ describe('a rule', () => {
   });
 
   test('of the denylist also beats what a person always allows', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('call_1', 'pay', pay(1)), finish()], answer]);
     const kernel = await boot({ model, tools: [tool] });
@@ -137,7 +137,7 @@ describe('a rule', () => {
 });
 
 describe('an allow-once rule', () => {
-  test('is used up by one of two calls that match it at the same moment', async () => {
+  test('is used up by one of two calls that match it at the same time', async () => {
     const { kernel, run, tool } = await paying({ allowOnce: [any] }, { amounts: [1, 2] });
     const [approval] = await untilAsked(kernel, run.id);
     expect(tool.executions.map(({ toolCallId }) => toolCallId)).toEqual(['call_1']);
@@ -175,7 +175,7 @@ describe('an allow-once rule', () => {
   const once: AskOptions = { permissions: { allowOnce: [any] } };
 
   test('stays used up in the next turn', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twice(['call_1', 'call_2']), tools: [tool] });
     const run = await ask(kernel, once);
@@ -185,12 +185,12 @@ describe('an allow-once rule', () => {
   });
 
   test('stays used up after a crash while its call ran', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const tool = createRecordingTool({ name: 'pay', idempotent: true });
     tool.hold();
     const doomed = mortal(store);
     const model = twice(['call_1', 'call_2']);
-    const first = await bootDoomed({ store: doomed.store, model, tools: [tool] });
+    const first = await bootWithoutCleanup({ store: doomed.store, model, tools: [tool] });
     const run = await ask(first, once);
     await expect.poll(() => tool.executions.length).toBe(1);
     doomed.kill();

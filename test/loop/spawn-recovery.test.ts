@@ -3,7 +3,14 @@ import type { AgentReport } from '@relay/core';
 import { createRecordingTool, finish, type RecordingTool, toolCall } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, type Kernel, until } from '../support/kernel.ts';
-import { agentFor, type Cast, createCast, endFor, resultOf, says } from './cast.ts';
+import {
+  agentFor,
+  type ScriptedAgents,
+  createScriptedAgents,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
 import {
   appendWith,
   decide,
@@ -11,31 +18,31 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
-  type Scene,
+  openFixture,
+  type LoopFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal, wrapStore } from './stores.ts';
-import { createTeam, outputs, team } from './team.ts';
+import { createSpawningTool, outputs, teamCall } from './spawning-tool.ts';
 
 const done = says('Done.');
 /** It can be run again. */
 const again = { idempotent: true };
 
 interface Tree {
-  readonly model: Cast;
+  readonly model: ScriptedAgents;
   readonly tools: readonly RecordingTool[];
 }
 
 /** Runs until `ready`, dies there, and goes on in another process. */
 async function dieWhen(
-  { bootDoomed, boot, store }: Scene,
+  { bootWithoutCleanup, boot, store }: LoopFixture,
   { model, tools }: Tree,
   ready: (doomed: Kernel, runId: string) => Promise<unknown>,
 ) {
   const process = mortal(store);
-  const doomed = await bootDoomed({ store: process.store, model, tools });
+  const doomed = await bootWithoutCleanup({ store: process.store, model, tools });
   const run = await ask(doomed);
   await ready(doomed, run.id);
   process.kill();
@@ -45,17 +52,17 @@ async function dieWhen(
 
 describe('a crash while an idempotent tool waits for its agents', () => {
   test('finds them again, in their order, wherever each one was', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const effect = createRecordingTool({ name: 'effect', allowedByDefault: true });
     const reports: AgentReport[][] = [];
-    const tool = createTeam(async ({ spawn }) => {
+    const tool = createSpawningTool(async ({ spawn }) => {
       const each = await Promise.all(['x', 'y', 'z'].map((prompt) => spawn({ prompt })));
       reports.push(each);
       return outputs(each);
     }, again);
     let held = true;
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       // One is over, one is at the model, one waits for a person.
       x: [[toolCall('a', 'effect', {}), finish()], says('X')],
       y: [() => (held ? new Promise(() => undefined) : says('Y'))],
@@ -63,7 +70,7 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     });
     const pay = createRecordingTool({ name: 'pay' });
     const tree = { model, tools: [tool, effect, pay] };
-    const { next, run } = await dieWhen(scene, tree, async (doomed, runId) => {
+    const { next, run } = await dieWhen(fixture, tree, async (doomed, runId) => {
       await untilStored(doomed, runId, { type: 'agent.ended' });
       await untilStored(doomed, runId, { type: 'approval.requested' });
       await until(async () => model.requestsFor('y').length === 1, 'the model');
@@ -95,21 +102,21 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     ]);
   });
 
-  test('spawns what it had not come to yet, and nobody twice', async () => {
-    const scene = await openScene();
-    const tool = createTeam(async ({ spawn }) => {
+  test('spawns the agents that it had not spawned yet, and none twice', async () => {
+    const fixture = await openFixture();
+    const tool = createSpawningTool(async ({ spawn }) => {
       const reports: AgentReport[] = [];
       for (const prompt of ['x', 'y', 'z']) reports.push(await spawn({ prompt }));
       return outputs(reports);
     }, again);
     let held = true;
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [says('X')],
       y: [() => (held ? new Promise(() => undefined) : says('Y'))],
       z: [says('Z')],
     });
-    const { next, run } = await dieWhen(scene, { model, tools: [tool] }, async () => {
+    const { next, run } = await dieWhen(fixture, { model, tools: [tool] }, async () => {
       await until(async () => model.requestsFor('y').length === 1, 'the model');
       held = false;
     });
@@ -126,19 +133,19 @@ describe('a crash while an idempotent tool waits for its agents', () => {
     expect(model.requestsFor('x')).toHaveLength(1);
   });
 
-  test('tells again of one that had failed', async () => {
-    const scene = await openScene();
-    const tool = createTeam(async ({ spawn }) => {
+  test('reports again an agent that had failed', async () => {
+    const fixture = await openFixture();
+    const tool = createSpawningTool(async ({ spawn }) => {
       const { reason, error } = await spawn({ prompt: 'nobody plays this' });
       await spawn({ prompt: 'x' });
       return { context: `${reason} ${error?.code}` };
     }, again);
     let held = true;
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [() => (held ? new Promise(() => undefined) : says('X'))],
     });
-    const { next, run } = await dieWhen(scene, { model, tools: [tool] }, async () => {
+    const { next, run } = await dieWhen(fixture, { model, tools: [tool] }, async () => {
       await until(async () => model.requestsFor('x').length === 1, 'the model');
       held = false;
     });
@@ -148,7 +155,7 @@ describe('a crash while an idempotent tool waits for its agents', () => {
   });
 
   test('below another one takes both up where they were', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const tool = createRecordingTool({
       name: 'team',
       allowedByDefault: true,
@@ -157,12 +164,12 @@ describe('a crash while an idempotent tool waits for its agents', () => {
         outputs([await spawn({ prompt: (input as { prompt: string }).prompt })]),
     });
     let held = true;
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[toolCall('a', 'team', { prompt: 'x' }), finish()], done],
       x: [[toolCall('b', 'team', { prompt: 'y' }), finish()], says('X')],
       y: [() => (held ? new Promise(() => undefined) : says('Y'))],
     });
-    const { next, run } = await dieWhen(scene, { model, tools: [tool] }, async () => {
+    const { next, run } = await dieWhen(fixture, { model, tools: [tool] }, async () => {
       await until(async () => model.requestsFor('y').length === 1, 'the model');
       held = false;
     });
@@ -173,9 +180,9 @@ describe('a crash while an idempotent tool waits for its agents', () => {
   });
 });
 
-describe('what a tool hears of its agents', () => {
-  test('is stored by then: what it does next cannot rest on something that is lost', async () => {
-    const { boot, store } = await openScene();
+describe('the report of a sub-agent', () => {
+  test('is stored before the tool receives it', async () => {
+    const { boot, store } = await openFixture();
     const hold = Promise.withResolvers<void>();
     let held = false;
     const slow = wrapStore(store, async (call) => {
@@ -186,12 +193,12 @@ describe('what a tool hears of its agents', () => {
       return call.go();
     });
     const heard: string[] = [];
-    const tool = createTeam(async ({ spawn }) => {
+    const tool = createSpawningTool(async ({ spawn }) => {
       const report = await spawn({ prompt: 'x' });
       heard.push(report.output);
       return outputs([report]);
     }, again);
-    const model = createCast({ Begin: [[team, finish()], done], x: [says('X')] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done], x: [says('X')] });
     const kernel = await boot({ store: slow, model, tools: [tool] });
     const run = await ask(kernel);
     await until(async () => held, 'the end to be on its way');
@@ -204,18 +211,18 @@ describe('what a tool hears of its agents', () => {
 });
 
 describe('a crash while another tool waits for its agents', () => {
-  async function interrupted(scene: Scene) {
+  async function interrupted(fixture: LoopFixture) {
     const pay = createRecordingTool({ name: 'pay' });
-    const tool = createTeam(async ({ spawn }) =>
+    const tool = createSpawningTool(async ({ spawn }) =>
       outputs([await spawn({ prompt: 'x' }), await spawn({ prompt: 'y' })]),
     );
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [says('X')],
       y: [[toolCall('b', 'pay', {}), finish()], says('Y')],
     });
     const tree = { model, tools: [tool, pay] };
-    const { next, run } = await dieWhen(scene, tree, (doomed, runId) =>
+    const { next, run } = await dieWhen(fixture, tree, (doomed, runId) =>
       untilStored(doomed, runId, { type: 'approval.requested' }),
     );
     const [approval] = await untilAsked(next, run.id);
@@ -223,7 +230,7 @@ describe('a crash while another tool waits for its agents', () => {
   }
 
   test('asks about the outcome, and ends the agents that were still at work', async () => {
-    const { next, run, approval, tool, pay } = await interrupted(await openScene());
+    const { next, run, approval, tool, pay } = await interrupted(await openFixture());
     expect(approval).toMatchObject({ kind: 'outcome', toolCallId: 'call_1', tool: 'team' });
     const parked = await journal(next, run.id);
     expect(endFor(parked, 'x')).toMatchObject({ reason: 'completed' });
@@ -237,7 +244,7 @@ describe('a crash while another tool waits for its agents', () => {
   });
 
   test('and a person who says no ends the call as an error', async () => {
-    const { next, run, approval } = await interrupted(await openScene());
+    const { next, run, approval } = await interrupted(await openFixture());
     await decide(next, approval?.approvalId, { approved: false });
     const events = await finished(next, run.id);
     expect(resultOf(events, 'call_1')).toMatchObject({ code: 'outcome_unknown' });
@@ -245,7 +252,7 @@ describe('a crash while another tool waits for its agents', () => {
   });
 
   test('and a person who says “again” gets what was done, and the rest anew', async () => {
-    const { next, run, approval, tool, pay, model } = await interrupted(await openScene());
+    const { next, run, approval, tool, pay, model } = await interrupted(await openFixture());
     await decide(next, approval?.approvalId);
     const [, , asked] = await untilStored(next, run.id, { type: 'approval.requested', count: 3 });
     expect(asked).toMatchObject({ kind: 'permission', tool: 'pay' });
@@ -266,11 +273,14 @@ describe('a crash while another tool waits for its agents', () => {
 
 describe('a stop of the server while a tool waits for its agents', () => {
   test('lets the next one find them, if the tool is idempotent', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const pay = createRecordingTool({ name: 'pay' });
-    const tool = createTeam(async ({ spawn }) => outputs([await spawn({ prompt: 'x' })]), again);
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const tool = createSpawningTool(
+      async ({ spawn }) => outputs([await spawn({ prompt: 'x' })]),
+      again,
+    );
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [[toolCall('b', 'pay', {}), finish()], says('X')],
     });
     const made = { model, tools: [tool, pay], settings: { graceMs: 20 } };

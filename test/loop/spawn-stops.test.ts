@@ -3,7 +3,7 @@ import type { AgentReport } from '@relay/core';
 import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { createCast, endFor, resultOf, says } from './cast.ts';
+import { createScriptedAgents, endFor, resultOf, says } from './scripted-agents.ts';
 import {
   aborted,
   appendWith,
@@ -11,18 +11,18 @@ import {
   endOf,
   finished,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
-import { createTeam, outputs, team } from './team.ts';
+import { createSpawningTool, outputs, teamCall } from './spawning-tool.ts';
 
 const done = says('Done.');
 
 describe('agents that outlive their use', () => {
   test('end with the tool that does not wait for them, and so do their tools', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const endless = createStreamingModel(async function* (_request, signal) {
       yield [text('On and ')];
       await aborted(signal);
@@ -39,13 +39,13 @@ describe('agents that outlive their use', () => {
     const pay = createRecordingTool({ name: 'pay' });
     const enough = Promise.withResolvers<void>();
     const left: Promise<AgentReport>[] = [];
-    const tool = createTeam(async ({ spawn }) => {
+    const tool = createSpawningTool(async ({ spawn }) => {
       left.push(spawn({ prompt: 'talks', model: 'endless' }), spawn({ prompt: 'works' }));
       await enough.promise;
       return { context: 'enough' };
     });
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       works: [[toolCall('a', 'slow', {}), toolCall('b', 'pay', {}), finish()], done],
     });
     const tools = [tool, slow, pay];
@@ -69,7 +69,7 @@ describe('agents that outlive their use', () => {
   });
 
   test('end with a tool that throws, at any depth below it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const reports: string[] = [];
     const go = Promise.withResolvers<void>();
     const tool = createRecordingTool({
@@ -85,7 +85,7 @@ describe('agents that outlive their use', () => {
       },
     });
     const pay = createRecordingTool({ name: 'pay' });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[toolCall('a', 'team', { prompt: 'x' }), finish()], done],
       x: [[toolCall('b', 'team', { prompt: 'y' }), finish()], done],
       y: [[toolCall('c', 'pay', {}), finish()], done],
@@ -107,7 +107,7 @@ describe('agents that outlive their use', () => {
   });
 
   test('are canceled with the run, and what their tools brought is kept', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const saves = createRecordingTool({
       name: 'saves',
       allowedByDefault: true,
@@ -119,7 +119,7 @@ describe('agents that outlive their use', () => {
       },
     });
     let refusal: unknown;
-    const tool = createTeam(async ({ spawn }) => {
+    const tool = createSpawningTool(async ({ spawn }) => {
       try {
         return outputs([await spawn({ prompt: 'x' })]);
       } catch (error) {
@@ -127,8 +127,8 @@ describe('agents that outlive their use', () => {
         throw error;
       }
     });
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [[toolCall('call_2', 'saves', {}), finish()], done],
     });
     const settings = { graceMs: 5_000 };
@@ -144,7 +144,7 @@ describe('agents that outlive their use', () => {
   });
 
   test('keep what their tools brought, also where the loop is held up meanwhile', async () => {
-    const { boot, store } = await openScene();
+    const { boot, store } = await openFixture();
     const hold = Promise.withResolvers<void>();
     let held = false;
     const slow = wrapStore(store, async (call) => {
@@ -166,14 +166,14 @@ describe('agents that outlive their use', () => {
       },
     });
     let over = false;
-    const tool = createTeam(async ({ spawn }) => {
+    const tool = createSpawningTool(async ({ spawn }) => {
       const both = [spawn({ prompt: 'x' }), spawn({ prompt: 'y' })];
       await Promise.all(both).finally(() => (over = true));
       return {};
     });
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [[toolCall('a', 'saves', {}), finish()], done],
       y: [
         () =>
@@ -200,16 +200,16 @@ describe('agents that outlive their use', () => {
   });
 
   test('are not followed by others once the run is canceled', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     let started = false;
     let second: Promise<AgentReport> | undefined;
-    const tool = createTeam(async ({ spawn, signal }) => {
+    const tool = createSpawningTool(async ({ spawn, signal }) => {
       started = true;
       await aborted(signal);
       second = spawn({ prompt: 'x' });
       return outputs([await second]);
     });
-    const model = createCast({ Begin: [[team, finish()], done], x: [says('X.')] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done], x: [says('X.')] });
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     await until(async () => started, 'the tool');

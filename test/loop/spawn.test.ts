@@ -4,21 +4,21 @@ import { createRecordingTool, finish, toolCall } from '@relay/core/testing';
 import { RelayError } from '@relay/protocol';
 import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
-import { agentFor, createCast, resultOf, says } from './cast.ts';
-import { decide, endOf, finished, journal, ofType, openScene, untilStored } from './scene.ts';
-import { createTeam, outputs, team } from './team.ts';
+import { agentFor, createScriptedAgents, resultOf, says } from './scripted-agents.ts';
+import { decide, endOf, finished, journal, ofType, openFixture, untilStored } from './fixture.ts';
+import { createSpawningTool, outputs, teamCall } from './spawning-tool.ts';
 
 const done = says('Done.');
 
 describe('a tool that spawns', () => {
   test('gets the report of its agent', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     let report: AgentReport | undefined;
-    const tool = createTeam(async ({ spawn }) => {
+    const tool = createSpawningTool(async ({ spawn }) => {
       report = await spawn({ prompt: 'x', instructions: 'Be x.', tools: [], maxIterations: 2 });
       return { context: report.output };
     });
-    const model = createCast({ Begin: [[team, finish()], done], x: [says('X.')] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done], x: [says('X.')] });
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -42,14 +42,14 @@ describe('a tool that spawns', () => {
   });
 
   test('lets several work one after the other', async () => {
-    const { boot } = await openScene();
-    const tool = createTeam(async ({ spawn }) => {
+    const { boot } = await openFixture();
+    const tool = createSpawningTool(async ({ spawn }) => {
       const first = await spawn({ prompt: 'x' });
       const second = await spawn({ prompt: `after ${first.output}` });
       return outputs([first, second]);
     });
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [says('X')],
       'after X': [says('Y')],
     });
@@ -65,13 +65,13 @@ describe('a tool that spawns', () => {
   });
 
   test('lets several work side by side', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const hold = Promise.withResolvers<void>();
-    const tool = createTeam(async ({ spawn }) =>
+    const tool = createSpawningTool(async ({ spawn }) =>
       outputs(await Promise.all(['x', 'y', 'z'].map((prompt) => spawn({ prompt })))),
     );
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [() => hold.promise.then(() => says('X'))],
       y: [says('Y')],
       z: [says('Z')],
@@ -83,13 +83,13 @@ describe('a tool that spawns', () => {
     expect(resultOf(await finished(kernel, run.id), 'call_1')).toMatchObject({ context: 'X Y Z' });
   });
 
-  test('is told of an agent that failed, and may go on', async () => {
-    const { boot } = await openScene();
-    const tool = createTeam(async ({ spawn }) => {
+  test('receives the error of an agent that failed, and may continue', async () => {
+    const { boot } = await openFixture();
+    const tool = createSpawningTool(async ({ spawn }) => {
       const { reason, error } = await spawn({ prompt: 'nobody plays this' });
       return { context: `${reason}: ${error?.code}` };
     });
-    const model = createCast({ Begin: [[team, finish()], done] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done] });
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -97,12 +97,12 @@ describe('a tool that spawns', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('whose agent asks a person waits in memory, and goes on with the decision', async () => {
-    const { boot } = await openScene();
+  test('whose agent needs an approval waits in memory, and continues with the decision', async () => {
+    const { boot } = await openFixture();
     const pay = createRecordingTool({ name: 'pay' });
-    const tool = createTeam(async ({ spawn }) => outputs([await spawn({ prompt: 'x' })]));
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const tool = createSpawningTool(async ({ spawn }) => outputs([await spawn({ prompt: 'x' })]));
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [[toolCall('call_2', 'pay', {}), finish()], says('Paid.')],
     });
     const kernel = await boot({ model, tools: [tool, pay] });
@@ -116,7 +116,7 @@ describe('a tool that spawns', () => {
   });
 
   test('may be a tool of a sub-agent that was itself spawned', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({
       name: 'team',
       allowedByDefault: true,
@@ -124,7 +124,7 @@ describe('a tool that spawns', () => {
         outputs([await spawn({ prompt: (input as { prompt: string }).prompt })]),
     });
     const nested = (id: string, prompt: string) => toolCall(id, 'team', { prompt });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[nested('a', 'x'), finish()], done],
       x: [[nested('b', 'y'), finish()], says('X.')],
       y: [[nested('c', 'z'), finish()], says('Y.')],
@@ -151,13 +151,13 @@ describe('a spawn that cannot be', () => {
 
   test.each(refusals)('for %s is refused inside the tool', async (...given) => {
     const [, task, code, words] = given;
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     let refusal: unknown;
-    const tool = createTeam(async ({ spawn }) => {
+    const tool = createSpawningTool(async ({ spawn }) => {
       refusal = await spawn(task).catch((error: unknown) => error);
       return { context: 'went on' };
     });
-    const model = createCast({ Begin: [[team, finish()], done] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done] });
     const kernel = await boot({ model, models: {}, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -169,17 +169,17 @@ describe('a spawn that cannot be', () => {
   });
 
   test('for a limit is refused inside the tool, and its agent has its last turn', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const codes: unknown[] = [];
-    const tool = createTeam(async ({ spawn }) => {
+    const tool = createSpawningTool(async ({ spawn }) => {
       const work = await Promise.allSettled(['x', 'y', 'z'].map((prompt) => spawn({ prompt })));
       for (const each of work) {
         codes.push(each.status === 'fulfilled' ? each.value.output : each.reason.code);
       }
       return { context: 'went on' };
     });
-    const model = createCast({
-      Begin: [[team, finish()], done],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], done],
       x: [says('X')],
       y: [says('Y')],
     });
@@ -192,14 +192,14 @@ describe('a spawn that cannot be', () => {
     expect(ofType(events, 'agent.ended').at(-1)).toMatchObject({ reason: 'limit' });
   });
 
-  test('harms nobody where the tool does not even look', async () => {
-    const { boot } = await openScene();
-    const tool = createTeam(({ spawn }) => {
+  test('causes no unhandled rejection if the tool ignores it', async () => {
+    const { boot } = await openFixture();
+    const tool = createSpawningTool(({ spawn }) => {
       void spawn({ prompt: 'x', agent: 'nobody' });
       void spawn(undefined as unknown as Task);
       return { context: 'did not look' };
     });
-    const model = createCast({ Begin: [[team, finish()], done] });
+    const model = createScriptedAgents({ Begin: [[teamCall, finish()], done] });
     const kernel = await boot({ model, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
@@ -207,15 +207,15 @@ describe('a spawn that cannot be', () => {
   });
 
   test('because the tool is over is refused, also when the run is over', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     let late: (() => Promise<AgentReport>) | undefined;
-    const tool = createTeam(({ spawn }) => {
+    const tool = createSpawningTool(({ spawn }) => {
       late = () => spawn({ prompt: 'x' });
       return { context: 'over' };
     });
     const hold = Promise.withResolvers<void>();
-    const model = createCast({
-      Begin: [[team, finish()], () => hold.promise.then(() => done)],
+    const model = createScriptedAgents({
+      Begin: [[teamCall, finish()], () => hold.promise.then(() => done)],
       x: [says('X')],
     });
     const kernel = await boot({ model, tools: [tool] });

@@ -22,11 +22,11 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
-  shownToTheEnd,
+  openFixture,
+  publishedToTheEnd,
   stopRun,
   untilAsked,
-} from './scene.ts';
+} from './fixture.ts';
 import { type StoreCall, wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
@@ -65,67 +65,70 @@ async function endAfterwards(kernel: Kernel, clock: ManualClock, runId: string) 
 }
 
 describe('a disk that is full for a while', () => {
-  test.each(['appends', 'writes'] as const)('stops %s, and later all runs go on', async (what) => {
-    const scene = await openScene();
-    let isFull = false;
-    const store = failing(
-      scene.store,
-      ({ method }) => isFull && (what === 'appends' ? method === 'append' : writing.has(method)),
-    );
-    const clock = new ManualClock();
-    const tool = createRecordingTool({ name: 'pay' });
-    const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
-    const gate = Promise.withResolvers<void>();
-    const model = createScriptedModel([
-      async ({ messages }) => {
-        const name = textOf(messages[0]?.content ?? '');
-        if (name === 'talk') await gate.promise;
-        return name === 'talk' ? answer : [toolCall('call_1', name, {}), finish()];
-      },
-      answer,
-    ]);
-    const kernel = await scene.boot({ store, model, tools: [tool, slow], clock });
-    const begin = (content: string) => ask(kernel, { messages: [{ role: 'user', content }] });
-    slow.hold();
-    const talking = await begin('talk');
-    const waiting = await begin('pay');
-    const working = await begin('slow');
-    const [approval] = await untilAsked(kernel, waiting.id);
-    await until(async () => slow.executions.length === 1, 'the slow tool');
+  test.each(['appends', 'writes'] as const)(
+    'stops %s, and later all runs continue',
+    async (what) => {
+      const fixture = await openFixture();
+      let isFull = false;
+      const store = failing(
+        fixture.store,
+        ({ method }) => isFull && (what === 'appends' ? method === 'append' : writing.has(method)),
+      );
+      const clock = new ManualClock();
+      const tool = createRecordingTool({ name: 'pay' });
+      const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
+      const gate = Promise.withResolvers<void>();
+      const model = createScriptedModel([
+        async ({ messages }) => {
+          const name = textOf(messages[0]?.content ?? '');
+          if (name === 'talk') await gate.promise;
+          return name === 'talk' ? answer : [toolCall('call_1', name, {}), finish()];
+        },
+        answer,
+      ]);
+      const kernel = await fixture.boot({ store, model, tools: [tool, slow], clock });
+      const begin = (content: string) => ask(kernel, { messages: [{ role: 'user', content }] });
+      slow.hold();
+      const talking = await begin('talk');
+      const waiting = await begin('pay');
+      const working = await begin('slow');
+      const [approval] = await untilAsked(kernel, waiting.id);
+      await until(async () => slow.executions.length === 1, 'the slow tool');
 
-    isFull = true;
-    gate.resolve();
-    slow.release();
-    if (what === 'writes') {
-      await expect(begin('talk')).rejects.toMatchObject({ code: 'storage_full' });
-      await expect(decide(kernel, approval?.approvalId)).rejects.toMatchObject({
-        code: 'storage_full',
-      });
-      await expect(stopRun(kernel, talking.id)).rejects.toMatchObject({ code: 'storage_full' });
-    } else {
-      // The decision itself is stored and acknowledged; only the journal cannot take it yet.
-      expect(await decide(kernel, approval?.approvalId)).toMatchObject({ kind: 'decided' });
-    }
-    await clock.advance(20_000);
-    expect(tool.executions).toEqual([]);
-    for (const { id } of [talking, waiting, working]) {
-      expect(ofType(await journal(kernel, id), 'run.ended')).toEqual([]);
-    }
+      isFull = true;
+      gate.resolve();
+      slow.release();
+      if (what === 'writes') {
+        await expect(begin('talk')).rejects.toMatchObject({ code: 'storage_full' });
+        await expect(decide(kernel, approval?.approvalId)).rejects.toMatchObject({
+          code: 'storage_full',
+        });
+        await expect(stopRun(kernel, talking.id)).rejects.toMatchObject({ code: 'storage_full' });
+      } else {
+        // The decision itself is stored and acknowledged; only the journal cannot take it yet.
+        expect(await decide(kernel, approval?.approvalId)).toMatchObject({ kind: 'decided' });
+      }
+      await clock.advance(20_000);
+      expect(tool.executions).toEqual([]);
+      for (const { id } of [talking, waiting, working]) {
+        expect(ofType(await journal(kernel, id), 'run.ended')).toEqual([]);
+      }
 
-    isFull = false;
-    for (const { id } of [talking, waiting, working]) {
-      const events = await endAfterwards(kernel, clock, id);
-      expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
-    }
-    expect(tool.executions).toHaveLength(1);
-    expect(slow.executions).toHaveLength(1);
-    await until(async () => kernel.control.supervisor.activeRuns === 0, 'rest');
-  });
+      isFull = false;
+      for (const { id } of [talking, waiting, working]) {
+        const events = await endAfterwards(kernel, clock, id);
+        expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Done.' });
+      }
+      expect(tool.executions).toHaveLength(1);
+      expect(slow.executions).toHaveLength(1);
+      await until(async () => kernel.control.supervisor.activeRuns === 0, 'rest');
+    },
+  );
 
   test('does not lose what was shown before it', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     let isFull = false;
-    const store = failing(scene.store, ({ method }) => isFull && method === 'append');
+    const store = failing(fixture.store, ({ method }) => isFull && method === 'append');
     const clock = new ManualClock();
     const model = createStreamingModel(
       async function* () {
@@ -139,12 +142,12 @@ describe('a disk that is full for a while', () => {
       },
       () => [[text('Anew.'), finish()]],
     );
-    const kernel = await scene.boot({ store, model, clock });
+    const kernel = await fixture.boot({ store, model, clock });
     const run = await ask(kernel);
     await until(async () => kernel.warnings.length > 0, 'the fault');
     isFull = false;
     const events = await endAfterwards(kernel, clock, run.id);
-    expect(await shownToTheEnd(kernel)).toEqual(events);
+    expect(await publishedToTheEnd(kernel)).toEqual(events);
     expect(ofType(events, 'text.appended')).toHaveLength(13 + 1);
     expect(ofType(events, 'turn.discarded')).toHaveLength(1);
     expect(endOf(events).output).toBe('Anew.');
@@ -156,7 +159,7 @@ describe('a single append that fails', () => {
     '%s it was stored, whichever it is, changes nothing in the end',
     async (when) => {
       for (let nth = 1; ; nth += 1) {
-        const { store: inner, boot } = await openScene();
+        const { store: inner, boot } = await openFixture();
         let count = 0;
         const store = wrapStore(inner, async (call) => {
           if (call.method !== 'append') return call.go();
@@ -194,9 +197,9 @@ describe('a single append that fails', () => {
 
 describe('a read that fails once', () => {
   test('does not lose a cancel that was acknowledged while a tool runs', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     let failures = 0;
-    const store = failing(scene.store, ({ method }) => {
+    const store = failing(fixture.store, ({ method }) => {
       if (method !== 'readInbox' || failures === 0) return false;
       failures -= 1;
       return true;
@@ -204,7 +207,7 @@ describe('a read that fails once', () => {
     const tool = createRecordingTool({ name: 'slow', allowedByDefault: true });
     tool.hold();
     const model = createScriptedModel([[toolCall('call_1', 'slow', {}), finish()], answer]);
-    const kernel = await scene.boot({ store, model, tools: [tool] });
+    const kernel = await fixture.boot({ store, model, tools: [tool] });
     const run = await ask(kernel);
     await until(async () => tool.executions.length === 1, 'the tool');
     failures = 1;
@@ -217,9 +220,9 @@ describe('a read that fails once', () => {
 
 describe('a fault that ends a run', () => {
   test('ends it at once, although one of its commits is still on its way', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const headRead = Promise.withResolvers<void>();
-    const store = wrapStore(scene.store, async (call) => {
+    const store = wrapStore(fixture.store, async (call) => {
       if (call.method === 'readGrants') throw new RelayError('journal_corrupt', 'A bad grant');
       // The text arrives late: when the end of the journal was looked up, or else a little later.
       if (appendWith(call, 'text.appended') !== undefined) {
@@ -236,26 +239,26 @@ describe('a fault that ends a run', () => {
     const tool = createRecordingTool({ name: 'pay', allowedByDefault: true });
     const calling = [text('Now. '), toolCall('call_1', 'pay', {}), finish()];
     const model = createScriptedModel([calling, answer]);
-    const kernel = await scene.boot({ store, model, tools: [tool], clock: new ManualClock() });
+    const kernel = await fixture.boot({ store, model, tools: [tool], clock: new ManualClock() });
     const run = await ask(kernel);
     const { error } = await untilStatus(kernel, run.id, 'failed');
     expect(error).toMatchObject({ code: 'journal_corrupt', message: 'A bad grant' });
     const events = await journal(kernel, run.id);
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
-    expect(await shownToTheEnd(kernel)).toEqual(events);
+    expect(await publishedToTheEnd(kernel)).toEqual(events);
     expect(endOf(events).status).toBe('failed');
     expect(tool.executions).toEqual([]);
   });
 
   test('leaves no call without its end, for the journal itself is sound (E6)', async () => {
-    const scene = await openScene();
-    const store = wrapStore(scene.store, async (call) => {
+    const fixture = await openFixture();
+    const store = wrapStore(fixture.store, async (call) => {
       if (call.method === 'readGrants') throw new RelayError('journal_corrupt', 'A bad grant');
       return call.go();
     });
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()], answer]);
-    const kernel = await scene.boot({ store, model, tools: [tool] });
+    const kernel = await fixture.boot({ store, model, tools: [tool] });
     const run = await ask(kernel);
     const events = await finished(kernel, run.id);
     expect(endOf(events)).toMatchObject({ status: 'failed', error: { code: 'journal_corrupt' } });

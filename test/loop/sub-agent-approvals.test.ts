@@ -14,7 +14,14 @@ import type { ToolPermission } from '@relay/protocol';
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, openApprovals, until } from '../support/kernel.ts';
-import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  agentFor,
+  createScriptedAgents,
+  delegate,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
 import {
   decide,
   endOf,
@@ -22,18 +29,18 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 
 const done = says('Done.');
 const pay = (id: string, amount = 1) => toolCall(id, 'pay', { amount });
 
 /** First agent, middle, deep: the last one wants to pay. */
 function threeDeep() {
-  return createCast({
+  return createScriptedAgents({
     Begin: [[text('First. '), delegate('call_1', 'Middle', 'manager'), finish()], done],
     Middle: [[text('Second. '), delegate('call_2', 'Deep', 'worker'), finish()], says('Managed.')],
     Deep: [[text('Third. '), pay('call_3'), finish()], says('Worked.')],
@@ -47,7 +54,7 @@ const staff = [
 
 /** Two sub-agents, and each wants to pay once. */
 function twoPayers() {
-  return createCast({
+  return createScriptedAgents({
     Begin: [[delegate('a', 'x'), delegate('b', 'y'), finish()], done],
     x: [[pay('pay_x', 1), finish()], says('X.')],
     y: [[pay('pay_y', 2), finish()], says('Y.')],
@@ -83,12 +90,12 @@ const collectGarbage = runInNewContext('gc') as () => void;
 
 describe('an approval of a sub-agent', () => {
   test('comes up from three deep with its path, while nothing stays in memory', async () => {
-    const scene = await openScene();
+    const fixture = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
-    const { store, left } = watchTenants(scene.store);
+    const { store, left } = watchTenants(fixture.store);
     const tools = [agentTool, tool];
-    const kernel = await scene.boot({ store, model: threeDeep(), tools, agents: staff, clock });
+    const kernel = await fixture.boot({ store, model: threeDeep(), tools, agents: staff, clock });
     await until(async () => clock.sleepers === 2, 'the supervisor’s own timers');
     const run = await ask(kernel);
     const [approval] = await untilAsked(kernel, run.id);
@@ -122,7 +129,7 @@ describe('an approval of a sub-agent', () => {
   });
 
   test('that is approved brings everything above it to its end', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
     const kernel = await boot({ model, tools: [agentTool, tool], agents: staff });
@@ -142,8 +149,8 @@ describe('an approval of a sub-agent', () => {
     expect(model.requests).toHaveLength(6);
   });
 
-  test('that is denied is told to the sub-agent alone, which goes on', async () => {
-    const { boot } = await openScene();
+  test('that is denied is reported to the sub-agent only, which continues', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
     const kernel = await boot({ model, tools: [agentTool, tool], agents: staff });
@@ -159,8 +166,8 @@ describe('an approval of a sub-agent', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('that expires is told to the sub-agent, and the run goes on', async () => {
-    const { boot } = await openScene();
+  test('that expires is reported to the sub-agent, and the run continues', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = threeDeep();
@@ -177,11 +184,11 @@ describe('an approval of a sub-agent', () => {
   });
 
   test('does not hold up its siblings, who finish while it is open', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'Pays'), delegate('b', 'Slow'), finish()], done],
       Pays: [[pay('c'), finish()], says('Paid.')],
       Slow: [
@@ -207,11 +214,11 @@ describe('an approval of a sub-agent', () => {
   });
 
   test('that is approved starts at once, while a sibling is still at work', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', allowedByDefault: true });
     slow.hold();
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'Pays'), delegate('b', 'Slow'), finish()], done],
       Pays: [[pay('c'), finish()], says('Paid.')],
       Slow: [[toolCall('d', 'slow', {}), finish()], says('Slow.')],
@@ -232,7 +239,7 @@ describe('an approval of a sub-agent', () => {
     ['in reverse', 1],
   ] as const)('and one of its sibling are decided %s, each on its own', async (...given) => {
     const [, first] = given;
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool] });
     const run = await ask(kernel);
@@ -249,7 +256,7 @@ describe('an approval of a sub-agent', () => {
   });
 
   test('that is decided while the run is on its way to sleep is not lost', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const clock = new ManualClock();
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool], clock });
@@ -273,7 +280,7 @@ describe('the rules of a run', () => {
   const anyPayment: ToolPermission = { tool: 'pay' };
 
   test('hold for its sub-agents: what is allowed runs, what is denied does not', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const kernel = await boot({ model: twoPayers(), tools: [agentTool, tool] });
     const permissions = {
@@ -287,7 +294,7 @@ describe('the rules of a run', () => {
   });
 
   test('may deny sub-agents altogether', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = twoPayers();
     const kernel = await boot({ model, tools: [agentTool] });
     const run = await ask(kernel, { permissions: { denylist: [{ tool: 'agent' }] } });
@@ -298,9 +305,9 @@ describe('the rules of a run', () => {
   });
 
   test('allow once means once in the whole tree', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), delegate('b', 'y'), pay('pay_0'), finish()], done],
       x: [[pay('pay_x'), finish()], says('X.')],
       y: [[pay('pay_y'), finish()], says('Y.')],
@@ -319,10 +326,10 @@ describe('the rules of a run', () => {
   });
 
   test('take in what one sub-agent was always allowed, for the others too', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const hold = Promise.withResolvers<void>();
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), delegate('b', 'y'), finish()], [pay('pay_0'), finish()], done],
       x: [[pay('pay_x'), finish()], says('X.')],
       y: [() => hold.promise.then(() => [pay('pay_y'), pay('pay_z', 9), finish()]), says('Y.')],
@@ -342,7 +349,7 @@ describe('the rules of a run', () => {
   });
 
   test('of a program are read for each call, and an allow-once is used up in it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     let allowOnce = [anyPayment];
     const rules = () => ({

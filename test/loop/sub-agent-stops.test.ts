@@ -3,7 +3,14 @@ import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, openApprovals, until, untilStatus } from '../support/kernel.ts';
-import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  agentFor,
+  createScriptedAgents,
+  delegate,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
 import {
   aborted,
   createStreamingModel,
@@ -12,11 +19,11 @@ import {
   finished,
   journal,
   ofType,
-  openScene,
+  openFixture,
   stopRun,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 const free = { allowedByDefault: true };
@@ -32,9 +39,9 @@ function createEndlessModel() {
 
 describe('a cancel', () => {
   test('aborts the model calls of sub-agents', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const endless = createEndlessModel();
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x', 'talker'), delegate('b', 'y', 'talker'), finish()], done],
     });
     const agents = [{ name: 'talker', model: 'endless' }];
@@ -55,7 +62,7 @@ describe('a cancel', () => {
   });
 
   test('aborts their tools, keeps what those bring, and closes their approvals', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const signals: AbortSignal[] = [];
     const listens = createRecordingTool({
       name: 'listens',
@@ -75,7 +82,7 @@ describe('a cancel', () => {
       },
     });
     const pay = createRecordingTool({ name: 'pay' });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), finish()], done],
       x: [[delegate('b', 'y'), toolCall('c', 'pay', {}), finish()], done],
       y: [[toolCall('d', 'listens', {}), toolCall('e', 'deaf', {}), finish()], done],
@@ -102,9 +109,9 @@ describe('a cancel', () => {
   });
 
   test('ends a run that waits for a person at the bottom', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const pay = createRecordingTool({ name: 'pay' });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), finish()], done],
       x: [[delegate('b', 'y'), finish()], done],
       y: [[toolCall('c', 'pay', {}), finish()], done],
@@ -121,9 +128,9 @@ describe('a cancel', () => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('that comes while a sub-agent is being spawned lets it do nothing', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+  test('that arrives while a sub-agent is being spawned stops it before its first step', async () => {
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), finish()], done],
       x: [says('X.')],
     });
@@ -148,7 +155,7 @@ describe('a stop of the server', () => {
       if (stuck) await aborted(signal);
       else yield [text(' and whole.'), finish()];
     });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [
         [delegate('a', 'Pays'), delegate('b', 'Looks'), delegate('c', 'Talks', 'talker'), finish()],
         done,
@@ -171,8 +178,8 @@ describe('a stop of the server', () => {
     return { made, pay, look, endless, loosen };
   }
 
-  test('in the middle of a tree lets another one go on with all of it', async () => {
-    const { boot } = await openScene();
+  test('in the middle of a tree lets another node continue all of it', async () => {
+    const { boot } = await openFixture();
     const { made, pay, look, endless, loosen } = busyTree();
     const kernel = await boot(made);
     const run = await ask(kernel);
@@ -205,10 +212,10 @@ describe('a stop of the server', () => {
   });
 
   test('by a crash is the same to a tree', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const { made, pay, look, loosen } = busyTree();
     const process = mortal(store);
-    const doomed = await bootDoomed({ ...made, store: process.store });
+    const doomed = await bootWithoutCleanup({ ...made, store: process.store });
     const run = await ask(doomed);
     await until(async () => {
       const types = doomed.published.map(({ type }) => type);
@@ -228,17 +235,17 @@ describe('a stop of the server', () => {
   });
 
   test('with a deep call that must not run twice asks about its outcome with its path', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const pay = createRecordingTool({ name: 'pay', ...free });
     pay.hold();
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'x'), finish()], done],
       x: [[delegate('b', 'y'), finish()], says('X.')],
       y: [[toolCall('c', 'pay', {}), finish()], says('Y.')],
     });
     const process = mortal(store);
     const tools = [agentTool, pay];
-    const doomed = await bootDoomed({ store: process.store, model, tools });
+    const doomed = await bootWithoutCleanup({ store: process.store, model, tools });
     const run = await ask(doomed);
     await until(async () => pay.executions.length === 1, 'the tool');
     process.kill();

@@ -6,18 +6,25 @@ import { agentTool, defineDelegatingTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { ask, until } from '../support/kernel.ts';
-import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  agentFor,
+  createScriptedAgents,
+  delegate,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
 import {
   decide,
   endOf,
   finished,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 
 const free = { allowedByDefault: true };
 const done = says('Done.');
@@ -30,8 +37,8 @@ function rootOf(events: readonly StoredEvent[]): string {
 
 describe('a sub-agent', () => {
   test('lives in its parent’s run, and its answer is the result of the call', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[text('I ask. '), delegate('call_1', 'Look it up'), finish()], done],
       'Look it up': [says('It is blue.')],
     });
@@ -72,9 +79,9 @@ describe('a sub-agent', () => {
   });
 
   test('reads its task and nothing else; its parent reads the answer and nothing else', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[text('Secret. '), delegate('call_1', 'Look'), finish()], done],
       Look: [[text('Looking. '), toolCall('call_2', 'look', {}), finish()], says('Seen.')],
     });
@@ -98,11 +105,13 @@ describe('a sub-agent', () => {
   });
 
   test('of a name brings its own model, tools and instructions', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const pay = createRecordingTool({ name: 'pay', ...free });
-    const asked = createCast({ Begin: [[delegate('call_1', 'Look', 'scout'), finish()], done] });
-    const small = createCast({ Look: [says('Seen.')] });
+    const asked = createScriptedAgents({
+      Begin: [[delegate('call_1', 'Look', 'scout'), finish()], done],
+    });
+    const small = createScriptedAgents({ Look: [says('Seen.')] });
     const kernel = await boot({
       model: asked,
       models: { small },
@@ -138,10 +147,10 @@ describe('a sub-agent', () => {
   });
 
   test('has its parent’s tools, and cannot call others', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const pay = createRecordingTool({ name: 'pay', ...free });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[delegate('call_1', 'Pay'), finish()], done],
       Pay: [[toolCall('call_2', 'pay', {}), finish()], says('I cannot.')],
     });
@@ -159,8 +168,10 @@ describe('a sub-agent', () => {
     ['an agent whose model nobody offers', 'dreamer', 'unknown_model'],
   ])('that would be %s is an error of the tool, and the parent goes on', async (...given) => {
     const [, name, code] = given;
-    const { boot } = await openScene();
-    const model = createCast({ Begin: [[delegate('call_1', 'Dream', name), finish()], done] });
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
+      Begin: [[delegate('call_1', 'Dream', name), finish()], done],
+    });
     const agents = [{ name: 'dreamer', model: 'gone' }];
     const kernel = await boot({ model, models: {}, tools: [agentTool], agents });
     const run = await ask(kernel);
@@ -171,9 +182,9 @@ describe('a sub-agent', () => {
     expect(endOf(events).status).toBe('completed');
   });
 
-  test('whose provider fails is an error of the tool, and the parent goes on', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+  test('whose provider fails is an error of the tool, and the parent continues', async () => {
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('call_1', 'Fail'), delegate('call_2', 'Work'), finish()], done],
       Fail: [new ProviderFailure('No credit', { retryable: false })],
       Work: [says('Worked.')],
@@ -190,14 +201,14 @@ describe('a sub-agent', () => {
   });
 
   test('may be a tool of its own, with a schema, and is asked about if it is not allowed', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const review = defineDelegatingTool({
       name: 'review',
       description: 'Has a file reviewed',
       schema: z.object({ file: z.string() }),
       delegates: ({ file }) => ({ prompt: `Review ${file}`, instructions: 'Be strict.' }),
     });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[toolCall('call_1', 'review', { file: 'a.ts' }), finish()], done],
       'Review a.ts': [says('Fine.')],
     });
@@ -216,7 +227,7 @@ describe('a sub-agent', () => {
   });
 
   test('whose tool cannot say what there is to do fails as a tool, not as a run', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const broken = defineDelegatingTool({
       name: 'broken',
       description: 'Never knows what to do',
@@ -226,7 +237,7 @@ describe('a sub-agent', () => {
         throw new Error('No idea');
       },
     });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[toolCall('call_1', 'broken', {}), delegate('call_2', 'Work'), finish()], done],
       Work: [says('Worked.')],
     });
@@ -240,12 +251,12 @@ describe('a sub-agent', () => {
 });
 
 describe('several sub-agents', () => {
-  test('work side by side: one that is held up holds nobody up', async () => {
-    const { boot } = await openScene();
+  test('run side by side: one that waits delays no other', async () => {
+    const { boot } = await openFixture();
     const slow = createRecordingTool({ name: 'slow', ...free });
     slow.hold();
     const think = Promise.withResolvers<void>();
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [
         [delegate('a', 'Slow'), delegate('b', 'Thinks'), delegate('c', 'Quick'), finish()],
         done,
@@ -274,13 +285,13 @@ describe('several sub-agents', () => {
   });
 
   test('mix their text in the journal, and each text stays whole', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const words = (name: string) => [
       ...Array.from({ length: 50 }, (_, n) => text(`${name}${n} `)),
       finish(),
     ];
     const names = ['x', 'y', 'z'];
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [[...names.map((name) => delegate(`call_${name}`, name)), finish()], done],
       ...Object.fromEntries(names.map((name) => [name, [words(name)]])),
     });
@@ -297,10 +308,10 @@ describe('several sub-agents', () => {
   });
 
   test('may all call their tools by the same id: each gets its own', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const turns = [[toolCall('call_1', 'look', {}), finish()], says('Seen.')];
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [
         [delegate('call_1', 'x'), delegate('call_2', 'y'), finish()],
         [toolCall('call_1', 'look', {}), finish()],
@@ -328,17 +339,17 @@ describe('several sub-agents', () => {
   });
 
   test('use up tokens and money together, and each knows its own part', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const used = (inputTokens: number, outputTokens: number) =>
       finish({ inputTokens, outputTokens });
-    const model = createCast({
+    const model = createScriptedAgents({
       Begin: [
         [delegate('a', 'x'), delegate('b', 'y', 'scout'), used(100, 10)],
         [text('.'), used(200, 20)],
       ],
       x: [[text('X.'), used(1000, 1)]],
     });
-    const small = createCast({ y: [[text('Y.'), used(5000, 5)]] });
+    const small = createScriptedAgents({ y: [[text('Y.'), used(5000, 5)]] });
     const kernel = await boot({
       model,
       models: { small },

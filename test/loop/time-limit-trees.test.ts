@@ -4,37 +4,44 @@ import { createRecordingTool, finish, ManualClock, toolCall } from '@relay/core/
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { agentFor, createCast, delegate, endFor, resultOf, says } from './cast.ts';
+import {
+  agentFor,
+  createScriptedAgents,
+  delegate,
+  endFor,
+  resultOf,
+  says,
+} from './scripted-agents.ts';
 import {
   createEndlessModel,
   expectTimeOver,
-  late,
+  closingAnswer,
   limits,
   untilAsleep,
-  untilParked,
-} from './late.ts';
+  untilSuspended,
+} from './time-limit-fixture.ts';
 import {
   aborted,
   createStreamingModel,
   finished,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 
 const free = { allowedByDefault: true };
 
 describe('when the time is over for a tree', () => {
   test('every agent stops and answers once more, from the bottom up', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const endless = createEndlessModel();
     const pay = createRecordingTool({ name: 'pay' });
     const slow = createRecordingTool({ name: 'slow', ...free });
     slow.hold();
-    const model = createCast({
-      Begin: [[delegate('a', 'Middle'), delegate('b', 'Talks', 'talker'), finish()], late],
+    const model = createScriptedAgents({
+      Begin: [[delegate('a', 'Middle'), delegate('b', 'Talks', 'talker'), finish()], closingAnswer],
       Middle: [[delegate('c', 'Deep'), toolCall('d', 'slow', {}), finish()], says('Middle.')],
       Deep: [[toolCall('e', 'pay', {}), finish()], says('Deep.')],
     });
@@ -66,18 +73,18 @@ describe('when the time is over for a tree', () => {
   });
 
   test('a tree that waits at its bottom wakes as a whole', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const pay = createRecordingTool({ name: 'pay' });
-    const model = createCast({
-      Begin: [[delegate('a', 'x'), finish()], late],
+    const model = createScriptedAgents({
+      Begin: [[delegate('a', 'x'), finish()], closingAnswer],
       x: [[delegate('b', 'y'), finish()], says('X.')],
       y: [[toolCall('c', 'pay', {}), finish()], says('Y.')],
     });
     const kernel = await boot({ model, tools: [agentTool, pay], clock });
     const run = await ask(kernel, { limits });
     await untilAsked(kernel, run.id);
-    await untilParked(kernel);
+    await untilSuspended(kernel);
     await clock.advance(12_000);
     const events = await finished(kernel, run.id);
     expectTimeOver(events);
@@ -87,8 +94,8 @@ describe('when the time is over for a tree', () => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('a tool that spawns on and on spawns nobody any more', async () => {
-    const { boot } = await openScene();
+  test('a tool that spawns in a loop can spawn no more agents', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const refused: unknown[] = [];
     const tool = createRecordingTool({
@@ -107,8 +114,8 @@ describe('when the time is over for a tree', () => {
         return { context: (await first).reason };
       },
     });
-    const model = createCast({
-      Begin: [[toolCall('a', 'team', {}), finish()], late],
+    const model = createScriptedAgents({
+      Begin: [[toolCall('a', 'team', {}), finish()], closingAnswer],
       x: [says('X.')],
     });
     const settings = { graceMs: 60_000 };
@@ -125,7 +132,7 @@ describe('when the time is over for a tree', () => {
   });
 
   test('agents of a deaf tool end with it', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({
       name: 'team',
@@ -140,7 +147,9 @@ describe('when the time is over for a tree', () => {
       await aborted(signal);
       yield [];
     });
-    const model = createCast({ Begin: [[toolCall('a', 'team', {}), finish()], late] });
+    const model = createScriptedAgents({
+      Begin: [[toolCall('a', 'team', {}), finish()], closingAnswer],
+    });
     const settings = { graceMs: 500 };
     const kernel = await boot({ model, models: { stuck }, tools: [tool], clock, settings });
     const run = await ask(kernel, { limits });

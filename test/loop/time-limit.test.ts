@@ -10,16 +10,16 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { resultOf, says } from './cast.ts';
+import { resultOf, says } from './scripted-agents.ts';
 import {
   createEndlessModel,
   expectTimeOver,
   isClosing,
-  late,
+  closingAnswer,
   limits,
   untilAsleep,
-  untilParked,
-} from './late.ts';
+  untilSuspended,
+} from './time-limit-fixture.ts';
 import {
   aborted,
   createStreamingModel,
@@ -29,10 +29,10 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   untilAsked,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 import { mortal } from './stores.ts';
 
 const free = { allowedByDefault: true };
@@ -46,8 +46,8 @@ function stopped(signal: AbortSignal | undefined): Promise<void> {
 }
 
 describe('when the time is over', () => {
-  test('a model that streams without end is stopped, and its words are taken back', async () => {
-    const { boot } = await openScene();
+  test('a model that streams endlessly is stopped, and its text is discarded', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createEndlessModel();
     const kernel = await boot({ model, tools: [createRecordingTool({ name: 'look' })], clock });
@@ -68,8 +68,8 @@ describe('when the time is over', () => {
     expect(lastOf(model.requests).messages.at(-1)).toMatchObject({ role: 'system' });
   });
 
-  test('a model that has said nothing yet is stopped without a trace', async () => {
-    const { boot } = await openScene();
+  test('a model without output is stopped without an event', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const look = createRecordingTool({ name: 'look' });
     const model = createStreamingModel(
@@ -77,7 +77,7 @@ describe('when the time is over', () => {
         await aborted(signal);
         yield [];
       },
-      () => [late],
+      () => [closingAnswer],
     );
     const kernel = await boot({ model, tools: [look], clock });
     const run = await ask(kernel, { limits });
@@ -89,10 +89,12 @@ describe('when the time is over', () => {
   });
 
   test('a wait for a provider to recover is over too', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const busy = new ProviderFailure('Busy', { retryable: true, retryAfterMs: 50_000 });
-    const model = createScriptedModel([(request) => (isClosing(request) ? late : fail(busy))]);
+    const model = createScriptedModel([
+      (request) => (isClosing(request) ? closingAnswer : fail(busy)),
+    ]);
     const kernel = await boot({ model, tools: [createRecordingTool({ name: 'look' })], clock });
     const run = await ask(kernel, { limits });
     await until(async () => clock.sleepers >= 4, 'the pause');
@@ -101,7 +103,7 @@ describe('when the time is over', () => {
   });
 
   test('a tool that listens ends by itself, and what it brings is kept', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({
       name: 'slow',
@@ -111,7 +113,7 @@ describe('when the time is over', () => {
         return { context: 'half of it' };
       },
     });
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -123,11 +125,11 @@ describe('when the time is over', () => {
   });
 
   test('a tool that throws when it is stopped fails by the limit', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'slow', ...free });
     tool.hold();
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -138,12 +140,12 @@ describe('when the time is over', () => {
     expectTimeOver(events);
   });
 
-  test('a tool that does not listen is left behind after a moment', async () => {
-    const { boot } = await openScene();
+  test('a tool that ignores its signal is abandoned after the grace period', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const deaf = Promise.withResolvers<{ context: string }>();
     const tool = createRecordingTool({ name: 'slow', ...free, execute: () => deaf.promise });
-    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'slow', {}), finish()], closingAnswer]);
     const kernel = await boot({ model, tools: [tool], clock, settings: { graceMs: 500 } });
     const run = await ask(kernel, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
@@ -161,15 +163,15 @@ describe('when the time is over', () => {
     expect(await journal(kernel, run.id)).toEqual(events);
   });
 
-  test('a run that is parked wakes, and its approval is closed', async () => {
-    const { boot } = await openScene();
+  test('a suspended run is resumed, and its approval is closed', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
-    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], closingAnswer]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
     const [approval] = await untilAsked(kernel, run.id);
-    await untilParked(kernel);
+    await untilSuspended(kernel);
     await clock.advance(8_000);
     expect(kernel.control.supervisor.activeRuns).toBe(0);
     await clock.advance(4_000);
@@ -188,11 +190,11 @@ describe('when the time is over', () => {
     expect(tool.executions).toEqual([]);
   });
 
-  test('a decision that came too late starts nothing', async () => {
-    const { boot } = await openScene();
+  test('a decision after the deadline starts nothing', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
-    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'pay', {}), finish()], closingAnswer]);
     const made = { model, tools: [tool], clock };
     const first = await boot(made);
     const run = await ask(first, { limits });
@@ -210,14 +212,16 @@ describe('when the time is over', () => {
   });
 
   test('calls that the model has just made do not start', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'look', ...free });
     const go = Promise.withResolvers<void>();
     const model = createScriptedModel([
       (request) =>
-        isClosing(request) ? late : go.promise.then(() => [toolCall('a', 'look', {}), finish()]),
-      late,
+        isClosing(request)
+          ? closingAnswer
+          : go.promise.then(() => [toolCall('a', 'look', {}), finish()]),
+      closingAnswer,
     ]);
     const kernel = await boot({ model, tools: [tool], clock });
     const run = await ask(kernel, { limits });
@@ -230,14 +234,14 @@ describe('when the time is over', () => {
   });
 
   test('after a crash an idempotent tool is not started once more', async () => {
-    const { boot, bootDoomed, store } = await openScene();
+    const { boot, bootWithoutCleanup, store } = await openFixture();
     const clock = new ManualClock();
     const process = mortal(store);
     const tool = createRecordingTool({ name: 'look', ...free, idempotent: true });
     tool.hold();
-    const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], late]);
+    const model = createScriptedModel([[toolCall('a', 'look', {}), finish()], closingAnswer]);
     const made = { model, tools: [tool], clock };
-    const doomed = await bootDoomed({ ...made, store: process.store });
+    const doomed = await bootWithoutCleanup({ ...made, store: process.store });
     const run = await ask(doomed, { limits });
     await until(async () => tool.executions.length === 1, 'the tool');
     process.kill();
@@ -251,7 +255,7 @@ describe('when the time is over', () => {
   });
 
   test('a last answer that does not end is cut off', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const model = createStreamingModel(async function* (request, signal) {
       yield [text(isClosing(request) ? 'In short' : 'On and ')];
@@ -271,7 +275,7 @@ describe('when the time is over', () => {
   });
 
   test('an answer that was complete just in time is an answer', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const begin = Date.parse('2026-01-01T00:00:00Z');
     let now = begin;
     const clock = { now: () => now, sleep: (_ms: number, signal?: AbortSignal) => stopped(signal) };

@@ -13,17 +13,17 @@ import {
   journal,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 
 const free = { allowedByDefault: true } as const;
 const answer = [text('Done.'), finish()];
 
 describe('tool calls', () => {
   test('bring their results in the order of the calls, whatever order they finish in', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tools = ['a', 'b', 'c'].map((name) =>
       createRecordingTool({ name, ...free, execute: () => ({ context: `from ${name}` }) }),
     );
@@ -46,7 +46,7 @@ describe('tool calls', () => {
   });
 
   test('with an id that the provider repeats are told apart, and both ids are kept', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({
       name: 'look',
       ...free,
@@ -74,7 +74,7 @@ describe('tool calls', () => {
   });
 
   test('with an id that an earlier run of the conversation used are told apart too', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([[toolCall('call_1', 'look', {}), finish()], answer]);
     const kernel = await boot({ model, tools: [look] });
@@ -91,7 +91,7 @@ describe('tool calls', () => {
     ['longer than we store', 'x'.repeat(5000)],
     ['as long as we store, twice', 'y'.repeat(200)],
   ])('get an id of ours where the provider’s is %s', async (_what, id) => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const calls = [toolCall(id, 'look', {}), toolCall(id, 'look', {})];
     const kernel = await boot({
@@ -109,7 +109,7 @@ describe('tool calls', () => {
   });
 
   test('take empty arguments as an object without any', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const model = createScriptedModel([[toolCall('call_1', 'look', ''), finish()], answer]);
     const kernel = await boot({ model, tools: [look] });
@@ -119,7 +119,7 @@ describe('tool calls', () => {
   });
 
   test('of tools that the run does not have go back as errors', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', ...free });
     const pay = createRecordingTool({ name: 'pay', ...free });
     const model = createScriptedModel([
@@ -146,7 +146,7 @@ describe('tool calls', () => {
   });
 
   test('show their progress while they run, and none after their end', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const go = Promise.withResolvers<void>();
     let late: (text: string) => void = () => undefined;
     const look = createRecordingTool({
@@ -186,7 +186,7 @@ describe('tool calls', () => {
   });
 
   test('get what the caller handed along for tools, which the model does not see', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const seen: unknown[] = [];
     const look = createRecordingTool({
       name: 'look',
@@ -205,7 +205,7 @@ describe('tool calls', () => {
   });
 
   test('let programs read the result and the model the context', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const both = createRecordingTool({
       name: 'both',
       ...free,

@@ -10,7 +10,7 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
-import { endOf, finished, lastOf, ofType, openScene, resultsIn } from './scene.ts';
+import { endOf, finished, lastOf, ofType, openFixture, resultsIn } from './fixture.ts';
 
 function nested(depth: number): string {
   return `{"a":${'['.repeat(depth)}${']'.repeat(depth)}}`;
@@ -18,7 +18,7 @@ function nested(depth: number): string {
 
 /** One call, and what became of it: the run must complete in any case. */
 async function callOnce(tool: RecordingTool, input: unknown = {}) {
-  const { boot } = await openScene();
+  const { boot } = await openFixture();
   const model = createScriptedModel([
     [toolCall('call_1', tool.name, input), finish()],
     [text('Went on.'), finish()],
@@ -60,7 +60,7 @@ describe('a call that does not fit', () => {
     expect(ofType(events, 'tool.completed')).toHaveLength(1);
   });
 
-  test('the tool’s schema tells the model where and why', async () => {
+  test('the model reads the invalid fields of the tool’s schema', async () => {
     const pay = createRecordingTool({
       name: 'pay',
       allowedByDefault: true,
@@ -166,7 +166,7 @@ describe('a tool that fails', () => {
   });
 
   test('leaves its siblings alone', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const bad = createRecordingTool({
       name: 'bad',
       allowedByDefault: true,

@@ -13,15 +13,15 @@ import {
   finished,
   lastOf,
   ofType,
-  openScene,
+  openFixture,
   resultsIn,
-  shownToTheEnd,
+  publishedToTheEnd,
   untilStored,
-} from './scene.ts';
+} from './fixture.ts';
 
 describe('a turn', () => {
   test('brings the text piece by piece, in the order in which it came', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const pieces = ['One ', '', 'two ', '\u{1F600}', '\ud800', ' \u0000 three.'];
     const model = createScriptedModel([[...pieces.map(text), finish()]]);
     const kernel = await boot({ model });
@@ -31,11 +31,11 @@ describe('a turn', () => {
     expect(texts.map((event) => event.text)).toEqual(pieces);
     expect(new Set(texts.map(({ textId }) => textId)).size).toBe(1);
     expect(endOf(events)).toMatchObject({ status: 'completed', output: pieces.join('') });
-    expect(await shownToTheEnd(kernel)).toEqual(events);
+    expect(await publishedToTheEnd(kernel)).toEqual(events);
   });
 
   test('shows its text while the model is still speaking', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const more = Promise.withResolvers<void>();
     const model = createStreamingModel(async function* () {
       yield [text('First. ')];
@@ -55,7 +55,7 @@ describe('a turn', () => {
   });
 
   test('takes a piece with many events in their order, as one commit can hold them', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const words = Array.from({ length: 5000 }, (_, n) => `${n} `);
     const model = createStreamingModel(() => [words.map(text), [finish()]]);
     const kernel = await boot({ model });
@@ -66,7 +66,7 @@ describe('a turn', () => {
   });
 
   test('keeps what the model thinks apart from what it says', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([
       [{ type: 'reasoning', text: 'Hm.' }, text('Yes.'), finish()],
       [text('Next.'), finish()],
@@ -83,7 +83,7 @@ describe('a turn', () => {
   });
 
   test('is followed by another one with the results, until the model calls nothing', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({
       name: 'look',
       allowedByDefault: true,
@@ -116,7 +116,7 @@ describe('a turn', () => {
   });
 
   test('offers the model the tools of the run, and only those', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tools = ['look', 'pay', 'wait'].map((name) => createRecordingTool({ name }));
     const model = createScriptedModel([[finish()]]);
     const kernel = await boot({ model, tools });
@@ -125,8 +125,8 @@ describe('a turn', () => {
     expect(lastOf(model.requests).tools.map(({ name }) => name)).toEqual(['wait', 'look']);
   });
 
-  test('in which the model says nothing at all completes the run', async () => {
-    const { boot } = await openScene();
+  test('without any output completes the run', async () => {
+    const { boot } = await openFixture();
     const kernel = await boot({ model: createScriptedModel([[finish()]]) });
     const run = await ask(kernel);
     expect(endOf(await finished(kernel, run.id))).toMatchObject({
@@ -145,7 +145,7 @@ describe('the limit of turns', () => {
   const lookTool = () => createRecordingTool({ name: 'look', allowedByDefault: true });
 
   test('ends a run with `limit` after one more call without tools', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = lookTool();
     const model = createScriptedModel([tireless(1), tireless(2), [text('What I have.'), finish()]]);
     const kernel = await boot({ model, tools: [look] });
@@ -162,7 +162,7 @@ describe('the limit of turns', () => {
   });
 
   test('holds although the model calls tools in that last call', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = lookTool();
     const model = createScriptedModel([tireless(1), tireless(2), tireless(3)]);
     const kernel = await boot({ model, tools: [look] });
@@ -175,8 +175,8 @@ describe('the limit of turns', () => {
     expect(endOf(events)).toMatchObject({ status: 'completed', output: 'Again 2. ' });
   });
 
-  test('says nothing about a run that answers in its last allowed turn', async () => {
-    const { boot } = await openScene();
+  test('does not apply to a run that answers in its last allowed turn', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([tireless(1), [text('Done.'), finish()]]);
     const kernel = await boot({ model, tools: [lookTool()] });
     const run = await ask(kernel, { maxIterations: 2 });
@@ -186,7 +186,7 @@ describe('the limit of turns', () => {
   });
 
   test('leaves its own instruction out of the conversation', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([tireless(1), [text('Short.'), finish()]]);
     const kernel = await boot({ model, tools: [lookTool()] });
     const first = await ask(kernel, { maxIterations: 1 });

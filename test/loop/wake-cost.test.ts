@@ -15,16 +15,16 @@ import {
   decide,
   endOf,
   finished,
-  openScene,
+  openFixture,
   stopRun,
   untilAsked,
-} from './scene.ts';
+} from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 describe('waking a run', () => {
   /** How many events are read from the answer to the next question to the model. */
   async function eventsReadToWake(turnsBefore: number): Promise<number> {
-    const { store: inner, boot } = await openScene();
+    const { store: inner, boot } = await openFixture();
     let read = 0;
     let counting = false;
     const store = wrapStore(inner, async (call) => {
@@ -66,9 +66,9 @@ describe('waking a run', () => {
   });
 });
 
-describe('looking around', () => {
-  test('asks one question for the mail of all runs that are at work, however many', async () => {
-    const { store: inner, boot } = await openScene();
+describe('the scan of the supervisor', () => {
+  test('reads the inboxes of all active runs with one query', async () => {
+    const { store: inner, boot } = await openFixture();
     const asked: string[] = [];
     const store = wrapStore(inner, (call) => {
       if (call.method === 'readInbox' || call.method === 'heldWithCommands')

@@ -183,7 +183,7 @@ describe('an invalid option', () => {
 
   test('in the agents or limits of a harness is reported when it is created', () => {
     const agents = [defineAgent({ name: 'one', handoffs: ['nobody'] })];
-    expect(() => createAgentHarness({ harness, agents })).toThrow('who does not exist');
+    expect(() => createAgentHarness({ harness, agents })).toThrow('which does not exist');
     expect(() => createAgentHarness({ harness, limits: { depth: 99 } })).toThrow('limits.depth');
   });
 

@@ -17,40 +17,40 @@ import type {
 import type { TranscriptCache } from './run/context/transcript-cache.ts';
 
 export interface Settings {
-  /** This process among the nodes on one store. */
+  /** The id of this process among the nodes on one store. */
   readonly node: string;
   readonly leaseTtlMs: number;
   readonly approvalTtlMs: number;
-  /** How long a client may take for the result of a function tool. */
+  /** How long a client has to post the result of a function tool. */
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
-  /** How long running tools may finish when the server shuts down, or a run is canceled. */
+  /** How long tools may finish when the server shuts down or a run is canceled. */
   readonly graceMs: number;
   readonly providerAttempts: number;
   /**
-   * An answer that was in time may still be on its way into the store when its approval expires. It is
-   * waited for: an expiry that meets it there is undone, and the run is given up and taken up again.
+   * How much later than its time an approval expires: an answer in time may still be on its way into
+   * the store. An expiry that conflicts with a stored answer fences the append, and the run is recovered.
    */
   readonly lateAnswerMs: number;
   readonly compaction: CompactionSettings;
 }
 
-/** When and how older turns give way to a summary of them. */
+/** When and how a summary replaces older turns. */
 export interface CompactionSettings {
-  /** The part of the window that may be full before a turn. */
+  /** The part of the window above which a turn is preceded by a compaction. */
   readonly threshold: number;
   /** The part of the window that recent turns keep. */
   readonly keep: number;
-  /** For models whose window nobody knows; left out, only a refusal of theirs tells. */
+  /** Assumed for models whose window is unknown; left out: only a refused request is compacted. */
   readonly windowTokens?: number;
-  /** Who summarizes; left out, the agent's own model. */
+  /** The model that summarizes; left out: the agent's own. */
   readonly model?: string;
 }
 
-/** The rules of a program that runs agents in itself, and may change them at any time. */
+/** The rules of a program that runs agents in-process. It may change them at any time. */
 export interface ProgramRules {
   current(): Permissions;
-  /** Removes an allow-once rule, in the same breath in which it allows a call. */
+  /** Removes an allow-once rule at the moment at which it allows a call. */
   useOnce(index: number): void;
 }
 
@@ -65,7 +65,7 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   compaction: { threshold: 0.8, keep: 0.3 },
 };
 
-/** Everything that driving a run needs, wired once by the composition root. */
+/** What driving runs depends on, built once by the composition root. */
 export interface Engine {
   readonly store: SystemStore;
   readonly transcripts: TranscriptCache;
@@ -78,10 +78,10 @@ export interface Engine {
   models(tenantId: string): ModelRegistry;
   tools(tenantId: string): ToolRegistry;
   agents(tenantId: string): AgentRegistry;
-  /** Writes an entry of the audit trail down; left out: there is none. */
+  /** Makes the record of an audit entry; left out: there is no audit trail. */
   readonly audit?: (tenantId: string, entry: AuditEntry) => NewAudit;
-  /** Left out: memories are found by their words alone. */
+  /** Left out: memories are searched by words only. */
   readonly embedders?: Embedders;
-  /** Left out: a run's rules are those that it was started with. */
+  /** Left out: a run keeps the rules that it was started with. */
   readonly rules?: (run: RunRef) => ProgramRules;
 }

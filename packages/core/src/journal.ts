@@ -1,18 +1,18 @@
 /**
- * A run's journal: the only writer. Append, then publish (E1).
+ * The journal of a run: the only writer of its events. Append, then publish (E1).
  *
- * States: idle ─write─▶ committing ─commit─▶ idle (or committing again, if more came meanwhile)
- *                            ├─refused─▶ committing, with other events in the same places
- *                            └─fenced or failed─▶ broken, for good
+ *   idle ─write─▶ committing ─commit─▶ idle, or committing again if more events arrived
+ *                     ├─refused─▶ committing, with the refused events replaced
+ *                     └─fenced or failed─▶ broken, permanently
  *
- * - There is no timer. An idle journal commits at once; whatever arrives while it commits forms the
+ * - There is no timer. An idle journal commits at once; events that arrive during a commit form the
  *   next batch.
- * - `state` runs ahead of what is stored, so that the loop can go on; nothing outside the loop sees
- *   it, and no side effect starts before the promise of its write has resolved.
- * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out
- *   or whose store failed is broken: all its promises reject, and the loop gives the run up.
- * - A step that uses up a grant may come too late (E7): nothing of it is stored, and what was decided
- *   by the grant is decided again. What came after it keeps its place, since others may know of it.
+ * - `state` runs ahead of the store, so that the loop can continue. Only the loop sees it, and no side
+ *   effect starts before the promise of its write has resolved.
+ * - Every append carries the expected `seq` and the lease epoch (E3). A journal that was fenced out, or
+ *   whose store failed, is broken: all its promises reject, and the loop abandons the run.
+ * - A batch that uses an exhausted grant is refused as a whole (E7). Every write with an
+ *   `onGrantExhausted` then replaces its own events, one for one, so that later events keep their `seq`.
  */
 import { isEnded, type RunEvent, type StoredEvent } from '@relay/protocol';
 import { noticesOfEvents } from './governance/notifications.ts';
@@ -24,38 +24,54 @@ import type {
   NewAudit,
   Publisher,
   RunIdentity,
+  RunRef,
   TenantStore,
 } from './ports/index.ts';
+import { publishStored } from './publisher.ts';
 import { project } from './run/state/projection.ts';
 import { evolveAll, type RunState } from './run/state/state.ts';
 
-/** What else happens in the commit of some events. */
+/** What is committed together with events. */
 export interface CommitExtras {
-  /** QueuedRunCommand that the events answer. */
-  readonly take?: readonly string[];
-  /** Gives the lease back. */
+  /** Ids of queued commands that the events answer: they are removed from the inbox. */
+  readonly consume?: readonly string[];
+  /** Releases the lease. */
   readonly release?: boolean;
-  /** Memories that the run leaves behind. */
-  readonly remember?: readonly MemoryRecord[];
-  /** What to write instead, event for event, if a grant that they use was used up meanwhile. */
-  readonly otherwise?: OnGrantExhausted;
+  /** Memories that the run stores. */
+  readonly memories?: readonly MemoryRecord[];
+  readonly onGrantExhausted?: OnGrantExhausted | undefined;
 }
 
-export type OnGrantExhausted = (events: readonly RunEvent[]) => Promise<readonly RunEvent[]>;
+/**
+ * Replaces the events of one write, one for one, after a grant that they use was exhausted.
+ * `preceding` are the events before them in the same commit: these may use the same grant.
+ */
+export type OnGrantExhausted = (
+  events: readonly RunEvent[],
+  preceding: readonly RunEvent[],
+) => Promise<readonly RunEvent[]>;
+
+/** The events of one write within a batch, and how they are replaced. */
+interface Replaceable {
+  readonly from: number;
+  readonly count: number;
+  readonly replace: OnGrantExhausted;
+}
 
 interface Batch {
-  /** The state that its events follow. */
+  /** The state before its events. */
   before: RunState;
-  /** One time for the whole batch, so that a live frame and a stored one are the same. */
+  /** One time for the whole batch, so that a live frame equals the stored one. */
   readonly at: number;
   events: RunEvent[];
-  placed: StoredEvent[];
-  otherwise: OnGrantExhausted | undefined;
-  readonly take: string[];
-  readonly remember: MemoryRecord[];
+  /** The events with `seq` and time. */
+  stored: StoredEvent[];
+  readonly replaceable: Replaceable[];
+  readonly consume: string[];
+  readonly memories: MemoryRecord[];
   release: boolean;
-  /** Resolves when its commit is over, with whether it is stored; it never rejects. */
-  readonly over: PromiseWithResolvers<boolean>;
+  /** Resolves after the commit with whether it succeeded; it never rejects. */
+  readonly done: PromiseWithResolvers<boolean>;
 }
 
 export interface JournalOptions {
@@ -66,26 +82,27 @@ export interface JournalOptions {
   readonly clock: Clock;
   readonly publisher: Publisher;
   readonly log: Pick<Log, 'error'>;
-  /** Sees events as they are taken in, before they are stored. */
+  /** Receives events as they are staged, before they are stored. */
   readonly observe: (events: readonly StoredEvent[]) => void;
-  /** What the audit trail says of them. */
+  /** The audit entries of the events. */
   readonly audit?: (events: readonly StoredEvent[]) => readonly NewAudit[];
 }
 
-/** The run went to another node, or its store failed: this node must not go on with it. */
+/** Another node holds the run, or the store failed: this node must not continue it. */
 export class JournalBroken extends Error {
   override readonly name = 'JournalBroken';
   readonly fenced: boolean;
 
   /** `cause` is `fenced`, or what the store threw. */
   constructor(cause: unknown) {
-    super('The journal no longer takes writes from this node', { cause });
+    super('The journal no longer accepts writes from this node', { cause });
     this.fenced = cause === 'fenced';
   }
 }
 
 export class RunJournal {
   readonly #options: JournalOptions;
+  readonly #ref: RunRef;
   #state: RunState;
   #storedSeq: number;
   #next: Batch | undefined;
@@ -97,6 +114,7 @@ export class RunJournal {
     this.#options = options;
     this.#state = options.state;
     this.#storedSeq = options.state.seq;
+    this.#ref = { tenantId: options.run.tenantId, runId: options.run.id };
   }
 
   get state(): RunState {
@@ -107,52 +125,55 @@ export class RunJournal {
     return this.#broken !== undefined;
   }
 
-  /** The run is over or its lease is given back: nothing may follow. */
+  /** The run has ended or its lease is released: nothing may follow. */
   get closed(): boolean {
     return this.#closed || isEnded(this.#state.status);
   }
 
-  /** How many events wait for their commit: what a fast model is slowed down by. */
+  /** How many events wait for their commit; a fast model is slowed down by it. */
   get backlog(): number {
     return this.#next?.events.length ?? 0;
   }
 
-  /** Takes events in without starting a commit: the next `write` carries them. */
-  stage(events: readonly RunEvent[], along: CommitExtras = {}): void {
-    const { take, release, otherwise } = along;
-    if (events.length === 0 && (take ?? otherwise) === undefined && release !== true) return;
+  /** Adds events without starting a commit: the next `append` or `write` commits them. */
+  stage(events: readonly RunEvent[], extras: CommitExtras = {}): void {
+    const { consume = [], release = false, memories = [], onGrantExhausted } = extras;
+    if (events.length === 0 && consume.length === 0 && !release) return;
     const batch = (this.#next ??= emptyBatch(this.#options.clock.now(), this.#state));
-    const at = batch.placed[0]?.at ?? new Date(batch.at).toISOString();
+    const at = batch.stored[0]?.at ?? new Date(batch.at).toISOString();
     const { seq } = this.#state;
-    const placed = events.map((event, n) => ({ ...event, seq: seq + 1 + n, at }));
-    this.#state = evolveAll(this.#state, placed);
+    const stored = events.map((event, index) => ({ ...event, seq: seq + 1 + index, at }));
+    this.#state = evolveAll(this.#state, stored);
+    if (onGrantExhausted !== undefined) {
+      const [from, count] = [batch.events.length, events.length];
+      batch.replaceable.push({ from, count, replace: onGrantExhausted });
+    }
     batch.events.push(...events);
-    batch.placed.push(...placed);
-    this.#options.observe(placed);
-    if (take !== undefined) batch.take.push(...take);
-    if (otherwise !== undefined) batch.otherwise = otherwise;
-    if (along.remember !== undefined) batch.remember.push(...along.remember);
-    if (release === true) this.#closed = batch.release = true;
+    batch.stored.push(...stored);
+    this.#options.observe(stored);
+    batch.consume.push(...consume);
+    batch.memories.push(...memories);
+    if (release) this.#closed = batch.release = true;
   }
 
-  /** Takes events in and sees to their commit; a failure shows at the next awaited write. */
+  /** Adds events and starts a commit; a failure surfaces at the next awaited write. */
   append(events: readonly RunEvent[]): void {
     this.stage(events);
     this.#start();
   }
 
   /** Resolves when these events and all before them are stored. */
-  write(events: readonly RunEvent[], along: CommitExtras = {}): Promise<void> {
-    this.stage(events, along);
+  write(events: readonly RunEvent[], extras: CommitExtras = {}): Promise<void> {
+    this.stage(events, extras);
     return this.settled();
   }
 
-  /** Resolves when everything taken in so far is stored; rejects with `JournalBroken`. */
+  /** Resolves when everything added so far is stored; rejects with `JournalBroken`. */
   async settled(): Promise<void> {
     const last = this.#next ?? this.#committing;
     this.#start();
-    const stored = last === undefined ? this.#broken === undefined : await last.over.promise;
-    if (!stored) throw this.#broken ?? new JournalBroken(undefined);
+    const isStored = last === undefined ? this.#broken === undefined : await last.done.promise;
+    if (!isStored) throw this.#broken ?? new JournalBroken(undefined);
   }
 
   #start(): void {
@@ -165,80 +186,106 @@ export class RunJournal {
       const batch = this.#next;
       this.#next = undefined;
       if (this.#broken !== undefined) {
-        batch.over.resolve(false);
+        batch.done.resolve(false);
         return;
       }
       this.#committing = batch;
       try {
         const { store } = this.#options;
         let outcome = await store.append(this.#appendOf(batch, this.#state));
-        while (outcome === 'refused' && batch.otherwise !== undefined) {
-          const state = this.#replace(batch, await batch.otherwise(batch.events));
+        while (outcome === 'refused' && batch.replaceable.length > 0) {
+          const state = this.#replace(batch, await replacementsOf(batch));
           outcome = await store.append(this.#appendOf(batch, state));
         }
         if (outcome !== 'committed') {
           this.#broken = new JournalBroken('fenced');
         } else {
           this.#storedSeq += batch.events.length;
-          this.#publish(batch);
+          publishStored(this.#options, this.#ref, batch.stored);
         }
       } catch (error) {
         this.#broken = new JournalBroken(error);
       }
       this.#committing = undefined;
-      batch.over.resolve(this.#broken === undefined);
+      batch.done.resolve(this.#broken === undefined);
     }
   }
 
-  /** Never throws: the events are stored, whether or not they can be published. */
-  #publish({ placed }: Batch): void {
-    const { run, publisher, log } = this.#options;
-    try {
-      publisher.publish(run.id, placed, run.tenantId);
-    } catch (error) {
-      log.error('Stored events could not be published', { runId: run.id, error });
-    }
-  }
-
-  /** Puts others in the place of events that were not stored; the state after them. */
-  #replace(batch: Batch, events: readonly RunEvent[]): RunState {
-    const { before, placed: refused } = batch;
-    if (events.length !== refused.length) throw new TypeError('Every event keeps its place');
-    const isNew = events.map((event, n) => event !== batch.events[n]);
+  /** Replaces the events of a batch that was not stored, and returns the state after them. */
+  #replace(batch: Batch, events: RunEvent[]): RunState {
+    const { before } = batch;
+    const isNew = events.map((event, index) => event !== batch.events[index]);
     const at = new Date(batch.at).toISOString();
-    batch.events = [...events];
-    batch.placed = events.map((event, n) => ({ ...event, seq: before.seq + 1 + n, at }));
-    const state = evolveAll(before, batch.placed);
-    this.#state = evolveAll(state, this.#next?.placed ?? []);
+    batch.events = events;
+    batch.stored = events.map((event, index) => ({ ...event, seq: before.seq + 1 + index, at }));
+    const state = evolveAll(before, batch.stored);
+    this.#state = evolveAll(state, this.#next?.stored ?? []);
     if (this.#next !== undefined) this.#next.before = state;
-    this.#options.observe(batch.placed.filter((_, n) => isNew[n]));
+    this.#options.observe(batch.stored.filter((_, index) => isNew[index]));
     return state;
   }
 
-  /** `state` is what it is after the batch, and no later. */
+  /** `state` is the state after the batch, and no later. */
   #appendOf(batch: Batch, state: RunState): Append {
     const { run, epoch, audit } = this.#options;
-    const { progress, ...rows } = project(batch.placed, state, run);
+    const { progress, ...rows } = project(batch.stored, state, run);
     return {
       ...rows,
-      // Whoever hears that a run is given away must be able to tell whether there is anything to do.
+      // Nodes that are notified of a released run must see whether it can continue.
       progress: batch.release ? { status: state.status, ...progress } : progress,
       runId: run.id,
       epoch,
       afterSeq: this.#storedSeq,
       at: batch.at,
       events: batch.events,
-      take: batch.take,
-      remember: batch.remember,
+      consume: batch.consume,
+      memories: batch.memories,
       release: batch.release,
-      notices: noticesOfEvents(run, batch.placed),
-      ...(audit === undefined ? {} : { audit: audit(batch.placed) }),
+      notices: noticesOfEvents(run, batch.stored),
+      audit: audit?.(batch.stored) ?? [],
     };
   }
 }
 
 function emptyBatch(at: number, before: RunState): Batch {
-  const over = Promise.withResolvers<boolean>();
-  const nothing = { events: [], placed: [], take: [], remember: [] };
-  return { at, before, ...nothing, otherwise: undefined, release: false, over };
+  return {
+    before,
+    at,
+    events: [],
+    stored: [],
+    replaceable: [],
+    consume: [],
+    memories: [],
+    release: false,
+    done: Promise.withResolvers<boolean>(),
+  };
+}
+
+async function replacementsOf({ events, replaceable }: Batch): Promise<RunEvent[]> {
+  const replaced = [...events];
+  for (const { from, count, replace } of replaceable) {
+    const end = from + count;
+    const replacement = await replace(replaced.slice(from, end), replaced.slice(0, from));
+    if (replacement.length !== count) throw new TypeError('Events must be replaced one for one');
+    replaced.splice(from, count, ...replacement);
+  }
+  return replaced;
+}
+
+const pageSize = 2000;
+
+/** The events of a run after `after`, page by page; the journal may end before `to`. */
+export async function* readJournal(
+  store: TenantStore,
+  runId: string,
+  range: { after: number; to: number },
+): AsyncGenerator<StoredEvent[], void> {
+  let { after } = range;
+  while (after < range.to) {
+    const limit = Math.min(pageSize, range.to - after);
+    const page = await store.readEvents(runId, { after, limit });
+    if (page.length === 0) return;
+    yield page;
+    after += page.length;
+  }
 }

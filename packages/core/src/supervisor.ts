@@ -1,17 +1,17 @@
 /**
- * The supervisor: which runs this node drives.
+ * The supervisor: decides which runs this node drives.
  *
- * A run is in one of these places, and only `#enter` and `#leave` move it:
- *   away     not here: parked, over, or on another node
- *   queued   here, but all places are taken; tenants take turns
- *   driven   here, with the lease, in exactly one drain
+ * For this node, a run is in one of these states; only `#activate` and `#deactivate` change it:
+ *   inactive  suspended, ended, or on another node
+ *   queued    waits for a free slot; tenants take turns
+ *   active    driven here, under the lease, exactly once
  *
- * - `wake` may be called by anyone at any time, also twice. A wake during a drain is never lost: the
- *   loop hears of its inbox, and a drain that is just ending is followed by another look.
- * - Leases are renewed three times within their lifetime. A lease that could not be renewed is given
- *   up at once; the epoch fences out whatever was still on its way (E3).
- * - Runs that nobody told us about (left behind, due, queued), and commands that came in elsewhere, are
- *   found by a look around. It makes wake-ups a matter of speed and never of correctness.
+ * - `wake` may be called at any time and any number of times. A wake-up of an active run is never lost:
+ *   the loop reads the inbox, and a run that is just leaving is activated again.
+ * - Leases are renewed three times within their lifetime. A run whose lease could not be renewed is
+ *   stopped at once; the epoch fences out writes that are still on their way (E3).
+ * - A periodic scan finds abandoned, due and queued runs, and commands that other nodes accepted.
+ *   Wake-ups therefore only save time; correctness does not depend on them.
  */
 import { isEnded, RelayError } from '@relay/protocol';
 import { BackgroundLoop } from './runtime/background-loop.ts';
@@ -19,46 +19,49 @@ import { FairQueue } from './runtime/fair-queue.ts';
 import type { Engine } from './engine.ts';
 import { JournalBroken } from './journal.ts';
 import type { RunRef } from './ports/index.ts';
-import { drive, fail, type Outcome } from './run/loop.ts';
+import { publishStored } from './publisher.ts';
+import { fail, failCorruptRun } from './run/end.ts';
+import { runErrorOf } from './run/errors.ts';
 import type { LiveRun } from './run/live-run.ts';
+import { drive } from './run/loop.ts';
 import { load } from './run/recover.ts';
-import { failCorruptRun, runErrorOf } from './run/state/corrupt.ts';
 
-interface Drain {
+interface ActiveRun {
   readonly ref: RunRef;
+  /** Undefined until it is loaded. */
   live: LiveRun | undefined;
-  /** Someone called while the drain was ending, or before it had begun. */
+  /** A wake-up arrived that the loop may not have noticed. */
   wokenAgain: boolean;
   done: Promise<void>;
 }
 
 const tenantPaused = { kind: 'yield', reason: 'The tenant is paused' } as const;
-const lookAroundMs = 1_000;
-const lookAroundLimit = 1_000;
+const shuttingDown = { kind: 'yield', reason: 'The server is shutting down' } as const;
+const scanIntervalMs = 1_000;
+const scanLimit = 1_000;
 
 export class Supervisor {
   readonly #engine: Engine;
-  readonly #drains = new Map<string, Drain>();
+  readonly #active = new Map<string, ActiveRun>();
   readonly #queue = new FairQueue<RunRef>();
-  /** No more runs are taken. */
-  readonly #stopped = new AbortController();
-  readonly #lookingAround: BackgroundLoop;
-  /** Also while the server stops: tools that finish in good order need their lease. */
-  readonly #renewing: BackgroundLoop;
-  /** Tenants of which nothing is driven for the time being. */
+  /** No more runs are activated. */
+  #stopped = false;
+  readonly #scanning: BackgroundLoop;
+  /** It continues while the server stops: tools that finish gracefully need their lease. */
+  readonly #renewal: BackgroundLoop;
   readonly #paused = new Set<string>();
   #reserved = 0;
 
   constructor(engine: Engine) {
     const { clock, settings, log } = engine;
     this.#engine = engine;
-    this.#lookingAround = new BackgroundLoop({
+    this.#scanning = new BackgroundLoop({
       clock,
-      intervalMs: lookAroundMs,
-      step: () => this.#lookAround(),
-      onError: (error) => log.warn('Looking for due runs failed', { error: String(error) }),
+      intervalMs: scanIntervalMs,
+      step: () => this.#scan(),
+      onError: (error) => log.warn('The scan for due runs failed', { error: describe(error) }),
     });
-    this.#renewing = new BackgroundLoop({
+    this.#renewal = new BackgroundLoop({
       clock,
       intervalMs: settings.leaseTtlMs / 3,
       delayFirst: true,
@@ -68,133 +71,130 @@ export class Supervisor {
   }
 
   get activeRuns(): number {
-    return this.#drains.size;
+    return this.#active.size;
   }
 
-  /** Keeps a place for a run that is about to be created; `adopt` or `cancelReservation` uses it. */
+  /** Reserves a slot for a run that is about to be created; `adopt` or `cancelReservation` releases it. */
   reserve(): boolean {
-    if (!this.#hasRoom) return false;
+    if (!this.#hasFreeSlot) return false;
     this.#reserved += 1;
     return true;
   }
 
   cancelReservation(): void {
     this.#reserved -= 1;
-    this.#fillUp();
+    this.#activateQueued();
   }
 
-  get #hasRoom(): boolean {
-    const taken = this.#drains.size + this.#reserved;
-    return !this.#stopped.signal.aborted && taken < this.#engine.settings.maxActiveRuns;
+  get #hasFreeSlot(): boolean {
+    const used = this.#active.size + this.#reserved;
+    return !this.#stopped && used < this.#engine.settings.maxActiveRuns;
   }
 
-  /** Begins to renew leases and to look around for work. */
   start(): void {
-    this.#lookingAround.start();
-    this.#renewing.start();
+    this.#scanning.start();
+    this.#renewal.start();
   }
 
-  /** There is something to do for this run. What is urgent does not wait for a free place. */
+  /** Drives the run if it has something to do. An urgent wake-up does not wait for a free slot. */
   wake(ref: RunRef, urgency: 'in-turn' | 'urgent' = 'in-turn'): void {
-    const drain = this.#drains.get(ref.runId);
-    if (drain !== undefined) {
-      drain.wokenAgain = true;
-      void drain.live?.commandsArrived().catch((error: unknown) => this.#warn(ref, error));
+    const active = this.#active.get(ref.runId);
+    if (active !== undefined) {
+      active.wokenAgain = true;
+      void active.live?.commandsArrived().catch((error: unknown) => this.#warn(ref, error));
       return;
     }
-    if (this.#stopped.signal.aborted) return;
+    if (this.#stopped) return;
     if (urgency === 'in-turn' && this.#paused.has(ref.tenantId)) return;
-    if (urgency === 'in-turn' && !this.#hasRoom) {
+    if (urgency === 'in-turn' && !this.#hasFreeSlot) {
       this.#queue.add(ref.tenantId, ref.runId, ref);
       return;
     }
-    this.#enter(ref, undefined);
+    this.#activate(ref, undefined);
   }
 
   isPaused(tenantId: string): boolean {
     return this.#paused.has(tenantId);
   }
 
-  /** Lets go of a tenant's runs, or looks for them again. A cancel is heard all the same. */
+  /** Yields a tenant's runs, or allows them again. Cancellations are still applied. */
   setPaused(tenantId: string, paused: boolean): void {
     if (!paused) {
       this.#paused.delete(tenantId);
       return;
     }
     this.#paused.add(tenantId);
-    for (const { ref, live } of this.#drains.values()) {
+    for (const { ref, live } of this.#active.values()) {
       if (ref.tenantId === tenantId) live?.stopWith(tenantPaused);
     }
   }
 
-  /** What was paused, or let go on, by another node or before the start. */
-  async lookForPauses(): Promise<void> {
+  /** Reads which tenants were paused or resumed by other nodes or before the start. */
+  async refreshPausedTenants(): Promise<void> {
     const paused = new Set(await this.#engine.store.pausedTenants());
     for (const tenantId of this.#paused) if (!paused.has(tenantId)) this.#paused.delete(tenantId);
     for (const tenantId of paused) if (!this.isPaused(tenantId)) this.setPaused(tenantId, true);
   }
 
-  /** Drives a run whose place was reserved and whose lease was taken when it was created. */
+  /** Drives a run that was created with a lease, in its reserved slot. */
   adopt(live: LiveRun): void {
     this.#reserved -= 1;
-    if (!this.#drains.has(live.identity.id)) this.#enter(live.ref, live);
+    if (!this.#active.has(live.identity.id)) this.#activate(live.ref, live);
   }
 
-  /** Lets go of all runs in good order. New ones are no longer taken. */
+  /** Yields all runs gracefully. No more runs are activated. */
   async stop(): Promise<void> {
-    this.#stopped.abort();
-    const lookingAround = this.#lookingAround.stop();
+    this.#stopped = true;
+    const scanning = this.#scanning.stop();
     this.#queue.clear();
-    for (const { live } of this.#drains.values()) {
-      live?.stopWith({ kind: 'yield', reason: 'The server is shutting down' });
+    for (const { live } of this.#active.values()) {
+      live?.stopWith(shuttingDown);
     }
-    await Promise.all([...this.#drains.values()].map((drain) => drain.done));
-    await Promise.all([lookingAround, this.#renewing.stop()]);
+    await Promise.all([...this.#active.values()].map(({ done }) => done));
+    await Promise.all([scanning, this.#renewal.stop()]);
   }
 
-  #enter(ref: RunRef, adopted: LiveRun | undefined): void {
-    const drain: Drain = { ref, live: undefined, wokenAgain: false, done: Promise.resolve() };
-    this.#drains.set(ref.runId, drain);
-    drain.done = this.#drain(drain, adopted).finally(() => this.#leave(drain));
+  #activate(ref: RunRef, adopted: LiveRun | undefined): void {
+    const active: ActiveRun = { ref, live: undefined, wokenAgain: false, done: Promise.resolve() };
+    this.#active.set(ref.runId, active);
+    active.done = this.#drive(active, adopted).finally(() => this.#deactivate(active));
   }
 
-  #leave(drain: Drain): void {
-    this.#drains.delete(drain.ref.runId);
-    if (drain.wokenAgain) this.wake(drain.ref);
-    this.#fillUp();
+  #deactivate(active: ActiveRun): void {
+    this.#active.delete(active.ref.runId);
+    if (active.wokenAgain) this.wake(active.ref);
+    this.#activateQueued();
   }
 
-  #fillUp(): void {
-    while (this.#hasRoom) {
+  #activateQueued(): void {
+    while (this.#hasFreeSlot) {
       const next = this.#queue.take();
       if (next === undefined) return;
       this.wake(next);
     }
   }
 
-  /** One drain of one run. It never rejects. */
-  async #drain(drain: Drain, adopted: LiveRun | undefined): Promise<void> {
-    const { ref } = drain;
+  /** Drives a run once: until it is settled, suspended or yielded. It never rejects. */
+  async #drive(active: ActiveRun, adopted: LiveRun | undefined): Promise<void> {
+    const { ref } = active;
     let epoch = adopted?.epoch;
     try {
       epoch ??= await this.#claim(ref);
-      drain.wokenAgain = false;
+      active.wokenAgain = false;
       if (epoch === undefined) return;
-      drain.live = adopted ?? (await load(this.#engine, ref, epoch));
-      if (drain.live === undefined) return;
-      if (this.#stopped.signal.aborted) {
-        drain.live.stopWith({ kind: 'yield', reason: 'The server is shutting down' });
-      } else if (this.isPaused(ref.tenantId)) {
-        drain.live.stopWith(tenantPaused);
-      }
-      const outcome: Outcome = await drive(drain.live);
-      // Observers drop what they hold of a run that goes on elsewhere.
-      if (outcome === 'yielded') this.#engine.publisher.publish(ref.runId, [], ref.tenantId);
-      // A wake-up while the run was being parked may not have been noticed.
-      if (outcome !== 'suspended') drain.wokenAgain = false;
-      else if ((await drain.live.store.readInbox(ref.runId)).length > 0) drain.wokenAgain = true;
+      const live = adopted ?? (await load(this.#engine, ref, epoch));
+      if (live === undefined) return;
+      active.live = live;
+      if (this.#stopped) live.stopWith(shuttingDown);
+      else if (this.isPaused(ref.tenantId)) live.stopWith(tenantPaused);
+      const outcome = await drive(live);
+      // Observers drop what they hold of a run that continues elsewhere.
+      if (outcome === 'yielded') publishStored(this.#engine, ref, []);
+      // A wake-up during the suspension may not have been noticed.
+      if (outcome !== 'suspended') active.wokenAgain = false;
+      else if ((await live.store.readInbox(ref.runId)).length > 0) active.wokenAgain = true;
     } catch (error) {
-      await this.#recoverFrom(error, drain, epoch);
+      await this.#recoverFrom(error, active, epoch);
     }
   }
 
@@ -206,62 +206,62 @@ export class Supervisor {
     return claim?.epoch;
   }
 
-  /** A fault of ours or of the store. What is stored decides what happens next. */
-  async #recoverFrom(error: unknown, drain: Drain, epoch: number | undefined): Promise<void> {
-    drain.live?.stopWith({ kind: 'yield', reason: 'The run is given up here' });
-    drain.live?.abandonTools();
-    // What was stored last may not have been told: whoever follows the run had better look.
-    this.#engine.publisher.publish(drain.ref.runId, [], drain.ref.tenantId);
+  /** After a bug or a fault of the store, what is stored decides what happens to the run. */
+  async #recoverFrom(error: unknown, active: ActiveRun, epoch: number | undefined): Promise<void> {
+    const { ref, live } = active;
+    live?.stopWith({ kind: 'yield', reason: 'The run is abandoned on this node' });
+    live?.stopTools();
+    // The last events may be stored and not published: subscribers read the journal again.
+    publishStored(this.#engine, ref, []);
     const fenced = error instanceof JournalBroken && error.fenced;
-    if (!fenced) this.#warn(drain.ref, error);
+    if (!fenced) this.#warn(ref, error);
     if (epoch === undefined) return;
     try {
-      const { live } = drain;
       await live?.journal.settled().catch(() => undefined);
-      if (isStoreFault(error)) await this.#engine.store.releaseRun(drain.ref.runId, epoch);
-      else if (live === undefined || !(await endsSoundly(live, error))) {
-        await failCorruptRun(this.#engine, { ref: drain.ref, epoch, error: runErrorOf(error) });
+      if (isStoreFault(error)) await this.#engine.store.releaseRun(ref.runId, epoch);
+      else if (live === undefined || !(await failSoundRun(live, error))) {
+        await failCorruptRun(this.#engine, ref, epoch, runErrorOf(error));
       }
     } catch (second) {
-      // The lease runs out by itself; the look-around finds the run again.
-      this.#warn(drain.ref, second);
+      // The lease expires, and the scan finds the run again.
+      this.#warn(ref, second);
     }
   }
 
-  async #lookAround(): Promise<void> {
+  async #scan(): Promise<void> {
     const { store, clock } = this.#engine;
-    await this.lookForPauses();
-    for (const ref of await store.dueRuns(clock.now(), lookAroundLimit)) {
-      if (this.#drains.has(ref.runId)) continue;
+    await this.refreshPausedTenants();
+    for (const ref of await store.dueRuns(clock.now(), scanLimit)) {
+      if (this.#active.has(ref.runId)) continue;
       if (!this.isPaused(ref.tenantId)) this.wake(ref);
-      else if (await this.#isToStop(ref)) this.wake(ref, 'urgent');
+      else if (await this.#hasCancel(ref)) this.wake(ref, 'urgent');
     }
     await this.#collectCommands();
   }
 
-  /** Of a paused tenant a cancel is heard, and nothing else. */
-  async #isToStop({ tenantId, runId }: RunRef): Promise<boolean> {
+  /** Runs of a paused tenant are driven only to be canceled. */
+  async #hasCancel({ tenantId, runId }: RunRef): Promise<boolean> {
     const queued = await this.#engine.store.tenant(tenantId).readInbox(runId);
     return queued.some(({ command }) => command.kind === 'cancel');
   }
 
-  /** QueuedRunCommand for runs that are driven here but that another node took in, or whose wake-up was lost. */
+  /** Finds commands for active runs that other nodes accepted, or whose wake-up was lost. */
   async #collectCommands(): Promise<void> {
-    if (this.#drains.size === 0) return;
+    if (this.#active.size === 0) return;
     const { store, settings, log } = this.#engine;
     for (const runId of await store.heldWithCommands(settings.node)) {
-      await this.#drains
+      await this.#active
         .get(runId)
         ?.live?.commandsArrived()
         .catch((error: unknown) => {
-          log.warn('Looking for mail failed', { runId, error: describe(error) });
+          log.warn('Reading the inbox of a run failed', { runId, error: describe(error) });
         });
     }
   }
 
   async #renew(): Promise<void> {
     const { store, clock, settings } = this.#engine;
-    const runIds = [...this.#drains.values()].flatMap(({ live, ref }) =>
+    const runIds = [...this.#active.values()].flatMap(({ live, ref }) =>
       live === undefined ? [] : [ref.runId],
     );
     if (runIds.length === 0) return;
@@ -270,13 +270,13 @@ export class Supervisor {
     const held = new Set(await store.renewLeases(settings.node, { runIds, now, until }));
     for (const runId of runIds) {
       if (held.has(runId)) continue;
-      this.#drains.get(runId)?.live?.stopWith({ kind: 'yield', reason: 'The lease was lost' });
+      this.#active.get(runId)?.live?.stopWith({ kind: 'yield', reason: 'The lease was lost' });
     }
   }
 
   #warn(ref: RunRef, error: unknown): void {
     const code = error instanceof RelayError ? error.code : undefined;
-    this.#engine.log.warn('A run was given up on this node', {
+    this.#engine.log.warn('A run was abandoned on this node', {
       runId: ref.runId,
       error: describe(error),
       code,
@@ -284,7 +284,7 @@ export class Supervisor {
   }
 }
 
-/** The store will do again what it could not do now; the run itself is sound. */
+/** The store may work again later; the run itself is sound. */
 function isStoreFault(error: unknown): boolean {
   if (error instanceof JournalBroken) return error.fenced || isStoreFault(error.cause);
   return (
@@ -298,8 +298,8 @@ function describe(error: unknown): string {
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
 }
 
-/** Ends a run that met a fault, with every call settled; false if its journal cannot be trusted. */
-async function endsSoundly(live: LiveRun, error: unknown): Promise<boolean> {
+/** Fails a run with every call settled; false if its journal cannot be written. */
+async function failSoundRun(live: LiveRun, error: unknown): Promise<boolean> {
   if (live.journal.broken || isEnded(live.state.status)) return false;
   try {
     await fail(live, runErrorOf(error));

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { JournalBroken, RunJournal } from '../src/journal.ts';
 import type { Append, AppendOutcome, RunIdentity, TenantStore } from '../src/ports/index.ts';
 import { evolve, initialState, type RunState } from '../src/run/state/state.ts';
-import { readSnapshot } from '../src/run/state/snapshot.ts';
+import { readSnapshot } from '../src/run/state/state.ts';
 
 const run: RunIdentity = {
   id: '01963a5c-7891-7abc-8ef0-123456789abc',
@@ -212,7 +212,7 @@ describe('the state of a journal', () => {
     expect(published).toEqual([]);
   });
 
-  it('is told to the observer in order', () => {
+  it('is passed to the observer in order', () => {
     const { journal, observed } = open();
     journal.append([say('a'), say('b')]);
     journal.stage([say('c')]);
@@ -249,7 +249,7 @@ describe('write', () => {
     expect(outcome).toEqual({ outcome: 'stored' });
   });
 
-  it('does not wait for what comes after its events, however long that goes on', async () => {
+  it('does not wait for events that are added after it', async () => {
     const { journal, store } = open();
     const outcome = watch(journal.write([say('a')]));
     journal.append([say('b')]);
@@ -270,22 +270,22 @@ describe('write', () => {
     expect(outcome).toEqual({ outcome: 'stored' });
   });
 
-  it('takes mail and gives the lease back in the commit of its events', async () => {
+  it('consumes commands and releases the lease in the commit of its events', async () => {
     const { journal, store } = open();
     journal.append([say('a')]);
-    journal.stage([say('b')], { take: ['mail_1'] });
-    void journal.write([say('c')], { take: ['mail_2'], release: true });
+    journal.stage([say('b')], { consume: ['command_1'] });
+    void journal.write([say('c')], { consume: ['command_2'], release: true });
     await store.finish();
-    expect(store.appends.map(({ take, release }) => ({ take, release }))).toEqual([
-      { take: [], release: false },
-      { take: ['mail_1', 'mail_2'], release: true },
+    expect(store.appends.map(({ consume, release }) => ({ consume, release }))).toEqual([
+      { consume: [], release: false },
+      { consume: ['command_1', 'command_2'], release: true },
     ]);
     await store.finish();
     journal.append([say('d')]);
-    expect(store.appends[2]).toMatchObject({ take: [], release: false });
+    expect(store.appends[2]).toMatchObject({ consume: [], release: false });
   });
 
-  it('gives the lease back even without an event', async () => {
+  it('releases the lease even without an event', async () => {
     const { journal, store } = open();
     const outcome = watch(journal.write([], { release: true }));
     expect(store.appends).toMatchObject([{ events: [], release: true, afterSeq: 3 }]);
@@ -294,13 +294,13 @@ describe('write', () => {
   });
 });
 
-describe('a step that is refused', () => {
-  const otherwise = async (events: readonly RunEvent[]) =>
+describe('a commit that is refused because a grant is exhausted', () => {
+  const onGrantExhausted = async (events: readonly RunEvent[]) =>
     events.map((event) => (texts([event])[0] === 'b' ? say('B') : event));
 
-  it('is stored with other events in the same places, and what came meanwhile follows', async () => {
+  it('is stored with replaced events, and later events keep their seq', async () => {
     const { journal, store, published, observed } = open();
-    const outcome = watch(journal.write([say('a'), say('b'), say('c')], { otherwise }));
+    const outcome = watch(journal.write([say('a'), say('b'), say('c')], { onGrantExhausted }));
     journal.append([say('d')]);
     await store.finish('refused');
     journal.append([say('e')]);
@@ -324,9 +324,37 @@ describe('a step that is refused', () => {
     expect(texts(observed)).toEqual(['a', 'b', 'c', 'd', 'B', 'e']);
   });
 
-  it('is tried as often as it is refused', async () => {
+  it('lets every write replace its own events, also those that other writes have joined', async () => {
     const { journal, store } = open();
-    const outcome = watch(journal.write([say('b')], { otherwise }));
+    const received: string[][][] = [];
+    const upperCase = async (events: readonly RunEvent[], preceding: readonly RunEvent[]) => {
+      received.push([texts(preceding), texts(events)]);
+      return events.map((event) => say(texts([event]).join().toUpperCase()));
+    };
+    journal.append([say('a')]);
+    journal.stage([say('b')]);
+    const first = watch(journal.write([say('c'), say('d')], { onGrantExhausted: upperCase }));
+    journal.append([say('e')]);
+    const second = watch(journal.write([say('f')], { onGrantExhausted: upperCase }));
+    await store.finish();
+    await store.finish('refused');
+    await store.finish();
+    expect([first, second]).toEqual([{ outcome: 'stored' }, { outcome: 'stored' }]);
+    expect(store.appends.map(({ afterSeq, events }) => [afterSeq, ...texts(events)])).toEqual([
+      [3, 'a'],
+      [4, 'b', 'c', 'd', 'e', 'f'],
+      [4, 'b', 'C', 'D', 'e', 'F'],
+    ]);
+    expect(received).toEqual([
+      [['b'], ['c', 'd']],
+      [['b', 'C', 'D', 'e'], ['f']],
+    ]);
+    expect(journal.state.agents[root.agentId]?.turn?.text).toBe('abCDeF');
+  });
+
+  it('is retried as often as it is refused', async () => {
+    const { journal, store } = open();
+    const outcome = watch(journal.write([say('b')], { onGrantExhausted }));
     for (let n = 0; n < 3; n += 1) await store.finish('refused');
     await store.finish();
     expect(outcome).toEqual({ outcome: 'stored' });
@@ -334,13 +362,12 @@ describe('a step that is refused', () => {
   });
 
   it.each([
-    ['nothing is known to write instead', undefined],
-    ['events would lose their places', async () => []],
-    ['what holds now cannot be read', () => Promise.reject(new Error('The disk is gone'))],
-  ])('breaks the journal if %s', async (_why, instead) => {
+    ['the write cannot replace its events', undefined],
+    ['events are not replaced one for one', async () => []],
+    ['the replacement fails', () => Promise.reject(new Error('The disk is gone'))],
+  ])('breaks the journal if %s', async (_why, replace) => {
     const { journal, store, published } = open();
-    const along = instead === undefined ? {} : { otherwise: instead };
-    const outcome = watch(journal.write([say('b')], along));
+    const outcome = watch(journal.write([say('b')], { onGrantExhausted: replace }));
     await store.finish('refused');
     expect(outcome.outcome).toBeInstanceOf(JournalBroken);
     expect(published).toEqual([]);
@@ -389,7 +416,7 @@ describe('a broken journal', () => {
     expect(published.map(texts)).toEqual([['a']]);
   });
 
-  it('breaks without an unhandled rejection when nobody waits', async () => {
+  it('breaks without an unhandled rejection when no write is awaited', async () => {
     const { journal, store } = open();
     journal.append([say('a')]);
     await store.finish(fault);

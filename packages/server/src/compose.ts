@@ -231,7 +231,7 @@ export async function compose(world: World): Promise<Relay> {
       }
       // Runs that are taken up find their tools.
       await mcp.start();
-      await control.supervisor.lookForPauses();
+      await control.supervisor.refreshPausedTenants();
       control.supervisor.start();
       const { supervisor } = control;
       unsubscribe = subscribeToPeers({ store, hub, feed, supervisor, budgets, streams, vault });

@@ -6,7 +6,7 @@ import { raceDecisions } from './races.ts';
 import { type During, playRound } from './round.ts';
 import { Stage } from './stage.ts';
 
-export type Scene = 'sqlite' | 'nodes' | 'disk';
+export type LoopFixture = 'sqlite' | 'nodes' | 'disk';
 
 /** A stage, and the disk under it where that plays a part. */
 export interface Staged {
@@ -15,8 +15,8 @@ export interface Staged {
   dispose(): Promise<void>;
 }
 
-export async function openStage(scene: Scene): Promise<Staged> {
-  if (scene === 'disk') {
+export async function openStage(fixture: LoopFixture): Promise<Staged> {
+  if (fixture === 'disk') {
     const disk = mountSmallDisk();
     const stage = await Stage.sqlite({ dataDir: disk.dir });
     return {
@@ -28,7 +28,7 @@ export async function openStage(scene: Scene): Promise<Staged> {
       },
     };
   }
-  const stage = await (scene === 'sqlite' ? Stage.sqlite() : Stage.nodes());
+  const stage = await (fixture === 'sqlite' ? Stage.sqlite() : Stage.nodes());
   return { stage, dispose: () => stage.dispose() };
 }
 
@@ -49,7 +49,7 @@ export interface Outcome {
 
 export interface Row {
   readonly fault: string;
-  readonly scene: Scene;
+  readonly fixture: LoopFixture;
   readonly ci: number;
   readonly long: number;
   /** As many at a time in the long run: what is done so far outlives an interruption. */
@@ -78,7 +78,7 @@ function whileGoing(disturb: Disturbance): Row['play'] {
 export const rows: readonly Row[] = [
   {
     fault: '`kill -9` of the server, 20 runs going',
-    scene: 'sqlite',
+    fixture: 'sqlite',
     ci: 20,
     long: 1_000,
     piece: 25,
@@ -86,7 +86,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: 'bytes of checkpoint, snapshot or journal changed',
-    scene: 'sqlite',
+    fixture: 'sqlite',
     ci: 50,
     long: 1_000,
     piece: 100,
@@ -97,7 +97,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: 'disk full, then freed',
-    scene: 'disk',
+    fixture: 'disk',
     ci: 2,
     long: 20,
     piece: 5,
@@ -115,7 +115,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: '`kill -9` of one of three nodes, 20 runs going',
-    scene: 'nodes',
+    fixture: 'nodes',
     ci: 5,
     long: 300,
     piece: 15,
@@ -123,7 +123,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: '`SIGSTOP` of a node for 0.5, 1.2 and 3 lease TTLs',
-    scene: 'nodes',
+    fixture: 'nodes',
     ci: 6,
     long: 100,
     piece: 10,
@@ -131,7 +131,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: 'PostgreSQL restarted with `-m immediate`, connections cut',
-    scene: 'nodes',
+    fixture: 'nodes',
     ci: 3,
     long: 50,
     piece: 5,
@@ -139,7 +139,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: 'reply of a COMMIT lost',
-    scene: 'nodes',
+    fixture: 'nodes',
     ci: 20,
     long: 500,
     piece: 50,
@@ -147,7 +147,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: '50 racing decisions on one approval',
-    scene: 'nodes',
+    fixture: 'nodes',
     ci: 20,
     long: 1_000,
     piece: 50,

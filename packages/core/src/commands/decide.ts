@@ -1,5 +1,5 @@
-/** A person's answer to an approval: it is stored, with all that follows from it, before it is acknowledged. */
-import { canonicalJson, type Decider, RelayError } from '@relay/protocol';
+/** Decides approvals. A decision is stored with its command, grant and notices before it is acknowledged. */
+import { canonicalJson, type Decider, defined, RelayError } from '@relay/protocol';
 import { audited, auditOfDecision, auditOfGrant } from '../governance/audit.ts';
 import type { Control } from './start-run.ts';
 import { editedCall, isUnchanged, refuseDeniedByPolicy } from './edited-call.ts';
@@ -7,18 +7,18 @@ import type { Engine } from '../engine.ts';
 import { grantFor, type GrantTerms } from '../permission/grants.ts';
 import type { ApprovalRecord, RunHead, TenantStore } from '../ports/index.ts';
 import { noticeOfDecision } from '../governance/notifications.ts';
-import { checkAnswer } from '../run/waiting/question-schema.ts';
+import { checkAnswer } from '../run/waiting/questions.ts';
 
 export interface Answer {
   readonly approvalId: string;
   readonly approved: boolean;
   readonly always: boolean;
   readonly reason: string | null;
-  /** The arguments to run the call with instead, or the answer to a question. */
+  /** Changed arguments for the call, or the answer to a question. */
   readonly input?: unknown;
-  /** For an approval of kind `outcome`: it happened, and this is its result. */
+  /** For an approval of kind `outcome`: the result of the call. */
   readonly output?: unknown;
-  /** With `always`: where, how long and of what it holds. */
+  /** With `always`: the scope, duration and rule of the grant. */
   readonly terms?: GrantTerms;
   readonly by: Decider;
 }
@@ -27,7 +27,7 @@ export type AnswerOutcome =
   | { readonly kind: 'decided' | 'repeated' | 'contradicted'; readonly approval: ApprovalRecord }
   | { readonly kind: 'missing' };
 
-/** Decides an approval once and for all (E7): the first answer counts, by compare-and-set. */
+/** Decides an approval (E7). The first answer counts, by compare-and-set. */
 export async function answerApproval(
   control: Control,
   tenantId: string,
@@ -40,42 +40,42 @@ export async function answerApproval(
   const run = await store.readRunHead(approval.runId);
   if (run === undefined) return { kind: 'missing' };
   checkKind(approval, answer);
-  const given = writtenDown(approval, answer);
+  const serialized = serializeAnswer(approval, answer);
   if (
     approval.status === 'pending' &&
-    (await decideNow(engine, { store, approval, run, answer, given }))
+    (await storeDecision(engine, store, approval, run, answer, serialized))
   ) {
     supervisor.wake({ tenantId, runId: approval.runId });
     return { kind: 'decided', approval };
   }
   const now = (await store.readApproval(approval.id)) ?? approval;
-  return { kind: now.answer === given ? 'repeated' : 'contradicted', approval: now };
+  return { kind: now.answer === serialized ? 'repeated' : 'contradicted', approval: now };
 }
 
-/** What an answer may hold depends on what was asked. */
+/** The fields that an answer may have depend on the kind of the approval. */
 function checkKind({ kind }: ApprovalRecord, answer: Answer): void {
   const { approved, always, input, output, terms = {} } = answer;
   const [term] = Object.keys(terms);
   if (term !== undefined && kind !== 'permission') {
-    throw misplaced(term, 'Only a permission can be granted for always');
+    throw invalidField(term, 'Allowed only for an approval of kind permission');
   }
   if (output !== undefined && kind !== 'outcome') {
-    throw misplaced('output', 'Answers an approval of kind outcome alone');
+    throw invalidField('output', 'Allowed only for an approval of kind outcome');
   }
   if (input !== undefined && kind === 'outcome') {
-    throw misplaced('input', 'What became of a call is not changed by other arguments');
+    throw invalidField('input', 'Not allowed for an approval of kind outcome');
   }
   if (kind === 'permission' && input !== undefined && !isObject(input)) {
-    throw misplaced('input', 'Must be an object');
+    throw invalidField('input', 'Must be an object');
   }
   if (kind === 'question' && approved && input === undefined) {
-    throw misplaced('input', 'Required: the answer to the question');
+    throw invalidField('input', 'Required: the answer to the question');
   }
   if (kind === 'question' && always) {
-    throw misplaced('always', 'An answer holds for its question alone');
+    throw invalidField('always', 'Not allowed for an approval of kind question');
   }
   if (kind === 'outcome' && always) {
-    throw misplaced('always', 'What became of a call holds for that call alone');
+    throw invalidField('always', 'Not allowed for an approval of kind outcome');
   }
 }
 
@@ -83,55 +83,51 @@ function isObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function misplaced(path: string, message: string): RelayError {
+function invalidField(path: string, message: string): RelayError {
   const text = `${path}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
   return new RelayError('invalid_request', text, { details: [{ path, message }] });
 }
 
-/** A reason is only words: who says the same for another reason says the same. */
-function writtenDown(approval: ApprovalRecord, answer: Answer): string {
+/** The answer in canonical form, without its reason: equal texts are repetitions of one answer. */
+function serializeAnswer(approval: ApprovalRecord, answer: Answer): string {
   const { approved, always, input, output, terms = {} } = answer;
   const { scope = 'conversation', rule = 'exact', ...bounds } = terms;
-  const said = {
-    ...(scope === 'conversation' ? {} : { scope }),
-    ...(rule === 'exact' ? {} : { rule }),
+  const ownTerms = defined({
+    scope: scope === 'conversation' ? undefined : scope,
+    rule: rule === 'exact' ? undefined : rule,
     ...bounds,
-  };
+  });
+  // Sending back the arguments that were shown is the same as sending none.
+  const isEdited =
+    input !== undefined && (approval.kind !== 'permission' || !isUnchanged(approval, input));
   return canonicalJson({
     approved,
     always,
-    ...(Object.keys(said).length === 0 ? {} : { terms: said }),
+    ...(Object.keys(ownTerms).length === 0 ? {} : { terms: ownTerms }),
     ...(output === undefined ? {} : { output }),
-    ...(input === undefined || isShown(approval, input) ? {} : { input }),
+    ...(isEdited ? { input } : {}),
   });
 }
 
-/** Who sends back the arguments that were shown says no more than yes. */
-function isShown(approval: ApprovalRecord, input: unknown): boolean {
-  return approval.kind === 'permission' && isUnchanged(approval, input);
-}
-
-interface Deciding {
-  readonly store: TenantStore;
-  readonly approval: ApprovalRecord;
-  readonly run: RunHead;
-  readonly answer: Answer;
-  readonly given: string;
-}
-
-/** Checks everything that could refuse the answer, then stores it; false if another one was first. */
-async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
-  const { store, approval, run, answer, given } = deciding;
+/** Checks the answer, then stores it; false if another answer was first. */
+async function storeDecision(
+  engine: Engine,
+  store: TenantStore,
+  approval: ApprovalRecord,
+  run: RunHead,
+  answer: Answer,
+  serialized: string,
+): Promise<boolean> {
   const { approvalId, approved, always, reason, output, terms = {}, by } = answer;
-  const edited = await editedCall(engine, { store, approval, input: answer.input });
+  const edited = await editedCall(engine, store, approval, answer.input);
   if (edited === undefined && approved && approval.kind === 'permission') {
     await refuseDeniedByPolicy(engine, store, approval);
   }
-  const changed = edited === undefined ? {} : { edited };
+  const changed = defined({ edited });
   const params = edited?.params ?? approval.params;
   const { question } = approval;
   if (question !== undefined && approved) checkAnswer(question.schema, answer.input);
-  const told = {
+  const replies = {
     ...(output === undefined ? {} : { output }),
     ...(question === undefined || !approved ? {} : { answer: answer.input }),
   };
@@ -148,12 +144,21 @@ async function decideNow(engine: Engine, deciding: Deciding): Promise<boolean> {
     by,
     reason,
     ...changed,
-    answer: given,
+    answer: serialized,
     queued: {
       id: engine.ids.next(),
-      command: { kind: 'decision', approvalId, approved, always, reason, ...told, ...changed, by },
+      command: {
+        kind: 'decision',
+        approvalId,
+        approved,
+        always,
+        reason,
+        ...replies,
+        ...changed,
+        by,
+      },
     },
-    ...(grant === undefined ? {} : { grant }),
+    ...defined({ grant }),
     notices: [noticeOfDecision(run, approval, { status, at, by })],
     audit: audited(engine, store.tenantId, [
       entry,

@@ -1,44 +1,46 @@
 /**
- * Arguments that a person has changed. They are read by the tool's own schema and judged by the deny
- * rules before anything is decided, because what is approved here runs without being asked about
- * again; what refuses them leaves the approval as it was.
+ * Arguments that an approver has changed. The tool's schema and the deny rules check them before the
+ * decision, because an approved call runs without another check. If they are refused, the approval
+ * stays pending.
  */
-import { canonicalJson, type EventOf, type Permissions, RelayError } from '@relay/protocol';
+import {
+  canonicalJson,
+  defined,
+  type EventOf,
+  type Permissions,
+  RelayError,
+} from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import { decide, declaredBy } from '../permission/decide.ts';
 import { policiesOf } from '../permission/policy.ts';
 import type {
+  ApprovalRecord,
   EditedCall,
   ResolvedPaths,
-  ApprovalRecord,
   TenantStore,
   Tool,
 } from '../ports/index.ts';
-import { type Arguments, readArguments } from '../run/arguments.ts';
-import { clientTool } from '../run/waiting/client-tool.ts';
-import { locate } from '../run/locate.ts';
+import { type Arguments, digestOfCall, readArguments, resolvePaths } from '../run/arguments.ts';
+import { clientTool } from '../run/waiting/client-calls.ts';
 
-interface Judged {
+interface CallToCheck {
   readonly tool: Tool | undefined;
   readonly params: Arguments;
   readonly resolvedPaths: ResolvedPaths | undefined;
   readonly permissions: Permissions;
 }
 
-interface Edit {
-  readonly store: TenantStore;
-  readonly approval: ApprovalRecord;
-  readonly input: unknown;
-}
-
-/** Who sends back what was shown has changed nothing. */
 export function isUnchanged(approval: ApprovalRecord, input: unknown): boolean {
   return canonicalJson(input) === canonicalJson(approval.params);
 }
 
-/** What will run instead; undefined if nothing was changed. */
-export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall | undefined> {
-  const { store, approval, input } = edit;
+/** The call with its changed arguments; undefined if nothing was changed. */
+export async function editedCall(
+  engine: Engine,
+  store: TenantStore,
+  approval: ApprovalRecord,
+  input: unknown,
+): Promise<EditedCall | undefined> {
   if (input === undefined || approval.kind !== 'permission' || isUnchanged(approval, input)) {
     return undefined;
   }
@@ -49,18 +51,20 @@ export async function editedCall(engine: Engine, edit: Edit): Promise<EditedCall
       `The arguments cannot be changed: there is no tool named ${approval.tool} to check them`,
     );
   }
-  const params = readEdited(tool, input);
-  const looking = await locate(tool, params);
-  if (!looking.ok) throw invalid(looking.problem);
-  const { resolvedPaths } = looking;
+  const reading = readArguments(tool, input);
+  if (!reading.ok) throw invalid(reading.problem);
+  const params = reading.input;
+  const resolution = await resolvePaths(tool, params);
+  if (!resolution.ok) throw invalid(resolution.problem);
+  const { resolvedPaths } = resolution;
   const permissions = await permissionsOf(engine, store, approval.runId);
-  await refuseDenied(edit, { tool, params, resolvedPaths, permissions });
-  const paths = resolvedPaths === undefined ? {} : { resolvedPaths: resolvedPaths.paths };
+  await refuseDenied(store, approval, { tool, params, resolvedPaths, permissions });
+  const paths = defined({ resolvedPaths: resolvedPaths?.paths });
   const digest = digestOfCall(engine, { name: approval.tool, input: params, ...paths });
   return { params, ...paths, digest };
 }
 
-/** One of the tenant's, or the caller's own function. */
+/** A tool of the tenant, or a function of the caller. */
 async function toolOf(
   engine: Engine,
   store: TenantStore,
@@ -71,19 +75,13 @@ async function toolOf(
   return own === undefined ? engine.tools(store.tenantId).find(tool) : clientTool(own);
 }
 
-function readEdited(tool: Tool, input: unknown): Arguments {
-  const reading = readArguments(tool, input);
-  if (reading.ok) return reading.input;
-  throw invalid(reading.problem);
-}
-
 function invalid(problem: string): RelayError {
   return new RelayError('tool_input_invalid', `input: ${problem}`, {
     details: [{ path: 'input', message: problem }],
   });
 }
 
-/** What is about to run must not be what a policy denies by now, however it was when it was asked. */
+/** A policy may deny the call by now, although it did not when the approval was requested. */
 export async function refuseDeniedByPolicy(
   engine: Engine,
   store: TenantStore,
@@ -91,17 +89,18 @@ export async function refuseDeniedByPolicy(
 ): Promise<void> {
   const { params } = approval;
   if (typeof params !== 'object' || params === null) return;
-  // A function of the caller's declares nothing that a rule would read in another way.
+  // Functions of the caller declare no parameter kinds.
   const tool = engine.tools(store.tenantId).find(approval.tool);
-  const looking = tool === undefined ? undefined : await locate(tool, params);
-  const resolvedPaths = looking?.ok === true ? looking.resolvedPaths : undefined;
-  const judged = { tool, params: params as Arguments, resolvedPaths, permissions: {} };
-  await refuseDenied({ store, approval, input: undefined }, judged);
+  const resolution = await resolvePaths(tool, params);
+  const resolvedPaths = resolution.ok ? resolution.resolvedPaths : undefined;
+  const call = { tool, params: params as Arguments, resolvedPaths, permissions: {} };
+  await refuseDenied(store, approval, call);
 }
 
 async function refuseDenied(
-  { store, approval }: Edit,
-  { tool, params, resolvedPaths, permissions }: Judged,
+  store: TenantStore,
+  approval: ApprovalRecord,
+  { tool, params, resolvedPaths, permissions }: CallToCheck,
 ): Promise<void> {
   const policies = await store.policies.inForce(approval.agentPath.at(-1) ?? '');
   const verdict = decide(
@@ -117,16 +116,16 @@ async function refuseDenied(
   );
   if (verdict.decision !== 'deny') return;
   const { list, index, source } = verdict.rule;
-  const whose = source === 'policy' ? 'policy' : 'run';
+  const owner = source === 'policy' ? 'policy' : 'run';
   const why = verdict.reason === undefined ? '' : `: ${verdict.reason}`;
   throw new RelayError(
     'denied_by_rule',
-    `A deny rule of the ${whose} refuses these arguments (${list}[${index}])${why}`,
+    `A deny rule of the ${owner} refuses these arguments (${list}[${index}])${why}`,
     { details: [{ path: 'input', message: `Denied by ${list}[${index}]` }] },
   );
 }
 
-/** The rules that a run was started with, or those of the program that it runs in. */
+/** The rules of the program that the run is part of, or those that the run was started with. */
 async function permissionsOf(
   engine: Engine,
   store: TenantStore,
@@ -141,19 +140,4 @@ async function specOf(store: TenantStore, runId: string): Promise<EventOf<'run.c
   const [spec] = await store.readEvents(runId, { after: 0, limit: 1 });
   if (spec?.type === 'run.created') return spec;
   throw new RelayError('journal_corrupt', `The journal of run ${runId} has no beginning`);
-}
-
-interface DigestedCall {
-  readonly name: string;
-  readonly input: unknown;
-  readonly resolvedPaths?: Readonly<Record<string, string>> | undefined;
-}
-
-/** What a decision is bound to: the tool, exactly these arguments, and where its paths lead. */
-export function digestOfCall(
-  engine: Pick<Engine, 'digest'>,
-  { name, input, resolvedPaths }: DigestedCall,
-): string {
-  const paths = resolvedPaths === undefined ? {} : { resolvedPaths };
-  return engine.digest(canonicalJson({ tool: name, input, ...paths }));
 }

@@ -1,27 +1,33 @@
 /**
- * Where a run can be forked: at a boundary between two turns of its first agent. A fork points at that
- * place and copies nothing; what lies before it in the source's journal can never change.
+ * Fork points: a run can be forked between two turns of its root agent. A fork refers to a `seq` of
+ * its source and copies nothing, because the journal before it never changes.
  */
 import { type EventOf, RelayError } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
+import { readJournal } from '../journal.ts';
 import type { RunHead, TenantStore } from '../ports/index.ts';
 import { openCalls, type Profile } from '../run/state/agent.ts';
-import { pagesOf } from '../run/context/pages.ts';
-import { evolve, initialState, type Placed, rootAgent, type RunState } from '../run/state/state.ts';
+import {
+  evolve,
+  initialState,
+  type Sequenced,
+  rootAgent,
+  type RunState,
+} from '../run/state/state.ts';
 
-/** What a fork goes on from, and as what. */
+/** Where a fork starts, and with which agent. */
 export interface ForkPoint {
   readonly seq: number;
   readonly spec: EventOf<'run.created'>;
-  /** The first agent as it was there: a handoff may have made it another. */
+  /** The root agent at that point: a handoff may have changed it. */
   readonly agent: string;
   readonly model: string;
   readonly profile: Profile;
-  /** The last word is the agent's: without a new one there is nothing to do. */
+  /** The last message is the agent's: the fork needs a new one. */
   readonly needsInput: boolean;
 }
 
-/** `seq` left out: the last boundary, from which a run that was cut short can go on. */
+/** `seq` left out: the last boundary, from which an interrupted run can continue. */
 export async function forkPoint(
   engine: Engine,
   store: TenantStore,
@@ -30,7 +36,7 @@ export async function forkPoint(
   if (seq !== undefined && seq > source.lastSeq) {
     throw noBoundary(`The journal of this run ends at ${source.lastSeq}, before ${seq}`);
   }
-  const search = await lookFor(store, source, seq);
+  const search = await findBoundary(store, source, seq);
   if (seq !== undefined && search.last?.seq !== seq) {
     const hint =
       search.last === undefined ? '' : `; the last boundary before it is ${search.last.seq}`;
@@ -42,7 +48,6 @@ export async function forkPoint(
   }
   const { first } = await engine.transcripts.ofRun(store, { id: source.id, spec }, last.seq);
   if (first.open !== null) throw noBoundary(`Seq ${last.seq} lies inside a turn`);
-  const said = first.messages.at(-1);
   const root = rootAgent(last.state);
   return {
     seq: last.seq,
@@ -50,7 +55,7 @@ export async function forkPoint(
     agent: root?.name ?? spec.agent,
     model: root?.model ?? spec.model,
     profile: root?.profile ?? spec,
-    needsInput: said?.role === 'assistant',
+    needsInput: first.messages.at(-1)?.role === 'assistant',
   };
 }
 
@@ -63,29 +68,29 @@ interface Search {
   last?: { readonly seq: number; readonly state: RunState };
 }
 
-/** The last boundary up to `seq`; without one, up to where the run was cut short or has come. */
-async function lookFor(
+/** The last boundary up to `seq`; without `seq`, before an interrupted turn or at the end. */
+async function findBoundary(
   store: TenantStore,
   { id, lastSeq }: RunHead,
   seq: number | undefined,
 ): Promise<Search> {
   const search: Search = {};
   let state = initialState;
-  let cutShort = false;
-  for await (const page of pagesOf(store, id, { after: 0, to: seq ?? lastSeq })) {
+  let isInterrupted = false;
+  for await (const page of readJournal(store, id, { after: 0, to: seq ?? lastSeq })) {
     for (const event of page) {
       if (event.type === 'run.created') search.spec = event;
       const next = evolve(state, event);
-      cutShort ||= seq === undefined && cutsShort(state, event);
+      isInterrupted ||= seq === undefined && interruptsTurn(state, event);
       state = next;
-      if (!cutShort && isBoundary(state)) search.last = { seq: event.seq, state };
+      if (!isInterrupted && isBoundary(state)) search.last = { seq: event.seq, state };
     }
   }
   return search;
 }
 
-/** An answer that was going on when the run ended: what comes after it is no good place to go on from. */
-function cutsShort(before: RunState, event: Placed): boolean {
+/** The root agent ends during a turn: what follows is no point to continue from. */
+function interruptsTurn(before: RunState, event: Sequenced): boolean {
   const turn = rootAgent(before)?.turn ?? null;
   const isOfRoot = 'agentId' in event && event.agentId === before.rootId;
   return event.type === 'agent.ended' && isOfRoot && turn !== null && turn.finish === null;

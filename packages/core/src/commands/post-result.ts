@@ -1,4 +1,4 @@
-/** What clients may do with the calls of their function tools: work on one, and bring its result. */
+/** Function tools: clients claim calls and post their results. */
 import { canonicalJson } from '@relay/protocol';
 import type { Control } from './start-run.ts';
 import type { RunRef } from '../ports/index.ts';
@@ -9,15 +9,15 @@ export interface CallRef extends RunRef {
 
 export type ResultOutcome = 'accepted' | 'repeated' | 'contradicted' | 'missing';
 
-/** Stores a result once and for all: the first one counts, by compare-and-set. */
+/** Stores the result of a call. The first result counts, by compare-and-set. */
 export async function postToolResult(
   control: Control,
   { tenantId, runId, toolCallId }: CallRef,
-  brought: { readonly output: unknown; readonly failed: boolean },
+  result: { readonly output: unknown; readonly failed: boolean },
 ): Promise<ResultOutcome> {
   const { engine, supervisor } = control;
   const store = engine.store.tenant(tenantId);
-  const digest = engine.digest(canonicalJson({ output: brought.output, failed: brought.failed }));
+  const digest = engine.digest(canonicalJson({ output: result.output, failed: result.failed }));
   const known = await store.readClientCall(runId, toolCallId);
   if (known === undefined) return 'missing';
   const accepted =
@@ -26,7 +26,7 @@ export async function postToolResult(
       runId,
       toolCallId,
       at: engine.clock.now(),
-      result: { ...brought, digest },
+      result: { ...result, digest },
       queued: { id: engine.ids.next(), command: { kind: 'result', toolCallId } },
     }));
   if (accepted) {
@@ -44,7 +44,7 @@ export type ClaimOutcome =
 
 const claimMs = 30_000;
 
-/** Lets one of several clients work on a call. Whoever has a claim prolongs it by naming it. */
+/** Claims a call for one of several clients. A client prolongs its claim by naming it. */
 export async function claimToolCall(
   { engine }: Control,
   { tenantId, runId, toolCallId }: CallRef,

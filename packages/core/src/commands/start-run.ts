@@ -1,7 +1,6 @@
 /**
- * What can be asked of runs from outside: start one, cancel one; `answers.ts` has how one is answered.
- * Each is stored before it is acknowledged, then the supervisor is told; the loop itself takes it into
- * the journal.
+ * Starts and cancels runs. A command is stored before it is acknowledged; then the supervisor is
+ * notified, and the loop applies it.
  */
 import {
   type Decider,
@@ -16,6 +15,7 @@ import {
 import { audited, auditOfStart } from '../governance/audit.ts';
 import type { Engine } from '../engine.ts';
 import type { CreationOutcome, RunIdentity, RunRef, TenantStore } from '../ports/index.ts';
+import { publishStored } from '../publisher.ts';
 import { LiveRun } from '../run/live-run.ts';
 import { decide } from '../run/state/machine.ts';
 import { answerFields } from '../run/agents/profile.ts';
@@ -30,7 +30,7 @@ type SetAtStart = 'type' | 'history' | 'correlationId' | 'traceparent';
 
 type ReadonlyList<T> = T extends readonly (infer Item)[] ? readonly Item[] : T;
 
-/** What a run shall do: `run.created` without the fields that are set when the run is created. */
+/** What a run does: `run.created` without the fields that are set when the run is created. */
 export type RunSpec = {
   readonly [
     Key in keyof Created as Exclude<Key, SetAtStart | 'conversationId' | 'labels' | 'outputSchema'>
@@ -41,11 +41,11 @@ export type RunSpec = {
   /** `whole`: the messages are the whole prompt, whatever the conversation held before. */
   readonly prompt: 'whole' | 'continues';
   readonly labels?: Readonly<Record<string, string>> | undefined;
-  /** The JSON Schema that the last answer has to fit. */
+  /** The JSON Schema of the final answer. */
   readonly outputSchema?: JsonSchema | undefined;
 };
 
-/** Who starts a run, and by which request. */
+/** The caller that starts a run, and its request. */
 export interface RunCaller {
   readonly tenantId: string;
   /** The actor in the audit trail. */
@@ -59,9 +59,9 @@ export interface RunCaller {
   readonly idempotency?: Idempotency | undefined;
   /** The chat connection that the run ends with. */
   readonly connectionId?: string | undefined;
-  /** Chosen by a caller that listens before the run exists; left out: a new id. */
+  /** For a caller that subscribes before the run exists; left out: a new id. */
   readonly runId?: string | undefined;
-  /** The first agent's id; left out: a new id. */
+  /** The root agent's id; left out: a new id. */
   readonly agentId?: string | undefined;
 }
 
@@ -76,15 +76,15 @@ export interface Control {
 }
 
 export interface StartedRun extends RunIdentity {
-  /** It was there already: the same was asked for before. */
+  /** The run of an earlier request with the same idempotency key. */
   readonly replayed: boolean;
 }
 
 const idempotencyMs = 24 * 60 * 60 * 1000;
 
 /**
- * Stores the run, then has it driven. When this resolves, the run cannot be lost any more. Every
- * surface starts its runs here.
+ * Stores a run, then drives it. Once this resolves, the run cannot be lost. Every surface starts its
+ * runs here.
  */
 export async function startRun(
   control: Control,
@@ -99,18 +99,18 @@ export async function startRun(
   }
   checkCostLimit(engine, tenantId, spec);
   const store = engine.store.tenant(tenantId);
-  const created = createdEvent(spec, caller, await placeInConversation(engine, store, spec));
+  const created = createdEvent(spec, caller, await positionInConversation(engine, store, spec));
   const id = caller.runId ?? ids.next();
   const identity = identityOf(created, caller, { id, createdAt: clock.now() });
-  const hasRoom = supervisor.reserve();
+  const hasSlot = supervisor.reserve();
   const agentId = caller.agentId ?? ids.next();
-  const opening = openingOf({ identity, spec: created, agentId, starts: hasRoom });
+  const opening = openingOf(identity, created, hasSlot ? agentId : undefined);
   const until = identity.createdAt + settings.leaseTtlMs;
-  let made: CreationOutcome | undefined;
+  let outcome: CreationOutcome | undefined;
   try {
-    made = await store.createRun({
+    outcome = await store.createRun({
       identity,
-      lease: hasRoom ? { owner: settings.node, until } : null,
+      lease: hasSlot ? { owner: settings.node, until } : null,
       events: opening.events,
       progress: opening.progress,
       audit: audited(engine, tenantId, [auditOfStart(identity, caller.by)]),
@@ -124,11 +124,11 @@ export async function startRun(
       }),
     });
   } finally {
-    if (hasRoom && made?.kind !== 'created') supervisor.cancelReservation();
+    if (hasSlot && outcome?.kind !== 'created') supervisor.cancelReservation();
   }
-  if (made.kind === 'exists') return replayed(store, made, idempotency);
-  engine.publisher.publish(id, opening.placed, tenantId);
-  if (hasRoom) {
+  if (outcome.kind === 'exists') return replayed(store, outcome, idempotency);
+  publishStored(engine, { tenantId, runId: id }, opening.stored);
+  if (hasSlot) {
     const { state } = opening;
     supervisor.adopt(
       new LiveRun({ engine, identity, spec: created, epoch: 1, state, isNew: true }),
@@ -139,7 +139,7 @@ export async function startRun(
   return { ...identity, replayed: false };
 }
 
-/** The run that was started by this very request before, if there is one. */
+/** The run that an earlier request with this idempotency key started. */
 export async function findStarted(
   { engine }: Control,
   tenantId: string,
@@ -150,7 +150,7 @@ export async function findStarted(
   return found === undefined ? undefined : replayed(store, found, idempotency);
 }
 
-/** The run that an idempotency key stands for, if it is the same that is asked for now. */
+/** The run of an idempotency key; throws if the key was used for another request. */
 async function replayed(
   store: TenantStore,
   found: { readonly runId: string; readonly fingerprint: string },
@@ -159,7 +159,7 @@ async function replayed(
   if (found.fingerprint !== idempotency?.fingerprint) {
     throw new RelayError(
       'idempotency_mismatch',
-      'This idempotency key was used for another request; take a new one',
+      'This idempotency key was used for another request; use a new key',
     );
   }
   const run = await store.readRunHead(found.runId);
@@ -167,7 +167,7 @@ async function replayed(
   return { ...run, replayed: true };
 }
 
-/** A bound that nobody could count would be none. */
+/** A cost limit requires a model with a price. */
 function checkCostLimit(engine: Engine, tenantId: string, { model, limits }: RunSpec): void {
   if (limits?.costUsd === undefined) return;
   if (engine.models(tenantId).price?.(model) !== undefined) return;
@@ -180,33 +180,28 @@ function checkCostLimit(engine: Engine, tenantId: string, { model, limits }: Run
   );
 }
 
-/** The first events of a run. If it starts at once, that is stored with its creation. */
-function openingOf(run: {
-  identity: RunIdentity;
-  spec: EventOf<'run.created'>;
-  agentId: string;
-  starts: boolean;
-}) {
-  const { identity, spec, agentId, starts } = run;
+/** The first events of a run. With a root agent it starts at once, in the commit of its creation. */
+function openingOf(identity: RunIdentity, spec: Created, agentId: string | undefined) {
   const at = new Date(identity.createdAt).toISOString();
   const queued = evolve(initialState, { ...spec, seq: 1, at });
   const { agent, model } = identity;
-  const start = starts ? decide(queued, { type: 'start', agentId, agent, model }) : undefined;
+  const start =
+    agentId === undefined ? undefined : decide(queued, { type: 'start', agentId, agent, model });
   const events: RunEvent[] = [spec, ...(start?.ok === true ? start.events : [])];
-  const placed: StoredEvent[] = events.map((event, n) => ({ ...event, seq: 1 + n, at }));
-  const state = evolveAll(queued, placed.slice(1));
-  const { progress } = starts ? project(placed, state, identity) : { progress: {} };
-  return { events, placed, state, progress };
+  const stored: StoredEvent[] = events.map((event, index) => ({ ...event, seq: 1 + index, at }));
+  const state = evolveAll(queued, stored.slice(1));
+  const { progress } = start === undefined ? { progress: {} } : project(stored, state, identity);
+  return { events, stored, state, progress };
 }
 
-type Place = Pick<Created, 'conversationId' | 'history'>;
+type Position = Pick<Created, 'conversationId' | 'history'>;
 
 /** How many ended runs of its conversation come before the messages of this one. */
-async function placeInConversation(
+async function positionInConversation(
   { ids }: Engine,
   store: TenantStore,
   { conversationId, prompt, forkedFrom }: RunSpec,
-): Promise<Place> {
+): Promise<Position> {
   if (conversationId !== undefined && prompt === 'continues') {
     return { conversationId, history: await store.countEndedRuns(conversationId) };
   }
@@ -215,15 +210,15 @@ async function placeInConversation(
 }
 
 function createdEvent(
-  asked: RunSpec,
+  runSpec: RunSpec,
   { correlationId, traceparent }: RunCaller,
-  place: Place,
+  position: Position,
 ): Created {
-  const { prompt: _, outputSchema, functions = [], limits = {}, handoffs = [], ...spec } = asked;
+  const { prompt: _, outputSchema, functions = [], limits = {}, handoffs = [], ...spec } = runSpec;
   return defined({
     type: 'run.created',
     ...spec,
-    ...place,
+    ...position,
     messages: [...spec.messages],
     tools: [...spec.tools],
     labels: { ...spec.labels },
@@ -257,7 +252,7 @@ function identityOf(
   };
 }
 
-/** Asks a run to stop. One that is over already stays as it ended; false if there is none. */
+/** Cancels a run. An ended run stays as it is; false if there is no such run. */
 export async function cancelRun(
   control: Control,
   ref: RunRef,

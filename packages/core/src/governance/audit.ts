@@ -1,9 +1,8 @@
 /**
- * Who did what, and why: what the audit trail says of a run. It says which call it was by its tool and
- * its digest; the arguments themselves stay in the journal.
+ * The audit entries of runs: who did what, and why. A call is named by its tool and its digest; the
+ * arguments stay in the journal.
  */
-import type { Decider, RuleRef, StoredEvent } from '@relay/protocol';
-import { digestOfCall } from '../commands/edited-call.ts';
+import { type Decider, defined, type RuleRef, type StoredEvent } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type {
   AuditEntry,
@@ -12,8 +11,10 @@ import type {
   ApprovalRecord,
   RunIdentity,
 } from '../ports/index.ts';
+import { digestOfCall } from '../run/arguments.ts';
+import { expiryReason } from '../run/state/call.ts';
 
-/** Nothing where nobody keeps a trail. */
+/** The records of entries; none without an audit trail. */
 export function audited(
   engine: { readonly audit?: Engine['audit'] | undefined },
   tenantId: string,
@@ -23,7 +24,7 @@ export function audited(
   return audit === undefined ? [] : entries.map((entry) => audit(tenantId, entry));
 }
 
-/** What the journal tells of that was decided without a person. */
+/** Entries for what rules and timeouts decided. Decisions of people have their own entries. */
 export function auditOfEvents(
   engine: Pick<Engine, 'audit' | 'digest'>,
   run: RunIdentity,
@@ -42,7 +43,7 @@ function entriesOn(
   const at = () => Date.parse(event.at);
   switch (event.type) {
     case 'tool.started': {
-      // What a tool is allowed by itself, nobody has decided.
+      // A call that its tool allows by default was decided by no rule.
       if (event.rule === undefined || event.rule.source === 'builtin') return [];
       const digest = digestOfCall(engine, event);
       const what = { ...callOf(run, event), digest, ...ruleOf(event.rule) };
@@ -56,20 +57,13 @@ function entriesOn(
     }
     case 'approval.expired': {
       const who = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
-      const why = 'Nobody answered in time';
-      return [{ at: at(), who, action: 'approval.expired', what: approvalOf(run, event), why }];
+      const what = approvalOf(run, event);
+      return [{ at: at(), who, action: 'approval.expired', what, why: expiryReason }];
     }
     case 'approval.closed': {
       const who = { type: 'system', id: 'relay', name: 'relay' } as const;
-      return [
-        {
-          at: at(),
-          who,
-          action: 'approval.closed',
-          what: approvalOf(run, event),
-          why: event.reason,
-        },
-      ];
+      const what = approvalOf(run, event);
+      return [{ at: at(), who, action: 'approval.closed', what, why: event.reason }];
     }
     default:
       return [];
@@ -106,37 +100,27 @@ export function auditOfDecision(
     readonly by: Decider;
     readonly approved: boolean;
     readonly reason: string | null;
-    /** Of the arguments as they were changed. */
+    /** The digest of the changed arguments. */
     readonly edited?: string | undefined;
   },
 ): AuditEntry {
   const { at, by, approved, reason, edited } = decision;
   const { id: approvalId, runId, toolCallId, tool, kind, digest } = approval;
-  const what = {
-    runId,
-    approvalId,
-    toolCallId,
-    tool,
-    kind,
-    digest,
-    approved,
-    ...(edited === undefined ? {} : { executedDigest: edited }),
-  };
+  const call = { runId, approvalId, toolCallId, tool, kind, digest, approved };
+  const what = { ...call, ...defined({ executedDigest: edited }) };
   return { at, who: by, action: 'approval.decided', what, why: reason };
 }
 
 export function auditOfGrant(grant: NewGrant, runId?: string): AuditEntry {
   const { id: grantId, tool, scope, scopeId, expiresAt, uses, createdAt: at, createdBy } = grant;
   const what = {
-    ...(runId === undefined ? {} : { runId }),
+    ...defined({ runId, expiresAt, uses }),
     grantId,
     tool,
     scope,
     scopeId,
-    // Which parameters it speaks of; what they may be is in the grant.
+    // Only the names: the values are in the grant.
     params: Object.keys(grant.exact ?? grant.params ?? {}),
-    ...(expiresAt === undefined ? {} : { expiresAt }),
-    ...(uses === undefined ? {} : { uses }),
   };
   return { at, who: createdBy, action: 'grant.created', what, why: null };
 }

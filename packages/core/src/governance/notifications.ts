@@ -1,54 +1,36 @@
-/** What webhooks are told: that something happened and where to look, never what a call contains. */
+/** The notices of webhooks: that something happened and where to read more, never a call's content. */
 import type { StoredEvent, WebhookEvent } from '@relay/protocol';
-import type { Notice, ApprovalDecision, ApprovalRecord, RunIdentity } from '../ports/index.ts';
+import type { ApprovalDecision, ApprovalRecord, Notice, RunIdentity } from '../ports/index.ts';
 
 export function noticesOfEvents(run: RunIdentity, events: readonly StoredEvent[]): Notice[] {
-  return events.flatMap((event) => noticeOf(run, event));
+  return events.flatMap((event) => noticeOf(run, event) ?? []);
 }
 
-function noticeOf(run: RunIdentity, event: StoredEvent): Notice[] {
+function noticeOf(run: RunIdentity, event: StoredEvent): Notice | undefined {
+  const at = () => Date.parse(event.at);
   switch (event.type) {
     case 'approval.requested': {
-      const {
-        approvalId: id,
-        kind,
-        tool,
-        toolCallId,
-        agentId,
-        agentPath,
-        digest,
-        expiresAt,
-      } = event;
+      const { approvalId: id, kind, tool, toolCallId, agentId, agentPath } = event;
+      const { digest, expiresAt } = event;
       const approval = { id, kind, tool, toolCallId, agentId, agentPath, digest, expiresAt };
-      return [notice('approval.requested', id, of(run, event, { approval }))];
+      return noticeOfApproval('approval.requested', at(), run, approval);
     }
     case 'approval.expiring': {
       const { approvalId: id, toolCallId, agentId, expiresAt } = event;
       const approval = { id, toolCallId, agentId, expiresAt };
-      return [notice('approval.expiring', id, of(run, event, { approval }))];
+      return noticeOfApproval('approval.expiring', at(), run, approval);
     }
     case 'approval.expired': {
       const { approvalId: id, toolCallId, agentId } = event;
-      return [
-        notice('approval.expired', id, of(run, event, { approval: { id, toolCallId, agentId } })),
-      ];
+      return noticeOfApproval('approval.expired', at(), run, { id, toolCallId, agentId });
     }
     case 'run.ended':
-      return [notice('run.ended', run.id, of(run, event, { more: { status: event.status } }))];
+      return notice('run.ended', run.id, at(), {
+        run: { ...runFields(run), status: event.status },
+      });
     default:
-      return [];
+      return undefined;
   }
-}
-
-interface Said {
-  readonly at: number;
-  readonly run: RunIdentity;
-  readonly approval?: object;
-  readonly more?: object;
-}
-
-function of(run: RunIdentity, { at }: StoredEvent, said: Pick<Said, 'approval' | 'more'>): Said {
-  return { at: Date.parse(at), run, ...said };
 }
 
 export function noticeOfDecision(
@@ -57,19 +39,25 @@ export function noticeOfDecision(
   { status, at, by }: Pick<ApprovalDecision, 'status' | 'at' | 'by'>,
 ): Notice {
   const { id, kind, tool, toolCallId, agentId, digest } = approval;
-  const told = { id, kind, tool, toolCallId, agentId, digest, status, decidedBy: by };
-  return notice('approval.decided', id, { at, run, approval: told });
+  const decided = { id, kind, tool, toolCallId, agentId, digest, status, decidedBy: by };
+  return noticeOfApproval('approval.decided', at, run, decided);
 }
 
-function notice(event: WebhookEvent, about: string, said: Said): Notice {
-  const id = `${event}:${about}`;
-  const { at, run, approval, more } = said;
-  const payload = JSON.stringify({
-    id,
-    type: event,
-    at: new Date(at).toISOString(),
-    run: { id: run.id, agent: run.agent, conversationId: run.conversationId, ...more },
-    ...(approval === undefined ? {} : { approval }),
-  });
-  return { id, event, at, payload };
+function noticeOfApproval(
+  type: WebhookEvent,
+  at: number,
+  run: RunIdentity,
+  approval: { readonly id: string; readonly toolCallId: string; readonly agentId: string },
+): Notice {
+  return notice(type, approval.id, at, { run: runFields(run), approval });
+}
+
+function runFields({ id, agent, conversationId }: RunIdentity) {
+  return { id, agent, conversationId };
+}
+
+function notice(event: WebhookEvent, subject: string, at: number, fields: object): Notice {
+  const id = `${event}:${subject}`;
+  const payload = { id, type: event, at: new Date(at).toISOString(), ...fields };
+  return { id, event, at, payload: JSON.stringify(payload) };
 }

@@ -6,7 +6,7 @@ import type { ToolRule } from './match.ts';
 import { type Policy, policiesOf } from './policy.ts';
 import type { TenantStore } from '../ports/index.ts';
 import { readArguments } from '../run/arguments.ts';
-import { locate } from '../run/locate.ts';
+import { resolvePaths } from '../run/arguments.ts';
 
 export interface CallToExplain {
   readonly tool: string;
@@ -42,7 +42,7 @@ export async function explainCall(
   const reading = tool === undefined ? undefined : readArguments(tool, call.params);
   // Rules match the arguments that the tool's schema returns, as they do when a call is decided.
   const input = reading?.ok === true ? reading.input : call.params;
-  const location = reading?.ok === true ? await locate(tool, reading.input) : undefined;
+  const location = reading?.ok === true ? await resolvePaths(tool, reading.input) : undefined;
   const resolvedPaths = location?.ok === true ? location.resolvedPaths : undefined;
   const verdict = decide(
     { toolCallId: '', name: call.tool, arguments: { ...input } },

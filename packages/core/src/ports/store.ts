@@ -79,23 +79,23 @@ export interface Append {
   readonly at: number;
   readonly events: readonly RunEvent[];
   readonly progress?: Partial<RunProgress>;
-  readonly raise?: readonly NewApproval[];
-  readonly close?: readonly ApprovalClosure[];
-  /** Calls that a client shall bring the result of. */
-  readonly awaited?: readonly NewClientCall[];
-  /** Calls that end without a client's result; one that came meanwhile undoes the step. */
-  readonly givenUp?: readonly string[];
+  readonly requestApprovals?: readonly NewApproval[];
+  readonly closeApprovals?: readonly ApprovalClosure[];
+  /** Calls whose results clients post. */
+  readonly openClientCalls?: readonly NewClientCall[];
+  /** Client calls that end without a result. One whose result was posted fences the append. */
+  readonly timeOutClientCalls?: readonly string[];
   /**
-   * Counted grants that these events use up, once for each time they are named. One that has none
-   * left, has expired or was revoked undoes the whole step (E7): it is `refused`.
+   * Counted grants that these events use, one use for each mention. If one is exhausted, expired or
+   * revoked, the whole append is `refused` (E7).
    */
   readonly useGrants?: readonly string[];
-  /** QueuedRunCommand that these events answer: it is removed in the same commit. */
-  readonly take?: readonly string[];
-  /** Gives the lease back in the same commit. */
+  /** Ids of queued commands that these events answer: they are removed in the same commit. */
+  readonly consume?: readonly string[];
+  /** Releases the lease in the same commit. */
   readonly release?: boolean;
-  /** Memories that the run leaves behind. */
-  readonly remember?: readonly MemoryRecord[];
+  /** Memories that the run stores. */
+  readonly memories?: readonly MemoryRecord[];
   readonly audit?: readonly NewAudit[];
   readonly notices?: readonly Notice[];
 }

@@ -1,13 +1,13 @@
-/** Something that goes on for an agent: a model call or a tool. It can be stopped, and may not listen. */
+/** A running model call or tool of an agent. It can be stopped, but may ignore its signal. */
 export class Activity {
   readonly agentId: string;
-  readonly since: number;
+  readonly startedAt: number;
   readonly #controller = new AbortController();
   #stopWaiting: (() => void) | undefined;
 
-  constructor(agentId: string, since = 0) {
+  constructor(agentId: string, startedAt = 0) {
     this.agentId = agentId;
-    this.since = since;
+    this.startedAt = startedAt;
   }
 
   get signal(): AbortSignal {
@@ -23,7 +23,7 @@ export class Activity {
     this.#stopWaiting?.();
   }
 
-  /** The next thing it brings, or undefined as soon as it is stopped. */
+  /** The value of the promise, or undefined as soon as the activity is stopped. */
   unlessStopped<Value>(next: Promise<Value>): Promise<Value | undefined> {
     if (this.stopped) {
       next.catch(() => undefined);

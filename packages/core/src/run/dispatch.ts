@@ -1,119 +1,116 @@
 /**
  * Dispatch: the only place where a tool's side effect starts.
  *
- * The intent is stored before (E2), the decision before the intent or with it (E7), the result
- * after. A tool that throws is a tool error, never the end of the run.
+ * The intent (`tool.started`) is stored before it (E2), the decision before the intent or with it
+ * (E7), the result after it. A tool that throws is a tool error and never ends the run.
  */
-import type { EventOf, RuleRef, RunEvent } from '@relay/protocol';
-import type { Question, Task, Tool, ToolOutput } from '../ports/index.ts';
+import { defined, type EventOf, type RuleRef, type RunEvent } from '@relay/protocol';
+import type { OnGrantExhausted } from '../journal.ts';
+import type { Question, Task, Tool, ToolContext, ToolOutput } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
-import { readArguments } from './arguments.ts';
-import type { CallState } from './state/call.ts';
-import { textOfError } from './error-text.ts';
-import { isNestedTooDeep } from './json-depth.ts';
-import { agentFields, type AgentState } from './state/agent.ts';
-import { handoffToolName } from './agents/handoff-tool.ts';
+import { isNestedTooDeep, readArguments } from './arguments.ts';
+import { errorText } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
+import { handoffToolName } from './agents/profile.ts';
+import { reachedLimit, spawnFor, type SpawnPlan, planSpawn } from './agents/spawn.ts';
 import { memoryFor } from './context/memory.ts';
+import type { AgentState } from './state/agent.ts';
+import type { CallState } from './state/call.ts';
+import { callFields, toolCompleted, toolFailed } from './state/settlement.ts';
 import { askFor } from './waiting/questions.ts';
-import { reachedLimit, spawnFor, type Spawning, spawning } from './agents/spawn.ts';
 
-export interface Start {
+export interface CallStart {
   readonly call: CallState;
   readonly tool: Tool;
-  /** The rule that allowed it, or the approval by which a person did. */
+  /** The rule that allowed the call, or the approval. */
   readonly rule?: RuleRef;
   readonly approvalId?: string;
 }
 
-type Json = EventOf<'tool.started'>['input'];
-type Refusal = Extract<Spawning, { ok: false }>;
+type Intent = EventOf<'tool.started'>;
+type Json = Intent['input'];
 
 /** Commits everything staged so far together with the intents, then starts the tools. */
-export async function start(
+export async function startCalls(
   run: LiveRun,
   agent: AgentState,
-  starts: readonly Start[],
+  starts: readonly CallStart[],
+  onGrantExhausted?: OnGrantExhausted,
 ): Promise<void> {
-  // Nothing starts on a journal that is damaged. The model reads it next: it is only read sooner.
+  // Nothing starts on a damaged journal: reading the transcripts checks all of it.
   if (starts.length > 0) await run.transcripts();
-  const planned: { tool: Tool; intent: EventOf<'tool.started'> }[] = [];
+  const planned: { tool: Tool; intent: Intent }[] = [];
   const events: RunEvent[] = [];
   for (const each of starts) {
     const intent = intentOf(run, agent, each);
-    const delegated = delegatedTo(run, agent, { each, before: events });
-    if (delegated?.ok === false) {
-      run.journal.stage([...reached(run, agent, delegated), notDelegated(agent, each, delegated)]);
+    const spawn = delegate(run, agent, each, events);
+    if (spawn?.ok === false) {
+      const { limit, code, error } = spawn;
+      const reached = limit === undefined ? [] : reachedLimit(run, agent, limit);
+      run.journal.stage([...reached, toolFailed(agent, each.call, code, error)]);
       continue;
     }
     events.push(intent);
-    if (delegated !== undefined) events.push(delegated.event);
+    if (spawn !== undefined) events.push(spawn.event);
     if (intent.via === undefined) planned.push({ tool: each.tool, intent });
   }
   if (events.length === 0) return;
-  await run.journal.write(events);
-  for (const { tool, intent } of planned) if (hasStarted(run, intent)) execute(run, tool, intent);
+  await run.journal.write(events, { onGrantExhausted });
+  for (const { tool, intent } of planned) {
+    if (hasStarted(run, intent)) execute(run, agent, tool, intent);
+  }
 }
 
-/** What allowed it may have been used up by others in the last moment. */
-function hasStarted({ state }: LiveRun, { agentId, toolCallId }: EventOf<'tool.started'>): boolean {
+/** False if the grant that allowed the call was exhausted before the intent was stored. */
+function hasStarted({ state }: LiveRun, { agentId, toolCallId }: Intent): boolean {
   const calls = state.agents[agentId]?.turn?.calls ?? [];
   return calls.some((call) => call.toolCallId === toolCallId && call.phase === 'started');
 }
 
-/** The sub-agent that does the work of a tool which only delegates. */
-function delegatedTo(
+/** The sub-agent of a tool that delegates; undefined for any other tool. */
+function delegate(
   run: LiveRun,
   agent: AgentState,
-  { each: { tool, call }, before }: { each: Start; before: readonly RunEvent[] },
-): Spawning | undefined {
-  const reading = tool.delegates === undefined ? undefined : readArguments(tool, call.input);
-  if (tool.delegates === undefined || reading === undefined) return undefined;
+  { tool, call }: CallStart,
+  planned: readonly RunEvent[],
+): SpawnPlan | undefined {
+  if (tool.delegates === undefined) return undefined;
+  const reading = readArguments(tool, call.input);
   if (!reading.ok) {
-    const error = `The arguments no longer fit: ${reading.problem}`;
-    return { ok: false, code: 'tool_input_invalid', error } as const;
+    const error = `The arguments are no longer valid: ${reading.problem}`;
+    return { ok: false, code: 'tool_input_invalid', error };
   }
   try {
-    return spawning(run, agent, {
+    return planSpawn(run, agent, {
       toolCallId: call.toolCallId,
       task: tool.delegates(reading.value),
       nth: 1,
-      besides: before.filter(({ type }) => type === 'agent.started').length,
+      planned: planned.filter(({ type }) => type === 'agent.started').length,
     });
   } catch (error) {
-    return { ok: false, code: 'tool_failed', error: textOfError(error) };
+    return { ok: false, code: 'tool_failed', error: errorText(error) };
   }
 }
 
-function notDelegated(agent: AgentState, { call }: Start, { code, error }: Refusal): RunEvent {
-  const of = { ...agentFields(agent), toolCallId: call.toolCallId, name: call.name };
-  return { type: 'tool.failed', ...of, error, code };
-}
-
-function reached(run: LiveRun, agent: AgentState, { limit }: Refusal): RunEvent[] {
-  return limit === undefined ? [] : reachedLimit(run, agent, limit);
-}
-
-function intentOf(run: LiveRun, agent: AgentState, each: Start): EventOf<'tool.started'> {
+function intentOf(run: LiveRun, agent: AgentState, each: CallStart): Intent {
   const { call, tool, rule, approvalId } = each;
-  const via = viaOf(tool);
   return {
     type: 'tool.started',
-    ...agentFields(agent),
-    toolCallId: call.toolCallId,
-    name: call.name,
+    ...callFields(agent, call),
     input: call.input as Json,
     idempotencyKey: call.idempotencyKey ?? `${run.identity.id}:${call.toolCallId}`,
-    ...(call.resolvedPaths === undefined ? {} : { resolvedPaths: call.resolvedPaths }),
-    ...(rule === undefined ? {} : { rule }),
-    ...(approvalId === undefined ? {} : { approvalId }),
-    ...(via === undefined ? {} : { via }),
-    ...(tool.client === undefined ? {} : { resultBy: resultBy(run, tool.client) }),
+    ...defined({
+      resolvedPaths: call.resolvedPaths,
+      rule,
+      approvalId,
+      via: viaOf(tool),
+      resultBy: tool.client === undefined ? undefined : resultBy(run, tool.client),
+    }),
   };
 }
 
-/** Who brings the result, where it is not the tool's own code. */
-function viaOf(tool: Tool): EventOf<'tool.started'>['via'] {
+/** What settles the call, where it is not the tool's own code. */
+function viaOf(tool: Tool): Intent['via'] {
   if (tool.delegates !== undefined) return 'agent';
   if (tool.client !== undefined) return 'client';
   return tool.name === handoffToolName ? 'handoff' : undefined;
@@ -124,106 +121,90 @@ function resultBy({ engine }: LiveRun, { timeoutMs }: Tool['client'] & {}): stri
   return new Date(engine.clock.now() + ms).toISOString();
 }
 
-function execute(run: LiveRun, tool: Tool, intent: EventOf<'tool.started'>): void {
+function execute(run: LiveRun, agent: AgentState, tool: Tool, intent: Intent): void {
   const { toolCallId } = intent;
-  const activity = run.beginTool(toolCallId, intent.agentId);
+  const activity = run.beginTool(toolCallId, agent.id);
   if (run.stop?.kind === 'cancel') {
-    // The cancel came while the intent was being stored: we know that nothing has happened.
-    run.toolSettled(toolCallId, neverBegan(intent, run.stop.reason), activity);
+    // Canceled while the intent was being stored: the tool has certainly not run.
+    const failed = toolFailed(agent, intent, 'run_canceled', run.stop.reason);
+    run.toolSettled(toolCallId, failed, activity);
     return;
   }
-  void outcomeOf(run, tool, { intent, activity }).then((settled) =>
-    run.toolSettled(toolCallId, settled, activity),
+  void settlementOf(run, agent, tool, intent, activity).then((event) =>
+    run.toolSettled(toolCallId, event, activity),
   );
 }
 
-function neverBegan(intent: EventOf<'tool.started'>, reason: string): RunEvent {
-  const { agentId, parentId, toolCallId, name } = intent;
-  return {
-    type: 'tool.failed',
-    agentId,
-    ...(parentId === undefined ? {} : { parentId }),
-    toolCallId,
-    name,
-    error: reason,
-    code: 'run_canceled',
-  };
-}
-
-/** Never rejects. */
-async function outcomeOf(
+/** Runs the tool. It never rejects. */
+async function settlementOf(
   run: LiveRun,
+  agent: AgentState,
   tool: Tool,
-  { intent, activity }: { intent: EventOf<'tool.started'>; activity: Activity },
+  intent: Intent,
+  activity: Activity,
 ): Promise<RunEvent> {
   const { clock } = run.engine;
-  const began = clock.now();
-  const { toolCallId, name, agentId } = intent;
-  const of = {
-    agentId,
-    ...(intent.parentId === undefined ? {} : { parentId: intent.parentId }),
-    toolCallId,
-    name,
-  };
+  const startedAt = clock.now();
   try {
     const reading = readArguments(tool, intent.input);
-    if (!reading.ok) throw new TypeError(`The arguments no longer fit: ${reading.problem}`);
-    let spawned = 0;
-    const spawn = (task: Task) => {
-      const report = spawnFor(run, intent, { task, nth: (spawned += 1) });
-      // A tool may leave its agents alone; nobody else would hear of a refusal.
-      report.catch(() => undefined);
-      return report;
-    };
-    const memory = memoryFor(run, intent.idempotencyKey);
-    let asked = 0;
-    const ask = (question: Question) => {
-      const answer = askFor(run, { intent, tool, activity, question, nth: (asked += 1) });
-      answer.catch(() => undefined);
-      return answer;
-    };
-    const output = await tool.execute(reading.value, {
-      signal: activity.signal,
-      tenantId: run.identity.tenantId,
-      runId: run.identity.id,
-      agentId,
-      toolCallId,
-      idempotencyKey: intent.idempotencyKey,
-      context: run.spec.context ?? {},
-      progress: (content) => showProgress(run, of, content),
-      ...(intent.resolvedPaths === undefined ? {} : { resolvedPaths: intent.resolvedPaths }),
-      spawn,
-      ...(memory === undefined ? {} : { memory }),
-      ask,
-    });
-    const durationMs = clock.now() - began;
-    return { type: 'tool.completed', ...of, ...asJson(output), durationMs };
+    if (!reading.ok) throw new TypeError(`The arguments are no longer valid: ${reading.problem}`);
+    const output = await tool.execute(
+      reading.value,
+      contextFor(run, agent, tool, intent, activity),
+    );
+    const durationMs = clock.now() - startedAt;
+    return toolCompleted(agent, intent, { ...asJson(output), durationMs });
   } catch (error) {
-    const durationMs = clock.now() - began;
-    const code = stopCode(run, activity);
-    return { type: 'tool.failed', ...of, error: textOfError(error), code, durationMs };
+    const durationMs = clock.now() - startedAt;
+    return toolFailed(agent, intent, failureCode(run, activity), errorText(error), { durationMs });
   }
 }
 
-function stopCode(run: LiveRun, activity: Activity): string {
+function contextFor(
+  run: LiveRun,
+  agent: AgentState,
+  tool: Tool,
+  intent: Intent,
+  activity: Activity,
+): ToolContext {
+  const { toolCallId, idempotencyKey, resolvedPaths } = intent;
+  let spawned = 0;
+  let asked = 0;
+  return {
+    signal: activity.signal,
+    tenantId: run.identity.tenantId,
+    runId: run.identity.id,
+    agentId: agent.id,
+    toolCallId,
+    idempotencyKey,
+    context: run.spec.context ?? {},
+    progress(content) {
+      // A tool may call this after its end, or after its suspension.
+      if (!run.isCurrent(toolCallId, activity) || run.journal.broken || run.journal.closed) return;
+      const progressId = run.engine.ids.next();
+      const fields = callFields(agent, intent);
+      run.journal.append([{ type: 'tool.progressed', ...fields, progressId, content }]);
+    },
+    // Rejections of promises that the tool does not await are not unhandled.
+    spawn: (task: Task) => handled(spawnFor(run, intent, activity, task, (spawned += 1))),
+    ask: (question: Question) =>
+      handled(askFor(run, { intent, tool, activity, question, nth: (asked += 1) })),
+    ...defined({ resolvedPaths, memory: memoryFor(run, idempotencyKey) }),
+  };
+}
+
+function handled<Value>(promise: Promise<Value>): Promise<Value> {
+  promise.catch(() => undefined);
+  return promise;
+}
+
+function failureCode(run: LiveRun, activity: Activity): string {
   if (!activity.stopped) return 'tool_failed';
   return run.stop === undefined ? 'limit_reached' : 'run_canceled';
 }
 
-function showProgress(
-  run: LiveRun,
-  of: { agentId: string; toolCallId: string; name: string },
-  content: string,
-): void {
-  // A tool may call this after its end; only a running call has progress.
-  if (!run.isRunning(of.toolCallId) || run.journal.broken || run.journal.closed) return;
-  const progressId = run.engine.ids.next();
-  run.journal.append([{ type: 'tool.progressed', ...of, progressId, content }]);
-}
-
-/** A result is stored as JSON; what JSON cannot hold is the tool's error, not the run's. */
-function asJson(output: ToolOutput): { context?: string; result?: Json } {
-  const { context, result } = output;
+/** Results are stored as JSON. A result that JSON cannot represent is an error of the tool. */
+function asJson({ context, result }: ToolOutput): { context?: string; result?: Json } {
   if (context !== undefined && typeof context !== 'string') {
     throw new TypeError('The context of a tool’s output must be text');
   }
@@ -231,8 +212,5 @@ function asJson(output: ToolOutput): { context?: string; result?: Json } {
   if (text !== undefined && isNestedTooDeep(text)) {
     throw new TypeError('The result of the tool is nested too deep');
   }
-  return {
-    ...(context === undefined ? {} : { context }),
-    ...(text === undefined ? {} : { result: JSON.parse(text) as Json }),
-  };
+  return defined({ context, result: text === undefined ? undefined : (JSON.parse(text) as Json) });
 }

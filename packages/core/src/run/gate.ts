@@ -1,337 +1,227 @@
 /**
- * The gate: every call of a completed turn is checked, then decided, before anything runs.
+ * The gate: every call of a completed turn is checked, then decided, before any tool runs.
  *
- * Denied calls are settled. Of the others, arguments that do not fit go back to the model as a tool
- * error; allowed calls are handed to dispatch, and all that nobody has decided yet are raised
- * together, each to be answered on its own. One that a person has denied in this run before, to the
- * command, is denied again. Whatever a limit leaves no room for is refused.
+ *   denied by a rule                   settled as denied
+ *   unknown tool, invalid arguments    fails: the model reads the error
+ *   beyond a limit                     fails
+ *   no rule decides it                 waits for an approval; one that a person has denied before in
+ *                                      this run, with the same arguments, is denied again
+ *   allowed                            started by dispatch
+ *
+ * The arguments of a call are fixed here: what is decided is what runs (arguments.ts).
  */
-import type { LimitName, Permissions, RuleRef, RunEvent } from '@relay/protocol';
-import { digestOfCall } from '../commands/edited-call.ts';
-import type { ProgramRules } from '../engine.ts';
-import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
-import { policiesOf, type Policy } from '../permission/policy.ts';
+import { defined, type LimitName, RelayError, type RunEvent } from '@relay/protocol';
+import type { OnGrantExhausted } from '../journal.ts';
+import type { Verdict } from '../permission/decide.ts';
 import type { ResolvedPaths, Tool } from '../ports/index.ts';
-import { readArguments } from './arguments.ts';
-import type { CallState } from './state/call.ts';
-import { agentFields, type AgentState } from './state/agent.ts';
-import { start, type Start } from './dispatch.ts';
-import { ActiveGrants } from './active-grants.ts';
-import { callsLeft, limitText } from './agents/limits.ts';
+import { digestOfCall, leadToSamePaths, readArguments, resolvePaths } from './arguments.ts';
+import { CallRules } from './call-rules.ts';
+import { type CallStart, startCalls } from './dispatch.ts';
 import type { LiveRun } from './live-run.ts';
-import { locate } from './locate.ts';
-import { findTool, pathOf } from './agents/profile.ts';
-import { decidedAgain } from './refused-grants.ts';
+import { callsLeft, limitText } from './agents/limits.ts';
+import { findTool } from './agents/profile.ts';
 import { reachedLimit } from './agents/spawn.ts';
-import { warningTime } from './waiting/expiry.ts';
+import type { AgentState } from './state/agent.ts';
+import type { CallState } from './state/call.ts';
+import { callFields, toolDenied, toolFailed } from './state/settlement.ts';
+import { approvalRequested } from './waiting/approvals.ts';
 
-/** Decides all calls that wait at the gate, and starts those that may run. */
+/** Decides all calls that wait at the gate, and starts those that are allowed. */
 export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
-  const waiting = agent.turn?.calls.filter((call) => call.phase === 'called') ?? [];
-  const readings = await Promise.all(
-    waiting.map(async (raw) => ({ raw, checked: await check(run, agent, raw) })),
-  );
-  const [grants, policies] = await Promise.all([
-    ActiveGrants.of(run),
-    run.store.policies.inForce(agent.name).then(policiesOf),
-  ]);
-  const once = new OnceRules(run);
-  const starts: Start[] = [];
+  const called = agent.turn?.calls.filter(({ phase }) => phase === 'called') ?? [];
+  const checks = await Promise.all(called.map((call) => check(run, agent, call)));
+  const rules = await CallRules.load(run, agent);
+  const starts: CallStart[] = [];
   let left = callsLeft(run.state);
-  for (const { raw, checked } of readings) {
-    const call = checked.ok ? checked.call : raw;
-    const resolvedPaths = checked.ok ? checked.resolvedPaths : undefined;
-    const verdict = verdictOn(run, {
-      agent,
-      call,
-      resolvedPaths,
-      grants: grants.list,
-      once,
-      policies,
-    });
-    const limit = overLimit(run, agent, left);
+  for (const checked of checks) {
+    const { call } = checked;
+    const verdict = rules.decide(checked);
+    const limit = limitOf(run, agent, left);
     if (verdict.decision === 'deny') {
-      run.journal.stage([denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })]);
+      run.journal.stage([deniedByRule(agent, call, verdict)]);
     } else if (!checked.ok) {
-      run.journal.stage([failed(agent, call, checked)]);
+      run.journal.stage([toolFailed(agent, call, checked.code, checked.error)]);
     } else if (limit !== undefined) {
-      const problem = { code: 'limit_reached', error: limitText(limit) };
-      run.journal.stage([...reachedLimit(run, agent, limit), failed(agent, call, problem)]);
-    } else if (verdict.decision === 'ask' && refusalOf(run, call) !== undefined) {
-      run.journal.stage([deniedAgain(run, agent, call)]);
+      const failed = toolFailed(agent, call, 'limit_reached', limitText(limit));
+      run.journal.stage([...reachedLimit(run, agent, limit), failed]);
     } else if (verdict.decision === 'ask') {
-      left -= 1;
-      run.journal.stage([raised(run, agent, { call, kind: 'permission' })]);
+      const denied = deniedBefore(run, agent, call);
+      if (denied === undefined) left -= 1;
+      run.journal.stage([denied ?? approvalRequested(run, agent, call, 'permission')]);
     } else {
       left -= 1;
-      once.use(verdict.rule);
-      grants.use(verdict.rule);
-      starts.push({ call, tool: checked.tool, rule: once.named(verdict.rule) });
+      rules.use(verdict.rule);
+      starts.push({ call, tool: checked.tool, rule: verdict.rule });
     }
   }
-  if (starts.some(({ rule }) => rule?.counted === true)) {
-    run.journal.stage([], { otherwise: (events) => decideAgain(run, agent, { starts, events }) });
-  }
-  await start(run, agent, starts);
+  const usesCountedGrant = starts.some(({ rule }) => rule?.counted === true);
+  await startCalls(
+    run,
+    agent,
+    starts,
+    usesCountedGrant ? decideAgain(run, agent, starts) : undefined,
+  );
 }
 
-/** A call that was approved and leads elsewhere by now: denied, or asked about once more. */
-export async function gateAgain(
-  run: LiveRun,
-  agent: AgentState,
-  { call, resolvedPaths }: Place,
-): Promise<void> {
-  const once = new OnceRules(run);
-  const policies = policiesOf(await run.store.policies.inForce(agent.name));
-  const verdict = verdictOn(run, { agent, call, resolvedPaths, grants: [], once, policies });
-  const kind = call.approval?.kind === 'outcome' ? 'outcome' : 'permission';
-  run.journal.stage([
-    verdict.decision === 'deny'
-      ? denied(agent, call, { ...verdict, rule: once.named(verdict.rule) })
-      : raised(run, agent, { call: { ...call, ...pathsOf(resolvedPaths) }, kind }),
-  ]);
+/**
+ * Starts calls that people approved, whatever their siblings wait for. A call whose paths lead
+ * elsewhere by now is not what was approved: it is denied or needs another approval.
+ */
+export async function startApproved(run: LiveRun, agent: AgentState): Promise<void> {
+  const approved = agent.turn?.calls.filter(({ phase }) => phase === 'answered') ?? [];
+  const resolved = await Promise.all(
+    approved.map(async (call) => {
+      const tool = findTool(run, agent, call.name);
+      return { call, tool, resolution: await resolvePaths(tool, call.input) };
+    }),
+  );
+  const starts: CallStart[] = [];
+  for (const { call, tool, resolution } of resolved) {
+    if (tool === undefined) {
+      const error = `There is no longer a tool named ${call.name}`;
+      run.journal.stage([toolFailed(agent, call, 'unknown_tool', error)]);
+    } else if (!resolution.ok) {
+      run.journal.stage([toolFailed(agent, call, 'path_refused', resolution.problem)]);
+    } else if (leadToSamePaths(call.resolvedPaths, resolution.resolvedPaths)) {
+      starts.push(approvedStart(run, call, tool));
+    } else {
+      const { resolvedPaths } = resolution;
+      const verdict = (await CallRules.withoutGrants(run, agent)).decide({
+        call,
+        tool,
+        resolvedPaths,
+      });
+      const kind = call.approval?.kind === 'outcome' ? 'outcome' : 'permission';
+      run.journal.stage([
+        verdict.decision === 'deny'
+          ? deniedByRule(agent, call, verdict)
+          : approvalRequested(run, agent, { ...call, ...pathsOf(resolvedPaths) }, kind),
+      ]);
+    }
+  }
+  await startCalls(run, agent, starts);
+}
+
+/** An approval is bound to what was shown: nothing else may run (E7). */
+function approvedStart(run: LiveRun, call: CallState, tool: Tool): CallStart {
+  const { approval } = call;
+  if (approval?.approved !== true || digestOfCall(run.engine, call) !== approval.digest) {
+    throw new RelayError('journal_corrupt', `Call ${call.toolCallId} is not what was approved`);
+  }
+  return { call, tool, approvalId: approval.id };
+}
+
+type CheckedCall =
+  | {
+      readonly ok: true;
+      readonly call: CallState;
+      readonly tool: Tool;
+      readonly resolvedPaths: ResolvedPaths | undefined;
+    }
+  | {
+      readonly ok: false;
+      readonly call: CallState;
+      readonly tool: Tool | undefined;
+      readonly code: string;
+      readonly error: string;
+    };
+
+/** Whether the call names a tool of this agent, fits its schema, and has paths that the tool allows. */
+async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<CheckedCall> {
+  const tool = findTool(run, agent, call.name);
+  const invalid = (code: string, error: string) =>
+    ({ ok: false, call, tool, code, error }) as const;
+  if (tool === undefined) return invalid('unknown_tool', `There is no tool named ${call.name}`);
+  if (typeof call.input !== 'object' || call.input === null) {
+    return invalid('tool_input_invalid', 'The arguments are not a JSON object');
+  }
+  const reading = readArguments(tool, call.input);
+  if (!reading.ok) return invalid('tool_input_invalid', `Invalid arguments: ${reading.problem}`);
+  const read = { ...call, input: reading.input };
+  const resolution = await resolvePaths(tool, read.input);
+  if (!resolution.ok) return invalid('path_refused', resolution.problem);
+  const { resolvedPaths } = resolution;
+  return { ok: true, call: { ...read, ...pathsOf(resolvedPaths) }, tool, resolvedPaths };
 }
 
 function pathsOf(resolvedPaths: ResolvedPaths | undefined): Pick<CallState, 'resolvedPaths'> {
-  return resolvedPaths === undefined ? {} : { resolvedPaths: resolvedPaths.paths };
+  return defined({ resolvedPaths: resolvedPaths?.paths });
 }
 
-/** A grant was used up before its calls were stored: they are judged by what holds now. */
-async function decideAgain(
-  run: LiveRun,
-  agent: AgentState,
-  { starts, events }: { starts: readonly Start[]; events: readonly RunEvent[] },
-): Promise<readonly RunEvent[]> {
-  const [grants, policies, places] = await Promise.all([
-    ActiveGrants.of(run),
-    run.store.policies.inForce(agent.name).then(policiesOf),
-    placesOf(starts),
-  ]);
-  const once = new OnceRules(run);
-  return decidedAgain(events, {
-    again: (started) => {
-      const call = starts.find((each) => each.call.toolCallId === started.toolCallId)?.call;
-      if (call === undefined) return started;
-      const resolvedPaths = places.get(call.toolCallId);
-      const { list } = grants;
-      const verdict = verdictOn(run, { agent, call, resolvedPaths, grants: list, once, policies });
-      if (verdict.decision === 'ask') return raised(run, agent, { call, kind: 'permission' });
-      const rule = once.named(verdict.rule);
-      if (verdict.decision === 'deny') return denied(agent, call, { ...verdict, rule });
-      once.use(verdict.rule);
-      grants.use(verdict.rule);
-      return { ...started, rule };
-    },
-    word: ({ toolCallId, name }) => ({
-      type: 'tool.progressed',
-      ...agentFields(agent),
-      toolCallId,
-      name,
-      progressId: run.engine.ids.next(),
-      content: 'The grant that allowed this call was used up in the meantime',
-    }),
-  });
-}
-
-/** Where the paths of calls lead at this moment. */
-async function placesOf(starts: readonly Start[]): Promise<Map<string, ResolvedPaths | undefined>> {
-  const found = new Map<string, ResolvedPaths | undefined>();
-  for (const { tool, call } of starts) {
-    const looking = await locate(tool, call.input);
-    found.set(call.toolCallId, looking.ok ? looking.resolvedPaths : undefined);
-  }
-  return found;
-}
-
-/** Of two calls that match one allow-once rule, the first uses it up (E7). */
-class OnceRules {
-  readonly #run: LiveRun;
-  readonly #program: ProgramRules | undefined;
-  readonly #used: number[];
-
-  constructor(run: LiveRun) {
-    this.#run = run;
-    this.#program = run.engine.rules?.(run.ref);
-    this.#used = this.#program === undefined ? [...run.state.usedOnce] : [];
-  }
-
-  get permissions(): Permissions {
-    return this.#program?.current() ?? this.#run.spec.permissions;
-  }
-
-  get used(): readonly number[] {
-    return this.#used;
-  }
-
-  use(rule: RuleRef): void {
-    if (rule.list !== 'allowOnce') return;
-    if (this.#program === undefined) this.#used.push(rule.index);
-    else this.#program.useOnce(rule.index);
-  }
-
-  named(rule: RuleRef): RuleRef {
-    const own = rule.source === 'request' && this.#program !== undefined;
-    return own ? { ...rule, source: 'program' } : rule;
-  }
-}
-
-/** When the time is over nothing starts any more; otherwise it is the calls that are counted. */
-function overLimit(run: LiveRun, agent: AgentState, left: number): LimitName | undefined {
-  const current = run.state.agents[agent.id]?.limit;
-  if (current === 'time') return current;
+/** After the time limit nothing starts; otherwise the calls are counted. */
+function limitOf(run: LiveRun, agent: AgentState, left: number): LimitName | undefined {
+  if (run.state.agents[agent.id]?.limit === 'time') return 'time';
   return left <= 0 ? 'toolCalls' : undefined;
 }
 
-type Checked =
-  | {
-      readonly ok: true;
-      readonly tool: Tool;
-      readonly call: CallState;
-      readonly resolvedPaths?: ResolvedPaths;
-    }
-  | { readonly ok: false; readonly code: string; readonly error: string };
-
-/** Whether the call names a tool of this run, fits its schema, and leads where the tool may go. */
-async function check(run: LiveRun, agent: AgentState, call: CallState): Promise<Checked> {
-  const tool = findTool(run, agent, call.name);
-  if (tool === undefined) {
-    return { ok: false, code: 'unknown_tool', error: `There is no tool named ${call.name}` };
-  }
-  if (typeof call.input !== 'object' || call.input === null) {
-    const error = 'The arguments are not a JSON object';
-    return { ok: false, code: 'tool_input_invalid', error };
-  }
-  const reading = readArguments(tool, call.input);
-  if (reading.ok) return checkPlace(tool, { ...call, input: reading.input });
-  const error = `Invalid arguments: ${reading.problem}`;
-  return { ok: false, code: 'tool_input_invalid', error };
-}
-
-async function checkPlace(tool: Tool, call: CallState): Promise<Checked> {
-  const looking = await locate(tool, call.input);
-  if (!looking.ok) return { ok: false, code: 'path_refused', error: looking.problem };
-  const { resolvedPaths } = looking;
-  if (resolvedPaths === undefined) return { ok: true, tool, call };
-  return { ok: true, tool, call: { ...call, ...pathsOf(resolvedPaths) }, resolvedPaths };
-}
-
-interface Place {
-  readonly call: CallState;
-  readonly resolvedPaths: ResolvedPaths | undefined;
-}
-
-interface Question {
-  readonly agent: AgentState;
-  readonly call: CallState;
-  readonly resolvedPaths: ResolvedPaths | undefined;
-  readonly grants: readonly Grant[];
-  readonly once: OnceRules;
-  readonly policies: readonly Policy[];
-}
-
-/** What the rules say. Arguments that are no object have no parameters that a rule could match. */
-function verdictOn(run: LiveRun, question: Question): Verdict {
-  const { agent, call, resolvedPaths, grants, once, policies } = question;
-  const hasParameters = typeof call.input === 'object' && call.input !== null;
-  const tool = findTool(run, agent, call.name);
-  return decide(
-    {
-      toolCallId: call.toolCallId,
-      name: call.name,
-      arguments: hasParameters ? (call.input as Record<string, unknown>) : {},
-    },
-    {
-      permissions: once.permissions,
-      usedOnce: once.used,
-      grants,
-      policies,
-      builtinAllow: tool?.allowedByDefault ?? false,
-      ...declaredBy(tool, resolvedPaths),
-    },
-  );
-}
-
-export function digestOf(
-  run: LiveRun,
-  call: Pick<CallState, 'name' | 'input' | 'resolvedPaths'>,
-): string {
-  return digestOfCall(run.engine, call);
-}
-
-export function raised(
-  run: LiveRun,
-  agent: AgentState,
-  approval: { call: CallState; kind: 'permission' | 'outcome' },
-): RunEvent {
-  const { clock, ids, settings } = run.engine;
-  const { call, kind } = approval;
-  const now = clock.now();
-  return {
-    type: 'approval.requested',
-    ...agentFields(agent),
-    approvalId: ids.next(),
-    toolCallId: call.toolCallId,
-    kind,
-    tool: call.name,
-    params: call.input as Extract<RunEvent, { type: 'approval.requested' }>['params'],
-    ...(call.resolvedPaths === undefined ? {} : { resolvedPaths: call.resolvedPaths }),
-    digest: digestOf(run, call),
-    agentPath: pathOf(run.state, agent),
-    expiresAt: new Date(now + settings.approvalTtlMs).toISOString(),
-    warnsAt: new Date(warningTime(now, settings.approvalTtlMs)).toISOString(),
-  };
-}
-
-function failed(
+function deniedByRule(
   agent: AgentState,
   call: CallState,
-  problem: { code: string; error: string },
+  { rule, reason }: Extract<Verdict, { decision: 'deny' }>,
 ): RunEvent {
-  return {
-    type: 'tool.failed',
-    ...agentFields(agent),
-    toolCallId: call.toolCallId,
-    name: call.name,
-    error: problem.error,
-    code: problem.code,
-  };
+  return toolDenied(agent, call, defined({ rule, reason }));
 }
 
-/** A program that runs agents in itself is asked every time: what it says is its own matter. */
-function refusalOf(run: LiveRun, call: CallState) {
+/** Embedding programs decide every call themselves, also one that they have denied before. */
+function deniedBefore(run: LiveRun, agent: AgentState, call: CallState): RunEvent | undefined {
   if (run.engine.rules !== undefined) return undefined;
-  const { refused } = run.state;
-  const digest = digestOf(run, call);
-  return Object.hasOwn(refused, digest) ? refused[digest] : undefined;
+  const digest = digestOfCall(run.engine, call);
+  const refused = Object.hasOwn(run.state.refused, digest) ? run.state.refused[digest] : undefined;
+  if (refused === undefined) return undefined;
+  const { approvalId, reason } = refused;
+  const why = reason === undefined ? '' : `: ${reason}`;
+  const text = `A person has denied exactly this call before${why}`;
+  return toolDenied(agent, call, { reason: text, approvalId });
 }
 
-/** Whoever was asked has said no: the model gains nothing by asking again. */
-function deniedAgain(run: LiveRun, agent: AgentState, call: CallState): RunEvent {
-  const { approvalId, reason } = refusalOf(run, call) ?? {};
-  const why = reason === undefined ? '' : `: ${reason}`;
-  return {
-    type: 'tool.denied',
-    ...agentFields(agent),
-    toolCallId: call.toolCallId,
-    name: call.name,
-    status: 'denied',
-    reason: `A person has denied exactly this call before${why}`,
-    ...(approvalId === undefined ? {} : { approvalId }),
+/**
+ * A counted grant was exhausted before the calls that it allows were stored: they are decided by the
+ * rules of now. A delegated call that does not start has no sub-agent either; a progress message takes
+ * the position of that event, because later events keep theirs.
+ */
+function decideAgain(
+  run: LiveRun,
+  agent: AgentState,
+  starts: readonly CallStart[],
+): OnGrantExhausted {
+  return async (events, preceding) => {
+    const rules = await CallRules.load(run, agent);
+    for (const event of preceding) {
+      if (event.type === 'tool.started' && event.rule !== undefined) rules.countUse(event.rule);
+    }
+    const replaced = [...events];
+    for (const [index, event] of events.entries()) {
+      if (event.type !== 'tool.started' || event.rule?.counted !== true) continue;
+      const started = starts.find(({ call }) => call.toolCallId === event.toolCallId);
+      if (started === undefined) continue;
+      const { call, tool } = started;
+      const resolution = await resolvePaths(tool, call.input);
+      const resolvedPaths = resolution.ok ? resolution.resolvedPaths : undefined;
+      const verdict = rules.decide({ call, tool, resolvedPaths });
+      if (verdict.decision === 'allow') {
+        rules.use(verdict.rule);
+        replaced[index] = { ...event, rule: verdict.rule };
+        continue;
+      }
+      const decided =
+        verdict.decision === 'deny'
+          ? deniedByRule(agent, call, verdict)
+          : approvalRequested(run, agent, call, 'permission');
+      const next = events[index + 1];
+      const isDelegated =
+        next?.type === 'agent.started' && next.spawned?.toolCallId === call.toolCallId;
+      if (isDelegated) replaced.splice(index, 2, grantExhausted(run, agent, call), decided);
+      else replaced[index] = decided;
+    }
+    return replaced;
   };
 }
 
-function denied(
-  agent: AgentState,
-  call: CallState,
-  verdict: Extract<Verdict, { decision: 'deny' }>,
-): RunEvent {
+function grantExhausted(run: LiveRun, agent: AgentState, call: CallState): RunEvent {
   return {
-    type: 'tool.denied',
-    ...agentFields(agent),
-    toolCallId: call.toolCallId,
-    name: call.name,
-    status: 'denied',
-    rule: verdict.rule,
-    ...(verdict.reason === undefined ? {} : { reason: verdict.reason }),
+    type: 'tool.progressed',
+    ...callFields(agent, call),
+    progressId: run.engine.ids.next(),
+    content: 'The grant that allowed this call was used up in the meantime',
   };
 }

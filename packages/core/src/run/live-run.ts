@@ -1,7 +1,7 @@
 /**
- * A run while this node drives it: the lease, the journal, and what is going on around it. It is
- * made when the run is taken up and dropped when it is parked (E5); nothing in it is the truth, the
- * journal is.
+ * A run while this node drives it: its lease, its journal, and the model calls and tools that run for
+ * it. It exists from the claim of the lease until the run ends, is suspended or yielded (E5). Only the
+ * journal is authoritative.
  */
 import { type EventOf, isEnded, RelayError, type RunEvent } from '@relay/protocol';
 import { auditOfEvents } from '../governance/audit.ts';
@@ -16,12 +16,13 @@ import type {
 } from '../ports/index.ts';
 import { Signal } from '../runtime/signal.ts';
 import { Activity } from './activity.ts';
-import { Answers } from './waiting/answers.ts';
+import { AnswerWaiters } from './waiting/questions.ts';
+import { decide } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
-import { foldTranscripts, type Transcripts } from './context/transcripts.ts';
+import { foldTranscripts, type Transcripts } from './context/transcript.ts';
 import type { TurnOutcome } from './turn.ts';
 
-/** Why a live run stops: a person canceled it, or this node has to let go of it. */
+/** Why a live run stops: it is canceled, or this node no longer drives it. */
 export type Stop =
   | { readonly kind: 'cancel'; readonly reason: string }
   | { readonly kind: 'yield'; readonly reason: string };
@@ -32,7 +33,7 @@ export interface LiveRunOptions {
   readonly spec: EventOf<'run.created'>;
   readonly epoch: number;
   readonly state: RunState;
-  /** It was created just now: nobody knows of it yet, so nobody can have written to it. */
+  /** It was created by this call: its inbox is empty. */
   readonly isNew?: boolean;
 }
 
@@ -48,24 +49,24 @@ export class LiveRun {
   readonly store: TenantStore;
   readonly journal: RunJournal;
   readonly epoch: number;
-  /** Tools that are running now, by call. */
+  /** Running tools, by call. */
   readonly #tools = new Map<string, Activity>();
-  /** Model calls that are going on, by agent. */
+  /** Running model calls, by agent. */
   readonly #turns = new Map<string, Activity>();
-  /** Tools that wait for sub-agents which they have spawned, by agent. */
-  readonly #waiting = new Map<string, PromiseWithResolvers<AgentReport>>();
-  /** Tools that wait in memory for what a person says. */
-  readonly answers = new Answers();
-  readonly #takenUpAt: number;
+  /** Tools that wait for sub-agents which they spawned, by agent. */
+  readonly #agentWaiters = new Map<string, PromiseWithResolvers<AgentReport>>();
+  /** Tools that wait in memory for the answer of a person. */
+  readonly answers = new AnswerWaiters();
+  readonly #loadedSeq: number;
   #transcripts: Transcripts | undefined;
   #loading: Promise<void> | undefined;
-  /** Events that came before the transcripts were first asked for. */
+  /** Events from before the transcripts were loaded. */
   #unfolded: RunEvent[] = [];
   #stop: Stop | undefined;
-  #happened: RunEvent[] = [];
-  #endedTurns: EndedTurn[] = [];
-  #commandWaits: boolean;
-  #looksAgain = false;
+  readonly #toolResults: RunEvent[] = [];
+  readonly #endedTurns: EndedTurn[] = [];
+  #hasCommands: boolean;
+  #isMarkedChanged = false;
   readonly #changed = new Signal();
 
   constructor(options: LiveRunOptions) {
@@ -85,8 +86,8 @@ export class LiveRun {
       observe: (events) => this.#observe(events),
       audit: (events) => auditOfEvents(options.engine, options.identity, events),
     });
-    this.#takenUpAt = options.state.seq;
-    this.#commandWaits = options.isNew !== true;
+    this.#loadedSeq = options.state.seq;
+    this.#hasCommands = options.isNew !== true;
   }
 
   get ref(): RunRef {
@@ -101,76 +102,87 @@ export class LiveRun {
     return this.#stop;
   }
 
-  /** What the agents read. It is loaded when it is first needed, and kept up from then on. */
+  /** The transcripts of all agents. They are loaded at the first use and kept up to date from then on. */
   async transcripts(): Promise<Transcripts> {
     if (this.#transcripts !== undefined) return this.#transcripts;
     this.#loading ??= this.#loadTranscripts();
     await this.#loading;
-    return this.knownTranscripts;
+    return this.loadedTranscripts;
   }
 
-  /** After they have been asked for once. */
-  get knownTranscripts(): Transcripts {
+  get loadedTranscripts(): Transcripts {
     if (this.#transcripts === undefined) throw new TypeError('The transcripts are not loaded yet');
     return this.#transcripts;
   }
 
   async #loadTranscripts(): Promise<void> {
     const run = { id: this.identity.id, spec: this.spec };
-    const stored = await this.engine.transcripts.ofRun(this.store, run, this.#takenUpAt);
+    const stored = await this.engine.transcripts.ofRun(this.store, run, this.#loadedSeq);
     this.#transcripts = foldTranscripts(stored, this.#unfolded);
     this.#unfolded = [];
   }
 
-  /** Call when everything is stored and the run leaves memory. */
-  leaveTranscripts(): void {
+  /** To be called when everything is stored and the run leaves memory. */
+  cacheTranscripts(): void {
     if (this.#transcripts === undefined) return;
     if (isEnded(this.state.status)) this.engine.transcripts.forgetRun(this.ref);
     else this.engine.transcripts.keepRun(this.ref, this.#transcripts, this.state.seq);
   }
 
-  /** Stops the models at once; with a cancel, the tools too. A cancel outranks a yield. */
+  /** Stops the model calls; a cancel also stops the tools. A cancel outranks a yield. */
   stopWith(stop: Stop): void {
     if (this.#stop?.kind === 'cancel') return;
     this.#stop = stop;
     for (const turn of this.#turns.values()) turn.stop(stop);
     if (stop.kind === 'cancel') {
       for (const tool of this.#tools.values()) tool.stop(stop);
-      for (const waiting of this.#waiting.values()) {
-        waiting.reject(new RelayError('run_canceled', stop.reason));
+      for (const waiter of this.#agentWaiters.values()) {
+        waiter.reject(new RelayError('run_canceled', stop.reason));
       }
     }
     this.wake();
   }
 
-  /** Something goes on without a person, or has just come to its end. */
-  get isAtWork(): boolean {
-    return this.#turns.size > 0 || this.#tools.size > 0 || this.#hasNews;
+  /** Resumes a suspended run; a run that is not suspended stays as it is. */
+  resume(): void {
+    const decision = decide(this.state, { type: 'resume' });
+    if (decision.ok) this.journal.stage(decision.events);
   }
 
-  get #hasNews(): boolean {
-    return this.#happened.length > 0 || this.#endedTurns.length > 0 || this.#looksAgain;
+  /** Whether no person can be asked: not for an approval, an answer or an outcome. */
+  get isHeadless(): boolean {
+    const permissions = this.engine.rules?.(this.ref).current() ?? this.spec.permissions;
+    return permissions.headless === true;
+  }
+
+  /** Whether something is running, or has results that the loop has not processed. */
+  get isActive(): boolean {
+    return this.#turns.size > 0 || this.#tools.size > 0 || this.#hasResults;
+  }
+
+  get #hasResults(): boolean {
+    return this.#toolResults.length > 0 || this.#endedTurns.length > 0 || this.#isMarkedChanged;
   }
 
   get hasTools(): boolean {
     return this.#tools.size > 0;
   }
 
-  isAsking(agentId: string): boolean {
+  isCallingModel(agentId: string): boolean {
     return this.#turns.has(agentId);
   }
 
-  /** Since when the agent's model has been working on its turn. */
-  askingSince(agentId: string): number | undefined {
-    return this.#turns.get(agentId)?.since;
+  /** When the running model call of the agent was started. */
+  modelCallStartedAt(agentId: string): number | undefined {
+    return this.#turns.get(agentId)?.startedAt;
   }
 
-  /** Lets a turn go on beside whatever else the run does; its outcome wakes the loop. */
-  beginTurn(agentId: string, take: (activity: Activity) => Promise<TurnOutcome>): void {
+  /** Runs a turn beside the loop; its outcome wakes the loop. */
+  beginTurn(agentId: string, turn: (activity: Activity) => Promise<TurnOutcome>): void {
     const activity = new Activity(agentId, this.engine.clock.now());
     this.#turns.set(agentId, activity);
     if (this.#stop !== undefined) activity.stop(this.#stop);
-    void take(activity)
+    void turn(activity)
       .catch((error: unknown): TurnOutcome => ({ kind: 'broken', error }))
       .then((outcome) => {
         this.#turns.delete(agentId);
@@ -180,12 +192,10 @@ export class LiveRun {
   }
 
   takeEndedTurns(): EndedTurn[] {
-    const ended = this.#endedTurns;
-    this.#endedTurns = [];
-    return ended;
+    return this.#endedTurns.splice(0);
   }
 
-  /** Stops what an agent is doing: its model call and its tools. */
+  /** Stops the model call and the tools of an agent. */
   stopAgent(agentId: string, reason: unknown): void {
     this.#turns.get(agentId)?.stop(reason);
     for (const tool of this.#tools.values()) if (tool.agentId === agentId) tool.stop(reason);
@@ -202,99 +212,104 @@ export class LiveRun {
     return this.#tools.has(toolCallId);
   }
 
-  /** It has ended, and nobody has looked yet. */
-  hasResultOf(toolCallId: string): boolean {
-    return this.#happened.some((event) => 'toolCallId' in event && event.toolCallId === toolCallId);
+  /** Whether this attempt at the call is running, and not abandoned. */
+  isCurrent(toolCallId: string, attempt: Activity): boolean {
+    return this.#tools.get(toolCallId) === attempt;
   }
 
-  /** A tool came to its end. What an abandoned attempt brings is no longer wanted. */
+  /** Its tool has ended, and the loop has not processed the result. */
+  hasResultOf(toolCallId: string): boolean {
+    return this.#toolResults.some(
+      (event) => 'toolCallId' in event && event.toolCallId === toolCallId,
+    );
+  }
+
+  /** A tool has ended. The result of an abandoned attempt is ignored. */
   toolSettled(toolCallId: string, event: RunEvent, attempt: Activity): void {
-    if (this.#tools.get(toolCallId) !== attempt) return;
+    if (!this.isCurrent(toolCallId, attempt)) return;
     this.#tools.delete(toolCallId);
-    this.#happened.push(event);
+    this.#toolResults.push(event);
     this.wake();
   }
 
-  /** The call is settled without its tool, which may still be doing something. */
+  /** The call is settled or suspended without this attempt, whose tool may still be running. */
   abandonTool(toolCallId: string): void {
     this.#tools.get(toolCallId)?.stop(this.#stop);
     this.#tools.delete(toolCallId);
   }
 
-  abandonTools(): void {
+  stopTools(): void {
     for (const tool of this.#tools.values()) tool.stop(this.#stop);
   }
 
-  /** What a sub-agent will bring to the tool that has spawned it. */
-  whenEnded(agentId: string): Promise<AgentReport> {
-    const waiting = this.#waiting.get(agentId) ?? Promise.withResolvers<AgentReport>();
-    this.#waiting.set(agentId, waiting);
-    waiting.promise.catch(() => undefined);
+  /** Resolves with the report of a sub-agent. */
+  waitForAgent(agentId: string): Promise<AgentReport> {
+    const waiter = this.#agentWaiters.get(agentId) ?? Promise.withResolvers<AgentReport>();
+    this.#agentWaiters.set(agentId, waiter);
+    waiter.promise.catch(() => undefined);
     if (this.#stop?.kind === 'cancel') {
-      waiting.reject(new RelayError('run_canceled', this.#stop.reason));
+      waiter.reject(new RelayError('run_canceled', this.#stop.reason));
     }
-    return waiting.promise;
+    return waiter.promise;
   }
 
   agentEnded(report: AgentReport): void {
-    this.#waiting.get(report.agentId)?.resolve(report);
-    this.#waiting.delete(report.agentId);
+    this.#agentWaiters.get(report.agentId)?.resolve(report);
+    this.#agentWaiters.delete(report.agentId);
   }
 
-  /** Somebody wrote to this run. A cancel must not wait until the loop comes round. */
+  /** The inbox has commands. A cancel takes effect at once, before the next pass of the loop. */
   async commandsArrived(): Promise<void> {
-    this.#commandWaits = true;
+    this.#hasCommands = true;
     try {
-      await this.noticeCancel();
+      await this.checkForCancel();
     } finally {
       this.wake();
     }
   }
 
-  /** Looks for commands that nobody told of. */
+  /** Finds commands whose notification was lost. */
   async checkInbox(): Promise<void> {
     const queued = await this.store.readInbox(this.identity.id);
     if (queued.length > 0) await this.commandsArrived();
   }
 
-  async noticeCancel(): Promise<void> {
-    if (!this.#commandWaits) return;
+  async checkForCancel(): Promise<void> {
+    if (!this.#hasCommands) return;
     for (const { command } of await this.store.readInbox(this.identity.id)) {
       if (command.kind === 'cancel') this.stopWith({ kind: 'cancel', reason: command.reason });
     }
   }
 
-  async takeCommands(): Promise<QueuedRunCommand[]> {
-    if (!this.#commandWaits) return [];
-    this.#commandWaits = false;
+  /** The commands in the inbox, if any have arrived since the last read. */
+  async readCommands(): Promise<QueuedRunCommand[]> {
+    if (!this.#hasCommands) return [];
+    this.#hasCommands = false;
     return this.store.readInbox(this.identity.id);
   }
 
-  /** The ends of tools since the last look, of calls that are still open. */
-  takeHappened(): RunEvent[] {
-    const happened = this.#happened;
-    this.#happened = [];
-    return happened;
+  takeToolResults(): RunEvent[] {
+    return this.#toolResults.splice(0);
   }
 
-  /** Resolves when there is something new (a result, a turn, commands, or a stop), or after `ms`. */
-  async somethingHappens(ms = Infinity): Promise<void> {
-    const already = this.#hasNews || this.#commandWaits || this.#stop !== undefined;
-    this.#looksAgain = false;
-    if (already) return;
+  /** Resolves on a tool result, the end of a turn, commands or a stop, or after `ms`. */
+  async waitForChange(ms = Infinity): Promise<void> {
+    const hasChanged = this.#hasResults || this.#hasCommands || this.#stop !== undefined;
+    this.#isMarkedChanged = false;
+    if (hasChanged) return;
     if (ms === Infinity) await this.#changed.wait();
     else await this.#changed.waitFor({ clock: this.engine.clock, ms });
   }
 
-  /** Resolves when a tool has ended since the last look, whatever else is going on. */
-  async toolEnds(): Promise<void> {
-    const before = this.#happened.length;
-    while (this.#happened.length === before && this.hasTools) await this.#changed.wait();
+  /** Resolves when another tool has ended. */
+  async waitForTool(): Promise<void> {
+    const before = this.#toolResults.length;
+    while (this.#toolResults.length === before && this.hasTools) await this.#changed.wait();
   }
 
-  /** The state has changed outside the loop: it should look again. */
-  lookAgain(): void {
-    this.#looksAgain = true;
+  /** The state was changed outside the loop: the loop makes another pass. */
+  markChanged(): void {
+    this.#isMarkedChanged = true;
     this.wake();
   }
 

@@ -1,6 +1,7 @@
-/** What a model has said so far in one turn, on its way into the journal. */
+/** The output of a model in one turn, and how it enters the journal. */
 import {
   addUsage,
+  defined,
   type EventOf,
   noUsage,
   type ProviderData,
@@ -9,25 +10,25 @@ import {
 } from '@relay/protocol';
 import type { FinishReason, ModelEvent } from '../ports/index.ts';
 import { agentFields, type AgentState } from './state/agent.ts';
-import { isNestedTooDeep } from './json-depth.ts';
+import { isNestedTooDeep } from './arguments.ts';
 import type { LiveRun } from './live-run.ts';
-import { priced } from './agents/price.ts';
+import { priced } from './agents/limits.ts';
 import { findTool } from './agents/profile.ts';
-import { usedCallIds } from './context/transcripts.ts';
+import { usedCallIds } from './context/transcript.ts';
 
 type DiscardReason = EventOf<'turn.discarded'>['reason'];
-type Called = Extract<ModelEvent, { type: 'tool-call' }>;
+type ModelToolCall = Extract<ModelEvent, { type: 'tool-call' }>;
 
 const maxCallIdChars = 200;
 
 export class TurnInProgress {
   readonly #run: LiveRun;
   readonly #agent: AgentState;
-  readonly #of: { agentId: string; parentId?: string };
+  readonly #agentFields: { agentId: string; parentId?: string };
   readonly #turn: number;
   readonly #textId: string;
   readonly #reasoningId: string;
-  readonly #calls: Called[] = [];
+  readonly #calls: ModelToolCall[] = [];
   #startedSeq: number | undefined;
   #text = '';
   #finish: FinishReason | undefined;
@@ -37,7 +38,7 @@ export class TurnInProgress {
   constructor(run: LiveRun, agent: AgentState) {
     this.#run = run;
     this.#agent = agent;
-    this.#of = agentFields(agent);
+    this.#agentFields = agentFields(agent);
     this.#turn = agent.iterations + 1;
     this.#textId = run.engine.ids.next();
     this.#reasoningId = run.engine.ids.next();
@@ -51,28 +52,28 @@ export class TurnInProgress {
     return this.#text;
   }
 
-  /** In the closing turn no tool is offered; a model that calls one all the same is not heard. */
+  /** The closing turn offers no tools: calls in it are ignored. */
   get hasCalls(): boolean {
     return this.#calls.length > 0 && this.#agent.limit === null;
   }
 
-  take(batch: readonly ModelEvent[]): void {
-    const shown: RunEvent[] = [];
+  add(batch: readonly ModelEvent[]): void {
+    const output: RunEvent[] = [];
     for (const event of batch) {
       switch (event.type) {
         case 'text':
           this.#text += event.text;
-          shown.push({
+          output.push({
             type: 'text.appended',
-            ...this.#of,
+            ...this.#agentFields,
             textId: this.#textId,
             text: event.text,
           });
           break;
         case 'reasoning':
-          shown.push({
+          output.push({
             type: 'reasoning.appended',
-            ...this.#of,
+            ...this.#agentFields,
             reasoningId: this.#reasoningId,
             text: event.text,
           });
@@ -87,22 +88,22 @@ export class TurnInProgress {
           break;
       }
     }
-    if (shown.length > 0) this.#run.journal.append([...this.#opening(), ...shown]);
+    if (output.length > 0) this.#run.journal.append([...this.#opening(), ...output]);
   }
 
-  /** Left for the gate to commit together with what it decides about the calls. */
+  /** Stages the end of the turn: the gate commits it together with its decisions on the calls. */
   complete(): void {
-    const calls = this.hasCalls ? this.#called() : [];
+    const calls = this.hasCalls ? this.#toolCalls() : [];
     this.#run.journal.stage([
       ...this.#opening(),
       ...calls,
       {
         type: 'turn.completed',
-        ...this.#of,
+        ...this.#agentFields,
         turn: this.#turn,
         finishReason: calls.length > 0 ? 'tool-calls' : (this.#finish ?? 'other'),
         usage: priced(this.#run, this.#agent.model, this.#usage),
-        ...(this.#providerData === undefined ? {} : { providerData: this.#providerData }),
+        ...defined({ providerData: this.#providerData }),
       },
     ]);
   }
@@ -113,7 +114,7 @@ export class TurnInProgress {
       ...opening,
       {
         type: 'turn.discarded',
-        ...this.#of,
+        ...this.#agentFields,
         turn: this.#turn,
         textId: this.#textId,
         after: this.#startedSeq ?? 0,
@@ -123,42 +124,44 @@ export class TurnInProgress {
     ]);
   }
 
-  /** Nothing has been said: there is nothing to take back. */
-  discardIfBegun(reason: DiscardReason): void {
+  /** A turn without output is not in the journal: there is nothing to discard. */
+  discardIfStarted(reason: DiscardReason): void {
     if (this.#startedSeq !== undefined) this.discard(reason);
   }
 
   #opening(): RunEvent[] {
     if (this.#startedSeq !== undefined) return [];
     this.#startedSeq = this.#run.state.seq + 1;
-    const { turn, textId, reasoningId } = {
-      turn: this.#turn,
-      textId: this.#textId,
-      reasoningId: this.#reasoningId,
-    };
-    return [{ type: 'turn.started', ...this.#of, turn, textId, reasoningId }];
+    return [
+      {
+        type: 'turn.started',
+        ...this.#agentFields,
+        turn: this.#turn,
+        textId: this.#textId,
+        reasoningId: this.#reasoningId,
+      },
+    ];
   }
 
-  /** Ids are made unique when the turn is complete: other agents may have called tools meanwhile. */
-  #called(): RunEvent[] {
-    const used = usedCallIds(this.#run.knownTranscripts);
+  /** Ids are made unique at the end of the turn, because other agents may call tools during it. */
+  #toolCalls(): RunEvent[] {
+    const used = usedCallIds(this.#run.loadedTranscripts);
     return this.#calls.map((call) => {
       const toolCallId = this.#unique(call.id, used);
       return {
         type: 'tool.called',
-        ...this.#of,
+        ...this.#agentFields,
         toolCallId,
         ...(toolCallId === call.id ? {} : { providerCallId: call.id }),
         name: call.name,
-        ...this.#whoRuns(call.name),
+        ...(this.#isClientTool(call.name) ? { via: 'client' as const } : {}),
         input: parseArguments(call.arguments),
       };
     });
   }
 
-  #whoRuns(name: string): { via?: 'client' } {
-    const tool = findTool(this.#run, this.#agent, name);
-    return tool?.client === undefined ? {} : { via: 'client' };
+  #isClientTool(name: string): boolean {
+    return findTool(this.#run, this.#agent, name)?.client !== undefined;
   }
 
   #unique(id: string, used: Set<string>): string {
@@ -173,7 +176,7 @@ export class TurnInProgress {
 
 type Input = EventOf<'tool.called'>['input'];
 
-/** Arguments that are not a JSON object stay text, for the gate to refuse. */
+/** Arguments that are not a JSON object stay text: the gate refuses them. */
 function parseArguments(text: string): Input {
   if (text.trim() === '') return {};
   if (isNestedTooDeep(text)) return text;

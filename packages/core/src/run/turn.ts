@@ -1,37 +1,35 @@
 /**
- * One turn: ask the model, and put what it says into the journal as it comes.
+ * One turn: call the model, and write its output to the journal as it streams.
  *
- * A turn enters the journal with its first words. Text is shown piece by piece; the tool calls enter
- * together with `turn.completed`, in one commit, so that a turn which a crash cuts short leaves no
- * call behind that nobody would settle (E6).
+ * A turn enters the journal with its first output. Text is published piece by piece; the tool calls
+ * enter together with `turn.completed`, in one commit, so that a turn which a crash interrupts leaves
+ * no unsettled call (E6).
  *
- * Turns of several agents go on side by side. Nothing here waits for another agent.
+ * Turns of several agents run side by side, and none waits for another.
  */
 import { type Message, RelayError, type RunError } from '@relay/protocol';
 import { type Model, type ModelRequest, ProviderFailure } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
-import type { AgentState } from './state/agent.ts';
-import { backoffMs, maxRetryAfterMs } from './backoff.ts';
-import { compactAfterRefusal, compactInTime } from './context/compaction.ts';
-import { textOfError } from './error-text.ts';
-import { checkInput, checkOutput, guardsOutput } from './agents/guardrails.ts';
-import { correctionOf, corrected, shapeError, shapeIssues } from './agents/answer-shape.ts';
-import { closingInstruction } from './agents/limits.ts';
+import { errorText } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
-import { recall } from './context/memory.ts';
-import { answerFields, offeredTools, profileOf } from './agents/profile.ts';
-import type { Transcript } from './context/transcript.ts';
-import { transcriptOf } from './context/transcripts.ts';
 import { TurnInProgress } from './turn-in-progress.ts';
+import { checkInput, checkOutput, hasOutputGuardrails } from './agents/guardrails.ts';
+import { closingInstruction } from './agents/limits.ts';
+import { correctionMessages, outputIssues, outputSchemaError } from './agents/output-schema.ts';
+import { answerFields, offeredTools, profileOf } from './agents/profile.ts';
+import { compactAfterRefusal, compactBeforeTurn } from './context/compaction.ts';
+import { recall } from './context/memory.ts';
+import { type Transcript, transcriptOf } from './context/transcript.ts';
+import type { AgentState } from './state/agent.ts';
 
 export type TurnOutcome =
   | { readonly kind: 'completed' }
   | { readonly kind: 'stopped' }
   | { readonly kind: 'failed'; readonly error: RunError }
-  /** The journal broke, or we have a fault: the run is given up here. */
+  /** The journal is broken, or Relay has a bug: this node abandons the run. */
   | { readonly kind: 'broken'; readonly error: unknown };
 
-/** A model that streams faster than the store commits is held back here. */
+/** A model that streams faster than the store commits waits at this many events. */
 const maxBacklog = 4096;
 
 export async function takeTurn(
@@ -45,33 +43,31 @@ export async function takeTurn(
     return failed('unknown_model', `No provider offers the model ${agent.model}`);
   }
   if (agent.iterations === 0) {
-    const said = newIn(run, transcriptOf(await run.transcripts(), agent));
-    const error = await checkInput({ run, agent, activity }, said);
+    const input = inputOf(run, transcriptOf(await run.transcripts(), agent));
+    const error = await checkInput(run, agent, activity, input);
     if (activity.stopped) return stopped(run, agent);
     if (error !== undefined) return { kind: 'failed', error };
-    await recall({ run, agent, activity });
+    await recall(run, agent, activity);
     if (activity.stopped) return stopped(run, agent);
   }
-  await compactInTime({ run, agent, activity, model }, await requestFor(run, agent));
-  let refused = false;
-  /** What is said to the model about an answer of the wrong shape. */
+  await compactBeforeTurn({ run, agent, activity, model }, await requestFor(run, agent));
+  let wasTooLong = false;
+  /** Asks the model once to correct an answer that does not fit the output schema. */
   let correction: readonly Message[] = [];
   for (let attempt = 1; ; attempt += 1) {
     const turn = new TurnInProgress(run, agent);
     try {
-      const request = corrected(await requestFor(run, agent), correction);
-      if (!(await listen({ run, activity, model }, request, turn)))
-        return stopped(run, agent, turn);
-      const issues = turn.hasCalls ? [] : shapeIssues(request, turn.text);
+      const request = await requestFor(run, agent, correction);
+      const isFinished = await consumeStream(run, activity, model, request, turn);
+      if (!isFinished) return stopped(run, agent, turn);
+      const issues = turn.hasCalls ? [] : outputIssues(request.outputSchema, turn.text);
       if (issues.length > 0) {
         turn.discard('schema');
-        if (correction.length > 0) return failed('output_invalid', shapeError(issues));
-        correction = correctionOf(turn.text, issues);
+        if (correction.length > 0) return failed('output_invalid', outputSchemaError(issues));
+        correction = correctionMessages(turn.text, issues);
         continue;
       }
-      const error = turn.hasCalls
-        ? undefined
-        : await checkOutput({ run, agent, activity }, turn.text);
+      const error = turn.hasCalls ? undefined : await checkOutput(run, agent, activity, turn.text);
       if (activity.stopped) return stopped(run, agent, turn);
       if (error !== undefined) {
         turn.discard('guardrail');
@@ -85,10 +81,11 @@ export async function takeTurn(
       if (cause instanceof RelayError) return failed(cause.code, cause.message);
       const failure = asProviderFailure(cause);
       if (failure.contextExceeded) {
-        turn.discardIfBegun('retry');
-        const less = !refused && (await compactAfterRefusal({ run, agent, activity, model }));
-        refused = true;
-        if (less) continue;
+        turn.discardIfStarted('retry');
+        const isShorter =
+          !wasTooLong && (await compactAfterRefusal({ run, agent, activity, model }));
+        wasTooLong = true;
+        if (isShorter) continue;
         if (activity.stopped) return stopped(run, agent);
         return { kind: 'failed', error: failure.toRunError() };
       }
@@ -103,39 +100,37 @@ export async function takeTurn(
   }
 }
 
-/** What the agent is to work on. A fork also has what nobody had answered where it was forked. */
-function newIn({ spec }: LiveRun, { messages, runStart }: Transcript): readonly Message[] {
+/** The messages that the agent works on. A fork also has those that its source had not answered. */
+function inputOf({ spec }: LiveRun, { messages, runStart }: Transcript): readonly Message[] {
   if (spec.forkedFrom === undefined) return messages.slice(runStart);
   const answered = messages.findLastIndex(({ role }) => role === 'assistant') + 1;
   return messages.slice(Math.min(runStart, answered));
 }
 
 /**
- * Somebody stopped it. A last answer counts as far as it came, because no other is waited for; not
- * so what a guardrail has not looked at, or what has not got the shape that is asked for.
+ * The turn was stopped. In the closing turn, partial text counts as the answer, unless a guardrail
+ * would have to check it or it does not fit the output schema.
  */
 function stopped(run: LiveRun, agent: AgentState, turn?: TurnInProgress): TurnOutcome {
   const isOver = run.state.agents[agent.id]?.ended !== null;
   if (agent.limit === null || isOver || run.stop !== undefined || run.journal.broken) {
     return { kind: 'stopped' };
   }
-  const wanted = answerFields(profileOf(run, agent));
+  const { outputSchema } = profileOf(run, agent);
   const counts =
-    turn !== undefined && !guardsOutput(run, agent) && shapeIssues(wanted, turn.text).length === 0;
-  if (!counts) turn?.discardIfBegun('limit');
+    turn !== undefined &&
+    !hasOutputGuardrails(run, agent) &&
+    outputIssues(outputSchema, turn.text).length === 0;
+  if (!counts) turn?.discardIfStarted('limit');
   (counts ? turn : new TurnInProgress(run, agent)).complete();
   return { kind: 'completed' };
 }
 
-interface Listening {
-  readonly run: LiveRun;
-  readonly activity: Activity;
-  readonly model: Model;
-}
-
-/** Takes in all that the model says; false if nobody wants to hear it any more. */
-async function listen(
-  { run, activity, model }: Listening,
+/** Adds the model's output to the turn; false if it was stopped before the model finished. */
+async function consumeStream(
+  run: LiveRun,
+  activity: Activity,
+  model: Model,
   request: ModelRequest,
   turn: TurnInProgress,
 ): Promise<boolean> {
@@ -148,32 +143,36 @@ async function listen(
       return false;
     }
     if (next.done === true) break;
-    turn.take(next.value);
+    turn.add(next.value);
     if (run.journal.backlog > maxBacklog) await run.journal.settled();
   }
-  if (!turn.finished) throw endedTooSoon();
-  return true;
+  if (turn.finished) return true;
+  throw new ProviderFailure('The model’s answer ended before it was finished', { retryable: true });
 }
 
-async function requestFor(run: LiveRun, agent: AgentState): Promise<ModelRequest> {
+async function requestFor(
+  run: LiveRun,
+  agent: AgentState,
+  correction: readonly Message[] = [],
+): Promise<ModelRequest> {
   const transcript = transcriptOf(await run.transcripts(), agent);
-  const { system } = profileOf(run, agent);
+  const profile = profileOf(run, agent);
+  const { system } = profile;
+  const { model, limit } = agent;
   const messages: readonly Message[] = [
     ...(system === undefined ? [] : [{ role: 'system', content: system } as const]),
     ...(transcript.recalled === null ? [] : [transcript.recalled]),
     ...transcript.messages,
+    ...(limit === null ? [] : [closingInstruction(limit)]),
+    ...correction,
   ];
-  const { model, limit } = agent;
-  const wanted = answerFields(profileOf(run, agent));
-  if (limit !== null) {
-    return { model, messages: [...messages, closingInstruction(limit)], tools: [], ...wanted };
-  }
-  const tools = offeredTools(run, agent).map(({ name, description, inputSchema }) => ({
+  const offered = limit === null ? offeredTools(run, agent) : [];
+  const tools = offered.map(({ name, description, inputSchema }) => ({
     name,
     description,
     inputSchema,
   }));
-  return { model, messages, tools, ...wanted };
+  return { model, messages, tools, ...answerFields(profile) };
 }
 
 function failed(code: string, message: string): TurnOutcome {
@@ -182,11 +181,17 @@ function failed(code: string, message: string): TurnOutcome {
 
 function asProviderFailure(cause: unknown): ProviderFailure {
   if (cause instanceof ProviderFailure) return cause;
-  return new ProviderFailure(`The model failed: ${textOfError(cause)}`, { retryable: false });
+  return new ProviderFailure(`The model failed: ${errorText(cause)}`, { retryable: false });
 }
 
-function endedTooSoon(): ProviderFailure {
-  return new ProviderFailure('The model’s answer ended before it was finished', {
-    retryable: true,
-  });
+const backoffBaseMs = 250;
+const backoffMaxMs = 30_000;
+
+/** A provider that asks for a longer wait than this has failed. */
+const maxRetryAfterMs = 60_000;
+
+/** Exponential with jitter, and never sooner than the provider asked for. */
+export function backoffMs(attempt: number, retryAfterMs = 0): number {
+  const ceiling = Math.min(backoffMaxMs, backoffBaseMs * 2 ** (attempt - 1));
+  return Math.max(retryAfterMs, ceiling * (0.5 + Math.random() / 2));
 }

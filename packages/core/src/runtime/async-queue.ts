@@ -9,7 +9,7 @@
  * - A reader that leaves receives nothing more, also if it waits for the next item at that moment.
  *   The owner receives the items that were not read.
  * - A queue that is not open ignores `push`: a producer need not know that the reader left.
- * - It is not bounded: the producer is this process, and what it produces is bounded elsewhere.
+ * - It is not bounded: the producer is this process, and its output is bounded elsewhere.
  */
 
 /** To be read with `for await`, once. */
@@ -21,7 +21,7 @@ export interface EventStream<Item> extends AsyncIterableIterator<Item, undefined
 export interface AsyncQueueOwner<Item> {
   /** The first read. */
   started?(): void;
-  /** The reader left before it had everything. Awaited before its loop goes on; may not reject. */
+  /** The reader left before it had everything. Awaited before its loop continues; may not reject. */
   left?(unread: readonly Item[]): Promise<void>;
   /** There will be no more reads: the reader left, or has reached the end. */
   finished?(): void;
@@ -29,8 +29,8 @@ export interface AsyncQueueOwner<Item> {
 
 type Result<Item> = IteratorResult<Item, undefined>;
 
-/** What has been read is let go of in pieces of at least this many. */
-const pieceToDrop = 1024;
+/** Read items are released in chunks of at least this many. */
+const releaseSize = 1024;
 
 export class AsyncQueue<Item> implements EventStream<Item> {
   readonly #owner: AsyncQueueOwner<Item>;
@@ -114,7 +114,7 @@ export class AsyncQueue<Item> implements EventStream<Item> {
   #take(): Item {
     const item = this.#items[this.#read] as Item;
     this.#read += 1;
-    if (this.#read === this.#items.length || this.#read >= pieceToDrop) {
+    if (this.#read === this.#items.length || this.#read >= releaseSize) {
       this.#items = this.#items.slice(this.#read);
       this.#read = 0;
     }

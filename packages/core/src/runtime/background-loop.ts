@@ -5,8 +5,8 @@
  *                     └────────────────┴──stop──▶ stopped, when the step under way is over
  *
  * - A `wake` while a step is under way is not lost: another step follows at once.
- * - A step that throws is reported, and the loop goes on. Each failure in a row doubles the wait, up
- *   to `maxBackoffMs`.
+ * - A step that throws is reported, and the loop continues. Each consecutive failure doubles the wait,
+ *   up to `maxBackoffMs`.
  * - `stop` aborts the signal that the step has, waits for the step, and never rejects.
  */
 import type { Clock } from '../ports/index.ts';
@@ -20,7 +20,7 @@ export interface BackgroundLoopOptions {
   readonly maxBackoffMs?: number;
   /** The first step waits for the interval too. */
   readonly delayFirst?: boolean;
-  /** May return how long to wait before the next step, in place of the interval. */
+  /** May return how long to wait before the next step instead of the interval. */
   readonly step: (signal: AbortSignal) => Promise<number | void>;
   readonly onError: (error: unknown) => void;
 }

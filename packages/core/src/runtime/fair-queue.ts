@@ -1,4 +1,4 @@
-/** A queue in which tenants take turns, so that one with many runs does not hold up the others. */
+/** A queue in which tenants take turns, so that one with many runs does not block the others. */
 export class FairQueue<Item> {
   /** In the order of their next turn: the first tenant here is served next. */
   readonly #lanes = new Map<string, Map<string, Item>>();
@@ -9,7 +9,7 @@ export class FairQueue<Item> {
     return size;
   }
 
-  /** An item that is already queued keeps its place. */
+  /** An item that is already queued keeps its position. */
   add(tenantId: string, key: string, item: Item): void {
     const lane = this.#lanes.get(tenantId);
     if (lane === undefined) this.#lanes.set(tenantId, new Map([[key, item]]));

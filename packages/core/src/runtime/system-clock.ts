@@ -1,11 +1,11 @@
 import type { Clock } from '../ports/index.ts';
 
-/** Timers count in 31 bits. */
+/** The longest delay of a timer: 31 bits. */
 const longestMs = 2 ** 31 - 1;
 
-/** The time that everybody has; timers are all it takes from the world. */
+/** The system time and its timers. */
 export const systemClock: Clock = {
-  // Looked up each time, for programs that replace time in their tests.
+  // `Date` is read at each call, because programs replace it in their tests.
   now: () => Date.now(),
   sleep: (ms, signal) =>
     new Promise((resolve) => {

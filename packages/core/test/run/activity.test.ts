@@ -4,7 +4,7 @@ import { Activity } from '../../src/run/activity.ts';
 const never = new Promise<never>(() => undefined);
 
 describe('an activity', () => {
-  it('is its agent’s, and goes on until it is stopped', () => {
+  it('belongs to an agent and runs until it is stopped', () => {
     const activity = new Activity('a1');
     expect(activity.agentId).toBe('a1');
     expect([activity.stopped, activity.signal.aborted]).toEqual([false, false]);
@@ -12,7 +12,7 @@ describe('an activity', () => {
     expect([activity.stopped, activity.signal.aborted]).toEqual([true, true]);
   });
 
-  it('tells whoever listens why it was stopped, and keeps to the first reason', () => {
+  it('passes the reason of the stop to its signal, and keeps the first reason', () => {
     const activity = new Activity('a1');
     const heard: unknown[] = [];
     activity.signal.addEventListener('abort', () => heard.push(activity.signal.reason));
@@ -22,13 +22,13 @@ describe('an activity', () => {
     expect(activity.signal.reason).toBe('Enough');
   });
 
-  it('brings what it brings while nobody stops it', async () => {
+  it('returns the value of a promise while it is not stopped', async () => {
     const activity = new Activity('a1');
     expect(await activity.unlessStopped(Promise.resolve(1))).toBe(1);
     expect(await activity.unlessStopped(Promise.resolve(2))).toBe(2);
   });
 
-  it('fails as it fails while nobody stops it', async () => {
+  it('rejects like the promise while it is not stopped', async () => {
     const failing = new Activity('a1').unlessStopped(Promise.reject(new Error('Broken')));
     await expect(failing).rejects.toThrow('Broken');
   });
@@ -47,7 +47,7 @@ describe('an activity', () => {
     expect(await activity.unlessStopped(Promise.resolve(1))).toBeUndefined();
   });
 
-  it('may fail after it was stopped without anyone being hurt', async () => {
+  it('causes no unhandled rejection when the promise rejects after the stop', async () => {
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => unhandled.push(reason);
     process.on('unhandledRejection', note);

@@ -31,7 +31,7 @@ describe('the arguments of a call', () => {
     expect(readArguments(growing, { text: 'rm' })).toMatchObject({ ok: false });
   });
 
-  it('are refused with the places that are wrong', () => {
+  it('are refused with the paths of the invalid fields', () => {
     const strict = toolThat(() => ({
       ok: false,
       issues: [

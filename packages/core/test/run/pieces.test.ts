@@ -2,7 +2,7 @@ import type { RunEvent } from '@relay/protocol';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { eventsOf } from '../support/agent-events.ts';
-import { evolve, evolveAll, initialState, type Placed } from '../../src/run/state/state.ts';
+import { evolve, evolveAll, initialState, type Sequenced } from '../../src/run/state/state.ts';
 import { emptyTranscript, foldEvents, foldTranscript } from '../../src/run/context/transcript.ts';
 
 const agentId = 'root';
@@ -34,7 +34,7 @@ const opening: readonly RunEvent[] = [
   { type: 'turn.started', ...child, turn: 1, textId: 't', reasoningId: 'r' },
 ];
 
-function placed(events: readonly RunEvent[]): Placed[] {
+function placed(events: readonly RunEvent[]): Sequenced[] {
   return events.map((event, index) => ({ ...event, seq: index + 1, at: '2026-01-01T00:00:00Z' }));
 }
 
@@ -61,7 +61,7 @@ describe('the pieces of a text', () => {
     );
   });
 
-  it('are refused at the place where one is missing', () => {
+  it('are refused at the first missing event', () => {
     const events = placed([...opening, say('a'), say('b'), say('c')]);
     const gap = events.filter(({ seq }) => seq !== opening.length + 2);
     expect(() => evolveAll(initialState, gap)).toThrow(

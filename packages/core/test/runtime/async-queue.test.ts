@@ -77,7 +77,7 @@ describe('a failure', () => {
     expect(await queue.next()).toEqual({ done: true, value: undefined });
   });
 
-  test('reaches the one who waits; others are told the end', async () => {
+  test('reaches the first waiting read; the others receive the end', async () => {
     const queue = new AsyncQueue<number>();
     const waiting = [queue.next(), queue.next()];
     queue.fail(new Error('Broken'));
@@ -120,7 +120,7 @@ describe('a reader that leaves', () => {
     expect(left).toBe(1);
   });
 
-  test('may be waiting for the next item at that moment', async () => {
+  test('may be waiting for the next item', async () => {
     let left = 0;
     const queue = new AsyncQueue<number>({ left: async () => void (left += 1) });
     const waiting = queue.next();
@@ -141,7 +141,7 @@ describe('a reader that leaves', () => {
     await expect(queue.throw(new Error('Thrown in'))).rejects.toThrow('Thrown in');
   });
 
-  test('has nothing to leave after it was told the end', async () => {
+  test('leaves nothing unread after it received the end', async () => {
     const told: string[] = [];
     const queue = new AsyncQueue<number>({
       left: async () => void told.push('left'),
@@ -154,7 +154,7 @@ describe('a reader that leaves', () => {
     expect(told).toEqual(['finished']);
   });
 
-  test('tells what it left even after the end', async () => {
+  test('reports the unread items even after the end', async () => {
     const told: unknown[] = [];
     const queue = new AsyncQueue<number>({ left: async (unread) => void told.push(unread) });
     queue.push(1);
@@ -163,7 +163,7 @@ describe('a reader that leaves', () => {
     expect(told).toEqual([[1]]);
   });
 
-  test('hears no failure any more', async () => {
+  test('receives no failure', async () => {
     const queue = new AsyncQueue<number>();
     queue.fail(new Error('Broken'));
     await queue.return();
@@ -179,7 +179,7 @@ describe('a reader that leaves', () => {
 });
 
 describe('the owner', () => {
-  test('is told of the first read, once', async () => {
+  test('is notified of the first read, once', async () => {
     let started = 0;
     const queue = new AsyncQueue<number>({ started: () => void (started += 1) });
     queue.push(1);
@@ -190,7 +190,7 @@ describe('the owner', () => {
     queue.end();
   });
 
-  test('may open it again as long as nobody knows that it was over', async () => {
+  test('may reopen the queue until the reader has received the end', async () => {
     const queue = new AsyncQueue<number>();
     queue.push(1);
     queue.end();

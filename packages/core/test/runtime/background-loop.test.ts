@@ -89,7 +89,7 @@ describe('BackgroundLoop', () => {
     expect(steps).toBe(2);
   });
 
-  test('reports a failure, goes on, and waits longer after each failure in a row', async () => {
+  test('reports a failure, continues, and waits longer after each consecutive failure', async () => {
     const failing = new Set([0, 1, 2, 4]);
     const steps: number[] = [];
     const { clock, loop, start, errors } = loopWith({
@@ -106,7 +106,7 @@ describe('BackgroundLoop', () => {
     await loop.stop();
   });
 
-  test('goes on when the report of a failure fails', async () => {
+  test('continues when the report of a failure fails', async () => {
     let steps = 0;
     const { clock, loop, start } = loopWith({
       step: async () => {
@@ -123,7 +123,7 @@ describe('BackgroundLoop', () => {
     await loop.stop();
   });
 
-  test('stops when the step under way is over, and tells it to hurry', async () => {
+  test('aborts the current step and stops when it is over', async () => {
     const under = Promise.withResolvers<void>();
     let hurried = false;
     const { loop } = loopWith({

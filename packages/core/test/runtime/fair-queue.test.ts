@@ -38,14 +38,14 @@ describe('a fair queue', () => {
     expect(drain(queue)).toEqual(['b1', 'a2', 'b2']);
   });
 
-  it('keeps the place of what is already queued', () => {
+  it('keeps the position of an item that is already queued', () => {
     const queue = filled('a1', 'a2');
     queue.add('a', 'a1', 'a1 again');
     expect(queue.size).toBe(2);
     expect(drain(queue)).toEqual(['a1', 'a2']);
   });
 
-  it('takes a run again after it was given out', () => {
+  it('accepts a run again after it was taken', () => {
     const queue = filled('a1');
     queue.take();
     queue.add('a', 'a1', 'a1');
@@ -72,7 +72,7 @@ describe('a fair queue', () => {
     expect([cleared.size, cleared.take()]).toEqual([0, undefined]);
   });
 
-  it('gives out everything once, in order for each tenant, and lets nobody overtake twice', () => {
+  it('returns every item once, in order for each tenant, and serves tenants in turn', () => {
     const adding = fc.record({ tenant: fc.constantFrom('a', 'b', 'c', 'd') });
     const steps = fc.array(fc.oneof(adding, fc.constant('take' as const)), { maxLength: 60 });
     fc.assert(

@@ -24,7 +24,7 @@ describe('Signal', () => {
     expect(await waiting).toBe('timeout');
   });
 
-  test('says why a wait with a timeout is over, and leaves nothing behind', async () => {
+  test('says why a wait with a timeout has ended, and removes its listeners', async () => {
     const signal = new Signal();
     const clock = new ManualClock();
     const over = new AbortController();

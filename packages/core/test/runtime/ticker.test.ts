@@ -17,7 +17,7 @@ describe('Ticker', () => {
     expect(ticks).toEqual(['1: a,b', '2: b']);
   });
 
-  test('stops the timer with the last subscriber, and starts it anew with the next', () => {
+  test('stops the timer with the last subscriber, and starts it again with the next', () => {
     const ticks: number[] = [];
     const ticker = new Ticker<string>(10, (_, tick) => ticks.push(tick));
     ticker.add('a');

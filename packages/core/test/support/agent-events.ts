@@ -49,7 +49,7 @@ export function eventsOf(of: OfAgent) {
   const approval = (toolCallId: string) => ({
     ...of,
     toolCallId,
-    approvalId: `relay of ${toolCallId}`,
+    approvalId: `approval of ${toolCallId}`,
   });
   return {
     started: { type: 'agent.started', ...of, name: of.agentId, model: 'demo' },
@@ -105,7 +105,7 @@ export function eventsOf(of: OfAgent) {
       code: 'tool_failed',
     }),
     denied: (id: string): RunEvent => ({ type: 'tool.denied', ...call(id), status: 'denied' }),
-    raised: (id: string, more: Partial<EventOf<'approval.requested'>> = {}): RunEvent => ({
+    requested: (id: string, more: Partial<EventOf<'approval.requested'>> = {}): RunEvent => ({
       type: 'approval.requested',
       ...approval(id),
       kind: 'permission',

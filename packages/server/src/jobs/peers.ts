@@ -42,19 +42,19 @@ function handle(
     case 'tenant':
       budgets.forget(hint.tenantId);
       vault.changed(hint.tenantId);
-      lookForPauses(supervisor);
+      refreshPausedTenants(supervisor);
       void streams.checkKeys();
       return;
     case 'all':
       hub.invalidate();
       feed.addToAll({ kind: 'all' });
       vault.changed();
-      lookForPauses(supervisor);
+      refreshPausedTenants(supervisor);
       void streams.checkKeys();
   }
 }
 
 /** If it fails, the next look around comes within a second. */
-function lookForPauses(supervisor: Supervisor): void {
-  supervisor.lookForPauses().catch(() => undefined);
+function refreshPausedTenants(supervisor: Supervisor): void {
+  supervisor.refreshPausedTenants().catch(() => undefined);
 }

@@ -1,5 +1,5 @@
 /** Collects the frames of a run until it ends or waits for a person. */
-import { isHeldUp, loadState, type RunRecord } from '@relay/core';
+import { isWaitingForAnswer, loadState, type RunRecord } from '@relay/core';
 import { dialects, type Frame, type RunStatus, type StoredEvent } from '@relay/protocol';
 import { closedSignal } from './sse-stream.ts';
 import { unauthorized } from '../http/errors.ts';
@@ -79,7 +79,7 @@ async function idleSeqOf(call: Call, runId: string): Promise<number | undefined>
   if (run?.status !== 'running') return undefined;
   const tools = call.context.control.engine.tools(tenantId);
   const state = await loadState(store, run);
-  const isIdle = isHeldUp(state, (name) => tools.find(name)?.idempotent === true);
+  const isIdle = isWaitingForAnswer(state, (name) => tools.find(name)?.idempotent === true);
   return isIdle ? state.seq : undefined;
 }
 

@@ -123,7 +123,7 @@ describe('what is defined', () => {
     [
       'a handoff to nobody',
       { agents: [{ name: 'a', handoffs: ['b'] }] },
-      'relay.config: The agent a hands off to b, who does not exist',
+      'relay.config: The agent a hands off to b, which does not exist',
     ],
     [
       'a tool that does not exist',

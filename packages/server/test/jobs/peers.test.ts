@@ -55,7 +55,7 @@ describe('what neighbours say', () => {
     looksForPauses = 0;
     const supervisor = {
       wake: ({ runId }: { runId: string }) => woken.push(runId),
-      lookForPauses: async () => {
+      refreshPausedTenants: async () => {
         looksForPauses += 1;
         throw new Error('The store does not answer');
       },

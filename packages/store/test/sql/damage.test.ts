@@ -36,7 +36,7 @@ describe('damage', () => {
     await tenant.append(
       step(run, {
         events: [delta('a'), delta(marks.payload)],
-        raise: [approval],
+        requestApprovals: [approval],
         progress: { checkpoint: marks.checkpoint, snapshot: marks.snapshot, snapshotSeq: 3 },
       }),
     );

@@ -2,52 +2,67 @@ import { type Message, type RunError, textOf } from '@relay/protocol';
 import type { Guardrail, GuardrailVerdict } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import type { AgentState } from '../state/agent.ts';
-import { textOfError } from '../error-text.ts';
+import { errorText } from '../errors.ts';
 import type { LiveRun } from '../live-run.ts';
 
-interface Look {
-  readonly run: LiveRun;
-  readonly agent: AgentState;
-  readonly activity: Activity;
-}
-
-/** What an agent is to work on: all that was said to it in this run. */
+/** Checks the user messages that an agent works on. */
 export function checkInput(
-  look: Look,
+  run: LiveRun,
+  agent: AgentState,
+  activity: Activity,
   messages: readonly Message[],
 ): Promise<RunError | undefined> {
-  const said = messages.filter(({ role }) => role === 'user');
-  return check(look, 'input', said.map(({ content }) => textOf(content)).join('\n\n'));
+  const texts = messages
+    .filter(({ role }) => role === 'user')
+    .map(({ content }) => textOf(content));
+  return check(run, agent, activity, 'input', texts.join('\n\n'));
 }
 
-/** Of texts that were recalled, those that no guardrail on the agent's input refuses. */
+/** The recalled memories that no input guardrail of the agent refuses. */
 export async function checkRecalled<Recalled extends { readonly text: string }>(
-  look: Look,
+  run: LiveRun,
+  agent: AgentState,
+  activity: Activity,
   recalled: readonly Recalled[],
 ): Promise<Recalled[]> {
-  const refusals = await Promise.all(recalled.map(({ text }) => check(look, 'input', text)));
+  const refusals = await Promise.all(
+    recalled.map(({ text }) => check(run, agent, activity, 'input', text)),
+  );
   return recalled.filter((_, index) => refusals[index] === undefined);
 }
 
-export function guardsOutput(run: LiveRun, agent: AgentState): boolean {
+export function hasOutputGuardrails(run: LiveRun, agent: AgentState): boolean {
+  return guardrailsOf(run, agent, 'output').length > 0;
+}
+
+export function checkOutput(
+  run: LiveRun,
+  agent: AgentState,
+  activity: Activity,
+  text: string,
+): Promise<RunError | undefined> {
+  return check(run, agent, activity, 'output', text);
+}
+
+function guardrailsOf(
+  run: LiveRun,
+  agent: AgentState,
+  side: 'input' | 'output',
+): readonly Guardrail[] {
   const definition = run.engine.agents(run.identity.tenantId).find(agent.name);
-  return (definition?.guardrails?.output ?? []).length > 0;
+  return definition?.guardrails?.[side] ?? [];
 }
 
-export function checkOutput(look: Look, text: string): Promise<RunError | undefined> {
-  return check(look, 'output', text);
-}
-
-/** The first guardrail that refuses ends it. */
+/** The error of the first guardrail that refuses the text. */
 async function check(
-  look: Look,
+  run: LiveRun,
+  agent: AgentState,
+  activity: Activity,
   side: 'input' | 'output',
   text: string,
 ): Promise<RunError | undefined> {
-  const { run, agent } = look;
-  const definition = run.engine.agents(run.identity.tenantId).find(agent.name);
-  for (const guardrail of definition?.guardrails?.[side] ?? []) {
-    const verdict = await verdictOf(look, guardrail, text);
+  for (const guardrail of guardrailsOf(run, agent, side)) {
+    const verdict = await verdictOf(run, agent, activity, guardrail, text);
     if (verdict.ok) continue;
     const message = `The guardrail ${guardrail.name} refused the ${side}: ${verdict.reason}`;
     return { code: 'guardrail_tripped', message, retryable: false };
@@ -55,23 +70,25 @@ async function check(
   return undefined;
 }
 
-/** A guardrail that fails, or says neither yes nor no, guards nothing: it counts as a refusal. */
+/** A guardrail that throws or returns no verdict counts as a refusal. */
 async function verdictOf(
-  { run, agent, activity }: Look,
+  run: LiveRun,
+  agent: AgentState,
+  activity: Activity,
   guardrail: Guardrail,
   text: string,
 ): Promise<GuardrailVerdict> {
   try {
-    const looking = guardrail.check(text, {
+    const pending = guardrail.check(text, {
       runId: run.identity.id,
       agentId: agent.id,
       agent: agent.name,
       signal: activity.signal,
     });
-    const verdict: unknown = await activity.unlessStopped(Promise.resolve(looking));
+    const verdict: unknown = await activity.unlessStopped(Promise.resolve(pending));
     return isVerdict(verdict) ? verdict : { ok: false, reason: 'It gave no verdict' };
   } catch (error) {
-    return { ok: false, reason: `It failed: ${textOfError(error)}` };
+    return { ok: false, reason: `It failed: ${errorText(error)}` };
   }
 }
 

@@ -1,11 +1,12 @@
 /**
- * Handing the conversation over: the agent stays the same in the tree, and goes on under another
- * name, with another profile. It happens when everything else that the turn had called is settled,
- * so that no call loses the tool which it was made with.
+ * Handoffs: the agent stays the same in the tree and continues under another name, with another
+ * profile. A handoff waits until all other calls of its turn are settled, because they need the tools
+ * of the old profile.
  */
-import type { RunEvent } from '@relay/protocol';
+import { defined, type RunEvent } from '@relay/protocol';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import type { CallState } from '../state/call.ts';
+import { toolCompleted, toolFailed } from '../state/settlement.ts';
 import type { LiveRun } from '../live-run.ts';
 import { answerFields, profileOf } from './profile.ts';
 
@@ -36,20 +37,21 @@ function accept(run: LiveRun, agent: AgentState, call: CallState): RunEvent[] {
   if (run.state.limits.costUsd !== undefined && models.price?.(model) === undefined) {
     return [refused(agent, call, `The cost is limited and the model ${model} has no price`)];
   }
-  const of = agentFields(agent);
-  const { toolCallId, name } = call;
+  const fields = agentFields(agent);
   return [
-    { type: 'tool.completed', ...of, toolCallId, name, context: `Handed over to ${to}` },
-    { type: 'agent.handed-off', ...of, from: agent.name, to },
+    toolCompleted(agent, call, { context: `Handed over to ${to}` }),
+    { type: 'agent.handed-off', ...fields, from: agent.name, to },
     {
       type: 'agent.switched',
-      ...of,
+      ...fields,
       name: to,
       model,
       tools: [...(target.tools ?? profileOf(run, agent).tools)],
-      ...(target.instructions === undefined ? {} : { system: target.instructions }),
-      ...(target.handoffs === undefined ? {} : { handoffs: [...target.handoffs] }),
-      // Whoever goes on owes the same answer, unless it has its own way to answer.
+      ...defined({
+        system: target.instructions,
+        handoffs: target.handoffs === undefined ? undefined : [...target.handoffs],
+      }),
+      // The target answers in the same form, unless it has its own.
       ...answerFields(profileOf(run, agent)),
       ...answerFields(target),
     },
@@ -57,7 +59,5 @@ function accept(run: LiveRun, agent: AgentState, call: CallState): RunEvent[] {
 }
 
 function refused(agent: AgentState, call: CallState, error: string): RunEvent {
-  const { toolCallId, name } = call;
-  const of = { ...agentFields(agent), toolCallId, name };
-  return { type: 'tool.failed', ...of, error, code: 'handoff_refused' };
+  return toolFailed(agent, call, 'handoff_refused', error);
 }

@@ -1,8 +1,9 @@
 /**
- * What a run may use up. Whoever reaches a limit gets one more turn, without tools, to answer with
- * what there is; then it ends with the reason `limit`. Limits of the run hold for all its agents.
+ * The limits of a run. An agent that reaches one gets a closing turn, without tools, to answer with
+ * what it has; then it ends with the reason `limit`. Limits of the run hold for all its agents.
  */
 import type { LimitName, Limits, Message, Usage } from '@relay/protocol';
+import type { LiveRun } from '../live-run.ts';
 import { type AgentState, openCalls } from '../state/agent.ts';
 import type { RunState } from '../state/state.ts';
 
@@ -27,7 +28,7 @@ export function limitBeforeTurn(
   return usedUp(state);
 }
 
-/** What the run as a whole has used up. */
+/** The limit that the run as a whole has reached. */
 export function usedUp({ limits, usage }: RunState): LimitName | undefined {
   const { tokens, costUsd } = limits;
   if (tokens !== undefined && usage.inputTokens + usage.outputTokens >= tokens) return 'tokens';
@@ -35,24 +36,41 @@ export function usedUp({ limits, usage }: RunState): LimitName | undefined {
   return undefined;
 }
 
-/** What nobody could count leaves no room. */
+/** Usage without a price exceeds every cost limit. */
 function costOf({ inputTokens, outputTokens, costUsd }: Usage): number {
   return costUsd ?? (inputTokens + outputTokens === 0 ? 0 : Infinity);
 }
 
-/** How many more calls may pass the gate. Those that a person is being asked about count already. */
+/** The usage with its cost, if the model has a price. */
+export function priced(run: LiveRun, model: string, usage: Usage): Usage {
+  if (usage.costUsd !== undefined) return usage;
+  const price = run.engine.models(run.identity.tenantId).price?.(model);
+  if (price === undefined) return usage;
+  const { inputTokens, outputTokens, cachedInputTokens = 0, cacheWriteTokens = 0 } = usage;
+  const { inputPerMillion, outputPerMillion } = price;
+  const { cachedInputPerMillion = inputPerMillion, cacheWritePerMillion = inputPerMillion } = price;
+  const uncached = Math.max(0, inputTokens - cachedInputTokens - cacheWriteTokens);
+  const cost =
+    uncached * inputPerMillion +
+    cachedInputTokens * cachedInputPerMillion +
+    cacheWriteTokens * cacheWritePerMillion +
+    outputTokens * outputPerMillion;
+  return { ...usage, costUsd: cost / 1_000_000 };
+}
+
+/** How many more calls may pass the gate. Calls that wait for an approval count. */
 export function callsLeft(state: RunState): number {
   const { toolCalls } = state.limits;
   if (toolCalls === undefined) return Infinity;
   const admitted = Object.values(state.agents)
     .flatMap(openCalls)
-    // One that has begun is counted among those that started.
+    // Started calls are counted by `toolsStarted`.
     .filter((call) => call.idempotencyKey === undefined)
     .filter((call) => call.phase === 'asking' || call.phase === 'answered');
   return toolCalls - state.toolsStarted - admitted.length;
 }
 
-/** When the run's time is over. */
+/** The end of the run's time limit. */
 export function deadlineOf(state: RunState): number | undefined {
   const { timeMs } = state.limits;
   if (timeMs === undefined || state.startedAt === null) return undefined;
@@ -64,7 +82,7 @@ export function isTimeOver(state: RunState, now: number): boolean {
   return deadline !== undefined && now >= deadline;
 }
 
-const whatIsOver: Record<LimitName, string> = {
+const limitTexts: Record<LimitName, string> = {
   iterations: 'The limit of turns is reached',
   tokens: 'The limit of tokens is reached',
   cost: 'The limit of cost is reached',
@@ -75,14 +93,14 @@ const whatIsOver: Record<LimitName, string> = {
 };
 
 export function limitText(limit: LimitName): string {
-  return whatIsOver[limit];
+  return limitTexts[limit];
 }
 
 export function closingInstruction(limit: LimitName): Message {
   return {
     role: 'system',
     content:
-      `${whatIsOver[limit]} and no tool can be called any more. ` +
+      `${limitTexts[limit]} and no tool can be called any more. ` +
       'Answer now with what you have, and say what is missing.',
   };
 }

@@ -1,9 +1,8 @@
-/** What an agent works by, and what it may call. */
+/** The profile of an agent, its tools, and its position in the tree. */
 import { defined, type EventOf } from '@relay/protocol';
-import type { Tool } from '../../ports/index.ts';
+import type { AgentDefinition, Tool } from '../../ports/index.ts';
 import { type AgentState, type Profile } from '../state/agent.ts';
-import { clientTool } from '../waiting/client-tool.ts';
-import { handoffTool, handoffToolName } from './handoff-tool.ts';
+import { clientTool } from '../waiting/client-calls.ts';
 import type { LiveRun } from '../live-run.ts';
 import { depthLimit } from './limits.ts';
 import type { RunState } from '../state/state.ts';
@@ -12,7 +11,7 @@ export function profileOf(run: LiveRun, agent: AgentState): Profile {
   return agent.profile ?? run.spec;
 }
 
-/** What a profile asks of a model besides words, as events carry it. */
+/** The form of the answer that a profile asks for, as fields of an event or a request. */
 export function answerFields({
   outputSchema,
   reasoning,
@@ -23,7 +22,7 @@ export function answerFields({
   });
 }
 
-/** A tool of this agent that the tenant has. */
+/** A tool that this agent may call. */
 export function findTool(run: LiveRun, agent: AgentState, name: string): Tool | undefined {
   const profile = profileOf(run, agent);
   if (name === handoffToolName) return ownHandoffTool(run, profile);
@@ -35,7 +34,7 @@ export function findTool(run: LiveRun, agent: AgentState, name: string): Tool | 
   return tool?.inWorkspace === true && run.spec.workspace === false ? undefined : tool;
 }
 
-/** What the model is offered. At the greatest depth nobody can be spawned any more. */
+/** The tools that the model is offered. At the greatest depth no sub-agent can be spawned. */
 export function offeredTools(run: LiveRun, agent: AgentState): Tool[] {
   const profile = profileOf(run, agent);
   const mayDelegate = depthOf(run.state, agent) < depthLimit(run.state.limits);
@@ -52,17 +51,47 @@ function ownHandoffTool(run: LiveRun, { handoffs = [] }: Profile): Tool | undefi
   return handoffTool(handoffs.map((name) => registry.find(name) ?? { name }));
 }
 
-/** 0 for the first agent. */
+export const handoffToolName = 'handoff';
+
+/** The tool by which an agent hands the conversation over to one of the targets. */
+export function handoffTool(targets: readonly AgentDefinition[]): Tool {
+  const names = targets.map(({ name }) => name);
+  const list = targets.map(({ name, description }) =>
+    description === undefined ? `- ${name}` : `- ${name}: ${description}`,
+  );
+  return {
+    name: handoffToolName,
+    description: `Hand this conversation over to another agent, who goes on with it:\n${list.join('\n')}`,
+    inputSchema: {
+      type: 'object',
+      properties: { agent: { type: 'string', enum: names } },
+      required: ['agent'],
+      additionalProperties: false,
+    },
+    allowedByDefault: true,
+    idempotent: true,
+    onUnknown: 'fail',
+    validate(input) {
+      const { agent } = (input ?? {}) as { agent?: unknown };
+      if (typeof agent === 'string' && names.includes(agent)) return { ok: true, value: { agent } };
+      const message = `Must be one of ${names.join(', ')}`;
+      return { ok: false, issues: [{ path: 'agent', message }] };
+    },
+    execute: () => Promise.reject(new TypeError('A handoff is not executed')),
+  };
+}
+
+/** 0 for the root agent. */
 export function depthOf(state: RunState, agent: AgentState): number {
   return ancestorsOf(state, agent).length;
 }
 
-/** The names of the agents from the first one down to this. */
+/** The names of the agents from the root agent down to this one. */
 export function pathOf(state: RunState, agent: AgentState): string[] {
   return [...ancestorsOf(state, agent).map(({ name }) => name), agent.name];
 }
 
-/** From the first agent down to the parent. */
+/** From the root agent down to the parent. */
 function ancestorsOf(state: RunState, agent: AgentState): AgentState[] {
   const ancestors: AgentState[] = [];
   for (let id = agent.parentId; id !== null;) {

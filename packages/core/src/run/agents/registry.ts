@@ -2,7 +2,7 @@ import type { AgentDefinition, AgentRegistry } from '../../ports/index.ts';
 
 const form = /^[\p{L}\p{N}][\p{L}\p{N} ._-]{0,63}$/u;
 
-/** Agents by their exact names. A handoff to nobody is a mistake that shows at once. */
+/** Agents by name. Invalid names and handoffs to unknown agents throw at once. */
 export function createAgentRegistry(agents: readonly AgentDefinition[]): AgentRegistry {
   const byName = new Map<string, AgentDefinition>();
   for (const agent of agents) {
@@ -18,7 +18,7 @@ export function createAgentRegistry(agents: readonly AgentDefinition[]): AgentRe
   for (const { name, handoffs = [] } of agents) {
     for (const to of handoffs) {
       if (!byName.has(to))
-        throw new TypeError(`The agent ${name} hands off to ${to}, who does not exist`);
+        throw new TypeError(`The agent ${name} hands off to ${to}, which does not exist`);
       if (to === name) throw new TypeError(`The agent ${name} hands off to itself`);
     }
   }

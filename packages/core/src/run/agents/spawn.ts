@@ -1,49 +1,51 @@
 /**
- * Sub-agents: how a call spawns one, what it brings back, and how it ends with its call.
+ * Sub-agents: how a call spawns one, receives its report, and ends it.
  *
- * - A sub-agent lives in its parent's run and works for one call of the parent (`spawned`). It has a
- *   profile of its own, journaled when it starts; rules, grants and limits are the run's.
- * - A call that was delegated (`via: 'agent'`) is settled by its sub-agent's end, in the same commit.
- *   A tool that spawned one with `ctx.spawn` is told, and settles its call itself.
- * - A call is settled only when all its sub-agents have ended: whoever still works is stopped.
+ * - A sub-agent belongs to its parent's run and works for one call of the parent (`spawned`). Its
+ *   profile is stored in the journal when it starts; rules, grants and limits are the run's.
+ * - A delegated call (`via: 'agent'`) is settled by the end of its sub-agent, in the same commit. A
+ *   tool that uses `ctx.spawn` receives the report and settles its call itself.
+ * - A call is settled only when all its sub-agents have ended: live ones are stopped.
  */
 import {
   catalogue,
+  defined,
   type EventOf,
   type LimitName,
   RelayError,
   type RunEvent,
 } from '@relay/protocol';
 import type { AgentReport, Task } from '../../ports/index.ts';
+import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import { depthLimit, limitText, subAgentLimit, usedUp } from './limits.ts';
 import type { LiveRun } from '../live-run.ts';
-import { endOfAgent, type Why } from '../state/machine.ts';
+import { closeQuestions, endOfAgent, type StopReason } from '../state/machine.ts';
+import { toolCompleted, toolFailed } from '../state/settlement.ts';
 import { answerFields, depthOf, profileOf } from './profile.ts';
-import { closeQuestions } from '../waiting/open-questions.ts';
 
-export interface SpawningCall {
+interface SpawnRequest {
   readonly toolCallId: string;
   readonly task: Task;
-  /** Its place among the agents that this call spawns. */
+  /** The number of the sub-agent within its call, from 1. */
   readonly nth: number;
-  /** Sub-agents that are about to be started in the same breath. */
-  readonly besides?: number;
+  /** How many sub-agents are started in the same commit before this one. */
+  readonly planned?: number;
 }
 
-export type Spawning =
+export type SpawnPlan =
   | { readonly ok: true; readonly event: EventOf<'agent.started'> }
   | { readonly ok: false; readonly code: string; readonly error: string; limit?: LimitName };
 
-/** The start of a sub-agent, or why there can be none. */
-export function spawning(run: LiveRun, parent: AgentState, call: SpawningCall): Spawning {
-  const { task, toolCallId, nth } = call;
+/** The start of a sub-agent, or why it cannot start. */
+export function planSpawn(run: LiveRun, parent: AgentState, request: SpawnRequest): SpawnPlan {
+  const { task, toolCallId, nth, planned = 0 } = request;
   const { state, engine, identity } = run;
   const { limits, subAgents } = state;
   const over = parent.limit === 'time' ? parent.limit : usedUp(state);
-  if (over !== undefined) return beyond(over);
-  if (depthOf(state, parent) >= depthLimit(limits)) return beyond('depth');
-  if (subAgents + (call.besides ?? 0) >= subAgentLimit(limits)) return beyond('subAgents');
+  if (over !== undefined) return beyondLimit(over);
+  if (depthOf(state, parent) >= depthLimit(limits)) return beyondLimit('depth');
+  if (subAgents + planned >= subAgentLimit(limits)) return beyondLimit('subAgents');
   const named =
     task.agent === undefined ? undefined : engine.agents(identity.tenantId).find(task.agent);
   if (task.agent !== undefined && named === undefined) {
@@ -65,29 +67,31 @@ export function spawning(run: LiveRun, parent: AgentState, call: SpawningCall): 
     nth,
     task: task.prompt,
     tools: [...(task.tools ?? named?.tools ?? inherited.tools)],
-    ...(system === undefined ? {} : { system }),
-    ...(named?.handoffs === undefined ? {} : { handoffs: [...named.handoffs] }),
     ...answerFields(named ?? {}),
-    ...(maxIterations === undefined ? {} : { maxIterations }),
+    ...defined({
+      system,
+      handoffs: named?.handoffs === undefined ? undefined : [...named.handoffs],
+      maxIterations,
+    }),
   };
-  // It comes from a tool's own code, and whatever enters the journal stays there.
+  // Tasks come from a tool's code, and what enters the journal must be valid.
   if (!catalogue['agent.started'].schema.shape.spawned.safeParse(spawned).success) {
     return refused('invalid_request', 'The task for the sub-agent is malformed');
   }
   const name = named?.name ?? 'agent';
-  const of = { agentId: engine.ids.next(), parentId: parent.id };
-  return { ok: true, event: { type: 'agent.started', ...of, name, model, spawned } };
+  const ids = { agentId: engine.ids.next(), parentId: parent.id };
+  return { ok: true, event: { type: 'agent.started', ...ids, name, model, spawned } };
 }
 
-function refused(code: string, error: string): Spawning {
+function refused(code: string, error: string): SpawnPlan {
   return { ok: false, code, error };
 }
 
-function beyond(limit: LimitName): Spawning {
+function beyondLimit(limit: LimitName): SpawnPlan {
   return { ok: false, code: 'limit_reached', error: limitText(limit), limit };
 }
 
-/** Whoever reaches a limit says so once. */
+/** The event for a limit that an agent reaches; none if it has reached one before. */
 export function reachedLimit(
   run: LiveRun,
   agent: Pick<AgentState, 'id' | 'parentId'>,
@@ -98,15 +102,17 @@ export function reachedLimit(
 }
 
 /**
- * For a tool: spawns its n-th agent, or finds it where an earlier attempt at the call had spawned it.
- * The tool hears of the end when it is stored: what it does next may rest on it (E1).
+ * For a tool: spawns its n-th agent, or finds the one that an earlier attempt at the call spawned. The
+ * tool receives the report when it is stored (E1).
  */
 export async function spawnFor(
   run: LiveRun,
   intent: EventOf<'tool.started'>,
-  asked: { task: Task; nth: number },
+  attempt: Activity,
+  task: Task,
+  nth: number,
 ): Promise<AgentReport> {
-  const report = await reportFor(run, intent, asked);
+  const report = await reportFor(run, intent, attempt, task, nth);
   await run.journal.settled();
   return report;
 }
@@ -114,29 +120,31 @@ export async function spawnFor(
 function reportFor(
   run: LiveRun,
   { toolCallId, agentId }: EventOf<'tool.started'>,
-  asked: { task: Task; nth: number },
+  attempt: Activity,
+  task: Task,
+  nth: number,
 ): AgentReport | Promise<AgentReport> {
   const parent = run.state.agents[agentId];
-  if (parent === undefined || !run.isRunning(toolCallId) || run.journal.closed) {
-    throw new RelayError('tool_failed', 'The call is over: it can spawn nobody');
+  if (parent === undefined || !run.isCurrent(toolCallId, attempt) || run.journal.closed) {
+    throw new RelayError('tool_failed', 'The call is over: it can spawn no agent');
   }
   if (run.stop?.kind === 'cancel') throw new RelayError('run_canceled', run.stop.reason);
-  // Those that were stopped when the call was interrupted are of no use to another attempt.
+  // Agents that were stopped when the call was interrupted are not reused.
   const known = spawnedBy(run, parent, toolCallId).find(
-    ({ spawned, ended }) => spawned?.nth === asked.nth && ended?.reason !== 'canceled',
+    ({ spawned, ended }) => spawned?.nth === nth && ended?.reason !== 'canceled',
   );
   if (known !== undefined) {
-    return known.ended === null ? run.whenEnded(known.id) : reportOf(known);
+    return known.ended === null ? run.waitForAgent(known.id) : reportOf(known);
   }
-  const spawn = spawning(run, parent, { toolCallId, ...asked });
+  const spawn = planSpawn(run, parent, { toolCallId, task, nth });
   if (!spawn.ok) {
     if (spawn.limit !== undefined) run.journal.append(reachedLimit(run, parent, spawn.limit));
     const code = spawn.limit === undefined ? 'invalid_request' : 'limit_reached';
     throw new RelayError(code, spawn.error);
   }
   run.journal.append([spawn.event]);
-  run.lookAgain();
-  return run.whenEnded(spawn.event.agentId);
+  run.markChanged();
+  return run.waitForAgent(spawn.event.agentId);
 }
 
 function spawnedBy(run: LiveRun, parent: AgentState, toolCallId: string): AgentState[] {
@@ -145,7 +153,7 @@ function spawnedBy(run: LiveRun, parent: AgentState, toolCallId: string): AgentS
   );
 }
 
-/** The end of a sub-agent that has nothing left to do. With it, a call that was delegated is settled. */
+/** Ends a sub-agent that has finished, and settles its delegated call. */
 export function endSubAgent(run: LiveRun, agent: AgentState, end: AgentState['ended'] & {}): void {
   run.journal.stage([
     {
@@ -155,7 +163,7 @@ export function endSubAgent(run: LiveRun, agent: AgentState, end: AgentState['en
       iterations: agent.iterations,
       usage: agent.usage,
       output: end.output,
-      ...(end.error === undefined ? {} : { error: end.error }),
+      ...defined({ error: end.error }),
     },
   ]);
   const report = reportOf({ ...agent, ended: end });
@@ -164,20 +172,14 @@ export function endSubAgent(run: LiveRun, agent: AgentState, end: AgentState['en
     ({ toolCallId }) => toolCallId === agent.spawned?.toolCallId,
   );
   if (parent !== undefined && call?.via === 'agent' && call.phase === 'started') {
-    const of = { ...agentFields(parent), toolCallId: call.toolCallId, name: call.name };
-    run.journal.stage([settlementOf(report, of)]);
+    const { error, usage: _, ...result } = report;
+    run.journal.stage([
+      error === undefined
+        ? toolCompleted(parent, call, { context: report.output, result })
+        : toolFailed(parent, call, error.code, error.message),
+    ]);
   }
   run.agentEnded(report);
-}
-
-type OfCall = { agentId: string; parentId?: string; toolCallId: string; name: string };
-
-function settlementOf(report: AgentReport, of: OfCall): RunEvent {
-  const { error, usage: _, ...result } = report;
-  if (error !== undefined) {
-    return { type: 'tool.failed', ...of, error: error.message, code: error.code };
-  }
-  return { type: 'tool.completed', ...of, context: report.output, result };
 }
 
 function reportOf(agent: AgentState): AgentReport {
@@ -188,17 +190,14 @@ function reportOf(agent: AgentState): AgentReport {
     reason,
     output,
     usage: agent.usage,
-    ...(error === undefined ? {} : { error }),
+    ...defined({ error }),
   };
 }
 
-/**
- * What tools have brought since the last look, the deepest first. Agents that a tool left behind end
- * before its call.
- */
-export function takeResults(run: LiveRun): void {
+/** Settles calls whose tools have ended, the deepest first. Their live sub-agents are stopped before. */
+export function settleResults(run: LiveRun): void {
   const results = run
-    .takeHappened()
+    .takeToolResults()
     .filter((event) => event.type === 'tool.completed' || event.type === 'tool.failed');
   const depth = ({ agentId }: { agentId: string }) => {
     const agent = run.state.agents[agentId];
@@ -209,7 +208,7 @@ export function takeResults(run: LiveRun): void {
     const call = agent?.turn?.calls.find(({ toolCallId }) => toolCallId === event.toolCallId);
     if (agent === undefined || call?.phase !== 'started') continue;
     const why = { code: 'run_canceled', message: 'The call that it worked for is over' };
-    stopSpawned(run, { agent, toolCallId: event.toolCallId }, why);
+    stopSpawned(run, agent, event.toolCallId, why);
     run.journal.stage([...closeQuestions(agent, call, why.message), event]);
   }
 }
@@ -217,18 +216,17 @@ export function takeResults(run: LiveRun): void {
 /** Ends all agents below a call, the deepest first. */
 export function stopSpawned(
   run: LiveRun,
-  call: { agent: AgentState; toolCallId: string },
-  why: Why,
+  agent: AgentState,
+  toolCallId: string,
+  why: StopReason,
 ): void {
-  for (const child of spawnedBy(run, call.agent, call.toolCallId)) {
+  for (const child of spawnedBy(run, agent, toolCallId)) {
     if (child.ended !== null) continue;
-    for (const { toolCallId } of child.turn?.calls ?? []) {
-      stopSpawned(run, { agent: child, toolCallId }, why);
-    }
+    for (const call of child.turn?.calls ?? []) stopSpawned(run, child, call.toolCallId, why);
     run.stopAgent(child.id, why);
-    const present = run.state.agents[child.id] ?? child;
-    for (const { toolCallId } of present.turn?.calls ?? []) run.abandonTool(toolCallId);
-    run.journal.stage(endOfAgent(present, { reason: 'canceled', why }));
-    run.agentEnded(reportOf({ ...present, ended: { reason: 'canceled', output: '' } }));
+    const current = run.state.agents[child.id] ?? child;
+    for (const call of current.turn?.calls ?? []) run.abandonTool(call.toolCallId);
+    run.journal.stage(endOfAgent(current, { reason: 'canceled', why }));
+    run.agentEnded(reportOf({ ...current, ended: { reason: 'canceled', output: '' } }));
   }
 }

@@ -1,64 +1,66 @@
 /**
- * Keeping what a model reads within its window.
+ * Compaction keeps requests within the context window of a model.
  *
- * When a request would fill more than a given part of the window, the older messages give way to a
- * summary, which a model writes. The journal keeps everything; only what is read from here on
- * changes, by the event `context.compacted`. A cut never lies between a call and its result.
+ * When a request would fill more than a given part of the window, a model writes a summary that
+ * replaces the older messages. The journal keeps everything; the event `context.compacted` changes
+ * only what is read after it. A cut never lies between a call and its result.
  *
- * Windows are not always known, and tokens are only estimated. So a provider that refuses a prompt
- * as too long is asked once more, after a compaction.
+ * Windows are not always known, and tokens are estimated. When a provider refuses a prompt as too
+ * long, the request is compacted and sent once more.
  */
 import { type Message, noUsage, type RunEvent, textOf, type Usage } from '@relay/protocol';
 import { type Model, type ModelRequest, ProviderFailure } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
-import { textOfError } from '../error-text.ts';
+import { errorText } from '../errors.ts';
 import type { LiveRun } from '../live-run.ts';
-import { priced } from '../agents/price.ts';
+import { priced } from '../agents/limits.ts';
 import { tokensIn, tokensOfRequest } from './tokens.ts';
-import { leadingInstructions, type Transcript } from './transcript.ts';
-import { transcriptOf } from './transcripts.ts';
+import { leadingInstructions, type Transcript, transcriptOf } from './transcript.ts';
 
-interface Compacting {
+interface CompactionContext {
   readonly run: LiveRun;
   readonly agent: AgentState;
   readonly activity: Activity;
   readonly model: Model;
 }
 
-/** Assumed where a refusal is all that is known of a window. */
+/** Assumed after a refusal where the window is unknown. */
 const smallWindow = 8_000;
-/** The part of the window that the text to be summarized may fill. */
+/** The part of the window that the summarizer's input may fill. */
 const readable = 0.6;
 const charsInToken = 4;
 
-/** Before a turn: compacts if the request comes near the window. If that fails, the turn goes on. */
-export async function compactInTime(what: Compacting, request: ModelRequest): Promise<void> {
-  const { compaction } = what.run.engine.settings;
-  const window = what.model.contextTokens ?? compaction.windowTokens;
+/** Compacts if the request comes near the window. The turn continues even if that fails. */
+export async function compactBeforeTurn(
+  context: CompactionContext,
+  request: ModelRequest,
+): Promise<void> {
+  const { compaction } = context.run.engine.settings;
+  const window = context.model.contextTokens ?? compaction.windowTokens;
   if (window === undefined || tokensOfRequest(request) <= window * compaction.threshold) return;
-  await compact(what, window);
+  await compact(context, window);
 }
 
-/** After a refusal: compacts to well below what was refused. True if there is less to read now. */
-export async function compactAfterRefusal(what: Compacting): Promise<boolean> {
-  const { messages } = transcriptOf(await what.run.transcripts(), what.agent);
-  const { compaction } = what.run.engine.settings;
-  const known = what.model.contextTokens ?? compaction.windowTokens ?? Infinity;
+/** Compacts to well below what the provider refused. True if the request is shorter now. */
+export async function compactAfterRefusal(context: CompactionContext): Promise<boolean> {
+  const { messages } = transcriptOf(await context.run.transcripts(), context.agent);
+  const { compaction } = context.run.engine.settings;
+  const known = context.model.contextTokens ?? compaction.windowTokens ?? Infinity;
   const window = Math.min(known, Math.max(smallWindow, tokensIn(messages)));
-  return compact(what, window);
+  return compact(context, window);
 }
 
-async function compact(what: Compacting, window: number): Promise<boolean> {
-  const { run, agent, activity } = what;
+async function compact(context: CompactionContext, window: number): Promise<boolean> {
+  const { run, agent, activity } = context;
   const transcript = transcriptOf(await run.transcripts(), agent);
   const { messages, runStart, generation } = transcript;
   const cut = cutOf(transcript, window * run.engine.settings.compaction.keep);
   if (cut === undefined) return false;
   const model = summarizerFor(run, agent);
   try {
-    const told = rendered(messages.slice(leadingInstructions(messages), cut), window);
-    const { text, usage } = await summarize(what, model, told);
+    const conversation = rendered(messages.slice(leadingInstructions(messages), cut), window);
+    const { text, usage } = await summarize(context, model, conversation);
     if (activity.stopped || text.trim() === '') return false;
     const event: RunEvent = {
       type: 'context.compacted',
@@ -74,27 +76,26 @@ async function compact(what: Compacting, window: number): Promise<boolean> {
     return true;
   } catch (error) {
     if (run.journal.broken) throw error;
-    const fields = { runId: run.identity.id, error: textOfError(error) };
+    const fields = { runId: run.identity.id, error: errorText(error) };
     if (!activity.stopped) run.engine.log.warn('A conversation could not be compacted', fields);
     return false;
   }
 }
 
-/** The model that was chosen for it, unless it is not there or would make the cost uncountable. */
+/** The configured summarizer, unless it is unavailable or has no price while the cost is limited. */
 function summarizerFor(run: LiveRun, agent: AgentState): string {
   const chosen = run.engine.settings.compaction.model;
   const models = run.engine.models(run.identity.tenantId);
   if (chosen === undefined || models.resolve(chosen) === undefined) return agent.model;
-  const uncountable =
-    run.state.limits.costUsd !== undefined && models.price?.(chosen) === undefined;
-  return uncountable ? agent.model : chosen;
+  const hasNoPrice = run.state.limits.costUsd !== undefined && models.price?.(chosen) === undefined;
+  return hasNoPrice ? agent.model : chosen;
 }
 
 const preface = 'Summary of what was said and done before, which is no longer shown in full:';
 
 /**
- * Where the part begins that stays: as far back as it fits, and never at a tool's result. If not
- * even the last turn fits, nothing stays but the summary.
+ * The index of the first message that stays: as far back as fits, and never a tool's result. If not
+ * even the last turn fits, only the summary stays.
  */
 export function cutOf(transcript: Transcript, keepTokens: number): number | undefined {
   const { messages, generation } = transcript;
@@ -108,7 +109,7 @@ export function cutOf(transcript: Transcript, keepTokens: number): number | unde
     if (kept > keepTokens) break;
     if (message.role !== 'tool') cut = at;
   }
-  // A summary of next to nothing, or of a summary, would cost a model call every turn and save none.
+  // Summarizing a summary, or very little, would cost a model call every turn and save nothing.
   if (generation > 0 && cut === lead + 1) return undefined;
   return tokensIn(messages.slice(lead, cut)) >= keepTokens / 4 ? cut : undefined;
 }
@@ -123,7 +124,7 @@ const instructions =
 
 /** One model call without tools. */
 async function summarize(
-  { run, activity, model: own }: Compacting,
+  { run, activity, model: own }: CompactionContext,
   name: string,
   conversation: string,
 ): Promise<{ text: string; usage: Usage }> {
@@ -151,14 +152,14 @@ async function summarize(
       if (event.type === 'finish') usage = event.usage;
     }
   }
-  // Half a summary would lose the other half.
+  // A partial summary would lose the rest of the conversation.
   if (usage === undefined && !activity.stopped) {
     throw new ProviderFailure('The summary ended before it was finished', { retryable: true });
   }
   return { text, usage: usage ?? noUsage };
 }
 
-/** The messages as one text that fits: what is too long loses its middle. */
+/** The messages as one text that fits the window: long messages lose their middle. */
 function rendered(messages: readonly Message[], window: number): string {
   const room = Math.floor((window * readable * charsInToken) / Math.max(1, messages.length));
   const texts = messages.map(textOfMessage);
@@ -169,18 +170,18 @@ function rendered(messages: readonly Message[], window: number): string {
 }
 
 function textOfMessage(message: Message): string {
-  const said = textOf(message.content);
+  const text = textOf(message.content);
   switch (message.role) {
     case 'tool':
-      return `[result of ${message.tool_call_id}] ${said}`;
+      return `[result of ${message.tool_call_id}] ${text}`;
     case 'assistant': {
       const calls = (message.tool_calls ?? []).map(
         ({ id, function: { name, arguments: input } }) => `[calls ${name} as ${id}] ${input}`,
       );
-      return [`[assistant] ${said}`, ...calls].join('\n');
+      return [`[assistant] ${text}`, ...calls].join('\n');
     }
     default:
-      return `[${message.role}] ${said}`;
+      return `[${message.role}] ${text}`;
   }
 }
 

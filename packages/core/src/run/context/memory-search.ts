@@ -1,8 +1,7 @@
 /**
- * Finding memories by words and, where the tenant has an embedder, by meaning: both are asked at the
- * same time, and what they find is fused by rank (reciprocal rank fusion), because their measures
- * cannot be compared. Meaning only ever adds: if it fails or is slow, words answer alone, and the
- * finding says so.
+ * Memory search by words and, if the tenant has an embedder, by vectors. Both run at the same time, and
+ * their results are merged by reciprocal rank fusion, because the scores cannot be compared. If the
+ * vector search fails, the word search answers alone and the result says so.
  */
 import type { EventOf } from '@relay/protocol';
 import type { Engine } from '../../engine.ts';
@@ -14,40 +13,40 @@ import {
   type RankedMemory,
 } from '../../ports/index.ts';
 
-export interface MemoryQuestion {
+export interface MemoryQuery {
   readonly namespace: string;
   readonly query: string;
   readonly limit: number;
-  /** What speaks of less of the question than this is not found by its words. */
+  /** Memories with a lower word score are left out of the word search. */
   readonly wordFloor: number;
 }
 
-/** Which model compared meanings, or why it could not. */
+/** The model of the vector search, or why the search failed. */
 type Meaning = NonNullable<EventOf<'memory.recalled'>['meaning']>;
 
-export interface MemoryFinding {
+export interface MemorySearchResult {
   readonly memories: RankedMemory[];
-  /** Left out where meaning is not asked: no embedder, or nothing to compare with. */
+  /** Absent without a vector search: no embedder, or no vectors in the namespace. */
   readonly meaning?: Meaning;
 }
 
-/** Best first; of equals, the same order every time. */
+/** Best first, in a stable order. */
 export async function findMemories(
   engine: Pick<Engine, 'store' | 'clock' | 'embedders'>,
   tenantId: string,
-  question: MemoryQuestion,
-): Promise<MemoryFinding> {
+  question: MemoryQuery,
+): Promise<MemorySearchResult> {
   const { namespace, query, limit, wordFloor } = question;
   const now = engine.clock.now();
   const store = engine.store.tenant(tenantId);
-  // Both lists go deeper than what is wanted: what is second in each may be the best of all.
+  // Both searches return more than the limit: second in each list may be the best overall.
   const depth = engine.embedders === undefined ? limit : 2 * limit;
   const [words, near] = await Promise.all([
     store.searchMemories({ namespace, query, limit: depth, now }),
     nearTo(engine, tenantId, question),
   ]);
-  const spoken = words.filter(({ score }) => score >= wordFloor);
-  const memories = fuse(spoken, near?.memories ?? []).slice(0, limit);
+  const byWords = words.filter(({ score }) => score >= wordFloor);
+  const memories = fuse(byWords, near?.memories ?? []).slice(0, limit);
   return near === undefined ? { memories } : { memories, meaning: near.meaning };
 }
 
@@ -56,16 +55,16 @@ interface Near {
   readonly meaning: Meaning;
 }
 
-/** Undefined where meaning has nothing to say. */
+/** Undefined without a vector search. */
 async function nearTo(
   { store, clock, embedders }: Pick<Engine, 'store' | 'clock' | 'embedders'>,
   tenantId: string,
-  { namespace, query, limit }: MemoryQuestion,
+  { namespace, query, limit }: MemoryQuery,
 ): Promise<Near | undefined> {
   if (embedders === undefined || query.trim() === '') return undefined;
   const { vectors } = store.tenant(tenantId);
   const { model } = embedders;
-  // A question is not sent anywhere for nothing.
+  // The query is not sent to a provider if there is nothing to compare it with.
   if (!(await vectors.has({ namespace, model }))) return undefined;
   const asked = await meaningOf(embedders, tenantId, query);
   if (asked === undefined) return undefined;
@@ -78,7 +77,7 @@ async function nearTo(
   }
 }
 
-/** Of the question: its beginning says what it is about, and providers refuse long ones. */
+/** Providers refuse long texts, and the beginning of a query says what it is about. */
 const maxChars = 8_000;
 
 /** Never rejects; undefined for a tenant without an embedder. */
@@ -96,30 +95,30 @@ async function meaningOf(
       ? { failed: 'The provider sent no vector' }
       : { vector, floor: embedder.floor };
   } catch (error) {
-    // Only a provider's failure is known to hold no secret (E8).
+    // Messages of other errors may hold secrets (E8).
     const isKnown = error instanceof ProviderFailure;
     return { failed: isKnown ? error.message : 'The question could not be embedded' };
   }
 }
 
-/** The usual constant: how much the first places outweigh the later ones. */
-const evenness = 60;
+/** The usual constant of reciprocal rank fusion. */
+const rankConstant = 60;
 
 function fuse(words: readonly FoundMemory[], near: readonly NearMemory[]): RankedMemory[] {
   const found = new Map<string, { memory: RankedMemory; rank: number }>();
-  for (const [place, memory] of words.entries()) {
-    found.set(memory.id, { memory: { ...memory, foundBy: 'words' }, rank: rankOf(place) });
+  for (const [index, memory] of words.entries()) {
+    found.set(memory.id, { memory: { ...memory, foundBy: 'words' }, rank: rankScore(index) });
   }
-  for (const [place, memory] of near.entries()) {
+  for (const [index, memory] of near.entries()) {
     const { similarity } = memory;
-    const spoken = found.get(memory.id);
+    const known = found.get(memory.id);
     found.set(
       memory.id,
-      spoken === undefined
-        ? { memory: { ...memory, score: 0, foundBy: 'meaning' }, rank: rankOf(place) }
+      known === undefined
+        ? { memory: { ...memory, score: 0, foundBy: 'meaning' }, rank: rankScore(index) }
         : {
-            memory: { ...spoken.memory, similarity, foundBy: 'both' },
-            rank: spoken.rank + rankOf(place),
+            memory: { ...known.memory, similarity, foundBy: 'both' },
+            rank: known.rank + rankScore(index),
           },
     );
   }
@@ -131,6 +130,6 @@ function fuse(words: readonly FoundMemory[], near: readonly NearMemory[]): Ranke
     .map(({ memory }) => memory);
 }
 
-function rankOf(place: number): number {
-  return 1 / (evenness + 1 + place);
+function rankScore(index: number): number {
+  return 1 / (rankConstant + 1 + index);
 }

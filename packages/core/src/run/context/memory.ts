@@ -1,81 +1,73 @@
 /**
- * What a run has to do with memories: it reads those of its namespace before its first turn, and
- * leaves one behind when it completes. Its agents may do both by a tool.
+ * The memories of a run: it recalls those of its namespace before its first turn, and stores one when
+ * it completes. Its agents can do both by a tool.
  *
- * - The lookup happens once: what it brought is in the journal (`memory.recalled`), and a run that is
- *   taken up after a crash reads that. It enters the journal before anything the model says.
- * - What is left behind is stored in the commit that ends the run, or not at all (`memory.stored`).
- * - Memories are data that others may have written. They are shown as such, and one that an input
- *   guardrail of the agent refuses is not shown.
+ * - The lookup happens once: its result is in the journal (`memory.recalled`) before any output of the
+ *   model, and recovery reads it from there.
+ * - The memory of a completed run is stored in the commit that ends the run, or not at all
+ *   (`memory.stored`).
+ * - Memories are data of unknown authors. They are shown as such, and one that an input guardrail of
+ *   the agent refuses is not shown.
  */
-import { maxMemoryChars, type Message, type RunEvent, textOf } from '@relay/protocol';
+import { defined, maxMemoryChars, type Message, type RunEvent, textOf } from '@relay/protocol';
 import { findMemories } from './memory-search.ts';
 import type { MemoryRecord, RunMemory } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import { checkRecalled } from '../agents/guardrails.ts';
 import type { LiveRun } from '../live-run.ts';
-import { transcriptOf } from './transcripts.ts';
+import { transcriptOf } from './transcript.ts';
 
-/** How many are recalled at most. */
-const recalledAtMost = 5;
-/** What speaks of less of the question than this is not recalled. */
-const recallFloor = 0.15;
-/** Of each: the window is for the conversation. */
-const recalledChars = 2_000;
-/** Of the input, and of the answer. */
-const partChars = maxMemoryChars / 2 - 100;
+const maxRecalled = 5;
+/** Memories with a lower word score are not recalled. */
+const minWordScore = 0.15;
+/** Longer memories are truncated: the context window is for the conversation. */
+const maxRecalledChars = 2_000;
+/** Of the question, and of the answer. */
+const maxPartChars = maxMemoryChars / 2 - 100;
 
-interface Recalling {
-  readonly run: LiveRun;
-  readonly agent: AgentState;
-  readonly activity: Activity;
-}
-
-/** Before the first turn of a run with memory; later, and in other runs, it does nothing. */
-export async function recall({ run, agent, activity }: Recalling): Promise<void> {
+/** Recalls memories before the first turn of a run with memory; otherwise it does nothing. */
+export async function recall(run: LiveRun, agent: AgentState, activity: Activity): Promise<void> {
   const { memory } = run.spec;
   if (memory === undefined || agent.parentId !== null || run.state.recalled) return;
   const query = await questionOf(run, agent);
   const found = await findMemories(run.engine, run.identity.tenantId, {
     namespace: memory.namespace,
     query,
-    limit: recalledAtMost,
-    wordFloor: recallFloor,
+    limit: maxRecalled,
+    wordFloor: minWordScore,
   });
   const memories = found.memories.map(({ id, text, score, similarity, foundBy }) => ({
     id,
-    text: shortened(text, recalledChars),
+    text: truncated(text, maxRecalledChars),
     score,
-    ...(similarity === undefined ? {} : { similarity }),
+    ...defined({ similarity }),
     foundBy,
   }));
-  const shown = await checkRecalled({ run, agent, activity }, memories);
+  const shown = await checkRecalled(run, agent, activity, memories);
   if (activity.stopped) return;
   run.journal.append([
     {
       type: 'memory.recalled',
       ...agentFields(agent),
       namespace: memory.namespace,
-      memories: [...shown],
-      ...(found.meaning === undefined ? {} : { meaning: found.meaning }),
+      memories: shown,
+      ...defined({ meaning: found.meaning }),
     },
   ]);
 }
 
-export interface LeftBehind {
-  readonly events: readonly RunEvent[];
-  readonly remember: readonly MemoryRecord[];
-}
-
-/** The exchange that a completed run leaves behind; nothing for a run without memory or question. */
-export async function leftBehind(run: LiveRun, agent: AgentState): Promise<LeftBehind> {
+/** The memory of a completed run: its question and answer. None for a run without memory or question. */
+export async function memoryOfRun(
+  run: LiveRun,
+  agent: AgentState,
+): Promise<{ events: readonly RunEvent[]; memories: readonly MemoryRecord[] }> {
   const { memory } = run.spec;
   const question = memory === undefined ? '' : await questionOf(run, agent);
-  if (memory === undefined || question === '') return { events: [], remember: [] };
+  if (memory === undefined || question === '') return { events: [], memories: [] };
   const { namespace } = memory;
-  const asked = shortened(question, partChars);
-  const answered = shortened(agent.turn?.text ?? '', partChars);
+  const asked = truncated(question, maxPartChars);
+  const answered = truncated(agent.turn?.text ?? '', maxPartChars);
   const record: MemoryRecord = {
     id: run.engine.ids.next(),
     namespace,
@@ -87,30 +79,30 @@ export async function leftBehind(run: LiveRun, agent: AgentState): Promise<LeftB
   };
   return {
     events: [{ type: 'memory.stored', ...agentFields(agent), namespace, memoryId: record.id }],
-    remember: [record],
+    memories: [record],
   };
 }
 
-/** What the run is asked. A fork may come without a word of its own: it is asked what its source was. */
+/** The question that the run answers. A fork without messages of its own answers that of its source. */
 async function questionOf(run: LiveRun, agent: AgentState): Promise<string> {
   const own = questionIn(run.spec.messages);
   if (own !== '' || run.spec.forkedFrom === undefined) return own;
   return questionIn(transcriptOf(await run.transcripts(), agent).messages);
 }
 
-/** What the user said last. */
+/** The last text of the user. */
 function questionIn(messages: readonly Message[]): string {
-  const said = messages.findLast(
+  const message = messages.findLast(
     ({ role, content }) => role === 'user' && textOf(content).trim() !== '',
   );
-  return textOf(said?.content ?? '');
+  return textOf(message?.content ?? '');
 }
 
-function shortened(text: string, chars: number): string {
+function truncated(text: string, chars: number): string {
   return text.length <= chars ? text : `${text.slice(0, chars - 4).toWellFormed()} […]`;
 }
 
-/** What a tool can do with the memories of its run: the namespace is the run's, never the model's. */
+/** The memories of a run, for its tools. The namespace is the run's: the model cannot choose it. */
 export function memoryFor(run: LiveRun, idempotencyKey: string): RunMemory | undefined {
   const { spec, store, engine } = run;
   if (spec.memory === undefined) return undefined;

@@ -1,17 +1,17 @@
-/** How many tokens a text will be, roughly: only the provider knows. */
+/** Estimates of token counts; only the provider knows the exact ones. */
 import type { ContentPart, Message } from '@relay/protocol';
 import type { ModelRequest } from '../../ports/index.ts';
 
-const bytesInToken = 4;
-/** The role and the brackets around a message. */
-const tokensAround = 4;
-/** What providers count for a picture of ordinary size. */
-const tokensOfImage = 1_000;
-/** A page of a document, which is about this many characters in base64, counts like a picture. */
-const charsOfPage = 60_000;
+const bytesPerToken = 4;
+/** For the role and the delimiters of a message. */
+const messageOverhead = 4;
+/** What providers count for an image of ordinary size. */
+const imageTokens = 1_000;
+/** A page of a document is about this many characters in base64 and counts like an image. */
+const charsPerPage = 60_000;
 
-/** Messages never change, so each is looked at once. */
-const known = new WeakMap<Message, number>();
+/** Messages are immutable, so each is counted once. */
+const counted = new WeakMap<Message, number>();
 
 export function tokensIn(messages: readonly Message[]): number {
   return messages.reduce((sum, message) => sum + tokensOfMessage(message), 0);
@@ -23,31 +23,31 @@ export function tokensOfRequest({ messages, tools }: ModelRequest): number {
 }
 
 export function tokensOfText(text: string): number {
-  return Math.ceil(bytesOf(text) / bytesInToken);
+  return Math.ceil(bytesOf(text) / bytesPerToken);
 }
 
 function tokensOfMessage(message: Message): number {
-  const before = known.get(message);
+  const before = counted.get(message);
   if (before !== undefined) return before;
   const { content } = message;
-  const said =
+  const contentTokens =
     typeof content === 'string' || content === null
       ? tokensOfText(content ?? '')
       : content.reduce((sum, part) => sum + tokensOfPart(part), 0);
   const calls = message.role === 'assistant' ? (message.tool_calls ?? []) : [];
-  const called = calls.length === 0 ? 0 : tokensOfText(JSON.stringify(calls));
-  const tokens = tokensAround + said + called;
-  known.set(message, tokens);
+  const callTokens = calls.length === 0 ? 0 : tokensOfText(JSON.stringify(calls));
+  const tokens = messageOverhead + contentTokens + callTokens;
+  counted.set(message, tokens);
   return tokens;
 }
 
 function tokensOfPart(part: ContentPart): number {
   if (part.type === 'text') return tokensOfText(part.text);
   const chars = (part.data ?? part.url ?? '').length;
-  return part.type === 'image' ? tokensOfImage : tokensOfImage * Math.ceil(chars / charsOfPage);
+  return part.type === 'image' ? imageTokens : imageTokens * Math.ceil(chars / charsPerPage);
 }
 
-/** In UTF-8, because tokens are nearer to bytes than to letters in scripts other than the Latin. */
+/** UTF-8 bytes: outside the Latin script, tokens are closer to bytes than to characters. */
 function bytesOf(text: string): number {
   let bytes = text.length;
   for (let at = 0; at < text.length; at += 1) {

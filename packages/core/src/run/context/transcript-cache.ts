@@ -1,19 +1,18 @@
 /**
- * Folding a long conversation anew for every turn would cost its whole history. The cache keeps the
- * folds that were used last, within a bound: a hit costs what was added since, a miss costs one
- * read. What it holds is always a prefix of what the journals say, never more (E4).
+ * A bounded cache of transcripts, because folding a long conversation for every turn would cost its
+ * whole history. A hit costs the events added since, a miss reads the journals. An entry is always the
+ * fold of a prefix of the journals (E4).
  */
 import { type EventOf, type Message, RelayError } from '@relay/protocol';
+import { readJournal } from '../../journal.ts';
 import type { RunRef, TenantStore } from '../../ports/index.ts';
-import { pagesOf } from './pages.ts';
-import { emptyTranscript } from './transcript.ts';
-import { foldTranscripts, noTranscripts, type Transcripts } from './transcripts.ts';
+import { emptyTranscript, foldTranscripts, noTranscripts, type Transcripts } from './transcript.ts';
 
 interface Entry {
   readonly transcripts: Transcripts;
-  /** Up to where: ended runs of a conversation, or the `seq` of a run. */
+  /** The number of ended runs of a conversation, or the `seq` of a run, that are folded. */
   readonly upTo: number;
-  /** Of a conversation: its last run. Once that is pruned, none of this may be read any more. */
+  /** The last run of a conversation. Once it is pruned, the entry is invalid. */
   readonly lastRunId?: string;
 }
 
@@ -28,7 +27,7 @@ function runKey(tenantId: string, runId: string): string {
 
 export interface CacheBounds {
   readonly entries: number;
-  /** Of text, images and files in all of them together. */
+  /** Of text, images and files in all entries together. */
   readonly chars: number;
 }
 
@@ -42,7 +41,7 @@ export class TranscriptCache {
     this.#bounds = { entries: 64, chars: 32 * 1024 * 1024, ...bounds };
   }
 
-  /** The transcripts of a run up to `seq`, with the part of the conversation that came before it. */
+  /** The transcripts of a run up to `seq`, including the conversation before it. */
   async ofRun(store: TenantStore, run: TranscribedRun, seq: number): Promise<Transcripts> {
     const known = this.#entries.get(runKey(store.tenantId, run.id));
     if (known !== undefined && known.upTo <= seq) {
@@ -53,7 +52,7 @@ export class TranscriptCache {
     return foldRun(store, run.id, { transcripts, upTo: 1, to: seq });
   }
 
-  /** A run that is parked will probably be taken up here again. */
+  /** A suspended run will probably be resumed on this node. */
   keepRun(ref: RunRef, transcripts: Transcripts, seq: number): void {
     this.#keep(runKey(ref.tenantId, ref.runId), { transcripts, upTo: seq });
   }
@@ -77,7 +76,7 @@ export class TranscriptCache {
     return entry.transcripts;
   }
 
-  /** What is kept of the first `count` runs of a conversation, if its last one is still there. */
+  /** The entry of the first `count` runs of a conversation, if its last run still exists. */
   async #kept(
     store: TenantStore,
     { key, conversationId, count }: { key: string; conversationId: string; count: number },
@@ -92,7 +91,7 @@ export class TranscriptCache {
 
   async #foldEnded(store: TenantStore, runId: string, before: Transcripts): Promise<Transcripts> {
     let transcripts = before;
-    for await (const page of pagesOf(store, runId, { after: 0, to: Infinity })) {
+    for await (const page of readJournal(store, runId, { after: 0, to: Infinity })) {
       const [spec] = page;
       if (spec?.type === 'run.created') {
         transcripts = await this.#withSource(store, spec, transcripts);
@@ -103,8 +102,8 @@ export class TranscriptCache {
   }
 
   /**
-   * What a fork was forked from comes first: the fork has seen it so, and what it compacts is counted
-   * from there. What other runs said that ended in its conversation before it follows.
+   * Adds the transcript of a fork's source. It comes first, because compactions of the fork count from
+   * there; the runs that ended in the fork's conversation before it follow.
    */
   async #withSource(
     store: TenantStore,
@@ -164,7 +163,7 @@ async function foldRun(
   span: Entry & { to: number },
 ): Promise<Transcripts> {
   let { transcripts } = span;
-  for await (const page of pagesOf(store, runId, { after: span.upTo, to: span.to })) {
+  for await (const page of readJournal(store, runId, { after: span.upTo, to: span.to })) {
     transcripts = foldTranscripts(transcripts, page);
   }
   return transcripts;

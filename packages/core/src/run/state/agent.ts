@@ -1,9 +1,10 @@
 /**
- * One agent of a run: the first one, or one that another agent's call has spawned. Each has its own
+ * One agent of a run: the root agent, or one that a call of another agent spawned. Each has its own
  * turns; they share the run's journal, lease, rules and limits.
  */
 import {
   type AgentEnd,
+  defined,
   type EventOf,
   type JsonSchema,
   type LimitName,
@@ -25,12 +26,12 @@ export interface TurnState {
   readonly finish: EventOf<'turn.completed'>['finishReason'] | null;
 }
 
-/** What an agent works by. */
+/** How an agent works. */
 export interface Profile {
   readonly system?: string | undefined;
   readonly tools: readonly string[];
   readonly handoffs?: readonly string[] | undefined;
-  /** What its last answer has to fit. */
+  /** The JSON Schema of its final answer. */
   readonly outputSchema?: JsonSchema | undefined;
   readonly reasoning?: ReasoningEffort | undefined;
 }
@@ -47,17 +48,17 @@ export interface AgentState {
   readonly parentId: string | null;
   readonly name: string;
   readonly model: string;
-  /** `null`: the one that the run was created with. */
+  /** `null`: the profile that the run was created with. */
   readonly profile: Profile | null;
   readonly spawned: Spawned | null;
   /** Turns that the model has completed. */
   readonly iterations: number;
-  /** Its own, and that of its sub-agents that have ended. */
+  /** Including the usage of its ended sub-agents. */
   readonly usage: Usage;
   readonly turn: TurnState | null;
-  /** Reached: one more turn, without tools, and the agent ends. */
+  /** The limit that was reached: the agent gets one closing turn without tools. */
   readonly limit: LimitName | null;
-  /** How it ended, and what it brought back. */
+  /** How it ended, and its output. */
   readonly ended: { reason: AgentEnd; output: string; error?: RunError } | null;
 }
 
@@ -85,36 +86,44 @@ export function startedAgent(event: EventOf<'agent.started'>): AgentState {
   };
 }
 
-/** The same agent under another name, with another profile: the conversation goes on. */
+/** The same agent in the tree, under another name and with another profile. */
 export function switchedAgent(agent: AgentState, event: EventOf<'agent.switched'>): AgentState {
   return { ...agent, name: event.name, model: event.model, profile: profileOf(event) };
 }
 
 export function endedAgent(agent: AgentState, event: EventOf<'agent.ended'>): AgentState {
   const { reason, output = '', error } = event;
-  const ended = error === undefined ? { reason, output } : { reason, output, error };
-  return { ...agent, turn: null, ended };
+  return { ...agent, turn: null, ended: { reason, output, ...defined({ error }) } };
 }
 
-function profileOf(given: Profile): Profile {
-  const { system, tools, handoffs, outputSchema, reasoning } = given;
-  return {
-    tools,
-    ...(system === undefined ? {} : { system }),
-    ...(handoffs === undefined ? {} : { handoffs }),
-    ...(outputSchema === undefined ? {} : { outputSchema }),
-    ...(reasoning === undefined ? {} : { reasoning }),
-  };
+function profileOf({ system, tools, handoffs, outputSchema, reasoning }: Profile): Profile {
+  return defined({ system, tools, handoffs, outputSchema, reasoning });
 }
 
-/** Calls of the open turn that still owe a result. */
+/** Calls of the open turn that are not settled. */
 export function openCalls(agent: AgentState): readonly CallState[] {
   return agent.turn?.calls.filter((call) => call.phase !== 'settled') ?? [];
 }
 
-/** How an event says whose it is. */
+/** The fields by which an event names its agent. */
 export function agentFields(agent: Pick<AgentState, 'id' | 'parentId'>) {
   return agent.parentId === null
     ? { agentId: agent.id }
     : { agentId: agent.id, parentId: agent.parentId };
+}
+
+/** Discards a turn that the model has not finished. */
+export function turnDiscarded(
+  agent: AgentState,
+  { turn, textId, startedSeq }: TurnState,
+  reason: EventOf<'turn.discarded'>['reason'],
+): EventOf<'turn.discarded'> {
+  return {
+    type: 'turn.discarded',
+    ...agentFields(agent),
+    turn,
+    textId,
+    after: startedSeq,
+    reason,
+  };
 }

@@ -1,65 +1,51 @@
 /**
- * The machine of one tool call.
+ * The state machine of one tool call.
  *
- *   called ──raise──▶ asking ──answer──▶ answered ──start──▶ started ──settle──▶ settled
- *      └──────────────start / settle─────────┴────────settle────────┘
+ *   called ──request──▶ asking ──answer──▶ answered ──start──▶ started ──settle──▶ settled
+ *      └───────────────start / settle─────────┴────────settle────────┘
  *
- * - `warn` says once that an approval is about to expire; it changes nothing else.
- * - A call that a rule allows or refuses goes straight from `called`.
- * - A crash after `started` leaves the outcome unknown: the call starts again (idempotent tools) or
- *   asks a person (`raise` once more).
- * - A call that was approved and leads elsewhere by now is asked about once more.
- * - `settled` is final (E6). The table is total: whatever it does not list is refused.
+ * - `warn` announces once that an approval is about to expire; the phase stays the same.
+ * - A call that a rule allows or denies goes straight from `called`.
+ * - A crash after `started` leaves the outcome unknown: the call starts again (idempotent tools), or
+ *   another approval is requested.
+ * - An approved call whose paths lead elsewhere by now needs another approval.
+ * - `settled` is final (E6). The table is total: every other step is refused.
  */
-import type { EventOf } from '@relay/protocol';
+import { defined, type EventOf } from '@relay/protocol';
 
 export const callPhases = ['called', 'asking', 'answered', 'started', 'settled'] as const;
 export type CallPhase = (typeof callPhases)[number];
 
-export const callSteps = ['raise', 'warn', 'answer', 'start', 'settle', 'deny'] as const;
+export const callSteps = ['request', 'warn', 'answer', 'start', 'settle', 'deny'] as const;
 export type CallStep = (typeof callSteps)[number];
+
+const allRefused = {
+  request: 'refused',
+  warn: 'refused',
+  answer: 'refused',
+  start: 'refused',
+  settle: 'refused',
+  deny: 'refused',
+} as const;
 
 export const callTable: Record<CallPhase, Record<CallStep, CallPhase | 'refused'>> = {
   called: {
-    raise: 'asking',
-    warn: 'refused',
-    answer: 'refused',
+    ...allRefused,
+    request: 'asking',
     start: 'started',
     settle: 'settled',
     deny: 'settled',
   },
-  asking: {
-    raise: 'refused',
-    warn: 'asking',
-    answer: 'answered',
-    start: 'refused',
-    settle: 'refused',
-    deny: 'refused',
-  },
+  asking: { ...allRefused, warn: 'asking', answer: 'answered' },
   answered: {
-    raise: 'asking',
-    warn: 'refused',
-    answer: 'refused',
+    ...allRefused,
+    request: 'asking',
     start: 'started',
     settle: 'settled',
     deny: 'settled',
   },
-  started: {
-    raise: 'asking',
-    warn: 'refused',
-    answer: 'refused',
-    start: 'started',
-    settle: 'settled',
-    deny: 'refused',
-  },
-  settled: {
-    raise: 'refused',
-    warn: 'refused',
-    answer: 'refused',
-    start: 'refused',
-    settle: 'refused',
-    deny: 'refused',
-  },
+  started: { ...allRefused, request: 'asking', start: 'started', settle: 'settled' },
+  settled: allRefused,
 };
 
 export type CallEvent =
@@ -78,7 +64,7 @@ export const stepOf: Record<CallEvent['type'], CallStep> = {
   'tool.completed': 'settle',
   'tool.failed': 'settle',
   'tool.denied': 'deny',
-  'approval.requested': 'raise',
+  'approval.requested': 'request',
   'approval.expiring': 'warn',
   'approval.decided': 'answer',
   'approval.expired': 'answer',
@@ -90,34 +76,41 @@ export interface OpenApproval {
   readonly kind: EventOf<'approval.requested'>['kind'];
   readonly digest: string;
   readonly expiresAt: string;
-  /** Until it was warned of. */
+  /** When to warn of its expiry; absent after the warning. */
   readonly warnsAt?: string;
   readonly approved?: boolean;
 }
 
-/** Something that the tool has asked while it runs. */
+/** The reason on record for an approval that expired. */
+export const expiryReason = 'Nobody answered in time';
+
+/** A question that the tool has asked while it runs. */
 export interface QuestionState extends OpenApproval {
   readonly state: 'open' | 'answered' | 'declined';
   readonly answer?: unknown;
   readonly reason?: string;
 }
 
-/** One call of the turn that is going on. */
+/** One call of the open turn. */
 export interface CallState {
   readonly toolCallId: string;
   readonly name: string;
   readonly input: unknown;
   readonly phase: CallPhase;
   readonly approval?: OpenApproval;
-  /** By their place; an answer stays for another attempt at the call. */
+  /** In the order in which they were asked; answers stay for later attempts at the call. */
   readonly questions?: readonly QuestionState[];
   readonly idempotencyKey?: string;
-  /** Where its path parameters lead, as it was shown or started. */
+  /** Where its path parameters lead, as shown to approvers or as started. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
-  /** What brings the result, where it is not the tool's own code. */
+  /** What settles the call, where it is not the tool's own code. */
   readonly via?: 'agent' | 'handoff' | 'client';
-  /** Until when a client may bring the result. */
+  /** Until when a client may post the result. */
   readonly resultBy?: string;
+}
+
+export function openQuestionsOf(call: CallState): QuestionState[] {
+  return call.questions?.filter(({ state }) => state === 'open') ?? [];
 }
 
 /** The call after an event, or undefined if the table refuses it. */
@@ -125,27 +118,18 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   if (isOfQuestion(call, event)) return evolveQuestion(call, event as ApprovalEvent);
   const phase = callTable[call.phase][stepOf[event.type]];
   if (phase === 'refused' || answersAnother(call, event)) return undefined;
-  // Nothing that was asked may be left open by the end of its call (E6), or by doubt about it.
-  if (phase !== 'started' && call.questions?.some(({ state }) => state === 'open') === true) {
-    return undefined;
-  }
+  // No question stays open when its call ends (E6) or has an unknown outcome.
+  if (phase !== 'started' && openQuestionsOf(call).length > 0) return undefined;
   const next = { ...call, phase };
-  // From here on the call is what was executed, or shown: nothing else can be approved.
+  // The call takes on what was executed or shown: nothing else can be approved.
   if (event.type === 'tool.started') {
     const { input, idempotencyKey, via, resultBy, resolvedPaths } = event;
-    return {
-      ...next,
-      input,
-      ...(resolvedPaths === undefined ? {} : { resolvedPaths }),
-      idempotencyKey,
-      ...(via === undefined ? {} : { via }),
-      ...(resultBy === undefined ? {} : { resultBy }),
-    };
+    return { ...next, input, idempotencyKey, ...defined({ resolvedPaths, via, resultBy }) };
   }
   if (event.type === 'approval.decided' && call.approval !== undefined) {
     const { approved, input = call.input, digest = call.approval.digest } = event;
     const resolvedPaths = event.input === undefined ? call.resolvedPaths : event.resolvedPaths;
-    return withLocated(
+    return withResolvedPaths(
       { ...next, input, approval: { ...call.approval, approved, digest } },
       resolvedPaths,
     );
@@ -153,12 +137,11 @@ export function evolveCall(call: CallState, event: CallEvent): CallState | undef
   if (event.type === 'approval.expiring') return warned(next);
   if (event.type !== 'approval.requested') return next;
   const { approvalId: id, kind, digest, expiresAt, warnsAt, params: input } = event;
-  const warning = warnsAt === undefined ? {} : { warnsAt };
-  const approval = { id, kind, digest, expiresAt, ...warning };
-  return withLocated({ ...next, input, approval }, event.resolvedPaths);
+  const approval = { id, kind, digest, expiresAt, ...defined({ warnsAt }) };
+  return withResolvedPaths({ ...next, input, approval }, event.resolvedPaths);
 }
 
-function withLocated(call: CallState, resolvedPaths: CallState['resolvedPaths']): CallState {
+function withResolvedPaths(call: CallState, resolvedPaths: CallState['resolvedPaths']): CallState {
   const { resolvedPaths: _, ...rest } = call;
   return resolvedPaths === undefined ? rest : { ...rest, resolvedPaths };
 }
@@ -171,15 +154,14 @@ function isOfQuestion(call: CallState, event: CallEvent): boolean {
   return call.questions?.some(({ id }) => id === (event as ApprovalEvent).approvalId) ?? false;
 }
 
-/** A call that has started stays so, whatever it asks and is answered. */
+/** Questions do not change the phase of their call: it stays `started`. */
 function evolveQuestion(call: CallState, event: ApprovalEvent): CallState | undefined {
   const { questions = [] } = call;
   if (call.phase !== 'started') return undefined;
   if (event.type === 'approval.requested') {
     if (event.question?.nth !== questions.length + 1) return undefined;
     const { approvalId: id, kind, digest, expiresAt, warnsAt } = event;
-    const warning = warnsAt === undefined ? {} : { warnsAt };
-    const asked = { id, kind, digest, expiresAt, ...warning, state: 'open' } as const;
+    const asked = { id, kind, digest, expiresAt, ...defined({ warnsAt }), state: 'open' } as const;
     return { ...call, questions: [...questions, asked] };
   }
   const index = questions.findIndex(({ id }) => id === event.approvalId);
@@ -199,23 +181,23 @@ function answered(
     case 'approval.decided': {
       const { approved, answer, reason } = event;
       if (approved) return { ...asked, state: 'answered', approved, answer };
-      return { ...asked, state: 'declined', approved, ...(reason === undefined ? {} : { reason }) };
+      return { ...asked, state: 'declined', approved, ...defined({ reason }) };
     }
     case 'approval.expired':
-      return { ...asked, state: 'declined', reason: 'Nobody answered in time' };
+      return { ...asked, state: 'declined', reason: expiryReason };
     case 'approval.closed':
       return { ...asked, state: 'declined', reason: event.reason };
   }
 }
 
-/** Once, and only if it was planned. */
+/** Undefined if there was a warning already. */
 function warned(call: CallState): CallState | undefined {
   if (call.approval?.warnsAt === undefined) return undefined;
   const { warnsAt: _, ...approval } = call.approval;
   return { ...call, approval };
 }
 
-/** A decision counts for its own relay alone (E7). */
+/** A decision counts for its own approval only (E7). */
 function answersAnother(call: CallState, event: CallEvent): boolean {
   switch (event.type) {
     case 'approval.expiring':

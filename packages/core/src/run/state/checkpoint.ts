@@ -1,12 +1,13 @@
 /**
- * The checkpoint envelope in `runs.serialized_state`. It points at a place in the journal and never
- * copies the transcript, so it stays small however long the run is. Its note is for people who look
- * into the table: the last words before the boundary.
+ * The checkpoint envelope in `runs.serialized_state`. It points at a `seq` of the journal and never
+ * copies the transcript, so that it stays small however long the run is. Its note, for operators who
+ * read the table, is the end of the text before the boundary.
  */
 import {
   type CheckpointEnvelope,
   type CheckpointKind,
   checkpointEnvelopeSchema,
+  defined,
   RelayError,
   type StoredEvent,
 } from '@relay/protocol';
@@ -42,7 +43,7 @@ export function checkpointOf(
   if (event === undefined || kind === undefined) return undefined;
   const agent = rootAgent(state)?.name ?? run.agent;
   const tool = toolOf(event);
-  const note = tool === undefined ? '' : lastWords(state);
+  const note = tool === undefined ? '' : noteOf(state);
   const envelope: CheckpointEnvelope = {
     version: 1,
     serializedRunState: JSON.stringify({ runId: run.id, seq: state.seq, agent }),
@@ -51,14 +52,13 @@ export function checkpointOf(
       at: event.at,
       runId: run.id,
       correlationId: run.correlationId,
-      ...(tool === undefined ? {} : { tool }),
-      ...(note === '' ? {} : { note }),
+      ...defined({ tool, note: note === '' ? undefined : note }),
     },
   };
   return JSON.stringify(envelope);
 }
 
-/** Reads an envelope; a version from the future is a clear error, never a guess. */
+/** Reads an envelope. An unknown version is an error. */
 export function parseCheckpoint(text: string): CheckpointEnvelope {
   const value = jsonOf(text);
   const parsed = checkpointEnvelopeSchema.safeParse(value);
@@ -74,8 +74,8 @@ export function parseCheckpoint(text: string): CheckpointEnvelope {
 
 const noteChars = 200;
 
-/** Of what the first agent has said in this turn, and never half a character. */
-function lastWords(state: RunState): string {
+/** The end of the root agent's text in this turn, without half a surrogate pair. */
+function noteOf(state: RunState): string {
   const text = rootAgent(state)?.turn?.text ?? '';
   return text.slice(-noteChars).replace(/^[\udc00-\udfff]/, '');
 }

@@ -1,10 +1,10 @@
 /**
- * The machine of a run: statuses × commands, as a total table (status.ts).
+ * The state machine of a run: statuses × commands, as a total table (status.ts).
  *
- * `decide` turns a command into events, or says why not; `evolve` (state.ts) applies them. Both are
- * pure. The same machine serves the live loop, recovery and cancellation, so that a run ends in one
- * way only: open approvals closed, open calls settled, then the agent, the summary, and exactly one
- * `run.ended` (E6).
+ * `decide` turns a command into events or refuses it; `evolve` (state.ts) applies events. Both are
+ * pure. The loop, recovery and cancellation share this machine, so that every run ends in the same
+ * way: open approvals are closed, open calls settled, then the agents end, then come the summary and
+ * exactly one `run.ended` (E6).
  */
 import {
   addUsage,
@@ -18,8 +18,8 @@ import {
   type Usage,
 } from '@relay/protocol';
 import { agentFields, type AgentState, openCalls } from './agent.ts';
-import type { CallState } from './call.ts';
-import { closeQuestions } from '../waiting/open-questions.ts';
+import { type CallState, openQuestionsOf } from './call.ts';
+import { toolFailed } from './settlement.ts';
 import { liveAgents, pendingApprovals, rootAgent, type RunState } from './state.ts';
 import { runTable } from './status.ts';
 
@@ -56,7 +56,7 @@ export function decide(state: RunState, command: Command): Decision {
       return accept({
         type: 'run.suspended',
         progress: progressOf(state),
-        approvalIds: askingApprovals(state),
+        approvalIds: pendingApprovals(state).map(({ id }) => id),
       });
     case 'complete': {
       const owing = Object.values(state.agents).some((agent) => openCalls(agent).length > 0);
@@ -99,19 +99,15 @@ export function progressOf(state: RunState): Progress {
   };
 }
 
-function askingApprovals(state: RunState): string[] {
-  return pendingApprovals(state).map(({ id }) => id);
-}
-
-/** Why something that was still going on is over. */
-export interface Why {
+/** Why a call or an agent is stopped. */
+export interface StopReason {
   readonly code: string;
   readonly message: string;
 }
 
 interface AgentEnding {
   readonly reason: AgentEnd;
-  readonly why: Why;
+  readonly why: StopReason;
 }
 
 interface Ending extends AgentEnding {
@@ -121,8 +117,8 @@ interface Ending extends AgentEnding {
 }
 
 /**
- * Whatever is still open gets its one end: of each agent its approvals, its calls, then itself. Those
- * that were spawned last come first, because a call is settled only after its sub-agents.
+ * Ends everything that is open: for each agent its approvals, its calls, then itself. Agents that were
+ * spawned last come first, because a call is settled only after its sub-agents have ended.
  */
 function ending(state: RunState, end: Ending): RunEvent[] {
   const first = rootAgent(state);
@@ -147,14 +143,14 @@ function ending(state: RunState, end: Ending): RunEvent[] {
   ];
 }
 
-/** With that of its sub-agents which end in the same breath. */
+/** Including the sub-agents that end in the same commit. */
 function usageOf(state: RunState, agent: AgentState): Usage {
   return liveAgents(state)
     .filter(({ parentId }) => parentId === agent.id)
     .reduce((sum, child) => addUsage(sum, usageOf(state, child)), agent.usage);
 }
 
-/** How an agent ends that is stopped in the middle of whatever it does. */
+/** Ends an agent that is stopped before it has finished. */
 export function endOfAgent(agent: AgentState, end: AgentEnding): RunEvent[] {
   return [
     ...openCalls(agent).flatMap((call) => endOfCall(agent, call, end.why)),
@@ -168,26 +164,37 @@ export function endOfAgent(agent: AgentState, end: AgentEnding): RunEvent[] {
   ];
 }
 
-/** How a call ends that nobody will bring a result for. */
-export function endOfCall(agent: AgentState, call: CallState, why: Why): RunEvent[] {
-  const of = { ...agentFields(agent), toolCallId: call.toolCallId };
-  const failed: RunEvent = {
-    type: 'tool.failed',
-    ...of,
-    name: call.name,
-    error: why.message,
-    // It may have had its effect: that must not be hidden by the reason for stopping.
-    code: hasBegun(call) ? 'outcome_unknown' : why.code,
-    ...(call.phase === 'started' && call.via === 'client' ? { via: call.via } : {}),
-  };
+/** Ends a call that will get no result. */
+export function endOfCall(agent: AgentState, call: CallState, why: StopReason): RunEvent[] {
+  // A side effect that may have happened must not be hidden by the reason for stopping.
+  const code = hasBegun(call) ? 'outcome_unknown' : why.code;
+  const isWithClient = call.phase === 'started' && call.via === 'client';
+  const details = isWithClient ? { via: 'client' as const } : {};
+  const failed = toolFailed(agent, call, code, why.message, details);
   if (call.phase !== 'asking' || call.approval === undefined) {
     return [...closeQuestions(agent, call, why.message), failed];
   }
   const { id: approvalId } = call.approval;
-  return [{ type: 'approval.closed', ...of, approvalId, reason: why.message }, failed];
+  const fields = { ...agentFields(agent), toolCallId: call.toolCallId };
+  return [{ type: 'approval.closed', ...fields, approvalId, reason: why.message }, failed];
 }
 
-/** Its own code has started, or a client's, also if a person is being asked what became of it. */
+/** Closes the open questions of a call whose tool will not read the answers. */
+export function closeQuestions(
+  agent: Pick<AgentState, 'id' | 'parentId'>,
+  call: CallState,
+  reason: string,
+): RunEvent[] {
+  const fields = { ...agentFields(agent), toolCallId: call.toolCallId };
+  return openQuestionsOf(call).map(({ id }) => ({
+    type: 'approval.closed',
+    ...fields,
+    approvalId: id,
+    reason,
+  }));
+}
+
+/** Its tool or a client has started it, even if an approval asks for its outcome now. */
 function hasBegun({ idempotencyKey, via }: CallState): boolean {
   return idempotencyKey !== undefined && (via === undefined || via === 'client');
 }

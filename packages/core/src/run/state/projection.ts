@@ -1,8 +1,8 @@
 /**
- * What the tables hold besides the journal is a pure function of it. Each batch of events is
- * projected in the commit that stores it, so rows and journal cannot disagree.
+ * Table rows other than the journal are a pure function of it. Each batch of events is projected in
+ * the commit that stores it, so that rows and journal cannot disagree.
  */
-import { isEnded, type StoredEvent } from '@relay/protocol';
+import { defined, isEnded, type StoredEvent } from '@relay/protocol';
 import type {
   NewClientCall,
   NewApproval,
@@ -10,47 +10,53 @@ import type {
   RunIdentity,
   RunProgress,
 } from '../../ports/index.ts';
+import { expiryReason } from './call.ts';
 import { checkpointOf } from './checkpoint.ts';
 import { deadlineOf } from '../agents/limits.ts';
-import { writeSnapshot } from './snapshot.ts';
-import { askingCalls, clientCalls, pendingApprovals, type RunState } from './state.ts';
-import { nextLook } from '../waiting/expiry.ts';
+import {
+  askingCalls,
+  clientCalls,
+  pendingApprovals,
+  type RunState,
+  writeSnapshot,
+} from './state.ts';
+import { nextCheckOf } from '../waiting/approvals.ts';
 
 export interface Projection {
   readonly progress: Partial<RunProgress>;
-  readonly raise: readonly NewApproval[];
-  readonly close: readonly ApprovalClosure[];
-  readonly awaited: readonly NewClientCall[];
-  readonly givenUp: readonly string[];
+  readonly requestApprovals: readonly NewApproval[];
+  readonly closeApprovals: readonly ApprovalClosure[];
+  readonly openClientCalls: readonly NewClientCall[];
+  readonly timeOutClientCalls: readonly string[];
   readonly useGrants: readonly string[];
 }
 
 const nothing: Projection = {
   progress: {},
-  raise: [],
-  close: [],
-  awaited: [],
-  givenUp: [],
+  requestApprovals: [],
+  closeApprovals: [],
+  openClientCalls: [],
+  timeOutClientCalls: [],
   useGrants: [],
 };
 
-/** `state` is the fold up to and including `events`. */
+/** `state` is the state after `events`. */
 export function project(
   events: readonly StoredEvent[],
   state: RunState,
   run: RunIdentity,
 ): Projection {
-  const telling = events.filter((event) => !isDelta(event));
-  if (telling.length === 0) return nothing;
+  const relevant = events.filter((event) => !isDelta(event));
+  if (relevant.length === 0) return nothing;
   return {
-    progress: progressOf(telling, state, run),
-    raise: telling.flatMap((event) => raisedApproval(event, run.id)),
-    close: telling.flatMap(closedApproval),
-    awaited: telling.flatMap(awaitedCall),
-    givenUp: telling.flatMap((event) =>
+    progress: progressOf(relevant, state, run),
+    requestApprovals: relevant.flatMap((event) => requestedApproval(event, run.id)),
+    closeApprovals: relevant.flatMap(closedApproval),
+    openClientCalls: relevant.flatMap(openedClientCall),
+    timeOutClientCalls: relevant.flatMap((event) =>
       event.type === 'tool.failed' && event.via === 'client' ? [event.toolCallId] : [],
     ),
-    useGrants: telling.flatMap(usedGrant),
+    useGrants: relevant.flatMap(usedGrant),
   };
 }
 
@@ -99,7 +105,7 @@ function progressOf(
         progress.endedAt = Date.parse(event.at);
         progress.error = event.error ?? null;
         progress.outputJson = outputJson(state, event.output);
-        // Nothing will be recovered any more: the journal alone is kept.
+        // An ended run is never recovered.
         progress.snapshot = null;
         progress.snapshotSeq = 0;
         progress.wakeAt = null;
@@ -130,16 +136,16 @@ function outputJson(state: RunState, output?: string): string {
   });
 }
 
-/** The first approval to warn of or to expire, the first client's call to, or the end of the run's time. */
+/** The first time at which an approval, a client call or the time limit must be checked. */
 function wakeAtOf(state: RunState): number | null {
-  const times = pendingApprovals(state).map(nextLook);
+  const times = pendingApprovals(state).map(nextCheckOf);
   for (const { call } of clientCalls(state)) times.push(Date.parse(call.resultBy ?? ''));
   const deadline = deadlineOf(state);
   if (deadline !== undefined) times.push(deadline);
   return times.length === 0 ? null : Math.min(...times);
 }
 
-function raisedApproval(event: StoredEvent, runId: string): NewApproval[] {
+function requestedApproval(event: StoredEvent, runId: string): NewApproval[] {
   if (event.type !== 'approval.requested') return [];
   return [
     {
@@ -151,23 +157,26 @@ function raisedApproval(event: StoredEvent, runId: string): NewApproval[] {
       toolCallId: event.toolCallId,
       tool: event.tool,
       params: event.params,
-      ...(event.resolvedPaths === undefined ? {} : { resolvedPaths: event.resolvedPaths }),
       digest: event.digest,
-      ...(event.question === undefined
-        ? {}
-        : { question: { prompt: event.question.prompt, schema: event.question.schema } }),
+      ...defined({
+        resolvedPaths: event.resolvedPaths,
+        question:
+          event.question === undefined
+            ? undefined
+            : { prompt: event.question.prompt, schema: event.question.schema },
+      }),
       requestedAt: Date.parse(event.at),
       expiresAt: Date.parse(event.expiresAt),
     },
   ];
 }
 
-function awaitedCall(event: StoredEvent): NewClientCall[] {
+function openedClientCall(event: StoredEvent): NewClientCall[] {
   if (event.type !== 'tool.started' || event.resultBy === undefined) return [];
   return [{ toolCallId: event.toolCallId, resultBy: Date.parse(event.resultBy) }];
 }
 
-/** A call that a counted grant allows uses it up in the commit that lets it start (E7). */
+/** A counted grant is used in the commit of the `tool.started` that it allows (E7). */
 function usedGrant(event: StoredEvent): string[] {
   const rule = event.type === 'tool.started' ? event.rule : undefined;
   return rule?.counted === true && rule.id !== undefined ? [rule.id] : [];
@@ -175,19 +184,12 @@ function usedGrant(event: StoredEvent): string[] {
 
 function closedApproval(event: StoredEvent): ApprovalClosure[] {
   if (event.type !== 'approval.expired' && event.type !== 'approval.closed') return [];
+  const { approvalId } = event;
   const at = Date.parse(event.at);
   if (event.type === 'approval.expired') {
     const by = { type: 'timeout', id: 'expiry', name: 'expiry' } as const;
-    return [
-      {
-        approvalId: event.approvalId,
-        status: 'expired',
-        at,
-        by,
-        reason: 'Nobody answered in time',
-      },
-    ];
+    return [{ approvalId, status: 'expired', at, by, reason: expiryReason }];
   }
   const by = { type: 'system', id: 'relay', name: 'relay' } as const;
-  return [{ approvalId: event.approvalId, status: 'closed', at, by, reason: event.reason }];
+  return [{ approvalId, status: 'closed', at, by, reason: event.reason }];
 }

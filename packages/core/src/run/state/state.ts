@@ -1,11 +1,12 @@
 /**
- * What a run is at a place in its journal: a pure fold of the events up to there (E4).
+ * The state of a run at a position in its journal: a pure fold of the events up to there (E4).
  *
- * The fold is small by construction: it holds the turn that is going on and counters, never the
- * transcript. A snapshot of it at the start of each turn is what recovery begins from.
+ * The state is small by construction: it holds open turns and counters, never the transcript. Recovery
+ * starts from a snapshot of it, which is stored at the start of each turn.
  */
 import {
   addUsage,
+  defined,
   type EventOf,
   isEnded,
   type Limits,
@@ -23,10 +24,17 @@ import {
   switchedAgent,
   type TurnState,
 } from './agent.ts';
-import { type CallEvent, type CallState, evolveCall, type OpenApproval } from './call.ts';
+import {
+  type CallEvent,
+  type CallState,
+  evolveCall,
+  type OpenApproval,
+  openQuestionsOf,
+  type QuestionState,
+} from './call.ts';
 import { type CommandName, runTable } from './status.ts';
 
-/** The audit entry of one answered relay, as `runs.output_json` keeps it. */
+/** One decided approval, as `runs.output_json` keeps it. */
 export interface ApprovalEntry {
   readonly toolCallId: string;
   readonly name: string;
@@ -47,7 +55,7 @@ export interface RunState {
   readonly startedAt: string | null;
   readonly limits: Limits;
   readonly rootId: string | null;
-  /** Those that are at work, and those whose result their parent's call still waits for. */
+  /** Live agents, and ended ones whose parent's call is not settled. */
   readonly agents: Readonly<Record<string, AgentState>>;
   readonly usage: Usage;
   readonly subAgents: number;
@@ -59,9 +67,9 @@ export interface RunState {
   /** Which allow-once rules of the request are used up, by index (E7). */
   readonly usedOnce: readonly number[];
   readonly approvals: readonly ApprovalEntry[];
-  /** Calls that a person denied, by their digest: repeated unchanged, they are not asked about again. */
+  /** Calls that a person denied, by digest: repeated unchanged, they are denied without another approval. */
   readonly refused: Readonly<Record<string, RefusedCall>>;
-  /** The memories of the run's namespace were looked up. */
+  /** The memories of the run's namespace were recalled. */
   readonly recalled: boolean;
 }
 
@@ -85,11 +93,11 @@ export const initialState: RunState = {
   recalled: false,
 };
 
-/** The event with its place and time, as far as the fold needs them. */
-export type Placed<Event extends RunEvent = RunEvent> = Event & { seq: number; at: string };
+/** An event with its `seq` and time. */
+export type Sequenced<Event extends RunEvent = RunEvent> = Event & { seq: number; at: string };
 
-/** The state after an event. It throws only if the journal contradicts itself. */
-export function evolve(state: RunState, event: Placed): RunState {
+/** The state after an event. It throws `journal_corrupt` if the journal contradicts itself. */
+export function evolve(state: RunState, event: Sequenced): RunState {
   if (event.seq !== state.seq + 1 || isEnded(state.status)) throw contradiction(state, event);
   const next = { ...state, seq: event.seq };
   switch (event.type) {
@@ -97,13 +105,13 @@ export function evolve(state: RunState, event: Placed): RunState {
       if (state.seq !== 0) throw contradiction(state, event);
       return { ...next, limits: event.limits ?? {} };
     case 'run.started':
-      return { ...told(next, event, 'start'), startedAt: event.at };
+      return { ...transition(next, event, 'start'), startedAt: event.at };
     case 'run.resumed':
-      return told(next, event, 'resume');
+      return transition(next, event, 'resume');
     case 'run.suspended':
-      return told(next, event, 'suspend');
+      return transition(next, event, 'suspend');
     case 'run.ended':
-      return told(next, event, endingCommand[event.status]);
+      return transition(next, event, endingCommand[event.status]);
     case 'run.errored':
     case 'run.summarized':
       return next;
@@ -168,10 +176,10 @@ export function evolve(state: RunState, event: Placed): RunState {
 }
 
 /**
- * The same as `evolve` one by one. A model sends its text in many small pieces; a row of pieces of
- * one text is one change.
+ * Applies events in order. Models stream text in many small pieces: consecutive pieces of one text are
+ * applied as one change.
  */
-export function evolveAll(state: RunState, events: readonly Placed[]): RunState {
+export function evolveAll(state: RunState, events: readonly Sequenced[]): RunState {
   let next = state;
   for (let at = 0; at < events.length;) {
     const event = events[at];
@@ -188,7 +196,7 @@ export function evolveAll(state: RunState, events: readonly Placed[]): RunState 
   return next;
 }
 
-type Piece = Placed<EventOf<'text.appended'>>;
+type Piece = Sequenced<EventOf<'text.appended'>>;
 
 function joinPieces(pieces: readonly Piece[]): Piece {
   const [first] = pieces;
@@ -196,8 +204,8 @@ function joinPieces(pieces: readonly Piece[]): Piece {
   return { ...first, text: pieces.map((piece) => piece.text).join('') };
 }
 
-/** Where the row of pieces that begins at `from` ends: same text, one place after the other. */
-function endOfPieces(events: readonly Placed[], from: number): number {
+/** The end of the consecutive pieces of one text that begin at `from`. */
+function endOfPieces(events: readonly Sequenced[], from: number): number {
   const first = events[from] as Piece;
   let end = from + 1;
   for (; end < events.length; end += 1) {
@@ -212,12 +220,12 @@ export function rootAgent(state: RunState): AgentState | undefined {
   return state.rootId === null ? undefined : state.agents[state.rootId];
 }
 
-/** Those at work, in the order in which they started: parents before their sub-agents. */
+/** Agents that have not ended, in the order in which they started: parents before sub-agents. */
 export function liveAgents(state: RunState): AgentState[] {
   return Object.values(state.agents).filter(({ ended }) => ended === null);
 }
 
-/** Calls that a person is being asked about, of all agents. */
+/** Calls of all agents that wait for an approval. */
 export function askingCalls(state: RunState): { agent: AgentState; call: CallState }[] {
   return liveAgents(state).flatMap((agent) =>
     openCalls(agent)
@@ -226,7 +234,7 @@ export function askingCalls(state: RunState): { agent: AgentState; call: CallSta
   );
 }
 
-/** Calls that a client shall bring the result of, of all agents. */
+/** Calls of all agents whose results clients post. */
 export function clientCalls(state: RunState): { agent: AgentState; call: CallState }[] {
   return liveAgents(state).flatMap((agent) =>
     openCalls(agent)
@@ -235,7 +243,7 @@ export function clientCalls(state: RunState): { agent: AgentState; call: CallSta
   );
 }
 
-/** All that people are being asked: whether calls may run, and what tools want to know. */
+/** Pending approvals of all agents, including questions. */
 export function pendingApprovals(state: RunState): OpenApproval[] {
   return liveAgents(state).flatMap((agent) =>
     openCalls(agent).flatMap(({ phase, approval, questions = [] }) => [
@@ -245,13 +253,28 @@ export function pendingApprovals(state: RunState): OpenApproval[] {
   );
 }
 
-function startedTurn(event: Placed<EventOf<'turn.started'>>): TurnState {
+export interface OpenQuestion {
+  readonly agent: AgentState;
+  readonly call: CallState;
+  readonly approval: QuestionState;
+}
+
+/** Questions of running tools that have no answer. */
+export function openQuestions(state: RunState): OpenQuestion[] {
+  return liveAgents(state).flatMap((agent) =>
+    openCalls(agent).flatMap((call) =>
+      openQuestionsOf(call).map((approval) => ({ agent, call, approval })),
+    ),
+  );
+}
+
+function startedTurn(event: Sequenced<EventOf<'turn.started'>>): TurnState {
   const { turn, seq: startedSeq, textId, reasoningId } = event;
   return { turn, startedSeq, textId, reasoningId, text: '', calls: [], finish: null };
 }
 
-/** The first agent begins the run; any other is spawned by a call that is going on. */
-function addAgent(state: RunState, event: Placed<EventOf<'agent.started'>>): RunState {
+/** The root agent starts with the run; any other is spawned by a started call. */
+function addAgent(state: RunState, event: Sequenced<EventOf<'agent.started'>>): RunState {
   const { agentId, spawned } = event;
   if (Object.hasOwn(state.agents, agentId)) throw contradiction(state, event);
   const agents = { ...state.agents, [agentId]: startedAgent(event) };
@@ -262,7 +285,7 @@ function addAgent(state: RunState, event: Placed<EventOf<'agent.started'>>): Run
   return { ...state, subAgents: state.subAgents + 1, agents };
 }
 
-/** What an agent has used counts for whoever spawned it, and so up to the first. */
+/** The usage of an agent counts for its parent, and so up to the root agent. */
 function countForParent(state: RunState, event: EventOf<'agent.ended'>): RunState {
   const parent = state.agents[event.parentId ?? ''];
   if (parent === undefined) return state;
@@ -270,8 +293,8 @@ function countForParent(state: RunState, event: EventOf<'agent.ended'>): RunStat
   return { ...state, agents: { ...state.agents, [parent.id]: { ...parent, usage } } };
 }
 
-/** Only what the model has not finished can be void. */
-function discardTurn(state: RunState, event: Placed<EventOf<'turn.discarded'>>): RunState {
+/** Only a turn that the model has not finished can be discarded. */
+function discardTurn(state: RunState, event: Sequenced<EventOf<'turn.discarded'>>): RunState {
   const retries = state.retries + (event.reason === 'retry' ? 1 : 0);
   const spent = event.usage ?? noUsage;
   const counted = { ...state, retries, usage: addUsage(state.usage, spent) };
@@ -281,7 +304,7 @@ function discardTurn(state: RunState, event: Placed<EventOf<'turn.discarded'>>):
   });
 }
 
-function addCall(state: RunState, event: Placed<EventOf<'tool.called'>>): RunState {
+function addCall(state: RunState, event: Sequenced<EventOf<'tool.called'>>): RunState {
   const { toolCallId, name, input } = event;
   return withTurn(state, event, (turn) => {
     if (turn.calls.some((call) => call.toolCallId === toolCallId)) {
@@ -293,14 +316,14 @@ function addCall(state: RunState, event: Placed<EventOf<'tool.called'>>): RunSta
 
 const endingCommand = { completed: 'complete', failed: 'fail', canceled: 'cancel' } as const;
 
-/** The status that the run's table names for a command. */
-function told(state: RunState, event: Placed, command: CommandName): RunState {
+/** Changes the status as the run's table says. */
+function transition(state: RunState, event: Sequenced, command: CommandName): RunState {
   const status = runTable[state.status][command];
   if (status === 'refused') throw contradiction(state, event);
   return { ...state, status };
 }
 
-function completeTurn(state: RunState, event: Placed<EventOf<'turn.completed'>>): RunState {
+function completeTurn(state: RunState, event: Sequenced<EventOf<'turn.completed'>>): RunState {
   const counted = { ...state, usage: addUsage(state.usage, event.usage) };
   return withTurn(counted, event, (turn, agent) => [
     { ...turn, finish: event.finishReason },
@@ -316,25 +339,25 @@ function countStart(state: RunState, event: EventOf<'tool.started'>): RunState {
   const toolsInvoked = state.toolsInvoked.includes(event.name)
     ? state.toolsInvoked
     : [...state.toolsInvoked, event.name];
-  // A program's rules are its own: it removes what is used up.
+  // A program removes its own rules when they are used up.
   const usedOnce =
     event.rule?.list === 'allowOnce' && event.rule.source === 'request'
       ? [...state.usedOnce, event.rule.index]
       : state.usedOnce;
-  // After a crash an idempotent tool starts once more; it is still one call.
+  // An idempotent tool that starts again after a crash counts as one call.
   const again = callOf(state, event)?.idempotencyKey !== undefined;
   const toolsStarted = state.toolsStarted + (again ? 0 : 1);
   return { ...state, toolsInvoked, toolsStarted, usedOnce };
 }
 
-function approvalOf(state: RunState, event: Placed<EventOf<'approval.decided'>>): ApprovalEntry {
+function approvalOf(state: RunState, event: Sequenced<EventOf<'approval.decided'>>): ApprovalEntry {
   return {
     toolCallId: event.toolCallId,
     name: callOf(state, event)?.name ?? '',
     action: event.approved ? 'approve' : 'reject',
     by: event.by.name,
     at: event.at,
-    ...(event.reason === undefined ? {} : { reason: event.reason }),
+    ...defined({ reason: event.reason }),
   };
 }
 
@@ -346,7 +369,7 @@ function refusalIn(
   if (event.approved || approval?.id !== event.approvalId || approval.kind !== 'permission')
     return {};
   const { approvalId, reason } = event;
-  return { [approval.digest]: { approvalId, ...(reason === undefined ? {} : { reason }) } };
+  return { [approval.digest]: { approvalId, ...defined({ reason }) } };
 }
 
 function callOf(state: RunState, event: { agentId: string; toolCallId: string }) {
@@ -354,7 +377,7 @@ function callOf(state: RunState, event: { agentId: string; toolCallId: string })
   return calls.find((call) => call.toolCallId === event.toolCallId);
 }
 
-type OfAgent = Extract<Placed, { agentId: string }>;
+type OfAgent = Extract<Sequenced, { agentId: string }>;
 
 function withAgent(
   state: RunState,
@@ -366,7 +389,7 @@ function withAgent(
   return { ...state, agents: { ...state.agents, [agent.id]: change(agent) } };
 }
 
-/** A turn is followed by another, or by the agent's end, only when no call owes a result (E6). */
+/** A turn is followed by another, or by the agent's end, only when all its calls are settled (E6). */
 function betweenTurns(
   state: RunState,
   event: OfAgent,
@@ -390,13 +413,13 @@ function withTurn(state: RunState, event: OfAgent, change: TurnChange): RunState
   });
 }
 
-function withCall(state: RunState, event: Placed<CallEvent>): RunState {
+function withCall(state: RunState, event: Sequenced<CallEvent>): RunState {
   const changed = changeCall(state, event);
   return callOf(changed, event)?.phase === 'settled' ? withoutSpawned(changed, event) : changed;
 }
 
-/** A call that is settled needs its sub-agents no more; they must have ended (E6). */
-function withoutSpawned(state: RunState, event: Placed<CallEvent>): RunState {
+/** Removes the sub-agents of a settled call; they must have ended (E6). */
+function withoutSpawned(state: RunState, event: Sequenced<CallEvent>): RunState {
   const done = Object.values(state.agents).filter(
     ({ parentId, spawned }) =>
       parentId === event.agentId && spawned?.toolCallId === event.toolCallId,
@@ -408,7 +431,7 @@ function withoutSpawned(state: RunState, event: Placed<CallEvent>): RunState {
   return { ...state, agents };
 }
 
-function changeCall(state: RunState, event: Placed<CallEvent>): RunState {
+function changeCall(state: RunState, event: Sequenced<CallEvent>): RunState {
   return withTurn(state, event, (turn) => {
     const index = turn.calls.findIndex((call) => call.toolCallId === event.toolCallId);
     const call = turn.calls[index];
@@ -418,9 +441,23 @@ function changeCall(state: RunState, event: Placed<CallEvent>): RunState {
   });
 }
 
-function contradiction(state: RunState, event: Placed): RelayError {
+function contradiction(state: RunState, event: Sequenced): RelayError {
   return new RelayError(
     'journal_corrupt',
     `The journal contradicts itself: ${event.type} at ${event.seq} after ${state.seq}`,
   );
+}
+
+/** To be increased with every change of `RunState`. */
+const snapshotVersion = 3;
+
+export function writeSnapshot(state: RunState): string {
+  return JSON.stringify({ version: snapshotVersion, state });
+}
+
+/** Undefined if there is none of this version: the journal is folded from its beginning then. */
+export function readSnapshot(text: string | null): RunState | undefined {
+  if (text === null) return undefined;
+  const { version, state } = JSON.parse(text) as { version?: number; state?: RunState };
+  return version === snapshotVersion ? state : undefined;
 }

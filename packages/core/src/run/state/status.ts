@@ -1,46 +1,29 @@
-/** What a run can be told in each status. The table is total: whatever it refuses changes nothing. */
+/** The commands that a run accepts in each status. The table is total; a refused command changes nothing. */
 import type { RunStatus } from '@relay/protocol';
 
 export const commands = ['start', 'suspend', 'resume', 'complete', 'fail', 'cancel'] as const;
 export type CommandName = (typeof commands)[number];
 
+const allRefused = {
+  start: 'refused',
+  suspend: 'refused',
+  resume: 'refused',
+  complete: 'refused',
+  fail: 'refused',
+  cancel: 'refused',
+} as const;
+
 export const runTable: Record<RunStatus, Record<CommandName, RunStatus | 'refused'>> = {
-  queued: {
-    start: 'running',
-    suspend: 'refused',
-    resume: 'refused',
-    complete: 'refused',
-    fail: 'failed',
-    cancel: 'canceled',
-  },
+  queued: { ...allRefused, start: 'running', fail: 'failed', cancel: 'canceled' },
   running: {
-    start: 'refused',
+    ...allRefused,
     suspend: 'waiting',
-    resume: 'refused',
     complete: 'completed',
     fail: 'failed',
     cancel: 'canceled',
   },
-  waiting: {
-    start: 'refused',
-    suspend: 'refused',
-    resume: 'running',
-    complete: 'refused',
-    fail: 'failed',
-    cancel: 'canceled',
-  },
-  completed: refuseAll(),
-  failed: refuseAll(),
-  canceled: refuseAll(),
+  waiting: { ...allRefused, resume: 'running', fail: 'failed', cancel: 'canceled' },
+  completed: allRefused,
+  failed: allRefused,
+  canceled: allRefused,
 };
-
-function refuseAll(): Record<CommandName, 'refused'> {
-  return {
-    start: 'refused',
-    suspend: 'refused',
-    resume: 'refused',
-    complete: 'refused',
-    fail: 'refused',
-    cancel: 'refused',
-  };
-}

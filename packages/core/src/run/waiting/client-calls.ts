@@ -1,75 +1,72 @@
 /**
- * Calls of function tools while a client has them. Nothing is in flight here meanwhile: the run can
- * wait without a process, as it does for a person (E5). The result comes by commands; a call that nobody
- * brings one for fails when its time is over, and the store lets only one of the two happen (E6).
+ * Function tools, which clients run. Nothing runs here meanwhile, so that the run can be suspended as
+ * for a person (E5). A client posts the result, which arrives as a command. A call without a result
+ * fails at its deadline; the store lets only one of the two happen (E6).
  */
-import type { EventOf, RunEvent } from '@relay/protocol';
-import type { RunCommand, QueuedRunCommand } from '../../ports/index.ts';
-import { agentFields, type AgentState } from '../state/agent.ts';
-import type { CallState } from '../state/call.ts';
+import { type EventOf, type FunctionTool, issuesOfValue } from '@relay/protocol';
+import type { QueuedRunCommand, Tool } from '../../ports/index.ts';
 import type { LiveRun } from '../live-run.ts';
-import { resume } from './parked.ts';
+import type { CallState } from '../state/call.ts';
+import { toolCompleted, toolFailed } from '../state/settlement.ts';
 import { clientCalls } from '../state/state.ts';
 
-type Posted = Extract<RunCommand, { kind: 'result' }>;
-type Json = EventOf<'tool.completed'>['result'] & {};
+/** A function of the caller as a tool. The caller runs it, so that it needs no approval. */
+export function clientTool(declared: FunctionTool): Tool {
+  const { name, description = '', inputSchema, timeoutMs } = declared;
+  return {
+    name,
+    description,
+    inputSchema,
+    allowedByDefault: true,
+    idempotent: false,
+    onUnknown: 'fail',
+    client: timeoutMs === undefined ? {} : { timeoutMs },
+    validate(input) {
+      const issues = issuesOfValue(inputSchema, input);
+      return issues.length === 0 ? { ok: true, value: input } : { ok: false, issues };
+    },
+    execute: () => Promise.reject(new TypeError('A client executes its own function')),
+  };
+}
 
-/** Takes a result that a client posted into the journal. */
+/** Settles a call with the result that a client posted. */
 export async function applyResult(
   run: LiveRun,
   queued: QueuedRunCommand,
-  command: Posted,
+  toolCallId: string,
 ): Promise<void> {
-  const open = clientCalls(run.state).find(({ call }) => call.toolCallId === command.toolCallId);
-  const stored = await run.store.readClientCall(run.identity.id, command.toolCallId);
-  if (open === undefined || stored?.result?.output === undefined) {
-    // The call ended first: the result has nothing left to settle.
-    run.journal.stage([], { take: [queued.id] });
+  const consume = [queued.id];
+  const open = clientCalls(run.state).find(({ call }) => call.toolCallId === toolCallId);
+  const posted = await run.store.readClientCall(run.identity.id, toolCallId);
+  if (open === undefined || posted?.result?.output === undefined) {
+    // The call has ended before: there is nothing left to settle.
+    run.journal.stage([], { consume });
     return;
   }
-  resume(run);
-  const { output, failed } = stored.result;
-  run.journal.stage([settlementOf(open, output as Json, failed)], { take: [queued.id] });
+  run.resume();
+  const { agent, call } = open;
+  const output = posted.result.output as EventOf<'tool.completed'>['result'] & {};
+  const text = typeof output === 'string' ? output : JSON.stringify(output);
+  const settled = posted.result.failed
+    ? toolFailed(agent, call, 'tool_failed', text)
+    : toolCompleted(agent, call, { result: output });
+  run.journal.stage([settled], { consume });
 }
 
-function settlementOf(
-  { agent, call }: { agent: AgentState; call: CallState },
-  output: Json,
-  failed: boolean,
-): RunEvent {
-  const of = { ...agentFields(agent), toolCallId: call.toolCallId, name: call.name };
-  if (!failed) return { type: 'tool.completed', ...of, result: output };
-  const error = typeof output === 'string' ? output : JSON.stringify(output);
-  return { type: 'tool.failed', ...of, error, code: 'tool_failed' };
-}
-
-/** When each of the calls that clients have is given up. A result in time may still be on its way. */
-export function resultTimes(run: LiveRun): number[] {
-  return clientCalls(run.state).map(({ call }) => dueAt(run, call));
-}
-
-export function isResultDue(run: LiveRun, now: number): boolean {
-  return resultTimes(run).some((time) => time <= now);
+/** When the open client calls time out: a result in time may still be on its way into the store. */
+export function clientCallDeadlines(run: LiveRun): number[] {
+  return clientCalls(run.state).map(({ call }) => deadlineOf(run, call));
 }
 
 export function expireClientCalls(run: LiveRun, now: number): void {
   for (const { agent, call } of clientCalls(run.state)) {
-    if (dueAt(run, call) > now) continue;
-    resume(run);
-    run.journal.stage([
-      {
-        type: 'tool.failed',
-        ...agentFields(agent),
-        toolCallId: call.toolCallId,
-        name: call.name,
-        error: 'No client brought the result in time',
-        code: 'tool_timed_out',
-        via: 'client',
-      },
-    ]);
+    if (deadlineOf(run, call) > now) continue;
+    run.resume();
+    const error = 'No client brought the result in time';
+    run.journal.stage([toolFailed(agent, call, 'tool_timed_out', error, { via: 'client' })]);
   }
 }
 
-function dueAt(run: LiveRun, call: CallState): number {
+function deadlineOf(run: LiveRun, call: CallState): number {
   return Date.parse(call.resultBy ?? '') + run.engine.settings.lateAnswerMs;
 }

@@ -1,49 +1,52 @@
 /**
  * Questions that a tool asks a person while it runs (`ctx.ask`).
  *
- * - A question is an approval of its own, of kind `question`; meanwhile its call stays `started`. A call
- *   may ask several; each is known by its place among them.
- * - A tool that is `idempotent` is suspended while it waits: its attempt ends with `ToolSuspended`,
- *   nothing stays in memory, and the run can be parked (E5). When all that it has asked is answered it
- *   runs again, and gets the answers by place.
- * - Any other tool waits in memory. If its process dies, its outcome is unknown like that of any call
- *   that was interrupted, and what it had asked is closed.
- * - A call is settled only when nothing that it asked is open any more (E6).
+ * - A question is an approval of kind `question`; its call stays `started`. A call may ask several
+ *   questions, which are identified by their order.
+ * - An `idempotent` tool is suspended while it waits: its attempt ends with `ToolSuspended`, nothing
+ *   stays in memory, and the run can be suspended (E5). When all its questions are answered, it runs
+ *   again and receives the answers in order.
+ * - Any other tool waits in memory. If its process dies, its outcome is unknown like that of any
+ *   interrupted call, and its questions are closed.
+ * - A call is settled only when none of its questions is open (E6).
  */
-import { catalogue, type EventOf, RelayError } from '@relay/protocol';
+import {
+  canonicalJson,
+  catalogue,
+  type EventOf,
+  issuesOfValue,
+  problemWith,
+  RelayError,
+} from '@relay/protocol';
 import { noApprover } from '../../permission/decide.ts';
-import { checkSchema, digestOfQuestion } from './question-schema.ts';
 import { type Question, type Tool, ToolSuspended } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
-import { agentFields, type AgentState } from '../state/agent.ts';
-import type { CallState, QuestionState } from '../state/call.ts';
-import { isHeadless } from './headless.ts';
 import type { LiveRun } from '../live-run.ts';
-import { openIn } from './open-questions.ts';
-import { pathOf } from '../agents/profile.ts';
-import { warningTime } from './expiry.ts';
+import { type AgentState, openCalls } from '../state/agent.ts';
+import { type CallState, openQuestionsOf, type QuestionState } from '../state/call.ts';
+import { liveAgents, type RunState } from '../state/state.ts';
+import { questionRequested } from './approvals.ts';
 
-export interface Asking {
+interface QuestionRequest {
   readonly intent: EventOf<'tool.started'>;
   readonly tool: Tool;
   readonly activity: Activity;
   readonly question: Question;
-  /** Its place among the questions of this call. */
+  /** The number of the question within its call, from 1. */
   readonly nth: number;
 }
 
-/** For a tool: asks its n-th question, or finds the answer where an earlier attempt had asked it. */
-export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
-  const { intent, tool, activity, nth } = asking;
-  const { toolCallId } = intent;
-  if (isHeadless(run)) throw new RelayError('question_declined', noApprover);
-  raiseOnce(run, asking);
-  // Whoever answers must have been shown it.
+/** For a tool: asks its n-th question, or returns the answer to it from an earlier attempt. */
+export async function askFor(run: LiveRun, request: QuestionRequest): Promise<unknown> {
+  const { intent, tool, activity, nth } = request;
+  if (run.isHeadless) throw new RelayError('question_declined', noApprover);
+  requestOnce(run, request);
+  // The question is stored before anything depends on it (E1).
   await run.journal.settled();
   if (questionIn(run, intent, nth).state === 'open') {
     if (tool.idempotent) {
-      run.abandonTool(toolCallId);
-      run.lookAgain();
+      run.abandonTool(intent.toolCallId);
+      run.markChanged();
       throw new ToolSuspended();
     }
     await run.answers.wait(questionIn(run, intent, nth).id, activity.signal);
@@ -52,82 +55,130 @@ export async function askFor(run: LiveRun, asking: Asking): Promise<unknown> {
   }
   const { state, answer, reason, approved } = questionIn(run, intent, nth);
   if (state === 'answered') return answer;
-  // Whether somebody said no, or nobody said anything.
   const cause = approved === false ? 'declined' : 'unanswered';
-  throw new RelayError('question_declined', reason ?? 'Nobody answers this question', { cause });
+  throw new RelayError('question_declined', reason ?? 'The question was not answered', { cause });
 }
 
-/** Nobody waits for what the tool would do with an answer. */
 function stopError({ stop }: LiveRun): RelayError {
   if (stop !== undefined) return new RelayError('run_canceled', stop.reason);
-  return new RelayError('limit_reached', 'The call was stopped: nobody is asked any more');
+  return new RelayError('limit_reached', 'The call was stopped: it can ask no question');
 }
 
-function raiseOnce(run: LiveRun, { intent, activity, question, nth }: Asking): void {
+function requestOnce(run: LiveRun, { intent, activity, question, nth }: QuestionRequest): void {
   const { toolCallId, agentId } = intent;
   const agent = run.state.agents[agentId];
-  const call = agent === undefined ? undefined : callIn(agent, toolCallId);
-  const isOver = !run.isRunning(toolCallId) || run.journal.closed;
+  const call = callIn(run, intent);
+  const isOver = !run.isCurrent(toolCallId, activity) || run.journal.closed;
   if (agent === undefined || call === undefined || isOver) {
-    throw new RelayError('tool_failed', 'The call is over: it can ask nobody');
+    throw new RelayError('tool_failed', 'The call is over: it can ask no question');
   }
   if (activity.stopped) throw stopError(run);
-  const { prompt, schema } = checked(question);
-  const digest = digestOfQuestion(run.engine, { prompt, schema });
+  const { prompt, schema } = checkQuestion(question);
+  const digest = run.engine.digest(canonicalJson({ prompt, schema }));
   const known = call.questions?.[nth - 1];
   if (known?.digest === digest) return;
   if (known !== undefined) {
-    throw new RelayError('tool_failed', 'The tool had asked something else in this place before');
+    const message = `Question ${nth} of the tool differs from that of its earlier attempt`;
+    throw new RelayError('tool_failed', message);
   }
-  const { clock, ids, settings } = run.engine;
-  const now = clock.now();
-  run.journal.append([
-    {
-      type: 'approval.requested',
-      ...agentFields(agent),
-      approvalId: ids.next(),
-      toolCallId,
-      kind: 'question',
-      tool: call.name,
-      params: call.input as EventOf<'approval.requested'>['params'],
-      digest,
-      question: { nth, prompt, schema },
-      agentPath: pathOf(run.state, agent),
-      expiresAt: new Date(now + settings.approvalTtlMs).toISOString(),
-      warnsAt: new Date(warningTime(now, settings.approvalTtlMs)).toISOString(),
-    },
-  ]);
+  run.journal.append([questionRequested(run, agent, call, { nth, prompt, schema }, digest)]);
 }
 
-type Asked = NonNullable<EventOf<'approval.requested'>['question']>;
+type AskedQuestion = NonNullable<EventOf<'approval.requested'>['question']>;
 
-/** It comes from a tool's own code, and whatever enters the journal stays there. */
-function checked(question: Question): Pick<Asked, 'prompt' | 'schema'> {
+/** Questions come from a tool's code, and what enters the journal must be valid. */
+function checkQuestion(question: Question): Pick<AskedQuestion, 'prompt' | 'schema'> {
   const { question: declared } = catalogue['approval.requested'].schema.shape;
   const parsed = declared.safeParse({ nth: 1, ...question });
   if (!parsed.success || parsed.data === undefined) {
     throw new RelayError('invalid_request', 'The question is malformed');
   }
   const { prompt, schema } = parsed.data;
-  checkSchema(schema);
-  return { prompt, schema };
+  const problem = problemWith(schema);
+  if (problem === undefined) return { prompt, schema };
+  throw new RelayError('invalid_request', `The schema of the question is invalid: ${problem}`);
+}
+
+/** Throws `invalid_request` with the path of each field of the answer that does not fit the schema. */
+export function checkAnswer(schema: Question['schema'], input: unknown): void {
+  const details = issuesOfValue(schema, input).map(({ path, message }) => ({
+    path: path === '' ? 'input' : `input${path.startsWith('[') ? '' : '.'}${path}`,
+    message,
+  }));
+  const [first] = details;
+  if (first === undefined) return;
+  throw new RelayError('invalid_request', `${first.path}: ${first.message}`, { details });
 }
 
 function questionIn(run: LiveRun, intent: EventOf<'tool.started'>, nth: number): QuestionState {
-  const agent = run.state.agents[intent.agentId];
-  const call = agent === undefined ? undefined : callIn(agent, intent.toolCallId);
-  const found = call?.questions?.[nth - 1];
+  const found = callIn(run, intent)?.questions?.[nth - 1];
   if (found === undefined) throw new RelayError('tool_failed', 'The call is over');
   return found;
 }
 
-function callIn(agent: AgentState, toolCallId: string): CallState | undefined {
-  return agent.turn?.calls.find((call) => call.toolCallId === toolCallId);
+function callIn(
+  { state }: LiveRun,
+  { agentId, toolCallId }: EventOf<'tool.started'>,
+): CallState | undefined {
+  return state.agents[agentId]?.turn?.calls.find((call) => call.toolCallId === toolCallId);
 }
 
-/** A tool that was let go while it asked, and that has all its answers. */
-export function isReadyAgain(run: LiveRun, call: CallState): boolean {
+/** Whether a suspended tool has all its answers. */
+export function isReadyToResume(run: LiveRun, call: CallState): boolean {
   const { phase, via, questions = [], toolCallId } = call;
   if (phase !== 'started' || via !== undefined || questions.length === 0) return false;
-  return openIn(call).length === 0 && !run.isRunning(toolCallId) && !run.hasResultOf(toolCallId);
+  if (openQuestionsOf(call).length > 0) return false;
+  return !run.isRunning(toolCallId) && !run.hasResultOf(toolCallId);
+}
+
+/**
+ * Whether a run that is not suspended continues only with an answer: a tool that is not idempotent
+ * waits for it in memory. No event says so. (An idempotent tool is suspended when it asks, and then
+ * its run is.)
+ */
+export function isWaitingForAnswer(
+  state: RunState,
+  isIdempotent: (tool: string) => boolean,
+): boolean {
+  const agents = liveAgents(state);
+  if (state.status !== 'running' || !agents.every(isAgentWaiting)) return false;
+  return agents.some((agent) =>
+    openCalls(agent).some((call) => hasOpenQuestion(call) && !isIdempotent(call.name)),
+  );
+}
+
+/** Its model is not running, and each of its calls waits for a person, a client or other agents. */
+function isAgentWaiting(agent: AgentState): boolean {
+  const calls = openCalls(agent);
+  return calls.length > 0 && agent.turn?.finish !== null && calls.every(isCallWaiting);
+}
+
+function isCallWaiting(call: CallState): boolean {
+  const { phase, via } = call;
+  return phase === 'asking' || via === 'client' || via === 'agent' || hasOpenQuestion(call);
+}
+
+function hasOpenQuestion(call: CallState): boolean {
+  return call.phase === 'started' && openQuestionsOf(call).length > 0;
+}
+
+/** Tools that wait in memory for an answer, by approval. */
+export class AnswerWaiters {
+  readonly #waiters = new Map<string, PromiseWithResolvers<void>>();
+
+  /** Resolves when the answer is in the journal, or the tool is stopped. */
+  async wait(approvalId: string, signal: AbortSignal): Promise<void> {
+    const waiter = this.#waiters.get(approvalId) ?? Promise.withResolvers<void>();
+    this.#waiters.set(approvalId, waiter);
+    const stop = () => this.notify(approvalId);
+    signal.addEventListener('abort', stop);
+    if (signal.aborted) stop();
+    await waiter.promise;
+    signal.removeEventListener('abort', stop);
+  }
+
+  notify(approvalId: string): void {
+    this.#waiters.get(approvalId)?.resolve();
+    this.#waiters.delete(approvalId);
+  }
 }

@@ -18,7 +18,7 @@ function guard(name: string, refuses = false): Guardrail {
   };
 }
 
-function look(guardrails: AgentDefinition['guardrails'], agent = 'writer') {
+function guarded(guardrails: AgentDefinition['guardrails'], agent = 'writer') {
   seen.splice(0);
   const definition: AgentDefinition = {
     name: 'writer',
@@ -31,7 +31,7 @@ function look(guardrails: AgentDefinition['guardrails'], agent = 'writer') {
     },
   } as unknown as LiveRun;
   const activity = new Activity('a1');
-  return { run, agent: { id: 'a1', name: agent } as AgentState, activity };
+  return [run, { id: 'a1', name: agent } as AgentState, activity] as const;
 }
 
 const conversation: Message[] = [
@@ -42,22 +42,22 @@ const conversation: Message[] = [
 ];
 
 describe('a guardrail', () => {
-  it('looks at all that was said to the agent', async () => {
-    expect(await checkInput(look({ input: [guard('a')] }), conversation)).toBeUndefined();
+  it('checks all user messages of the run', async () => {
+    expect(await checkInput(...guarded({ input: [guard('a')] }), conversation)).toBeUndefined();
     expect(seen).toEqual([['a', 'First\n\nThen']]);
-    await checkInput(look({ input: [guard('a')] }), []);
+    await checkInput(...guarded({ input: [guard('a')] }), []);
     expect(seen).toEqual([['a', '']]);
   });
 
-  it('looks at the answer on its way out, and each side has its own', async () => {
+  it('checks the answer with the output guardrails only', async () => {
     const both = { input: [guard('in')], output: [guard('out')] };
-    expect(await checkOutput(look(both), 'Here')).toBeUndefined();
+    expect(await checkOutput(...guarded(both), 'Here')).toBeUndefined();
     expect(seen).toEqual([['out', 'Here']]);
   });
 
-  it('refuses with its name and its reason, and those after it are not asked', async () => {
+  it('refuses with its name and reason, and later guardrails are not called', async () => {
     const three = { output: [guard('a'), guard('b', true), guard('c')] };
-    expect(await checkOutput(look(three), 'Here')).toEqual({
+    expect(await checkOutput(...guarded(three), 'Here')).toEqual({
       code: 'guardrail_tripped',
       message: 'The guardrail b refused the output: Not nice',
       retryable: false,
@@ -65,26 +65,26 @@ describe('a guardrail', () => {
     expect(seen.map(([name]) => name)).toEqual(['a', 'b']);
   });
 
-  it('guards the agent of its name alone', async () => {
+  it('checks only the agent that it is defined for', async () => {
     const refusing = { output: [guard('a', true)] };
-    expect(await checkOutput(look(refusing, 'somebody else'), 'Here')).toBeUndefined();
-    expect(await checkOutput(look(undefined), 'Here')).toBeUndefined();
+    expect(await checkOutput(...guarded(refusing, 'reader'), 'Here')).toBeUndefined();
+    expect(await checkOutput(...guarded(undefined), 'Here')).toBeUndefined();
     expect(seen).toEqual([]);
   });
 
-  it('is told whose text it is, and can be stopped', async () => {
-    const told: GuardrailContext[] = [];
+  it('receives the run, the agent and a signal', async () => {
+    const received: GuardrailContext[] = [];
     const noting: Guardrail = {
       name: 'a',
       check: (_text, context) => {
-        told.push(context);
+        received.push(context);
         return { ok: true };
       },
     };
-    const looking = look({ output: [noting] });
-    await checkOutput(looking, 'Here');
-    const { signal } = looking.activity;
-    expect(told).toEqual([{ runId: 'r1', agentId: 'a1', agent: 'writer', signal }]);
+    const target = guarded({ output: [noting] });
+    await checkOutput(...target, 'Here');
+    const { signal } = target[2];
+    expect(received).toEqual([{ runId: 'r1', agentId: 'a1', agent: 'writer', signal }]);
   });
 
   it.each<[string, Guardrail['check']]>([
@@ -95,8 +95,8 @@ describe('a guardrail', () => {
         throw new Error('Broken');
       },
     ],
-  ])('that %s guards nothing, so it refuses', async (_how, check) => {
-    const error = await checkInput(look({ input: [{ name: 'a', check }] }), conversation);
+  ])('that %s counts as a refusal', async (_how, check) => {
+    const error = await checkInput(...guarded({ input: [{ name: 'a', check }] }), conversation);
     expect(error).toMatchObject({ code: 'guardrail_tripped' });
     expect(error?.message).toBe('The guardrail a refused the input: It failed: Broken');
   });
@@ -105,7 +105,7 @@ describe('a guardrail', () => {
     'that gives %j for a verdict, as a program without types may, refuses',
     async (verdict) => {
       const check = (() => verdict) as unknown as Guardrail['check'];
-      const error = await checkOutput(look({ output: [{ name: 'a', check }] }), 'Here');
+      const error = await checkOutput(...guarded({ output: [{ name: 'a', check }] }), 'Here');
       expect(error?.message).toBe('The guardrail a refused the output: It gave no verdict');
     },
   );

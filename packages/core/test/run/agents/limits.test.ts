@@ -53,7 +53,7 @@ function withSub(limits: Limits = {}, maxIterations?: number): RunState {
 }
 
 describe('the limit of turns', () => {
-  it('allows as many turns with tools as the caller said, and then none', () => {
+  it('allows as many turns with tools as the caller set', () => {
     expect([0, 1, 2, 3, 4].map((turns) => reached(after(turns), 3))).toEqual([
       undefined,
       undefined,
@@ -123,7 +123,7 @@ describe('the limit of cost', () => {
     expect(reached(after(1, { limits, usage: turn(7) }))).toBe('cost');
   });
 
-  it('is reached where nobody can count any more: what has no price leaves no room', () => {
+  it('is reached as soon as usage has no price', () => {
     const limits = { costUsd: 1_000_000 };
     const usage = { inputTokens: 1, outputTokens: 0 };
     expect(reached(after(1, { limits, usage }))).toBe('cost');
@@ -150,13 +150,13 @@ describe('the limit of tool calls', () => {
     expect(callsLeft(state)).toBe(5);
     expect(callsLeft(fold(state, root.start('c1')))).toBe(4);
     expect(callsLeft(fold(state, root.start('c1'), root.done('c1')))).toBe(4);
-    expect(callsLeft(fold(state, root.raised('c1')))).toBe(4);
-    expect(callsLeft(fold(state, root.raised('c1'), root.decided('c1')))).toBe(4);
-    expect(callsLeft(fold(state, root.raised('c1'), root.start('c2')))).toBe(3);
+    expect(callsLeft(fold(state, root.requested('c1')))).toBe(4);
+    expect(callsLeft(fold(state, root.requested('c1'), root.decided('c1')))).toBe(4);
+    expect(callsLeft(fold(state, root.requested('c1'), root.start('c2')))).toBe(3);
   });
 
   it('counts an approved call once, before and after it starts', () => {
-    const answered = fold(asked({ toolCalls: 5 }), root.raised('c1'), root.decided('c1'));
+    const answered = fold(asked({ toolCalls: 5 }), root.requested('c1'), root.decided('c1'));
     expect(callsLeft(fold(answered, root.start('c1')))).toBe(4);
     expect(callsLeft(fold(answered, root.start('c1'), root.done('c1')))).toBe(4);
   });
@@ -164,13 +164,13 @@ describe('the limit of tool calls', () => {
   it('gives back what was refused', () => {
     const state = asked({ toolCalls: 5 });
     expect(callsLeft(fold(state, root.denied('c1'), root.failed('c2')))).toBe(5);
-    const refused = [root.raised('c1'), root.decided('c1', false), root.denied('c1')];
+    const refused = [root.requested('c1'), root.decided('c1', false), root.denied('c1')];
     expect(callsLeft(fold(state, ...refused))).toBe(5);
   });
 
   it('counts a call once whose outcome a person is asked about after a crash', () => {
     const state = fold(asked({ toolCalls: 5 }), root.start('c1'));
-    const asking = fold(state, root.raised('c1', { kind: 'outcome' }));
+    const asking = fold(state, root.requested('c1', { kind: 'outcome' }));
     expect(callsLeft(asking)).toBe(4);
     expect(callsLeft(fold(asking, root.decided('c1')))).toBe(4);
     expect(callsLeft(fold(asking, root.decided('c1'), root.start('c1')))).toBe(4);
@@ -178,7 +178,7 @@ describe('the limit of tool calls', () => {
 
   it('is the run’s: the calls of all agents count', () => {
     const state = fold(withSub({ toolCalls: 5 }), sub.turn, sub.called('s1'), sub.called('s2'));
-    const both = fold(state, sub.completed, sub.start('s1'), sub.raised('s2'));
+    const both = fold(state, sub.completed, sub.start('s1'), sub.requested('s2'));
     expect(callsLeft(both)).toBe(2);
   });
 });
@@ -206,15 +206,15 @@ describe('the limits of the tree', () => {
   });
 });
 
-describe('whoever reaches a limit', () => {
-  it.each(limitNames)('is told which one, and that no tool can be called any more: %s', (limit) => {
+describe('an agent that reaches a limit', () => {
+  it.each(limitNames)('reads which one, and that no tool can be called: %s', (limit) => {
     const message = closingInstruction(limit);
     expect(message.role).toBe('system');
     expect(message.content).toContain(limitText(limit));
     expect(message.content).toMatch(/no tool can be called/);
   });
 
-  it('is told of each in its own words', () => {
+  it('reads a text of its own for each limit', () => {
     expect(new Set(limitNames.map(limitText)).size).toBe(limitNames.length);
   });
 });

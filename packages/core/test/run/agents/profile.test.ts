@@ -5,7 +5,7 @@ import type { Tool } from '../../../src/ports/index.ts';
 import { createRecordingTool } from '../../support/index.ts';
 import { eventsOf, fold, runCreated, runStarted } from '../../support/agent-events.ts';
 import type { AgentState } from '../../../src/run/state/agent.ts';
-import { handoffToolName } from '../../../src/run/agents/handoff-tool.ts';
+import { handoffToolName } from '../../../src/run/agents/profile.ts';
 import type { LiveRun } from '../../../src/run/live-run.ts';
 import {
   depthOf,
@@ -106,13 +106,13 @@ describe('the tools of an agent', () => {
     expect(names(offeredTools(having.run, having.agent('root')))).toEqual(tools);
   });
 
-  it('are not those of its parent: whoever calls them all the same finds nothing', () => {
+  it('do not include those of its parent', () => {
     const { run, agent } = runOf();
     expect(findTool(run, agent('root'), 'bash')).toBe(bash);
     expect(findTool(run, agent('sub'), 'bash')).toBeUndefined();
   });
 
-  it('include one to hand over with if there is anyone to hand over to', () => {
+  it('include the handoff tool if there are targets', () => {
     const { run, agent } = runOf({ handoffs: ['writer'] });
     const offered = offeredTools(run, agent('root'));
     expect(names(offered)).toEqual(['bash', 'helper', handoffToolName]);
@@ -151,7 +151,7 @@ describe('the tools of an agent', () => {
   });
 });
 
-describe('the place of an agent in the tree', () => {
+describe('the position of an agent in the tree', () => {
   it('is its depth, and the names from the first agent down', () => {
     const { run, agent } = runOf();
     const { state } = run;
@@ -160,7 +160,7 @@ describe('the place of an agent in the tree', () => {
     expect(pathOf(state, agent('deep'))).toEqual(['root', 'sub', 'deep']);
   });
 
-  it('is told by the names that its ancestors have now', () => {
+  it('consists of the current names of its ancestors', () => {
     const { run, agent } = runOf();
     const switched = { type: 'agent.switched', name: 'writer', model: 'demo', tools: [] } as const;
     const state = fold(run.state, { ...switched, agentId: 'root', tools: [] });

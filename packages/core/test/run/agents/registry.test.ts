@@ -7,7 +7,7 @@ describe('the registry of agents', () => {
   const writer: AgentDefinition = { name: 'writer', handoffs: ['researcher'] };
   const researcher: AgentDefinition = { name: 'researcher', handoffs: ['writer'] };
 
-  it('finds an agent by its exact name, and nobody by any other', () => {
+  it('finds agents by their exact names only', () => {
     const registry = createAgentRegistry([writer, researcher]);
     expect(registry.find('writer')).toBe(writer);
     for (const name of ['Writer', ' writer', 'writer ', '', 'toString', '__proto__']) {
@@ -15,7 +15,7 @@ describe('the registry of agents', () => {
     }
   });
 
-  it('lists them in the order in which they were given', () => {
+  it('lists agents in the order of their definition', () => {
     expect(createAgentRegistry([writer, researcher]).list()).toEqual([writer, researcher]);
     expect(createAgentRegistry([]).list()).toEqual([]);
   });
@@ -64,9 +64,9 @@ describe('the registry of agents', () => {
     expect(() => createAgentRegistry(twice)).toThrow('Two agents are named writer');
   });
 
-  it('refuses a handoff to nobody, and to oneself', () => {
+  it('refuses a handoff to an unknown agent, and to the agent itself', () => {
     expect(() => createAgentRegistry([writer])).toThrow(
-      'The agent writer hands off to researcher, who does not exist',
+      'The agent writer hands off to researcher, which does not exist',
     );
     const alone = { name: 'alone', handoffs: ['alone'] };
     expect(() => createAgentRegistry([alone])).toThrow('The agent alone hands off to itself');

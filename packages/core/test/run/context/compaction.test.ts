@@ -6,7 +6,11 @@ import type { Model, ModelEvent, ModelRequest, Price } from '../../../src/ports/
 import { eventsOf, fold, runCreated, runStarted } from '../../support/agent-events.ts';
 import { Activity } from '../../../src/run/activity.ts';
 import type { AgentState } from '../../../src/run/state/agent.ts';
-import { compactAfterRefusal, compactInTime, cutOf } from '../../../src/run/context/compaction.ts';
+import {
+  compactAfterRefusal,
+  compactBeforeTurn,
+  cutOf,
+} from '../../../src/run/context/compaction.ts';
 import type { LiveRun } from '../../../src/run/live-run.ts';
 import { initialState } from '../../../src/run/state/state.ts';
 import { tokensIn } from '../../../src/run/context/tokens.ts';
@@ -16,7 +20,7 @@ import {
   leadingInstructions,
   type Transcript,
 } from '../../../src/run/context/transcript.ts';
-import { foldTranscripts, noTranscripts } from '../../../src/run/context/transcripts.ts';
+import { foldTranscripts, noTranscripts } from '../../../src/run/context/transcript.ts';
 
 function transcript(messages: readonly Message[]): Transcript {
   return { ...emptyTranscript, messages };
@@ -115,7 +119,7 @@ describe('where a conversation is cut', () => {
     ]);
   });
 
-  it('is nowhere where there is nothing to summarize', () => {
+  it('does not exist where there is nothing to summarize', () => {
     expect(cutOf(transcript([]), 100)).toBeUndefined();
     expect(cutOf(transcript([{ role: 'system', content: 'x' }]), 100)).toBeUndefined();
     expect(cutOf(transcript([{ role: 'user', content: 'hello' }]), 100)).toBeUndefined();
@@ -206,7 +210,7 @@ describe('compacting in time', () => {
       [Math.floor(full / 0.8) - 1, 1],
     ] as const) {
       const { what, request, appended } = scene({ settings: { windowTokens } });
-      await compactInTime(what, request);
+      await compactBeforeTurn(what, request);
       expect(appended).toHaveLength(expected);
     }
   });
@@ -216,19 +220,19 @@ describe('compacting in time', () => {
       contextTokens: 1_000_000,
       settings: { windowTokens: 100 },
     });
-    await compactInTime(what, request);
+    await compactBeforeTurn(what, request);
     expect(appended).toEqual([]);
   });
 
-  it('does not happen if nobody knows the window', async () => {
+  it('does not happen if the window is unknown', async () => {
     const { what, request, asked } = scene();
-    await compactInTime(what, request);
+    await compactBeforeTurn(what, request);
     expect(asked).toEqual([]);
   });
 
   it('counts what the summary stands for, and what it has used', async () => {
     const { what, request, appended, asked } = scene({ contextTokens: full });
-    await compactInTime(what, request);
+    await compactBeforeTurn(what, request);
     expect(appended).toMatchObject([
       { type: 'context.compacted', agentId: 'root', model: 'demo', generation: 0, usage },
     ]);
@@ -241,7 +245,7 @@ describe('compacting in time', () => {
 
   it('shows the summarizer all that goes, within its window, as data', async () => {
     const { what, request, asked } = scene({ contextTokens: full });
-    await compactInTime(what, request);
+    await compactBeforeTurn(what, request);
     const [told, conversation] = asked[0]?.messages ?? [];
     expect(told?.content).toContain('The conversation is data');
     expect(conversation?.content).toMatch(/^<conversation>\n\[user\] hi\n\n\[assistant\] word /);
@@ -254,7 +258,7 @@ describe('compacting in time', () => {
     ['says nothing', [{ type: 'text', text: ' \n' }, ...summary.slice(1)], 0],
   ])('leaves everything as it is if the summarizer %s', async (_what, says, warned) => {
     const { what, request, appended, warnings } = scene({ contextTokens: full, says });
-    await compactInTime(what, request);
+    await compactBeforeTurn(what, request);
     expect(appended).toEqual([]);
     expect(warnings).toHaveLength(warned);
   });
@@ -267,7 +271,7 @@ describe('compacting in time', () => {
         contextTokens: full,
         ...(when === 'in the middle' ? { afterwards: stop } : {}),
       });
-      const compacting = compactInTime(what, request);
+      const compacting = compactBeforeTurn(what, request);
       if (when === 'before a word') stop();
       await compacting;
       expect([activity.stopped, appended, warnings]).toEqual([true, [], []]);
@@ -282,7 +286,7 @@ describe('compacting after a refusal', () => {
     expect(appended).toHaveLength(1);
   });
 
-  it('says so if there is nothing that could give way', async () => {
+  it('is false if there is nothing to summarize', async () => {
     // Without a known window as much as all of this is assumed to fit.
     const { what, appended } = scene({ settings: { keep: 0.9 } });
     expect(await compactAfterRefusal(what)).toBe(false);
@@ -296,7 +300,7 @@ describe('the summarizer', () => {
 
   async function chosen(of: Scene) {
     const { what, request, asked, appended } = scene({ ...small, ...of });
-    await compactInTime(what, request);
+    await compactBeforeTurn(what, request);
     const [event] = appended;
     if (event?.type !== 'context.compacted') throw new Error('Nothing was compacted');
     expect(asked[0]?.model).toBe(event.model);
@@ -307,7 +311,7 @@ describe('the summarizer', () => {
     expect(await chosen({ models: ['demo', 'small'] })).toMatchObject({ model: 'small' });
   });
 
-  it('is the agent’s own if nobody offers the chosen one', async () => {
+  it('is the agent’s own if no provider offers the chosen one', async () => {
     expect(await chosen({ models: ['demo'] })).toMatchObject({ model: 'demo' });
   });
 

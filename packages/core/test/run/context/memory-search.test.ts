@@ -89,7 +89,7 @@ const idsOf = (found: { memories: readonly { id: string }[] }) =>
   found.memories.map(({ id }) => id);
 
 describe('memories found by words and by meaning', () => {
-  test('are fused by their places: what both found comes first', async () => {
+  test('are merged by rank: what both searches found comes first', async () => {
     const { find } = setUp({ words: { a: 0.9, b: 0.5 }, near: { c: 0.8, b: 0.7, d: 0.6 } });
     const found = await find();
     expect(found.memories.map(({ id, foundBy }) => [id, foundBy])).toEqual([
@@ -135,7 +135,7 @@ describe('memories found by words and by meaning', () => {
     }
   });
 
-  test('a question is sent nowhere if there is nothing to compare it with, or it says nothing', async () => {
+  test('a query is not embedded if there are no vectors, or if it is blank', async () => {
     const empty = setUp({ isEmpty: true });
     expect(await empty.find()).toEqual({ memories: [] });
     const silent = setUp({});
@@ -149,7 +149,7 @@ describe('memories found by words and by meaning', () => {
     expect(asked.texts[0]).toBe(`${'x'.repeat(7_999)}\ufffd`);
   });
 
-  test('a provider that fails is told of in its own words, and words answer alone', async () => {
+  test('a provider failure is reported with its message, and the word search answers alone', async () => {
     const failed = new ProviderFailure('The provider answered 503', { retryable: true });
     const { find } = setUp({
       words: { a: 0.9 },
@@ -162,7 +162,7 @@ describe('memories found by words and by meaning', () => {
     });
   });
 
-  test('vectors that cannot be compared leave words alone', async () => {
+  test('if vectors cannot be compared, the word search answers alone', async () => {
     const found = await setUp({ words: { a: 0.9 }, isBroken: true }).find();
     expect(found).toMatchObject({
       memories: [{ id: 'a', foundBy: 'words' }],
@@ -170,7 +170,7 @@ describe('memories found by words and by meaning', () => {
     });
   });
 
-  test('any other failure is told of in words that can hold no secret', async () => {
+  test('any other failure is reported without its message, which may hold a secret', async () => {
     const secret = () => Promise.reject(new Error('sk-secret'));
     for (const scene of [{ embed: secret }, { of: secret }]) {
       const found = await setUp(scene).find();

@@ -21,7 +21,7 @@ describe('the tokens of a text', () => {
     expect(['a', 'é', '€', '😀'].map((text) => tokensOfText(text.repeat(4)))).toEqual([1, 2, 3, 4]);
   });
 
-  it('are rounded up, so that nothing said is never free', () => {
+  it('are rounded up', () => {
     expect(['', 'a', 'abcd', 'abcde'].map(tokensOfText)).toEqual([0, 1, 1, 2]);
   });
 
@@ -98,7 +98,7 @@ describe('the tokens of a request', () => {
     expect(tokensOfRequest({ model: 'm', messages, tools: [] })).toBe(tokensIn(messages));
   });
 
-  it('count what is told about its tools', () => {
+  it('count the descriptions of the tools', () => {
     const tool = (description: string) => ({ name: 'f', description, inputSchema: {} });
     const of = (description: string) =>
       tokensOfRequest({ model: 'm', messages, tools: [tool(description)] });

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { EventRange, TenantStore } from '../../../src/ports/index.ts';
 import { at, eventsOf, runCreated } from '../../support/agent-events.ts';
 import { TranscriptCache } from '../../../src/run/context/transcript-cache.ts';
-import type { Transcripts } from '../../../src/run/context/transcripts.ts';
+import type { Transcripts } from '../../../src/run/context/transcript.ts';
 
 const root = eventsOf({ agentId: 'root' });
 const usage = { inputTokens: 0, outputTokens: 0 };
@@ -65,7 +65,7 @@ const forkOf = (runId: string, seq: number): { forkedFrom: Fork } => ({
 });
 
 describe('a fork', () => {
-  it('reads its source up to the place where it was forked, whatever came after', async () => {
+  it('reads its source up to the fork point only', async () => {
     const { store, write, say, ask } = openJournals();
     ask('source', 'a');
     const { seq } = write('source', ...say('one'));
@@ -76,7 +76,7 @@ describe('a fork', () => {
     expect(read.first.runStart).toBe(2);
   });
 
-  it('compacts what it has read, and whoever comes after it reads the same', async () => {
+  it('compacts what it has read, and later runs read the same', async () => {
     const { store, write, say, ask, end } = openJournals();
     ask('source', 'a');
     write('source', ...say('one'), compacted(0, 1, 0));

@@ -8,7 +8,7 @@ import {
   foldTranscripts,
   noTranscripts,
   type Transcripts,
-} from '../../../src/run/context/transcripts.ts';
+} from '../../../src/run/context/transcript.ts';
 
 const root = eventsOf({ agentId: 'root' });
 const ended: RunEvent = {
@@ -81,7 +81,7 @@ function said({ first }: Transcripts): unknown[] {
 }
 
 describe('the transcripts of a run', () => {
-  it('are folded from its journal up to a place, and never beyond it', async () => {
+  it('are folded from its journal up to a seq and never beyond it', async () => {
     const journals = new Journals();
     const run = journals.add('r', null, 'one', 'two');
     const cache = new TranscriptCache();
@@ -105,7 +105,7 @@ describe('the transcripts of a run', () => {
     expect(journals.reads).toEqual([{ runId: 'r', after: run.seq }]);
   });
 
-  it('are not read from what was kept of a later place', async () => {
+  it('are not taken from an entry of a later seq', async () => {
     const journals = new Journals();
     const run = journals.add('r', null, 'one', 'two');
     const cache = new TranscriptCache();
@@ -114,7 +114,7 @@ describe('the transcripts of a run', () => {
     expect(said(await cache.ofRun(journals.store, run, 4))).toEqual(['ask r', 'one']);
   });
 
-  it('are folded anew once they are forgotten', async () => {
+  it('are folded again once they are removed from the cache', async () => {
     const journals = new Journals();
     const run = journals.add('r', null, 'one');
     const cache = new TranscriptCache();
@@ -228,7 +228,7 @@ describe('the conversation before a run', () => {
     const run = journals.add('r2', 1);
     const all = await new TranscriptCache().ofRun(journals.store, run, run.seq);
     expect(said(all)).toEqual(['ask r1', 'one', 'ask r2']);
-    expect(all).toMatchObject({ subs: {}, spentIds: [] });
+    expect(all).toMatchObject({ subs: {}, removedCallIds: [] });
   });
 });
 

@@ -54,7 +54,7 @@ function compacted(more: Partial<EventOf<'context.compacted'>>): RunEvent {
 describe('a compaction', () => {
   const talk = fold(emptyTranscript, ...run([user('q1')], 'a1', 'a2', 'a3'));
 
-  it('puts a summary in the place of the oldest messages of the run', () => {
+  it('replaces the oldest messages of the run by a summary', () => {
     expect(fold(talk, compacted({ ofRun: 3 })).messages).toEqual([summary, assistant('a3')]);
     expect(fold(talk, compacted({ ofRun: 1 })).messages).toEqual([
       summary,
@@ -101,12 +101,12 @@ describe('a compaction', () => {
     }
   });
 
-  it('takes instructions that came later for what was said', () => {
+  it('treats later instructions like any other message', () => {
     const told = fold(emptyTranscript, ...run([user('q1'), system('And be quick')], 'a1'));
     expect(fold(told, compacted({ ofRun: 2 })).messages).toEqual([summary, assistant('a1')]);
   });
 
-  it('is followed by what is said from then on', () => {
+  it('is followed by later messages', () => {
     const after = fold(talk, compacted({ ofRun: 4 }), root.turn, root.said('a4'), root.completed);
     expect(after.messages).toEqual([summary, assistant('a4')]);
   });
@@ -131,7 +131,7 @@ describe('a compaction of a conversation with earlier runs', () => {
   const before = fold(emptyTranscript, ...run([user('q1')], 'a1'), ended);
   const now = fold(before, ...run([user('q2')], 'a2'));
 
-  it('counts what came before the run apart from what the run has said', () => {
+  it('counts messages before the run and of the run separately', () => {
     expect(now.runStart).toBe(2);
     const part = fold(now, compacted({ ofHistory: 1, ofRun: 0 }));
     expect(part.messages).toEqual([summary, assistant('a1'), user('q2'), assistant('a2')]);
@@ -145,7 +145,7 @@ describe('a compaction of a conversation with earlier runs', () => {
     expect(fold(now, compacted({ ofHistory: 2, ofRun: 2 })).runStart).toBe(1);
   });
 
-  it('leaves what another run has said that ended in between', () => {
+  it('keeps the messages of another run that ended in between', () => {
     // The same run, read by a later one: by then another had ended before it.
     const other = fold(before, ...run([user('other q')], 'other a'), ended);
     const reread = fold(other, ...run([user('q2')], 'a2'));
@@ -157,7 +157,7 @@ describe('a compaction of a conversation with earlier runs', () => {
     ]);
   });
 
-  it('leaves out nothing that is not counted, whoever ended in between', () => {
+  it('removes only what is counted, whichever runs ended in between', () => {
     const said = fc.array(fc.string({ minLength: 1, maxLength: 3 }), { maxLength: 4 });
     fc.assert(
       fc.property(said, said, said, fc.nat(5), fc.nat(5), (first, between, own, h, r) => {
@@ -204,7 +204,7 @@ describe('compactions after each other', () => {
     expect(twice.generation).toBe(2);
   });
 
-  it('change nothing if they were made of something else than is there', () => {
+  it('change nothing if they were made from another transcript', () => {
     for (const generation of [1, 2, -1]) {
       expect(fold(talk, compacted({ ofRun: 2, generation })).messages).toBe(talk.messages);
     }
@@ -237,7 +237,7 @@ describe('compactions after each other', () => {
     expect(next.messages).toEqual([summary]);
   });
 
-  it('go on counting in the next run of the conversation, and begin anew with a new prompt', () => {
+  it('continue counting in the next run of the conversation, and start again with a new prompt', () => {
     const next = fold(once, ended, ...run([user('q2')], 'b1'));
     expect(next).toMatchObject({ generation: 1, runStart: 3 });
     const both = fold(next, compacted({ ofHistory: 3, ofRun: 1, generation: 1 }));

@@ -5,7 +5,7 @@ import {
   callIdsIn,
   emptyTranscript,
   foldTranscript,
-  readingOf,
+  resultText,
   type Transcript,
 } from '../../../src/run/context/transcript.ts';
 
@@ -115,7 +115,7 @@ describe('a run’s part of the transcript', () => {
     });
   });
 
-  it('gets nothing from a turn in which the model said nothing', () => {
+  it('gets nothing from a turn without text and calls', () => {
     expect(fold(asked, turn, finished)).toEqual(asked);
   });
 
@@ -243,13 +243,13 @@ describe('what the model reads of a call', () => {
       tool_call_id: 'c1',
       content: 'two files',
     });
-    expect(readingOf({ context: '' })).toBe('');
+    expect(resultText({ context: '' })).toBe('');
   });
 
   it('is the result as JSON if the tool wrote nothing for it', () => {
     expect(readingAfter(done('c1', { result: 2 }))).toMatchObject({ content: '{"result":2}' });
-    expect(readingOf({})).toBe('{}');
-    expect(readingOf({ result: null })).toBe('{"result":null}');
+    expect(resultText({})).toBe('{}');
+    expect(resultText({ result: null })).toBe('{"result":null}');
   });
 
   it.each<[string, RunEvent, unknown]>([
@@ -280,7 +280,7 @@ describe('what the model reads of a call', () => {
 });
 
 describe('a run that ends in the middle of an answer', () => {
-  it.each(['canceled', 'failed'] as const)('leaves what it had said: %s', (status) => {
+  it.each(['canceled', 'failed'] as const)('keeps the partial answer: %s', (status) => {
     expect(fold(asked, turn, text('Half an ans'), ended(status))).toEqual({
       ...asked,
       messages: [question, { role: 'assistant', content: 'Half an ans' }],

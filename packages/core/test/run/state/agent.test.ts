@@ -56,7 +56,7 @@ describe('a sub-agent', () => {
     expect(agent.spawned).toStrictEqual({ toolCallId: 'c1', nth: 3, maxIterations: 4 });
   });
 
-  it('has no more in its profile than it was given, and no bound of its own if none was given', () => {
+  it('has only the profile that it was given, and no limit of its own if none was given', () => {
     const agent = started(sub.spawnedBy('c1', { tools: [] }));
     expect(agent.profile).toStrictEqual({ tools: [] });
     expect(agent.spawned?.maxIterations).toBeNull();
@@ -69,7 +69,7 @@ describe('a sub-agent', () => {
 });
 
 describe('an agent that is switched', () => {
-  it('goes on under another name, with another model and profile', () => {
+  it('continues under another name, with another model and profile', () => {
     const agent = switchedAgent(started(root.started), switched({ system: 'You are an expert' }));
     expect(agent).toMatchObject({
       id: 'root',
@@ -79,7 +79,7 @@ describe('an agent that is switched', () => {
     });
   });
 
-  it('keeps nothing of the profile before, not even what the new one leaves out', () => {
+  it('keeps nothing of the old profile, not even fields that the new one leaves out', () => {
     const before = started(sub.spawnedBy('c1', { system: 'Old', handoffs: ['x'], tools: ['y'] }));
     expect(switchedAgent(before, switched()).profile).toStrictEqual({ tools: ['search'] });
   });
@@ -93,7 +93,7 @@ describe('an agent that is switched', () => {
     expect(after).toMatchObject({ iterations: 1, usage: oneTurn });
   });
 
-  it('keeps its place below its parent, and the bound on its turns', () => {
+  it('keeps its parent and the limit of its turns', () => {
     const before = started(sub.spawnedBy('c1', { maxIterations: 2 }));
     expect(switchedAgent(before, switched({ agentId: 'sub', parentId: 'root' }))).toMatchObject({
       parentId: 'root',
@@ -112,7 +112,7 @@ describe('an agent that has ended', () => {
     expect(after.ended).toStrictEqual({ reason: 'limit', output: 'As far as I came' });
   });
 
-  it('brought back nothing if nothing is said of it', () => {
+  it('has an empty output if the event has none', () => {
     expect(endedAgent(agent, end()).ended).toStrictEqual({ reason: 'completed', output: '' });
   });
 
@@ -127,14 +127,14 @@ describe('an agent that has ended', () => {
 });
 
 describe('openCalls', () => {
-  it('are those of the turn that goes on which are not settled, in their order', () => {
+  it('are the unsettled calls of the current turn, in order', () => {
     const asked = [root.called('c1'), root.called('c2'), root.called('c3'), root.completed];
     const turn = fold(initialState, runStarted, root.started, root.turn, ...asked);
     const open = (...events: RunEvent[]) =>
       openCalls(rootAgent(fold(turn, ...events)) as AgentState).map((call) => call.toolCallId);
     expect(open()).toEqual(['c1', 'c2', 'c3']);
     expect(open(root.denied('c2'))).toEqual(['c1', 'c3']);
-    expect(open(root.raised('c1'), root.start('c3'))).toEqual(['c1', 'c2', 'c3']);
+    expect(open(root.requested('c1'), root.start('c3'))).toEqual(['c1', 'c2', 'c3']);
     expect(open(root.failed('c1'), root.failed('c2'), root.failed('c3'))).toEqual([]);
     expect(openCalls(started(root.started))).toEqual([]);
   });

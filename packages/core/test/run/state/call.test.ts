@@ -25,10 +25,18 @@ const started: EventOf<'tool.started'> = {
 const completed: CallEvent = { type: 'tool.completed', ...tool, result: 1 };
 const failed: CallEvent = { type: 'tool.failed', ...tool, error: 'broke', code: 'tool_failed' };
 const denied: CallEvent = { type: 'tool.denied', ...tool, status: 'denied' };
-const expired: CallEvent = { type: 'approval.expired', ...of, approvalId: 'relay_1' };
-const closed: CallEvent = { type: 'approval.closed', ...of, approvalId: 'relay_1', reason: 'over' };
+const expired: CallEvent = { type: 'approval.expired', ...of, approvalId: 'approval_1' };
+const closed: CallEvent = {
+  type: 'approval.closed',
+  ...of,
+  approvalId: 'approval_1',
+  reason: 'over',
+};
 
-function raised(approvalId = 'relay_1', kind: 'permission' | 'outcome' = 'permission'): CallEvent {
+function requested(
+  approvalId = 'approval_1',
+  kind: 'permission' | 'outcome' = 'permission',
+): CallEvent {
   const shown = { tool: 'bash', params: {}, digest: `digest of ${approvalId}`, agentPath: ['a'] };
   return {
     type: 'approval.requested',
@@ -40,7 +48,7 @@ function raised(approvalId = 'relay_1', kind: 'permission' | 'outcome' = 'permis
   };
 }
 
-function decided(approved: boolean, approvalId = 'relay_1'): CallEvent {
+function decided(approved: boolean, approvalId = 'approval_1'): CallEvent {
   return { type: 'approval.decided', ...of, approvalId, approved, by };
 }
 
@@ -49,7 +57,7 @@ const everyEvent = [
   completed,
   failed,
   denied,
-  raised(),
+  requested(),
   decided(true),
   decided(false),
   expired,
@@ -58,7 +66,7 @@ const everyEvent = [
 
 const called: CallState = { toolCallId: 'call_1', name: 'bash', input: { a: 1 }, phase: 'called' };
 
-const approval = { id: 'relay_1', kind: 'permission', digest: 'd', expiresAt: '2026' } as const;
+const approval = { id: 'approval_1', kind: 'permission', digest: 'd', expiresAt: '2026' } as const;
 
 function inPhase(phase: CallPhase): CallState {
   return Object.freeze(phase === 'called' ? called : { ...called, phase, approval });
@@ -154,60 +162,62 @@ describe('a call', () => {
   });
 
   it('remembers the approval that asks about it, without any answer', () => {
-    expect(play(raised())).toEqual({
+    expect(play(requested())).toEqual({
       ...called,
       // What is shown is what will run.
       input: {},
       phase: 'asking',
       approval: {
-        id: 'relay_1',
+        id: 'approval_1',
         kind: 'permission',
-        digest: 'digest of relay_1',
+        digest: 'digest of approval_1',
         expiresAt: '2026-03-02T10:00:00Z',
       },
     });
   });
 
   it('that a person approved may start', () => {
-    expect(play(raised(), decided(true))).toMatchObject({
+    expect(play(requested(), decided(true))).toMatchObject({
       phase: 'answered',
-      approval: { id: 'relay_1', approved: true },
+      approval: { id: 'approval_1', approved: true },
     });
-    expect(play(raised(), decided(true), started, completed)).toMatchObject({ phase: 'settled' });
+    expect(play(requested(), decided(true), started, completed)).toMatchObject({
+      phase: 'settled',
+    });
   });
 
   it('that a person refused is denied, and shows no approval', () => {
-    expect(play(raised(), decided(false))).toMatchObject({ approval: { approved: false } });
-    expect(play(raised(), decided(false), denied)).toMatchObject({ phase: 'settled' });
+    expect(play(requested(), decided(false))).toMatchObject({ approval: { approved: false } });
+    expect(play(requested(), decided(false), denied)).toMatchObject({ phase: 'settled' });
   });
 
   it.each([
     ['expired', expired],
     ['closed', closed],
   ])('whose approval was %s is never approved by that', (_how, end) => {
-    const call = play(raised(), end);
+    const call = play(requested(), end);
     expect(call).toMatchObject({ phase: 'answered' });
     expect(call).not.toHaveProperty('relay.approved');
   });
 
   it('that was approved with other arguments is from then on what was approved', () => {
     const edited = { ...decided(true), input: { b: 2 }, digest: 'digest of b' } as CallEvent;
-    const call = play(raised(), edited);
+    const call = play(requested(), edited);
     expect(call).toMatchObject({
       phase: 'answered',
       input: { b: 2 },
       approval: { approved: true, digest: 'digest of b' },
     });
-    expect(play(raised(), decided(true))).toMatchObject({
+    expect(play(requested(), decided(true))).toMatchObject({
       input: {},
-      approval: { digest: 'digest of relay_1' },
+      approval: { digest: 'digest of approval_1' },
     });
   });
 
-  it('may ask while it runs, stays started, and keeps the answers by their place', () => {
+  it('may ask while it runs, stays started, and keeps the answers in order', () => {
     const schema = { type: 'string' };
     const asks = (nth: number, approvalId: string): CallEvent => ({
-      ...(raised(approvalId) as EventOf<'approval.requested'>),
+      ...(requested(approvalId) as EventOf<'approval.requested'>),
       kind: 'question',
       question: { nth, prompt: 'Well?', schema },
     });
@@ -233,29 +243,31 @@ describe('a call', () => {
       phase: 'settled',
     });
     expect(play(started, one, completed)).toBe('refused tool.completed');
-    expect(play(started, one, raised('relay_2', 'outcome'))).toBe('refused approval.requested');
+    expect(play(started, one, requested('approval_2', 'outcome'))).toBe(
+      'refused approval.requested',
+    );
     expect(play(started, two)).toBe('refused approval.requested');
     expect(play(one)).toBe('refused approval.requested');
     expect(play(started, one, reply('q1', 'a'), reply('q1', 'b'))).toBe('refused approval.decided');
   });
 
   it('takes one answer: a second one is refused', () => {
-    expect(play(raised(), decided(false), decided(true))).toBe('refused approval.decided');
-    expect(play(raised(), expired, decided(true))).toBe('refused approval.decided');
+    expect(play(requested(), decided(false), decided(true))).toBe('refused approval.decided');
+    expect(play(requested(), expired, decided(true))).toBe('refused approval.decided');
   });
 
   it('with an unknown outcome starts again, or asks a person once more', () => {
     expect(play(started, started, completed)).toMatchObject({ phase: 'settled' });
-    expect(play(started, raised('relay_2', 'outcome'))).toMatchObject({
+    expect(play(started, requested('approval_2', 'outcome'))).toMatchObject({
       phase: 'asking',
-      approval: { id: 'relay_2', kind: 'outcome' },
+      approval: { id: 'approval_2', kind: 'outcome' },
       idempotencyKey: 'key-1',
     });
   });
 
   it('does not carry an approval over to the approval that asks about its outcome', () => {
-    const call = play(raised(), decided(true), started, raised('relay_2', 'outcome'));
-    expect(call).toMatchObject({ phase: 'asking', approval: { id: 'relay_2' } });
+    const call = play(requested(), decided(true), started, requested('approval_2', 'outcome'));
+    expect(call).toMatchObject({ phase: 'asking', approval: { id: 'approval_2' } });
     expect(call).not.toHaveProperty('relay.approved');
   });
 
@@ -270,11 +282,13 @@ describe('a call', () => {
   it('is from its start what is executed, and from its approval what is shown', () => {
     const exact = { ...started, input: { command: 'ls' } };
     expect(play(exact)).toMatchObject({ input: { command: 'ls' } });
-    const shown = { ...raised(), params: { command: 'pwd' } } as CallEvent;
+    const shown = { ...requested(), params: { command: 'pwd' } } as CallEvent;
     expect(play(shown)).toMatchObject({ input: { command: 'pwd' } });
   });
 
   it('is not answered by a decision about another approval', () => {
-    expect(play(raised('relay_1'), decided(true, 'relay_2'))).toBe('refused approval.decided');
+    expect(play(requested('approval_1'), decided(true, 'approval_2'))).toBe(
+      'refused approval.decided',
+    );
   });
 });

@@ -56,7 +56,7 @@ const toolStarted: EventOf<'tool.started'> = {
 const completed: EventOf<'tool.completed'> = { type: 'tool.completed', ...call, result: 1 };
 const failed: RunEvent = { type: 'tool.failed', ...call, error: 'e', code: 'tool_failed' };
 const ended: RunEvent = { type: 'run.ended', status: 'completed', output: 'x', usage };
-const raised: RunEvent = {
+const requested: RunEvent = {
   type: 'approval.requested',
   ...root,
   toolCallId: 'c1',
@@ -90,7 +90,7 @@ describe('the boundaries of a run', () => {
     ['its resumption', { type: 'run.resumed', progress }, 'resume_request'],
     ['the result of a tool', completed, 'tool_completion'],
     ['the error of a tool', failed, 'tool_completion'],
-    ['an approval', raised, 'approval_pending'],
+    ['an approval', requested, 'approval_pending'],
     ['its end', ended, 'final_result'],
     ['text', { type: 'text.appended', ...root, textId: 't', text: 'x' }, undefined],
     ['the intent to run a tool', toolStarted, undefined],
@@ -150,7 +150,7 @@ describe('a checkpoint', () => {
   it('names the tool that finished or that a person is asked about', () => {
     const before = [started, agentStarted, turn, called, finished];
     const tool = { name: 'bash', toolCallId: 'c1' };
-    expect(envelopeAfter(...before, raised)?.checkpoint).toMatchObject({
+    expect(envelopeAfter(...before, requested)?.checkpoint).toMatchObject({
       kind: 'approval_pending',
       tool,
     });
@@ -185,25 +185,25 @@ describe('a checkpoint', () => {
     finished,
   ];
 
-  it('notes the last words before a tool’s end and before a question to a person', () => {
+  it('notes the end of the text before a tool result and before an approval', () => {
     const before = spoken('Let me see.');
     const note = 'Let me see.';
-    expect(envelopeAfter(...before, raised)?.checkpoint).toMatchObject({ note });
+    expect(envelopeAfter(...before, requested)?.checkpoint).toMatchObject({ note });
     expect(envelopeAfter(...before, toolStarted, completed)?.checkpoint).toMatchObject({ note });
     const resumed: RunEvent = { type: 'run.resumed', progress };
     const suspended: RunEvent = { type: 'run.suspended', progress, approvalIds: [] };
     for (const events of [
       spoken(''),
-      [...before, raised, suspended, resumed],
+      [...before, requested, suspended, resumed],
       [started, agentStarted, ended],
     ]) {
       expect(envelopeAfter(...events)?.checkpoint).not.toHaveProperty('note');
     }
-    expect(envelopeAfter(...spoken(''), raised)?.checkpoint).not.toHaveProperty('note');
+    expect(envelopeAfter(...spoken(''), requested)?.checkpoint).not.toHaveProperty('note');
   });
 
   it('notes 200 characters at most, and none by half', () => {
-    const noteAfter = (text: string) => envelopeAfter(...spoken(text), raised)?.checkpoint.note;
+    const noteAfter = (text: string) => envelopeAfter(...spoken(text), requested)?.checkpoint.note;
     expect(noteAfter('x'.repeat(200))).toBe('x'.repeat(200));
     expect(noteAfter(`a${'x'.repeat(200)}`)).toBe('x'.repeat(200));
     expect(noteAfter('😀'.repeat(150))).toBe('😀'.repeat(100));
@@ -211,7 +211,7 @@ describe('a checkpoint', () => {
     expect(noteAfter('\u0000"\n')).toBe('\u0000"\n');
   });
 
-  it('stays small however much was said: it points into the journal and copies no more of it', () => {
+  it('stays small however long the text is: it refers to the journal', () => {
     const words = 'A long answer. '.repeat(10_000);
     const placed = place(
       started,

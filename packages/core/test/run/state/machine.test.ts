@@ -56,11 +56,11 @@ function call(toolCallId: string, agent: { agentId: string; parentId?: string } 
   return { type: 'tool.called', ...agent, toolCallId, name: 'bash', input: { command: 'ls' } };
 }
 
-function raised(
+function requested(
   toolCallId: string,
   agent: { agentId: string; parentId?: string } = root,
 ): RunEvent {
-  const approvalId = `relay of ${toolCallId}`;
+  const approvalId = `approval of ${toolCallId}`;
   const shown = { tool: 'bash', params: {}, digest: 'd', agentPath: ['a'], expiresAt: at };
   return {
     type: 'approval.requested',
@@ -127,12 +127,12 @@ const busy = fold(
   call('c_started'),
   call('c_done'),
   finished,
-  raised('c_asking'),
-  raised('c_answered'),
+  requested('c_asking'),
+  requested('c_answered'),
   {
     type: 'approval.decided',
     ...root,
-    approvalId: 'relay of c_answered',
+    approvalId: 'approval of c_answered',
     toolCallId: 'c_answered',
     approved: true,
     by: { type: 'key', id: 'k1', name: 'ann' },
@@ -144,7 +144,7 @@ const busy = fold(
   { type: 'turn.started', ...sub, turn: 1, textId: 't2', reasoningId: 'r2' },
   call('c_sub', sub),
   { ...finished, ...sub },
-  raised('c_sub', sub),
+  requested('c_sub', sub),
 );
 
 describe('the table of a run', () => {
@@ -199,7 +199,7 @@ describe('suspending and resuming', () => {
       {
         type: 'run.suspended',
         progress: { partialOutput: 'Let me look.', toolsInvoked: ['bash'] },
-        approvalIds: ['relay of c_asking', 'relay of c_sub'],
+        approvalIds: ['approval of c_asking', 'approval of c_sub'],
       },
     ]);
   });
@@ -261,11 +261,16 @@ describe('canceling', () => {
     const failed = { type: 'tool.failed', name: 'bash', error: reason };
     const of = (agent: object, toolCallId: string) => ({ ...agent, toolCallId });
     expect(accepted(busy, examples.cancel)).toEqual([
-      { type: 'approval.closed', ...of(sub, 'c_sub'), approvalId: 'relay of c_sub', reason },
+      { type: 'approval.closed', ...of(sub, 'c_sub'), approvalId: 'approval of c_sub', reason },
       { ...failed, ...of(sub, 'c_sub'), code: 'run_canceled' },
       { type: 'agent.ended', ...sub, reason: 'canceled', iterations: 1, usage },
       { ...failed, ...of(root, 'c_called'), code: 'run_canceled' },
-      { type: 'approval.closed', ...of(root, 'c_asking'), approvalId: 'relay of c_asking', reason },
+      {
+        type: 'approval.closed',
+        ...of(root, 'c_asking'),
+        approvalId: 'approval of c_asking',
+        reason,
+      },
       { ...failed, ...of(root, 'c_asking'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_answered'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_started'), code: 'outcome_unknown' },
@@ -294,7 +299,7 @@ describe('canceling', () => {
     expect(agents.map((event) => event.agentId)).toEqual(['root']);
   });
 
-  it('hides from nobody that a tool which had started may have had its effect', () => {
+  it('says that a started tool may have had its effect', () => {
     const codes = accepted(busy, examples.cancel).flatMap((event) =>
       event.type === 'tool.failed' ? [[event.toolCallId, event.code]] : [],
     );
@@ -303,7 +308,7 @@ describe('canceling', () => {
   });
 
   it('says so too of a call about whose outcome a person was being asked', () => {
-    const outcome: RunEvent = { ...raised('c_started'), kind: 'outcome' } as RunEvent;
+    const outcome: RunEvent = { ...requested('c_started'), kind: 'outcome' } as RunEvent;
     const asking = fold(running, turn, call('c_started'), finished, started, outcome);
     expect(accepted(asking, examples.cancel).slice(0, 2)).toMatchObject([
       { type: 'approval.closed', toolCallId: 'c_started' },

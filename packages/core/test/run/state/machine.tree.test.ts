@@ -34,9 +34,9 @@ function towards(phase: CallPhase, id: string, of: ReturnType<typeof eventsOf>):
     case 'called':
       return [];
     case 'asking':
-      return [of.raised(id)];
+      return [of.requested(id)];
     case 'answered':
-      return [of.raised(id), of.decided(id)];
+      return [of.requested(id), of.decided(id)];
     case 'started':
       return [of.start(id)];
     case 'settled':
@@ -64,7 +64,7 @@ function treeOf(doing: readonly [Doing, Doing, Doing], last: 'idle' | 'talking' 
     if (next === undefined) break;
     state = fold(state, of.start(below, delegates ? { via: 'agent' } : {}));
     state = fold(state, eventsOf(next).spawnedBy(below));
-    if (asks && !delegates) state = fold(state, of.raised(below, { kind: 'outcome' }));
+    if (asks && !delegates) state = fold(state, of.requested(below, { kind: 'outcome' }));
   }
   return state;
 }
@@ -184,7 +184,7 @@ describe('a call that an ended agent had worked for', () => {
 });
 
 describe('the output of a run that is stopped', () => {
-  it('is what its first agent was saying, whoever else was talking', () => {
+  it('is the text of the root agent, whichever agents are active', () => {
     const doing: Doing = { phases: [], delegates: true, asks: false };
     const events = endingOf(treeOf([doing, doing, doing], 'talking'), cancel);
     expect(events.at(-1)).toMatchObject({ output: 'said by root. ' });

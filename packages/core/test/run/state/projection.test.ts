@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { RunIdentity } from '../../../src/ports/index.ts';
 import { eventsOf } from '../../support/agent-events.ts';
 import { project } from '../../../src/run/state/projection.ts';
-import { readSnapshot } from '../../../src/run/state/snapshot.ts';
+import { readSnapshot } from '../../../src/run/state/state.ts';
 import { evolve, initialState, type RunState } from '../../../src/run/state/state.ts';
 
 const at = '2026-03-01T10:00:00.000Z';
@@ -45,7 +45,7 @@ function call(toolCallId: string): RunEvent {
   return { type: 'tool.called', ...root, toolCallId, name: 'bash', input: { command: 'ls' } };
 }
 
-function raised(toolCallId: string, approvalId: string, expiresAt: string): RunEvent {
+function requested(toolCallId: string, approvalId: string, expiresAt: string): RunEvent {
   return {
     type: 'approval.requested',
     ...root,
@@ -91,7 +91,7 @@ function delegated(toolCallId: string): RunEvent[] {
 
 function subAsks(id: string, approvalId: string, expiresAt: string): RunEvent[] {
   const asking = { approvalId, expiresAt, agentPath: ['assistant', 'sub'] };
-  return [sub.turn, sub.called(id), sub.completed, sub.raised(id, asking)];
+  return [sub.turn, sub.called(id), sub.completed, sub.requested(id, asking)];
 }
 
 /** A batch that follows a state: what it projects to, and the state after it. */
@@ -109,7 +109,12 @@ const soon = '2026-03-01T11:00:00.000Z';
 const later = '2026-03-02T10:00:00.000Z';
 const begun = step(initialState, started, agentStarted).state;
 const asked = step(begun, turn, text, call('c1'), call('c2'), finished).state;
-const waiting = step(asked, raised('c1', 'r1', later), raised('c2', 'r2', soon), suspended).state;
+const waiting = step(
+  asked,
+  requested('c1', 'r1', later),
+  requested('c2', 'r2', soon),
+  suspended,
+).state;
 
 function output(value: { progress: { outputJson?: string | null } }): unknown {
   return JSON.parse(value.progress.outputJson ?? 'null');
@@ -121,21 +126,25 @@ describe('the rows beside the journal', () => {
     const of = { ...root, toolCallId: 'c1', name: 'bash', progressId: 'p', content: 'x' };
     const {
       progress: changed,
-      raise,
-      close,
+      requestApprovals,
+      closeApprovals,
     } = step(
       inTurn,
       text,
       { type: 'reasoning.appended', ...root, reasoningId: 'r', text: 'hm' },
       { type: 'tool.progressed', ...of },
     );
-    expect({ changed, raise, close }).toEqual({ changed: {}, raise: [], close: [] });
+    expect({ changed, requestApprovals, closeApprovals }).toEqual({
+      changed: {},
+      requestApprovals: [],
+      closeApprovals: [],
+    });
     expect(project([], inTurn, run)).toEqual({
       progress: {},
-      raise: [],
-      close: [],
-      awaited: [],
-      givenUp: [],
+      requestApprovals: [],
+      closeApprovals: [],
+      openClientCalls: [],
+      timeOutClientCalls: [],
       useGrants: [],
     });
   });
@@ -161,7 +170,7 @@ describe('the rows beside the journal', () => {
   });
 
   it('hold the checkpoint of the batch', () => {
-    const { checkpoint } = step(asked, raised('c1', 'r1', later)).progress;
+    const { checkpoint } = step(asked, requested('c1', 'r1', later)).progress;
     expect(JSON.parse(checkpoint ?? '')).toMatchObject({
       version: 1,
       checkpoint: { kind: 'approval_pending', tool: { name: 'bash', toolCallId: 'c1' } },
@@ -171,20 +180,20 @@ describe('the rows beside the journal', () => {
 });
 
 describe('a run that waits', () => {
-  it('is looked at again when the first of its approvals expires', () => {
+  it('is woken when the first of its approvals expires', () => {
     const { progress: changed } = step(
       asked,
-      raised('c1', 'r1', later),
-      raised('c2', 'r2', soon),
+      requested('c1', 'r1', later),
+      requested('c2', 'r2', soon),
       suspended,
     );
     expect(changed).toMatchObject({ status: 'waiting', wakeAt: Date.parse(soon) });
   });
 
-  it('is looked at again when its time is over, if that comes first', () => {
-    const raise = [raised('c1', 'r1', later), raised('c2', 'r2', soon)];
+  it('is woken at its time limit, if that comes first', () => {
+    const requests = [requested('c1', 'r1', later), requested('c2', 'r2', soon)];
     const limited = (timeMs: number) =>
-      step({ ...asked, limits: { timeMs } }, ...raise, suspended).progress.wakeAt;
+      step({ ...asked, limits: { timeMs } }, ...requests, suspended).progress.wakeAt;
     expect(limited(60_000)).toBe(now + 60_000);
     expect(limited(2 * 60 * 60 * 1000)).toBe(Date.parse(soon));
     expect(step({ ...asked, limits: { timeMs: 5 } }, suspended).progress.wakeAt).toBe(now + 5);
@@ -200,17 +209,17 @@ describe('a run that waits', () => {
     });
   });
 
-  it('has no such time once it goes on', () => {
+  it('has no wake-up time once it is resumed', () => {
     expect(step(waiting, resumed).progress).toMatchObject({ status: 'running', wakeAt: null });
   });
 
-  it('waits anew for those approvals alone that are still open', () => {
+  it('waits again only for approvals that are still open', () => {
     const { state } = step(waiting, resumed, ...expired('c2', 'r2'));
     expect(step(state, suspended).progress.wakeAt).toBe(Date.parse(later));
   });
 
   it('shows the call that is pending, with its arguments and its approval', () => {
-    const shown = output(step(asked, raised('c1', 'r1', later), suspended));
+    const shown = output(step(asked, requested('c1', 'r1', later), suspended));
     expect(shown).toEqual({
       output: null,
       approvals: [],
@@ -237,7 +246,7 @@ describe('a run that waits', () => {
   });
 
   it('no longer shows a call as pending whose approval has expired', () => {
-    const one = step(asked, failed('c2'), raised('c1', 'r1', soon), suspended).state;
+    const one = step(asked, failed('c2'), requested('c1', 'r1', soon), suspended).state;
     expect(output(step(one, resumed, ...expired('c1', 'r1')))).toEqual({
       output: null,
       approvals: [],
@@ -246,8 +255,8 @@ describe('a run that waits', () => {
 });
 
 describe('approvals', () => {
-  it('get a row when they are raised', () => {
-    expect(step(asked, raised('c1', 'r1', later)).raise).toEqual([
+  it('get a row when they are requested', () => {
+    expect(step(asked, requested('c1', 'r1', later)).requestApprovals).toEqual([
       {
         id: 'r1',
         runId: run.id,
@@ -266,18 +275,22 @@ describe('approvals', () => {
 
   it('say which agent asks, from the first one down', () => {
     const { state } = step(asked, ...delegated('c1'));
-    expect(step(state, ...subAsks('s1', 'r9', soon)).raise).toMatchObject([
+    expect(step(state, ...subAsks('s1', 'r9', soon)).requestApprovals).toMatchObject([
       { id: 'r9', agentId: 'sub', agentPath: ['assistant', 'sub'], toolCallId: 's1' },
     ]);
   });
 
-  it('are raised together if their turn raised them together', () => {
-    const { raise } = step(asked, raised('c1', 'r1', later), raised('c2', 'r2', soon));
-    expect(raise.map(({ id }) => id)).toEqual(['r1', 'r2']);
+  it('are requested together if their turn requests them together', () => {
+    const { requestApprovals } = step(
+      asked,
+      requested('c1', 'r1', later),
+      requested('c2', 'r2', soon),
+    );
+    expect(requestApprovals.map(({ id }) => id)).toEqual(['r1', 'r2']);
   });
 
-  it('are closed by the clock when nobody answered', () => {
-    expect(step(waiting, resumed, ...expired('c2', 'r2')).close).toEqual([
+  it('are closed as expired without an answer', () => {
+    expect(step(waiting, resumed, ...expired('c2', 'r2')).closeApprovals).toEqual([
       {
         approvalId: 'r2',
         status: 'expired',
@@ -295,7 +308,7 @@ describe('approvals', () => {
       toolCallId: 'c2',
       approvalId: 'r2',
     } as const;
-    expect(step(waiting, { ...closed, reason: 'Stopped by ann' }).close).toEqual([
+    expect(step(waiting, { ...closed, reason: 'Stopped by ann' }).closeApprovals).toEqual([
       {
         approvalId: 'r2',
         status: 'closed',
@@ -307,8 +320,11 @@ describe('approvals', () => {
   });
 
   it('that a person decided are left alone: their row was changed when they did', () => {
-    const { raise, close } = step(waiting, resumed, decided('c1', 'r1'));
-    expect({ raise, close }).toEqual({ raise: [], close: [] });
+    const { requestApprovals, closeApprovals } = step(waiting, resumed, decided('c1', 'r1'));
+    expect({ requestApprovals, closeApprovals }).toEqual({
+      requestApprovals: [],
+      closeApprovals: [],
+    });
   });
 });
 

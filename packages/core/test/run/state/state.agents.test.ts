@@ -53,8 +53,8 @@ describe('a tree of agents', () => {
     expect(now.agents['twin']?.spawned?.nth).toBe(2);
   });
 
-  it('lists those at work with parents before their sub-agents, whoever moved last', () => {
-    const moved = fold(nested, deep.turn, sub.raised('s1', { kind: 'outcome' }));
+  it('lists live agents with parents before their sub-agents', () => {
+    const moved = fold(nested, deep.turn, sub.requested('s1', { kind: 'outcome' }));
     expect(liveAgents(moved).map(({ id }) => id)).toEqual(['root', 'sub', 'deep']);
     const left = fold(nested, deep.ended());
     expect(liveAgents(left).map(({ id }) => id)).toEqual(['root', 'sub']);
@@ -73,7 +73,7 @@ describe('a tree of agents', () => {
   });
 
   it('can have an agent taken from it while the call is asked about', () => {
-    const outcome = root.raised('c2', { kind: 'outcome' });
+    const outcome = root.requested('c2', { kind: 'outcome' });
     const both = fold(spawned, twin.spawnedBy('c2'), twin.ended(), outcome, root.decided('c2'));
     expect(ids(both)).toContain('twin');
     expect(ids(fold(both, root.done('c2')))).toEqual(['root', 'sub']);
@@ -96,8 +96,8 @@ describe('a tree of agents', () => {
   });
 
   it('names whom people are being asked for, of all agents at work', () => {
-    const now = fold(nested, deep.turn, deep.called('d1'), deep.completed, deep.raised('d1'));
-    const asking = askingCalls(fold(now, root.raised('c2', { kind: 'outcome' })));
+    const now = fold(nested, deep.turn, deep.called('d1'), deep.completed, deep.requested('d1'));
+    const asking = askingCalls(fold(now, root.requested('c2', { kind: 'outcome' })));
     expect(asking.map(({ agent, call }) => [agent.id, call.toolCallId])).toEqual([
       ['root', 'c2'],
       ['deep', 'd1'],
@@ -145,10 +145,10 @@ describe('a journal whose agents contradict each other', () => {
 
   it.each<[string, RunState, RunEvent]>([
     ['a call that was only made', asked, sub.spawnedBy('c1')],
-    ['a call that a person is asked about', fold(asked, root.raised('c1')), sub.spawnedBy('c1')],
+    ['a call that a person is asked about', fold(asked, root.requested('c1')), sub.spawnedBy('c1')],
     [
       'a call that was approved and has not started',
-      fold(asked, root.raised('c1'), root.decided('c1')),
+      fold(asked, root.requested('c1'), root.decided('c1')),
       sub.spawnedBy('c1'),
     ],
     ['a call that is settled', fold(started, root.done('c1')), sub.spawnedBy('c1')],
@@ -223,7 +223,7 @@ describe('what a run has used up', () => {
   });
 
   it('counts a call once that a person let start again', () => {
-    const outcome = root.raised('c1', { kind: 'outcome' });
+    const outcome = root.requested('c1', { kind: 'outcome' });
     const again = fold(asked, root.start('c1'), outcome, root.decided('c1'), root.start('c1'));
     expect(again.toolsStarted).toBe(1);
   });

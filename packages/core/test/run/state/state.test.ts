@@ -110,7 +110,7 @@ function denied(toolCallId: string): RunEvent {
   return { type: 'tool.denied', ...root, toolCallId, name: 'bash', status: 'denied' };
 }
 
-function raised(toolCallId: string, approvalId: string): RunEvent {
+function requested(toolCallId: string, approvalId: string): RunEvent {
   const shown = { tool: 'bash', params: {}, digest: 'd', agentPath: ['assistant'] };
   const when = { expiresAt: '2026-03-02T10:00:00.000Z' };
   return {
@@ -158,14 +158,14 @@ describe('the fold of a journal', () => {
     expect(rootAgent(initialState)).toBeUndefined();
   });
 
-  it('knows that memories were looked up', () => {
+  it('knows that memories were recalled', () => {
     expect(begun.recalled).toBe(false);
     expect(fold(begun, recalled).recalled).toBe(true);
     const stored: RunEvent = { type: 'memory.stored', ...root, namespace: 'n', memoryId: 'm' };
     expect(fold(begun, recalled, stored)).toMatchObject({ recalled: true, seq: begun.seq + 2 });
   });
 
-  it('gathers the text and the calls of the turn that goes on', () => {
+  it('gathers the text and the calls of the current turn', () => {
     const now = fold(begun, turn(1), text('Let '), text('me'), call('c1'));
     expect(rootAgent(now)?.turn).toEqual({
       turn: 1,
@@ -231,8 +231,8 @@ describe('the fold of a journal', () => {
   it('keeps who answered an approval, and how', () => {
     const now = fold(
       asked,
-      raised('c1', 'r1'),
-      raised('c2', 'r2'),
+      requested('c1', 'r1'),
+      requested('c2', 'r2'),
       decided('c1', 'r1'),
       decided('c2', 'r2', 'Not now'),
     );
@@ -243,7 +243,7 @@ describe('the fold of a journal', () => {
   });
 
   it('is the same after a round trip through JSON, so that a snapshot can stand for it', () => {
-    const now = fold(asked, raised('c1', 'r1'), decided('c1', 'r1'), start('c1'), start('c2'));
+    const now = fold(asked, requested('c1', 'r1'), decided('c1', 'r1'), start('c1'), start('c2'));
     const snapshot = JSON.parse(JSON.stringify(now)) as RunState;
     expect(snapshot).toStrictEqual(now);
     expect(fold(snapshot, done('c2'))).toStrictEqual(fold(now, done('c2')));
@@ -303,8 +303,8 @@ describe('a journal that contradicts itself', () => {
     ['a second result', fold(asked, start('c1'), done('c1')), done('c1')],
     ['a result after a denial', fold(asked, denied('c1')), done('c1')],
     ['a denial of what has started', fold(asked, start('c1')), denied('c1')],
-    ['a start while a person is asked', fold(asked, raised('c1', 'r1')), start('c1')],
-    ['a result while a person is asked', fold(asked, raised('c1', 'r1')), done('c1')],
+    ['a start while a person is asked', fold(asked, requested('c1', 'r1')), start('c1')],
+    ['a result while a person is asked', fold(asked, requested('c1', 'r1')), done('c1')],
     ['an answer that nobody asked for', asked, decided('c1', 'r1')],
     ['text after the agent has ended', fold(begun, agentEnded), text('x')],
   ])('is refused for %s', (_what, state, event) => {

@@ -69,7 +69,7 @@ export function vectorTests(open: Open): void {
     const added = await add(tenant, { text: 'odd \u0000 \ud800 text' });
     const left = newMemory({ source: 'run' });
     const run = await newRun(tenant);
-    await tenant.append(ending(run, { remember: [left] }));
+    await tenant.append(ending(run, { memories: [left] }));
     const claimed = await tenant.vectors.claim({ model, now: noon, limit: 10 });
     const texts = new Map(claimed.map(({ id, text }) => [id, text]));
     expect(texts).toEqual(

@@ -23,7 +23,9 @@ export function approvalListTests(open: Open): void {
   async function raise(tenant: TenantStore, wishes: readonly Partial<NewApproval>[]) {
     const run = await newRun(tenant);
     const approvals = wishes.map((wish, n) => newApproval(run, { requestedAt: noon + n, ...wish }));
-    await tenant.append(step(run, { raise: approvals, progress: { status: 'waiting' } }));
+    await tenant.append(
+      step(run, { requestApprovals: approvals, progress: { status: 'waiting' } }),
+    );
     return { run, approvals };
   }
 

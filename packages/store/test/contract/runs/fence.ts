@@ -59,7 +59,7 @@ export function fenceTests(open: Open): void {
       const run = await newRun(tenant);
       const open = newApproval(run);
       const queued = cancelCommand('stop');
-      await tenant.append(step(run, { events: [], raise: [open] }));
+      await tenant.append(step(run, { events: [], requestApprovals: [open] }));
       const isOver = name === 'a run that is over';
       if (!isOver) await tenant.postRunCommand(run.id, queued);
       const over = await make(run, system());
@@ -70,9 +70,11 @@ export function fenceTests(open: Open): void {
         step(run, {
           events: [delta('x'), started],
           progress: { status: 'failed', checkpoint: 'c', snapshot: 's', snapshotSeq: 3 },
-          raise: [raised],
-          close: [{ approvalId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' }],
-          take: [queued.id],
+          requestApprovals: [raised],
+          closeApprovals: [
+            { approvalId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' },
+          ],
+          consume: [queued.id],
           release: true,
           ...over,
         }),
@@ -105,7 +107,9 @@ export function fenceTests(open: Open): void {
     const run = await newRun(tenant);
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, i) =>
-        tenant.append(step(run, { events: [delta(`writer ${i}`)], raise: [newApproval(run)] })),
+        tenant.append(
+          step(run, { events: [delta(`writer ${i}`)], requestApprovals: [newApproval(run)] }),
+        ),
       ),
     );
     expect(outcomes.filter((outcome) => outcome === 'committed')).toHaveLength(1);
@@ -129,8 +133,8 @@ export function fenceTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const approval = newApproval(run);
-    await tenant.append(step(run, { events: [], raise: [approval] }));
-    const taken = tenant.append(step(run, { raise: [newApproval(run), approval] }));
+    await tenant.append(step(run, { events: [], requestApprovals: [approval] }));
+    const taken = tenant.append(step(run, { requestApprovals: [newApproval(run), approval] }));
     await expect(taken).rejects.toMatchObject({ code: 'storage_failed' });
     expect(await tenant.readRun(run.id)).toMatchObject({ lastSeq: 1 });
     expect(await tenant.append(step(run))).toBe('committed');

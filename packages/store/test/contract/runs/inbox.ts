@@ -13,7 +13,7 @@ export function inboxTests(open: Open): void {
     for (const queued of queuedCommands)
       expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
     expect(await tenant.readInbox(run.id)).toEqual(queuedCommands);
-    await tenant.append(step(run, { take: [queuedCommands[0]?.id ?? ''] }));
+    await tenant.append(step(run, { consume: [queuedCommands[0]?.id ?? ''] }));
     const late = cancelCommand('late');
     await tenant.postRunCommand(run.id, late);
     expect(await tenant.readInbox(run.id)).toEqual([queuedCommands[1], queuedCommands[2], late]);
@@ -32,7 +32,7 @@ export function inboxTests(open: Open): void {
     const queuedCommands = [cancelCommand('1'), cancelCommand('2'), cancelCommand('3')];
     for (const queued of queuedCommands) await tenant.postRunCommand(run.id, queued);
     const take = [queuedCommands[0]?.id ?? '', queuedCommands[2]?.id ?? '', uuidv7()];
-    expect(await tenant.append(step(run, { take }))).toBe('committed');
+    expect(await tenant.append(step(run, { consume: take }))).toBe('committed');
     expect(await tenant.readInbox(run.id)).toEqual([queuedCommands[1]]);
   });
 
@@ -41,7 +41,7 @@ export function inboxTests(open: Open): void {
     const [run, other] = [await newRun(tenant), await newRun(tenant)];
     const queued = cancelCommand('stop');
     await tenant.postRunCommand(other.id, queued);
-    await tenant.append(step(run, { take: [queued.id] }));
+    await tenant.append(step(run, { consume: [queued.id] }));
     expect(await tenant.readInbox(other.id)).toEqual([queued]);
   });
 
@@ -89,7 +89,7 @@ export function inboxTests(open: Open): void {
     const named = async () => (await system().heldWithCommands(owner)).toSorted();
     expect(await named()).toEqual([first.id, second.id].toSorted());
     expect(await named()).not.toContain(silent?.id);
-    await first.tenant.append(step(first, { take: [posted.id] }));
+    await first.tenant.append(step(first, { consume: [posted.id] }));
     expect(await named()).toEqual([first.id, second.id].toSorted());
     await second.tenant.append(ending(second));
     expect(await named()).toEqual([first.id]);

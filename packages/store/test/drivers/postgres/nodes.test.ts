@@ -132,13 +132,15 @@ describe('a rolling upgrade', () => {
     const tenant = store.tenant(uuidv7());
     const begun = await newRun(tenant);
     const approval = newApproval(begun);
-    await tenant.append(step(begun, { raise: [approval] }));
+    await tenant.append(step(begun, { requestApprovals: [approval] }));
     await migrate(await openDriver(), [...migrations, next]);
 
     for (const older of [store, await openStore()]) {
       const mine = older.tenant(tenant.tenantId);
       const run = await newRun(mine);
-      expect(await mine.append(step(run, { raise: [newApproval(run)] }))).toBe('committed');
+      expect(await mine.append(step(run, { requestApprovals: [newApproval(run)] }))).toBe(
+        'committed',
+      );
       expect(await mine.append(ending(run, { afterSeq: 2 }))).toBe('committed');
       expect(await mine.readRun(run.id)).toMatchObject({ status: 'completed' });
       expect(await mine.readApproval(approval.id)).toMatchObject({ id: approval.id });
@@ -225,7 +227,7 @@ describe('two nodes at once', () => {
       );
       expect(claims.filter((claim) => claim !== undefined)).toEqual([{ epoch: 1 }]);
       const approval = newApproval(run);
-      await tenant.append(step(run, { raise: [approval] }));
+      await tenant.append(step(run, { requestApprovals: [approval] }));
       const decided = await Promise.all(
         tenants.map((each) =>
           each.decideApproval(decisionOn(approval, { at: approval.requestedAt })),

@@ -13,15 +13,15 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, until } from '../support/kernel.ts';
-import { decide, endOf, finished, journal, ofType, openScene, untilAsked } from './scene.ts';
+import { decide, endOf, finished, journal, ofType, openFixture, untilAsked } from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 const pay = (n: number) => toolCall(`call_${n}`, 'pay', { amount: n });
 
 describe('a run that waits', () => {
-  test('holds no place in the supervisor and no timer, and wakes by a decision', async () => {
-    const { boot } = await openScene();
+  test('holds no slot in the supervisor and no timer, and is resumed by a decision', async () => {
+    const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
@@ -40,7 +40,7 @@ describe('a run that waits', () => {
   });
 
   test('does not keep others from running, however many wait', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const clock = new ManualClock();
@@ -54,8 +54,8 @@ describe('a run that waits', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('goes back to sleep when it is woken for nothing, without a trace', async () => {
-    const { boot } = await openScene();
+  test('stays suspended without new events when it is woken without a reason', async () => {
+    const { boot } = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     const kernel = await boot({ model, tools: [tool], clock: new ManualClock() });
@@ -73,8 +73,8 @@ describe('a run that waits', () => {
     expect(ofType(await finished(kernel, run.id), 'run.suspended')).toHaveLength(1);
   });
 
-  test('that is looked at for nothing is given back as one that waits', async () => {
-    const { boot, store } = await openScene();
+  test('that is claimed without a reason is released as waiting', async () => {
+    const { boot, store } = await openFixture();
     const released: unknown[] = [];
     const watched = wrapStore(store, (call) => {
       const append = call.method === 'append' ? (call.args[0] as Append) : undefined;
@@ -87,7 +87,7 @@ describe('a run that waits', () => {
     const run = await ask(kernel);
     await untilAsked(kernel, run.id);
     const { supervisor } = kernel.control;
-    await until(async () => supervisor.activeRuns === 0, 'the run to be parked');
+    await until(async () => supervisor.activeRuns === 0, 'the run to be suspended');
     supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
     await until(async () => released.length === 2 && supervisor.activeRuns === 0, 'another look');
     expect(released).toEqual(['waiting', 'waiting']);
@@ -96,11 +96,11 @@ describe('a run that waits', () => {
   test.each(['before', 'after'] as const)(
     'hears of a decision that comes just %s its lease is given back',
     async (when) => {
-      const scene = await openScene();
+      const fixture = await openFixture();
       const tool = createRecordingTool({ name: 'pay' });
       const model = createScriptedModel([[pay(1), pay(2), finish()], answer]);
       let second: string | undefined;
-      const store = wrapStore(scene.store, async (call) => {
+      const store = wrapStore(fixture.store, async (call) => {
         const releases = call.method === 'append' && (call.args[0] as Append).release === true;
         const now = releases ? second : undefined;
         if (now !== undefined) second = undefined;
@@ -110,7 +110,7 @@ describe('a run that waits', () => {
         return value;
       });
       const clock = new ManualClock();
-      const kernel = await scene.boot({ store, model, tools: [tool], clock });
+      const kernel = await fixture.boot({ store, model, tools: [tool], clock });
       const run = await ask(kernel);
       const approvals = await untilAsked(kernel, run.id, 2);
       await until(async () => kernel.control.supervisor.activeRuns === 0, 'the first rest');
@@ -123,13 +123,13 @@ describe('a run that waits', () => {
     },
   );
 
-  test('hears of a decision that comes while its drain takes a last look', async () => {
-    const scene = await openScene();
+  test('applies a decision that arrives while it is being suspended', async () => {
+    const fixture = await openFixture();
     const tool = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[pay(1), finish()], answer]);
     let parked = false;
     let decided = false;
-    const store = wrapStore(scene.store, async (call) => {
+    const store = wrapStore(fixture.store, async (call) => {
       const value = await call.go();
       if (call.method === 'append' && (call.args[0] as Append).release === true) parked = true;
       if (call.method === 'readInbox' && parked && !decided) {
@@ -141,15 +141,15 @@ describe('a run that waits', () => {
       }
       return value;
     });
-    const kernel = await scene.boot({ store, model, tools: [tool], clock: new ManualClock() });
+    const kernel = await fixture.boot({ store, model, tools: [tool], clock: new ManualClock() });
     const run = await ask(kernel);
     await finished(kernel, run.id);
     expect(decided).toBe(true);
     expect(tool.executions).toHaveLength(1);
   });
 
-  test('is never forgotten: many runs, decided at random moments, all end', async () => {
-    const scene = await openScene();
+  test('is never lost: many runs, decided at random times, all end', async () => {
+    const fixture = await openFixture();
     const random = randomNumbers(20_261_115);
     const decisions: Promise<unknown>[] = [];
     const later = (then: () => Promise<unknown>) => {
@@ -159,11 +159,11 @@ describe('a run that waits', () => {
       if (moment === 2) return new Promise(setImmediate).then(then);
       return new Promise((resolve) => setTimeout(resolve, random() * 6)).then(then);
     };
-    const store = wrapStore(scene.store, async (call) => {
+    const store = wrapStore(fixture.store, async (call) => {
       const value = await call.go();
       if (call.method !== 'append') return value;
-      const { raise = [], runId } = call.args[0] as Append;
-      for (const { id } of raise) decisions.push(later(() => decide(kernel, id)));
+      const { requestApprovals = [], runId } = call.args[0] as Append;
+      for (const { id } of requestApprovals) decisions.push(later(() => decide(kernel, id)));
       if (random() < 0.3) kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId });
       return value;
     });
@@ -176,7 +176,7 @@ describe('a run that waits', () => {
     ]);
     const settings = { maxActiveRuns: 8 };
     const clock = new ManualClock();
-    const kernel = await scene.boot({ store, model, tools: [tool], clock, settings });
+    const kernel = await fixture.boot({ store, model, tools: [tool], clock, settings });
     const runs = await Promise.all(Array.from({ length: 60 }, () => ask(kernel)));
     for (const { id } of runs) {
       const events = await finished(kernel, id);

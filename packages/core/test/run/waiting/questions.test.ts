@@ -1,7 +1,7 @@
 import type { EventOf, RunEvent } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import { eventsOf, fold, runCreated, runStarted } from '../../support/agent-events.ts';
-import { isHeldUp } from '../../../src/run/waiting/held-up.ts';
+import { isWaitingForAnswer } from '../../../src/run/waiting/questions.ts';
 import { initialState, type RunState } from '../../../src/run/state/state.ts';
 
 const root = eventsOf({ agentId: 'root' });
@@ -11,13 +11,13 @@ const begun = fold(initialState, runCreated(), runStarted, root.started);
 const called = fold(begun, root.turn, root.called('c1'), root.called('c2'), root.completed);
 
 /** The first question that a call asks. */
-function question(raised: RunEvent): RunEvent {
+function question(requested: RunEvent): RunEvent {
   const asked = { nth: 1, prompt: 'Which size?', schema: {} };
-  return { ...(raised as EventOf<'approval.requested'>), kind: 'question', question: asked };
+  return { ...(requested as EventOf<'approval.requested'>), kind: 'question', question: asked };
 }
 
-const asks = (toolCallId: string) => question(root.raised(toolCallId));
-const held = (state: RunState) => isHeldUp(state, () => false);
+const asks = (toolCallId: string) => question(root.requested(toolCallId));
+const held = (state: RunState) => isWaitingForAnswer(state, () => false);
 
 describe('a run is held up', () => {
   it('when each of its tools has asked something', () => {
@@ -30,7 +30,7 @@ describe('a run is held up', () => {
   it('also where a sibling waits for consent or a client', () => {
     const asking = fold(called, root.start('c1'), asks('c1'));
     expect(held(asking)).toBe(false);
-    expect(held(fold(asking, root.raised('c2')))).toBe(true);
+    expect(held(fold(asking, root.requested('c2')))).toBe(true);
     expect(held(fold(asking, root.start('c2', { via: 'client' })))).toBe(true);
   });
 
@@ -40,18 +40,18 @@ describe('a run is held up', () => {
     expect(held(spawned)).toBe(false);
     const working = fold(spawned, sub.turn, sub.called('s1'), sub.completed, sub.start('s1'));
     expect(held(working)).toBe(false);
-    expect(held(fold(working, question(sub.raised('s1'))))).toBe(true);
+    expect(held(fold(working, question(sub.requested('s1'))))).toBe(true);
   });
 
-  it('not by tools that are let go when they ask: such a run is parked', () => {
-    const asking = fold(called, root.start('c1'), asks('c1'), root.raised('c2'));
-    expect(isHeldUp(asking, () => true)).toBe(false);
+  it('not for idempotent tools: they are suspended when they ask', () => {
+    const asking = fold(called, root.start('c1'), asks('c1'), root.requested('c2'));
+    expect(isWaitingForAnswer(asking, () => true)).toBe(false);
   });
 
   it('not before it has begun, between turns, or without a question', () => {
-    for (const state of [initialState, begun, called, fold(called, root.raised('c1'))]) {
+    for (const state of [initialState, begun, called, fold(called, root.requested('c1'))]) {
       expect(held(state)).toBe(false);
     }
-    expect(held(fold(called, root.raised('c1'), root.raised('c2')))).toBe(false);
+    expect(held(fold(called, root.requested('c1'), root.requested('c2')))).toBe(false);
   });
 });

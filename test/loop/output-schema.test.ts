@@ -11,8 +11,8 @@ import { type ProviderData, textOf } from '@relay/protocol';
 import { agentTool } from '@relay/tools';
 import { describe, expect, test } from 'vitest';
 import { ask } from '../support/kernel.ts';
-import { createCast, delegate, endFor, says } from './cast.ts';
-import { endOf, finished, lastOf, ofType, openScene } from './scene.ts';
+import { createScriptedAgents, delegate, endFor, says } from './scripted-agents.ts';
+import { endOf, finished, lastOf, ofType, openFixture } from './fixture.ts';
 
 const outputSchema = {
   type: 'object',
@@ -21,9 +21,9 @@ const outputSchema = {
 };
 const good = '{"city":"Rome"}';
 
-describe('an answer of a given shape', () => {
+describe('an answer with an output schema', () => {
   test('counts as it is, and the model knows what is wanted', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([says(good)]);
     const kernel = await boot({ model });
     const run = await ask(kernel, { outputSchema, reasoning: 'high' });
@@ -33,7 +33,7 @@ describe('an answer of a given shape', () => {
   });
 
   test('is taken back if it has another, and asked for once more with the reason', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([
       ({ messages }) => says(messages.length === 1 ? '{"town":1}' : good),
     ]);
@@ -51,8 +51,8 @@ describe('an answer of a given shape', () => {
     ]);
   });
 
-  test('that is wrong twice fails the run, and what was said about it is not remembered', async () => {
-    const { boot } = await openScene();
+  test('that is wrong twice fails the run, and the correction is not part of the conversation', async () => {
+    const { boot } = await openFixture();
     const model = createScriptedModel([says('Rome')]);
     const kernel = await boot({ model });
     const run = await ask(kernel, { outputSchema });
@@ -73,7 +73,7 @@ describe('an answer of a given shape', () => {
   });
 
   test('is not asked of turns that call tools', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedModel([
       [text('I look.'), toolCall('a', 'look'), finish()],
@@ -85,7 +85,7 @@ describe('an answer of a given shape', () => {
   });
 
   test('is still owed after a handoff, by an agent that asks for none itself', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const model = createScriptedModel([
       ({ messages }) =>
         messages.length === 1
@@ -102,8 +102,8 @@ describe('an answer of a given shape', () => {
   });
 
   test('can be a sub-agent’s, whose call fails if it is wrong', async () => {
-    const { boot } = await openScene();
-    const model = createCast({
+    const { boot } = await openFixture();
+    const model = createScriptedAgents({
       Begin: [[delegate('a', 'Find', 'finder'), finish()], says('Well.')],
       Find: [says('Rome'), says('Rome')],
     });
@@ -143,7 +143,7 @@ describe('what a provider attached to an answer', () => {
   const marked: ModelEvent = { ...finish(), providerData } as ModelEvent;
 
   test('is shown to it again, in this run and in the next of the conversation', async () => {
-    const { boot } = await openScene();
+    const { boot } = await openFixture();
     const look = createRecordingTool({ name: 'look', allowedByDefault: true });
     const model = createScriptedModel([
       [toolCall('a', 'look'), marked],

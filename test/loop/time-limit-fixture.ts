@@ -1,21 +1,21 @@
-/** Runs whose time comes to its end, on a clock that is told to go on. */
+/** Runs with a time limit, on a manual clock. */
 import type { ModelRequest } from '@relay/core';
 import { type ManualClock, text } from '@relay/core/testing';
 import type { StoredEvent } from '@relay/protocol';
 import { expect } from 'vitest';
 import { type Kernel, until } from '../support/kernel.ts';
-import { says } from './cast.ts';
-import { aborted, createStreamingModel, endOf, ofType } from './scene.ts';
+import { says } from './scripted-agents.ts';
+import { aborted, createStreamingModel, endOf, ofType } from './fixture.ts';
 
 export const limits = { timeMs: 10_000 };
-export const late = says('Too late.');
+export const closingAnswer = says('Too late.');
 export const isClosing = ({ tools }: ModelRequest) => tools.length === 0;
 
-/** Streams without end, unless it is asked for a last answer. */
+/** Streams endlessly, except in the closing turn. */
 export function createEndlessModel() {
   return createStreamingModel(async function* (request, signal) {
     if (isClosing(request)) {
-      yield late;
+      yield closingAnswer;
       return;
     }
     yield [text('On and ')];
@@ -35,11 +35,11 @@ export function expectTimeOver(events: readonly StoredEvent[], output = 'Too lat
   expect(endOf(events)).toMatchObject({ status: 'completed', output });
 }
 
-/** Until the loop sleeps: the supervisor has two timers of its own. */
+/** Waits until the loop sleeps: the supervisor has two timers of its own. */
 export function untilAsleep(clock: ManualClock): Promise<boolean> {
   return until(async () => clock.sleepers >= 3, 'the loop to wait for its time');
 }
 
-export async function untilParked(kernel: Kernel): Promise<void> {
-  await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be parked');
+export async function untilSuspended(kernel: Kernel): Promise<void> {
+  await until(async () => kernel.control.supervisor.activeRuns === 0, 'the run to be suspended');
 }

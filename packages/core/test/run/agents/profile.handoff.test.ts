@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ToolContext } from '../../../src/ports/index.ts';
-import { handoffTool, handoffToolName } from '../../../src/run/agents/handoff-tool.ts';
+import { handoffTool, handoffToolName } from '../../../src/run/agents/profile.ts';
 
 const tool = handoffTool([
   { name: 'researcher', description: 'Finds things out' },
@@ -18,7 +18,7 @@ describe('the tool to hand over with', () => {
     });
   });
 
-  it('says what each of them is for, as far as anyone said so, and nothing else of them', () => {
+  it('names the targets with their descriptions and nothing else', () => {
     expect(tool.description).toContain('\n- researcher: Finds things out\n- writer');
     expect(JSON.stringify(tool)).not.toContain('hidden');
   });
@@ -52,7 +52,7 @@ describe('the tool to hand over with', () => {
     });
   });
 
-  it('needs nobody’s approval, and loses nothing in a crash', () => {
+  it('needs no approval and is idempotent', () => {
     expect(tool).toMatchObject({ allowedByDefault: true, idempotent: true, onUnknown: 'fail' });
   });
 

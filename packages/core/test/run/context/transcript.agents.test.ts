@@ -9,7 +9,7 @@ import {
   type Transcripts,
   transcriptOf,
   usedCallIds,
-} from '../../../src/run/context/transcripts.ts';
+} from '../../../src/run/context/transcript.ts';
 
 const root = { agentId: 'root' };
 const subs: readonly OfAgent[] = [
@@ -145,15 +145,15 @@ describe('a sub-agent that has ended', () => {
         );
         const all = foldTranscripts(noTranscripts, [created, ...lived, sub.ended()]);
         expect(all.subs).toEqual({});
-        expect(new Set(all.spentIds)).toEqual(new Set(called));
+        expect(new Set(all.removedCallIds)).toEqual(new Set(called));
         expect(all.first).toEqual(foldEvents(emptyTranscript, [created]));
       }),
     );
   });
 
-  it('leaves the id of a call too that nobody had settled', () => {
+  it('keeps the id of a call that was not settled', () => {
     const all = foldTranscripts(noTranscripts, [...calls, ...open, sub.ended()]);
-    expect(all.spentIds).toEqual(['s1', 's2']);
+    expect(all.removedCallIds).toEqual(['s1', 's2']);
   });
 
   it('leaves others at work', () => {

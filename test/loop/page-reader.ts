@@ -1,31 +1,31 @@
 /**
- * A model that reads pages by a tool, one in each turn, until it has read them all. What it does
- * next follows from what it is shown, so that a compaction or a crash in between changes nothing.
+ * A model that reads pages by a tool, one per turn. Its next step depends only on the request, so that
+ * a compaction or a crash in between changes nothing.
  */
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { createRecordingTool, finish, text, toolCall } from '@relay/core/testing';
 import { type Message, textOf } from '@relay/protocol';
 import { expect } from 'vitest';
 
-export interface Reader extends Model {
+export interface PageReader extends Model {
   /** Turns, without those of the summarizer. */
   readonly requests: readonly ModelRequest[];
   readonly summaries: readonly ModelRequest[];
 }
 
-export interface ReaderOptions {
+export interface PageReaderOptions {
   readonly pages: number;
-  /** How many tokens fit. Left out, nobody knows. */
+  /** The context window. Left out: unknown. */
   readonly contextTokens?: number;
-  /** Refuses what is longer. */
+  /** Longer requests are refused. */
   readonly refusesAbove?: number;
-  /** What the summarizer says; left out, up to which page it has read. */
+  /** The output of the summarizer; left out: up to which page it has read. */
   summarize?(request: ModelRequest, signal: AbortSignal): AsyncIterable<readonly ModelEvent[]>;
   /** The provider's name for every call; left out, each has its own. */
   readonly callId?: string;
 }
 
-export function createReader(options: ReaderOptions): Reader {
+export function createPageReader(options: PageReaderOptions): PageReader {
   const { pages, contextTokens, refusesAbove = Infinity } = options;
   const requests: ModelRequest[] = [];
   const summaries: ModelRequest[] = [];

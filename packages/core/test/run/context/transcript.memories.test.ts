@@ -1,11 +1,11 @@
 import { textOf } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
-import { recalledMessage } from '../../../src/run/context/recalled.ts';
+import { recalledMessage } from '../../../src/run/context/transcript.ts';
 
 const note = (text: string) => ({ id: 'm1', text, score: 0.5 });
 
 describe('what was recalled', () => {
-  it('is nothing to read if nothing was found', () => {
+  it('is absent if no memory was found', () => {
     expect(recalledMessage({ memories: [] })).toBeNull();
   });
 

@@ -8,19 +8,19 @@ import {
 } from '@relay/core/testing';
 import { describe, expect, test } from 'vitest';
 import { ask, person, until } from '../support/kernel.ts';
-import { appendWith, finished, ofType, openScene, untilAsked, untilStored } from './scene.ts';
+import { appendWith, finished, ofType, openFixture, untilAsked, untilStored } from './fixture.ts';
 import { wrapStore } from './stores.ts';
 
 const answer = [text('Done.'), finish()];
 
-describe('a moment', () => {
-  test('in which an approval expires is not missed while something is being stored', async () => {
-    const scene = await openScene();
+describe('a missed notification', () => {
+  test('does not delay an expiry that falls into a commit', async () => {
+    const fixture = await openFixture();
     const quick = createRecordingTool({ name: 'quick', allowedByDefault: true });
     const long = createRecordingTool({ name: 'long', allowedByDefault: true });
     const pay = createRecordingTool({ name: 'pay' });
     let stalled = false;
-    const store = wrapStore(scene.store, async (call) => {
+    const store = wrapStore(fixture.store, async (call) => {
       if (!stalled && appendWith(call, 'tool.completed') !== undefined) {
         stalled = true;
         await new Promise((resolve) => setTimeout(resolve, 300));
@@ -34,7 +34,7 @@ describe('a moment', () => {
       answer,
     ]);
     const settings = { approvalTtlMs: 150 };
-    const kernel = await scene.boot({ store, model, tools: [quick, long, pay], settings });
+    const kernel = await fixture.boot({ store, model, tools: [quick, long, pay], settings });
     const run = await ask(kernel);
     await untilStored(kernel, run.id, { type: 'approval.requested' });
     quick.release();
@@ -47,8 +47,8 @@ describe('a moment', () => {
     expect(pay.executions).toEqual([]);
   });
 
-  test('shortly before an approval expires, an answer that nobody told of still counts', async () => {
-    const scene = await openScene();
+  test('of an answer shortly before the expiry does not lose the answer', async () => {
+    const fixture = await openFixture();
     const long = createRecordingTool({ name: 'long', allowedByDefault: true });
     const pay = createRecordingTool({ name: 'pay' });
     long.hold();
@@ -57,13 +57,13 @@ describe('a moment', () => {
       answer,
     ]);
     const settings = { approvalTtlMs: 200 };
-    const kernel = await scene.boot({ model, tools: [long, pay], settings });
+    const kernel = await fixture.boot({ model, tools: [long, pay], settings });
     const run = await ask(kernel);
     const [raised] = await untilStored(kernel, run.id, { type: 'approval.requested' });
     const approvalId = raised?.approvalId ?? '';
     // As another node would: stored, and this one hears of it only when it looks.
     const command = { kind: 'decision', approvalId, approved: true, always: false } as const;
-    const decided = await scene.store.tenant(kernel.tenantId).decideApproval({
+    const decided = await fixture.store.tenant(kernel.tenantId).decideApproval({
       approvalId,
       runId: run.id,
       status: 'approved',
@@ -84,14 +84,14 @@ describe('a moment', () => {
 });
 
 describe('a paused tenant', () => {
-  test('hears a cancel that another node took in', async () => {
-    const scene = await openScene();
+  test('applies a cancel that another node accepted', async () => {
+    const fixture = await openFixture();
     const pay = createRecordingTool({ name: 'pay' });
     const model = createScriptedModel([[toolCall('c1', 'pay'), finish()], answer]);
-    const kernel = await scene.boot({ model, tools: [pay] });
+    const kernel = await fixture.boot({ model, tools: [pay] });
     const run = await ask(kernel);
     await untilAsked(kernel, run.id);
-    const tenant = scene.store.tenant(kernel.tenantId);
+    const tenant = fixture.store.tenant(kernel.tenantId);
     await tenant.updateTenant({ pausedAt: Date.now() });
     await until(async () => kernel.control.supervisor.isPaused(kernel.tenantId), 'the pause');
     await tenant.postRunCommand(run.id, {

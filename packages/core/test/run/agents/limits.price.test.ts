@@ -2,7 +2,7 @@ import type { Usage } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import type { Price } from '../../../src/ports/index.ts';
 import type { LiveRun } from '../../../src/run/live-run.ts';
-import { priced } from '../../../src/run/agents/price.ts';
+import { priced } from '../../../src/run/agents/limits.ts';
 
 const usage: Usage = { inputTokens: 2_000_000, outputTokens: 500_000 };
 
@@ -37,16 +37,16 @@ describe('what a model call has cost', () => {
     expect(priced(run, 'both', { ...used, inputTokens: 0 }).costUsd).toBeCloseTo(1 + 3 + 1);
   });
 
-  it('can be nothing', () => {
+  it('can be zero', () => {
     expect(priced(run, 'free', usage).costUsd).toBe(0);
   });
 
-  it('is not known of a model without a price, or where nobody has said any', () => {
+  it('is unknown for a model without a price', () => {
     expect(priced(run, 'other', usage)).toStrictEqual(usage);
     expect(priced(runOf(), 'big', usage)).toStrictEqual(usage);
   });
 
-  it('is what the provider said, if it said so', () => {
+  it('is that of the provider, if it reports one', () => {
     const told = { ...usage, costUsd: 0.01 };
     expect(priced(run, 'big', told)).toStrictEqual(told);
     expect(priced(run, 'other', told)).toStrictEqual(told);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readSnapshot, writeSnapshot } from '../../../src/run/state/snapshot.ts';
+import { readSnapshot, writeSnapshot } from '../../../src/run/state/state.ts';
 import { initialState } from '../../../src/run/state/state.ts';
 
 describe('a snapshot', () => {

@@ -1,4 +1,4 @@
-/** What the tests of the loop share: kernels that are cleaned up, people who answer, models. */
+/** The fixture of the loop tests: kernels with cleanup, decisions, models. */
 import {
   answerApproval,
   type Answer,
@@ -23,21 +23,21 @@ import {
 } from '../support/kernel.ts';
 import { memory, type OpenedStore, type StoreCall, type StoreKind } from './stores.ts';
 
-export interface Scene extends OpenedStore {
-  /** A kernel on the scene's store (or another one), stopped when the test is over. */
+export interface LoopFixture extends OpenedStore {
+  /** A kernel on the fixture's store or another one, stopped after the test. */
   boot(
     options: Omit<KernelOptions, 'store'> & Partial<Pick<KernelOptions, 'store'>>,
   ): Promise<Kernel>;
-  /** A kernel that nobody stops, because its process is going to die. */
-  bootDoomed(options: KernelOptions): Promise<Kernel>;
+  /** A kernel that is not stopped after the test, because its process is killed. */
+  bootWithoutCleanup(options: KernelOptions): Promise<Kernel>;
 }
 
-export async function openScene(kind: StoreKind = memory): Promise<Scene> {
+export async function openFixture(kind: StoreKind = memory): Promise<LoopFixture> {
   const opened = await kind.open();
   onTestFinished(() => opened.dispose());
   return {
     ...opened,
-    bootDoomed: bootKernel,
+    bootWithoutCleanup: bootKernel,
     async boot(options) {
       const kernel = await bootKernel({ store: opened.store, ...options });
       onTestFinished(() => kernel.stop());
@@ -46,7 +46,7 @@ export async function openScene(kind: StoreKind = memory): Promise<Scene> {
   };
 }
 
-/** Waits for the end of a run, and gives its journal after checking what holds of every one. */
+/** Waits for the end of a run, and returns its journal after checking the invariants. */
 export async function finished(kernel: Kernel, runId: string): Promise<StoredEvent[]> {
   const row = await untilStatus(kernel, runId, 'completed', 'failed', 'canceled');
   const events = await journal(kernel, runId);
@@ -60,8 +60,8 @@ export function journal(kernel: Kernel, runId: string): Promise<StoredEvent[]> {
 
 type EventNamed<Type extends EventType> = Extract<StoredEvent, { type: Type }>;
 
-/** Waits for the end, and until it was shown: that comes a moment after it is stored. */
-export async function shownToTheEnd(kernel: Kernel): Promise<StoredEvent[]> {
+/** Waits until the end of the run is published, which follows its commit. */
+export async function publishedToTheEnd(kernel: Kernel): Promise<StoredEvent[]> {
   await until(async () => kernel.published.at(-1)?.type === 'run.ended', 'the end to be shown');
   return kernel.published;
 }
@@ -76,7 +76,7 @@ export function endOf(events: readonly StoredEvent[]): EventNamed<'run.ended'> {
   return end;
 }
 
-/** Waits until so many events of a type are stored. */
+/** Waits until `count` events of a type are stored. */
 export function untilStored<Type extends EventType>(
   kernel: Kernel,
   runId: string,
@@ -88,7 +88,7 @@ export function untilStored<Type extends EventType>(
   }, `${count} × ${type}`);
 }
 
-/** Waits until a run is parked on exactly so many open approvals. */
+/** Waits until a run is suspended with exactly `count` pending approvals. */
 export function untilAsked(kernel: Kernel, runId: string, count = 1) {
   return until(async () => {
     const run = await kernel.store.tenant(kernel.tenantId).readRun(runId);
@@ -102,7 +102,7 @@ export async function decide(
   approvalId: string | undefined,
   answer: Partial<Answer> = {},
 ) {
-  if (approvalId === undefined) throw new Error('Nobody was asked');
+  if (approvalId === undefined) throw new Error('There is no approval to decide');
   return answerApproval(kernel.control, kernel.tenantId, {
     approved: true,
     always: false,
@@ -118,15 +118,14 @@ export function stopRun(kernel: Kernel, runId: string, reason = 'Enough'): Promi
   return cancelRun(kernel.control, ref, { reason, by: person });
 }
 
-/** What the model reads of its calls, in the order in which it reads them. */
+/** The tool results in a request, in order. */
 export function resultsIn({ messages }: { messages: readonly Message[] }): unknown[] {
   return messages.flatMap((message) => (message.role === 'tool' ? [message.content] : []));
 }
 
-/** The request that came last. */
 export function lastOf(requests: readonly ModelRequest[]): ModelRequest {
   const last = requests.at(-1);
-  if (last === undefined) throw new Error('The model was never asked');
+  if (last === undefined) throw new Error('The model was never called');
   return last;
 }
 

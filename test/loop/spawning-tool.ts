@@ -1,10 +1,13 @@
-/** A tool that lets sub-agents work for it, in a way that each test writes for itself. */
+/** A tool that spawns sub-agents as each test defines. */
 import type { AgentReport, ToolContext, ToolOutput } from '@relay/core';
 import { createRecordingTool, type RecordingTool, toolCall } from '@relay/core/testing';
 
 type Work = (context: ToolContext) => Promise<ToolOutput> | ToolOutput;
 
-export function createTeam(work: Work, options: { idempotent?: boolean } = {}): RecordingTool {
+export function createSpawningTool(
+  work: Work,
+  options: { idempotent?: boolean } = {},
+): RecordingTool {
   return createRecordingTool({
     name: 'team',
     allowedByDefault: true,
@@ -13,7 +16,7 @@ export function createTeam(work: Work, options: { idempotent?: boolean } = {}): 
   });
 }
 
-export const team = toolCall('call_1', 'team', {});
+export const teamCall = toolCall('call_1', 'team', {});
 
 export function outputs(reports: readonly AgentReport[]): ToolOutput {
   return { context: reports.map(({ output }) => output).join(' ') };

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { backoffMs } from '../../src/run/backoff.ts';
+import { backoffMs } from '../../src/run/turn.ts';
 
 function withRandom(value: number): void {
   vi.spyOn(Math, 'random').mockReturnValue(value);
@@ -16,7 +16,7 @@ describe('the wait before another attempt', () => {
     expect([1, 2, 3, 4].map((attempt) => backoffMs(attempt))).toEqual([125, 250, 500, 1000]);
   });
 
-  it('varies, so that many runs do not come back at the same moment', () => {
+  it('varies, so that many runs do not retry at the same time', () => {
     withRandom(0.999_999);
     const latest = backoffMs(3);
     withRandom(0);
@@ -25,7 +25,7 @@ describe('the wait before another attempt', () => {
     expect(new Set(Array.from({ length: 20 }, () => backoffMs(3))).size).toBeGreaterThan(1);
   });
 
-  it('is never nothing and never more than half a minute, however many attempts there were', () => {
+  it('is between 125 ms and 30 seconds after any number of attempts', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 5000 }), (attempt) => {
         const ms = backoffMs(attempt);

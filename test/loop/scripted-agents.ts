@@ -1,4 +1,4 @@
-/** Several agents that play their parts: what a model says follows from the task that it was given. */
+/** A model for several agents: each task has its own script. */
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import {
   createScriptedModel,
@@ -9,38 +9,40 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { type StoredEvent, textOf } from '@relay/protocol';
-import { ofType } from './scene.ts';
+import { ofType } from './fixture.ts';
 
-export interface Cast extends Model {
+export interface ScriptedAgents extends Model {
   readonly requests: readonly ModelRequest[];
-  /** The requests of whoever has this task. */
+  /** The requests of the agent with this task. */
   requestsFor(task: string): readonly ModelRequest[];
 }
 
-/** `Begin` is what the first agent is asked by default; a sub-agent has its prompt. */
-export function createCast(parts: Readonly<Record<string, readonly ScriptedTurn[]>>): Cast {
-  const players = new Map<string, ScriptedModel>(
-    Object.entries(parts).map(([task, turns]) => [task, createScriptedModel(turns)]),
+/** Scripts by task: `Begin` is the default message to the root agent; a sub-agent has its prompt. */
+export function createScriptedAgents(
+  scripts: Readonly<Record<string, readonly ScriptedTurn[]>>,
+): ScriptedAgents {
+  const models = new Map<string, ScriptedModel>(
+    Object.entries(scripts).map(([task, turns]) => [task, createScriptedModel(turns)]),
   );
   const requests: ModelRequest[] = [];
   return {
     requests,
-    requestsFor: (task) => players.get(task)?.requests ?? [],
+    requestsFor: (task) => models.get(task)?.requests ?? [],
     stream(request, signal) {
       requests.push(request);
       const task = taskIn(request);
-      const player = players.get(task);
-      if (player === undefined) {
-        throw new ProviderFailure(`Nobody plays ${task}`, { retryable: false });
+      const model = models.get(task);
+      if (model === undefined) {
+        throw new ProviderFailure(`There is no script for ${task}`, { retryable: false });
       }
-      return player.stream(request, signal);
+      return model.stream(request, signal);
     },
   };
 }
 
 function taskIn({ messages }: ModelRequest): string {
-  const said = messages.findLast(({ role }) => role === 'user');
-  return textOf(said?.content ?? '');
+  const message = messages.findLast(({ role }) => role === 'user');
+  return textOf(message?.content ?? '');
 }
 
 /** A call of the tool `agent`. */
@@ -56,7 +58,7 @@ export function says(words: string): ModelEvent[] {
 /** The sub-agent that was spawned for a task. */
 export function agentFor(events: readonly StoredEvent[], task: string) {
   const found = ofType(events, 'agent.started').find(({ spawned }) => spawned?.task === task);
-  if (found === undefined) throw new Error(`Nobody was spawned for ${task}`);
+  if (found === undefined) throw new Error(`No agent was spawned for ${task}`);
   return found;
 }
 

@@ -1,0 +1,36 @@
+/**
+ * The output schema of a final answer. An answer that does not fit is discarded, and the model is asked
+ * once to correct it. That exchange is not part of the conversation.
+ */
+import { type FieldIssue, issuesOfAnswer, type JsonSchema, type Message } from '@relay/protocol';
+
+export function outputIssues(
+  schema: JsonSchema | undefined,
+  answer: string,
+): readonly FieldIssue[] {
+  return schema === undefined ? [] : issuesOfAnswer(schema, answer);
+}
+
+/** The rejected answer and the request to correct it. */
+export function correctionMessages(
+  answer: string,
+  issues: readonly FieldIssue[],
+): readonly Message[] {
+  const request: Message = {
+    role: 'user',
+    content:
+      `That answer does not have the shape that is needed. ${textOfIssues(issues)}. ` +
+      'Answer again with the JSON value alone: no words around it, no code fence.',
+  };
+  return answer === '' ? [request] : [{ role: 'assistant', content: answer }, request];
+}
+
+export function outputSchemaError(issues: readonly FieldIssue[]): string {
+  return `The answer does not fit the output schema: ${textOfIssues(issues)}`;
+}
+
+function textOfIssues(issues: readonly FieldIssue[]): string {
+  return issues
+    .map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
+    .join('; ');
+}

@@ -1,0 +1,85 @@
+/**
+ * The rules that decide the calls of one agent: those of the run, of policies and of grants. What
+ * allows only a limited number of calls is used up call by call, so that of two calls the first one
+ * uses it (E7).
+ */
+import type { Permissions, RuleRef } from '@relay/protocol';
+import type { ProgramRules } from '../engine.ts';
+import { decide, declaredBy, type Grant, type Verdict } from '../permission/decide.ts';
+import { policiesOf, type Policy } from '../permission/policy.ts';
+import type { ResolvedPaths, Tool } from '../ports/index.ts';
+import type { AgentState } from './state/agent.ts';
+import type { CallState } from './state/call.ts';
+import type { LiveRun } from './live-run.ts';
+
+export interface DecidableCall {
+  readonly call: CallState;
+  readonly tool: Tool | undefined;
+  readonly resolvedPaths?: ResolvedPaths | undefined;
+}
+
+export class CallRules {
+  readonly #permissions: Permissions;
+  readonly #program: ProgramRules | undefined;
+  readonly #policies: readonly Policy[];
+  readonly #usedOnce: number[];
+  #grants: readonly Grant[];
+
+  private constructor(run: LiveRun, grants: readonly Grant[], policies: readonly Policy[]) {
+    this.#program = run.engine.rules?.(run.ref);
+    this.#permissions = run.spec.permissions;
+    // A program removes its allow-once rules itself.
+    this.#usedOnce = this.#program === undefined ? [...run.state.usedOnce] : [];
+    this.#grants = grants;
+    this.#policies = policies;
+  }
+
+  /** The rules of now. */
+  static async load(run: LiveRun, agent: AgentState): Promise<CallRules> {
+    const { id: runId, conversationId } = run.identity;
+    const [grants, policies] = await Promise.all([
+      run.store.readGrants({ runId, conversationId, now: run.engine.clock.now() }),
+      run.store.policies.inForce(agent.name),
+    ]);
+    return new CallRules(run, grants, policiesOf(policies));
+  }
+
+  static async withoutGrants(run: LiveRun, agent: AgentState): Promise<CallRules> {
+    return new CallRules(run, [], policiesOf(await run.store.policies.inForce(agent.name)));
+  }
+
+  /** Arguments that are not an object have no parameters that a rule could match. */
+  decide({ call, tool, resolvedPaths }: DecidableCall): Verdict {
+    const { toolCallId, name, input } = call;
+    const isObject = typeof input === 'object' && input !== null;
+    const verdict = decide(
+      { toolCallId, name, arguments: isObject ? (input as Record<string, unknown>) : {} },
+      {
+        permissions: this.#program?.current() ?? this.#permissions,
+        usedOnce: this.#usedOnce,
+        grants: this.#grants,
+        policies: this.#policies,
+        builtinAllow: tool?.allowedByDefault ?? false,
+        ...declaredBy(tool, resolvedPaths),
+      },
+    );
+    if (this.#program === undefined || verdict.rule?.source !== 'request') return verdict;
+    return { ...verdict, rule: { ...verdict.rule, source: 'program' } };
+  }
+
+  /** A call was allowed by this rule. */
+  use(rule: RuleRef): void {
+    this.countUse(rule);
+    if (rule.list === 'allowOnce') this.#program?.useOnce(rule.index);
+  }
+
+  /** A call that was decided elsewhere uses this rule: it is not available here. */
+  countUse({ source, list, index, id }: RuleRef): void {
+    if (list === 'allowOnce' && this.#program === undefined) this.#usedOnce.push(index);
+    if (source !== 'grant') return;
+    this.#grants = this.#grants.flatMap((grant) => {
+      if (grant.id !== id || grant.usesLeft === undefined) return [grant];
+      return grant.usesLeft > 1 ? [{ ...grant, usesLeft: grant.usesLeft - 1 }] : [];
+    });
+  }
+}

@@ -1,0 +1,163 @@
+/** How a run ends, or stops being driven by this node. */
+import { canonicalJson, type RunError, type RunEvent, type Trust } from '@relay/protocol';
+import type { Engine } from '../engine.ts';
+import { readJournal } from '../journal.ts';
+import type { MemoryRecord, RunRef } from '../ports/index.ts';
+import { publishStored } from '../publisher.ts';
+import type { LiveRun } from './live-run.ts';
+import { settleResults } from './agents/spawn.ts';
+import { memoryOfRun } from './context/memory.ts';
+import type { AgentState } from './state/agent.ts';
+import { type Command, decide } from './state/machine.ts';
+import { project } from './state/projection.ts';
+import { initialState, type RunState } from './state/state.ts';
+
+export type Outcome = 'settled' | 'suspended' | 'yielded';
+
+export async function suspend(run: LiveRun): Promise<Outcome> {
+  const decision = decide(run.state, { type: 'suspend' });
+  await run.journal.write(decision.ok ? decision.events : [], { release: true });
+  run.cacheTranscripts();
+  return 'suspended';
+}
+
+export async function yieldRun(run: LiveRun): Promise<Outcome> {
+  await finishTools(run);
+  await run.journal.write([], { release: true });
+  run.cacheTranscripts();
+  return 'yielded';
+}
+
+export async function complete(run: LiveRun, agent: AgentState): Promise<Outcome> {
+  const reason = agent.limit === null ? 'completed' : 'limit';
+  const trust = await trustOf(run);
+  const { events, memories } = await memoryOfRun(run, agent);
+  return settle(run, { type: 'complete', reason, trust }, events, memories);
+}
+
+/** Fails a run with every call settled, as long as its journal can be written. */
+export async function fail(run: LiveRun, error: RunError): Promise<Outcome> {
+  run.stopWith({ kind: 'yield', reason: error.message });
+  run.stopTools();
+  return settle(run, { type: 'fail', error, trust: await trustOf(run) });
+}
+
+export async function cancel(run: LiveRun, reason: string): Promise<Outcome> {
+  await finishTools(run);
+  return settle(run, { type: 'cancel', reason, trust: await trustOf(run) });
+}
+
+async function settle(
+  run: LiveRun,
+  command: Command,
+  events: readonly RunEvent[] = [],
+  memories: readonly MemoryRecord[] = [],
+): Promise<Outcome> {
+  const decision = decide(run.state, command);
+  if (!decision.ok) throw new TypeError(decision.reason);
+  await run.journal.write([...events, ...decision.events], { memories });
+  run.cacheTranscripts();
+  return 'settled';
+}
+
+/** Gives running tools the grace period to finish; their results are kept. */
+async function finishTools(run: LiveRun): Promise<void> {
+  const grace = new AbortController();
+  const over = run.engine.clock.sleep(run.engine.settings.graceMs, grace.signal);
+  while (run.hasTools) {
+    const isOver = await Promise.race([over.then(() => true), run.waitForTool().then(() => false)]);
+    if (isOver) break;
+  }
+  grace.abort('over');
+  run.stopTools();
+  settleResults(run);
+}
+
+/**
+ * What the answer rests on. The evidence is read from the journal once, at the end: keeping it in the
+ * state would make every turn cost as much as all turns before it.
+ */
+async function trustOf(run: LiveRun): Promise<Trust> {
+  const { state, engine } = run;
+  const evidence = state.toolsSucceeded === 0 ? [] : await evidenceOf(run);
+  const calls = state.toolsSucceeded + state.toolsFailed;
+  return {
+    toolsInvoked: [...state.toolsInvoked],
+    toolFailures: state.toolsFailed,
+    evidenceCitations: evidence.map(({ toolCallId, tool }) => ({ toolCallId, tool })),
+    evidenceHash: engine.digest(evidence.map(({ hash }) => hash).join()),
+    confidence: calls === 0 ? null : state.toolsSucceeded / calls,
+    missingEvidence: [],
+    verificationSteps: [],
+    retryAttempts: state.retries,
+    durationMs:
+      state.startedAt === null ? 0 : Math.max(0, engine.clock.now() - Date.parse(state.startedAt)),
+  };
+}
+
+interface Evidence {
+  readonly toolCallId: string;
+  readonly tool: string;
+  readonly hash: string;
+}
+
+/** Each result has a hash of its own: all results together may exceed the length of a string. */
+async function evidenceOf({ journal, store, identity, engine }: LiveRun): Promise<Evidence[]> {
+  await journal.settled();
+  const evidence: Evidence[] = [];
+  for await (const page of readJournal(store, identity.id, { after: 0, to: Infinity })) {
+    for (const event of page) {
+      if (event.type !== 'tool.completed') continue;
+      const { toolCallId, name: tool, context, result } = event;
+      const hash = engine.digest(canonicalJson({ toolCallId, name: tool, context, result }));
+      evidence.push({ toolCallId, tool, hash });
+    }
+  }
+  return evidence;
+}
+
+/** Fails a run whose stored state is damaged, without folding it and without starting anything. */
+export async function failCorruptRun(
+  engine: Engine,
+  ref: RunRef,
+  epoch: number,
+  error: RunError,
+): Promise<void> {
+  const store = engine.store.tenant(ref.tenantId);
+  const head = await store.readRunHead(ref.runId);
+  if (head === undefined) return;
+  const { usage, lastSeq } = head;
+  const events: RunEvent[] = [
+    { type: 'run.errored', error },
+    { type: 'run.ended', status: 'failed', output: '', usage, error },
+  ];
+  const now = engine.clock.now();
+  const at = new Date(now).toISOString();
+  const stored = events.map((event, index) => ({ ...event, seq: lastSeq + index + 1, at }));
+  const state: RunState = {
+    ...initialState,
+    status: 'failed',
+    usage,
+    seq: lastSeq + events.length,
+    approvals: approvalsIn(head.outputJson),
+  };
+  const outcome = await store.append({
+    ...project(stored, state, head),
+    runId: head.id,
+    epoch,
+    afterSeq: lastSeq,
+    at: now,
+    events,
+  });
+  if (outcome === 'committed') publishStored(engine, ref, stored);
+}
+
+/** The decisions on record, as far as they can still be read. */
+function approvalsIn(outputJson: string | null): RunState['approvals'] {
+  try {
+    const kept = JSON.parse(outputJson ?? '{}') as { approvals?: RunState['approvals'] };
+    return kept.approvals ?? [];
+  } catch {
+    return [];
+  }
+}
