@@ -390,7 +390,7 @@ describe('a question of a tool', () => {
     });
     const store = wrapStore(opened.store, async (call) => {
       const asks =
-        call.method === 'append' && ((call.args[0] as Append).requestApprovals ?? []).length > 0;
+        call.method === 'append' && ((call.args[0] as Append).approvals ?? []).length > 0;
       if (asks) {
         const { runId } = call.args[0] as Append;
         await stopRun(kernel, runId);

@@ -79,12 +79,12 @@ export interface Append {
   readonly at: number;
   readonly events: readonly RunEvent[];
   readonly progress?: Partial<RunProgress>;
-  readonly requestApprovals?: readonly NewApproval[];
+  readonly approvals?: readonly NewApproval[];
   readonly closeApprovals?: readonly ApprovalClosure[];
   /** Calls whose results clients post. */
-  readonly openClientCalls?: readonly NewClientCall[];
+  readonly clientCalls?: readonly NewClientCall[];
   /** Client calls that end without a result. One whose result was posted fences the append. */
-  readonly timeOutClientCalls?: readonly string[];
+  readonly abandonedCalls?: readonly string[];
   /**
    * Counted grants that these events use, one use for each mention. If one is exhausted, expired or
    * revoked, the whole append is `refused` (E7).

@@ -34,7 +34,7 @@ export function reopenTests(open: Open): void {
       const run = await newRun(tenant, { connection, progress, identity, idempotency });
       const [pending, decided] = [newApproval(run), newApproval(run)];
       await tenant.append(
-        step(run, { requestApprovals: [pending, decided], events: [delta('a'), delta('b')] }),
+        step(run, { approvals: [pending, decided], events: [delta('a'), delta('b')] }),
       );
       await tenant.postRunCommand(run.id, cancelCommand('stop'));
       await tenant.decideApproval(decisionOn(decided));

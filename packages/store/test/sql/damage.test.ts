@@ -36,7 +36,7 @@ describe('damage', () => {
     await tenant.append(
       step(run, {
         events: [delta('a'), delta(marks.payload)],
-        requestApprovals: [approval],
+        approvals: [approval],
         progress: { checkpoint: marks.checkpoint, snapshot: marks.snapshot, snapshotSeq: 3 },
       }),
     );

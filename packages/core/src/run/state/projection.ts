@@ -24,19 +24,19 @@ import { nextCheckOf } from '../waiting/approvals.ts';
 
 export interface Projection {
   readonly progress: Partial<RunProgress>;
-  readonly requestApprovals: readonly NewApproval[];
+  readonly approvals: readonly NewApproval[];
   readonly closeApprovals: readonly ApprovalClosure[];
-  readonly openClientCalls: readonly NewClientCall[];
-  readonly timeOutClientCalls: readonly string[];
+  readonly clientCalls: readonly NewClientCall[];
+  readonly abandonedCalls: readonly string[];
   readonly useGrants: readonly string[];
 }
 
 const nothing: Projection = {
   progress: {},
-  requestApprovals: [],
+  approvals: [],
   closeApprovals: [],
-  openClientCalls: [],
-  timeOutClientCalls: [],
+  clientCalls: [],
+  abandonedCalls: [],
   useGrants: [],
 };
 
@@ -50,10 +50,10 @@ export function project(
   if (relevant.length === 0) return nothing;
   return {
     progress: progressOf(relevant, state, run),
-    requestApprovals: relevant.flatMap((event) => requestedApproval(event, run.id)),
+    approvals: relevant.flatMap((event) => requestedApproval(event, run.id)),
     closeApprovals: relevant.flatMap(closedApproval),
-    openClientCalls: relevant.flatMap(openedClientCall),
-    timeOutClientCalls: relevant.flatMap((event) =>
+    clientCalls: relevant.flatMap(openedClientCall),
+    abandonedCalls: relevant.flatMap((event) =>
       event.type === 'tool.failed' && event.via === 'client' ? [event.toolCallId] : [],
     ),
     useGrants: relevant.flatMap(usedGrant),

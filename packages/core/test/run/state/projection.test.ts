@@ -126,7 +126,7 @@ describe('the rows beside the journal', () => {
     const of = { ...root, toolCallId: 'c1', name: 'bash', progressId: 'p', content: 'x' };
     const {
       progress: changed,
-      requestApprovals,
+      approvals,
       closeApprovals,
     } = step(
       inTurn,
@@ -134,17 +134,17 @@ describe('the rows beside the journal', () => {
       { type: 'reasoning.appended', ...root, reasoningId: 'r', text: 'hm' },
       { type: 'tool.progressed', ...of },
     );
-    expect({ changed, requestApprovals, closeApprovals }).toEqual({
+    expect({ changed, approvals, closeApprovals }).toEqual({
       changed: {},
-      requestApprovals: [],
+      approvals: [],
       closeApprovals: [],
     });
     expect(project([], inTurn, run)).toEqual({
       progress: {},
-      requestApprovals: [],
+      approvals: [],
       closeApprovals: [],
-      openClientCalls: [],
-      timeOutClientCalls: [],
+      clientCalls: [],
+      abandonedCalls: [],
       useGrants: [],
     });
   });
@@ -256,7 +256,7 @@ describe('a run that waits', () => {
 
 describe('approvals', () => {
   it('get a row when they are requested', () => {
-    expect(step(asked, requested('c1', 'r1', later)).requestApprovals).toEqual([
+    expect(step(asked, requested('c1', 'r1', later)).approvals).toEqual([
       {
         id: 'r1',
         runId: run.id,
@@ -275,18 +275,18 @@ describe('approvals', () => {
 
   it('say which agent asks, from the first one down', () => {
     const { state } = step(asked, ...delegated('c1'));
-    expect(step(state, ...subAsks('s1', 'r9', soon)).requestApprovals).toMatchObject([
+    expect(step(state, ...subAsks('s1', 'r9', soon)).approvals).toMatchObject([
       { id: 'r9', agentId: 'sub', agentPath: ['assistant', 'sub'], toolCallId: 's1' },
     ]);
   });
 
   it('are requested together if their turn requests them together', () => {
-    const { requestApprovals } = step(
+    const { approvals } = step(
       asked,
       requested('c1', 'r1', later),
       requested('c2', 'r2', soon),
     );
-    expect(requestApprovals.map(({ id }) => id)).toEqual(['r1', 'r2']);
+    expect(approvals.map(({ id }) => id)).toEqual(['r1', 'r2']);
   });
 
   it('are closed as expired without an answer', () => {
@@ -320,9 +320,9 @@ describe('approvals', () => {
   });
 
   it('that a person decided are left alone: their row was changed when they did', () => {
-    const { requestApprovals, closeApprovals } = step(waiting, resumed, decided('c1', 'r1'));
-    expect({ requestApprovals, closeApprovals }).toEqual({
-      requestApprovals: [],
+    const { approvals, closeApprovals } = step(waiting, resumed, decided('c1', 'r1'));
+    expect({ approvals, closeApprovals }).toEqual({
+      approvals: [],
       closeApprovals: [],
     });
   });

@@ -24,7 +24,7 @@ export function approvalListTests(open: Open): void {
     const run = await newRun(tenant);
     const approvals = wishes.map((wish, n) => newApproval(run, { requestedAt: noon + n, ...wish }));
     await tenant.append(
-      step(run, { requestApprovals: approvals, progress: { status: 'waiting' } }),
+      step(run, { approvals: approvals, progress: { status: 'waiting' } }),
     );
     return { run, approvals };
   }

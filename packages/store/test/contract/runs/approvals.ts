@@ -171,7 +171,7 @@ export function approvalTests(open: Open): void {
     for (const status of ['expired', 'closed'] as const) {
       const run = await newRun(tenant);
       const approval = newApproval(run);
-      await tenant.append(step(run, { events: [], requestApprovals: [approval] }));
+      await tenant.append(step(run, { events: [], approvals: [approval] }));
       const close = { approvalId: approval.id, status, at: noon + 9, by: clock, reason: 'over' };
       expect(await tenant.append(step(run, { closeApprovals: [close] }))).toBe('committed');
       expect(await tenant.readApproval(approval.id)).toEqual({
@@ -196,7 +196,7 @@ export function approvalTests(open: Open): void {
       const approval = newApproval(run);
       const close = [{ status, at: noon, by: clock, reason: 'at once', approvalId: approval.id }];
       expect(
-        await tenant.append(step(run, { requestApprovals: [approval], closeApprovals: close })),
+        await tenant.append(step(run, { approvals: [approval], closeApprovals: close })),
       ).toBe('committed');
       expect(await tenant.readApproval(approval.id)).toMatchObject({ status, reason: 'at once' });
     },
@@ -206,7 +206,7 @@ export function approvalTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const [approval, other] = [newApproval(run), newApproval(run)];
-    await tenant.append(step(run, { events: [], requestApprovals: [approval, other] }));
+    await tenant.append(step(run, { events: [], approvals: [approval, other] }));
     expect(await tenant.decideApproval(decisionOn(approval))).toBe(true);
     const expire = { status: 'expired', at: noon + 60_000, by: clock, reason: 'late' } as const;
     const close = [other, approval].map(({ id }) => ({ ...expire, approvalId: id }));
@@ -220,7 +220,7 @@ export function approvalTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const approval = newApproval(run);
-    await tenant.append(step(run, { events: [], requestApprovals: [approval] }));
+    await tenant.append(step(run, { events: [], approvals: [approval] }));
     await tenant.decideApproval(decisionOn(approval));
     const close = {
       approvalId: approval.id,
@@ -240,7 +240,7 @@ export function approvalTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const [open, decided] = [newApproval(run), newApproval(run)];
-    await tenant.append(step(run, { events: [], requestApprovals: [open, decided] }));
+    await tenant.append(step(run, { events: [], approvals: [open, decided] }));
     await tenant.decideApproval(decisionOn(decided));
     const { approval: elsewhere } = await waitingRun(tenant);
     expect(await tenant.append(ending(run))).toBe('committed');
@@ -265,7 +265,7 @@ export function approvalTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const approval = newApproval(run);
-    await tenant.append(ending(run, { requestApprovals: [approval] }));
+    await tenant.append(ending(run, { approvals: [approval] }));
     expect(await tenant.decideApproval(decisionOn(approval, { grant: grantOf(run) }))).toBe(false);
     expect(await tenant.readApproval(approval.id)).toMatchObject({ status: 'closed' });
     expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([]);
@@ -286,7 +286,7 @@ export function approvalTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const approvals = [1, 2, 3].map((n) => newApproval(run, { toolCallId: `call_${n}` }));
-    await tenant.append(step(run, { requestApprovals: approvals }));
+    await tenant.append(step(run, { approvals: approvals }));
     for (const approval of approvals.slice(1)) await tenant.decideApproval(decisionOn(approval));
     const read = await Promise.all(approvals.map(({ id }) => tenant.readApproval(id)));
     expect(read.map((each) => each?.status)).toEqual(['pending', 'approved', 'approved']);

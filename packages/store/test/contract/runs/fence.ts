@@ -59,7 +59,7 @@ export function fenceTests(open: Open): void {
       const run = await newRun(tenant);
       const open = newApproval(run);
       const queued = cancelCommand('stop');
-      await tenant.append(step(run, { events: [], requestApprovals: [open] }));
+      await tenant.append(step(run, { events: [], approvals: [open] }));
       const isOver = name === 'a run that is over';
       if (!isOver) await tenant.postRunCommand(run.id, queued);
       const over = await make(run, system());
@@ -70,7 +70,7 @@ export function fenceTests(open: Open): void {
         step(run, {
           events: [delta('x'), started],
           progress: { status: 'failed', checkpoint: 'c', snapshot: 's', snapshotSeq: 3 },
-          requestApprovals: [raised],
+          approvals: [raised],
           closeApprovals: [
             { approvalId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' },
           ],
@@ -108,7 +108,7 @@ export function fenceTests(open: Open): void {
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, i) =>
         tenant.append(
-          step(run, { events: [delta(`writer ${i}`)], requestApprovals: [newApproval(run)] }),
+          step(run, { events: [delta(`writer ${i}`)], approvals: [newApproval(run)] }),
         ),
       ),
     );
@@ -133,8 +133,8 @@ export function fenceTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const approval = newApproval(run);
-    await tenant.append(step(run, { events: [], requestApprovals: [approval] }));
-    const taken = tenant.append(step(run, { requestApprovals: [newApproval(run), approval] }));
+    await tenant.append(step(run, { events: [], approvals: [approval] }));
+    const taken = tenant.append(step(run, { approvals: [newApproval(run), approval] }));
     await expect(taken).rejects.toMatchObject({ code: 'storage_failed' });
     expect(await tenant.readRun(run.id)).toMatchObject({ lastSeq: 1 });
     expect(await tenant.append(step(run))).toBe('committed');

@@ -28,7 +28,7 @@ async function furnish(tenant: TenantStore) {
   const identity = { conversationId, keyId, workflowId: 'w', labels: { team: 'blue' } };
   const run = await newRun(tenant, { connection, identity, idempotency });
   const [open, decided] = [newApproval(run), newApproval(run)];
-  await tenant.append(step(run, { requestApprovals: [open, decided] }));
+  await tenant.append(step(run, { approvals: [open, decided] }));
   const grant = {
     id: uuidv7(),
     tool: 'send_note',

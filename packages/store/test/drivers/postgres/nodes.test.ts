@@ -132,13 +132,13 @@ describe('a rolling upgrade', () => {
     const tenant = store.tenant(uuidv7());
     const begun = await newRun(tenant);
     const approval = newApproval(begun);
-    await tenant.append(step(begun, { requestApprovals: [approval] }));
+    await tenant.append(step(begun, { approvals: [approval] }));
     await migrate(await openDriver(), [...migrations, next]);
 
     for (const older of [store, await openStore()]) {
       const mine = older.tenant(tenant.tenantId);
       const run = await newRun(mine);
-      expect(await mine.append(step(run, { requestApprovals: [newApproval(run)] }))).toBe(
+      expect(await mine.append(step(run, { approvals: [newApproval(run)] }))).toBe(
         'committed',
       );
       expect(await mine.append(ending(run, { afterSeq: 2 }))).toBe('committed');
@@ -227,7 +227,7 @@ describe('two nodes at once', () => {
       );
       expect(claims.filter((claim) => claim !== undefined)).toEqual([{ epoch: 1 }]);
       const approval = newApproval(run);
-      await tenant.append(step(run, { requestApprovals: [approval] }));
+      await tenant.append(step(run, { approvals: [approval] }));
       const decided = await Promise.all(
         tenants.map((each) =>
           each.decideApproval(decisionOn(approval, { at: approval.requestedAt })),
