@@ -52,7 +52,7 @@ describe('undecided calls', () => {
     expect(types.filter((type) => type === 'tool.called')).toHaveLength(4);
     expect(types).toContain('turn.completed');
     expect(types).toContain('tool.started');
-    expect(appends[0]?.raise).toHaveLength(3);
+    expect(appends[0]?.approvals).toHaveLength(3);
   });
 
   test('are each decided on their own: an approved one starts while its sibling waits', async () => {

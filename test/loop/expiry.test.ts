@@ -50,7 +50,7 @@ function decidedInTime(inner: SystemStore, clock: ManualClock, kernelOf: () => K
   const decided: string[] = [];
   const store = wrapStore(inner, async (call) => {
     const append = appendWith(call, 'approval.expired');
-    const [closure] = append?.close ?? [];
+    const [closure] = append?.closeApprovals ?? [];
     if (append !== undefined && closure !== undefined) {
       const { approvalId } = closure;
       const { runId } = append;

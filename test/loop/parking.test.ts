@@ -162,8 +162,8 @@ describe('a run that waits', () => {
     const store = wrapStore(scene.store, async (call) => {
       const value = await call.go();
       if (call.method !== 'append') return value;
-      const { raise = [], runId } = call.args[0] as Append;
-      for (const { id } of raise) decisions.push(later(() => decide(kernel, id)));
+      const { approvals = [], runId } = call.args[0] as Append;
+      for (const { id } of approvals) decisions.push(later(() => decide(kernel, id)));
       if (random() < 0.3) kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId });
       return value;
     });

@@ -341,7 +341,8 @@ describe('a question of a tool', () => {
       return askPerson(size).catch((error: unknown) => heard.push((error as RelayError).code));
     });
     const store = wrapStore(opened.store, async (call) => {
-      const asks = call.method === 'append' && ((call.args[0] as Append).raise ?? []).length > 0;
+      const asks =
+        call.method === 'append' && ((call.args[0] as Append).approvals ?? []).length > 0;
       if (asks) {
         const { runId } = call.args[0] as Append;
         await stopRun(kernel, runId);

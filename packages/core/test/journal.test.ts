@@ -276,13 +276,15 @@ describe('write', () => {
     journal.stage([say('b')], { take: ['mail_1'] });
     void journal.write([say('c')], { take: ['mail_2'], release: true });
     await store.finish();
-    expect(store.appends.map(({ take, release }) => ({ take, release }))).toEqual([
-      { take: [], release: false },
-      { take: ['mail_1', 'mail_2'], release: true },
+    expect(
+      store.appends.map(({ consumeCommands, release }) => ({ consumeCommands, release })),
+    ).toEqual([
+      { consumeCommands: [], release: false },
+      { consumeCommands: ['mail_1', 'mail_2'], release: true },
     ]);
     await store.finish();
     journal.append([say('d')]);
-    expect(store.appends[2]).toMatchObject({ take: [], release: false });
+    expect(store.appends[2]).toMatchObject({ consumeCommands: [], release: false });
   });
 
   it('gives the lease back even without an event', async () => {

@@ -6,14 +6,14 @@ import { openPostgresDriver } from './drivers/postgres/driver.ts';
 import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
 import { buildImage, openMemoryDriver } from './drivers/sqlite/memory-driver.ts';
 import { countNodes } from './sql/nodes.ts';
-import { decodeNote, selectNote } from './sql/notes.ts';
+import { decodeMetadata, selectMetadata } from './sql/metadata.ts';
 import { migrate, schemaStatements } from './sql/schema/migrations.ts';
 import { adviceOnRows } from './sql/schema/row-security.ts';
 import { createSqlStore } from './store.ts';
 
 export { lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
 export type { FolderLock } from './drivers/sqlite/folder-lock.ts';
-export { checkSqlite, copySqlite, readSqliteNote } from './drivers/sqlite/copy.ts';
+export { checkSqlite, copySqlite, readSqliteMetadata } from './drivers/sqlite/copy.ts';
 
 /** The embedded store: one file in the data folder, which only its owner may read. */
 export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemStore> {
@@ -54,15 +54,15 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   return createSqlStore(await openPostgresDriver({ url }));
 }
 
-/** Checks that the database answers, and reads a note. Nothing is created or changed. */
-export async function lookIntoPostgres(url: string, note: string): Promise<string | undefined> {
+/** Checks that the database answers, and reads a metadata entry. Nothing is created or changed. */
+export async function readPostgresMetadata(url: string, name: string): Promise<string | undefined> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
-    const there = await driver.read(`SELECT to_regclass('notes') IS NOT NULL AS there`, []);
+    const there = await driver.read(`SELECT to_regclass('metadata') IS NOT NULL AS there`, []);
     if (String(there[0]?.['there']) !== 'true') return undefined;
-    const { sql, params } = selectNote(note);
+    const { sql, params } = selectMetadata(name);
     const [row] = await driver.read(sql, params);
-    return row === undefined ? undefined : decodeNote(row);
+    return row === undefined ? undefined : decodeMetadata(row);
   } finally {
     await driver.close();
   }

@@ -38,13 +38,13 @@ export class NotifyingTenantStore extends SqlTenantStore {
   override async append(append: Append): Promise<AppendOutcome> {
     const outcome = await super.append(append);
     if (outcome !== 'committed') return outcome;
-    const { runId, events, progress, raise = [], close = [] } = append;
+    const { runId, events, progress, approvals = [], closeApprovals = [] } = append;
     const status = progress?.status;
     const hasChanged = events.some(({ type }) => type.startsWith('run.'));
     if (hasChanged) this.#notifyRun(runId, 'run');
     else if (events.length > 0) this.#notify({ kind: 'journal', runId });
-    for (const { id } of raise) this.#notifyApproval(id);
-    for (const { approvalId } of close) this.#notifyApproval(approvalId);
+    for (const { id } of approvals) this.#notifyApproval(id);
+    for (const { approvalId } of closeApprovals) this.#notifyApproval(approvalId);
     for (const event of events) {
       if (event.type === 'approval.expiring') this.#notifyApproval(event.approvalId);
     }

@@ -13,7 +13,7 @@ import type {
   Workspace,
 } from '@relay/core';
 import { insertAudit, tenantsToSealSql } from './sql/tenants/audit.ts';
-import { decodeStats, openRelaysSql, openRunsSql } from './sql/stats.ts';
+import { decodeStats, openApprovalsSql, openRunsSql } from './sql/stats.ts';
 import { RelayError } from '@relay/protocol';
 import type { SqlDriver } from './drivers/driver.ts';
 import { decodeOrphan } from './sql/runs/connections.ts';
@@ -27,7 +27,7 @@ import {
 import { decodeKey, insertKey, selectKeyByHashSql } from './sql/tenants/keys.ts';
 import { claim, dueParams, dueSql, reclaimSql, release, renew } from './sql/runs/leases.ts';
 import { runsWithCommandsSql } from './sql/runs/inbox.ts';
-import { sweepMemories } from './sql/memories.ts';
+import { deleteExpiredMemories } from './sql/memories.ts';
 import {
   deleteNodeSql,
   deleteNodesSql,
@@ -35,7 +35,7 @@ import {
   orphansParams,
   selectOrphansSql,
 } from './sql/nodes.ts';
-import { decodeNote, selectNote, writeNote } from './sql/notes.ts';
+import { decodeMetadata, selectMetadata, writeMetadata } from './sql/metadata.ts';
 import { pruneUnit } from './sql/runs/retention.ts';
 import { integer, text } from './codec/values.ts';
 import { decodeHint } from './codec/hints.ts';
@@ -109,7 +109,7 @@ class SqlStore implements SystemStore {
   async stats(): Promise<StoreStats> {
     const [runs, approvals] = await Promise.all([
       this.#driver.read(openRunsSql, []),
-      this.#driver.read(openRelaysSql, []),
+      this.#driver.read(openApprovalsSql, []),
     ]);
     return decodeStats(runs, approvals[0]);
   }
@@ -142,18 +142,18 @@ class SqlStore implements SystemStore {
     return (await this.#driver.read(tenantsToSealSql, [limit])).map((row) => text(row, 'id'));
   }
 
-  async readNote(name: string): Promise<string | undefined> {
-    const { sql, params } = selectNote(name);
+  async readMetadata(name: string): Promise<string | undefined> {
+    const { sql, params } = selectMetadata(name);
     const [row] = await this.#driver.read(sql, params);
-    return row === undefined ? undefined : decodeNote(row);
+    return row === undefined ? undefined : decodeMetadata(row);
   }
 
-  async writeNote(
+  async writeMetadata(
     name: string,
     value: string,
     options: { ifAbsent?: boolean } = {},
   ): Promise<boolean> {
-    return (await this.#driver.transact([writeNote(name, value, options)])).ok;
+    return (await this.#driver.transact([writeMetadata(name, value, options)])).ok;
   }
 
   async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {
@@ -176,11 +176,11 @@ class SqlStore implements SystemStore {
       runIds.map((id) => renew(dialect, id, { owner, now, until })),
     );
     if (!result.ok) return [];
-    const held = new Set(runIds.filter((_, place) => result.results[place]?.changes === 1));
+    const held = new Set(runIds.filter((_, index) => result.results[index]?.changes === 1));
     return renewal.runIds.filter((id) => held.has(id));
   }
 
-  async heldWithCommands(owner: string): Promise<string[]> {
+  async leasedRunsWithCommands(owner: string): Promise<string[]> {
     const rows = await this.#driver.read(runsWithCommandsSql, [owner]);
     return rows.map((row) => text(row, 'run_id'));
   }
@@ -194,23 +194,23 @@ class SqlStore implements SystemStore {
     return rows.map((row) => ({ tenantId: text(row, 'tenant_id'), runId: text(row, 'id') }));
   }
 
-  async reclaimEverything(): Promise<void> {
+  async releaseAllLeases(): Promise<void> {
     await this.#driver.transact([
       { sql: reclaimSql, params: [] },
       { sql: deleteNodesSql, params: [] },
     ]);
   }
 
-  async keepNode(by: Claim): Promise<void> {
+  async heartbeatNode(by: Claim): Promise<void> {
     await this.#driver.transact(keepAlive(this.#driver.dialect, by));
   }
 
-  async forgetNode(node: string): Promise<void> {
+  async removeNode(node: string): Promise<void> {
     await this.#driver.transact([{ sql: deleteNodeSql, params: [node] }]);
   }
 
-  async sweepMemories(now: number, limit: number): Promise<number> {
-    const result = await this.#driver.transact([sweepMemories(now, limit)]);
+  async deleteExpiredMemories(now: number, limit: number): Promise<number> {
+    const result = await this.#driver.transact([deleteExpiredMemories(now, limit)]);
     return result.ok ? (result.results[0]?.changes ?? 0) : 0;
   }
 

@@ -31,7 +31,7 @@ async function scenario(store: SystemStore): Promise<string> {
   const run = await newRun(tenant, { identity: { id: 'run' }, connection: { id: 'c', node: 'n' } });
   const approval = newApproval(run, { id: 'relay' });
   await tenant.append(
-    step(run, { raise: [approval], progress: { status: 'waiting' }, release: true }),
+    step(run, { approvals: [approval], progress: { status: 'waiting' }, release: true }),
   );
   await tenant.decideApproval(decisionOn(approval));
   await tenant.postRunCommand(run.id, cancelCommand('stop'));

@@ -15,8 +15,8 @@ function event(seq: number, type: string, more: object = {}): StoredEvent {
 
 const journal = [
   event(1, 'run.created', { messages: [{ role: 'user', content: 'pay r-1' }] }),
-  event(2, 'approval.requested', { approvalId: 'relay-1', kind: 'permission', toolCallId: call }),
-  event(3, 'approval.decided', { approvalId: 'relay-1', approved: true, toolCallId: call }),
+  event(2, 'approval.requested', { approvalId: 'approval-1', kind: 'permission', toolCallId: call }),
+  event(3, 'approval.decided', { approvalId: 'approval-1', approved: true, toolCallId: call }),
   event(4, 'tool.started', { toolCallId: call }),
   event(5, 'tool.completed', { toolCallId: call, result: { found: 1 } }),
   event(6, 'run.ended', { status: 'completed', output: '' }),
@@ -30,7 +30,7 @@ const ran: ToolRan = {
 };
 const noted = [
   { at: time, kind: 'ack', of: 'run', runId: run, tag: 'r-1', scenario: 'once' },
-  { at: time, kind: 'ack', of: 'decision', runId: run, approvalId: 'relay-1', approved: true },
+  { at: time, kind: 'ack', of: 'decision', runId: run, approvalId: 'approval-1', approved: true },
   { at: time, kind: 'ack', of: 'result', runId: run, call, output: { found: 1 } },
   { at: time, kind: 'ack', of: 'cancel', runId: run },
   { at: time, kind: 'ack', of: 'credential', runId: '', provider: 'p', answer: { last4: 'abcd' } },
@@ -39,7 +39,7 @@ const noted = [
     kind: 'frame',
     runId: run,
     seq: 3,
-    data: { type: 'approval_resolved', status: 'approved', id: 'relay-1' },
+    data: { type: 'approval_resolved', status: 'approved', id: 'approval-1' },
   },
 ] as Noted[];
 const row = { id: run, status: 'completed', epoch: 2, last_seq: 6 };
@@ -70,7 +70,7 @@ const violations: Readonly<Record<string, Partial<Evidence>>> = {
   seqCountsFromOne: without('tool.started'),
   framesAreTheJournal: withJournal(
     journal.map((one) =>
-      one.seq === 3 ? event(3, 'approval.closed', { approvalId: 'relay-1' }) : one,
+      one.seq === 3 ? event(3, 'approval.closed', { approvalId: 'approval-1' }) : one,
     ),
   ),
   noToolRanTwice: { ran: [ran, ran] },
@@ -79,7 +79,7 @@ const violations: Readonly<Record<string, Partial<Evidence>>> = {
   effectsAreOnRecord: without('tool.completed'),
   oneDecisionARelay: withJournal([
     ...journal,
-    event(7, 'approval.closed', { approvalId: 'relay-1' }),
+    event(7, 'approval.closed', { approvalId: 'approval-1' }),
   ]),
   nothingRanUndecided: { ran: [{ ...ran, at: time - 1 }] },
   allowOnceAllowsOnce: { ran: [ran, { ...ran, toolCallId: 'call_r-1_2' }] },

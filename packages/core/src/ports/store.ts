@@ -79,23 +79,23 @@ export interface Append {
   readonly at: number;
   readonly events: readonly RunEvent[];
   readonly progress?: Partial<RunProgress>;
-  readonly raise?: readonly NewApproval[];
-  readonly close?: readonly ApprovalClosure[];
+  readonly approvals?: readonly NewApproval[];
+  readonly closeApprovals?: readonly ApprovalClosure[];
   /** Calls that a client shall bring the result of. */
-  readonly awaited?: readonly NewClientCall[];
+  readonly clientCalls?: readonly NewClientCall[];
   /** Calls that end without a client's result; one that came meanwhile undoes the step. */
-  readonly givenUp?: readonly string[];
+  readonly abandonedCalls?: readonly string[];
   /**
    * Counted grants that these events use up, once for each time they are named. One that has none
    * left, has expired or was revoked undoes the whole step (E7): it is `refused`.
    */
   readonly useGrants?: readonly string[];
   /** QueuedRunCommand that these events answer: it is removed in the same commit. */
-  readonly take?: readonly string[];
+  readonly consumeCommands?: readonly string[];
   /** Gives the lease back in the same commit. */
   readonly release?: boolean;
   /** Memories that the run leaves behind. */
-  readonly remember?: readonly MemoryRecord[];
+  readonly memories?: readonly MemoryRecord[];
   readonly audit?: readonly NewAudit[];
   readonly notices?: readonly Notice[];
 }
@@ -238,9 +238,9 @@ export interface SystemStore {
   /** Tenants whose audit trail has entries without a place. */
   tenantsToSeal(limit: number): Promise<string[]>;
   /** A small fact about the store itself. */
-  readNote(name: string): Promise<string | undefined>;
+  readMetadata(name: string): Promise<string | undefined>;
   /** True if it was written; with `ifAbsent`, an earlier value stays. */
-  writeNote(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
+  writeMetadata(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
 
   /** Takes the lease if it is free or has run out at `now`; the epoch rises with every claim. */
   claimRun(runId: string, claim: Claim): Promise<{ epoch: number } | undefined>;
@@ -250,7 +250,7 @@ export interface SystemStore {
     renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]>;
   /** Of all runs that this owner holds, those that have commands. */
-  heldWithCommands(owner: string): Promise<string[]>;
+  leasedRunsWithCommands(owner: string): Promise<string[]>;
   /** Gives back a lease without writing anything else. */
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
@@ -261,9 +261,9 @@ export interface SystemStore {
    */
   dueRuns(now: number, limit: number): Promise<RunRef[]>;
   /** For a store that one server owns alone: what earlier processes held is free at once. */
-  reclaimEverything(): Promise<void>;
+  releaseAllLeases(): Promise<void>;
   /** Deletes at most `limit` memories that have expired, of any tenant, and says how many. */
-  sweepMemories(now: number, limit: number): Promise<number>;
+  deleteExpiredMemories(now: number, limit: number): Promise<number>;
   /**
    * Forgets what was said in conversations in which nothing has happened since `before`: journals,
    * outputs and approvals go, what the runs were and used stays. At most `limit` runs and as many rows
@@ -272,9 +272,9 @@ export interface SystemStore {
    */
   pruneRuns(before: number, limit: number): Promise<number>;
   /** Says that a node is alive, until it says so again. */
-  keepNode(by: Claim): Promise<void>;
+  heartbeatNode(by: Claim): Promise<void>;
   /** It leaves in good order. */
-  forgetNode(node: string): Promise<void>;
+  removeNode(node: string): Promise<void>;
   /**
    * Chat connections of nodes other than `node` that are not alive: their peers are gone. A few
    * hundred at once, the oldest first.

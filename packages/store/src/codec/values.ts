@@ -7,8 +7,8 @@ import { crc32 } from 'node:zlib';
 import { RelayError } from '@relay/protocol';
 import type { Row } from '../drivers/driver.ts';
 
-export function corrupt(place: string, what: string): RelayError {
-  return new RelayError('journal_corrupt', `${place} is damaged: ${what}`);
+export function corrupt(subject: string, what: string): RelayError {
+  return new RelayError('journal_corrupt', `${subject} is damaged: ${what}`);
 }
 
 /** A checksum that detects flipped bytes and misplaced rows; it does not resist an attacker. */

@@ -7,9 +7,9 @@ export type Signs = Uint32Array;
 
 export function signsOf(vector: Float32Array): Signs {
   const signs = new Uint32Array(Math.ceil(vector.length / 32));
-  for (let place = 0; place < vector.length; place += 1) {
-    const word = place >> 5;
-    const sign = (vector[place] as number) > 0 ? 1 << (place & 31) : 0;
+  for (let index = 0; index < vector.length; index += 1) {
+    const word = index >> 5;
+    const sign = (vector[index] as number) > 0 ? 1 << (index & 31) : 0;
     signs[word] = (signs[word] as number) | sign;
   }
   return signs;
@@ -72,7 +72,7 @@ function bitsIn(word: number): number {
 /** Of length 1, so that the product of two is the cosine between them. */
 export function normalized(vector: Float32Array): Float32Array {
   let sum = 0;
-  for (let place = 0; place < vector.length; place += 1) sum += (vector[place] as number) ** 2;
+  for (let index = 0; index < vector.length; index += 1) sum += (vector[index] as number) ** 2;
   const length = Math.sqrt(sum);
   return length === 0 ? vector : vector.map((value) => value / length);
 }
@@ -81,8 +81,8 @@ export function normalized(vector: Float32Array): Float32Array {
 export function cosine(one: Float32Array, other: Float32Array): number {
   if (one.length !== other.length) return 0;
   let sum = 0;
-  for (let place = 0; place < one.length; place += 1) {
-    sum += (one[place] as number) * (other[place] as number);
+  for (let index = 0; index < one.length; index += 1) {
+    sum += (one[index] as number) * (other[index] as number);
   }
   return Math.round(sum * 10_000) / 10_000;
 }

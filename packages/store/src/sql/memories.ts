@@ -124,15 +124,15 @@ const isAlive = '(m.expires_at IS NULL OR m.expires_at > ?)';
 const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'], string>>>> = {
   sqlite: {
     rare: `SELECT ${read} FROM (
-        SELECT found.place AS place FROM (
-          SELECT rowid AS place, bm25(memory_index) AS rank FROM memory_index
+        SELECT found.index_rowid FROM (
+          SELECT rowid AS index_rowid, bm25(memory_index) AS rank FROM memory_index
           WHERE memory_index MATCH ? ORDER BY rowid DESC LIMIT 500
         ) AS found CROSS JOIN memories m
-        WHERE m.place = found.place AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
-        ORDER BY found.rank, m.place DESC LIMIT ?
-      ) AS best CROSS JOIN memories m WHERE m.place = best.place`,
+        WHERE m.index_rowid = found.index_rowid AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
+        ORDER BY found.rank, m.index_rowid DESC LIMIT ?
+      ) AS best CROSS JOIN memories m WHERE m.index_rowid = best.index_rowid`,
     common: `SELECT ${read} FROM memory_index CROSS JOIN memories m
-      WHERE memory_index MATCH ? AND m.place = memory_index.rowid
+      WHERE memory_index MATCH ? AND m.index_rowid = memory_index.rowid
         AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
       ORDER BY memory_index.rowid DESC LIMIT ?`,
   },
@@ -202,7 +202,7 @@ const sweepSql = `DELETE FROM memories WHERE id IN (
   SELECT id FROM memories WHERE expires_at IS NOT NULL AND expires_at <= ?
   ORDER BY expires_at LIMIT ?)`;
 
-export function sweepMemories(now: number, limit: number): Statement {
+export function deleteExpiredMemories(now: number, limit: number): Statement {
   return { sql: sweepSql, params: [now, limit] };
 }
 

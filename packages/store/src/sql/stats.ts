@@ -7,7 +7,7 @@ export const openRunsSql = `SELECT r.status AS status, COUNT(*) AS n
   FROM tenants t JOIN runs r ON r.tenant_id = t.id AND r.status IN ('queued', 'running', 'waiting')
   GROUP BY r.status`;
 
-export const openRelaysSql = `SELECT COUNT(*) AS n, MIN(r.requested_at) AS oldest
+export const openApprovalsSql = `SELECT COUNT(*) AS n, MIN(r.requested_at) AS oldest
   FROM tenants t JOIN approvals r ON r.tenant_id = t.id AND r.status = 'pending'`;
 
 export function decodeStats(runs: readonly Row[], approvals: Row | undefined): StoreStats {

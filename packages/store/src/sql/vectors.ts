@@ -138,8 +138,8 @@ export class SqlVectorStore implements VectorStore {
 
   /** A cleared namespace leaves the cache too, for all models. */
   forget(namespace: string): void {
-    const place = JSON.stringify([this.#tenantId, encode(namespace)]);
-    this.#signs.forgetAll(`${place.slice(0, -1)},`);
+    const prefix = JSON.stringify([this.#tenantId, encode(namespace)]);
+    this.#signs.forgetAll(`${prefix.slice(0, -1)},`);
   }
 
   async nearest(search: NearestSearch): Promise<NearMemory[]> {

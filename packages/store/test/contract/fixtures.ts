@@ -135,7 +135,7 @@ export async function waitingRun(tenant: TenantStore, over: Partial<NewApproval>
   const run = await newRun(tenant);
   const approval = newApproval(run, over);
   await tenant.append(
-    step(run, { raise: [approval], progress: { status: 'waiting' }, release: true }),
+    step(run, { approvals: [approval], progress: { status: 'waiting' }, release: true }),
   );
   return { run, approval };
 }

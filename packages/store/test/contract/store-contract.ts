@@ -16,7 +16,7 @@ import { leaseTests } from './runs/leases.ts';
 import { inboxTests } from './runs/inbox.ts';
 import { memoryTests } from './memories/memories.ts';
 import { memorySearchTests } from './memories/memory-search.ts';
-import { noteTests } from './notes.ts';
+import { metadataTests } from './metadata.ts';
 import { policyTests } from './tenants/policies.ts';
 import { approvalListTests } from './runs/approval-lists.ts';
 import { approvalTests } from './runs/approvals.ts';
@@ -57,7 +57,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('tenants', () => tenantTests(open));
     describe('keys', () => keyTests(open));
     describe('credentials', () => credentialTests(open));
-    describe('notes', () => noteTests(open));
+    describe('metadata', () => metadataTests(open));
     describe('memories', () => memoryTests(open));
     describe('search in memories', () => memorySearchTests(open));
     describe('vectors of memories', () => vectorTests(open));

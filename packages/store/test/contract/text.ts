@@ -37,7 +37,7 @@ export function textTests(open: Open): void {
       });
       const error = { code: text, message: text, retryable: false };
       await tenant.append(
-        step(run, { raise: [approval], progress: { error }, events: [delta(text)] }),
+        step(run, { approvals: [approval], progress: { error }, events: [delta(text)] }),
       );
       const queued = cancelCommand(text);
       await tenant.postRunCommand(run.id, queued);
@@ -88,8 +88,8 @@ export function textTests(open: Open): void {
       by: clock,
       reason,
     } as const;
-    await tenant.append(step(run, { events: [], raise: [approval] }));
-    await tenant.append(step(run, { close: [close] }));
+    await tenant.append(step(run, { events: [], approvals: [approval] }));
+    await tenant.append(step(run, { closeApprovals: [close] }));
     expect(await tenant.readApproval(approval.id)).toMatchObject({ reason });
   });
 

@@ -50,8 +50,8 @@ describe('the cache of signs', () => {
     expect((await idsIn(cache, space))?.toSorted()).toEqual(['m1', 'm2', 'm3', 'm4']);
     expect(space.reads).toEqual([0, 2 * hour - 60_000_000]);
     const table = await cache.table('a', 2, space.source);
-    const place = table?.ids.indexOf('m3') ?? -1;
-    expect(table?.signs[place * 2]).toBe(0x03030303);
+    const index = table?.ids.indexOf('m3') ?? -1;
+    expect(table?.signs[index * 2]).toBe(0x03030303);
   });
 
   test('reads a space again that has shrunk or has changed before the overlap', async () => {

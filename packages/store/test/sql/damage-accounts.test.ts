@@ -124,13 +124,13 @@ describe('damage to accounts', () => {
     await expect(tenant.createRun(creation)).rejects.toMatchObject(corrupt);
   });
 
-  test('settings and notes that were changed are noticed', async () => {
+  test('settings and metadata that were changed are noticed', async () => {
     await tenant.updateTenant({ settings: { maxRuns: 1 } });
-    await store.writeNote('note', 'value');
+    await store.writeMetadata('note', 'value');
     tamper(`UPDATE tenants SET settings = '{"maxRuns":9}' WHERE id = 'one'`);
-    tamper(`UPDATE notes SET value = '"other"'`);
+    tamper(`UPDATE metadata SET value = '"other"'`);
     await expect(tenant.readTenant()).rejects.toThrow('The settings of tenant one');
-    await expect(store.readNote('note')).rejects.toMatchObject(corrupt);
+    await expect(store.readMetadata('note')).rejects.toMatchObject(corrupt);
     expect((await other.readTenant()).settings).toEqual({});
   });
 

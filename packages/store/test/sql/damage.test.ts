@@ -36,7 +36,7 @@ describe('damage', () => {
     await tenant.append(
       step(run, {
         events: [delta('a'), delta(marks.payload)],
-        raise: [approval],
+        approvals: [approval],
         progress: { checkpoint: marks.checkpoint, snapshot: marks.snapshot, snapshotSeq: 3 },
       }),
     );
@@ -64,10 +64,10 @@ describe('damage', () => {
   }
 
   /** That it is noticed, and that it was this bit alone. */
-  async function afterFlip(mark: string, place: number, look: () => Promise<unknown>) {
+  async function afterFlip(mark: string, index: number, look: () => Promise<unknown>) {
     await store.close();
     const start = readFileSync(join(dir, 'relay.db')).indexOf(mark);
-    const spot = { at: start + (place % mark.length), bit: place % 8 };
+    const spot = { at: start + (index % mark.length), bit: index % 8 };
     flip(spot);
     await reopen();
     await expect(look()).rejects.toMatchObject({ code: 'journal_corrupt' });
@@ -85,14 +85,14 @@ describe('damage', () => {
   }
 
   test('a flipped bit anywhere in an event is noticed', async () => {
-    for (let place = 0; place < 10; place += 1) await afterFlip(marks.payload, place, readAll);
+    for (let index = 0; index < 10; index += 1) await afterFlip(marks.payload, index, readAll);
   });
 
   test('a flipped bit in a checkpoint or a snapshot is noticed', async () => {
     const look = () => tenant.readRun(run.id);
-    for (let place = 0; place < 5; place += 1) {
-      await afterFlip(marks.checkpoint, place, look);
-      await afterFlip(marks.snapshot, place + 5, look);
+    for (let index = 0; index < 5; index += 1) {
+      await afterFlip(marks.checkpoint, index, look);
+      await afterFlip(marks.snapshot, index + 5, look);
     }
   });
 
@@ -108,7 +108,7 @@ describe('damage', () => {
 
   test('a decision that was changed on its way to the run is noticed', async () => {
     const by = { type: 'key', id: 'k', name: 'ada' } as const;
-    const queued = { id: 'mail', command: { kind: 'cancel', reason: 'stop', by } } as const;
+    const queued = { id: 'command', command: { kind: 'cancel', reason: 'stop', by } } as const;
     expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
     expect(await tenant.readInbox(run.id)).toEqual([queued]);
     tamper(`UPDATE run_inbox SET command = replace(command, 'stop', 'play')`);
@@ -117,13 +117,13 @@ describe('damage', () => {
 
   test('a flipped bit in what a person is shown is noticed', async () => {
     const look = () => tenant.readApproval(approvalId);
-    for (let place = 0; place < 5; place += 1) {
-      await afterFlip(marks.params, place, look);
-      await afterFlip(marks.digest, place, look);
+    for (let index = 0; index < 5; index += 1) {
+      await afterFlip(marks.params, index, look);
+      await afterFlip(marks.digest, index, look);
     }
   });
 
-  test('the error names the run and the place', async () => {
+  test('the error names the run and the seq', async () => {
     tamper(
       `UPDATE events SET payload = payload || ' ' WHERE run_id = '${run.id}' AND last_seq = 5`,
     );
@@ -212,7 +212,7 @@ describe('damage', () => {
       tamper(`UPDATE approvals SET ${change}`);
       await reopen();
       await expect(tenant.readApproval(approvalId)).rejects.toThrow(
-        `Relay ${approvalId} is damaged`,
+        `Approval ${approvalId} is damaged`,
       );
     }
   });

@@ -43,7 +43,7 @@ describe('query plans of PostgreSQL', () => {
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
     await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
         agent_id, agent_path, tool_call_id, tool, params, digest, checksum)
-      SELECT 'relay-' || n, 'tenant-' || n % 20, 'run-' || n,
+      SELECT 'approval-' || n, 'tenant-' || n % 20, 'run-' || n,
         CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
         '""', '{}', '', 0 FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO audit_entries
@@ -69,7 +69,7 @@ describe('query plans of PostgreSQL', () => {
   const page = { limit: 50 };
   const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const run = { tenantId: 't', runId: 'r' };
-  const mail = {
+  const queued = {
     id: 'm',
     command: { kind: 'cancel', reason: '', by: decisionOn(approval).by },
   } as const;
@@ -112,8 +112,8 @@ describe('query plans of PostgreSQL', () => {
     'an approval': selectApprovalSql,
     'a decision': decide('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
-    'the mail of a run': selectCommandsSql,
-    'mail for a run': insertCommand('postgres', run, mail).sql,
+    'the inbox of a run': selectCommandsSql,
+    'a command for a run': insertCommand('postgres', run, queued).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the ended runs of a conversation': selectEndedSql,
@@ -147,7 +147,7 @@ describe('query plans of PostgreSQL', () => {
   const ofSystem: Record<string, string> = {
     'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'what is due': dueSql.postgres,
-    'the mail of what a node holds': runsWithCommandsSql,
+    'the inboxes of the runs that a node holds': runsWithCommandsSql,
   };
   const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;
   const planOf = (rows: readonly Record<string, unknown>[]) =>
@@ -157,7 +157,7 @@ describe('query plans of PostgreSQL', () => {
     '%s is found under the policies without reading a table',
     async (_name, sql) => {
       const plan = planOf((await asTenant.query(explained(sql))).rows);
-      expect(plan).toMatch(/approval\.tenant/);
+      expect(plan).toMatch(/relay\.tenant/);
       expect(plan).not.toMatch(/Seq Scan on (?:runs|events|approvals|memor)/);
     },
   );

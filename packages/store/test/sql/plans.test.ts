@@ -42,10 +42,10 @@ import {
   selectMemoryIds,
   selectMemoryOnceSql,
   selectSample,
-  sweepMemories,
+  deleteExpiredMemories,
 } from '../../src/sql/memories.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
-import { selectNote } from '../../src/sql/notes.ts';
+import { selectMetadata } from '../../src/sql/metadata.ts';
 import { selectInForceSql, selectVersions } from '../../src/sql/tenants/policies.ts';
 import {
   decide,
@@ -101,8 +101,8 @@ describe('query plans', () => {
     'a grant': selectGrantSql,
     'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
     'a use of a grant': useGrant('t', 'g', 1).sql,
-    'the mail of a run': selectCommandsSql,
-    'the end of all mail': deleteCommands(run).sql,
+    'the inbox of a run': selectCommandsSql,
+    'the deletion of an inbox': deleteCommands(run).sql,
     'a key': selectKeyByHashSql,
     'a key by its id': selectKeySql,
     'the keys of a tenant': selectKeys('t', page).sql,
@@ -117,7 +117,7 @@ describe('query plans', () => {
     'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the open runs of a key': selectOpenRuns('t', { keyId: 'k' }).sql,
-    'a note': selectNote('n').sql,
+    'a metadata entry': selectMetadata('n').sql,
     'a connection': selectConnectionSql,
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
@@ -147,7 +147,7 @@ describe('query plans', () => {
     'a sample of a namespace': selectSample('t', search).sql,
     'a memory to delete': deleteMemory('t', 'm').sql,
     'a piece of a namespace to clear': clearMemories('t', 'n', 9).sql,
-    'memories that have expired': sweepMemories(0, 9).sql,
+    'memories that have expired': deleteExpiredMemories(0, 9).sql,
     'whether there are vectors': hasVectorSql,
     'the vectors to compare': selectVectors(3),
     ...Object.fromEntries(
@@ -273,7 +273,7 @@ describe('query plans', () => {
       const searches = ids.filter((line) => line.startsWith('SEARCH'));
       expect(searches.length).toBeGreaterThan(0);
       for (const line of searches)
-        expect(line).toContain(`${index} AND requested_at>? AND (raised_`);
+        expect(line).toContain(`${index} AND requested_at>? AND (requested_`);
       expect(scansIn(await plan(selectApprovals('t', filter, page).sql))).toEqual([]);
     });
   }
@@ -337,14 +337,14 @@ describe('query plans', () => {
     );
   });
 
-  test('due runs are found among the open ones, by partial indexes and by their mail', async () => {
+  test('due runs are found among the open ones, by partial indexes and by their inbox', async () => {
     const tables = (await plan(dueSql.sqlite)).filter((line) =>
-      /^(SCAN|SEARCH) (r|mail)\b/.test(line),
+      /^(SCAN|SEARCH) (r|run_inbox)\b/.test(line),
     );
     expect(tables).toEqual([
       'SCAN r USING INDEX runs_to_do',
       'SEARCH r USING INDEX runs_to_wake (wake_at<?)',
-      'SCAN mail USING COVERING INDEX sqlite_autoindex_mail_1',
+      'SCAN run_inbox USING COVERING INDEX sqlite_autoindex_run_inbox_1',
       'SEARCH r USING INDEX sqlite_autoindex_runs_1 (id=?)',
     ]);
   });

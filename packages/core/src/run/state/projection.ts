@@ -18,19 +18,19 @@ import { nextLook } from '../waiting/expiry.ts';
 
 export interface Projection {
   readonly progress: Partial<RunProgress>;
-  readonly raise: readonly NewApproval[];
-  readonly close: readonly ApprovalClosure[];
-  readonly awaited: readonly NewClientCall[];
-  readonly givenUp: readonly string[];
+  readonly approvals: readonly NewApproval[];
+  readonly closeApprovals: readonly ApprovalClosure[];
+  readonly clientCalls: readonly NewClientCall[];
+  readonly abandonedCalls: readonly string[];
   readonly useGrants: readonly string[];
 }
 
 const nothing: Projection = {
   progress: {},
-  raise: [],
-  close: [],
-  awaited: [],
-  givenUp: [],
+  approvals: [],
+  closeApprovals: [],
+  clientCalls: [],
+  abandonedCalls: [],
   useGrants: [],
 };
 
@@ -44,10 +44,10 @@ export function project(
   if (telling.length === 0) return nothing;
   return {
     progress: progressOf(telling, state, run),
-    raise: telling.flatMap((event) => raisedApproval(event, run.id)),
-    close: telling.flatMap(closedApproval),
-    awaited: telling.flatMap(awaitedCall),
-    givenUp: telling.flatMap((event) =>
+    approvals: telling.flatMap((event) => raisedApproval(event, run.id)),
+    closeApprovals: telling.flatMap(closedApproval),
+    clientCalls: telling.flatMap(awaitedCall),
+    abandonedCalls: telling.flatMap((event) =>
       event.type === 'tool.failed' && event.via === 'client' ? [event.toolCallId] : [],
     ),
     useGrants: telling.flatMap(usedGrant),

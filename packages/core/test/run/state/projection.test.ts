@@ -45,7 +45,7 @@ function call(toolCallId: string): RunEvent {
   return { type: 'tool.called', ...root, toolCallId, name: 'bash', input: { command: 'ls' } };
 }
 
-function raised(toolCallId: string, approvalId: string, expiresAt: string): RunEvent {
+function requested(toolCallId: string, approvalId: string, expiresAt: string): RunEvent {
   return {
     type: 'approval.requested',
     ...root,
@@ -109,7 +109,12 @@ const soon = '2026-03-01T11:00:00.000Z';
 const later = '2026-03-02T10:00:00.000Z';
 const begun = step(initialState, started, agentStarted).state;
 const asked = step(begun, turn, text, call('c1'), call('c2'), finished).state;
-const waiting = step(asked, raised('c1', 'r1', later), raised('c2', 'r2', soon), suspended).state;
+const waiting = step(
+  asked,
+  requested('c1', 'r1', later),
+  requested('c2', 'r2', soon),
+  suspended,
+).state;
 
 function output(value: { progress: { outputJson?: string | null } }): unknown {
   return JSON.parse(value.progress.outputJson ?? 'null');
@@ -121,21 +126,25 @@ describe('the rows beside the journal', () => {
     const of = { ...root, toolCallId: 'c1', name: 'bash', progressId: 'p', content: 'x' };
     const {
       progress: changed,
-      raise,
-      close,
+      approvals,
+      closeApprovals,
     } = step(
       inTurn,
       text,
       { type: 'reasoning.appended', ...root, reasoningId: 'r', text: 'hm' },
       { type: 'tool.progressed', ...of },
     );
-    expect({ changed, raise, close }).toEqual({ changed: {}, raise: [], close: [] });
+    expect({ changed, approvals, closeApprovals }).toEqual({
+      changed: {},
+      approvals: [],
+      closeApprovals: [],
+    });
     expect(project([], inTurn, run)).toEqual({
       progress: {},
-      raise: [],
-      close: [],
-      awaited: [],
-      givenUp: [],
+      approvals: [],
+      closeApprovals: [],
+      clientCalls: [],
+      abandonedCalls: [],
       useGrants: [],
     });
   });
@@ -161,7 +170,7 @@ describe('the rows beside the journal', () => {
   });
 
   it('hold the checkpoint of the batch', () => {
-    const { checkpoint } = step(asked, raised('c1', 'r1', later)).progress;
+    const { checkpoint } = step(asked, requested('c1', 'r1', later)).progress;
     expect(JSON.parse(checkpoint ?? '')).toMatchObject({
       version: 1,
       checkpoint: { kind: 'approval_pending', tool: { name: 'bash', toolCallId: 'c1' } },
@@ -174,17 +183,17 @@ describe('a run that waits', () => {
   it('is looked at again when the first of its approvals expires', () => {
     const { progress: changed } = step(
       asked,
-      raised('c1', 'r1', later),
-      raised('c2', 'r2', soon),
+      requested('c1', 'r1', later),
+      requested('c2', 'r2', soon),
       suspended,
     );
     expect(changed).toMatchObject({ status: 'waiting', wakeAt: Date.parse(soon) });
   });
 
   it('is looked at again when its time is over, if that comes first', () => {
-    const raise = [raised('c1', 'r1', later), raised('c2', 'r2', soon)];
+    const requests = [requested('c1', 'r1', later), requested('c2', 'r2', soon)];
     const limited = (timeMs: number) =>
-      step({ ...asked, limits: { timeMs } }, ...raise, suspended).progress.wakeAt;
+      step({ ...asked, limits: { timeMs } }, ...requests, suspended).progress.wakeAt;
     expect(limited(60_000)).toBe(now + 60_000);
     expect(limited(2 * 60 * 60 * 1000)).toBe(Date.parse(soon));
     expect(step({ ...asked, limits: { timeMs: 5 } }, suspended).progress.wakeAt).toBe(now + 5);
@@ -210,7 +219,7 @@ describe('a run that waits', () => {
   });
 
   it('shows the call that is pending, with its arguments and its approval', () => {
-    const shown = output(step(asked, raised('c1', 'r1', later), suspended));
+    const shown = output(step(asked, requested('c1', 'r1', later), suspended));
     expect(shown).toEqual({
       output: null,
       approvals: [],
@@ -237,7 +246,7 @@ describe('a run that waits', () => {
   });
 
   it('no longer shows a call as pending whose approval has expired', () => {
-    const one = step(asked, failed('c2'), raised('c1', 'r1', soon), suspended).state;
+    const one = step(asked, failed('c2'), requested('c1', 'r1', soon), suspended).state;
     expect(output(step(one, resumed, ...expired('c1', 'r1')))).toEqual({
       output: null,
       approvals: [],
@@ -246,8 +255,8 @@ describe('a run that waits', () => {
 });
 
 describe('approvals', () => {
-  it('get a row when they are raised', () => {
-    expect(step(asked, raised('c1', 'r1', later)).raise).toEqual([
+  it('get a row when they are requested', () => {
+    expect(step(asked, requested('c1', 'r1', later)).approvals).toEqual([
       {
         id: 'r1',
         runId: run.id,
@@ -266,18 +275,18 @@ describe('approvals', () => {
 
   it('say which agent asks, from the first one down', () => {
     const { state } = step(asked, ...delegated('c1'));
-    expect(step(state, ...subAsks('s1', 'r9', soon)).raise).toMatchObject([
+    expect(step(state, ...subAsks('s1', 'r9', soon)).approvals).toMatchObject([
       { id: 'r9', agentId: 'sub', agentPath: ['assistant', 'sub'], toolCallId: 's1' },
     ]);
   });
 
-  it('are raised together if their turn raised them together', () => {
-    const { raise } = step(asked, raised('c1', 'r1', later), raised('c2', 'r2', soon));
-    expect(raise.map(({ id }) => id)).toEqual(['r1', 'r2']);
+  it('are requested together if their turn requested them together', () => {
+    const { approvals } = step(asked, requested('c1', 'r1', later), requested('c2', 'r2', soon));
+    expect(approvals.map(({ id }) => id)).toEqual(['r1', 'r2']);
   });
 
   it('are closed by the clock when nobody answered', () => {
-    expect(step(waiting, resumed, ...expired('c2', 'r2')).close).toEqual([
+    expect(step(waiting, resumed, ...expired('c2', 'r2')).closeApprovals).toEqual([
       {
         approvalId: 'r2',
         status: 'expired',
@@ -295,7 +304,7 @@ describe('approvals', () => {
       toolCallId: 'c2',
       approvalId: 'r2',
     } as const;
-    expect(step(waiting, { ...closed, reason: 'Stopped by ann' }).close).toEqual([
+    expect(step(waiting, { ...closed, reason: 'Stopped by ann' }).closeApprovals).toEqual([
       {
         approvalId: 'r2',
         status: 'closed',
@@ -307,8 +316,8 @@ describe('approvals', () => {
   });
 
   it('that a person decided are left alone: their row was changed when they did', () => {
-    const { raise, close } = step(waiting, resumed, decided('c1', 'r1'));
-    expect({ raise, close }).toEqual({ raise: [], close: [] });
+    const { approvals, closeApprovals } = step(waiting, resumed, decided('c1', 'r1'));
+    expect({ approvals, closeApprovals }).toEqual({ approvals: [], closeApprovals: [] });
   });
 });
 

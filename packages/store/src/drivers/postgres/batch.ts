@@ -82,14 +82,14 @@ async function send(session: PostgresSession, unit: Unit): Promise<Answer> {
 
 function outcomeOf({ unit, replies }: Answer): UnitOutcome {
   const results: StatementResult[] = [];
-  for (const [place, reply] of replies.entries()) {
+  for (const [index, reply] of replies.entries()) {
     if (reply.status === 'rejected') {
       if (isFaultOfStatement(reply.reason)) return { error: reply.reason };
       throw reply.reason;
     }
-    const expected = unit[place]?.expect;
+    const expected = unit[index]?.expect;
     if (expected !== undefined && reply.value.changes !== expected) {
-      return { ok: false, failedAt: place };
+      return { ok: false, failedAt: index };
     }
     results.push(reply.value);
   }

@@ -163,6 +163,6 @@ class Postgres implements PostgresDriver {
 
 /** Where it is, without who we are there. */
 function nameOf(url: string): string {
-  const place = URL.canParse(url) ? new URL(url) : undefined;
-  return place === undefined ? 'The database' : `The database ${place.host}${place.pathname}`;
+  const address = URL.canParse(url) ? new URL(url) : undefined;
+  return address === undefined ? 'The database' : `The database ${address.host}${address.pathname}`;
 }

@@ -80,8 +80,8 @@ export class PostgresReaders {
     let free: number | undefined;
     const strangeness = (reader: Reader) =>
       reader.session.waiting + (reader.binding?.tenantId === of?.tenantId ? 0 : 0.5);
-    for (const [place, reader] of this.#all.entries()) {
-      if (reader?.session.usable !== true) free ??= place;
+    for (const [index, reader] of this.#all.entries()) {
+      if (reader?.session.usable !== true) free ??= index;
       else if (best === undefined || strangeness(reader) < strangeness(best)) best = reader;
     }
     // A second connection is opened when the first one is busy, and not before.
@@ -92,18 +92,18 @@ export class PostgresReaders {
     return best;
   }
 
-  #open(place: number): Promise<Reader> {
-    const connecting = this.#connecting.get(place);
+  #open(index: number): Promise<Reader> {
+    const connecting = this.#connecting.get(index);
     if (connecting !== undefined) return connecting;
     const opening = this.#options
       .connect()
       .then((session) => {
         const reader: Reader = { session, binding: undefined, bound: Promise.resolve() };
-        this.#all[place] = reader;
+        this.#all[index] = reader;
         return reader;
       })
-      .finally(() => this.#connecting.delete(place));
-    this.#connecting.set(place, opening);
+      .finally(() => this.#connecting.delete(index));
+    this.#connecting.set(index, opening);
     return opening;
   }
 }

@@ -190,8 +190,8 @@ export class PostgresWriter {
   #settle(batch: readonly Waiting[], outcomes: readonly UnitOutcome[]): void {
     this.stats.commits += 1;
     this.stats.units += batch.length;
-    for (const [place, { resolve, reject }] of batch.entries()) {
-      const outcome = outcomes[place];
+    for (const [index, { resolve, reject }] of batch.entries()) {
+      const outcome = outcomes[index];
       if (outcome !== undefined && 'ok' in outcome) resolve(outcome);
       else reject(toRelayError(outcome?.error));
     }

@@ -2,7 +2,7 @@
 import { chmodSync, closeSync, fsyncSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { RelayError } from '@relay/protocol';
-import { decodeNote, selectNote } from '../../sql/notes.ts';
+import { decodeMetadata, selectMetadata } from '../../sql/metadata.ts';
 import type { Row } from '../driver.ts';
 
 const busyTimeoutMs = 10_000;
@@ -31,16 +31,16 @@ export function checkSqlite(path: string): void {
     if (found?.quick_check !== 'ok') {
       throw new RelayError('journal_corrupt', `${path} is damaged: ${found?.quick_check}`);
     }
-    db.prepare('SELECT count(*) FROM notes').get();
+    db.prepare('SELECT count(*) FROM metadata').get();
   });
 }
 
-/** A note of a store, as it lies there. */
-export function readSqliteNote(path: string, name: string): string | undefined {
+/** A metadata entry of a store that may be in use. */
+export function readSqliteMetadata(path: string, name: string): string | undefined {
   return withDatabase(path, (db) => {
-    const { sql, params } = selectNote(name);
+    const { sql, params } = selectMetadata(name);
     const row = db.prepare(sql).get(...params) as Row | undefined;
-    return row === undefined ? undefined : decodeNote(row);
+    return row === undefined ? undefined : decodeMetadata(row);
   });
 }
 

@@ -163,7 +163,7 @@ function settle(batch: readonly Waiting[], answer: readonly unknown[], path: str
     const outcome = answer[at++];
     if (outcome === 0) {
       const results: StatementResult[] = [];
-      for (let place = 0; place < unit.length; place += 1) {
+      for (let index = 0; index < unit.length; index += 1) {
         const result = answer[at++] as number | readonly Row[];
         results.push(
           typeof result === 'number'

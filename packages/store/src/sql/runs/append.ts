@@ -25,14 +25,14 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   const unit: Statement[] = [fence(tenantId, append)];
   unit.push(...insertEvents({ tenantId, runId, afterSeq, at, events }));
   unit.push(...putSnapshot(run, progress));
-  for (const approval of append.raise ?? [])
+  for (const approval of append.approvals ?? [])
     unit.push(insertApproval(tenantId, { ...approval, runId }));
-  for (const closure of append.close ?? []) unit.push(closeApproval(run, closure));
-  for (const call of append.awaited ?? []) unit.push(insertClientCall(run, call));
-  for (const id of append.givenUp ?? []) unit.push(timeOutClientCall(run, id));
+  for (const closure of append.closeApprovals ?? []) unit.push(closeApproval(run, closure));
+  for (const call of append.clientCalls ?? []) unit.push(insertClientCall(run, call));
+  for (const id of append.abandonedCalls ?? []) unit.push(timeOutClientCall(run, id));
   for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
-  for (const commandId of append.take ?? []) unit.push(deleteCommand(run, commandId));
-  for (const memory of append.remember ?? []) unit.push(insertMemory(tenantId, memory));
+  for (const commandId of append.consumeCommands ?? []) unit.push(deleteCommand(run, commandId));
+  for (const memory of append.memories ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
     unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));

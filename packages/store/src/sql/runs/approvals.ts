@@ -28,7 +28,7 @@ import {
   textOrNull,
 } from '../../codec/values.ts';
 
-/** What never changes once an approval is raised, in the order in which it is hashed and inserted. */
+/** What never changes once an approval is requested, in the order in which it is hashed and inserted. */
 const fixedColumns = [
   'id',
   'run_id',
@@ -175,7 +175,7 @@ export function decodeApproval(row: Row): ApprovalRecord {
   if (
     approvalChecksum(text(row, 'tenant_id'), fixed, [question, resolvedPaths]) !== row['checksum']
   ) {
-    throw corrupt(`Relay ${id}`, 'it does not match its checksum');
+    throw corrupt(`Approval ${id}`, 'it does not match its checksum');
   }
   return {
     id,

@@ -84,9 +84,9 @@ function resultOf(row: Row): ClientCallRecord['result'] {
   const failed = integer(row, 'failed');
   const output = textOrNull(row, 'output');
   if (output === null) return { digest, failed: failed === 1 };
-  const place = ['tenant_id', 'run_id', 'tool_call_id'].map((column) => text(row, column));
-  if (checksumOf(...place, digest, failed, output) !== row['checksum']) {
-    throw corrupt(`The result of call ${place[2]}`, 'it does not match its checksum');
+  const ids = ['tenant_id', 'run_id', 'tool_call_id'].map((column) => text(row, column));
+  if (checksumOf(...ids, digest, failed, output) !== row['checksum']) {
+    throw corrupt(`The result of call ${ids[2]}`, 'it does not match its checksum');
   }
   return { digest, failed: failed === 1, output: json(row, 'output') };
 }

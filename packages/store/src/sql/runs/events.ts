@@ -59,7 +59,7 @@ export function decodeJournal(
   range: EventRange,
   rows: readonly Row[],
 ): StoredEvent[] {
-  const place = `The journal of run ${owner.runId}`;
+  const subject = `The journal of run ${owner.runId}`;
   const events: StoredEvent[] = [];
   let next = range.after + 1;
   let journalEnd = 0;
@@ -72,14 +72,14 @@ export function decodeJournal(
     if (last === null) continue;
     const first = integer(row, 'first_seq');
     const startsHere = events.length === 0 ? first <= next && next <= last : first === next;
-    if (!startsHere) throw corrupt(place, `expected seq ${next}, found ${first} to ${last}`);
+    if (!startsHere) throw corrupt(subject, `expected seq ${next}, found ${first} to ${last}`);
     for (const event of decodeRow(owner, row)) {
       if (event.seq >= next) events.push(event);
     }
     next = last + 1;
   }
   if (next <= Math.min(journalEnd, endOf(range))) {
-    throw corrupt(place, `seq ${next} to ${journalEnd} are missing`);
+    throw corrupt(subject, `seq ${next} to ${journalEnd} are missing`);
   }
   return events.length > range.limit ? events.slice(0, range.limit) : events;
 }
@@ -89,11 +89,12 @@ function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
   const last = integer(row, 'last_seq');
   const at = integer(row, 'at');
   const payload = text(row, 'payload');
-  const place = `The journal of run ${owner.runId} at seq ${first} to ${last}`;
+  const subject = `The journal of run ${owner.runId} at seq ${first} to ${last}`;
   const checksum = checksumOf(owner.tenantId, owner.runId, first, last, at, payload);
-  if (checksum !== row['checksum']) throw corrupt(place, 'it does not match its checksum');
+  if (checksum !== row['checksum']) throw corrupt(subject, 'it does not match its checksum');
   const events = decodeEvents(payload, { seq: first, at: new Date(at).toISOString() });
-  if (events.length !== last - first + 1) throw corrupt(place, `it holds ${events.length} events`);
+  if (events.length !== last - first + 1)
+    throw corrupt(subject, `it holds ${events.length} events`);
   return events;
 }
 

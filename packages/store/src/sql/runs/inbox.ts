@@ -11,9 +11,9 @@ const locked: Readonly<Record<SqlDialect, string>> = {
 /** Finds no run to write to if the run is over; repeating the same command changes nothing. */
 const insertSql = (
   dialect: SqlDialect,
-) => `INSERT INTO run_inbox (id, command, checksum, tenant_id, run_id, place)
+) => `INSERT INTO run_inbox (id, command, checksum, tenant_id, run_id, position)
   SELECT ?, ?, ?, r.tenant_id, r.id,
-    (SELECT COALESCE(MAX(m.place), 0) + 1 FROM run_inbox m WHERE m.run_id = r.id)
+    (SELECT COALESCE(MAX(m.position), 0) + 1 FROM run_inbox m WHERE m.run_id = r.id)
   FROM runs r
   WHERE r.tenant_id = ? AND r.id = ? AND r.status IN ('queued', 'running', 'waiting') ${locked[dialect]}
   ON CONFLICT (run_id, id) DO UPDATE SET command = excluded.command, checksum = excluded.checksum`;
@@ -47,7 +47,7 @@ export function deleteCommands({ tenantId, runId }: RunRef): Statement {
 }
 
 export const selectCommandsSql =
-  'SELECT id, command, checksum, tenant_id, run_id FROM run_inbox WHERE tenant_id = ? AND run_id = ? ORDER BY place, id';
+  'SELECT id, command, checksum, tenant_id, run_id FROM run_inbox WHERE tenant_id = ? AND run_id = ? ORDER BY position, id';
 
 /** Of all runs that a node holds. */
 export const runsWithCommandsSql = `SELECT DISTINCT m.run_id FROM runs r JOIN run_inbox m ON m.run_id = r.id

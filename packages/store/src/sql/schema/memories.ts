@@ -56,7 +56,7 @@ function vectorTable(bytes: 'BLOB' | 'BYTEA'): string {
 }
 
 const vectorsDue = `CREATE INDEX memory_vectors_due ON memory_vectors (tenant_id, model, due_at)`;
-const place = 'tenant_id, namespace, model, revision';
+const spaceColumns = 'tenant_id, namespace, model, revision';
 const rowOf = (row: string) => `${row}id, ${row}tenant_id, ${row}namespace`;
 const insert = 'INSERT INTO memory_vectors (memory_id, tenant_id, namespace)';
 
@@ -87,7 +87,7 @@ export const memoryTables = {
   sqlite: [
     // The index knows a memory by a number, which only a primary key keeps for good.
     `CREATE TABLE memories (
-    place INTEGER NOT NULL PRIMARY KEY,
+    index_rowid INTEGER NOT NULL PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     ${columns}
   )`,
@@ -97,15 +97,15 @@ export const memoryTables = {
     words, content = '', contentless_delete = 1, tokenize = 'ascii'
   )`,
     `CREATE TRIGGER memory_indexed AFTER INSERT ON memories BEGIN
-    INSERT INTO memory_index (rowid, words) VALUES (new.place, ${scoped('new.')});
+    INSERT INTO memory_index (rowid, words) VALUES (new.index_rowid, ${scoped('new.')});
   END`,
     `CREATE TRIGGER memory_unindexed AFTER DELETE ON memories BEGIN
-    DELETE FROM memory_index WHERE rowid = old.place;
+    DELETE FROM memory_index WHERE rowid = old.index_rowid;
   END`,
     vectorTable('BLOB'),
     vectorsDue,
     // With the signs in it: a row of the table is larger than a page, and would be read for them.
-    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${place}, memory_id, signs)`,
+    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${spaceColumns}, memory_id, signs)`,
     `CREATE TRIGGER memory_awaits_vector AFTER INSERT ON memories BEGIN
     ${insert} VALUES (${rowOf('new.')});
   END`,
@@ -127,7 +127,7 @@ export const memoryTables = {
     findMemories,
     vectorTable('BYTEA'),
     vectorsDue,
-    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${place})`,
+    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${spaceColumns})`,
     `CREATE FUNCTION relay_memory_awaits_vector() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
     ${insert} VALUES (${rowOf('NEW.')});
     RETURN NULL;

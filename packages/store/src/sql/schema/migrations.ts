@@ -21,7 +21,7 @@ import { accountTables, auditTables } from './tenants.ts';
 export interface Migration {
   readonly id: number;
   readonly statements: readonly string[] | Readonly<Record<SqlDialect, readonly string[]>>;
-  /** Approvals whose last step is below this one cannot work with the tables any more. */
+  /** A Relay that knows no step from this one on cannot use the tables any more. */
   readonly floor?: number;
 }
 

@@ -139,7 +139,7 @@ export const runTables: readonly string[] = [
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
-    place BIGINT NOT NULL,
+    position BIGINT NOT NULL,
     command TEXT NOT NULL,
     checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)

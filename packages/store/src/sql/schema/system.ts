@@ -1,6 +1,6 @@
 /** What belongs to no tenant. */
 export const systemTables: readonly string[] = [
-  `CREATE TABLE notes (
+  `CREATE TABLE metadata (
     name TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL,
     checksum BIGINT NOT NULL

@@ -21,6 +21,7 @@ const letters: Readonly<Record<string, Privilege>> = {
 };
 
 const tables = {
+  approvals: 'siu',
   audit_entries: 'siu',
   audit_seals: 'si',
   client_calls: 'siu',
@@ -32,11 +33,10 @@ const tables = {
   grants: 'siu',
   idempotency_keys: 'siud',
   keys: 'su',
-  run_inbox: 'siud',
   memories: 'sid',
   memory_vectors: 'siud',
   policies: 'si',
-  approvals: 'siu',
+  run_inbox: 'siud',
   run_labels: 'si',
   runs: 'siu',
   snapshots: 'siud',

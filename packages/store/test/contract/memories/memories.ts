@@ -145,7 +145,7 @@ export function memoryTests(open: Open): void {
         }
       }
       const counts = [];
-      for (let n = 0; n < 3; n += 1) counts.push(await store.sweepMemories(noon + 10, 3));
+      for (let n = 0; n < 3; n += 1) counts.push(await store.deleteExpiredMemories(noon + 10, 3));
       expect(counts).toEqual([3, 1, 0]);
       for (const tenant of tenants) {
         expect((await idsIn(tenant, { now: 0 })).length).toBe(2);
@@ -159,7 +159,7 @@ export function memoryTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const record = newMemory({ runId: run.id, source: 'run' });
-    expect(await tenant.append(ending(run, { remember: [record] }))).toBe('committed');
+    expect(await tenant.append(ending(run, { memories: [record] }))).toBe('committed');
     expect(await tenant.listMemories(here, page)).toEqual([record]);
     expect(await tenant.searchMemories({ ...here, query: 'tea', limit: 1 })).toMatchObject([
       record,
@@ -170,10 +170,10 @@ export function memoryTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const record = newMemory();
-    expect(await tenant.append(step(run, { epoch: 9, remember: [record] }))).toBe('fenced');
+    expect(await tenant.append(step(run, { epoch: 9, memories: [record] }))).toBe('fenced');
     expect(await tenant.listMemories(here, page)).toEqual([]);
     const taken = await add(tenant);
-    const refused = tenant.append(ending(run, { remember: [record, { ...taken, text: 'x' }] }));
+    const refused = tenant.append(ending(run, { memories: [record, { ...taken, text: 'x' }] }));
     await expect(refused).rejects.toMatchObject({ code: 'storage_failed' });
     expect(await tenant.listMemories(here, page)).toEqual([taken]);
     expect(await tenant.readRun(run.id)).toMatchObject({ lastSeq: 1, endedAt: null });
@@ -227,6 +227,6 @@ export function memoryTests(open: Open): void {
     }));
 
   test('the system’s side is of the same store', async () => {
-    expect(await system().sweepMemories(0, 10)).toBe(0);
+    expect(await system().deleteExpiredMemories(0, 10)).toBe(0);
   });
 }

@@ -69,7 +69,7 @@ export function vectorTests(open: Open): void {
     const added = await add(tenant, { text: 'odd \u0000 \ud800 text' });
     const left = newMemory({ source: 'run' });
     const run = await newRun(tenant);
-    await tenant.append(ending(run, { remember: [left] }));
+    await tenant.append(ending(run, { memories: [left] }));
     const claimed = await tenant.vectors.claim({ model, now: noon, limit: 10 });
     const texts = new Map(claimed.map(({ id, text }) => [id, text]));
     expect(texts).toEqual(
@@ -187,7 +187,7 @@ export function vectorTests(open: Open): void {
     withStore(open, async ({ store }) => {
       const tenant = store.tenant(uuidv7());
       await meant(tenant, [1, 0], { expiresAt: noon + 1 });
-      expect(await store.sweepMemories(noon + 1, 10)).toBe(1);
+      expect(await store.deleteExpiredMemories(noon + 1, 10)).toBe(1);
       expect(await tenant.vectors.has({ namespace: 'user:42', model })).toBe(false);
       expect(await claimIds(tenant, { model: 'other', now: noon + day })).toEqual([]);
     }));
@@ -260,6 +260,6 @@ function chances(): () => number {
 
 function cosineOf(one: readonly number[], other: readonly number[]): number {
   const product = (a: readonly number[], b: readonly number[]) =>
-    a.reduce((sum, value, place) => sum + value * (b[place] ?? 0), 0);
+    a.reduce((sum, value, index) => sum + value * (b[index] ?? 0), 0);
   return product(one, other) / Math.sqrt(product(one, one) * product(other, other));
 }

@@ -9,7 +9,7 @@ const resultBy = noon + 60_000;
 
 async function runWithCall(tenant: TenantStore, toolCallId = 'call_1'): Promise<TestRun> {
   const run = await newRun(tenant);
-  await tenant.append(step(run, { awaited: [{ toolCallId, resultBy }] }));
+  await tenant.append(step(run, { clientCalls: [{ toolCallId, resultBy }] }));
   return run;
 }
 
@@ -97,7 +97,7 @@ export function clientCallTests(open: Open): void {
   test('a call that timed out takes no result', async () => {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
-    const late = step(run, { afterSeq: 2, givenUp: ['call_1'] });
+    const late = step(run, { afterSeq: 2, abandonedCalls: ['call_1'] });
     expect(await tenant.append(late)).toBe('committed');
     expect(await tenant.postResult(posted(run))).toBe(false);
     expect(await tenant.readClientCall(run.id, 'call_1')).toMatchObject({
@@ -110,7 +110,7 @@ export function clientCallTests(open: Open): void {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
     await tenant.postResult(posted(run));
-    const late = step(run, { afterSeq: 2, givenUp: ['call_1'] });
+    const late = step(run, { afterSeq: 2, abandonedCalls: ['call_1'] });
     expect(await tenant.append(late)).toBe('fenced');
     expect((await tenant.readRun(run.id))?.lastSeq).toBe(2);
     expect(await tenant.readClientCall(run.id, 'call_1')).toMatchObject({ status: 'answered' });
@@ -119,16 +119,16 @@ export function clientCallTests(open: Open): void {
   test('a step that is fenced out awaits nothing', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const awaited = [{ toolCallId: 'call_1', resultBy }];
-    expect(await tenant.append(step(run, { epoch: 7, awaited }))).toBe('fenced');
+    const clientCalls = [{ toolCallId: 'call_1', resultBy }];
+    expect(await tenant.append(step(run, { epoch: 7, clientCalls }))).toBe('fenced');
     expect(await tenant.readClientCall(run.id, 'call_1')).toBeUndefined();
   });
 
   test('the end of a run closes what is pending and keeps only the digest of a result', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const awaited = ['call_1', 'call_2'].map((toolCallId) => ({ toolCallId, resultBy }));
-    await tenant.append(step(run, { awaited }));
+    const clientCalls = ['call_1', 'call_2'].map((toolCallId) => ({ toolCallId, resultBy }));
+    await tenant.append(step(run, { clientCalls }));
     await tenant.postResult(posted(run));
     await tenant.append(ending(run, { afterSeq: 2 }));
     expect(await tenant.readClientCall(run.id, 'call_1')).toMatchObject({

@@ -43,7 +43,7 @@ export function fenceTests(open: Open): void {
       return {};
     },
     'a lease that was reclaimed': async (run, store) => {
-      await store.reclaimEverything();
+      await store.releaseAllLeases();
       expect(await run.tenant.readRun(run.id)).toMatchObject({ epoch: 1 });
       return {};
     },
@@ -59,20 +59,22 @@ export function fenceTests(open: Open): void {
       const run = await newRun(tenant);
       const open = newApproval(run);
       const queued = cancelCommand('stop');
-      await tenant.append(step(run, { events: [], raise: [open] }));
+      await tenant.append(step(run, { events: [], approvals: [open] }));
       const isOver = name === 'a run that is over';
       if (!isOver) await tenant.postRunCommand(run.id, queued);
       const over = await make(run, system());
       const before = await snapshotOf(run, open.id);
-      const raised = newApproval(run);
+      const requested = newApproval(run);
 
       const outcome = await tenant.append(
         step(run, {
           events: [delta('x'), started],
           progress: { status: 'failed', checkpoint: 'c', snapshot: 's', snapshotSeq: 3 },
-          raise: [raised],
-          close: [{ approvalId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' }],
-          take: [queued.id],
+          approvals: [requested],
+          closeApprovals: [
+            { approvalId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' },
+          ],
+          consumeCommands: [queued.id],
           release: true,
           ...over,
         }),
@@ -80,7 +82,7 @@ export function fenceTests(open: Open): void {
 
       expect(outcome).toBe('fenced');
       expect(await snapshotOf(run, open.id)).toEqual(before);
-      expect(await tenant.readApproval(raised.id)).toBeUndefined();
+      expect(await tenant.readApproval(requested.id)).toBeUndefined();
       expect(await tenant.countEndedRuns(run.conversationId)).toBe(isOver ? 1 : 0);
     });
   }
@@ -105,7 +107,7 @@ export function fenceTests(open: Open): void {
     const run = await newRun(tenant);
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, i) =>
-        tenant.append(step(run, { events: [delta(`writer ${i}`)], raise: [newApproval(run)] })),
+        tenant.append(step(run, { events: [delta(`writer ${i}`)], approvals: [newApproval(run)] })),
       ),
     );
     expect(outcomes.filter((outcome) => outcome === 'committed')).toHaveLength(1);
@@ -129,8 +131,8 @@ export function fenceTests(open: Open): void {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const approval = newApproval(run);
-    await tenant.append(step(run, { events: [], raise: [approval] }));
-    const taken = tenant.append(step(run, { raise: [newApproval(run), approval] }));
+    await tenant.append(step(run, { events: [], approvals: [approval] }));
+    const taken = tenant.append(step(run, { approvals: [newApproval(run), approval] }));
     await expect(taken).rejects.toMatchObject({ code: 'storage_failed' });
     expect(await tenant.readRun(run.id)).toMatchObject({ lastSeq: 1 });
     expect(await tenant.append(step(run))).toBe('committed');

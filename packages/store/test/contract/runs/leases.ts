@@ -60,7 +60,7 @@ export function leaseTests(open: Open): void {
       if (!release) await system().releaseRun(run.id, round + 1);
     }
     expect(epochs).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-    await system().reclaimEverything();
+    await system().releaseAllLeases();
     expect(await tenant.readRun(run.id)).toMatchObject({ epoch: 10, lastSeq: 11 });
   });
 
@@ -101,7 +101,7 @@ export function leaseTests(open: Open): void {
         newRun(tenant, { lease: { owner: `node-${i}`, until: noon + ttl } }),
       ),
     );
-    await system().reclaimEverything();
+    await system().releaseAllLeases();
     for (const run of runs) {
       expect(await system().claimRun(run.id, claimBy('node-9'))).toEqual({ epoch: 2 });
     }

@@ -23,7 +23,7 @@ export function retentionTests(open: Open): void {
   async function endedRun(tenant: TenantStore, at: number, conversationId = uuidv7()) {
     const run = await newRun(tenant, { identity: { conversationId } });
     const approval = newApproval(run);
-    await tenant.append(step(run, { raise: [approval] }));
+    await tenant.append(step(run, { approvals: [approval] }));
     const usage = { inputTokens: 3, outputTokens: 2 };
     const progress = {
       status: 'completed',

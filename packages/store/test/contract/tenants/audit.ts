@@ -198,7 +198,7 @@ export function auditTests(open: Open): void {
         },
       ],
       [
-        'mail',
+        'a command',
         async (tenant, audit) =>
           tenant.postRunCommand((await newRun(tenant)).id, cancelCommand('stop'), audit),
       ],

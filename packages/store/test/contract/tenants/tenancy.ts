@@ -28,7 +28,7 @@ async function furnish(tenant: TenantStore) {
   const identity = { conversationId, keyId, workflowId: 'w', labels: { team: 'blue' } };
   const run = await newRun(tenant, { connection, identity, idempotency });
   const [open, decided] = [newApproval(run), newApproval(run)];
-  await tenant.append(step(run, { raise: [open, decided] }));
+  await tenant.append(step(run, { approvals: [open, decided] }));
   const grant = {
     id: uuidv7(),
     tool: 'send_note',
@@ -164,7 +164,9 @@ export function tenancyTests(open: Open): void {
     const before = await inventory(owner, owned);
     const { run, open, queued, connection, keyId } = owned;
 
-    expect(await stranger.append(step(run, { afterSeq: 2, take: [queued.id] }))).toBe('fenced');
+    expect(await stranger.append(step(run, { afterSeq: 2, consumeCommands: [queued.id] }))).toBe(
+      'fenced',
+    );
     expect(await stranger.append(ending(run, { afterSeq: 2 }))).toBe('fenced');
     expect(await stranger.decideApproval(decisionOn(open))).toBe(false);
     expect(await stranger.postRunCommand(run.id, cancelCommand('foreign'))).toBe(false);
@@ -180,7 +182,7 @@ export function tenancyTests(open: Open): void {
       by: clock,
       reason: 'r',
     } as const;
-    await stranger.append(step(ownRun, { take: [queued.id], close: [close] }));
+    await stranger.append(step(ownRun, { consumeCommands: [queued.id], closeApprovals: [close] }));
 
     expect(await inventory(owner, owned)).toEqual(before);
   });
@@ -207,7 +209,7 @@ export function tenancyTests(open: Open): void {
     expect(await two.readGrants({ runId: run.id, conversationId, now: noon })).toEqual([]);
   });
 
-  test('the same mail id in two tenants is two mails', async () => {
+  test('the same command id in two tenants is two commands', async () => {
     const [one, two] = [newTenant(), newTenant()];
     const { run, queued } = await furnish(one);
     const other = await newRun(two);

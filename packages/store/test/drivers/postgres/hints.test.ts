@@ -59,7 +59,7 @@ describe('nodes on one database', () => {
     await tenant.append(step(run, { events: [delta('a'), delta('b')] }));
     await expectHeard({ kind: 'journal', runId: run.id });
     const approval = newApproval(run);
-    await tenant.append(step(run, { afterSeq: 3, raise: [approval] }));
+    await tenant.append(step(run, { afterSeq: 3, approvals: [approval] }));
     const ofApproval: Hint = { kind: 'approval', tenantId, approvalId: approval.id };
     await expectHeard({ kind: 'journal', runId: run.id }, ofApproval);
     await tenant.decideApproval(decisionOn(approval));

@@ -132,13 +132,13 @@ describe('a rolling upgrade', () => {
     const tenant = store.tenant(uuidv7());
     const begun = await newRun(tenant);
     const approval = newApproval(begun);
-    await tenant.append(step(begun, { raise: [approval] }));
+    await tenant.append(step(begun, { approvals: [approval] }));
     await migrate(await openDriver(), [...migrations, next]);
 
     for (const older of [store, await openStore()]) {
       const mine = older.tenant(tenant.tenantId);
       const run = await newRun(mine);
-      expect(await mine.append(step(run, { raise: [newApproval(run)] }))).toBe('committed');
+      expect(await mine.append(step(run, { approvals: [newApproval(run)] }))).toBe('committed');
       expect(await mine.append(ending(run, { afterSeq: 2 }))).toBe('committed');
       expect(await mine.readRun(run.id)).toMatchObject({ status: 'completed' });
       expect(await mine.readApproval(approval.id)).toMatchObject({ id: approval.id });
@@ -201,9 +201,9 @@ describe("a lease is counted by the database's clock", () => {
     const store = await openStore();
     const connection = { id: uuidv7(), node: 'slow' };
     await newRun(store.tenant(uuidv7()), { connection });
-    await store.keepNode(claimAt('slow', slow()));
+    await store.heartbeatNode(claimAt('slow', slow()));
     expect(await store.orphanedConnections('fast', fast())).toEqual([]);
-    await store.keepNode(claimAt('slow', fast(), 50));
+    await store.heartbeatNode(claimAt('slow', fast(), 50));
     await expect.poll(() => store.orphanedConnections('fast', slow())).toHaveLength(1);
   });
 });
@@ -225,7 +225,7 @@ describe('two nodes at once', () => {
       );
       expect(claims.filter((claim) => claim !== undefined)).toEqual([{ epoch: 1 }]);
       const approval = newApproval(run);
-      await tenant.append(step(run, { raise: [approval] }));
+      await tenant.append(step(run, { approvals: [approval] }));
       const decided = await Promise.all(
         tenants.map((each) =>
           each.decideApproval(decisionOn(approval, { at: approval.requestedAt })),
@@ -243,7 +243,7 @@ describe('two nodes at once', () => {
     }
   });
 
-  test('a run that ends takes no more mail, and leaves none behind', async () => {
+  test('a run that ends accepts no more commands and keeps none', async () => {
     const stores = await Promise.all([openStore(), openStore()]);
     const tenantId = uuidv7();
     const [one, other] = stores.map((store) => store.tenant(tenantId));

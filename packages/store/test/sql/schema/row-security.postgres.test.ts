@@ -280,7 +280,7 @@ describe('every table', () => {
       expect(await idsIn(driver.tenant('a'), table)).toEqual(['a']);
     }
     const may = await database.sql(
-      `SELECT has_table_privilege('relay_tenant', 'mail', 'INSERT') AS needed,
+      `SELECT has_table_privilege('relay_tenant', 'run_inbox', 'INSERT') AS needed,
         has_table_privilege('relay_tenant', 'audit_entries', 'DELETE') AS excess`,
     );
     expect(may).toEqual([{ needed: true, excess: false }]);

@@ -2,14 +2,14 @@
 import type { Row, Statement } from '../drivers/driver.ts';
 import { checksumOf, corrupt, encode, freeText, text } from '../codec/values.ts';
 
-const insertSql = 'INSERT INTO notes (name, value, checksum) VALUES (?, ?, ?)';
+const insertSql = 'INSERT INTO metadata (name, value, checksum) VALUES (?, ?, ?)';
 
 const keepSql = `${insertSql} ON CONFLICT (name) DO NOTHING`;
 
 const replaceSql = `${insertSql} ON CONFLICT (name) DO UPDATE
   SET value = excluded.value, checksum = excluded.checksum`;
 
-export function writeNote(
+export function writeMetadata(
   name: string,
   value: string,
   { ifAbsent = false }: { ifAbsent?: boolean } = {},
@@ -19,16 +19,16 @@ export function writeNote(
   return { sql: ifAbsent ? keepSql : replaceSql, params, expect: 1 };
 }
 
-const selectSql = 'SELECT name, value, checksum FROM notes WHERE name = ?';
+const selectSql = 'SELECT name, value, checksum FROM metadata WHERE name = ?';
 
-export function selectNote(name: string): Statement {
+export function selectMetadata(name: string): Statement {
   return { sql: selectSql, params: [encode(name)] };
 }
 
-export function decodeNote(row: Row): string {
+export function decodeMetadata(row: Row): string {
   const name = text(row, 'name');
   if (checksumOf(name, text(row, 'value')) !== row['checksum']) {
-    throw corrupt(`The note ${name}`, 'it does not match its checksum');
+    throw corrupt(`The metadata entry ${name}`, 'it does not match its checksum');
   }
   return freeText(row, 'value');
 }
