@@ -5,7 +5,7 @@ import type {
   Hint,
   KeyRecord,
   NewAudit,
-  Resealing,
+  CredentialReseal,
   RunRef,
   SealedCredential,
   SystemStore,
@@ -131,7 +131,7 @@ class SqlStore implements SystemStore {
     return (await this.#driver.read(selectSealedSql, sealedParams(page))).map(decodeSealed);
   }
 
-  async resealCredential(resealing: Resealing): Promise<boolean> {
+  async resealCredential(resealing: CredentialReseal): Promise<boolean> {
     const { tenantId, id } = resealing;
     const [row] = await this.#driver.read(selectToResealSql, [tenantId, id]);
     const statement = row === undefined ? undefined : reseal(row, resealing);

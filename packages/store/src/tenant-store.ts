@@ -317,7 +317,7 @@ export class SqlTenantStore implements TenantStore {
     const unit = [...updateTenant(this.tenantId, change), ...insertAudit(this.tenantId, audit)];
     const { ok } = await this.#driver.transact(unit);
     if (!ok) await this.readTenant();
-    if (!ok && change.settingsWere === undefined) throw noTenant(this.tenantId);
+    if (!ok && change.expectedSettings === undefined) throw noTenant(this.tenantId);
     return ok;
   }
 

@@ -64,8 +64,8 @@ export class Housekeeping {
     const { store, clock } = this.#options;
     const now = clock.now();
     const by = {
-      giveUpBefore: now - deliveryTimeoutMs - 60 * 60_000,
-      forgetBefore: now - deliveriesKeptMs,
+      failBefore: now - deliveryTimeoutMs - 60 * 60_000,
+      deleteBefore: now - deliveriesKeptMs,
       limit: piece,
     };
     let swept = 1;

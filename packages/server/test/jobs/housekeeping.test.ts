@@ -77,7 +77,7 @@ describe('housekeeping', () => {
     await housekeeping.stop();
     const hour = 60 * 60_000;
     const now = clock.now();
-    const by = { giveUpBefore: now - 25 * hour, forgetBefore: now - 7 * 24 * hour, limit: 100 };
+    const by = { failBefore: now - 25 * hour, deleteBefore: now - 7 * 24 * hour, limit: 100 };
     expect(asked).toEqual([by, by, by]);
   });
 

@@ -1,12 +1,12 @@
 /** Vectors of memories: which are missing, and which are nearest to a query. */
 import {
   claimMs,
-  countedAttempts,
+  maxCountedAttempts,
   type MemoryText,
   type MemoryVector,
   type NearestSearch,
   type NearMemory,
-  remakeMs,
+  modelChangeDelayMs,
   type VectorClaim,
   type VectorSpace,
   type VectorStore,
@@ -27,9 +27,9 @@ type Side = '<' | '>';
 const dueSql = (side: Side) => `SELECT memory_id FROM memory_vectors
   WHERE tenant_id = ? AND model ${side} ? AND due_at <= ? LIMIT ?`;
 
-const waitSql = `CASE WHEN attempts < ${countedAttempts}
+const waitSql = `CASE WHEN attempts < ${maxCountedAttempts}
     THEN ${claimMs(0)} + attempts * attempts * ${claimMs(1) - claimMs(0)}
-    ELSE ${claimMs(countedAttempts)} END`;
+    ELSE ${claimMs(maxCountedAttempts)} END`;
 
 const claimed = (due: string) => `UPDATE memory_vectors
   SET attempts = attempts + 1, due_at = CAST(? AS BIGINT) + ${waitSql} WHERE memory_id IN (${due})
@@ -125,7 +125,13 @@ export class SqlVectorStore implements VectorStore {
   async put({ memoryId, model, vector, at }: MemoryVector): Promise<boolean> {
     const unit = normalized(vector);
     const revision = at * 1_000 + Math.floor(Math.random() * 1_000);
-    const stored = [encode(model), revision, bytesOf(signsOf(unit)), bytesOf(unit), at + remakeMs];
+    const stored = [
+      encode(model),
+      revision,
+      bytesOf(signsOf(unit)),
+      bytesOf(unit),
+      at + modelChangeDelayMs,
+    ];
     const params = [...stored, this.#tenantId, memoryId];
     return (await this.#driver.transact([{ sql: putSql, params, expect: 1 }])).ok;
   }

@@ -128,7 +128,7 @@ describe('query plans', () => {
     'the webhooks of a tenant': selectWebhooks('t', page).sql,
     'the deliveries of a webhook': selectDeliveries('t', 'w', page).sql,
     ...Object.fromEntries(
-      sweepUnit({ giveUpBefore: 0, forgetBefore: 0, limit: 9 }).map(({ sql }, n) => [
+      sweepUnit({ failBefore: 0, deleteBefore: 0, limit: 9 }).map(({ sql }, n) => [
         `step ${n} of sweeping deliveries`,
         sql,
       ]),

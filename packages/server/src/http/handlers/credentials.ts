@@ -22,7 +22,7 @@ export const putCredential: Handler<'putCredential'> = async (call) => {
   const told = auditEntry(call, 'credential.put', { provider, label: given.label, ...origin });
   const record = await call.context.vault.put(place, given, told);
   // What is remembered already may have waited for it.
-  call.context.control.engine.embedders?.remembered(call.caller.tenantId);
+  call.context.control.engine.embedders?.memoryAdded(call.caller.tenantId);
   return presentCredential(record);
 };
 

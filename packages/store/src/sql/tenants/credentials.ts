@@ -1,5 +1,5 @@
 /** Keys of providers, encrypted before they are stored (E8). */
-import type { CredentialRecord, Resealing, SealedCredential } from '@relay/core';
+import type { CredentialRecord, CredentialReseal, SealedCredential } from '@relay/core';
 import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
 import {
   checksumOf,
@@ -88,7 +88,7 @@ const resealSql = `UPDATE credentials SET sealed = ?, checksum = ?
   WHERE tenant_id = ? AND id = ? AND sealed = ? AND checksum = ?`;
 
 /** The checksum is compared too, so that the other fields must be unchanged. */
-export function reseal(row: Row, { from, to }: Resealing): Statement | undefined {
+export function reseal(row: Row, { from, to }: CredentialReseal): Statement | undefined {
   const [tenantId, provider, id, sealed, baseUrl] = boundOf(row);
   if (sealed !== encode(from)) return undefined;
   const checksum = boundChecksum([tenantId, provider, id, encode(to), baseUrl]);

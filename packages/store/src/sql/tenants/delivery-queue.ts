@@ -56,10 +56,10 @@ const forgetSql = `DELETE FROM deliveries
   WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
     WHERE status <> 'pending' AND at < ? ORDER BY at LIMIT ?)`;
 
-export function sweepUnit({ giveUpBefore, forgetBefore, limit }: DeliverySweep): Statement[] {
+export function sweepUnit({ failBefore, deleteBefore, limit }: DeliverySweep): Statement[] {
   return [
-    { sql: giveUpSql, params: [encode('Not delivered in time'), giveUpBefore, limit] },
-    { sql: forgetSql, params: [forgetBefore, limit] },
+    { sql: giveUpSql, params: [encode('Not delivered in time'), failBefore, limit] },
+    { sql: forgetSql, params: [deleteBefore, limit] },
   ];
 }
 

@@ -73,9 +73,9 @@ export function updateTenant(tenantId: string, change: TenantChange): Statement[
   }
   if (columns.length === 0) return [];
   const assignments = columns.map((column) => `${column} = ?`).join(', ');
-  const { settingsWere } = change;
-  const unchanged = settingsWere === undefined ? '' : ' AND settings = ?';
-  if (settingsWere !== undefined) before.push(encode(settingsWere));
+  const { expectedSettings } = change;
+  const unchanged = expectedSettings === undefined ? '' : ' AND settings = ?';
+  if (expectedSettings !== undefined) before.push(encode(expectedSettings));
   const sql = `UPDATE tenants SET ${assignments} WHERE id = ?${unchanged}`;
   return [{ sql, params: [...params, tenantId, ...before], expect: 1 }];
 }

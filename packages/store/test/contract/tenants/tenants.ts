@@ -125,15 +125,15 @@ export function tenantTests(open: Open): void {
   test('settings that another caller has changed meanwhile stay as they are', async () => {
     const tenant = await makeTenant(system());
     const settings = { budgets: { tenant: { period: 'day', tokens: 5 } } };
-    expect(await tenant.updateTenant({ settings, settingsWere: {} })).toBe(true);
-    const late = { settings: { workspace: '/srv' }, settingsWere: {}, pausedAt: noon };
+    expect(await tenant.updateTenant({ settings, expectedSettings: {} })).toBe(true);
+    const late = { settings: { workspace: '/srv' }, expectedSettings: {}, pausedAt: noon };
     expect(await tenant.updateTenant(late)).toBe(false);
     expect(await tenant.readTenant()).toMatchObject({ settings, pausedAt: null });
     const both = { ...settings, workspace: '/srv' };
-    expect(await tenant.updateTenant({ settings: both, settingsWere: settings })).toBe(true);
+    expect(await tenant.updateTenant({ settings: both, expectedSettings: settings })).toBe(true);
     expect((await tenant.readTenant()).settings).toEqual(both);
     const nobody = system().tenant('nobody');
-    await expect(nobody.updateTenant({ settings, settingsWere: {} })).rejects.toMatchObject({
+    await expect(nobody.updateTenant({ settings, expectedSettings: {} })).rejects.toMatchObject({
       code: 'internal',
     });
   });

@@ -145,7 +145,7 @@ export function webhookTests(open: Open): void {
       await deliveries.finish(delivered!, { ...result, status: 'delivered', lastError: null });
       await deliveries.finish(tried!, { ...result, status: 'pending' });
       const sweep = (giveUp: number, forget: number, limit = 9) =>
-        deliveries.sweep({ giveUpBefore: noon + giveUp, forgetBefore: noon + forget, limit });
+        deliveries.sweep({ failBefore: noon + giveUp, deleteBefore: noon + forget, limit });
       const shown = async () => {
         const found = await tenant.webhooks.deliveries(webhook.id, page);
         return found.map(({ id, status, lastError }) => [id, status, lastError]).toReversed();

@@ -1,24 +1,23 @@
-/** Tenants, and the keys and credentials that belong to them, as a store keeps them. */
+/** Tenants, their API keys and their provider credentials. */
 
 export interface TenantRecord {
   readonly id: string;
   readonly name: string;
   readonly createdAt: number;
-  /** While it is paused, nothing of it is taken up by itself. */
+  /** Runs of a paused tenant are not resumed, unless a command is waiting. */
   readonly pausedAt: number | null;
-  /** Any JSON; `{}` until it is set. `workspace`, if it is text, is the tenant's folder. */
+  /** Any JSON; `{}` at first. `workspace`, if it is a string, is the tenant's folder. */
   readonly settings: unknown;
 }
 
-/** What is left out stays as it is; settings are replaced as a whole. */
+/** Omitted fields are unchanged. Settings are replaced as a whole. */
 export interface TenantChange {
   readonly pausedAt?: number | null;
   readonly settings?: unknown;
-  /** Compare-and-set: nothing is changed if the settings are others by now. */
-  readonly settingsWere?: unknown;
+  /** Compare-and-set: nothing changes if the stored settings differ from these. */
+  readonly expectedSettings?: unknown;
 }
 
-/** The folder that a tenant's tools work in. */
 export interface Workspace {
   readonly tenantId: string;
   readonly folder: string;
@@ -28,7 +27,7 @@ export interface KeyRecord {
   readonly id: string;
   readonly tenantId: string;
   readonly name: string;
-  /** For whom it was made, in the words of whoever made it. */
+  /** Free text that names the person or program that uses the key. */
   readonly owner: string | null;
   readonly scopes: readonly string[];
   readonly createdAt: number;
@@ -36,7 +35,7 @@ export interface KeyRecord {
   readonly revokedAt: number | null;
 }
 
-/** A provider's key, readable only with the master key. A tenant has one a provider. */
+/** A provider's API key, encrypted under the master key. A tenant has at most one per provider. */
 export interface CredentialRecord {
   readonly id: string;
   readonly provider: string;
@@ -48,7 +47,7 @@ export interface CredentialRecord {
   readonly updatedAt: number;
 }
 
-/** What a change of the master key needs of a credential. */
+/** The fields of a credential that a change of the master key needs. */
 export interface SealedCredential {
   readonly tenantId: string;
   readonly provider: string;
@@ -56,15 +55,14 @@ export interface SealedCredential {
   readonly sealed: string;
 }
 
-/** Compare-and-set: it holds only while the credential is still sealed as `from`. */
-export interface Resealing {
+/** Compare-and-set: applies only while the credential is sealed as `from`. */
+export interface CredentialReseal {
   readonly tenantId: string;
   readonly id: string;
   readonly from: string;
   readonly to: string;
 }
 
-/** Numbers without names: what an operator watches. */
 export interface StoreStats {
   readonly runs: { readonly queued: number; readonly running: number; readonly waiting: number };
   readonly approvals: { readonly pending: number; readonly oldestAt: number | null };

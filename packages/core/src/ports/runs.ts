@@ -1,13 +1,14 @@
-/** Runs as a store keeps and lists them. */
-import type { NewAudit } from './stored-audit.ts';
+/** Runs, their client calls, conversations, workflows and usage. */
 import type { EventOf, RunError, RunEvent, RunStatus, Surface, Usage } from '@relay/protocol';
+import type { QueuedRunCommand } from './approvals.ts';
+import type { NewAudit } from './governance.ts';
 
 export interface RunRef {
   readonly tenantId: string;
   readonly runId: string;
 }
 
-/** What stays the same for as long as a run exists. */
+/** The fields of a run that never change. */
 export interface RunIdentity {
   readonly id: string;
   readonly tenantId: string;
@@ -19,12 +20,12 @@ export interface RunIdentity {
   readonly labels: Readonly<Record<string, string>>;
   readonly parentRunId: string | null;
   readonly workflowId: string | null;
-  /** The API key that started it; what it uses is counted there. */
+  /** The API key that started it and that its usage is counted for. */
   readonly keyId: string | null;
   readonly createdAt: number;
 }
 
-/** What changes with the journal, always in the same commit as the events that say so. */
+/** The fields that change with the journal, in the commit of the events that change them. */
 export interface RunProgress {
   readonly status: RunStatus;
   readonly startedAt: number | null;
@@ -33,12 +34,12 @@ export interface RunProgress {
   readonly error: RunError | null;
   /** The checkpoint envelope of `runs.serialized_state`, as JSON. */
   readonly checkpoint: string | null;
-  /** `runs.output_json`: the answer, the approvals, and the one that is pending. */
+  /** `runs.output_json`: the answer, the approvals and the pending approval. */
   readonly outputJson: string | null;
   /** The fold of the journal up to `snapshotSeq`, as JSON: recovery reads only what follows. */
   readonly snapshot: string | null;
   readonly snapshotSeq: number;
-  /** When a waiting run must be looked at without being told, such as when an approval expires. */
+  /** When a waiting run must be resumed without a command, such as when an approval expires. */
   readonly wakeAt: number | null;
 }
 
@@ -47,7 +48,7 @@ export interface RunRecord extends RunIdentity, RunProgress {
   readonly epoch: number;
 }
 
-/** What can be read of a run without trusting its checkpoint and snapshot. */
+/** The fields that are readable even if checkpoint and snapshot are damaged. */
 export interface RunHead extends RunIdentity {
   readonly status: RunStatus;
   readonly usage: Usage;
@@ -55,12 +56,12 @@ export interface RunHead extends RunIdentity {
   readonly lastSeq: number;
 }
 
-/** What a list shows of a run. */
+/** A run in a list. */
 export interface RunListing extends RunHead {
   readonly startedAt: number | null;
   readonly endedAt: number | null;
   readonly error: RunError | null;
-  /** How it began; `null` where the first row of its journal is damaged or larger than 8 KiB. */
+  /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
   readonly opening: EventOf<'run.created'> | null;
 }
 
@@ -90,25 +91,25 @@ export interface IdempotencyKey {
   readonly expiresAt: number;
 }
 
-/** `exists`: the key was taken, by this run and with that fingerprint; nothing was stored. */
+/** `exists`: another run holds the idempotency key, and nothing was stored. */
 export type CreationOutcome =
   | { readonly kind: 'created' }
   | { readonly kind: 'exists'; readonly runId: string; readonly fingerprint: string };
 
-/** Where a list goes on: at what comes right after this in it. */
+/** A list continues with the item after this one. */
 export interface Position {
   readonly at: number;
   readonly id: string;
 }
 
-/** A part of a list, newest first. */
+/** A page of a list, newest first. */
 export interface Page {
   readonly limit: number;
-  /** Left out: from the newest on. */
+  /** Default: from the newest. */
   readonly before?: Position;
 }
 
-/** All that is named must hold. */
+/** All given conditions must hold. */
 export interface RunFilter {
   /** One, or any of several. */
   readonly status?: RunStatus | readonly RunStatus[];
@@ -123,25 +124,24 @@ export interface RunFilter {
   readonly until?: number;
 }
 
-/** Runs of the tenant, or those that one key started. */
+/** All runs of the tenant, or those that one key started. */
 export interface UsageScope {
   readonly keyId?: string;
 }
 
-/** What ended runs have used. */
+/** The usage of ended runs. */
 export interface UsageTotal {
   readonly inputTokens: number;
   readonly outputTokens: number;
-  /** Of the runs whose cost is known. */
+  /** The sum over runs whose cost is known. */
   readonly costUsd: number;
   readonly runs: number;
 }
 
-/** What the runs of a workflow have come to so far. */
 export interface WorkflowTotal {
-  /** How many runs there are in each status that some are in. */
+  /** The number of runs per status, without zeros. */
   readonly runs: Readonly<Partial<Record<RunStatus, number>>>;
-  /** With a cost only if that of every run is known. */
+  /** Has a cost only if that of every run is known. */
   readonly usage: Usage;
 }
 
@@ -159,4 +159,43 @@ export interface EventRange {
 export interface EndedRun {
   readonly runId: string;
   readonly position: number;
+}
+
+export interface NewClientCall {
+  readonly toolCallId: string;
+  /** No result is accepted from this time on. */
+  readonly resultBy: number;
+}
+
+export interface ClientCallRecord extends NewClientCall {
+  readonly runId: string;
+  /** `closed`: the call or its run ended without a result from a client. */
+  readonly status: 'pending' | 'answered' | 'closed';
+  readonly result: ClientResult | null;
+}
+
+export interface ClientResult {
+  /** Of the output: distinguishes a repeated result from a contradicting one. */
+  readonly digest: string;
+  /** The function failed; the output is its error. */
+  readonly failed: boolean;
+  /** Deleted when the run ends; the journal keeps it. */
+  readonly output?: unknown;
+}
+
+export interface PostedResult {
+  readonly runId: string;
+  readonly toolCallId: string;
+  readonly at: number;
+  readonly result: Required<ClientResult>;
+  readonly queued: QueuedRunCommand;
+}
+
+/** A client's lease on a call. */
+export interface CallClaim {
+  readonly runId: string;
+  readonly toolCallId: string;
+  readonly claimId: string;
+  readonly now: number;
+  readonly until: number;
 }

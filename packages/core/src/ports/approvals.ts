@@ -1,8 +1,7 @@
-/** Approvals, the inbox that answers them, and the grants that come of it, as a store keeps them. */
+/** Approvals, grants and the commands in a run's inbox. */
 import type { Decider, GrantScope, ApprovalKind, ApprovalStatus } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
-import type { NewAudit } from './stored-audit.ts';
-import type { Notice } from './stored-webhooks.ts';
+import type { NewAudit, Notice } from './governance.ts';
 import type { Question } from './tool.ts';
 
 export interface ApprovalRecord {
@@ -14,10 +13,10 @@ export interface ApprovalRecord {
   readonly toolCallId: string;
   readonly tool: string;
   readonly params: unknown;
-  /** Where path parameters led when it was raised. */
+  /** Where path parameters led when the approval was requested. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   readonly digest: string;
-  /** Of kind `question`: what is asked. */
+  /** For approvals of kind `question`. */
   readonly question?: Question;
   readonly requestedAt: number;
   readonly expiresAt: number;
@@ -25,9 +24,9 @@ export interface ApprovalRecord {
   readonly decidedAt: number | null;
   readonly decidedBy: Decider | null;
   readonly reason: string | null;
-  /** The arguments as whoever approved has changed them: these run, and not `params`. */
+  /** The arguments as the approver edited them, which run instead of `params`. */
   readonly edited: EditedCall | null;
-  /** What exactly was answered, so that a repetition can be told from a contradiction. */
+  /** The exact answer, which distinguishes a repeated decision from a contradicting one. */
   readonly answer: string | null;
 }
 
@@ -37,7 +36,7 @@ export interface EditedCall {
   readonly digest: string;
 }
 
-/** All that is named must hold. */
+/** All given conditions must hold. */
 export interface ApprovalFilter {
   readonly status?: ApprovalStatus;
   readonly runId?: string;
@@ -49,7 +48,7 @@ export type NewApproval = Omit<
   'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'edited' | 'answer'
 >;
 
-/** An approval that ends without anyone's answer. */
+/** Ends an approval without a decision. */
 export interface ApprovalClosure {
   readonly approvalId: string;
   readonly status: 'expired' | 'closed';
@@ -58,7 +57,7 @@ export interface ApprovalClosure {
   readonly reason: string;
 }
 
-/** Something told to a run from outside; its lease holder takes it into the journal. */
+/** A command for a run, queued in its inbox. The lease holder moves it into the journal. */
 export type RunCommand =
   | {
       readonly kind: 'decision';
@@ -66,14 +65,14 @@ export type RunCommand =
       readonly approved: boolean;
       readonly always: boolean;
       readonly reason: string | null;
-      /** For an approval of kind `outcome`: it happened, and this is its result. */
+      /** For an approval of kind `outcome`: the call's result. */
       readonly output?: unknown;
       readonly edited?: EditedCall;
       /** For an approval of kind `question`. */
       readonly answer?: unknown;
       readonly by: Decider;
     }
-  /** A client brought the result of a call; it lies with the call. */
+  /** A client posted the result of a call; it is stored with the call. */
   | { readonly kind: 'result'; readonly toolCallId: string }
   | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
 
@@ -84,28 +83,28 @@ export interface QueuedRunCommand {
 
 export interface NewGrant extends Omit<Grant, 'usesLeft'> {
   readonly scope: GrantScope;
-  /** The run, the conversation or the tenant that it holds in. */
+  /** The id of the run, the conversation or the tenant. */
   readonly scopeId: string;
   readonly createdAt: number;
   readonly createdBy: Decider;
-  /** Left out: it does not end by itself. */
+  /** Default: never. */
   readonly expiresAt?: number;
-  /** How many calls it allows; left out: as many as come. */
+  /** How many calls it allows. Default: unlimited. */
   readonly uses?: number;
 }
 
 export interface GrantRecord extends NewGrant {
-  /** Of a counted one. */
+  /** Only for grants with `uses`. */
   readonly usesLeft?: number;
   readonly revokedAt?: number;
 }
 
-/** All that is named must hold. */
+/** All given conditions must hold. */
 export interface GrantFilter {
   readonly scope?: GrantScope;
   readonly scopeId?: string;
   readonly tool?: string;
-  /** Those that allow something at this time: neither revoked, nor expired, nor used up. */
+  /** Only grants that are not revoked, expired or used up at this time. */
   readonly activeAt?: number;
 }
 
