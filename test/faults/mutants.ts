@@ -49,7 +49,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'dedupe: an idempotency key stands for one run',
-    file: 'packages/store/src/sql/runs/idempotency.ts',
+    file: 'packages/store/src/sql/runs/creation.ts',
     from: 'WHERE idempotency_keys.expires_at <= ?',
     to: 'WHERE idempotency_keys.expires_at <= ? OR 1 = 1',
     noticedBy: sqliteStore,
@@ -63,7 +63,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'row-level security: the database shows a tenant its own rows alone',
-    file: 'packages/store/src/sql/schema/tenant-tables.ts',
+    file: 'packages/store/src/sql/schema/row-security.ts',
     from: 'return `${column} = ${currentTenant} OR',
     to: 'return `true OR ${column} = ${currentTenant} OR',
     noticedBy: ['packages/store/test/sql/schema/row-security.postgres.test.ts'],

@@ -5,8 +5,8 @@ import type { SqlDriver } from './drivers/driver.ts';
 import { openPostgresDriver } from './drivers/postgres/driver.ts';
 import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
 import { buildImage, openMemoryDriver } from './drivers/sqlite/memory-driver.ts';
-import { countNodes } from './sql/nodes.ts';
-import { decodeMetadata, selectMetadata } from './sql/metadata.ts';
+import { readOne } from './sql/statements.ts';
+import { countNodes, decodeMetadata, selectMetadata } from './sql/system.ts';
 import { migrate, schemaStatements } from './sql/schema/migrations.ts';
 import { adviceOnRows } from './sql/schema/row-security.ts';
 import { createSqlStore } from './store.ts';
@@ -60,9 +60,7 @@ export async function readPostgresMetadata(url: string, name: string): Promise<s
   try {
     const there = await driver.read(`SELECT to_regclass('metadata') IS NOT NULL AS there`, []);
     if (String(there[0]?.['there']) !== 'true') return undefined;
-    const { sql, params } = selectMetadata(name);
-    const [row] = await driver.read(sql, params);
-    return row === undefined ? undefined : decodeMetadata(row);
+    return await readOne(driver, selectMetadata(name), decodeMetadata);
   } finally {
     await driver.close();
   }
@@ -72,9 +70,8 @@ export async function readPostgresMetadata(url: string, name: string): Promise<s
 export async function countPostgresNodes(url: string): Promise<number> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
-    const { sql, params } = countNodes('postgres', Date.now());
-    const [row] = await driver.read(sql, params);
-    return Number(row?.['alive'] ?? 0);
+    const statement = countNodes('postgres', Date.now());
+    return (await readOne(driver, statement, (row) => Number(row['alive']))) ?? 0;
   } finally {
     await driver.close();
   }

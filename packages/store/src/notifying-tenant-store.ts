@@ -14,8 +14,25 @@ import type {
 } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { HintChannel } from './drivers/driver.ts';
-import { encodeHint } from './codec/hints.ts';
 import { SqlTenantStore, type TenantParts } from './tenant-store.ts';
+
+/** `undefined` for a message of another version. */
+export function decodeHint(message: string): Hint | undefined {
+  try {
+    const hint = JSON.parse(message) as Hint;
+    return hintKinds.has(hint.kind) ? hint : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const hintKinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
+  'journal',
+  'run',
+  'approval',
+  'wake',
+  'tenant',
+]);
 
 export class NotifyingTenantStore extends SqlTenantStore {
   readonly #hints: HintChannel;
@@ -48,25 +65,25 @@ export class NotifyingTenantStore extends SqlTenantStore {
     for (const event of events) {
       if (event.type === 'approval.expiring') this.#notifyApproval(event.approvalId);
     }
-    // Released although it could go on: another node may take it.
+    // A run that is released although it can continue: another node may claim it.
     const isOver = status !== undefined && isEnded(status);
     if (append.release === true && status !== 'waiting' && !isOver) this.#notifyRun(runId, 'wake');
     return outcome;
   }
 
   override async decideApproval(decision: ApprovalDecision): Promise<boolean> {
-    const won = await super.decideApproval(decision);
-    if (won) {
+    const accepted = await super.decideApproval(decision);
+    if (accepted) {
       this.#notifyRun(decision.runId, 'wake');
       this.#notifyApproval(decision.approvalId);
     }
-    return won;
+    return accepted;
   }
 
   override async postResult(posted: PostedResult): Promise<boolean> {
-    const counts = await super.postResult(posted);
-    if (counts) this.#notifyRun(posted.runId, 'wake');
-    return counts;
+    const accepted = await super.postResult(posted);
+    if (accepted) this.#notifyRun(posted.runId, 'wake');
+    return accepted;
   }
 
   override async postRunCommand(
@@ -81,7 +98,7 @@ export class NotifyingTenantStore extends SqlTenantStore {
 
   override async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
     const updated = await super.updateTenant(change, audit);
-    if (updated) this.#notify({ kind: 'tenant', tenantId: this.tenantId });
+    if (updated) this.#notifyTenant();
     return updated;
   }
 
@@ -91,7 +108,7 @@ export class NotifyingTenantStore extends SqlTenantStore {
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
     const revoked = await super.revokeKey(keyId, at, audit);
-    if (revoked) this.#notify({ kind: 'tenant', tenantId: this.tenantId });
+    if (revoked) this.#notifyTenant();
     return revoked;
   }
 
@@ -100,12 +117,12 @@ export class NotifyingTenantStore extends SqlTenantStore {
     audit?: readonly NewAudit[],
   ): Promise<void> {
     await super.putCredential(record, audit);
-    this.#notify({ kind: 'tenant', tenantId: this.tenantId });
+    this.#notifyTenant();
   }
 
   override async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
     const deleted = await super.deleteCredential(provider, audit);
-    if (deleted) this.#notify({ kind: 'tenant', tenantId: this.tenantId });
+    if (deleted) this.#notifyTenant();
     return deleted;
   }
 
@@ -117,7 +134,11 @@ export class NotifyingTenantStore extends SqlTenantStore {
     this.#notify({ kind: 'approval', tenantId: this.tenantId, approvalId });
   }
 
+  #notifyTenant(): void {
+    this.#notify({ kind: 'tenant', tenantId: this.tenantId });
+  }
+
   #notify(hint: Hint): void {
-    this.#hints.send(encodeHint(hint));
+    this.#hints.send(JSON.stringify(hint));
   }
 }

@@ -9,8 +9,7 @@
  * - Only rare words are looked up in the whole namespace, and common ones, where those find too
  *   little, among the newest memories: a search never costs the whole namespace.
  */
-import { isFunctionWord } from './function-words.ts';
-import { wordsOf } from './words.ts';
+import { isFunctionWord, wordsOf } from './words.ts';
 
 /** How many of the newest memories show which words are common in a namespace. */
 export const sampleSize = 100;

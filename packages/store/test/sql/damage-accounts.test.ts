@@ -129,7 +129,7 @@ describe('damage to accounts', () => {
     await store.writeMetadata('note', 'value');
     tamper(`UPDATE tenants SET settings = '{"maxRuns":9}' WHERE id = 'one'`);
     tamper(`UPDATE metadata SET value = '"other"'`);
-    await expect(tenant.readTenant()).rejects.toThrow('The settings of tenant one');
+    await expect(tenant.readTenant()).rejects.toThrow('Tenant one is damaged');
     await expect(store.readMetadata('note')).rejects.toMatchObject(corrupt);
     expect((await other.readTenant()).settings).toEqual({});
   });

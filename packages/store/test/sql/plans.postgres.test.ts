@@ -4,11 +4,11 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { decisionOn, newApproval } from '../contract/fixtures.ts';
-import { postgresText } from '../../src/drivers/postgres/text.ts';
+import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
 import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
-import { selectEndedSql } from '../../src/sql/runs/conversations.ts';
+import { selectEndedSql, selectOpenRuns, selectUsage } from '../../src/sql/runs/counts.ts';
 import { selectEventsSql } from '../../src/sql/runs/events.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { claim, dueSql } from '../../src/sql/runs/leases.ts';
@@ -17,7 +17,6 @@ import { selectCandidates } from '../../src/sql/memories.ts';
 import { decide, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
 import { selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
-import { selectOpenRuns, selectUsage } from '../../src/sql/runs/usage.ts';
 import {
   claimVectors,
   fingerprintSql,

@@ -14,8 +14,14 @@ import {
   selectAudit,
   unsealedSql,
 } from '../../src/sql/tenants/audit.ts';
-import { selectConnectionSql } from '../../src/sql/runs/connections.ts';
-import { countEndedSql, selectEndedSql } from '../../src/sql/runs/conversations.ts';
+import {
+  countEndedSql,
+  selectEndedSql,
+  selectOpenRuns,
+  selectUsage,
+  selectWorkflow,
+} from '../../src/sql/runs/counts.ts';
+import { selectKeyHolder } from '../../src/sql/runs/creation.ts';
 import {
   selectCredential,
   selectCredentialsSql,
@@ -30,9 +36,7 @@ import {
   selectGrantsSql,
   useGrant,
 } from '../../src/sql/tenants/grants.ts';
-import { selectKeyHolder } from '../../src/sql/runs/idempotency.ts';
-import { selectKeyByHashSql, selectKeys, selectKeySql } from '../../src/sql/tenants/keys.ts';
-import { claim, dueSql, reclaimSql } from '../../src/sql/runs/leases.ts';
+import { claim, dueSql, releaseAllSql } from '../../src/sql/runs/leases.ts';
 import { deleteCommands, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import {
   clearMemories,
@@ -45,7 +49,7 @@ import {
   deleteExpiredMemories,
 } from '../../src/sql/memories.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
-import { selectMetadata } from '../../src/sql/metadata.ts';
+import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
 import { selectInForceSql, selectVersions } from '../../src/sql/tenants/policies.ts';
 import {
   decide,
@@ -55,9 +59,12 @@ import {
 } from '../../src/sql/runs/approvals.ts';
 import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
-import { selectTenantSql } from '../../src/sql/tenants/tenants.ts';
-import { selectOpenRuns, selectUsage, selectWorkflow } from '../../src/sql/runs/usage.ts';
-import { claimSql, sweepUnit } from '../../src/sql/tenants/delivery-queue.ts';
+import {
+  selectKeyByHashSql,
+  selectKeys,
+  selectKeySql,
+  selectTenantSql,
+} from '../../src/sql/tenants/tenants.ts';
 import {
   claimVectors,
   fingerprintSql,
@@ -65,7 +72,13 @@ import {
   selectVectors,
   signsSql,
 } from '../../src/sql/vectors.ts';
-import { insertNotices, selectDeliveries, selectWebhooks } from '../../src/sql/tenants/webhooks.ts';
+import {
+  claimSql,
+  insertNotices,
+  selectDeliveries,
+  selectWebhooks,
+  sweepUnit,
+} from '../../src/sql/tenants/webhooks.ts';
 import { decisionOn, newApproval } from '../contract/fixtures.ts';
 
 describe('query plans', () => {
@@ -121,7 +134,7 @@ describe('query plans', () => {
     'a connection': selectConnectionSql,
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
-    'all leases': reclaimSql,
+    'all leases': releaseAllSql,
     'who wants a notice': insertNotices('t', [
       { id: 'n', event: 'run.ended', at: 0, payload: '{}' },
     ]).map(({ sql }) => sql)[0]!,

@@ -2,7 +2,7 @@
 import { chmodSync, closeSync, fsyncSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { RelayError } from '@relay/protocol';
-import { decodeMetadata, selectMetadata } from '../../sql/metadata.ts';
+import { decodeMetadata, selectMetadata } from '../../sql/system.ts';
 import type { Row } from '../driver.ts';
 
 const busyTimeoutMs = 10_000;

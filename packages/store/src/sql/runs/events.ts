@@ -4,9 +4,10 @@
  */
 import type { EventRange, RunRef } from '@relay/core';
 import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
-import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
+import type { Row, Statement } from '../../drivers/driver.ts';
+import { insertInto } from '../statements.ts';
 import { decodeEvents, encodeEvents } from '../../codec/events.ts';
-import { checksumOf, corrupt, integer, integerOrNull, text } from '../../codec/values.ts';
+import { checksumOf, corrupt, number, numberOrNull, text } from '../../codec/values.ts';
 
 export interface JournalRow {
   readonly tenantId: string;
@@ -16,10 +17,16 @@ export interface JournalRow {
   readonly events: readonly RunEvent[];
 }
 
-const insertSql = `INSERT INTO events
-  (tenant_id, run_id, last_seq, first_seq, at, payload, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)`;
+const insertSql = insertInto('events', [
+  'tenant_id',
+  'run_id',
+  'last_seq',
+  'first_seq',
+  'at',
+  'payload',
+  'checksum',
+]);
 
-/** Nothing to store is no row. */
 export function insertEvents(row: JournalRow): Statement[] {
   const { tenantId, runId, afterSeq, at, events } = row;
   if (events.length === 0) return [];
@@ -45,13 +52,10 @@ export const selectEventsSql = `SELECT r.last_seq AS journal_end, r.pruning,
   WHERE r.tenant_id = ? AND r.id = ?
   ORDER BY e.last_seq`;
 
-export function selectEventsParams(
-  tenantId: string,
-  runId: string,
-  range: EventRange,
-): readonly SqlValue[] {
+export function selectEvents({ tenantId, runId }: RunRef, range: EventRange): Statement {
   const end = endOf(range);
-  return [range.after, tenantId, runId, end, end, tenantId, runId];
+  const params = [range.after, tenantId, runId, end, end, tenantId, runId];
+  return { sql: selectEventsSql, params };
 }
 
 export function decodeJournal(
@@ -67,10 +71,10 @@ export function decodeJournal(
     if (row['pruning'] !== null) {
       throw new RelayError('journal_pruned', `The journal of run ${owner.runId} is no longer kept`);
     }
-    journalEnd = integer(row, 'journal_end');
-    const last = integerOrNull(row, 'last_seq');
+    journalEnd = number(row, 'journal_end');
+    const last = numberOrNull(row, 'last_seq');
     if (last === null) continue;
-    const first = integer(row, 'first_seq');
+    const first = number(row, 'first_seq');
     const startsHere = events.length === 0 ? first <= next && next <= last : first === next;
     if (!startsHere) throw corrupt(subject, `expected seq ${next}, found ${first} to ${last}`);
     for (const event of decodeRow(owner, row)) {
@@ -85,9 +89,9 @@ export function decodeJournal(
 }
 
 function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
-  const first = integer(row, 'first_seq');
-  const last = integer(row, 'last_seq');
-  const at = integer(row, 'at');
+  const first = number(row, 'first_seq');
+  const last = number(row, 'last_seq');
+  const at = number(row, 'at');
   const payload = text(row, 'payload');
   const subject = `The journal of run ${owner.runId} at seq ${first} to ${last}`;
   const checksum = checksumOf(owner.tenantId, owner.runId, first, last, at, payload);

@@ -1,4 +1,4 @@
-import { currentTenant } from './tenant-tables.ts';
+import { currentTenant } from './row-security.ts';
 
 /**
  * Memories and the index of their words. Each word in the index begins with the `scope` of its

@@ -9,13 +9,12 @@
  * its `floor`.
  */
 import { RelayError } from '@relay/protocol';
-import { integerOrNull } from '../../codec/values.ts';
+import { numberOrNull } from '../../codec/values.ts';
 import type { SqlDialect, SqlDriver, Statement } from '../../drivers/driver.ts';
-import { createClock } from '../clock.ts';
+import { createClock } from '../statements.ts';
 import { memoryTables } from './memories.ts';
 import { protectRows } from './row-security.ts';
 import { runTables } from './runs.ts';
-import { systemTables } from './system.ts';
 import { accountTables, auditTables } from './tenants.ts';
 
 export interface Migration {
@@ -24,6 +23,20 @@ export interface Migration {
   /** A Relay that knows no step from this one on cannot use the tables any more. */
   readonly floor?: number;
 }
+
+/** What belongs to no tenant. */
+const systemTables: readonly string[] = [
+  `CREATE TABLE metadata (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL,
+    checksum BIGINT NOT NULL
+  )`,
+  `CREATE TABLE probes (id BIGINT NOT NULL PRIMARY KEY, count BIGINT NOT NULL)`,
+  `CREATE TABLE nodes (
+    id TEXT NOT NULL PRIMARY KEY,
+    alive_until BIGINT NOT NULL
+  )`,
+];
 
 /** Each append rewrites its run's row: next to the old one, where no index has to follow. */
 const spaceForAppends =
@@ -103,7 +116,7 @@ function statementsOf({ statements }: Migration, dialect: SqlDialect): readonly 
 
 async function highest(driver: SqlDriver, sql: string): Promise<number> {
   const [row] = await driver.read(sql, []);
-  return row === undefined ? 0 : (integerOrNull(row, 'highest') ?? 0);
+  return row === undefined ? 0 : (numberOrNull(row, 'highest') ?? 0);
 }
 
 function statement(sql: string): Statement {

@@ -6,9 +6,71 @@
  */
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlDriver, Statement } from '../../drivers/driver.ts';
-import { tenantRole, unbounded } from '../../drivers/postgres/bounds.ts';
-import { rowsOfTenant, type TenantTable, tenantTables } from './tenant-tables.ts';
-import { integer, text } from '../../codec/values.ts';
+import { tenantRole, tenantSetting, unbounded } from '../../drivers/postgres/bounds.ts';
+import { number, text } from '../../codec/values.ts';
+
+/**
+ * The tables with rows of tenants, and what a tenant's store does with them. Keys are inserted by the
+ * system alone. Journal and audit trail are never deleted from by a tenant.
+ */
+interface TenantTable {
+  readonly name: string;
+  /** The column that says whose row it is. */
+  readonly column: 'tenant_id' | 'id';
+  readonly privileges: readonly Privilege[];
+}
+
+type Privilege = 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE';
+
+const letters: Readonly<Record<string, Privilege>> = {
+  s: 'SELECT',
+  i: 'INSERT',
+  u: 'UPDATE',
+  d: 'DELETE',
+};
+
+const tables = {
+  approvals: 'siu',
+  audit_entries: 'siu',
+  audit_seals: 'si',
+  client_calls: 'siu',
+  connections: 'sid',
+  conversations: 'siu',
+  credentials: 'siud',
+  deliveries: 'sid',
+  events: 'si',
+  grants: 'siu',
+  idempotency_keys: 'siud',
+  keys: 'su',
+  memories: 'sid',
+  memory_vectors: 'siud',
+  policies: 'si',
+  run_inbox: 'siud',
+  run_labels: 'si',
+  runs: 'siu',
+  snapshots: 'siud',
+  tenants: 'su',
+  usage_days: 'siu',
+  webhooks: 'sid',
+} as const;
+
+export const tenantTables: readonly TenantTable[] = Object.entries(tables).map(([name, may]) => ({
+  name,
+  column: name === 'tenants' ? 'id' : 'tenant_id',
+  privileges: may.split('').flatMap((letter) => letters[letter] ?? []),
+}));
+
+/** The tenant that the connection works for. */
+export const currentTenant = `current_setting('${tenantSetting}', true)`;
+
+/**
+ * With a tenant in the setting, its rows. Without one, all of them, but never for the tenants' role: so
+ * the system works, and a Relay that knows nothing of this, and who forgets the setting sees nothing.
+ */
+function rowsOfTenant(column: string): string {
+  return `${column} = ${currentTenant} OR
+    (current_user <> '${tenantRole}' AND COALESCE(${currentTenant}, '') = '')`;
+}
 
 interface DatabaseRole {
   readonly name: string;
@@ -75,7 +137,7 @@ async function readWho(driver: SqlDriver): Promise<DatabaseRole> {
   if (row === undefined) {
     throw new RelayError('storage_failed', 'The database does not report the current role');
   }
-  const holds = (column: string) => integer(row, column) === 1;
+  const holds = (column: string) => number(row, column) === 1;
   return {
     name: text(row, 'name'),
     isUnbounded: holds('is_unbounded'),
@@ -117,7 +179,7 @@ async function readTables(driver: SqlDriver): Promise<Map<string, Row>> {
 /** A role that may not change a table must find it protected, or the start fails. */
 function whatIsLacking(table: TenantTable, state: Row, who: DatabaseRole): string[] {
   const { name, column, privileges } = table;
-  const holds = (field: string) => integer(state, field) === 1;
+  const holds = (field: string) => number(state, field) === 1;
   const granted = text(state, 'granted').split(' ');
   const isMissing = privileges.some((privilege) => !granted.includes(privilege));
   const isTooMuch = granted.some((each) => each !== '' && !privileges.some((p) => p === each));
@@ -166,9 +228,7 @@ async function grantAccess(driver: SqlDriver): Promise<void> {
   const schema = text(row, 'schema');
   const functions = text(row, 'functions');
   const lacking = [
-    ...(integer(row, 'may_enter') === 1
-      ? []
-      : [`GRANT USAGE ON SCHEMA ${schema} TO ${tenantRole}`]),
+    ...(number(row, 'may_enter') === 1 ? [] : [`GRANT USAGE ON SCHEMA ${schema} TO ${tenantRole}`]),
     ...(functions === ''
       ? []
       : [

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { postgresText } from '../../../src/drivers/postgres/text.ts';
+import { postgresText } from '../../../src/drivers/postgres/session.ts';
 
 describe('SQL for PostgreSQL', () => {
   const cases: Record<string, [sql: string, text: string]> = {
