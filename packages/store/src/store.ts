@@ -13,9 +13,9 @@ import type {
   Workspace,
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
+import { decodeHint } from './codec/hints.ts';
 import { number, text } from './codec/values.ts';
 import type { SqlDriver, Statement } from './drivers/driver.ts';
-import { decodeHint, NotifyingTenantStore } from './notifying-tenant-store.ts';
 import { SignCache } from './search/sign-cache.ts';
 import { deleteExpiredMemories } from './sql/memories.ts';
 import { decodeStats, openApprovalsSql, openRunsSql } from './sql/runs/counts.ts';
@@ -78,10 +78,7 @@ class SqlStore implements SystemStore {
 
   tenant(tenantId: string): TenantStore {
     const driver = this.#driver.tenant?.(tenantId) ?? this.#driver;
-    const parts = { driver, signs: this.#signs };
-    return driver.hints === undefined
-      ? new SqlTenantStore(parts, tenantId)
-      : new NotifyingTenantStore({ ...parts, hints: driver.hints }, tenantId);
+    return new SqlTenantStore(driver, this.#signs, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {

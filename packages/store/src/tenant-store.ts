@@ -12,6 +12,7 @@ import type {
   Grant,
   GrantFilter,
   GrantRecord,
+  Hint,
   KeyRecord,
   QueuedRunCommand,
   MemoryFilter,
@@ -41,6 +42,7 @@ import type {
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
+import { encodeHint, hintsOfAppend } from './codec/hints.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
 import { appendOf, appendOutcome, appendUnit } from './sql/runs/append.ts';
 import { insertAudit, SqlAuditTrail } from './sql/tenants/audit.ts';
@@ -120,12 +122,6 @@ import type { SignCache } from './search/sign-cache.ts';
 import { SqlVectorStore } from './sql/vectors.ts';
 import { insertNotices, SqlWebhookStore } from './sql/tenants/webhooks.ts';
 
-export interface TenantParts {
-  readonly driver: SqlAccess;
-  /** Shared by all tenants. */
-  readonly signs: SignCache;
-}
-
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
   readonly audit: AuditTrail;
@@ -134,14 +130,14 @@ export class SqlTenantStore implements TenantStore {
   readonly vectors: SqlVectorStore;
   readonly #driver: SqlAccess;
 
-  constructor(parts: TenantParts, tenantId: string) {
-    const { driver } = parts;
+  /** `signs` is shared by all tenants. */
+  constructor(driver: SqlAccess, signs: SignCache, tenantId: string) {
     this.#driver = driver;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
     this.policies = new SqlPolicyStore(driver, tenantId);
     this.webhooks = new SqlWebhookStore(driver, tenantId);
-    this.vectors = new SqlVectorStore(parts, tenantId);
+    this.vectors = new SqlVectorStore(driver, signs, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {
@@ -154,7 +150,11 @@ export class SqlTenantStore implements TenantStore {
       creationUnit(this.#driver.dialect, tenantId, creation),
       creationOf(creation),
     );
-    if (result.ok) return { kind: 'created' };
+    if (result.ok) {
+      this.#notifyRun('run', identity.id);
+      if (creation.lease === null) this.#notifyRun('wake', identity.id);
+      return { kind: 'created' };
+    }
     const key = idempotency?.key;
     const holder =
       key === undefined
@@ -184,7 +184,11 @@ export class SqlTenantStore implements TenantStore {
 
   async append(append: Append): Promise<AppendOutcome> {
     const unit = appendUnit(this.tenantId, append);
-    return appendOutcome(unit, await this.#driver.transact(unit, appendOf(append)));
+    const outcome = appendOutcome(unit, await this.#driver.transact(unit, appendOf(append)));
+    if (outcome === 'committed' && this.#driver.hints !== undefined) {
+      this.#notify(...hintsOfAppend(this.tenantId, append));
+    }
+    return outcome;
   }
 
   async readEvents(runId: string, range: EventRange): Promise<StoredEvent[]> {
@@ -218,12 +222,15 @@ export class SqlTenantStore implements TenantStore {
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
     const { runId, queued, grant } = decision;
-    return this.#postCommand(runId, queued, [
-      decide(this.tenantId, decision),
-      ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
-      ...insertAudit(this.tenantId, decision.audit),
-      ...insertNotices(this.tenantId, decision.notices),
+    const { tenantId } = this;
+    const accepted = await this.#postCommand(runId, queued, [
+      decide(tenantId, decision),
+      ...(grant === undefined ? [] : [insertGrant(tenantId, grant)]),
+      ...insertAudit(tenantId, decision.audit),
+      ...insertNotices(tenantId, decision.notices),
     ]);
+    if (accepted) this.#notify({ kind: 'approval', tenantId, approvalId: decision.approvalId });
+    return accepted;
   }
 
   async readGrants(scope: {
@@ -312,7 +319,8 @@ export class SqlTenantStore implements TenantStore {
   async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
     const unit = [...updateTenant(this.tenantId, change), ...insertAudit(this.tenantId, audit)];
     const { ok } = await this.#driver.transact(unit);
-    if (!ok) await this.readTenant();
+    if (ok) this.#notifyTenant();
+    else await this.readTenant();
     if (!ok && change.expectedSettings === undefined) throw noTenant(this.tenantId);
     return ok;
   }
@@ -326,11 +334,11 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
-    return this.#change(revokeKey(this.tenantId, keyId, at), audit);
+    return this.#changeAccount(revokeKey(this.tenantId, keyId, at), audit);
   }
 
   async putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void> {
-    await this.#change(putCredential(this.tenantId, record), audit);
+    await this.#changeAccount(putCredential(this.tenantId, record), audit);
   }
 
   async readCredential(provider: string): Promise<CredentialRecord | undefined> {
@@ -342,7 +350,7 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
-    return this.#change(deleteCredential(this.tenantId, provider), audit);
+    return this.#changeAccount(deleteCredential(this.tenantId, provider), audit);
   }
 
   async addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord> {
@@ -384,12 +392,33 @@ export class SqlTenantStore implements TenantStore {
   ): Promise<boolean> {
     const run = { tenantId: this.tenantId, runId };
     const unit = [insertCommand(this.#driver.dialect, run, queued), ...statements];
-    return (await this.#driver.transact(unit, { run: runId })).ok;
+    const { ok } = await this.#driver.transact(unit, { run: runId });
+    if (ok) this.#notifyRun('wake', runId);
+    return ok;
   }
 
   async #change(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
     const unit = [statement, ...insertAudit(this.tenantId, audit)];
     return (await this.#driver.transact(unit)).ok;
+  }
+
+  /** For changes that other nodes must see at once. */
+  async #changeAccount(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
+    const changed = await this.#change(statement, audit);
+    if (changed) this.#notifyTenant();
+    return changed;
+  }
+
+  #notifyRun(kind: 'run' | 'wake', runId: string): void {
+    this.#notify({ kind, tenantId: this.tenantId, runId });
+  }
+
+  #notifyTenant(): void {
+    this.#notify({ kind: 'tenant', tenantId: this.tenantId });
+  }
+
+  #notify(...hints: readonly Hint[]): void {
+    for (const hint of hints) this.#driver.hints?.send(encodeHint(hint));
   }
 
   #one<Value>(statement: Statement, decode: (row: Row) => Value): Promise<Value | undefined> {

@@ -94,7 +94,7 @@ export class SqlVectorStore implements VectorStore {
   readonly #signs: SignCache;
   readonly #tenantId: string;
 
-  constructor({ driver, signs }: { driver: SqlAccess; signs: SignCache }, tenantId: string) {
+  constructor(driver: SqlAccess, signs: SignCache, tenantId: string) {
     this.#driver = driver;
     this.#signs = signs;
     this.#tenantId = tenantId;

@@ -1,0 +1,45 @@
+/** Hints for other nodes, as JSON messages, sent after the commit that they report. */
+import type { Append, Hint } from '@relay/core';
+import { isEnded } from '@relay/protocol';
+
+const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
+  'journal',
+  'run',
+  'approval',
+  'wake',
+  'tenant',
+]);
+
+export function encodeHint(hint: Hint): string {
+  return JSON.stringify(hint);
+}
+
+/** `undefined` for a message of another version. */
+export function decodeHint(message: string): Hint | undefined {
+  try {
+    const hint = JSON.parse(message) as Hint;
+    return kinds.has(hint.kind) ? hint : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function hintsOfAppend(tenantId: string, append: Append): Hint[] {
+  const { runId, events, progress, release, approvals = [], closeApprovals = [] } = append;
+  const hints: Hint[] = [];
+  if (events.some(({ type }) => type.startsWith('run.'))) {
+    hints.push({ kind: 'run', tenantId, runId });
+  } else if (events.length > 0) {
+    hints.push({ kind: 'journal', runId });
+  }
+  const changed = [
+    ...approvals.map(({ id }) => id),
+    ...closeApprovals.map(({ approvalId }) => approvalId),
+    ...events.flatMap((event) => (event.type === 'approval.expiring' ? [event.approvalId] : [])),
+  ];
+  for (const approvalId of changed) hints.push({ kind: 'approval', tenantId, approvalId });
+  const status = progress?.status;
+  const canContinue = status !== 'waiting' && (status === undefined || !isEnded(status));
+  if (release === true && canContinue) hints.push({ kind: 'wake', tenantId, runId });
+  return hints;
+}
