@@ -31,7 +31,7 @@ export function createMemoryStore(): SystemStore {
   return createSqlStore(openMemoryDriver(memoryImage));
 }
 
-/** An index of a large table takes long to build, and other nodes that start wait for it. */
+/** Building an index of a large table takes long, and other starting nodes wait for it. */
 const migrationOptions = { readers: 1, retryForMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
 
 export interface PostgresStoreOptions {

@@ -380,7 +380,7 @@ export class SqlTenantStore implements TenantStore {
   async clearMemories(namespace: string, limit: number): Promise<number> {
     const unit = [clearMemories(this.tenantId, namespace, limit)];
     const result = await this.#driver.transact(unit);
-    this.vectors.forget(namespace);
+    this.vectors.evict(namespace);
     return changesIn(result);
   }
 

@@ -22,6 +22,11 @@ export function changesIn(result: UnitResult): number {
   return result.ok ? result.results.reduce((sum, { changes }) => sum + changes, 0) : 0;
 }
 
+/** A statement without parameters. */
+export function plain(sql: string): Statement {
+  return { sql, params: [] };
+}
+
 export function placeholders(count: number): string {
   return Array<string>(count).fill('?').join(', ');
 }

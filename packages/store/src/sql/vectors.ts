@@ -137,14 +137,14 @@ export class SqlVectorStore implements VectorStore {
 
   async has(space: VectorSpace): Promise<boolean> {
     const found = await this.#driver.read(hasVectorSql, this.#in(space));
-    if (found.length === 0) this.#signs.forget(this.#nameOf(space));
+    if (found.length === 0) this.#signs.evict(this.#nameOf(space));
     return found.length > 0;
   }
 
   /** A cleared namespace leaves the cache too, for all models. */
-  forget(namespace: string): void {
+  evict(namespace: string): void {
     const prefix = JSON.stringify([this.#tenantId, encode(namespace)]);
-    this.#signs.forgetAll(`${prefix.slice(0, -1)},`);
+    this.#signs.evictAll(`${prefix.slice(0, -1)},`);
   }
 
   async nearest(search: NearestSearch): Promise<NearMemory[]> {

@@ -236,13 +236,13 @@ describe('query plans', () => {
   });
 
   const auditLists: [AuditFilter, string][] = [
-    [{}, 'audit_placed_by_time (tenant_id=?'],
-    [{ since: 1, until: 2 }, 'audit_placed_by_time (tenant_id=?'],
-    [{ action: 'a', since: 1 }, 'audit_placed_by_action (tenant_id=? AND action=?'],
-    [{ actor: 'k' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
-    [{ actor: 'k', action: 'a' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
-    [{ runId: 'r' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
-    [{ runId: 'r', actor: 'k' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
+    [{}, 'audit_sealed_by_time (tenant_id=?'],
+    [{ since: 1, until: 2 }, 'audit_sealed_by_time (tenant_id=?'],
+    [{ action: 'a', since: 1 }, 'audit_sealed_by_action (tenant_id=? AND action=?'],
+    [{ actor: 'k' }, 'audit_sealed_by_actor (tenant_id=? AND actor=?'],
+    [{ actor: 'k', action: 'a' }, 'audit_sealed_by_actor (tenant_id=? AND actor=?'],
+    [{ runId: 'r' }, 'audit_sealed_by_run (tenant_id=? AND run_id=?'],
+    [{ runId: 'r', actor: 'k' }, 'audit_sealed_by_run (tenant_id=? AND run_id=?'],
   ];
   for (const [filter, index] of auditLists) {
     test(`a page of the audit by ${JSON.stringify(filter)} is one range of an index`, async () => {

@@ -1,4 +1,4 @@
-/** Copies of an embedded store, and a look into one that leaves everything as it is. */
+/** Copies and read-only inspection of an embedded store, also while a server uses it. */
 import { chmodSync, closeSync, fsyncSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { RelayError } from '@relay/protocol';
@@ -8,8 +8,8 @@ import type { Row } from '../driver.ts';
 const busyTimeoutMs = 10_000;
 
 /**
- * One moment of the store, complete and on disk, however much is written meanwhile. It is read in a
- * single transaction: copying page by page would begin anew with every commit of the server.
+ * A consistent copy, flushed to disk. It is read in a single transaction: an incremental backup would
+ * restart with every commit of the server.
  */
 export function copySqlite(path: string, target: string): void {
   withDatabase(path, (db) => {
@@ -24,7 +24,7 @@ export function copySqlite(path: string, target: string): void {
   }
 }
 
-/** Throws if the file is not a store, or is damaged. */
+/** Throws if the file is damaged or no store. */
 export function checkSqlite(path: string): void {
   withDatabase(path, (db) => {
     const found = db.prepare('PRAGMA quick_check(1)').get() as { quick_check?: string } | undefined;

@@ -38,7 +38,7 @@ export const selectEndedSql = `SELECT id, position FROM runs
   WHERE tenant_id = ? AND conversation_id = ? AND position > ? AND position <= ?
   ORDER BY position`;
 
-/** The run's row has its final usage by now. A run that was not started by a key counts under ''. */
+/** Runs after the fence has written the final usage. Runs without a key count under ''. */
 const countUsageSql = `INSERT INTO usage_days
     (tenant_id, key_id, day, input_tokens, output_tokens, cost_usd, runs)
   SELECT tenant_id, COALESCE(key_id, ''), ?, input_tokens, output_tokens, COALESCE(cost_usd, 0), 1
@@ -58,7 +58,7 @@ function dayOf(at: number): number {
   return Math.floor(at / 86_400_000);
 }
 
-/** The casts are for databases whose sums of whole numbers are of another type. */
+/** The casts are for PostgreSQL, where a sum of integers has another type. */
 const totalSql = `SELECT CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT) AS input_tokens,
     CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT) AS output_tokens,
     COALESCE(SUM(cost_usd), 0) AS cost_usd, CAST(COALESCE(SUM(runs), 0) AS BIGINT) AS runs
@@ -100,7 +100,7 @@ export function decodeOpenRuns(rows: readonly Row[]): OpenRuns {
   };
 }
 
-/** `unpriced`: runs that have used something that has no known cost. */
+/** `unpriced`: runs with usage of unknown cost. */
 const workflowSql = `SELECT status, COUNT(*) AS runs,
     CAST(SUM(input_tokens) AS BIGINT) AS input_tokens,
     CAST(SUM(output_tokens) AS BIGINT) AS output_tokens, SUM(cost_usd) AS cost_usd,

@@ -1,6 +1,6 @@
 /**
- * The journal: one row per append. `last_seq` is in the key, so that what follows a `seq` is one range
- * of the index. A reader gets an unbroken sequence of events or an error, never a part.
+ * The journal: one row per append. `last_seq` is in the key, so that the events after a `seq` are one
+ * range of the index. A reader gets an unbroken sequence of events or an error.
  */
 import type { EventRange, RunRef } from '@relay/core';
 import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
@@ -38,8 +38,8 @@ export function insertEvents(row: JournalRow): Statement[] {
 }
 
 /**
- * The rows that hold `after + 1` to `after + limit`, and where the journal ends, which shows a
- * missing end. The inner select finds the row that holds the last event wanted.
+ * The rows with the events `after + 1` to `after + limit`, and the end of the journal, which reveals
+ * missing rows. The inner select finds the row with the last of these events.
  */
 export const selectEventsSql = `SELECT r.last_seq AS journal_end, r.pruning,
     e.first_seq, e.last_seq, e.at, e.payload, e.checksum
@@ -106,10 +106,10 @@ function endOf(range: EventRange): number {
   return Math.min(range.after + range.limit, Number.MAX_SAFE_INTEGER);
 }
 
-/** A larger first row is left out of lists, in bytes. */
+/** In bytes. Lists omit a larger first row. */
 const largestOpening = 8 * 1024;
 
-/** The first row of the journal of `r`, whose size is known without reading it. */
+/** The first row of the journal of `r`. */
 export const joinOpening = `LEFT JOIN events o
   ON o.tenant_id = r.tenant_id AND o.run_id = r.id AND o.last_seq = (
     SELECT w.last_seq FROM events w WHERE w.tenant_id = r.tenant_id AND w.run_id = r.id
@@ -119,7 +119,7 @@ export const openingColumns = `o.first_seq AS opening_first, o.last_seq AS openi
   o.at AS opening_at, o.checksum AS opening_checksum,
   CASE WHEN octet_length(o.payload) <= ${largestOpening} THEN o.payload END AS opening_payload`;
 
-/** Never throws: a list shows what can be shown. */
+/** Never throws: a damaged journal must not break a list. */
 export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> | null {
   if (row['opening_payload'] === null) return null;
   try {
@@ -136,7 +136,6 @@ export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> |
   }
 }
 
-/** The event itself, without its position in the journal. */
 function openingOf(first: StoredEvent | undefined): EventOf<'run.created'> | null {
   if (first?.type !== 'run.created' || first.seq !== 1) return null;
   const { seq: _seq, at: _at, ...opening } = first;

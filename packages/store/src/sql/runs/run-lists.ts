@@ -1,6 +1,6 @@
 /**
- * Lists of runs by filters. The filter that is likely to match the fewest runs leads, and its index
- * gives the order; the others are applied to what it finds.
+ * Lists of runs by filters. The filter that is likely to match the fewest runs chooses the index; the
+ * others are applied to what it finds.
  */
 import type { Page, RunFilter, RunIdentity, RunListing } from '@relay/core';
 import { isEnded, runStatuses } from '@relay/protocol';

@@ -1,12 +1,13 @@
 /**
- * Row-level security on PostgreSQL: what keeps tenants apart if a statement forgets to. At each start,
- * after the migrations, the role of tenants is made if it can be, and each table of `tenantTables` gets
- * what it lacks, in a transaction of its own: policies, and what the role may do. See
+ * Row-level security on PostgreSQL, which separates tenants even if a statement forgets to. At each
+ * start, after the migrations, the role of tenants is created if possible, and each table gets the
+ * policies and privileges that it lacks, in a transaction of its own. See
  * docs/decisions/2026-11-15-row-level-security.md.
  */
 import { RelayError } from '@relay/protocol';
-import type { Row, SqlDriver, Statement } from '../../drivers/driver.ts';
+import type { Row, SqlDriver } from '../../drivers/driver.ts';
 import { tenantRole, tenantSetting, unbounded } from '../../drivers/postgres/bounds.ts';
+import { plain } from '../statements.ts';
 import { number, text } from '../../codec/values.ts';
 
 /**
@@ -15,7 +16,7 @@ import { number, text } from '../../codec/values.ts';
  */
 interface TenantTable {
   readonly name: string;
-  /** The column that says whose row it is. */
+  /** The column with the tenant's id. */
   readonly column: 'tenant_id' | 'id';
   readonly privileges: readonly Privilege[];
 }
@@ -60,12 +61,12 @@ export const tenantTables: readonly TenantTable[] = Object.entries(tables).map((
   privileges: may.split('').flatMap((letter) => letters[letter] ?? []),
 }));
 
-/** The tenant that the connection works for. */
+/** The tenant of the connection. */
 export const currentTenant = `current_setting('${tenantSetting}', true)`;
 
 /**
- * With a tenant in the setting, its rows. Without one, all of them, but never for the tenants' role: so
- * the system works, and a Relay that knows nothing of this, and who forgets the setting sees nothing.
+ * With a tenant in the setting, its rows. Without one all rows, so that the system and an older Relay
+ * work, but none for the role of tenants, so that a forgotten setting shows nothing.
  */
 function rowsOfTenant(column: string): string {
   return `${column} = ${currentTenant} OR
@@ -74,17 +75,17 @@ function rowsOfTenant(column: string): string {
 
 interface DatabaseRole {
   readonly name: string;
-  /** No policy holds for it. */
+  /** Policies do not apply to it. */
   readonly isUnbounded: boolean;
-  /** May make roles, or give this one away. */
+  /** May create roles, or grant the role of tenants. */
   readonly mayGrant: boolean;
   readonly isThere: boolean;
   readonly mayAssume: boolean;
-  /** The role could see the rows of all tenants. */
+  /** The role of tenants could see the rows of all of them. */
   readonly isUnsafe: boolean;
 }
 
-/** Since PostgreSQL 16 a member need not be allowed to take the role on. */
+/** Since PostgreSQL 16 a member is not always allowed to assume the role. */
 const taking = `CASE WHEN current_setting('server_version_num')::int >= 160000
   THEN 'SET' ELSE 'MEMBER' END`;
 
@@ -98,7 +99,7 @@ const whoSql = `SELECT quote_ident(me.rolname) AS name, (me.rolsuper OR me.rolby
   FROM pg_roles me LEFT JOIN pg_roles it ON it.rolname = '${tenantRole}'
   WHERE me.rolname = current_user`;
 
-/** Roles are shared by all databases of a server: another process may be creating it now. */
+/** Roles belong to the whole server: another process may be creating it now. */
 const attempts = 5;
 
 const createRole = `CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT`;
@@ -117,8 +118,8 @@ export async function protectRows(driver: SqlDriver): Promise<void> {
   for (const table of tenantTables) {
     const state = states.get(table.name);
     if (state === undefined) continue;
-    const lacking = whatIsLacking(table, state, who);
-    if (lacking.length > 0) await change(driver, table.name, lacking);
+    const missing = missingStatements(table, state, who);
+    if (missing.length > 0) await change(driver, table.name, missing);
   }
   if (who.mayAssume) await grantAccess(driver);
 }
@@ -127,7 +128,7 @@ async function ensureRole(driver: SqlDriver): Promise<DatabaseRole> {
   for (let attempt = 1; ; attempt += 1) {
     const who = await readWho(driver);
     if (who.mayAssume || !who.mayGrant || attempt > attempts) return who;
-    const unit = [...(who.isThere ? [] : [createRole]), grantRole].map(statement);
+    const unit = [...(who.isThere ? [] : [createRole]), grantRole].map(plain);
     await driver.transact(unit).catch(() => undefined);
   }
 }
@@ -148,7 +149,7 @@ async function readWho(driver: SqlDriver): Promise<DatabaseRole> {
   };
 }
 
-/** Advice for an operator whose tables are protected by the setting alone; `undefined` if there is none. */
+/** Advice for an operator whose tables are protected by the setting alone. */
 export async function adviceOnRows(driver: SqlDriver): Promise<string | undefined> {
   const who = await readWho(driver);
   if (who.mayAssume) return undefined;
@@ -177,7 +178,7 @@ async function readTables(driver: SqlDriver): Promise<Map<string, Row>> {
 }
 
 /** A role that may not change a table must find it protected, or the start fails. */
-function whatIsLacking(table: TenantTable, state: Row, who: DatabaseRole): string[] {
+function missingStatements(table: TenantTable, state: Row, who: DatabaseRole): string[] {
   const { name, column, privileges } = table;
   const holds = (field: string) => number(state, field) === 1;
   const granted = text(state, 'granted').split(' ');
@@ -195,7 +196,7 @@ function whatIsLacking(table: TenantTable, state: Row, who: DatabaseRole): strin
   ];
 }
 
-/** Together: a table with security and without a policy shows nothing at all. */
+/** In one transaction: a table with security and without a policy shows no rows. */
 function protection(name: string, column: string): string[] {
   return [
     `DROP POLICY IF EXISTS rows_of_tenant ON ${name}`,
@@ -205,7 +206,7 @@ function protection(name: string, column: string): string[] {
   ];
 }
 
-/** The owner is the system, where the tenants' role is another one. */
+/** The owner is the system, if tenants have a role of their own. */
 function forSystem(name: string): string[] {
   return [
     `DROP POLICY IF EXISTS rows_of_system ON ${name}`,
@@ -213,7 +214,7 @@ function forSystem(name: string): string[] {
   ];
 }
 
-const waySql = `SELECT quote_ident(current_schema()) AS schema,
+const accessSql = `SELECT quote_ident(current_schema()) AS schema,
     has_schema_privilege('${tenantRole}', current_schema(), 'USAGE')::int AS may_enter,
     COALESCE((SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
       WHERE p.proname = 'relay_memories_with'
@@ -223,11 +224,11 @@ const waySql = `SELECT quote_ident(current_schema()) AS schema,
 
 /** Access to the schema, and to the search for memories, for this role alone. */
 async function grantAccess(driver: SqlDriver): Promise<void> {
-  const [row] = await driver.read(waySql, []);
+  const [row] = await driver.read(accessSql, []);
   if (row === undefined) return;
   const schema = text(row, 'schema');
   const functions = text(row, 'functions');
-  const lacking = [
+  const missing = [
     ...(number(row, 'may_enter') === 1 ? [] : [`GRANT USAGE ON SCHEMA ${schema} TO ${tenantRole}`]),
     ...(functions === ''
       ? []
@@ -236,14 +237,15 @@ async function grantAccess(driver: SqlDriver): Promise<void> {
           `GRANT EXECUTE ON FUNCTION ${functions} TO ${tenantRole}`,
         ]),
   ];
-  if (lacking.length > 0) await change(driver, `schema ${schema}`, lacking);
+  if (missing.length > 0) await change(driver, `schema ${schema}`, missing);
 }
 
+/** Processes that start together take turns. */
+export const migrationLock = `SELECT pg_advisory_xact_lock(hashtext('relay migrations'))`;
+
 async function change(driver: SqlDriver, what: string, texts: readonly string[]): Promise<void> {
-  // Others that start at the same time take turns.
-  const turn = `SELECT pg_advisory_xact_lock(hashtext('relay migrations'))`;
   try {
-    await driver.transact([turn, ...texts].map(statement));
+    await driver.transact([migrationLock, ...texts].map(plain));
   } catch (error) {
     const { cause } = error as { cause?: unknown };
     const why = cause instanceof Error ? cause.message : String(error);
@@ -253,8 +255,4 @@ async function change(driver: SqlDriver, what: string, texts: readonly string[])
       { cause: error },
     );
   }
-}
-
-function statement(sql: string): Statement {
-  return { sql, params: [] };
 }

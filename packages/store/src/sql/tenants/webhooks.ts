@@ -1,6 +1,6 @@
 /**
- * Webhooks, and the outbox of their deliveries. A notice becomes a row for each webhook that subscribes
- * to it, in the commit of what it reports.
+ * Webhooks and the outbox of their deliveries. A notice becomes one row per subscribed webhook, in the
+ * commit of what it reports.
  */
 import type {
   DeliveryClaim,
