@@ -60,12 +60,12 @@ function pageOf(table: readonly string[], total: string, scale: number): string 
 
 <!-- Written by \`npm run faults -- --write\`. -->
 
-What the last long run came to.${size} Real servers run under an oracle in processes of its own: a tool server that writes each call down before it answers, a scripted model, and a client that keeps every frame and every acknowledgement. After every round each invariant of \`test/faults/regime/invariants.ts\` is checked against what they wrote down.
+What the last long run came to.${size} Real servers run under an oracle in processes of its own: a tool server that writes each call down before it answers, a scripted model, and a client that keeps every frame and every acknowledgement. After every round each invariant of \`test/faults/chaos/invariants.ts\` is checked against what they wrote down.
 
 ${table.join('\n')}
 
 ${total}
 
-\`npm run test:faults\` runs the same faults at a smaller size (\`test/faults/regime.test.ts\`); \`npm run mutants\` removes one safeguard after the other and shows that the tests notice.
+\`npm run test:faults\` runs the same faults at a smaller size (\`test/faults/chaos.test.ts\`); \`npm run mutants\` removes one safeguard after the other and shows that the tests notice.
 `;
 }

@@ -6,7 +6,7 @@
 import { appendFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { readSse } from '@relay/protocol';
-import type { Scenario } from '../regime/record.ts';
+import type { Scenario } from '../chaos/record.ts';
 import { pause } from './serving.ts';
 
 type Command =

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Doses } from './faults.ts';
+import type { Injection } from './faults.ts';
 import type { During } from './round.ts';
-import type { Stage } from './stage.ts';
+import type { Environment } from './environment.ts';
 
 export interface SmallDisk {
   readonly dir: string;
@@ -39,30 +39,30 @@ export function mountSmallDisk(): SmallDisk {
 }
 
 /** Full until somebody was turned away with `storage_full`, and the process answers all the while. */
-export async function fillDisk(during: During, doses: Doses & { disk: SmallDisk }) {
-  const { stage } = during;
-  for (let count = 1; count <= doses.times; count += 1) {
-    await pause(500 + doses.chance() * 500);
-    doses.disk.fill();
+export async function fillDisk(during: During, injection: Injection & { disk: SmallDisk }) {
+  const { environment } = during;
+  for (let count = 1; count <= injection.times; count += 1) {
+    await pause(500 + injection.chance() * 500);
+    injection.disk.fill();
     const deadline = Date.now() + 30_000;
     for (let refused = 0; refused < 3;) {
       if (Date.now() > deadline) throw new Error('Nobody was told that the disk is full');
-      const health = await stage.request('/health');
+      const health = await environment.request('/health');
       if (!health.ok) throw new Error('The process does not answer while the disk is full');
-      if (await isTurnedAway(stage)) refused += 1;
+      if (await isTurnedAway(environment)) refused += 1;
       await pause(50);
     }
-    doses.disk.free();
+    injection.disk.free();
     await pause(500);
     await during.recovered();
-    doses.done?.(count);
+    injection.done?.(count);
   }
 }
 
 /** A run that is not stored is not begun. What the database had laid aside may still take a few. */
-async function isTurnedAway(stage: Stage): Promise<boolean> {
+async function isTurnedAway(environment: Environment): Promise<boolean> {
   const body = JSON.stringify({ model: 'demo', input: 'x'.repeat(200_000) });
-  const response = await stage.request('/v1/runs', { method: 'POST', body });
+  const response = await environment.request('/v1/runs', { method: 'POST', body });
   if (response.status === 503) return (await response.text()).includes('storage_full');
   // It will not come to its end before there is room again.
   await response.body?.cancel();

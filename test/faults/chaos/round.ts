@@ -14,7 +14,7 @@ import {
   scenarioNames,
   type ToolRan,
 } from './record.ts';
-import { modelName, type Stage } from './stage.ts';
+import { modelName, type Environment } from './environment.ts';
 
 export interface Round {
   readonly name: string;
@@ -25,7 +25,7 @@ export interface Round {
 }
 
 export interface During {
-  readonly stage: Stage;
+  readonly environment: Environment;
   /** Tells the client where the servers are now. */
   moved(): void;
   recovered(): Promise<void>;
@@ -41,38 +41,39 @@ export interface Result {
 
 const deliveryTimeoutMs = 90_000;
 
-export async function playRound(stage: Stage, round: Round): Promise<Result> {
-  const file = stage.file(`client-${round.name}.jsonl`);
+export async function runRound(environment: Environment, round: Round): Promise<Result> {
+  const file = environment.file(`client-${round.name}.jsonl`);
   const client = new Process('client', {
     CLIENT_FILE: file,
     ROUND: round.name,
     MODEL: modelName,
-    TEST_TOOL_SERVER: stage.toolServer,
+    TEST_TOOL_SERVER: environment.toolServer,
   });
   const earlier: (readonly RunRow[])[] = [];
   const met: string[] = [];
-  const moved = () => client.tell({ do: 'servers', urls: stage.urls, key: stage.apiKey });
+  const moved = () =>
+    client.tell({ do: 'servers', urls: environment.urls, key: environment.apiKey });
   try {
     moved();
     const stored = client.hear<{ said?: string }>(({ said }) => said === 'credential');
-    client.tell({ do: 'credential', provider: 'oracle', body: stage.credential });
+    client.tell({ do: 'credential', provider: 'oracle', body: environment.credential });
     await stored;
     const { atOnce = 20, scenarios = scenarioNames } = round;
     client.tell({ do: 'go', atOnce, scenarios });
     await round.disturb({
-      stage,
+      environment,
       moved,
       noted: () => readLines<Noted>(file),
       async recovered() {
-        const rows = await rowsOf(stage);
+        const rows = await rowsOf(environment);
         earlier.push(rows);
-        met.push(...(await lookInTheMiddle(stage, rows, readLines<Noted>(file))));
+        met.push(...(await lookInTheMiddle(environment, rows, readLines<Noted>(file))));
       },
     });
     const drained = client.hear<{ said?: string }>(({ said }) => said === 'drained');
     client.tell({ do: 'drain' });
     await within(drained, () => `Runs of ${round.name} do not end: ${openOf(file)}`);
-    const evidence = await gather(stage, { file, earlier });
+    const evidence = await gather(environment, { file, earlier });
     const violations = [...met, ...violationsOf(evidence)];
     return { ...successOf(evidence), violations, noted: evidence.noted };
   } finally {
@@ -101,7 +102,7 @@ function openOf(file: string): string {
 
 /** Without asking anything that may be slow: what is stored must already be sound. */
 async function lookInTheMiddle(
-  stage: Stage,
+  environment: Environment,
   rows: readonly RunRow[],
   noted: readonly Noted[],
 ): Promise<string[]> {
@@ -112,15 +113,17 @@ async function lookInTheMiddle(
   );
   return [
     ...lost.map(({ runId }) => `everyAcknowledgedRunExists: ${runId} is gone after a recovery`),
-    ...(await forgotten(stage)).map((id) => `nothingWaitsForNothing: ${id}, after a recovery`),
-    ...(await integrity(stage))
+    ...(await forgotten(environment)).map(
+      (id) => `nothingWaitsForNothing: ${id}, after a recovery`,
+    ),
+    ...(await integrity(environment))
       .filter((word) => word !== 'ok')
       .map((word) => `sqliteIsSound: ${word}`),
   ];
 }
 
-async function rowsOf(stage: Stage): Promise<RunRow[]> {
-  const rows = await stage.query('SELECT id, status, epoch, last_seq FROM runs');
+async function rowsOf(environment: Environment): Promise<RunRow[]> {
+  const rows = await environment.query('SELECT id, status, epoch, last_seq FROM runs');
   return rows.map((row) => ({
     id: String(row['id']),
     status: String(row['status']),
@@ -129,8 +132,8 @@ async function rowsOf(stage: Stage): Promise<RunRow[]> {
   }));
 }
 
-async function forgotten(stage: Stage): Promise<string[]> {
-  const rows = await stage.query(`SELECT r.id FROM runs r
+async function forgotten(environment: Environment): Promise<string[]> {
+  const rows = await environment.query(`SELECT r.id FROM runs r
     WHERE r.status = 'waiting' AND r.wake_at IS NULL AND r.lease_owner IS NULL
       AND NOT EXISTS (SELECT 1 FROM approvals p WHERE p.run_id = r.id AND p.status = 'pending')
       AND NOT EXISTS (SELECT 1 FROM client_calls c WHERE c.run_id = r.id AND c.status = 'pending')
@@ -138,73 +141,76 @@ async function forgotten(stage: Stage): Promise<string[]> {
   return rows.map((row) => String(row['id']));
 }
 
-async function integrity(stage: Stage): Promise<string[]> {
-  if (stage.isShared) return [];
-  const rows = await stage.query('PRAGMA integrity_check');
+async function integrity(environment: Environment): Promise<string[]> {
+  if (environment.isShared) return [];
+  const rows = await environment.query('PRAGMA integrity_check');
   return rows.map((row) => String(row['integrity_check']));
 }
 
 async function gather(
-  stage: Stage,
+  environment: Environment,
   { file, earlier }: { file: string; earlier: readonly (readonly RunRow[])[] },
 ): Promise<Evidence> {
   const noted = readLines<Noted>(file);
   const mine = acks(noted, 'run');
   const prefixes = new Set(mine.map(({ tag }) => tag));
-  const ran = readLines<ToolRan>(stage.callsFile).filter(({ toolCallId }) =>
+  const ran = readLines<ToolRan>(environment.callsFile).filter(({ toolCallId }) =>
     prefixes.has(toolCallId.replace(/^call_/, '').replace(/_\d+$/, '')),
   );
   const journals = new Map<string, readonly StoredEvent[]>();
-  for (const [place, { runId }] of mine.entries()) {
-    if (!journals.has(runId)) journals.set(runId, await journalOf(stage, { runId, node: place }));
+  for (const [index, { runId }] of mine.entries()) {
+    if (!journals.has(runId))
+      journals.set(runId, await journalOf(environment, { runId, node: index }));
   }
-  const { credentials } = (await (await stage.request('/v1/credentials')).json()) as {
+  const { credentials } = (await (await environment.request('/v1/credentials')).json()) as {
     credentials: Evidence['credentials'];
   };
   return {
     ran,
     noted,
     journals,
-    rows: await rowsOf(stage),
+    rows: await rowsOf(environment),
     earlier,
-    forgotten: await forgotten(stage),
+    forgotten: await forgotten(environment),
     credentials,
-    integrity: await integrity(stage),
-    strangeWrites: stage.isShared ? await strangeWrites(stage.postgres) : [],
-    secrets: stage.secrets,
+    integrity: await integrity(environment),
+    strangeWrites: environment.isShared ? await strangeWrites(environment.postgres) : [],
+    secrets: environment.secrets,
     places: [
-      ...stage.nodes.map((node, place) => ({
-        name: `the log of ${place}`,
+      ...environment.nodes.map((node, index) => ({
+        name: `the log of ${index}`,
         text: node.takeOutput(),
       })),
       { name: 'what the client saw', text: JSON.stringify(noted) },
       { name: 'the journal', text: JSON.stringify([...journals.values()]) },
-      ...(await storedText(stage)),
+      ...(await storedText(environment)),
     ],
   };
 }
 
 async function journalOf(
-  stage: Stage,
+  environment: Environment,
   { runId, node }: { runId: string; node: number },
 ): Promise<StoredEvent[]> {
-  const response = await stage.request(`/v1/runs/${runId}/events?limit=5000`, { node });
+  const response = await environment.request(`/v1/runs/${runId}/events?limit=5000`, { node });
   if (!response.ok) return [];
   return ((await response.json()) as { events: StoredEvent[] }).events;
 }
 
-async function storedText(stage: Stage): Promise<{ name: string; text: string }[]> {
-  if (!stage.isShared) {
+async function storedText(environment: Environment): Promise<{ name: string; text: string }[]> {
+  if (!environment.isShared) {
     const files = ['', '-wal']
-      .map((end) => `${stage.database}${end}`)
+      .map((end) => `${environment.database}${end}`)
       .filter((one) => existsSync(one));
     return files.map((name) => ({ name, text: readFileSync(name, 'latin1') }));
   }
-  const tables = await stage.query(`SELECT tablename FROM pg_tables WHERE schemaname = 'public'`);
+  const tables = await environment.query(
+    `SELECT tablename FROM pg_tables WHERE schemaname = 'public'`,
+  );
   const found: { name: string; text: string }[] = [];
   for (const name of tables.map((row) => String(row['tablename']))) {
-    for (const secret of stage.secrets) {
-      const rows = await stage.query(
+    for (const secret of environment.secrets) {
+      const rows = await environment.query(
         `SELECT 1 FROM "${name}" t WHERE strpos(t::text, '${secret}') > 0 LIMIT 1`,
       );
       if (rows.length > 0) found.push({ name: `the table ${name}`, text: secret });

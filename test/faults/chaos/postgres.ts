@@ -1,4 +1,4 @@
-/** A PostgreSQL of the regime's own, with everything synced, that dies and comes back as it is told. */
+/** A PostgreSQL server of the chaos tests, with fsync, that can be killed and restarted. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { readdirSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -19,8 +19,8 @@ export class Process {
     child.stdin.on('error', () => undefined);
     child.stderr.on('data', (chunk: Buffer) => (this.#faults += chunk.toString()));
     createInterface({ input: child.stdout }).on('line', (line) => {
-      const place = this.#waiting.findIndex((takes) => takes(line));
-      if (place >= 0) this.#waiting.splice(place, 1);
+      const index = this.#waiting.findIndex((takes) => takes(line));
+      if (index >= 0) this.#waiting.splice(index, 1);
     });
   }
 

@@ -3,37 +3,37 @@ import { fillDisk, mountSmallDisk, type SmallDisk } from './disk.ts';
 import { type Chance, killNodes, loseCommits, restartPostgres, stopNodes } from './faults.ts';
 import { flipBytes } from './flips.ts';
 import { raceDecisions } from './races.ts';
-import { type During, playRound } from './round.ts';
-import { Stage } from './stage.ts';
+import { type During, runRound } from './round.ts';
+import { Environment } from './environment.ts';
 
-export type Scene = 'sqlite' | 'nodes' | 'disk';
+export type Setup = 'sqlite' | 'nodes' | 'disk';
 
-/** A stage, and the disk under it where that plays a part. */
-export interface Staged {
-  readonly stage: Stage;
+/** A environment, and the disk under it where that plays a part. */
+export interface OpenEnvironment {
+  readonly environment: Environment;
   readonly disk?: SmallDisk;
   dispose(): Promise<void>;
 }
 
-export async function openStage(scene: Scene): Promise<Staged> {
-  if (scene === 'disk') {
+export async function openEnvironment(setup: Setup): Promise<OpenEnvironment> {
+  if (setup === 'disk') {
     const disk = mountSmallDisk();
-    const stage = await Stage.sqlite({ dataDir: disk.dir });
+    const environment = await Environment.sqlite({ dataDir: disk.dir });
     return {
-      stage,
+      environment,
       disk,
       async dispose() {
-        await stage.dispose();
+        await environment.dispose();
         disk.dispose();
       },
     };
   }
-  const stage = await (scene === 'sqlite' ? Stage.sqlite() : Stage.nodes());
-  return { stage, dispose: () => stage.dispose() };
+  const environment = await (setup === 'sqlite' ? Environment.sqlite() : Environment.nodes());
+  return { environment, dispose: () => environment.dispose() };
 }
 
-export interface Dose {
-  /** Different for every dose that is given on a stage. */
+export interface Injection {
+  /** Different for every injection that is made in an environment. */
   readonly name: string;
   readonly times: number;
   readonly chance: Chance;
@@ -49,24 +49,24 @@ export interface Outcome {
 
 export interface Row {
   readonly fault: string;
-  readonly scene: Scene;
+  readonly setup: Setup;
   readonly ci: number;
   readonly long: number;
   /** As many at a time in the long run: what is done so far outlives an interruption. */
   readonly piece: number;
-  play(staged: Staged, dose: Dose): Promise<Outcome>;
+  play(staged: OpenEnvironment, injection: Injection): Promise<Outcome>;
 }
 
 type Disturbance = (
   during: During,
-  doses: { times: number; chance: Chance; done: (count: number) => void },
+  injection: { times: number; chance: Chance; done: (count: number) => void },
 ) => Promise<void>;
 
 /** A row whose fault hits twenty runs that are going. */
 function whileGoing(disturb: Disturbance): Row['play'] {
-  return async ({ stage }, { name, times, chance }) => {
+  return async ({ environment }, { name, times, chance }) => {
     let happened = 0;
-    const result = await playRound(stage, {
+    const result = await runRound(environment, {
       name,
       disturb: (during) => disturb(during, { times, chance, done: (count) => (happened = count) }),
     });
@@ -78,7 +78,7 @@ function whileGoing(disturb: Disturbance): Row['play'] {
 export const rows: readonly Row[] = [
   {
     fault: '`kill -9` of the server, 20 runs going',
-    scene: 'sqlite',
+    setup: 'sqlite',
     ci: 20,
     long: 1_000,
     piece: 25,
@@ -86,26 +86,26 @@ export const rows: readonly Row[] = [
   },
   {
     fault: 'bytes of checkpoint, snapshot or journal changed',
-    scene: 'sqlite',
+    setup: 'sqlite',
     ci: 50,
     long: 1_000,
     piece: 100,
-    async play({ stage }, dose) {
-      const { flips, violations } = await flipBytes(stage, dose);
+    async play({ environment }, injection) {
+      const { flips, violations } = await flipBytes(environment, injection);
       return { times: flips, runs: 0, succeeded: 0, violations };
     },
   },
   {
     fault: 'disk full, then freed',
-    scene: 'disk',
+    setup: 'disk',
     ci: 2,
     long: 20,
     piece: 5,
-    async play({ stage, disk }, { name, times, chance }) {
+    async play({ environment, disk }, { name, times, chance }) {
       if (disk === undefined) throw new Error('This fault needs a disk of its own');
       let happened = 0;
       const done = (count: number) => (happened = count);
-      const { runs, succeeded, violations } = await playRound(stage, {
+      const { runs, succeeded, violations } = await runRound(environment, {
         name,
         atOnce: 10,
         disturb: (during) => fillDisk(during, { times, chance, disk, done }),
@@ -115,7 +115,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: '`kill -9` of one of three nodes, 20 runs going',
-    scene: 'nodes',
+    setup: 'nodes',
     ci: 5,
     long: 300,
     piece: 15,
@@ -123,7 +123,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: '`SIGSTOP` of a node for 0.5, 1.2 and 3 lease TTLs',
-    scene: 'nodes',
+    setup: 'nodes',
     ci: 6,
     long: 100,
     piece: 10,
@@ -131,7 +131,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: 'PostgreSQL restarted with `-m immediate`, connections cut',
-    scene: 'nodes',
+    setup: 'nodes',
     ci: 3,
     long: 50,
     piece: 5,
@@ -139,7 +139,7 @@ export const rows: readonly Row[] = [
   },
   {
     fault: 'reply of a COMMIT lost',
-    scene: 'nodes',
+    setup: 'nodes',
     ci: 20,
     long: 500,
     piece: 50,
@@ -147,12 +147,12 @@ export const rows: readonly Row[] = [
   },
   {
     fault: '50 racing decisions on one approval',
-    scene: 'nodes',
+    setup: 'nodes',
     ci: 20,
     long: 1_000,
     piece: 50,
-    async play({ stage }, dose) {
-      const { races, violations } = await raceDecisions(stage, dose);
+    async play({ environment }, injection) {
+      const { races, violations } = await raceDecisions(environment, injection);
       return { times: races, runs: races, succeeded: races, violations };
     },
   },

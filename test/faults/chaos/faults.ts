@@ -1,7 +1,7 @@
 /** The faults, one function a row of the table. Each says how often it really happened. */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { During } from './round.ts';
-import { leaseTtlMs } from './stage.ts';
+import { leaseTtlMs } from './environment.ts';
 
 export type Chance = () => number;
 
@@ -16,7 +16,7 @@ export function createChance(seed: number): Chance {
   };
 }
 
-export interface Doses {
+export interface Injection {
   readonly times: number;
   readonly chance: Chance;
   /** After each one, with how many there were. */
@@ -36,12 +36,12 @@ async function untilBusy(during: During): Promise<void> {
 }
 
 /** `kill -9` at a random moment, and up again. */
-export async function killNodes(during: During, { times, chance, done }: Doses): Promise<void> {
-  const { stage } = during;
+export async function killNodes(during: During, { times, chance, done }: Injection): Promise<void> {
+  const { environment } = during;
   for (let count = 1; count <= times; count += 1) {
     await untilBusy(during);
     await pause(chance() * 700);
-    const node = stage.nodes[Math.floor(chance() * stage.nodes.length)];
+    const node = environment.nodes[Math.floor(chance() * environment.nodes.length)];
     await node?.kill();
     during.moved();
     await pause(chance() * 200);
@@ -55,12 +55,12 @@ export async function killNodes(during: During, { times, chance, done }: Doses):
 const sleeps = [0.5, 1.2, 3].map((ttls) => ttls * leaseTtlMs);
 
 /** A machine that is suspended and wakes up again, before or after its leases have run out. */
-export async function stopNodes(during: During, { times, chance, done }: Doses): Promise<void> {
-  const { stage } = during;
+export async function stopNodes(during: During, { times, chance, done }: Injection): Promise<void> {
+  const { environment } = during;
   for (let count = 1; count <= times; count += 1) {
     await untilBusy(during);
     await pause(chance() * 300);
-    const node = stage.nodes[Math.floor(chance() * stage.nodes.length)];
+    const node = environment.nodes[Math.floor(chance() * environment.nodes.length)];
     node?.sleep();
     await pause(sleeps[(count - 1) % sleeps.length]);
     node?.wake();
@@ -71,15 +71,15 @@ export async function stopNodes(during: During, { times, chance, done }: Doses):
 }
 
 /** PostgreSQL dies without a word and replays its log; every other time connections are cut too. */
-export async function restartPostgres(during: During, { times, chance, done }: Doses) {
-  const { stage } = during;
+export async function restartPostgres(during: During, { times, chance, done }: Injection) {
+  const { environment } = during;
   for (let count = 1; count <= times; count += 1) {
     await untilBusy(during);
     await pause(chance() * 500);
-    await stage.postgres.restartImmediately();
+    await environment.postgres.restartImmediately();
     if (count % 2 === 0) {
       await untilBusy(during);
-      for (const proxy of stage.proxies) proxy.cut();
+      for (const proxy of environment.proxies) proxy.cut();
     }
     await untilBusy(during);
     await during.recovered();
@@ -88,8 +88,11 @@ export async function restartPostgres(during: During, { times, chance, done }: D
 }
 
 /** A COMMIT arrives and takes effect, and its answer does not come back. */
-export async function loseCommits(during: During, { times, chance, done }: Doses): Promise<void> {
-  const { proxies } = during.stage;
+export async function loseCommits(
+  during: During,
+  { times, chance, done }: Injection,
+): Promise<void> {
+  const { proxies } = during.environment;
   for (let count = 1; count <= times; count += 1) {
     await pause(chance() * 250);
     const { promise: lost, resolve } = Promise.withResolvers<void>();

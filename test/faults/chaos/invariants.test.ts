@@ -15,7 +15,11 @@ function event(seq: number, type: string, more: object = {}): StoredEvent {
 
 const journal = [
   event(1, 'run.created', { messages: [{ role: 'user', content: 'pay r-1' }] }),
-  event(2, 'approval.requested', { approvalId: 'approval-1', kind: 'permission', toolCallId: call }),
+  event(2, 'approval.requested', {
+    approvalId: 'approval-1',
+    kind: 'permission',
+    toolCallId: call,
+  }),
   event(3, 'approval.decided', { approvalId: 'approval-1', approved: true, toolCallId: call }),
   event(4, 'tool.started', { toolCallId: call }),
   event(5, 'tool.completed', { toolCallId: call, result: { found: 1 } }),
@@ -92,7 +96,7 @@ const violations: Readonly<Record<string, Partial<Evidence>>> = {
   nobodyWasTurnedAway: { noted: [...noted, { at: time, kind: 'trouble', runId: run }] },
 };
 
-describe('the invariants of the regime', () => {
+describe('the invariants of the chaos tests', () => {
   test('hold for what is sound', () => {
     expect(violationsOf(sound)).toEqual([]);
   });

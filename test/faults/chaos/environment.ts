@@ -14,8 +14,8 @@ import { startOracle } from './processes.ts';
 export const leaseTtlMs = 1_500;
 export const modelName = 'oracle:scripted';
 
-const serverEntry = process.env['REGIME_ENTRY'] ?? 'packages/server/src/main.ts';
-const config = fileURLToPath(new URL('../processes/regime.config.ts', import.meta.url));
+const serverEntry = process.env['CHAOS_ENTRY'] ?? 'packages/server/src/main.ts';
+const config = fileURLToPath(new URL('../processes/chaos.config.ts', import.meta.url));
 
 type Oracle = Awaited<ReturnType<typeof startOracle>>;
 
@@ -30,41 +30,41 @@ interface Parts {
   readonly proxies?: readonly TcpProxy[];
 }
 
-export interface StageOptions {
+export interface EnvironmentOptions {
   /** Where the data folder is, if not among the temporary files. */
   readonly dataDir?: string;
 }
 
-export class Stage {
+export class Environment {
   readonly #parts: Parts;
 
   private constructor(parts: Parts) {
     this.#parts = parts;
   }
 
-  static async sqlite(options: StageOptions = {}): Promise<Stage> {
-    const base = await beginStage(options);
+  static async sqlite(options: EnvironmentOptions = {}): Promise<Environment> {
+    const base = await startOracles(options);
     const node = new TestServer(base.env, serverEntry);
-    const stage = new Stage({ ...base, nodes: [node] });
+    const environment = new Environment({ ...base, nodes: [node] });
     await node.start();
-    return stage;
+    return environment;
   }
 
-  static async nodes(count = 3): Promise<Stage> {
-    const base = await beginStage({});
+  static async nodes(count = 3): Promise<Environment> {
+    const base = await startOracles({});
     const postgres = await RestartablePostgres.start();
     const proxies = Array.from({ length: count }, () => new TcpProxy(postgres.url));
     const nodes: TestServer[] = [];
-    for (const [place, proxy] of proxies.entries()) {
-      const url = `${await proxy.open()}?application_name=node-${place}`;
+    for (const [index, proxy] of proxies.entries()) {
+      const url = `${await proxy.open()}?application_name=node-${index}`;
       const env = { ...base.env, RELAY_DATABASE_URL: url, RELAY_MASTER_KEY: 'ab'.repeat(32) };
       nodes.push(new TestServer(env, serverEntry));
     }
-    const stage = new Stage({ ...base, nodes, postgres, proxies });
+    const environment = new Environment({ ...base, nodes, postgres, proxies });
     await nodes[0]?.start();
     await installAudit(postgres);
     await Promise.all(nodes.slice(1).map((node) => node.start()));
-    return stage;
+    return environment;
   }
 
   get nodes(): readonly TestServer[] {
@@ -76,7 +76,7 @@ export class Stage {
   }
 
   get postgres(): RestartablePostgres {
-    if (this.#parts.postgres === undefined) throw new Error('This stage has no PostgreSQL');
+    if (this.#parts.postgres === undefined) throw new Error('This environment has no PostgreSQL');
     return this.#parts.postgres;
   }
 
@@ -153,8 +153,8 @@ export class Stage {
   }
 }
 
-async function beginStage({ dataDir }: StageOptions) {
-  const folder = mkdtempSync(join(tmpdir(), 'relay-regime-'));
+async function startOracles({ dataDir }: EnvironmentOptions) {
+  const folder = mkdtempSync(join(tmpdir(), 'relay-chaos-'));
   const data = dataDir ?? join(folder, 'data');
   if (!existsSync(data)) mkdirSync(data, { recursive: true, mode: 0o700 });
   const tools = await startOracle('tool-server', { CALLS_FILE: join(folder, 'calls.jsonl') });

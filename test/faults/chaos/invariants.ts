@@ -195,7 +195,7 @@ const oneTerminalEvent: Invariant = ({ journals }) =>
   [...journals].flatMap(([runId, journal]) => {
     const ends = journal.flatMap(({ type, seq }) => (type === 'run.ended' ? [seq] : []));
     if (ends.length === 1 && ends[0] === journal.length) return [];
-    return [`${runId} has ended at ${ends.join(', ') || 'no place'} of ${journal.length}`];
+    return [`${runId} has ended at ${ends.join(', ') || 'no index'} of ${journal.length}`];
   });
 
 const nothingWaitsForNothing: Invariant = ({ forgotten }) =>
