@@ -1,7 +1,7 @@
 /** A real server, and the command as its operator would use it. */
 import { createClient, type RelayClient } from '@relay/sdk';
 import { afterAll, beforeAll } from 'vitest';
-import { type CliOutcome, type CliWorld, relay } from '../support/cli.ts';
+import { type CliOutcome, type CliInput, relay } from '../support/cli.ts';
 import { TestServer } from '../support/server.ts';
 
 export interface Scene {
@@ -9,14 +9,14 @@ export interface Scene {
   readonly client: RelayClient;
   /** With the key of the first start, unless `env` says otherwise. */
   run(...args: readonly string[]): Promise<CliOutcome>;
-  runIn(world: CliWorld, ...args: readonly string[]): Promise<CliOutcome>;
+  runIn(world: CliInput, ...args: readonly string[]): Promise<CliOutcome>;
 }
 
 export function cliScene(env: Readonly<Record<string, string>> = {}): Scene {
   const server = new TestServer(env);
   beforeAll(() => server.start());
   afterAll(() => server.dispose());
-  const runIn = (world: CliWorld, ...args: readonly string[]) =>
+  const runIn = (world: CliInput, ...args: readonly string[]) =>
     relay(args, {
       ...world,
       env: { RELAY_URL: server.url, RELAY_API_KEY: server.apiKey, ...world.env },

@@ -1,11 +1,11 @@
-/** The command in this process, with pipes for its world; and where its program lies. */
+/** The command in this process, with pipes, and the path of its program. */
 import { PassThrough, Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { runCli } from '@relay/cli';
 
 export const relayBin = fileURLToPath(new URL('../../packages/cli/bin/relay.mjs', import.meta.url));
 
-export interface CliWorld {
+export interface CliInput {
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
   readonly stdin?: string;
@@ -17,16 +17,16 @@ export interface CliOutcome {
   readonly err: string;
 }
 
-export async function relay(args: readonly string[], world: CliWorld = {}): Promise<CliOutcome> {
+export async function relay(args: readonly string[], input: CliInput = {}): Promise<CliOutcome> {
   const stdout = new PassThrough();
   const stderr = new PassThrough();
   const texts = { out: '', err: '' };
   stdout.on('data', (chunk: Buffer) => (texts.out += chunk.toString()));
   stderr.on('data', (chunk: Buffer) => (texts.err += chunk.toString()));
   const code = await runCli(args, {
-    env: world.env ?? {},
-    cwd: world.cwd ?? '/nowhere',
-    stdin: Readable.from(world.stdin === undefined ? [] : [world.stdin]),
+    env: input.env ?? {},
+    cwd: input.cwd ?? '/nowhere',
+    stdin: Readable.from(input.stdin === undefined ? [] : [input.stdin]),
     stdout,
     stderr,
   });

@@ -184,7 +184,7 @@ export function openClientCalls(events: readonly StoredEvent[]) {
   );
 }
 
-/** Approvals of a run that nobody has answered yet. */
+/** Pending approvals of a run. */
 export function openApprovals(events: readonly StoredEvent[]) {
   const answered = new Set(
     events.flatMap((event) =>

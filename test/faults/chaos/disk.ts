@@ -38,7 +38,7 @@ export function mountSmallDisk(): SmallDisk {
   };
 }
 
-/** Full until somebody was turned away with `storage_full`, and the process answers all the while. */
+/** Full until a request fails with `storage_full`; the process keeps answering. */
 export async function fillDisk(during: During, injection: Injection & { disk: SmallDisk }) {
   const { environment } = during;
   for (let count = 1; count <= injection.times; count += 1) {

@@ -100,7 +100,7 @@ export class Environment {
     return readFileSync(join(this.dataDir, 'first-key'), 'utf8').trim();
   }
 
-  /** What nobody may be shown: a provider's key, and the caller's. */
+  /** Must never be shown: the provider's key and the caller's key. */
   get secrets(): readonly string[] {
     return [this.#parts.secret, this.apiKey];
   }

@@ -25,7 +25,7 @@ export interface Injection {
 
 const deliveryTimeoutMs = 60_000;
 
-/** A server that nobody has killed may have ended all the same. */
+/** A server may have exited without being killed. */
 async function untilBusy(during: During): Promise<void> {
   const seen = during.noted().length;
   const deadline = Date.now() + deliveryTimeoutMs;

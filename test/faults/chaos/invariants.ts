@@ -127,7 +127,7 @@ const intentCameBeforeEffect: Invariant = (evidence) => {
   );
 };
 
-/** A call that ran has its result, or it is on record that nobody knows. */
+/** A call that ran has its result, or it is recorded that the outcome is unknown. */
 const effectsAreOnRecord: Invariant = (evidence) => {
   const known = new Set([
     ...eventsOf(evidence, 'tool.completed').map(({ event }) => event.toolCallId),

@@ -24,7 +24,7 @@ export class RestartablePostgres {
     return postgres;
   }
 
-  /** As `pg_ctl restart -m immediate`: nobody is waited for, and the log is replayed. */
+  /** As `pg_ctl restart -m immediate`: connections are cut, and the log is replayed. */
   async restartImmediately(): Promise<void> {
     await this.#end('SIGQUIT');
     await this.#begin();

@@ -1,14 +1,14 @@
 /** What becomes of a call of an MCP tool, and of its question, when the process dies. */
 import { createMemoryStore } from '@relay/store';
 import { expect, it } from 'vitest';
-import { McpScene } from '../../../../test/support/mcp/scene.ts';
+import { McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { bootRelay, until } from '../support/relay.ts';
 import { startRun } from '../support/talk.ts';
 
 it.each(['during', 'instead'] as const)(
   'of a server whose questions come %s: nobody knows the outcome, and a person is asked',
   async (asks) => {
-    const scene = new McpScene();
+    const scene = new McpFixture();
     const store = createMemoryStore();
     const file = { mcpServers: { shop: scene.program(asks) } };
     const dead = await bootRelay({ store, file });
@@ -42,7 +42,7 @@ it.each(['during', 'instead'] as const)(
 );
 
 it('of one that may run again: it is asked once, and answered after a restart', async () => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   const store = createMemoryStore();
   const file = { mcpServers: { shop: { ...scene.program('instead'), idempotent: ['fit'] } } };
   const first = await bootRelay({ store, file });
@@ -72,7 +72,7 @@ it('of one that may run again: it is asked once, and answered after a restart', 
 });
 
 it('of one that was let go while it asks in the old way: others are asked too, and all are answered', async () => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   const file = { mcpServers: { shop: { ...scene.program('during'), idempotent: ['fit'] } } };
   const server = await bootRelay({ file });
   const ask = async (what: string) => {

@@ -1,6 +1,6 @@
 /** Tools of MCP servers over HTTP: listed, decided, asked, canceled, killed. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { McpScene } from '../../../../test/support/mcp/scene.ts';
+import { McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { addKey, bootRelay, type TestRelay, until } from '../support/relay.ts';
 import {
@@ -22,7 +22,7 @@ const resultIn = (frames: readonly { data: Record<string, unknown> }[]) =>
   frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
 
 describe.each(['during', 'instead'] as const)('a program whose questions come %s', (asks) => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   let server: TestRelay;
 
   beforeAll(async () => {
@@ -210,7 +210,7 @@ describe.each(['during', 'instead'] as const)('a program whose questions come %s
 });
 
 describe('a program that is killed, or does not wait', () => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   let server: TestRelay;
   beforeAll(async () => {
     const shop = { ...scene.program('during', 300), readOnly: ['look'] };
@@ -253,7 +253,7 @@ describe('a program that is killed, or does not wait', () => {
 });
 
 describe('a server behind HTTP', () => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   let endpoint: Endpoint;
   beforeAll(async () => {
     endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });

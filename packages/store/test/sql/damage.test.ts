@@ -1,4 +1,4 @@
-/** That damage is noticed: flipped bytes in the file, and rows that were lost or moved. */
+/** That damage is detected: flipped bytes in the file, and rows that were lost or moved. */
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -63,7 +63,7 @@ describe('damage', () => {
     closeSync(file);
   }
 
-  /** That it is noticed, and that it was this bit alone. */
+  /** That it is detected, and that it was this bit alone. */
   async function afterFlip(mark: string, index: number, look: () => Promise<unknown>) {
     await store.close();
     const start = readFileSync(join(dir, 'relay.db')).indexOf(mark);
@@ -84,11 +84,11 @@ describe('damage', () => {
     db.close();
   }
 
-  test('a flipped bit anywhere in an event is noticed', async () => {
+  test('a flipped bit anywhere in an event is detected', async () => {
     for (let index = 0; index < 10; index += 1) await afterFlip(marks.payload, index, readAll);
   });
 
-  test('a flipped bit in a checkpoint or a snapshot is noticed', async () => {
+  test('a flipped bit in a checkpoint or a snapshot is detected', async () => {
     const look = () => tenant.readRun(run.id);
     for (let index = 0; index < 5; index += 1) {
       await afterFlip(marks.checkpoint, index, look);
@@ -106,7 +106,7 @@ describe('damage', () => {
     expect(await tenant.readRun(run.id)).toMatchObject({ status: 'failed', checkpoint: '{}' });
   });
 
-  test('a decision that was changed on its way to the run is noticed', async () => {
+  test('a decision that was changed on its way to the run is detected', async () => {
     const by = { type: 'key', id: 'k', name: 'ada' } as const;
     const queued = { id: 'command', command: { kind: 'cancel', reason: 'stop', by } } as const;
     expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
@@ -115,7 +115,7 @@ describe('damage', () => {
     await expect(tenant.readInbox(run.id)).rejects.toMatchObject({ code: 'journal_corrupt' });
   });
 
-  test('a flipped bit in what a person is shown is noticed', async () => {
+  test('a flipped bit in what a person is shown is detected', async () => {
     const look = () => tenant.readApproval(approvalId);
     for (let index = 0; index < 5; index += 1) {
       await afterFlip(marks.params, index, look);
@@ -177,7 +177,7 @@ describe('damage', () => {
   };
 
   for (const [name, { sql, says }] of Object.entries(wrongs)) {
-    test(`${name} is noticed`, async () => {
+    test(`${name} is detected`, async () => {
       tamper(sql);
       const read = readAll();
       await expect(read).rejects.toMatchObject({ code: 'journal_corrupt' });
@@ -185,14 +185,14 @@ describe('damage', () => {
     });
   }
 
-  test('a missing end is noticed from wherever one reads', async () => {
+  test('a missing end is detected from wherever one reads', async () => {
     tamper(`DELETE FROM events WHERE ${of(6)}`);
     const tail = tenant.readEvents(run.id, { after: 5, limit: 10 });
     await expect(tail).rejects.toMatchObject({ code: 'journal_corrupt' });
     expect(await tenant.readEvents(run.id, { after: 0, limit: 5 })).toHaveLength(5);
   });
 
-  test('a checkpoint that vanished or was put in from elsewhere is noticed', async () => {
+  test('a checkpoint that vanished or was put in from elsewhere is detected', async () => {
     for (const value of ['NULL', `'another text'`]) {
       tamper(`UPDATE runs SET serialized_state = ${value} WHERE id = '${run.id}'`);
       await expect(tenant.readRun(run.id)).rejects.toThrow(`The checkpoint of run ${run.id}`);
@@ -201,12 +201,12 @@ describe('damage', () => {
     await expect(tenant.readRun(other.id)).rejects.toMatchObject({ code: 'journal_corrupt' });
   });
 
-  test('a snapshot at another seq is noticed', async () => {
+  test('a snapshot at another seq is detected', async () => {
     tamper('UPDATE snapshots SET seq = seq + 1');
     await expect(tenant.readRun(run.id)).rejects.toThrow(`The snapshot of run ${run.id}`);
   });
 
-  test('an approval that was prolonged or renamed is noticed', async () => {
+  test('an approval that was prolonged or renamed is detected', async () => {
     for (const change of ['expires_at = expires_at + 1', `tool = '"bash"'`, `kind = 'outcome'`]) {
       await store.close();
       tamper(`UPDATE approvals SET ${change}`);

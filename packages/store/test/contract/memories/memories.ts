@@ -1,9 +1,17 @@
 import type { MemoryRecord, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { allPages, ending, newRun, noon, step, useStore, withStore } from '../fixtures.ts';
+import {
+  allPages,
+  ending,
+  hostileText,
+  newRun,
+  noon,
+  step,
+  useStore,
+  withStore,
+} from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 export function newMemory(over: Partial<MemoryRecord> = {}): MemoryRecord {
   return {

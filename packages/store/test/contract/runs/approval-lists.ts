@@ -5,6 +5,7 @@ import {
   allPages,
   decisionOn,
   ending,
+  hostileText,
   newApproval,
   newRun,
   noon,
@@ -12,7 +13,6 @@ import {
   useStore,
 } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 const all = { limit: 100 };
 

@@ -1,9 +1,8 @@
 import type { CallClaim, PostedResult, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { ending, newRun, noon, step, useStore } from '../fixtures.ts';
+import { ending, hostileText, newRun, noon, step, useStore } from '../fixtures.ts';
 import type { Open, TestRun } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 const resultBy = noon + 60_000;
 
@@ -94,7 +93,7 @@ export function clientCallTests(open: Open): void {
     expect(await tenant.postResult(posted(run, { at: resultBy - 1 }))).toBe(true);
   });
 
-  test('a call that timed out takes no result', async () => {
+  test('a call that timed out accepts no result', async () => {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
     const late = step(run, { afterSeq: 2, abandonedCalls: ['call_1'] });

@@ -96,7 +96,7 @@ export function fenceTests(open: Open): void {
     };
   }
 
-  test('an expired lease still writes until another node takes it', async () => {
+  test('the holder of an expired lease can write until another node claims the run', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant, { lease: { owner: 'node-1', until: noon } });
     expect(await tenant.append(step(run, { at: noon + 60_000 }))).toBe('committed');

@@ -79,7 +79,7 @@ export function leaseTests(open: Open): void {
     expect(await system().renewLeases('node-1', { runIds: [], now: noon, until })).toEqual([]);
   });
 
-  test('a lease is given back by the epoch that holds it and by no older one', async () => {
+  test('a lease is released by the epoch that holds it and by no older one', async () => {
     const run = await newRun(newTenant());
     await system().claimRun(run.id, claimBy('node-2', noon + ttl));
     await system().releaseRun(run.id, 1);

@@ -135,7 +135,7 @@ export function tenancyTests(open: Open): void {
     }
   });
 
-  test('what others have takes no place on a page', async () => {
+  test('rows of other tenants do not count on a page', async () => {
     const [owner, ...strangers] = [newTenant(), newTenant(), newTenant()];
     const owned = await furnishFully(owner);
     for (const stranger of strangers) await furnishFully(stranger);

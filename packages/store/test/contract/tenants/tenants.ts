@@ -1,9 +1,8 @@
 import type { SystemStore, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { cancelCommand, newRun, noon, useStore, withStore } from '../fixtures.ts';
+import { cancelCommand, hostileText, newRun, noon, useStore, withStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 async function makeTenant(store: SystemStore, name = uuidv7()): Promise<TenantStore> {
   const { id } = await store.ensureTenant({ id: uuidv7(), name, at: noon });
@@ -69,7 +68,7 @@ export function tenantTests(open: Open): void {
     expect((await tenant.readTenant()).settings).toEqual({ other: true });
   });
 
-  test('the folders that tenants were given are listed, and nothing that only looks like one', () =>
+  test('workspaces in settings are listed, and nothing that only looks like one', () =>
     withStore(open, async ({ store }) => {
       const [one, two, three, four] = [
         await makeTenant(store),
@@ -169,7 +168,7 @@ export function tenantTests(open: Open): void {
         expect((await two.readTenant()).pausedAt).toBeNull();
       }));
 
-    test('leaves out what is queued, left behind or due, and nothing of others', () =>
+    test('hides its queued, abandoned and due runs, and no others', () =>
       withStore(open, async ({ store }) => {
         const [paused, going] = [await makeTenant(store), await makeTenant(store)];
         const furnish = async (tenant: TenantStore) => [

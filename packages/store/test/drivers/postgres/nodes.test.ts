@@ -165,7 +165,7 @@ describe("a lease is counted by the database's clock", () => {
   const fast = () => Date.now() + hour;
   const claimAt = (owner: string, now: number, ttl = 10_000) => ({ owner, now, until: now + ttl });
 
-  test('a node whose clock is ahead takes nothing from one whose clock is behind', async () => {
+  test('a node whose clock is ahead claims nothing from one whose clock is behind', async () => {
     const store = await openStore();
     const tenant = store.tenant(uuidv7());
     const run = await newRun(tenant, { lease: null });

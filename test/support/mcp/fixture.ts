@@ -1,4 +1,4 @@
-/** What tests need to let Relay speak with the workshop. */
+/** MCP servers for tests, and what they have done. */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 const here = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 
-export class McpScene {
+export class McpFixture {
   readonly dir = mkdtempSync(join(tmpdir(), 'relay-mcp-'));
   readonly trace = join(this.dir, 'trace');
 
@@ -16,7 +16,7 @@ export class McpScene {
     return { command: process.execPath, args };
   }
 
-  /** A program that says something wrong; see `hostile.ts`. */
+  /** A program that violates the protocol; see `hostile.ts`. */
   hostile(how: string) {
     return {
       command: process.execPath,
@@ -38,7 +38,7 @@ export class McpScene {
   }
 }
 
-/** Whoever has ended and is still listed does not count. */
+/** A zombie process is not alive. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
