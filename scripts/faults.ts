@@ -12,8 +12,13 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { createChance } from '../test/faults/regime/faults.ts';
-import { openStage, type Row, rows, type Staged } from '../test/faults/regime/plan.ts';
+import { createChance } from '../test/faults/chaos/faults.ts';
+import {
+  openEnvironment,
+  type Row,
+  rows,
+  type OpenEnvironment,
+} from '../test/faults/chaos/plan.ts';
 import { type Report, summaryOf, type Tally } from './faults-summary.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -72,7 +77,7 @@ function tallyOf(fault: string, wanted: number): Tally {
   return (report.tallies[fault] ??= none);
 }
 
-let open: Staged | undefined;
+let open: OpenEnvironment | undefined;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => {
     console.log('\nInterrupted. Run the same command again to continue.');
@@ -80,16 +85,16 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   });
 }
 
-async function play(row: Row, place: number): Promise<void> {
+async function play(row: Row, index: number): Promise<void> {
   const wanted = Math.max(1, Math.round(row.long * scale));
   const tally = tallyOf(row.fault, wanted);
   while (tally.times < wanted) {
     const times = Math.min(row.piece, wanted - tally.times);
     const began = Date.now();
-    open = await openStage(row.scene);
+    open = await openEnvironment(row.setup);
     try {
-      const name = `long${place}x${tally.times}`;
-      const chance = createChance(report.seed + place * 10_000 + tally.times);
+      const name = `long${index}x${tally.times}`;
+      const chance = createChance(report.seed + index * 10_000 + tally.times);
       const outcome = await row.play(open, { name, times, chance });
       tally.times += outcome.times;
       tally.runs += outcome.runs;
@@ -110,8 +115,8 @@ async function play(row: Row, place: number): Promise<void> {
   }
 }
 
-for (const [place, row] of rows.entries()) {
-  if (values.row === undefined || row.fault.includes(values.row)) await play(row, place);
+for (const [index, row] of rows.entries()) {
+  if (values.row === undefined || row.fault.includes(values.row)) await play(row, index);
 }
 
 for (const { fault, files, long, env } of tests) {

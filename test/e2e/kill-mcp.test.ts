@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { requiresLinux } from '../support/requires.ts';
 import { until } from '../support/kernel.ts';
-import { isAlive, McpScene } from '../support/mcp/scene.ts';
+import { isAlive, McpFixture } from '../support/mcp/fixture.ts';
 import { TestServer } from '../support/server.ts';
 
-let scene: McpScene;
+let scene: McpFixture;
 let server: TestServer;
 beforeEach(async () => {
-  scene = new McpScene();
+  scene = new McpFixture();
   const config = join(scene.dir, 'relay.config.mjs');
   const mcpServers = { odd: scene.hostile('clings') };
   writeFileSync(config, `export default ${JSON.stringify({ mcpServers })}`);

@@ -43,7 +43,7 @@ export const auditScenarios: Readonly<Record<string, () => Scenario>> = {
       [text('Done.'), finish()],
     ]),
     answer: { always: true },
-    world: {
+    options: {
       audit: (_tenantId, entry) => ({
         id: uuidv7(),
         at: entry.at,

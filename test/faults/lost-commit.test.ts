@@ -1,5 +1,5 @@
 /**
- * The answer to a COMMIT that gets lost: nobody knows whether it is stored. Each commit of a scenario
+ * The reply to a COMMIT is lost: it is unknown whether it is stored. Each commit of a scenario
  * loses its answer once; the run must end as if nothing had happened, and no tool run twice.
  */
 import { answerApproval } from '@relay/core';

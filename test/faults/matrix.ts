@@ -93,7 +93,7 @@ const runId = createCountingIds().next();
 async function play(store: SystemStore, scenario: Scenario, crash?: Crash): Promise<Finished> {
   const { model, delegates = [], request = {} } = scenario;
   const tools = [...scenario.tools, ...delegates];
-  const made = { ...scenario.world, model, tools };
+  const made = { ...scenario.options, model, tools };
   const faulty = createFaultyStore(
     store,
     crash === undefined ? {} : { crashAt: crash.at, when: crash.when },
@@ -131,7 +131,7 @@ const milestones =
  */
 async function playDyingAlways(store: SystemStore, scenario: Scenario) {
   const { model, delegates = [], request = {} } = scenario;
-  const made = { ...scenario.world, model, tools: [...scenario.tools, ...delegates] };
+  const made = { ...scenario.options, model, tools: [...scenario.tools, ...delegates] };
   let reached = 0;
   let writes = 1;
   for (let deaths = 0; deaths < 1_000; deaths += 1) {

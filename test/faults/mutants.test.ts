@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { mutants } from './mutants.ts';
-import { rows } from './regime/plan.ts';
+import { rows } from './chaos/plan.ts';
 
 const root = new URL('../../', import.meta.url);
 

@@ -1,6 +1,6 @@
 /**
- * Safeguards, and how each is taken out. Whoever removes one must see something turn red: a row of
- * the regime where its fault finds it quickly, or else the tests that were written for it.
+ * Safeguards, and how each is taken out. Removing one must make a test fail: a row of
+ * the chaos tests where its fault finds it quickly, or else the tests that were written for it.
  */
 export interface Mutant {
   readonly safeguard: string;
@@ -10,11 +10,11 @@ export interface Mutant {
   /** Test files, and the words that choose tests in them. */
   readonly noticedBy: readonly string[];
   readonly only?: string;
-  /** Words of the regime's row, where it is that. */
+  /** Words of the row of the chaos tests, where it is that. */
   readonly row?: string;
 }
 
-const regime = ['test/faults/regime.test.ts'];
+const chaos = ['test/faults/chaos.test.ts'];
 const sqliteStore = ['packages/store/test/sqlite-store.test.ts'];
 
 export const mutants: readonly Mutant[] = [
@@ -44,12 +44,12 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/store/src/sql/runs/approvals.ts',
     from: `AND run_id = ? AND status = 'pending' AND expires_at > ?`,
     to: `AND run_id = ? AND expires_at > ?`,
-    noticedBy: regime,
+    noticedBy: chaos,
     row: 'racing',
   },
   {
     safeguard: 'dedupe: an idempotency key stands for one run',
-    file: 'packages/store/src/sql/runs/idempotency.ts',
+    file: 'packages/store/src/sql/runs/creation.ts',
     from: 'WHERE idempotency_keys.expires_at <= ?',
     to: 'WHERE idempotency_keys.expires_at <= ? OR 1 = 1',
     noticedBy: sqliteStore,
@@ -63,7 +63,7 @@ export const mutants: readonly Mutant[] = [
   },
   {
     safeguard: 'row-level security: the database shows a tenant its own rows alone',
-    file: 'packages/store/src/sql/schema/tenant-tables.ts',
+    file: 'packages/store/src/sql/schema/row-security.ts',
     from: 'return `${column} = ${currentTenant} OR',
     to: 'return `true OR ${column} = ${currentTenant} OR',
     noticedBy: ['packages/store/test/sql/schema/row-security.postgres.test.ts'],
@@ -86,7 +86,7 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/core/src/run/recover.ts',
     from: 'if (tool?.idempotent === true && !late) {',
     to: 'if (tool !== undefined && !late) {',
-    noticedBy: regime,
+    noticedBy: chaos,
     row: 'of the server',
   },
   {
@@ -102,7 +102,7 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/core/src/run/call-rules.ts',
     from: `if (list === 'allowOnce' && this.#program === undefined) this.#usedOnce.push(index);`,
     to: '',
-    noticedBy: regime,
+    noticedBy: chaos,
     row: 'of the server',
   },
   {
@@ -124,7 +124,7 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/store/src/sql/runs/events.ts',
     from: `if (checksum !== row['checksum']) throw`,
     to: `if (checksum === -1) throw`,
-    noticedBy: regime,
+    noticedBy: chaos,
     row: 'bytes',
   },
   {
@@ -132,7 +132,7 @@ export const mutants: readonly Mutant[] = [
     file: 'packages/core/src/run/dispatch.ts',
     from: 'if (starts.length > 0) await run.transcripts();',
     to: '',
-    noticedBy: regime,
+    noticedBy: chaos,
     row: 'bytes',
   },
 ];

@@ -17,7 +17,7 @@ export interface Scenario {
   /** What only sub-agents do. */
   readonly delegates?: readonly Tool[];
   readonly model: Model;
-  readonly world?: Partial<KernelOptions>;
+  readonly options?: Partial<KernelOptions>;
   readonly request?: AskOptions;
   /** What is there before. */
   readonly prepare?: (store: SystemStore) => Promise<void>;

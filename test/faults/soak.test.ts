@@ -27,7 +27,7 @@ const first = Number(process.env['RELAY_SOAK_FROM'] ?? 1);
 /** People who make up their mind by the number of the run and the call, and never change it. */
 class Crowd {
   readonly #plan: Plan;
-  /** Approvals by which somebody let a call run again; the process may have died in their answer. */
+  /** Approvals by which a person let a call run again; the process may have died in their answer. */
   readonly #again = new Map<string, string>();
   #canceled = false;
 

@@ -71,7 +71,7 @@ export const treeScenarios: Readonly<Record<string, () => Scenario>> = {
           finish(),
         ],
       ]),
-      world: { models: { big }, agents: [{ name: 'expert', model: 'big', tools: ['look'] }] },
+      options: { models: { big }, agents: [{ name: 'expert', model: 'big', tools: ['look'] }] },
       request: { handoffs: ['expert'] },
       shows: 'agent.switched',
     };

@@ -71,7 +71,7 @@ describe('the scan of the supervisor', () => {
     const { store: inner, boot } = await openFixture();
     const asked: string[] = [];
     const store = wrapStore(inner, (call) => {
-      if (call.method === 'readInbox' || call.method === 'heldWithCommands')
+      if (call.method === 'readInbox' || call.method === 'leasedRunsWithCommands')
         asked.push(call.method);
       return call.go();
     });
@@ -91,7 +91,7 @@ describe('the scan of the supervisor', () => {
       }, 'a look around');
     };
     await lookAround(3);
-    expect(new Set(asked)).toEqual(new Set(['heldWithCommands']));
+    expect(new Set(asked)).toEqual(new Set(['leasedRunsWithCommands']));
 
     // What another node has taken in, and did not tell of.
     const [run] = runs;

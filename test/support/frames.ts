@@ -31,7 +31,7 @@ export async function allFrames(response: Response): Promise<Frame[]> {
 /** Reads until a frame of this type has come, and hands the open stream back. */
 export class FrameReader {
   readonly seen: Frame[] = [];
-  /** As long as nobody has begun to read, a body ends when its response is collected. */
+  /** A body that is not read ends when its response is garbage-collected. */
   readonly #response: Response;
   readonly #frames: AsyncGenerator<Frame>;
 

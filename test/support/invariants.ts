@@ -57,7 +57,7 @@ function expectEachApprovalAnsweredOnce(events: readonly StoredEvent[]): void {
   expect([...answers].filter(([, times]) => times !== 1)).toEqual([]);
 }
 
-/** A call that was asked about starts only after somebody approved it (E7). */
+/** A call that was asked about starts only after an approver approved it (E7). */
 function expectNoStartBeforeDecision(events: readonly StoredEvent[]): void {
   const asked = new Set<string>();
   for (const event of events) {

@@ -89,7 +89,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
   };
   const supervisor = new Supervisor(engine);
   const tenant = await store.ensureTenant({ id: uuidv7(), name: 'test', at: clock.now() });
-  if (options.restarted === true) await store.reclaimEverything();
+  if (options.restarted === true) await store.releaseAllLeases();
   supervisor.start();
   const control = { engine, supervisor };
   return {
@@ -184,7 +184,7 @@ export function openClientCalls(events: readonly StoredEvent[]) {
   );
 }
 
-/** Approvals of a run that nobody has answered yet. */
+/** Pending approvals of a run. */
 export function openApprovals(events: readonly StoredEvent[]) {
   const answered = new Set(
     events.flatMap((event) =>

@@ -44,7 +44,7 @@ export async function startPostgres({ durable = false } = {}): Promise<RunningPo
   return { url, stop: () => postgres.stop() };
 }
 
-/** Files of a server that somebody else starts. */
+/** Files of a server that another process starts. */
 export async function makeCluster(): Promise<{ dir: string; port: number; url: string }> {
   const { dir, port, url } = await initialise(true);
   return { dir, port, url };

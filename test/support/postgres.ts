@@ -7,7 +7,7 @@ export interface TestDatabase {
   readonly url: string;
   /** From now on the database believes its callers what time it is. */
   stopClock(): Promise<void>;
-  /** Runs a statement beside whoever is tested. */
+  /** Runs a statement on a separate connection. */
   sql(text: string, values?: readonly unknown[]): Promise<readonly Record<string, unknown>[]>;
   /** Removes all rows, and leaves the tables. */
   empty(): Promise<void>;

@@ -15,7 +15,7 @@ export function tmuxProblem(): string | undefined {
 }
 
 export class TmuxTerminal {
-  /** A server of its own: whatever else runs in tmux here is somebody else's. */
+  /** A separate tmux server, apart from those of the user. */
   readonly #socket = `relay-test-${randomUUID()}`;
   #isOpen = true;
 

@@ -19,7 +19,7 @@ export class TwoNetworks {
   readonly address = '10.77.0.1';
 
   constructor() {
-    // A namespace lives as long as somebody is in it.
+    // A namespace lives as long as a process is in it.
     [this.here, this.there] = [hold(), hold()];
     const peer = ['netns', String(this.there.pid)];
     for (const { pid } of [this.here, this.there]) untilApart(pid);

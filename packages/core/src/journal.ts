@@ -34,7 +34,7 @@ import { evolveAll, type RunState } from './run/state/state.ts';
 /** What is committed together with events. */
 export interface CommitExtras {
   /** Ids of queued commands that the events answer: they are removed from the inbox. */
-  readonly consume?: readonly string[];
+  readonly consumeCommands?: readonly string[];
   /** Releases the lease. */
   readonly release?: boolean;
   /** Memories that the run stores. */
@@ -67,7 +67,7 @@ interface Batch {
   /** The events with `seq` and time. */
   stored: StoredEvent[];
   readonly replaceable: Replaceable[];
-  readonly consume: string[];
+  readonly consumeCommands: string[];
   readonly memories: MemoryRecord[];
   release: boolean;
   /** Resolves after the commit with whether it succeeded; it never rejects. */
@@ -137,8 +137,8 @@ export class RunJournal {
 
   /** Adds events without starting a commit: the next `append` or `write` commits them. */
   stage(events: readonly RunEvent[], extras: CommitExtras = {}): void {
-    const { consume = [], release = false, memories = [], onGrantExhausted } = extras;
-    if (events.length === 0 && consume.length === 0 && !release) return;
+    const { consumeCommands = [], release = false, memories = [], onGrantExhausted } = extras;
+    if (events.length === 0 && consumeCommands.length === 0 && !release) return;
     const batch = (this.#next ??= emptyBatch(this.#options.clock.now(), this.#state));
     const at = batch.stored[0]?.at ?? new Date(batch.at).toISOString();
     const { seq } = this.#state;
@@ -151,7 +151,7 @@ export class RunJournal {
     batch.events.push(...events);
     batch.stored.push(...stored);
     this.#options.observe(stored);
-    batch.consume.push(...consume);
+    batch.consumeCommands.push(...consumeCommands);
     batch.memories.push(...memories);
     if (release) this.#closed = batch.release = true;
   }
@@ -238,7 +238,7 @@ export class RunJournal {
       afterSeq: this.#storedSeq,
       at: batch.at,
       events: batch.events,
-      consume: batch.consume,
+      consumeCommands: batch.consumeCommands,
       memories: batch.memories,
       release: batch.release,
       notices: noticesOfEvents(run, batch.stored),
@@ -254,7 +254,7 @@ function emptyBatch(at: number, before: RunState): Batch {
     events: [],
     stored: [],
     replaceable: [],
-    consume: [],
+    consumeCommands: [],
     memories: [],
     release: false,
     done: Promise.withResolvers<boolean>(),

@@ -249,7 +249,7 @@ export class Supervisor {
   async #collectCommands(): Promise<void> {
     if (this.#active.size === 0) return;
     const { store, settings, log } = this.#engine;
-    for (const runId of await store.heldWithCommands(settings.node)) {
+    for (const runId of await store.leasedRunsWithCommands(settings.node)) {
       await this.#active
         .get(runId)
         ?.live?.commandsArrived()

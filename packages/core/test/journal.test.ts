@@ -273,16 +273,16 @@ describe('write', () => {
   it('consumes commands and releases the lease in the commit of its events', async () => {
     const { journal, store } = open();
     journal.append([say('a')]);
-    journal.stage([say('b')], { consume: ['command_1'] });
-    void journal.write([say('c')], { consume: ['command_2'], release: true });
+    journal.stage([say('b')], { consumeCommands: ['command_1'] });
+    void journal.write([say('c')], { consumeCommands: ['command_2'], release: true });
     await store.finish();
-    expect(store.appends.map(({ consume, release }) => ({ consume, release }))).toEqual([
-      { consume: [], release: false },
-      { consume: ['command_1', 'command_2'], release: true },
+    expect(store.appends.map(({ consumeCommands, release }) => ({ consumeCommands, release }))).toEqual([
+      { consumeCommands: [], release: false },
+      { consumeCommands: ['command_1', 'command_2'], release: true },
     ]);
     await store.finish();
     journal.append([say('d')]);
-    expect(store.appends[2]).toMatchObject({ consume: [], release: false });
+    expect(store.appends[2]).toMatchObject({ consumeCommands: [], release: false });
   });
 
   it('releases the lease even without an event', async () => {

@@ -4,7 +4,7 @@
  * anyway, and a question does not wait.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Embedder, type EmbeddingOf, ProviderFailure } from '@relay/core';
+import { type Embedder, type EmbedOptions, ProviderFailure } from '@relay/core';
 import { defaultTimeouts } from './http/exchange.ts';
 import { type JsonPost, postJson } from './http/answer.ts';
 import { callAborted, checkApiKey } from './http/provider-failure.ts';
@@ -32,7 +32,7 @@ const maxNumberBytes = 32;
 const maxFrameBytes = 64 * 1024;
 
 interface Api {
-  post(texts: readonly string[], purpose: EmbeddingOf['purpose']): Pick<JsonPost, 'url' | 'body'>;
+  post(texts: readonly string[], purpose: EmbedOptions['purpose']): Pick<JsonPost, 'url' | 'body'>;
   headers: Readonly<Record<string, string>>;
   /** The so many vectors in an answer, in their order; undefined if it holds more or fewer. */
   read(answer: unknown, count: number): readonly unknown[] | undefined;

@@ -224,7 +224,7 @@ export async function compose(world: World): Promise<Relay> {
     async start() {
       await killOrphans({ file, hasBash: world.tools === undefined, log });
       if (presence === undefined) {
-        await store.reclaimEverything();
+        await store.releaseAllLeases();
         await endOrphanedChatSessions({ control, config });
       } else {
         await presence.start();

@@ -5,15 +5,15 @@ import type { SqlDriver } from './drivers/driver.ts';
 import { openPostgresDriver } from './drivers/postgres/driver.ts';
 import { openSqliteDriver } from './drivers/sqlite/file-driver.ts';
 import { buildImage, openMemoryDriver } from './drivers/sqlite/memory-driver.ts';
-import { countNodes } from './sql/nodes.ts';
-import { decodeNote, selectNote } from './sql/notes.ts';
+import { readOne } from './sql/statements.ts';
+import { countNodes, decodeMetadata, selectMetadata } from './sql/system.ts';
 import { migrate, schemaStatements } from './sql/schema/migrations.ts';
 import { adviceOnRows } from './sql/schema/row-security.ts';
 import { createSqlStore } from './store.ts';
 
 export { lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
 export type { FolderLock } from './drivers/sqlite/folder-lock.ts';
-export { checkSqlite, copySqlite, readSqliteNote } from './drivers/sqlite/copy.ts';
+export { checkSqlite, copySqlite, readSqliteMetadata } from './drivers/sqlite/copy.ts';
 
 /** The embedded store: one file in the data folder, which only its owner may read. */
 export async function openSqliteStore({ dir }: { dir: string }): Promise<SystemStore> {
@@ -31,7 +31,7 @@ export function createMemoryStore(): SystemStore {
   return createSqlStore(openMemoryDriver(memoryImage));
 }
 
-/** An index of a large table takes long to build, and other nodes that start wait for it. */
+/** Building an index of a large table takes long, and other starting nodes wait for it. */
 const migrationOptions = { readers: 1, retryForMs: 10 * 60_000, statementTimeoutMs: 60 * 60_000 };
 
 export interface PostgresStoreOptions {
@@ -54,15 +54,13 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   return createSqlStore(await openPostgresDriver({ url }));
 }
 
-/** Checks that the database answers, and reads a note. Nothing is created or changed. */
-export async function lookIntoPostgres(url: string, note: string): Promise<string | undefined> {
+/** Checks that the database answers, and reads a metadata entry. Nothing is created or changed. */
+export async function readPostgresMetadata(url: string, name: string): Promise<string | undefined> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
-    const there = await driver.read(`SELECT to_regclass('notes') IS NOT NULL AS there`, []);
+    const there = await driver.read(`SELECT to_regclass('metadata') IS NOT NULL AS there`, []);
     if (String(there[0]?.['there']) !== 'true') return undefined;
-    const { sql, params } = selectNote(note);
-    const [row] = await driver.read(sql, params);
-    return row === undefined ? undefined : decodeNote(row);
+    return await readOne(driver, selectMetadata(name), decodeMetadata);
   } finally {
     await driver.close();
   }
@@ -72,9 +70,8 @@ export async function lookIntoPostgres(url: string, note: string): Promise<strin
 export async function countPostgresNodes(url: string): Promise<number> {
   const driver = await openPostgresDriver({ url, readers: 1, writers: 1 });
   try {
-    const { sql, params } = countNodes('postgres', Date.now());
-    const [row] = await driver.read(sql, params);
-    return Number(row?.['alive'] ?? 0);
+    const statement = countNodes('postgres', Date.now());
+    return (await readOne(driver, statement, (row) => Number(row['alive']))) ?? 0;
   } finally {
     await driver.close();
   }

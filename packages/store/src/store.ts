@@ -5,54 +5,55 @@ import type {
   Hint,
   KeyRecord,
   NewAudit,
-  Resealing,
+  CredentialReseal,
   RunRef,
   SealedCredential,
   SystemStore,
   TenantStore,
   Workspace,
 } from '@relay/core';
-import { insertAudit, tenantsToSealSql } from './sql/tenants/audit.ts';
-import { decodeStats, openRelaysSql, openRunsSql } from './sql/stats.ts';
 import { RelayError } from '@relay/protocol';
-import type { SqlDriver } from './drivers/driver.ts';
-import { decodeOrphan } from './sql/runs/connections.ts';
+import { decodeHint } from './codec/hints.ts';
+import { number, text } from './codec/values.ts';
+import type { SqlDriver, Statement } from './drivers/driver.ts';
+import { SignCache } from './search/sign-cache.ts';
+import { deleteExpiredMemories } from './sql/memories.ts';
+import { decodeStats, openApprovalsSql, openRunsSql } from './sql/runs/counts.ts';
+import { runsWithCommandsSql } from './sql/runs/inbox.ts';
+import { claim, dueParams, dueSql, release, releaseAllSql, renew } from './sql/runs/leases.ts';
+import { pruneUnit } from './sql/runs/retention.ts';
+import { changesIn, readAll, readOne } from './sql/statements.ts';
+import {
+  decodeMetadata,
+  decodeOrphan,
+  deleteNodeSql,
+  deleteNodesSql,
+  heartbeat,
+  selectMetadata,
+  selectOrphans,
+  writeMetadata,
+} from './sql/system.ts';
+import { insertAudit, tenantsToSealSql } from './sql/tenants/audit.ts';
 import {
   decodeSealed,
   reseal,
-  sealedParams,
-  selectSealedSql,
+  selectSealed,
   selectToResealSql,
 } from './sql/tenants/credentials.ts';
-import { decodeKey, insertKey, selectKeyByHashSql } from './sql/tenants/keys.ts';
-import { claim, dueParams, dueSql, reclaimSql, release, renew } from './sql/runs/leases.ts';
-import { runsWithCommandsSql } from './sql/runs/inbox.ts';
-import { sweepMemories } from './sql/memories.ts';
 import {
-  deleteNodeSql,
-  deleteNodesSql,
-  keepAlive,
-  orphansParams,
-  selectOrphansSql,
-} from './sql/nodes.ts';
-import { decodeNote, selectNote, writeNote } from './sql/notes.ts';
-import { pruneUnit } from './sql/runs/retention.ts';
-import { integer, text } from './codec/values.ts';
-import { decodeHint } from './codec/hints.ts';
-import { NotifyingTenantStore } from './notifying-tenant-store.ts';
-import { SqlTenantStore } from './tenant-store.ts';
-import {
+  decodeKey,
   decodeTenant,
   decodeTenantName,
   ensureTenantUnit,
+  insertKey,
+  selectKeyByHashSql,
   selectPausedSql,
   selectTenantByName,
   selectWithWorkspaceSql,
   workspaceOf,
 } from './sql/tenants/tenants.ts';
-
-import { SignCache } from './search/sign-cache.ts';
-import { SqlDeliveryQueue } from './sql/tenants/delivery-queue.ts';
+import { SqlDeliveryQueue } from './sql/tenants/webhooks.ts';
+import { SqlTenantStore } from './tenant-store.ts';
 
 /** The SQL store over a driver whose database has the current schema (`migrate`). */
 export function createSqlStore(driver: SqlDriver, signs = new SignCache()): SystemStore {
@@ -77,10 +78,7 @@ class SqlStore implements SystemStore {
 
   tenant(tenantId: string): TenantStore {
     const driver = this.#driver.tenant?.(tenantId) ?? this.#driver;
-    const parts = { driver, signs: this.#signs };
-    return driver.hints === undefined
-      ? new SqlTenantStore(parts, tenantId)
-      : new NotifyingTenantStore({ ...parts, hints: driver.hints }, tenantId);
+    return new SqlTenantStore(driver, this.#signs, tenantId);
   }
 
   async ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }> {
@@ -91,14 +89,12 @@ class SqlStore implements SystemStore {
   }
 
   async tenantOfRun(runId: string): Promise<string | undefined> {
-    const [row] = await this.#driver.read(tenantOfRunSql, [runId]);
-    return row === undefined ? undefined : text(row, 'tenant_id');
+    const [tenantId] = await this.#texts('tenant_id', tenantOfRunSql, [runId]);
+    return tenantId;
   }
 
   async findTenant(name: string): Promise<{ id: string; name: string } | undefined> {
-    const { sql, params } = selectTenantByName(name);
-    const [row] = await this.#driver.read(sql, params);
-    return row === undefined ? undefined : decodeTenantName(row);
+    return readOne(this.#driver, selectTenantByName(name), decodeTenantName);
   }
 
   async workspaces(): Promise<Workspace[]> {
@@ -109,13 +105,13 @@ class SqlStore implements SystemStore {
   async stats(): Promise<StoreStats> {
     const [runs, approvals] = await Promise.all([
       this.#driver.read(openRunsSql, []),
-      this.#driver.read(openRelaysSql, []),
+      this.#driver.read(openApprovalsSql, []),
     ]);
-    return decodeStats(runs, approvals[0]);
+    return decodeStats(runs, approvals);
   }
 
   async pausedTenants(): Promise<string[]> {
-    return (await this.#driver.read(selectPausedSql, [])).map((row) => text(row, 'id'));
+    return this.#texts('id', selectPausedSql);
   }
 
   async addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void> {
@@ -123,15 +119,14 @@ class SqlStore implements SystemStore {
   }
 
   async findKey(hash: string): Promise<KeyRecord | undefined> {
-    const [row] = await this.#driver.read(selectKeyByHashSql, [hash]);
-    return row === undefined ? undefined : decodeKey(row);
+    return readOne(this.#driver, { sql: selectKeyByHashSql, params: [hash] }, decodeKey);
   }
 
   async sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]> {
-    return (await this.#driver.read(selectSealedSql, sealedParams(page))).map(decodeSealed);
+    return readAll(this.#driver, selectSealed(page), decodeSealed);
   }
 
-  async resealCredential(resealing: Resealing): Promise<boolean> {
+  async resealCredential(resealing: CredentialReseal): Promise<boolean> {
     const { tenantId, id } = resealing;
     const [row] = await this.#driver.read(selectToResealSql, [tenantId, id]);
     const statement = row === undefined ? undefined : reseal(row, resealing);
@@ -139,28 +134,26 @@ class SqlStore implements SystemStore {
   }
 
   async tenantsToSeal(limit: number): Promise<string[]> {
-    return (await this.#driver.read(tenantsToSealSql, [limit])).map((row) => text(row, 'id'));
+    return this.#texts('id', tenantsToSealSql, [limit]);
   }
 
-  async readNote(name: string): Promise<string | undefined> {
-    const { sql, params } = selectNote(name);
-    const [row] = await this.#driver.read(sql, params);
-    return row === undefined ? undefined : decodeNote(row);
+  async readMetadata(name: string): Promise<string | undefined> {
+    return readOne(this.#driver, selectMetadata(name), decodeMetadata);
   }
 
-  async writeNote(
+  async writeMetadata(
     name: string,
     value: string,
     options: { ifAbsent?: boolean } = {},
   ): Promise<boolean> {
-    return (await this.#driver.transact([writeNote(name, value, options)])).ok;
+    return (await this.#driver.transact([writeMetadata(name, value, options)])).ok;
   }
 
   async claimRun(runId: string, by: Claim): Promise<{ epoch: number } | undefined> {
     const unit = [claim(this.#driver.dialect, runId, by)];
     const result = await this.#driver.transact(unit, { run: runId });
     const row = result.ok ? result.results[0]?.rows[0] : undefined;
-    return row === undefined ? undefined : { epoch: integer(row, 'epoch') };
+    return row === undefined ? undefined : { epoch: number(row, 'epoch') };
   }
 
   async renewLeases(
@@ -176,13 +169,12 @@ class SqlStore implements SystemStore {
       runIds.map((id) => renew(dialect, id, { owner, now, until })),
     );
     if (!result.ok) return [];
-    const held = new Set(runIds.filter((_, place) => result.results[place]?.changes === 1));
+    const held = new Set(runIds.filter((_, index) => result.results[index]?.changes === 1));
     return renewal.runIds.filter((id) => held.has(id));
   }
 
-  async heldWithCommands(owner: string): Promise<string[]> {
-    const rows = await this.#driver.read(runsWithCommandsSql, [owner]);
-    return rows.map((row) => text(row, 'run_id'));
+  async leasedRunsWithCommands(owner: string): Promise<string[]> {
+    return this.#texts('run_id', runsWithCommandsSql, [owner]);
   }
 
   async releaseRun(runId: string, epoch: number): Promise<void> {
@@ -190,42 +182,41 @@ class SqlStore implements SystemStore {
   }
 
   async dueRuns(now: number, limit: number): Promise<RunRef[]> {
-    const rows = await this.#driver.read(dueSql[this.#driver.dialect], dueParams(now, limit));
-    return rows.map((row) => ({ tenantId: text(row, 'tenant_id'), runId: text(row, 'id') }));
+    const statement = { sql: dueSql[this.#driver.dialect], params: dueParams(now, limit) };
+    return readAll(this.#driver, statement, (row) => ({
+      tenantId: text(row, 'tenant_id'),
+      runId: text(row, 'id'),
+    }));
   }
 
-  async reclaimEverything(): Promise<void> {
+  async releaseAllLeases(): Promise<void> {
     await this.#driver.transact([
-      { sql: reclaimSql, params: [] },
+      { sql: releaseAllSql, params: [] },
       { sql: deleteNodesSql, params: [] },
     ]);
   }
 
-  async keepNode(by: Claim): Promise<void> {
-    await this.#driver.transact(keepAlive(this.#driver.dialect, by));
+  async heartbeatNode(node: Claim): Promise<void> {
+    await this.#driver.transact(heartbeat(this.#driver.dialect, node));
   }
 
-  async forgetNode(node: string): Promise<void> {
+  async removeNode(node: string): Promise<void> {
     await this.#driver.transact([{ sql: deleteNodeSql, params: [node] }]);
   }
 
-  async sweepMemories(now: number, limit: number): Promise<number> {
-    const result = await this.#driver.transact([sweepMemories(now, limit)]);
-    return result.ok ? (result.results[0]?.changes ?? 0) : 0;
+  async deleteExpiredMemories(now: number, limit: number): Promise<number> {
+    return changesIn(await this.#driver.transact([deleteExpiredMemories(now, limit)]));
   }
 
   async pruneRuns(before: number, limit: number): Promise<number> {
-    const result = await this.#driver.transact(pruneUnit(before, limit));
-    if (!result.ok) return 0;
-    return result.results.reduce((sum, { changes }) => sum + changes, 0);
+    return changesIn(await this.#driver.transact(pruneUnit(before, limit)));
   }
 
   async orphanedConnections(
     node: string,
     now: number,
   ): Promise<{ tenantId: string; id: string; runId: string }[]> {
-    const sql = selectOrphansSql(this.#driver.dialect);
-    return (await this.#driver.read(sql, orphansParams(node, now))).map(decodeOrphan);
+    return readAll(this.#driver, selectOrphans(this.#driver.dialect, node, now), decodeOrphan);
   }
 
   listen(listener: (hint: Hint) => void): () => void {
@@ -243,5 +234,10 @@ class SqlStore implements SystemStore {
 
   close(): Promise<void> {
     return this.#driver.close();
+  }
+
+  /** One column of the rows. */
+  #texts(column: string, sql: string, params: Statement['params'] = []): Promise<string[]> {
+    return readAll(this.#driver, { sql, params }, (row) => text(row, column));
   }
 }

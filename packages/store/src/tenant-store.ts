@@ -12,6 +12,7 @@ import type {
   Grant,
   GrantFilter,
   GrantRecord,
+  Hint,
   KeyRecord,
   QueuedRunCommand,
   MemoryFilter,
@@ -41,6 +42,7 @@ import type {
 } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { StoredEvent } from '@relay/protocol';
+import { encodeHint, hintsOfAppend } from './codec/hints.ts';
 import type { Row, SqlAccess, Statement } from './drivers/driver.ts';
 import { appendOf, appendOutcome, appendUnit } from './sql/runs/append.ts';
 import { insertAudit, SqlAuditTrail } from './sql/tenants/audit.ts';
@@ -50,9 +52,23 @@ import {
   decodeClientCall,
   selectClientCall,
 } from './sql/runs/client-calls.ts';
-import { deleteConnectionSql, selectConnectionSql } from './sql/runs/connections.ts';
-import { countEndedSql, selectEndedSql } from './sql/runs/conversations.ts';
-import { creationOf, creationUnit } from './sql/runs/creation.ts';
+import {
+  countEndedSql,
+  decodeOpenRuns,
+  decodeUsageTotal,
+  decodeWorkflow,
+  selectEndedSql,
+  selectOpenRuns,
+  selectUsage,
+  selectWorkflow,
+} from './sql/runs/counts.ts';
+import {
+  creationOf,
+  creationUnit,
+  decodeKeyHolder,
+  hasExpired,
+  selectKeyHolder,
+} from './sql/runs/creation.ts';
 import {
   decodeCredential,
   deleteCredential,
@@ -60,19 +76,16 @@ import {
   selectCredential,
   selectCredentialsSql,
 } from './sql/tenants/credentials.ts';
-import { decodeJournal, selectEventsParams, selectEventsSql } from './sql/runs/events.ts';
+import { decodeJournal, selectEvents } from './sql/runs/events.ts';
 import {
   decodeGrant,
   decodeGrantRecord,
   insertGrant,
   revokeGrant,
   selectGrantList,
-  selectGrantsParams,
+  selectGrants,
   selectGrantSql,
-  selectGrantsSql,
 } from './sql/tenants/grants.ts';
-import { decodeKeyHolder, hasExpired, selectKeyHolder } from './sql/runs/idempotency.ts';
-import { decodeKey, revokeKey, selectKeys, selectKeySql } from './sql/tenants/keys.ts';
 import { decodeCommand, insertCommand, selectCommandsSql } from './sql/runs/inbox.ts';
 import {
   clearMemories,
@@ -92,25 +105,22 @@ import {
 } from './sql/runs/approvals.ts';
 import { decodeListing, selectRuns, statusesOf } from './sql/runs/run-lists.ts';
 import { decodeRun, decodeRunHead, selectRunSql } from './sql/runs/runs.ts';
-import { integer, text } from './codec/values.ts';
-import { decodeTenant, noTenant, selectTenantSql, updateTenant } from './sql/tenants/tenants.ts';
+import { changesIn, readAll, readOne } from './sql/statements.ts';
+import { deleteConnectionSql, selectConnectionSql } from './sql/system.ts';
+import { number, text } from './codec/values.ts';
 import {
-  decodeOpenRuns,
-  decodeUsageTotal,
-  decodeWorkflow,
-  selectOpenRuns,
-  selectUsage,
-  selectWorkflow,
-} from './sql/runs/usage.ts';
+  decodeKey,
+  decodeTenant,
+  noTenant,
+  revokeKey,
+  selectKeys,
+  selectKeySql,
+  selectTenantSql,
+  updateTenant,
+} from './sql/tenants/tenants.ts';
 import type { SignCache } from './search/sign-cache.ts';
 import { SqlVectorStore } from './sql/vectors.ts';
 import { insertNotices, SqlWebhookStore } from './sql/tenants/webhooks.ts';
-
-export interface TenantParts {
-  readonly driver: SqlAccess;
-  /** Shared by all tenants. */
-  readonly signs: SignCache;
-}
 
 export class SqlTenantStore implements TenantStore {
   readonly tenantId: string;
@@ -120,14 +130,14 @@ export class SqlTenantStore implements TenantStore {
   readonly vectors: SqlVectorStore;
   readonly #driver: SqlAccess;
 
-  constructor(parts: TenantParts, tenantId: string) {
-    const { driver } = parts;
+  /** `signs` is shared by all tenants. */
+  constructor(driver: SqlAccess, signs: SignCache, tenantId: string) {
     this.#driver = driver;
     this.tenantId = tenantId;
     this.audit = new SqlAuditTrail(driver, tenantId);
     this.policies = new SqlPolicyStore(driver, tenantId);
     this.webhooks = new SqlWebhookStore(driver, tenantId);
-    this.vectors = new SqlVectorStore(parts, tenantId);
+    this.vectors = new SqlVectorStore(driver, signs, tenantId);
   }
 
   async createRun(creation: RunCreation): Promise<CreationOutcome> {
@@ -140,13 +150,18 @@ export class SqlTenantStore implements TenantStore {
       creationUnit(this.#driver.dialect, tenantId, creation),
       creationOf(creation),
     );
-    if (result.ok) return { kind: 'created' };
-    const [row] =
-      idempotency === undefined
-        ? []
-        : await this.#select(selectKeyHolder(tenantId, idempotency.key));
-    if (row === undefined) throw new RelayError('storage_failed', 'The run was not stored');
-    return { kind: 'exists', ...decodeKeyHolder(row) };
+    if (result.ok) {
+      this.#notifyRun('run', identity.id);
+      if (creation.lease === null) this.#notifyRun('wake', identity.id);
+      return { kind: 'created' };
+    }
+    const key = idempotency?.key;
+    const holder =
+      key === undefined
+        ? undefined
+        : await this.#one(selectKeyHolder(tenantId, key), decodeKeyHolder);
+    if (holder === undefined) throw new RelayError('storage_failed', 'The run was not stored');
+    return { kind: 'exists', ...holder };
   }
 
   async findIdempotencyKey(key: string, now: number) {
@@ -155,30 +170,30 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readRun(runId: string): Promise<RunRecord | undefined> {
-    const [row] = await this.#driver.read(selectRunSql, [this.tenantId, runId]);
-    return row === undefined ? undefined : decodeRun(row);
+    return this.#one({ sql: selectRunSql, params: [this.tenantId, runId] }, decodeRun);
   }
 
   async readRunHead(runId: string): Promise<RunHead | undefined> {
-    const [row] = await this.#driver.read(selectRunSql, [this.tenantId, runId]);
-    return row === undefined ? undefined : decodeRunHead(row);
+    return this.#one({ sql: selectRunSql, params: [this.tenantId, runId] }, decodeRunHead);
   }
 
   async listRuns(filter: RunFilter, page: Page): Promise<RunListing[]> {
     if (statusesOf(filter)?.length === 0) return [];
-    return (await this.#select(selectRuns(this.tenantId, filter, page))).map(decodeListing);
+    return this.#all(selectRuns(this.tenantId, filter, page), decodeListing);
   }
 
   async append(append: Append): Promise<AppendOutcome> {
     const unit = appendUnit(this.tenantId, append);
-    return appendOutcome(unit, await this.#driver.transact(unit, appendOf(append)));
+    const outcome = appendOutcome(unit, await this.#driver.transact(unit, appendOf(append)));
+    if (outcome === 'committed' && this.#driver.hints !== undefined) {
+      this.#notify(...hintsOfAppend(this.tenantId, append));
+    }
+    return outcome;
   }
 
   async readEvents(runId: string, range: EventRange): Promise<StoredEvent[]> {
-    const { tenantId } = this;
-    const params = selectEventsParams(tenantId, runId, range);
-    const rows = await this.#driver.read(selectEventsSql, params);
-    return decodeJournal({ tenantId, runId }, range, rows);
+    const run = { tenantId: this.tenantId, runId };
+    return decodeJournal(run, range, await this.#select(selectEvents(run, range)));
   }
 
   async readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined> {
@@ -195,25 +210,27 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readApproval(approvalId: string): Promise<ApprovalRecord | undefined> {
-    const [row] = await this.#driver.read(selectApprovalSql, [this.tenantId, approvalId]);
-    return row === undefined ? undefined : decodeApproval(row);
+    return this.#one(
+      { sql: selectApprovalSql, params: [this.tenantId, approvalId] },
+      decodeApproval,
+    );
   }
 
   async listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]> {
-    return (await this.#select(selectApprovals(this.tenantId, filter, page))).map(decodeApproval);
+    return this.#all(selectApprovals(this.tenantId, filter, page), decodeApproval);
   }
 
   async decideApproval(decision: ApprovalDecision): Promise<boolean> {
     const { runId, queued, grant } = decision;
-    // The run's row first, as in an append: all units lock these rows in one order.
-    const unit = [
-      insertCommand(this.#driver.dialect, { tenantId: this.tenantId, runId }, queued),
-      decide(this.tenantId, decision),
-      ...(grant === undefined ? [] : [insertGrant(this.tenantId, grant)]),
-      ...insertAudit(this.tenantId, decision.audit),
-      ...insertNotices(this.tenantId, decision.notices),
-    ];
-    return (await this.#driver.transact(unit, { run: runId })).ok;
+    const { tenantId } = this;
+    const accepted = await this.#postCommand(runId, queued, [
+      decide(tenantId, decision),
+      ...(grant === undefined ? [] : [insertGrant(tenantId, grant)]),
+      ...insertAudit(tenantId, decision.audit),
+      ...insertNotices(tenantId, decision.notices),
+    ]);
+    if (accepted) this.#notify({ kind: 'approval', tenantId, approvalId: decision.approvalId });
+    return accepted;
   }
 
   async readGrants(scope: {
@@ -221,45 +238,33 @@ export class SqlTenantStore implements TenantStore {
     conversationId: string;
     now: number;
   }): Promise<Grant[]> {
-    const params = selectGrantsParams(this.tenantId, scope);
-    return (await this.#driver.read(selectGrantsSql, params)).map(decodeGrant);
+    return this.#all(selectGrants(this.tenantId, scope), decodeGrant);
   }
 
   async readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined> {
-    const { tenantId } = this;
-    const [row] = await this.#select(selectClientCall({ tenantId, runId }, toolCallId));
-    return row === undefined ? undefined : decodeClientCall(row);
+    const run = { tenantId: this.tenantId, runId };
+    return this.#one(selectClientCall(run, toolCallId), decodeClientCall);
   }
 
   async postResult(posted: PostedResult): Promise<boolean> {
-    const { tenantId } = this;
     const { runId, queued } = posted;
-    const unit = [
-      insertCommand(this.#driver.dialect, { tenantId, runId }, queued),
-      answerClientCall(tenantId, posted),
-    ];
-    return (await this.#driver.transact(unit, { run: runId })).ok;
+    return this.#postCommand(runId, queued, [answerClientCall(this.tenantId, posted)]);
   }
 
   async claimCall(claim: CallClaim): Promise<boolean> {
-    const unit = [claimClientCall(this.tenantId, claim)];
-    return (await this.#driver.transact(unit)).ok;
+    return this.#change(claimClientCall(this.tenantId, claim));
   }
 
   async addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void> {
-    const { tenantId } = this;
-    await this.#driver.transact([insertGrant(tenantId, grant), ...insertAudit(tenantId, audit)]);
+    await this.#change(insertGrant(this.tenantId, grant), audit);
   }
 
   async readGrant(grantId: string): Promise<GrantRecord | undefined> {
-    const [row] = await this.#driver.read(selectGrantSql, [this.tenantId, grantId]);
-    return row === undefined ? undefined : decodeGrantRecord(row);
+    return this.#one({ sql: selectGrantSql, params: [this.tenantId, grantId] }, decodeGrantRecord);
   }
 
   async listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]> {
-    return (await this.#select(selectGrantList(this.tenantId, filter, page))).map(
-      decodeGrantRecord,
-    );
+    return this.#all(selectGrantList(this.tenantId, filter, page), decodeGrantRecord);
   }
 
   async revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
@@ -271,21 +276,16 @@ export class SqlTenantStore implements TenantStore {
     queued: QueuedRunCommand,
     audit?: readonly NewAudit[],
   ): Promise<boolean> {
-    const { tenantId } = this;
-    const unit = [
-      insertCommand(this.#driver.dialect, { tenantId, runId }, queued),
-      ...insertAudit(tenantId, audit),
-    ];
-    return (await this.#driver.transact(unit, { run: runId })).ok;
+    return this.#postCommand(runId, queued, insertAudit(this.tenantId, audit));
   }
 
   async readInbox(runId: string): Promise<QueuedRunCommand[]> {
-    return (await this.#driver.read(selectCommandsSql, [this.tenantId, runId])).map(decodeCommand);
+    return this.#all({ sql: selectCommandsSql, params: [this.tenantId, runId] }, decodeCommand);
   }
 
   async countEndedRuns(conversationId: string): Promise<number> {
-    const [row] = await this.#driver.read(countEndedSql, [this.tenantId, conversationId]);
-    return row === undefined ? 0 : integer(row, 'ended_runs');
+    const statement = { sql: countEndedSql, params: [this.tenantId, conversationId] };
+    return (await this.#one(statement, (row) => number(row, 'ended_runs'))) ?? 0;
   }
 
   async endedRuns(
@@ -293,13 +293,15 @@ export class SqlTenantStore implements TenantStore {
     { after, upTo }: { after: number; upTo: number },
   ): Promise<EndedRun[]> {
     const params = [this.tenantId, conversationId, after, upTo];
-    const rows = await this.#driver.read(selectEndedSql, params);
-    return rows.map((row) => ({ runId: text(row, 'id'), position: integer(row, 'position') }));
+    return this.#all({ sql: selectEndedSql, params }, (row) => ({
+      runId: text(row, 'id'),
+      position: number(row, 'position'),
+    }));
   }
 
   async findConnection(connectionId: string): Promise<{ runId: string } | undefined> {
-    const [row] = await this.#driver.read(selectConnectionSql, [this.tenantId, connectionId]);
-    return row === undefined ? undefined : { runId: text(row, 'run_id') };
+    const statement = { sql: selectConnectionSql, params: [this.tenantId, connectionId] };
+    return this.#one(statement, (row) => ({ runId: text(row, 'run_id') }));
   }
 
   async closeConnection(connectionId: string): Promise<void> {
@@ -308,61 +310,63 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async readTenant(): Promise<TenantRecord> {
-    const [row] = await this.#driver.read(selectTenantSql, [this.tenantId]);
-    if (row === undefined) throw noTenant(this.tenantId);
-    return decodeTenant(row);
+    const statement = { sql: selectTenantSql, params: [this.tenantId] };
+    const tenant = await this.#one(statement, decodeTenant);
+    if (tenant === undefined) throw noTenant(this.tenantId);
+    return tenant;
   }
 
   async updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean> {
     const unit = [...updateTenant(this.tenantId, change), ...insertAudit(this.tenantId, audit)];
     const { ok } = await this.#driver.transact(unit);
-    if (!ok) await this.readTenant();
-    if (!ok && change.settingsWere === undefined) throw noTenant(this.tenantId);
+    if (ok) this.#notifyTenant();
+    else await this.readTenant();
+    if (!ok && change.expectedSettings === undefined) throw noTenant(this.tenantId);
     return ok;
   }
 
   async listKeys(page: Page): Promise<KeyRecord[]> {
-    return (await this.#select(selectKeys(this.tenantId, page))).map(decodeKey);
+    return this.#all(selectKeys(this.tenantId, page), decodeKey);
   }
 
   async readKey(keyId: string): Promise<KeyRecord | undefined> {
-    const [row] = await this.#driver.read(selectKeySql, [this.tenantId, keyId]);
-    return row === undefined ? undefined : decodeKey(row);
+    return this.#one({ sql: selectKeySql, params: [this.tenantId, keyId] }, decodeKey);
   }
 
   async revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean> {
-    return this.#change(revokeKey(this.tenantId, keyId, at), audit);
+    return this.#changeAccount(revokeKey(this.tenantId, keyId, at), audit);
   }
 
   async putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void> {
-    await this.#change(putCredential(this.tenantId, record), audit);
+    await this.#changeAccount(putCredential(this.tenantId, record), audit);
   }
 
   async readCredential(provider: string): Promise<CredentialRecord | undefined> {
-    const [row] = await this.#select(selectCredential(this.tenantId, provider));
-    return row === undefined ? undefined : decodeCredential(row);
+    return this.#one(selectCredential(this.tenantId, provider), decodeCredential);
   }
 
   async listCredentials(): Promise<CredentialRecord[]> {
-    const rows = await this.#driver.read(selectCredentialsSql, [this.tenantId]);
-    return rows.map(decodeCredential);
+    return this.#all({ sql: selectCredentialsSql, params: [this.tenantId] }, decodeCredential);
   }
 
   async deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean> {
-    return this.#change(deleteCredential(this.tenantId, provider), audit);
+    return this.#changeAccount(deleteCredential(this.tenantId, provider), audit);
   }
 
   async addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord> {
     const { tenantId } = this;
     const result = await this.#driver.transact([insertMemory(tenantId, record, once)]);
     if (result.ok) return record;
-    const [row] = once === undefined ? [] : await this.#select(selectMemoryOnce(tenantId, once));
-    if (row === undefined) throw new RelayError('storage_failed', 'The memory was not stored');
-    return decodeMemory(row);
+    const stored =
+      once === undefined
+        ? undefined
+        : await this.#one(selectMemoryOnce(tenantId, once), decodeMemory);
+    if (stored === undefined) throw new RelayError('storage_failed', 'The memory was not stored');
+    return stored;
   }
 
   async listMemories(filter: MemoryFilter, page: Page): Promise<MemoryRecord[]> {
-    return (await this.#select(selectMemories(this.tenantId, filter, page))).map(decodeMemory);
+    return this.#all(selectMemories(this.tenantId, filter, page), decodeMemory);
   }
 
   searchMemories(search: MemorySearch): Promise<FoundMemory[]> {
@@ -370,20 +374,59 @@ export class SqlTenantStore implements TenantStore {
   }
 
   async deleteMemory(memoryId: string, within?: { readonly namespace: string }): Promise<boolean> {
-    return (await this.#driver.transact([deleteMemory(this.tenantId, memoryId, within)])).ok;
+    return this.#change(deleteMemory(this.tenantId, memoryId, within));
   }
 
   async clearMemories(namespace: string, limit: number): Promise<number> {
     const unit = [clearMemories(this.tenantId, namespace, limit)];
     const result = await this.#driver.transact(unit);
-    this.vectors.forget(namespace);
-    return result.ok ? (result.results[0]?.changes ?? 0) : 0;
+    this.vectors.evict(namespace);
+    return changesIn(result);
   }
 
-  /** Without the change there is no notice either. */
+  /** Locks the run's row first, as an append does: all units lock in the same order. */
+  async #postCommand(
+    runId: string,
+    queued: QueuedRunCommand,
+    statements: readonly Statement[],
+  ): Promise<boolean> {
+    const run = { tenantId: this.tenantId, runId };
+    const unit = [insertCommand(this.#driver.dialect, run, queued), ...statements];
+    const { ok } = await this.#driver.transact(unit, { run: runId });
+    if (ok) this.#notifyRun('wake', runId);
+    return ok;
+  }
+
   async #change(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
     const unit = [statement, ...insertAudit(this.tenantId, audit)];
     return (await this.#driver.transact(unit)).ok;
+  }
+
+  /** For changes that other nodes must see at once. */
+  async #changeAccount(statement: Statement, audit?: readonly NewAudit[]): Promise<boolean> {
+    const changed = await this.#change(statement, audit);
+    if (changed) this.#notifyTenant();
+    return changed;
+  }
+
+  #notifyRun(kind: 'run' | 'wake', runId: string): void {
+    this.#notify({ kind, tenantId: this.tenantId, runId });
+  }
+
+  #notifyTenant(): void {
+    this.#notify({ kind: 'tenant', tenantId: this.tenantId });
+  }
+
+  #notify(...hints: readonly Hint[]): void {
+    for (const hint of hints) this.#driver.hints?.send(encodeHint(hint));
+  }
+
+  #one<Value>(statement: Statement, decode: (row: Row) => Value): Promise<Value | undefined> {
+    return readOne(this.#driver, statement, decode);
+  }
+
+  #all<Value>(statement: Statement, decode: (row: Row) => Value): Promise<Value[]> {
+    return readAll(this.#driver, statement, decode);
   }
 
   #select({ sql, params }: Statement): Promise<readonly Row[]> {

@@ -6,7 +6,7 @@
 import { appendFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { readSse } from '@relay/protocol';
-import type { Scenario } from '../regime/record.ts';
+import type { Scenario } from '../chaos/record.ts';
 import { pause } from './serving.ts';
 
 type Command =
@@ -55,7 +55,7 @@ interface Run {
   readonly done: Set<string>;
 }
 
-/** One request, until somebody has answered it; what is busy or broken is asked again. */
+/** Repeats a request until a server responds to it. */
 async function insist(path: string, init: RequestInit = {}): Promise<Response> {
   for (;;) {
     const url = urls[(place += 1) % urls.length] ?? '';

@@ -41,7 +41,7 @@ function turnOf(messages: readonly Said[]): readonly Part[] {
   const last = messages.findLastIndex(({ role }) => role === 'user');
   const [scenario = '', tag = ''] = textOf(messages[last]?.content).split(' ');
   const taken = messages.slice(last + 1).filter(({ role }) => role === 'assistant').length;
-  return scripts[scenario]?.(tag)[taken] ?? ['I do not know this fixture.'];
+  return scripts[scenario]?.(tag)[taken] ?? ['Unknown scenario.'];
 }
 
 function textOf(content: unknown): string {

@@ -10,7 +10,7 @@ export async function bodyOf(request: IncomingMessage): Promise<string> {
   return text;
 }
 
-/** Says on standard output where it listens, and ends with whoever started it. */
+/** Prints its address and exits with its parent process. */
 export async function listen(server: Server): Promise<void> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;

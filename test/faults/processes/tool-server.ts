@@ -1,6 +1,6 @@
 /**
  * What really happened: every call is on the disk before it is answered. Nothing else writes this
- * file, and nobody reads it before the end but the person who is asked about an outcome.
+ * file, which is read at the end, and by the person who is asked about an outcome.
  */
 import { fsyncSync, openSync, writeSync } from 'node:fs';
 import { createServer } from 'node:http';

@@ -64,7 +64,7 @@ function answer(id: unknown, method: string, params: { protocolVersion?: string 
 
 let hasBegun = false;
 
-/** The first call is never answered, and asks when somebody else calls. */
+/** The first call is never answered, and asks when another call is made. */
 function askLate(id: unknown): void {
   if (!hasBegun) {
     hasBegun = true;

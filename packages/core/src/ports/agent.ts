@@ -7,7 +7,6 @@ import type {
   Usage,
 } from '@relay/protocol';
 
-/** What a guardrail thinks of a text. */
 export type GuardrailVerdict =
   | { readonly ok: true }
   | { readonly ok: false; readonly reason: string };
@@ -15,43 +14,42 @@ export type GuardrailVerdict =
 export interface GuardrailContext {
   readonly runId: string;
   readonly agentId: string;
-  /** The agent whose input or answer it is, by name. */
+  /** The name of the agent whose input or answer is checked. */
   readonly agent: string;
   readonly signal: AbortSignal;
 }
 
-/** Looks at what goes in or comes out. One that throws refuses. */
+/** Checks an agent's input or answer. A guardrail that throws refuses the text. */
 export interface Guardrail {
   readonly name: string;
   check(text: string, context: GuardrailContext): GuardrailVerdict | Promise<GuardrailVerdict>;
 }
 
 export interface Guardrails {
-  /** Before the first turn: the message that the agent is to work on. */
+  /** Checks the message of the user, before the first turn. */
   readonly input?: readonly Guardrail[];
-  /** Before an answer counts. */
+  /** Checks the final answer, before it is accepted. */
   readonly output?: readonly Guardrail[];
 }
 
-/** An agent that others can spawn or hand off to by its name. */
+/** An agent that runs start with, and that other agents can spawn or hand off to by name. */
 export interface AgentDefinition {
   readonly name: string;
-  /** What it is for, as other agents are told. */
+  /** Shown to the models of other agents. */
   readonly description?: string;
   readonly instructions?: string;
-  /** Left out: the model of whoever calls it. */
+  /** Default: the model of the calling agent. */
   readonly model?: string;
-  /** Names of tools. Left out: those of whoever calls it. */
+  /** Names of tools. Default: those of the calling agent. */
   readonly tools?: readonly string[];
   /** Names of agents that it may hand off to. */
   readonly handoffs?: readonly string[];
   readonly guardrails?: Guardrails;
   readonly maxIterations?: number;
-  /** The JSON Schema that its last answer has to fit. */
+  /** The JSON Schema of the final answer. */
   readonly outputSchema?: JsonSchema;
-  /** How much its model is to think. */
   readonly reasoning?: ReasoningEffort;
-  /** For runs that begin with it: whose memories it reads, and where it leaves its own. */
+  /** The memory namespace of runs that start with this agent. */
   readonly memory?: MemoryUse;
 }
 
@@ -60,7 +58,7 @@ export interface AgentRegistry {
   list(): readonly AgentDefinition[];
 }
 
-/** What a sub-agent is to do. What is left out it has from the named agent, else from its parent. */
+/** The work of a sub-agent. Defaults come from the named agent, then from the parent. */
 export interface Task {
   readonly prompt: string;
   readonly agent?: string;
@@ -70,7 +68,7 @@ export interface Task {
   readonly maxIterations?: number;
 }
 
-/** What a sub-agent brings back. */
+/** The result of a sub-agent. */
 export interface AgentReport {
   readonly agentId: string;
   readonly agent: string;

@@ -1,8 +1,11 @@
-/** The world as core sees it: everything it needs from outside, and nothing more. */
-export * from './agent.ts';
-export type * from './embedder.ts';
-export type * from './hints.ts';
+/** Everything that the core needs from outside. */
+export type * from './accounts.ts';
+export type * from './agent.ts';
+export type * from './approvals.ts';
+export type * from './environment.ts';
+export type * from './governance.ts';
+export * from './memories.ts';
 export * from './model.ts';
-export * from './store.ts';
+export type * from './runs.ts';
+export type * from './store.ts';
 export * from './tool.ts';
-export * from './world.ts';

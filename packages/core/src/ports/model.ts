@@ -18,9 +18,9 @@ export interface ModelRequest {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly tools: readonly ToolSpec[];
-  /** What the last answer has to be; a model that can be held to it should be. */
+  /** The JSON Schema of the final answer, for models that can enforce one. */
   readonly outputSchema?: JsonSchema;
-  /** How much to think, for models that can; left out, as the provider likes. */
+  /** Default: the provider's own. */
   readonly reasoning?: ReasoningEffort;
 }
 
@@ -29,7 +29,7 @@ export type FinishReason = EventOf<'turn.completed'>['finishReason'];
 export type ModelEvent =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'reasoning'; readonly text: string }
-  /** `arguments` is the raw text that the provider sent: it may not even be JSON. */
+  /** `arguments` is the provider's raw text, which may be invalid JSON. */
   | {
       readonly type: 'tool-call';
       readonly id: string;
@@ -40,26 +40,25 @@ export type ModelEvent =
       readonly type: 'finish';
       readonly reason: FinishReason;
       readonly usage: Usage;
-      /** What the provider wants to see again with this answer. */
+      /** Opaque data that the provider expects back together with this answer. */
       readonly providerData?: ProviderData;
     };
 
 /**
- * A model streams batches: one for each piece that came over the wire, however many events it held.
- * The last event is `finish`. A failure is a thrown `ProviderFailure`; nothing else is expected.
+ * A model streams batches of events, one per chunk that it receives. The last event is `finish`. It
+ * fails by throwing a `ProviderFailure`.
  */
 export interface Model {
-  /** How many tokens fit into its window, if that is known. */
+  /** The size of the context window, if known. */
   readonly contextTokens?: number;
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<readonly ModelEvent[]>;
 }
 
-/** How a provider fails: whether to try again, and when. */
 export class ProviderFailure extends Error {
   override readonly name = 'ProviderFailure';
   readonly retryable: boolean;
   readonly retryAfterMs: number | undefined;
-  /** The prompt does not fit into the model's window. */
+  /** The prompt does not fit into the context window. */
   readonly contextExceeded: boolean;
 
   constructor(
@@ -79,21 +78,20 @@ export class ProviderFailure extends Error {
   }
 }
 
-/** US dollars for a million tokens. */
+/** US dollars per million tokens. */
 export interface Price {
   readonly inputPerMillion: number;
   readonly outputPerMillion: number;
-  /** Of input that was read from the provider's cache, or written there; left out: as other input. */
+  /** Input tokens that the provider read from or wrote to its cache. Default: `inputPerMillion`. */
   readonly cachedInputPerMillion?: number;
   readonly cacheWritePerMillion?: number;
 }
 
 export interface ModelRegistry {
-  /** The model behind a name for this tenant, or undefined if no provider offers it. */
+  /** `undefined` if no provider offers the model to this tenant. */
   resolve(name: string): Model | undefined;
   list(): { id: string; provider: string }[];
-  /** The provider whose credential the tenant would need for it, if it has none. */
+  /** The provider whose credential the tenant lacks for this model. */
   missing?(name: string): Promise<string | undefined>;
-  /** What it costs, if anyone said so. */
   price?(name: string): Price | undefined;
 }

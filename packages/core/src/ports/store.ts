@@ -1,53 +1,59 @@
 /**
- * How core keeps things. Two ports: one that is bound to a tenant and sees content, and one for the
- * system, which sees keys, leases and due work, and never content.
+ * The store. `TenantStore` is bound to a tenant and sees content; `SystemStore` sees keys, leases and
+ * due work of all tenants, and never content.
  *
- * Both are asynchronous, and behave the same on every store (one contract suite checks it).
- * Times are milliseconds since the epoch. A promise that resolves means: stored.
- * Expected outcomes are values; a store that cannot do its work throws a `RelayError` with
- * `storage_full`, `storage_failed` or `journal_corrupt`.
+ * Both behave the same on every database (one contract suite checks it). Times are milliseconds since
+ * the epoch. A write has committed when its promise resolves. Expected outcomes are values; a failing
+ * store throws a `RelayError` with `storage_full`, `storage_failed` or `journal_corrupt`.
  */
 import type { RunEvent, StoredEvent } from '@relay/protocol';
 import type { Grant } from '../permission/decide.ts';
-import type { Hint } from './hints.ts';
-import type { AuditTrail, NewAudit } from './stored-audit.ts';
 import type {
-  StoreStats,
   CredentialRecord,
+  CredentialReseal,
   KeyRecord,
-  Resealing,
   SealedCredential,
+  StoreStats,
   TenantChange,
   TenantRecord,
   Workspace,
-} from './stored-accounts.ts';
-import type { PolicyStore } from './stored-policies.ts';
-import type { FoundMemory, MemoryFilter, MemoryRecord, MemorySearch } from './stored-memories.ts';
+} from './accounts.ts';
 import type {
-  CallClaim,
-  ClientCallRecord,
-  NewClientCall,
-  PostedResult,
-} from './stored-client-calls.ts';
-import type {
-  GrantFilter,
-  GrantRecord,
-  QueuedRunCommand,
-  NewGrant,
-  NewApproval,
   ApprovalClosure,
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
-} from './stored-approvals.ts';
-import type { VectorStore } from './stored-vectors.ts';
-import type { DeliveryQueue, Notice, WebhookStore } from './stored-webhooks.ts';
+  GrantFilter,
+  GrantRecord,
+  NewApproval,
+  NewGrant,
+  QueuedRunCommand,
+} from './approvals.ts';
 import type {
+  AuditTrail,
+  DeliveryQueue,
+  NewAudit,
+  Notice,
+  PolicyStore,
+  WebhookStore,
+} from './governance.ts';
+import type {
+  FoundMemory,
+  MemoryFilter,
+  MemoryRecord,
+  MemorySearch,
+  VectorStore,
+} from './memories.ts';
+import type {
+  CallClaim,
+  ClientCallRecord,
   CreationOutcome,
   EndedRun,
   EventRange,
+  NewClientCall,
   OpenRuns,
   Page,
+  PostedResult,
   RunCreation,
   RunFilter,
   RunHead,
@@ -58,23 +64,13 @@ import type {
   UsageScope,
   UsageTotal,
   WorkflowTotal,
-} from './stored-runs.ts';
-
-export type * from './stored-accounts.ts';
-export type * from './stored-audit.ts';
-export type * from './stored-client-calls.ts';
-export type * from './stored-memories.ts';
-export type * from './stored-policies.ts';
-export type * from './stored-approvals.ts';
-export type * from './stored-runs.ts';
-export * from './stored-vectors.ts';
-export type * from './stored-webhooks.ts';
+} from './runs.ts';
 
 /** One atomic step of a run: events, the state they imply and the lease check (E1, E3, E7). */
 export interface Append {
   readonly runId: string;
   readonly epoch: number;
-  /** The `seq` that this append follows: the journal must end exactly there. */
+  /** The `seq` at which the journal must end. */
   readonly afterSeq: number;
   readonly at: number;
   readonly events: readonly RunEvent[];
@@ -91,7 +87,7 @@ export interface Append {
    */
   readonly useGrants?: readonly string[];
   /** Ids of queued commands that these events answer: they are removed in the same commit. */
-  readonly consume?: readonly string[];
+  readonly consumeCommands?: readonly string[];
   /** Releases the lease in the same commit. */
   readonly release?: boolean;
   /** Memories that the run stores. */
@@ -104,7 +100,7 @@ export type AppendOutcome = 'committed' | 'fenced' | 'refused';
 
 export interface TenantStore {
   readonly tenantId: string;
-  /** Where a method takes `audit`, it is stored in the same commit, or not at all. */
+  /** Methods with an `audit` parameter store those entries in the same commit. */
   readonly audit: AuditTrail;
   readonly policies: PolicyStore;
   readonly webhooks: WebhookStore;
@@ -112,57 +108,56 @@ export interface TenantStore {
 
   /** The run, its idempotency key and its first events are stored together or not at all. */
   createRun(creation: RunCreation): Promise<CreationOutcome>;
-  /** The run that holds this key, unless it has expired at `now`. */
+  /** The run that holds this key, unless the key has expired at `now`. */
   findIdempotencyKey(
     key: string,
     now: number,
   ): Promise<{ runId: string; fingerprint: string } | undefined>;
   /** Throws `journal_corrupt` if the checkpoint or the snapshot is damaged. */
   readRun(runId: string): Promise<RunRecord | undefined>;
-  /** For ending a run whose checkpoint or snapshot is damaged. */
+  /** Readable even if the checkpoint or the snapshot is damaged. */
   readRunHead(runId: string): Promise<RunHead | undefined>;
   /** By `createdAt`. */
   listRuns(filter: RunFilter, page: Page): Promise<RunListing[]>;
   /**
-   * `fenced`: another node holds the run or has written since. `refused`: a grant that it uses is used
-   * up. Nothing was stored then. An append that ends its run counts what it used in the same commit.
+   * `fenced`: another node holds the run or has appended to it. `refused`: a grant is used up. Nothing
+   * is stored in either case. An append that ends its run counts its usage in the same commit.
    */
   append(append: Append): Promise<AppendOutcome>;
   /**
-   * What follows `after`, oldest first, at most `limit` events. Gaps and damage throw; so does a run
-   * whose journal is no longer kept (`journal_pruned`).
+   * At most `limit` events after `after`, oldest first. Throws on gaps, on damage, and if the journal
+   * was deleted (`journal_pruned`).
    */
   readEvents(runId: string, range: EventRange): Promise<StoredEvent[]>;
 
-  /** All runs of a workflow together; undefined if there is none. */
+  /** `undefined` if the workflow has no runs. */
   readWorkflow(workflowId: string): Promise<WorkflowTotal | undefined>;
-  /** What runs used that ended on the UTC day of `since` or later. */
+  /** The usage of runs that ended on the UTC day of `since` or later. */
   readUsage(scope: UsageScope & { readonly since: number }): Promise<UsageTotal>;
-  /** How many runs are not over. */
   countOpenRuns(scope: UsageScope): Promise<OpenRuns>;
 
   readApproval(approvalId: string): Promise<ApprovalRecord | undefined>;
   /** By `requestedAt`. */
   listApprovals(filter: ApprovalFilter, page: Page): Promise<ApprovalRecord[]>;
-  /** Compare-and-set: true if this decision is the one that counts. With it, its inbox is stored. */
+  /** Compare-and-set: true if this decision was accepted; its command is stored with it. */
   decideApproval(decision: ApprovalDecision): Promise<boolean>;
-  /** What is granted at `now` to this run, to its conversation or to the whole tenant. */
+  /** The grants that are active at `now` for this run, its conversation or the tenant. */
   readGrants(scope: { runId: string; conversationId: string; now: number }): Promise<Grant[]>;
   addGrant(grant: NewGrant, audit?: readonly NewAudit[]): Promise<void>;
   readGrant(grantId: string): Promise<GrantRecord | undefined>;
   /** By `createdAt`. */
   listGrants(filter: GrantFilter, page: Page): Promise<GrantRecord[]>;
-  /** True if it was there and not revoked yet: the first time stays. */
+  /** True if it existed and was not revoked before. */
   revokeGrant(grantId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean>;
 
   /** Throws `journal_corrupt` if the result is damaged. */
   readClientCall(runId: string, toolCallId: string): Promise<ClientCallRecord | undefined>;
-  /** Compare-and-set: true if this result is the one that counts. With it, its inbox is stored. */
+  /** Compare-and-set: true if this result was accepted; its command is stored with it. */
   postResult(result: PostedResult): Promise<boolean>;
-  /** True if nobody else works on the call at `now`. */
+  /** True if no other client holds the call at `now`. */
   claimCall(claim: CallClaim): Promise<boolean>;
 
-  /** Stores commands for a run that is not over; false if it is (or was never there). */
+  /** False if the run has ended or does not exist. */
   postRunCommand(
     runId: string,
     queued: QueuedRunCommand,
@@ -170,46 +165,46 @@ export interface TenantStore {
   ): Promise<boolean>;
   readInbox(runId: string): Promise<QueuedRunCommand[]>;
 
-  /** How many runs of the conversation have ended so far; 0 for one that is new. */
+  /** How many runs of the conversation have ended. */
   countEndedRuns(conversationId: string): Promise<number>;
-  /** The runs that ended in the conversation at positions after..upTo, in that order. */
+  /** The runs that ended at the positions (`after`, `upTo`] of the conversation, in order. */
   endedRuns(
     conversationId: string,
     positions: { after: number; upTo: number },
   ): Promise<EndedRun[]>;
 
-  /** The run behind an open chat connection. */
+  /** The run of an open chat connection. */
   findConnection(connectionId: string): Promise<{ runId: string } | undefined>;
   closeConnection(connectionId: string): Promise<void>;
 
-  /** Throws if the tenant was never made (`ensureTenant`). */
+  /** Throws if the tenant does not exist. */
   readTenant(): Promise<TenantRecord>;
-  /** False, and nothing stored, if the settings are not what the change says that they were. */
+  /** False, and nothing stored, if the settings differ from `expectedSettings`. */
   updateTenant(change: TenantChange, audit?: readonly NewAudit[]): Promise<boolean>;
 
-  /** By `createdAt`, the revoked ones among them. */
+  /** By `createdAt`, including revoked keys. */
   listKeys(page: Page): Promise<KeyRecord[]>;
   readKey(keyId: string): Promise<KeyRecord | undefined>;
-  /** True if it was there and not revoked yet: the first time stays. */
+  /** True if it existed and was not revoked before. */
   revokeKey(keyId: string, at: number, audit?: readonly NewAudit[]): Promise<boolean>;
 
-  /** Takes the place of what the tenant had for this provider, id and all. */
+  /** Replaces the tenant's credential for this provider, including its id. */
   putCredential(record: CredentialRecord, audit?: readonly NewAudit[]): Promise<void>;
   readCredential(provider: string): Promise<CredentialRecord | undefined>;
-  /** All of them, by `createdAt`, newest first. */
+  /** By `createdAt`, newest first. */
   listCredentials(): Promise<CredentialRecord[]>;
-  /** True if there was one. */
+  /** True if it existed. */
   deleteCredential(provider: string, audit?: readonly NewAudit[]): Promise<boolean>;
 
-  /** Of all that are added under the same `once`, the first is kept; what is kept is returned. */
+  /** Of all memories with the same `once` only the first is stored. Returns the stored one. */
   addMemory(record: MemoryRecord, once?: string): Promise<MemoryRecord>;
   /** By `createdAt`. */
   listMemories(filter: MemoryFilter, page: Page): Promise<MemoryRecord[]>;
-  /** Those that have words in common with the query, the best first. */
+  /** Memories that share words with the query, best first. */
   searchMemories(search: MemorySearch): Promise<FoundMemory[]>;
-  /** True if there was one, in this namespace if one is named. */
+  /** True if it existed, and in this namespace if one is given. */
   deleteMemory(memoryId: string, within?: { readonly namespace: string }): Promise<boolean>;
-  /** Deletes at most `limit` of a namespace, and says how many: fewer mean that none is left. */
+  /** Deletes at most `limit` memories and returns their number; fewer means that none is left. */
   clearMemories(namespace: string, limit: number): Promise<number>;
 }
 
@@ -217,87 +212,99 @@ export interface SystemStore {
   tenant(tenantId: string): TenantStore;
   readonly deliveries: DeliveryQueue;
 
-  /** Makes the tenant if it is not there yet. */
+  /** Creates the tenant if it does not exist. */
   ensureTenant(tenant: { id: string; name: string; at: number }): Promise<{ id: string }>;
-  /** Whose run it is. */
   tenantOfRun(runId: string): Promise<string | undefined>;
   findTenant(name: string): Promise<{ id: string; name: string } | undefined>;
-  /** The folders that operators gave to tenants, as they stand in their settings. */
+  /** The workspaces in the settings of all tenants. */
   workspaces(): Promise<Workspace[]>;
-  /** How much is going on, over all tenants. */
+  /** Counts over all tenants. */
   stats(): Promise<StoreStats>;
-  /** Ids of the tenants that are paused. */
   pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAudit[]): Promise<void>;
   findKey(hash: string): Promise<KeyRecord | undefined>;
 
-  /** Credentials of all tenants by their ids, those after `after`. */
+  /** Credentials of all tenants, ordered by id, after the id `after`. */
   sealedCredentials(page: { after?: string; limit: number }): Promise<SealedCredential[]>;
   /** False if it was replaced, resealed or deleted in the meantime. */
-  resealCredential(row: Resealing): Promise<boolean>;
-  /** Tenants whose audit trail has entries without a place. */
+  resealCredential(row: CredentialReseal): Promise<boolean>;
+  /** Tenants with unsealed audit entries. */
   tenantsToSeal(limit: number): Promise<string[]>;
-  /** A small fact about the store itself. */
-  readNote(name: string): Promise<string | undefined>;
+  /** A value that belongs to the store itself and to no tenant. */
+  readMetadata(name: string): Promise<string | undefined>;
   /** True if it was written; with `ifAbsent`, an earlier value stays. */
-  writeNote(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
+  writeMetadata(name: string, value: string, options?: { ifAbsent?: boolean }): Promise<boolean>;
 
-  /** Takes the lease if it is free or has run out at `now`; the epoch rises with every claim. */
+  /** Takes the lease if it is free or has expired at `now`. Every claim increments the epoch. */
   claimRun(runId: string, claim: Claim): Promise<{ epoch: number } | undefined>;
-  /** Prolongs what this owner still holds, and says what that is. */
+  /** Renews the leases that this owner still holds, and returns their run ids. */
   renewLeases(
     owner: string,
     renewal: { runIds: readonly string[]; now: number; until: number },
   ): Promise<string[]>;
-  /** Of all runs that this owner holds, those that have commands. */
-  heldWithCommands(owner: string): Promise<string[]>;
-  /** Gives back a lease without writing anything else. */
+  /** The runs with commands among those that this owner holds. */
+  leasedRunsWithCommands(owner: string): Promise<string[]>;
   releaseRun(runId: string, epoch: number): Promise<void>;
   /**
-   * Runs that nobody holds and that have something to do: left behind or queued, due, or told; at
-   * most `limit` for each of these reasons, the oldest first; of what is left behind or queued
-   * tenants take turns, so that a long queue of one does not hide the others. Of a paused tenant only those that
-   * were told something, because it may be that they shall stop.
+   * Runs without a lease that have work: queued or abandoned, due to wake, or with a command. At most
+   * `limit` for each of these reasons, oldest first. Tenants take turns among queued and abandoned runs,
+   * so that a long queue does not delay other tenants. Of a paused tenant only runs with commands are
+   * due, because a command may cancel them.
    */
   dueRuns(now: number, limit: number): Promise<RunRef[]>;
-  /** For a store that one server owns alone: what earlier processes held is free at once. */
-  reclaimEverything(): Promise<void>;
-  /** Deletes at most `limit` memories that have expired, of any tenant, and says how many. */
-  sweepMemories(now: number, limit: number): Promise<number>;
+  /** For a store with a single server, whose earlier process may have held leases. */
+  releaseAllLeases(): Promise<void>;
+  /** Deletes at most `limit` expired memories of all tenants, and returns their number. */
+  deleteExpiredMemories(now: number, limit: number): Promise<number>;
   /**
-   * Forgets what was said in conversations in which nothing has happened since `before`: journals,
-   * outputs and approvals go, what the runs were and used stays. At most `limit` runs and as many rows
-   * of journals at a time; 0 means that nothing is left to forget. A conversation with a run that is
-   * not over is left alone, and so is one that another conversation was forked from.
+   * Deletes journals, outputs and approvals of conversations without activity since `before`; the runs
+   * and their usage are kept. Handles at most `limit` runs and `limit` journal rows per call; 0 means
+   * that nothing is left. Skips conversations with an open run and those that another conversation was
+   * forked from.
    */
   pruneRuns(before: number, limit: number): Promise<number>;
-  /** Says that a node is alive, until it says so again. */
-  keepNode(by: Claim): Promise<void>;
-  /** It leaves in good order. */
-  forgetNode(node: string): Promise<void>;
+  /** Marks a node as alive until `until`. */
+  heartbeatNode(by: Claim): Promise<void>;
+  /** For a node that stops gracefully. */
+  removeNode(node: string): Promise<void>;
   /**
-   * Chat connections of nodes other than `node` that are not alive: their peers are gone. A few
-   * hundred at once, the oldest first.
+   * Chat connections of other nodes that are not alive. A few hundred at once, oldest first.
    */
   orphanedConnections(
     node: string,
     now: number,
   ): Promise<{ tenantId: string; id: string; runId: string }[]>;
 
-  /** Hears what other nodes on this store have stored; returns how to stop. */
-  listen(heard: (hint: Hint) => void): () => void;
+  /** Receives hints from other nodes. Returns a function that unsubscribes. */
+  listen(listener: (hint: Hint) => void): () => void;
 
-  /** Resolves if the store can be written to. */
+  /** Resolves if the store is writable. */
   ping(): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * How long something is held: `until - now`. Where nodes share a database, it is counted by that
- * database's clock, and `now` is what the caller believes.
+ * Holds for `until - now`. Where nodes share a database, the database's clock counts, not the caller's
+ * `now`.
  */
 export interface Claim {
   readonly owner: string;
   readonly now: number;
   readonly until: number;
 }
+
+/**
+ * Tells what another node has stored, without its content. A lost hint only delays: nodes also poll.
+ */
+export type Hint =
+  /** The journal has new events. */
+  | { readonly kind: 'journal'; readonly runId: string }
+  /** The journal has new events that change the run's status. */
+  | { readonly kind: 'run'; readonly tenantId: string; readonly runId: string }
+  | { readonly kind: 'approval'; readonly tenantId: string; readonly approvalId: string }
+  /** The run has a new command, or no node holds it any more. */
+  | { readonly kind: 'wake'; readonly tenantId: string; readonly runId: string }
+  /** The tenant's settings, keys or credentials have changed. */
+  | { readonly kind: 'tenant'; readonly tenantId: string }
+  /** Hints may have been lost. */
+  | { readonly kind: 'all' };

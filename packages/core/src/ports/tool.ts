@@ -2,7 +2,7 @@ import type { FieldIssue, ToolPermission } from '@relay/protocol';
 import type { ParameterKind } from '../permission/match.ts';
 import type { AgentReport, Task } from './agent.ts';
 import type { ToolSpec } from './model.ts';
-import type { MemoryRecord, RankedMemory } from './stored-memories.ts';
+import type { MemoryRecord, RankedMemory } from './memories.ts';
 
 export interface ToolContext {
   readonly signal: AbortSignal;
@@ -12,30 +12,30 @@ export interface ToolContext {
   readonly toolCallId: string;
   /** The same for every attempt at this call, so that a tool can recognise a repetition. */
   readonly idempotencyKey: string;
-  /** What the caller handed along for tools; the model never sees it. */
+  /** Passed by the caller to tools; the model never sees it. */
   readonly context: Readonly<Record<string, unknown>>;
   readonly progress: (text: string) => void;
-  /** Where path parameters led when the call was allowed: a tool opens nothing else. */
+  /** Where path parameters led when the call was allowed. A tool must open nothing else. */
   readonly resolvedPaths?: Readonly<Record<string, string>>;
   /**
-   * Lets a sub-agent of this run do something, and waits for it. After a crash, a tool that is
-   * `idempotent` runs again and finds the agents that it had spawned, in the same order.
+   * Runs a sub-agent and waits for it. After a crash an `idempotent` tool runs again and gets the
+   * agents that it had spawned, in the same order.
    */
   readonly spawn: (task: Task) => Promise<AgentReport>;
-  /** Left out in a run without memory. */
+  /** Only in runs with memory. */
   readonly memory?: RunMemory;
   /**
-   * Asks a person, and gives their answer, which fits the schema; rejects with `question_declined` if
-   * there is none. A tool that is `idempotent` is suspended meanwhile: the promise rejects with
-   * `ToolSuspended`, which the tool must not catch, and the tool runs again with the answer. Up to here
-   * it must do the same each time. Any other tool waits in memory.
+   * Asks a person and returns the answer, which matches the schema; rejects with `question_declined`
+   * if there is none. An `idempotent` tool is suspended: the promise rejects with `ToolSuspended`, which
+   * the tool must not catch, and the tool runs again once the answer is there. Until then it must behave
+   * the same each time. Other tools wait in memory.
    */
   readonly ask: (question: Question) => Promise<unknown>;
 }
 
 /**
- * The tool has asked and is suspended until the answer is there; then it runs again. Let it pass: the
- * tool's `finally` blocks run, and whatever this attempt still returns or throws is ignored.
+ * The tool asked a question and runs again once it is answered. Do not catch this error. The tool's
+ * `finally` blocks run; what this attempt still returns or throws is ignored.
  */
 export class ToolSuspended extends Error {
   override readonly name = 'ToolSuspended';
@@ -48,19 +48,19 @@ export class ToolSuspended extends Error {
 /** The memories of the run's namespace. */
 export interface RunMemory {
   search(query: string, limit: number): Promise<RankedMemory[]>;
-  /** Once a call, however often it is attempted. */
+  /** Stored once per call, however often the call is attempted. */
   remember(text: string): Promise<MemoryRecord>;
-  /** False if there is none of this id in the namespace. */
+  /** False if the namespace has no such memory. */
   forget(memoryId: string): Promise<boolean>;
 }
 
 export interface Question {
   readonly prompt: string;
-  /** A JSON schema of the answer. */
+  /** The JSON Schema of the answer. */
   readonly schema: Readonly<Record<string, unknown>>;
 }
 
-/** `context` is what the model reads; `result` is what programs get. */
+/** `context` is for the model, `result` for programs. */
 export interface ToolOutput {
   readonly context?: string | undefined;
   readonly result?: unknown;
@@ -70,7 +70,7 @@ export type Validation =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly issues: readonly FieldIssue[] };
 
-/** Where path parameters lead, links followed; `root` is the folder that relative ones start from. */
+/** Path parameters with links followed; relative paths start from `root`. */
 export interface ResolvedPaths {
   readonly root: string;
   readonly paths: Readonly<Record<string, string>>;
@@ -87,27 +87,27 @@ export interface Tool extends ToolSpec {
   readonly idempotent: boolean;
   /** What to do when a crash left the outcome unknown and the tool is not idempotent. */
   readonly onUnknown: 'ask' | 'fail';
-  /** There only in runs with memory. */
+  /** Offered only in runs with memory. */
   readonly needsMemory?: boolean;
-  /** What a parameter is, where it is more than text: rules about it are read accordingly. */
+  /** The kinds of parameters that are more than text; rules are matched accordingly. */
   readonly kinds?: Readonly<Record<string, ParameterKind>>;
-  /** Parameters that a rule must name, if it names any and the call has them. */
+  /** Parameters that a rule with parameters must name, if the call has them. */
   readonly sensitive?: readonly string[];
-  /** Works in the tenant's own folder. */
+  /** Needs the tenant's workspace. */
   readonly inWorkspace?: boolean;
   /**
-   * Looks where path parameters lead now. Rules judge that besides their text, and an approval holds
-   * only while it stays so.
+   * Resolves path parameters. Rules match the resolved paths as well as the text, and an approval is
+   * valid only while they stay the same.
    */
   readonly locate?: (input: Readonly<Record<string, unknown>>) => Promise<Locating>;
   /**
-   * Instead of `execute`: a sub-agent does the work, and the call ends with it. Meanwhile nothing
-   * is in flight, so that the run can wait for people without a process.
+   * Instead of `execute`: a sub-agent does the work, and the call ends with it. The run can wait for
+   * approvals meanwhile without a process.
    */
   readonly delegates?: (input: unknown) => Task;
   /**
-   * Instead of `execute`: a client runs it and posts the result, within this time or the one that
-   * the server sets. Meanwhile nothing is in flight here.
+   * Instead of `execute`: a client runs it and posts the result, within this time or the server's
+   * default.
    */
   readonly client?: { readonly timeoutMs?: number };
   validate(input: unknown): Validation;

@@ -12,9 +12,9 @@ export async function changeSettings(
 ): Promise<void> {
   const { audit, ...change } = also;
   for (let attempt = 0; attempt < attempts; attempt += 1) {
-    const { settings: settingsWere } = await store.readTenant();
-    const changed = { ...(settingsWere as TenantSettings), ...settings };
-    if (await store.updateTenant({ ...change, settings: changed, settingsWere }, audit)) return;
+    const { settings: expectedSettings } = await store.readTenant();
+    const changed = { ...(expectedSettings as TenantSettings), ...settings };
+    if (await store.updateTenant({ ...change, settings: changed, expectedSettings }, audit)) return;
   }
   throw new RelayError('storage_failed', 'The settings of this tenant are being changed by others');
 }

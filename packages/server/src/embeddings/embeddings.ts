@@ -41,14 +41,14 @@ export function openEmbeddings(options: EmbeddingsOptions): Embeddings | undefin
   const embedders: Embedders = {
     model: settings.name,
     of: (tenantId) => made.get(tenantId, settings.provider),
-    remembered: (tenantId) => worker.remembered(tenantId),
+    memoryAdded: (tenantId) => worker.memoryAdded(tenantId),
   };
   const { provider } = settings;
   const worker = new EmbeddingWorker({ embedders, provider, store, clock, log });
   return {
     embedders,
     heard(events, tenantId) {
-      if (events.some(({ type }) => type === 'memory.stored')) worker.remembered(tenantId);
+      if (events.some(({ type }) => type === 'memory.stored')) worker.memoryAdded(tenantId);
     },
     start: () => worker.start(),
     stop: () => worker.stop(),

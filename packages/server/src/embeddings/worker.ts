@@ -96,7 +96,7 @@ export class EmbeddingWorker {
     await Promise.all(this.#busy.values());
   }
 
-  remembered(tenantId: string): void {
+  memoryAdded(tenantId: string): void {
     this.#waiting.add(tenantId);
     this.#loop.wake();
   }

@@ -6,7 +6,7 @@ const piece = 100;
 const deliveriesKeptMs = 7 * 24 * 60 * 60_000;
 
 export interface HousekeepingOptions {
-  readonly store: Pick<SystemStore, 'sweepMemories' | 'pruneRuns' | 'deliveries'>;
+  readonly store: Pick<SystemStore, 'deleteExpiredMemories' | 'pruneRuns' | 'deliveries'>;
   /** How long a conversation is kept after its last run has ended. Left out: for ever. */
   readonly retentionMs?: number | undefined;
   /** What lies beside the store. */
@@ -64,8 +64,8 @@ export class Housekeeping {
     const { store, clock } = this.#options;
     const now = clock.now();
     const by = {
-      giveUpBefore: now - deliveryTimeoutMs - 60 * 60_000,
-      forgetBefore: now - deliveriesKeptMs,
+      failBefore: now - deliveryTimeoutMs - 60 * 60_000,
+      deleteBefore: now - deliveriesKeptMs,
       limit: piece,
     };
     let swept = 1;
@@ -76,7 +76,7 @@ export class Housekeeping {
     const { store, clock } = this.#options;
     let swept = piece;
     while (swept === piece && !signal.aborted) {
-      swept = await store.sweepMemories(clock.now(), piece);
+      swept = await store.deleteExpiredMemories(clock.now(), piece);
     }
   }
 }

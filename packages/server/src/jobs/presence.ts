@@ -30,7 +30,7 @@ export class Presence {
   async stop(): Promise<void> {
     await Promise.all(this.#loops.map((loop) => loop.stop()));
     const { store, settings, log } = this.#control.engine;
-    await store.forgetNode(settings.node).catch((error: unknown) => {
+    await store.removeNode(settings.node).catch((error: unknown) => {
       log.warn('The other nodes could not be told', { error: String(error) });
     });
   }
@@ -49,7 +49,7 @@ export class Presence {
   async #beat(): Promise<void> {
     const { store, clock, settings } = this.#control.engine;
     const now = clock.now();
-    await store.keepNode({ owner: settings.node, now, until: now + settings.leaseTtlMs });
+    await store.heartbeatNode({ owner: settings.node, now, until: now + settings.leaseTtlMs });
   }
 
   #hangUp(signal: AbortSignal): Promise<void> {

@@ -1,7 +1,7 @@
 /** A look at an installation that changes nothing in it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { checkSqlite, lookIntoPostgres, readSqliteNote } from '@relay/store';
+import { checkSqlite, readPostgresMetadata, readSqliteMetadata } from '@relay/store';
 import { type Config, readConfig } from '../config/config.ts';
 import { unknownSettings } from '../config/unknown-settings.ts';
 import { opensWith } from '../secrets/vault/vault.ts';
@@ -58,9 +58,9 @@ async function lookInto(config: Config): Promise<{ store: Inspection['store']; n
 }
 
 async function noteOf({ databaseUrl }: Config, path: string): Promise<string | undefined> {
-  if (databaseUrl !== undefined) return lookIntoPostgres(databaseUrl, 'vault-check');
+  if (databaseUrl !== undefined) return readPostgresMetadata(databaseUrl, 'vault-check');
   checkSqlite(path);
-  return readSqliteNote(path, 'vault-check');
+  return readSqliteMetadata(path, 'vault-check');
 }
 
 function keyStateOf(config: Config, note: string | undefined): Inspection['masterKey'] {

@@ -16,7 +16,7 @@ export async function showFirstKey(
   const keys = tenant === undefined ? [] : await store.tenant(tenant.id).listKeys({ limit: 1 });
   if (keys.length > 0) return [];
   // Of several nodes that start together on a new store, one shows it.
-  if (!(await store.writeNote('first-key', ids.next(), { ifAbsent: true }))) return [];
+  if (!(await store.writeMetadata('first-key', ids.next(), { ifAbsent: true }))) return [];
   const { apiKey } = await issueBootstrapKey(store, ids, {
     tenant: 'default',
     by: 'first start',

@@ -24,7 +24,7 @@ import type { Config } from '../config/config.ts';
 import { ConfigError } from '../config/config-error.ts';
 import { changeSettings } from '../config/tenant-settings.ts';
 
-const noteName = 'workspaces';
+const versionName = 'workspaces';
 const intervalMs = 1_000;
 
 export interface WorkspacesOptions {
@@ -74,7 +74,7 @@ export class Workspaces {
   async open(): Promise<void> {
     if (this.#options.bash === undefined) return;
     const { store } = this.#options;
-    this.#version = await store.readNote(noteName);
+    this.#version = await store.readMetadata(versionName);
     this.#take(await this.#folders());
   }
 
@@ -95,7 +95,7 @@ export class Workspaces {
   }
 
   async #readAgain(): Promise<void> {
-    const version = await this.#options.store.readNote(noteName);
+    const version = await this.#options.store.readMetadata(versionName);
     if (version === this.#version) return;
     this.#take(await this.#folders());
     this.#version = version;
@@ -219,7 +219,7 @@ export async function setWorkspace(store: SystemStore, gift: WorkspaceSetting): 
   const deed = operatorAuditEntry('bootstrap', 'tenant.workspace-changed', {});
   const audit = audited(gift, id, [deed]);
   await changeSettings(store.tenant(id), { workspace: place }, { audit });
-  await store.writeNote(noteName, ids.next());
+  await store.writeMetadata(versionName, ids.next());
 }
 
 /** A folder that is gone still belongs to its tenant. */

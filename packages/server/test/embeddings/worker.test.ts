@@ -34,7 +34,7 @@ function setUp(embed: Embed = () => undefined, store: SystemStore = createMemory
       if (tenantId === 'bad') throw refusal();
       return tenantId.startsWith('no') ? undefined : embedderOf(tenantId);
     },
-    remembered: () => undefined,
+    memoryAdded: () => undefined,
   };
   const worker = new EmbeddingWorker({ embedders, provider: 'test', store, clock, log });
   onTestFinished(() => worker.stop());
@@ -75,7 +75,7 @@ function keeperOn(store: SystemStore) {
     floor: 0,
     embed: async (texts) => texts.map(() => Float32Array.of(1, 0)),
   };
-  const embedders = { model: 'test:a', of: async () => embedder, remembered: () => undefined };
+  const embedders = { model: 'test:a', of: async () => embedder, memoryAdded: () => undefined };
   const log = { warn: () => undefined, error: () => undefined };
   return { clock, worker: new EmbeddingWorker({ embedders, provider: 'test', store, clock, log }) };
 }
@@ -110,7 +110,7 @@ describe('the worker of vectors', () => {
     worker.start();
     await until(() => clock.sleepers > 0, 'its rest');
     await add('a');
-    worker.remembered('a');
+    worker.memoryAdded('a');
     await until(async () => (await having('a')) === 1, 'the vector');
   });
 
@@ -118,7 +118,7 @@ describe('the worker of vectors', () => {
     const { worker, add, having, calls, clock } = setUp();
     await add('no');
     worker.start();
-    worker.remembered('no');
+    worker.memoryAdded('no');
     await until(() => clock.sleepers > 0, 'its rest');
     expect(calls).toEqual([]);
     expect(await having('no')).toBe(0);

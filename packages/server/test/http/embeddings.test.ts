@@ -1,5 +1,5 @@
 /** Semantic search of memories, with an embeddings provider over HTTP. */
-import { remakeMs } from '@relay/core';
+import { modelChangeDelayMs } from '@relay/core';
 import { type FakeEmbeddings, startFakeEmbeddings } from '@relay/models/testing';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -228,7 +228,7 @@ it('a change of model makes new vectors of everything, and compares no old ones'
   // Backdated, because recent vectors are not replaced for some minutes.
   const tenant = await store.findTenant('default');
   const vector = new Float32Array(96).fill(1);
-  const at = Date.now() - remakeMs;
+  const at = Date.now() - modelChangeDelayMs;
   await store.tenant(tenant?.id ?? '').vectors.put({ memoryId: id, model, vector, at });
   await boot({ store, embeddings: 'openai:text-embedding-3-large' });
   await untilFound('pet', id);

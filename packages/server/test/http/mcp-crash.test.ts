@@ -1,14 +1,14 @@
 /** Calls of MCP tools, and their questions, after a crash. */
 import { createMemoryStore } from '@relay/store';
 import { expect, it } from 'vitest';
-import { McpScene } from '../../../../test/support/mcp/scene.ts';
+import { McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { bootServer, until } from '../support/server.ts';
 import { startRun } from '../support/requests.ts';
 
 it.each(['during', 'instead'] as const)(
   'of an MCP server that asks (%s): the outcome is unknown, and an approval is requested',
   async (asks) => {
-    const scene = new McpScene();
+    const scene = new McpFixture();
     const store = createMemoryStore();
     const file = { mcpServers: { shop: scene.program(asks) } };
     const dead = await bootServer({ store, file });
@@ -42,7 +42,7 @@ it.each(['during', 'instead'] as const)(
 );
 
 it('of an idempotent tool: the question is asked once, and answered after a restart', async () => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   const store = createMemoryStore();
   const file = { mcpServers: { shop: { ...scene.program('instead'), idempotent: ['fit'] } } };
   const first = await bootServer({ store, file });
@@ -72,7 +72,7 @@ it('of an idempotent tool: the question is asked once, and answered after a rest
 });
 
 it('of one that was let go while it asks in the old way: others are asked too, and all are answered', async () => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   const file = { mcpServers: { shop: { ...scene.program('during'), idempotent: ['fit'] } } };
   const server = await bootServer({ file });
   const ask = async (what: string) => {

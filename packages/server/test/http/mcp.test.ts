@@ -1,6 +1,6 @@
 /** Tools of MCP servers over HTTP: listed, decided, asked, canceled, killed. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { McpScene } from '../../../../test/support/mcp/scene.ts';
+import { McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
 import { addKey, bootServer, type TestServer, until } from '../support/server.ts';
 import {
@@ -22,7 +22,7 @@ const resultIn = (frames: readonly { data: Record<string, unknown> }[]) =>
   frames.find(({ data }) => data['type'] === 'tool_result')?.data['output'];
 
 describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (asks) => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   let server: TestServer;
 
   beforeAll(async () => {
@@ -215,7 +215,7 @@ describe.each(['during', 'instead'] as const)('an MCP server that asks (%s)', (a
 });
 
 describe('an MCP server that is killed, or times out', () => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   let server: TestServer;
   beforeAll(async () => {
     const shop = { ...scene.program('during', 300), readOnly: ['look'] };
@@ -258,7 +258,7 @@ describe('an MCP server that is killed, or times out', () => {
 });
 
 describe('an MCP server over HTTP', () => {
-  const scene = new McpScene();
+  const scene = new McpFixture();
   let endpoint: Endpoint;
   beforeAll(async () => {
     endpoint = await Endpoint.listen({ asks: 'during', trace: scene.trace });

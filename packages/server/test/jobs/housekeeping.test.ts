@@ -47,7 +47,7 @@ describe('housekeeping', () => {
     const asked: [number, number][] = [];
     const store = {
       deliveries: createMemoryStore().deliveries,
-      sweepMemories: async () => 0,
+      deleteExpiredMemories: async () => 0,
       pruneRuns: async (before: number, limit: number) => {
         asked.push([before, limit]);
         return asked.length < 3 ? 1 : 0;
@@ -70,14 +70,14 @@ describe('housekeeping', () => {
     const asked: DeliverySweep[] = [];
     const sweep = async (by: DeliverySweep) => (asked.push(by) < 3 ? 1 : 0);
     const deliveries = { sweep } as DeliveryQueue;
-    const store = { deliveries, sweepMemories: async () => 0, pruneRuns: async () => 0 };
+    const store = { deliveries, deleteExpiredMemories: async () => 0, pruneRuns: async () => 0 };
     const housekeeping = new Housekeeping({ store, clock, log });
     housekeeping.start();
     await until(() => asked.length === 3, 'all that there is to sweep');
     await housekeeping.stop();
     const hour = 60 * 60_000;
     const now = clock.now();
-    const by = { giveUpBefore: now - 25 * hour, forgetBefore: now - 7 * 24 * hour, limit: 100 };
+    const by = { failBefore: now - 25 * hour, deleteBefore: now - 7 * 24 * hour, limit: 100 };
     expect(asked).toEqual([by, by, by]);
   });
 
@@ -87,9 +87,9 @@ describe('housekeeping', () => {
     const flaky = {
       deliveries: store.deliveries,
       pruneRuns: async () => 0,
-      sweepMemories: async (now: number, limit: number) => {
+      deleteExpiredMemories: async (now: number, limit: number) => {
         if (broken) throw new RelayError('storage_failed', 'No');
-        return store.sweepMemories(now, limit);
+        return store.deleteExpiredMemories(now, limit);
       },
     };
     await add(clock.now() - 1);

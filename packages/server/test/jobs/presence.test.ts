@@ -77,7 +77,7 @@ describe('a node among others', () => {
 
   it('hangs up for one that died, once it has not been heard of for the time of a lease', async () => {
     const now = clock.now();
-    await store.keepNode({ owner: 'dead', now, until: now + ttl });
+    await store.heartbeatNode({ owner: 'dead', now, until: now + ttl });
     await connect('dead');
     const node = nodeOn(store, 'alive');
     await node.start();
@@ -124,8 +124,8 @@ describe('a node among others', () => {
     let beats = 0;
     const held = Promise.withResolvers<void>();
     const busy = {
-      keepNode: async () => void (beats += 1),
-      forgetNode: async () => undefined,
+      heartbeatNode: async () => void (beats += 1),
+      removeNode: async () => undefined,
       orphanedConnections: async () => others,
       tenant: () => ({ closeConnection: () => held.promise }),
     };

@@ -3,10 +3,10 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { createToolRegistry } from '@relay/tools';
 import { afterEach, describe, expect, it } from 'vitest';
 import { requiresLinux } from '../../../../test/support/requires.ts';
-import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
+import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { bootServer } from '../support/server.ts';
 
-const scene = new McpScene();
+const scene = new McpFixture();
 const pids: number[] = [];
 afterEach(() => {
   for (const pid of pids.splice(0)) if (isAlive(pid)) process.kill(pid, 'SIGKILL');

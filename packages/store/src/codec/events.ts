@@ -1,13 +1,12 @@
 /**
- * The events of one append as the payload of one row. Deltas come in long runs that differ in their
- * text alone: such a run is one entry whose `text` is the list of theirs. Reading it back yields
- * exactly the events that were written.
+ * The events of an append as the payload of one row. Consecutive deltas that differ only in their text
+ * become one entry whose `text` is a list. Decoding yields exactly the events that were encoded.
  */
 import type { EventOf, RunEvent, StoredEvent } from '@relay/protocol';
 
 type Delta = EventOf<'text.appended'> | EventOf<'reasoning.appended'>;
 
-/** A run of deltas: the first one's fields, with the texts of all. */
+/** Consecutive deltas: the fields of the first, with the texts of all. */
 type DeltaRun = Omit<Delta, 'text'> & { text: string[] };
 
 export function encodeEvents(events: readonly RunEvent[]): string {
@@ -32,7 +31,7 @@ export function encodeEvents(events: readonly RunEvent[]): string {
   return JSON.stringify(entries);
 }
 
-/** Throws if the payload is not what `encodeEvents` makes; the caller knows its position. */
+/** Throws if the payload is malformed. */
 export function decodeEvents(payload: string, from: { seq: number; at: string }): StoredEvent[] {
   const events: StoredEvent[] = [];
   const { at } = from;
@@ -72,7 +71,7 @@ function idOf(delta: Delta): string {
   return delta.type === 'text.appended' ? delta.textId : delta.reasoningId;
 }
 
-/** A delta with a field that this version does not know is kept as it is. */
+/** A delta with a field that this version does not know is not merged. */
 function isPlain(delta: Delta): boolean {
   return Object.keys(delta).length === (delta.parentId === undefined ? 4 : 5);
 }

@@ -1,40 +1,45 @@
-/** A hint as a short message: a command for its kind, then its ids. */
-import type { Hint } from '@relay/core';
+/** Hints for other nodes, as JSON messages, sent after the commit that they report. */
+import type { Append, Hint } from '@relay/core';
+import { isEnded } from '@relay/protocol';
+
+const kinds: ReadonlySet<unknown> = new Set<Hint['kind']>([
+  'journal',
+  'run',
+  'approval',
+  'wake',
+  'tenant',
+]);
 
 export function encodeHint(hint: Hint): string {
-  switch (hint.kind) {
-    case 'journal':
-      return `j\t${hint.runId}`;
-    case 'run':
-      return `r\t${hint.tenantId}\t${hint.runId}`;
-    case 'approval':
-      return `a\t${hint.tenantId}\t${hint.approvalId}`;
-    case 'wake':
-      return `w\t${hint.tenantId}\t${hint.runId}`;
-    case 'tenant':
-      return `t\t${hint.tenantId}`;
-    case 'all':
-      return '*';
+  return JSON.stringify(hint);
+}
+
+/** `undefined` for a message of another version. */
+export function decodeHint(message: string): Hint | undefined {
+  try {
+    const hint = JSON.parse(message) as Hint;
+    return kinds.has(hint.kind) ? hint : undefined;
+  } catch {
+    return undefined;
   }
 }
 
-/** `undefined` for a message that this version does not know. */
-export function decodeHint(message: string): Hint | undefined {
-  const [command, first = '', second = ''] = message.split('\t');
-  switch (command) {
-    case 'j':
-      return { kind: 'journal', runId: first };
-    case 'r':
-      return { kind: 'run', tenantId: first, runId: second };
-    case 'a':
-      return { kind: 'approval', tenantId: first, approvalId: second };
-    case 'w':
-      return { kind: 'wake', tenantId: first, runId: second };
-    case 't':
-      return { kind: 'tenant', tenantId: first };
-    case '*':
-      return { kind: 'all' };
-    default:
-      return undefined;
+export function hintsOfAppend(tenantId: string, append: Append): Hint[] {
+  const { runId, events, progress, release, approvals = [], closeApprovals = [] } = append;
+  const hints: Hint[] = [];
+  if (events.some(({ type }) => type.startsWith('run.'))) {
+    hints.push({ kind: 'run', tenantId, runId });
+  } else if (events.length > 0) {
+    hints.push({ kind: 'journal', runId });
   }
+  const changed = [
+    ...approvals.map(({ id }) => id),
+    ...closeApprovals.map(({ approvalId }) => approvalId),
+    ...events.flatMap((event) => (event.type === 'approval.expiring' ? [event.approvalId] : [])),
+  ];
+  for (const approvalId of changed) hints.push({ kind: 'approval', tenantId, approvalId });
+  const status = progress?.status;
+  const canContinue = status !== 'waiting' && (status === undefined || !isEnded(status));
+  if (release === true && canContinue) hints.push({ kind: 'wake', tenantId, runId });
+  return hints;
 }

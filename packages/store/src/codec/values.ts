@@ -1,19 +1,33 @@
 /**
- * How values are stored in columns, and how damage is detected. Free text is stored JSON-encoded, so that NUL and
- * lone surrogates survive in every database; whatever cannot be read back as it was written throws
+ * How values are stored in columns. Free text is stored JSON-encoded, so that NUL and lone surrogates
+ * survive in every database. A value that cannot be read back as it was written throws
  * `journal_corrupt`.
  */
 import { crc32 } from 'node:zlib';
 import { RelayError } from '@relay/protocol';
-import type { Row } from '../drivers/driver.ts';
+import type { Row, SqlValue } from '../drivers/driver.ts';
 
-export function corrupt(place: string, what: string): RelayError {
-  return new RelayError('journal_corrupt', `${place} is damaged: ${what}`);
+export function corrupt(subject: string, what: string): RelayError {
+  return new RelayError('journal_corrupt', `${subject} is damaged: ${what}`);
 }
 
-/** A checksum that detects flipped bytes and misplaced rows; it does not resist an attacker. */
-export function checksumOf(...parts: readonly (string | number)[]): number {
+/** Detects flipped bytes and misplaced rows; it does not resist an attacker. */
+export function checksumOf(...parts: readonly SqlValue[]): number {
   return crc32(parts.join('\n'));
+}
+
+/** Whether the checksum in a row is that of these columns, in this order. */
+export function isIntact(row: Row, columns: readonly string[], checksum = 'checksum'): boolean {
+  return checksumOf(...columns.map((column) => row[column] ?? null)) === row[checksum];
+}
+
+export function checkIntact(
+  subject: string,
+  row: Row,
+  columns: readonly string[],
+  checksum?: string,
+): void {
+  if (!isIntact(row, columns, checksum)) throw corrupt(subject, 'it does not match its checksum');
 }
 
 export function text(row: Row, column: string): string {
@@ -26,19 +40,14 @@ export function textOrNull(row: Row, column: string): string | null {
   return row[column] === null ? null : text(row, column);
 }
 
-export function integer(row: Row, column: string): number {
+export function number(row: Row, column: string): number {
   const value = row[column];
   if (typeof value !== 'number') throw corrupt('A stored row', `${column} is not a number`);
   return value;
 }
 
-export function integerOrNull(row: Row, column: string): number | null {
-  return row[column] === null ? null : integer(row, column);
-}
-
-/** A number that need not be whole. */
-export function realOrNull(row: Row, column: string): number | null {
-  return integerOrNull(row, column);
+export function numberOrNull(row: Row, column: string): number | null {
+  return row[column] === null ? null : number(row, column);
 }
 
 export function json(row: Row, column: string): unknown {
@@ -54,7 +63,6 @@ export function jsonOrNull(row: Row, column: string): unknown {
   return row[column] === null ? null : json(row, column);
 }
 
-/** Text that anyone may have written. */
 export function freeText(row: Row, column: string): string {
   const value = json(row, column);
   if (typeof value !== 'string') throw corrupt('A stored row', `${column} is not text`);

@@ -1,9 +1,9 @@
 /**
- * What a store needs from a database: reading, and units. A unit is a list of statements that is known
- * beforehand; it is applied wholly or not at all, and many units may share one commit. There are no
- * interactive transactions, so no lock is ever held while a caller does something else.
+ * What the store needs from a database: reads and units. A unit is a fixed list of statements that is
+ * applied as a whole or not at all; many units may share one commit. There are no interactive
+ * transactions, so no lock is held while a caller does something else.
  *
- * SQL is written once, with `?` for each parameter; a driver translates that where it must.
+ * SQL is written with `?` for parameters; a driver translates it if necessary.
  */
 export type SqlValue = string | number | bigint | null | Uint8Array;
 
@@ -12,7 +12,7 @@ export type Row = Readonly<Record<string, SqlValue>>;
 export interface Statement {
   readonly sql: string;
   readonly params: readonly SqlValue[];
-  /** Rows that must be affected (or returned); otherwise the whole unit is undone. */
+  /** The number of rows that must be changed or returned; otherwise the unit is undone. */
   readonly expect?: number;
 }
 
@@ -21,48 +21,45 @@ export interface StatementResult {
   readonly changes: number;
 }
 
-/** An expectation that was not met is a value: the caller foresaw it. */
 export type UnitResult =
   | { readonly ok: true; readonly results: readonly StatementResult[] }
   | { readonly ok: false; readonly failedAt: number };
 
 /**
- * Which rows a unit touches, for databases in which several write at once. Those of one run, and its
- * own row before the others: such units may share a commit, in the order of their runs. Left out, or
- * with `alone`: rows that other units touch in any order; such a unit has a commit of its own.
+ * The rows that a unit changes, for databases with concurrent writers. Units of a run change its own row
+ * first and may share a commit, in the order of their runs. A unit with `alone`, or without a run,
+ * changes rows that other units change in any order, so it gets a commit of its own.
  */
 export interface UnitOf {
   readonly run: string;
   readonly alone?: boolean;
 }
 
-/** Where SQLite and PostgreSQL differ, SQL is written for each. */
 export type SqlDialect = 'sqlite' | 'postgres';
 
-/** Short messages between the nodes that share a database. They may get lost. */
+/** Short messages between nodes that share a database. They may be lost. */
 export interface HintChannel {
   send(message: string): void;
-  /** `undefined`: some may have been lost. Returns a function that unsubscribes. */
+  /** `undefined` means that messages may have been lost. Returns a function that unsubscribes. */
   listen(listener: (message: string | undefined) => void): () => void;
 }
 
-/** What statements need of a database. */
 export interface SqlAccess {
   readonly dialect: SqlDialect;
-  /** Left out where the database has a single node. */
+  /** Only where several nodes share the database. */
   readonly hints?: HintChannel;
   read(sql: string, params: readonly SqlValue[]): Promise<readonly Row[]>;
   /**
-   * Resolves after the commit. A rejection means: not known to be stored. Units of one run are applied
-   * in the order of their submission, and so are those of none.
+   * Resolves after the commit; a rejection means that the outcome is unknown. Units of one run are
+   * applied in the order of submission, and so are units without a run.
    */
   transact(unit: readonly Statement[], of?: UnitOf): Promise<UnitResult>;
 }
 
 export interface SqlDriver extends SqlAccess {
   /**
-   * Access to the rows of one tenant, whatever a statement says. Left out where the database cannot
-   * keep tenants apart by itself.
+   * Access to the rows of one tenant, whatever a statement says. Only where the database itself can
+   * separate tenants.
    */
   tenant?(tenantId: string): SqlAccess;
   close(): Promise<void>;

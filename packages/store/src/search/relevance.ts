@@ -1,42 +1,40 @@
 /**
- * How well a memory fits a question: one formula for all stores, on candidates that each finds by
- * its own index. It is BM25, divided by what a perfect memory would get, so that it lies between 0
- * and 1 and can be compared with a floor: the part of the question that the memory speaks of.
+ * How relevant a memory is to a query: BM25, divided by the score of a perfect memory. It lies between 0
+ * and 1 and does not depend on the database, which only finds candidates.
  *
- * - A word weighs the less the more memories of the namespace have it, counted in the newest hundred.
- *   A few imagined memories without it keep a small namespace from judging by chance.
- * - A question of many words is measured as if it had eight: a memory need not mention everything.
- * - Only rare words are looked up in the whole namespace, and common ones, where those find too
- *   little, among the newest memories: a search never costs the whole namespace.
+ * - A word weighs less the more memories of the namespace have it, counted in the newest hundred. A few
+ *   imaginary memories without it smooth the counts of small namespaces.
+ * - A query of many words is scored as if it had eight: a memory need not contain all of them.
+ * - Rare words are looked up in the whole namespace, common ones only among the newest memories and only
+ *   if needed, so that the cost of a search does not grow with the namespace.
  */
-import { isFunctionWord } from './function-words.ts';
-import { wordsOf } from './words.ts';
+import { isFunctionWord, wordsOf } from './words.ts';
 
 /** How many of the newest memories show which words are common in a namespace. */
 export const sampleSize = 100;
-/** How many candidates are looked at for the best few. */
+/** How many candidates are scored. */
 export const maxCandidates = 60;
 
 const imagined = 20;
 const wholeQuestion = 8;
 const maxWords = 32;
-/** The part of a namespace that may have one of the words that are looked up in all of it. */
+/** The part of a namespace that rare words may match together. */
 const rareShare = 0.05;
-/** Each end of a long question. */
+/** Of a long query, its beginning and its end are used. */
 const endChars = 4_000;
 const saturation = 0.5;
 const lengthPart = 0.5;
 
 export interface Question {
   readonly weights: ReadonlyMap<string, number>;
-  /** What to look up in the whole namespace, the rarest first. */
+  /** Looked up in the whole namespace, rarest first. */
   readonly rare: readonly string[];
-  /** What so many have that looking at the newest is enough. */
+  /** Looked up among the newest memories. */
   readonly common: readonly string[];
   readonly meanLength: number;
 }
 
-/** `sample` is the newest memories, as their words. */
+/** `sample` holds the words of the newest memories. */
 export function questionOf(query: string, sample: readonly (readonly string[])[]): Question {
   const asked = askedIn(query);
   const counts = new Map<string, number>();
@@ -64,9 +62,9 @@ export function questionOf(query: string, sample: readonly (readonly string[])[]
   };
 }
 
-/** `words` come by their weight: the longest beginning that is expected to be had by few enough. */
+/** The longest prefix of `words`, sorted by weight, that is expected to match few enough memories. */
 function rareOf(words: string[], counts: ReadonlyMap<string, number>, size: number): string[] {
-  // The sample is all there is.
+  // The sample is the whole namespace.
   if (size < sampleSize) return words;
   let expected = 0;
   const end = words.findIndex((word) => {
@@ -101,7 +99,7 @@ export function scoreOf(question: Question, words: readonly string[]): number {
   return rounded(Math.min(1, sum / Math.min(whole, wholeQuestion)));
 }
 
-/** Digits beyond these mean nothing, and would differ from one machine to another. */
+/** Further digits mean nothing and would differ between machines. */
 function rounded(score: number): number {
   return Math.round(score * 1_000) / 1_000;
 }
@@ -111,7 +109,7 @@ interface Candidate {
   readonly words: readonly string[];
 }
 
-/** The best first; of equals, the newest. */
+/** Best first, then newest. */
 export function ranked<Found extends Candidate>(
   question: Question,
   candidates: readonly Found[],

@@ -1,11 +1,10 @@
 /**
- * Signs of the vectors of namespaces that were searched lately. What a space holds is compared with
- * the database at every search, by count and sum of revisions: nothing that another node did is
- * missed. A space that has only grown is read on from where it was; any other change reads it anew.
+ * Caches the signs of recently searched spaces. Every search compares the cache with the database by the
+ * count and the sum of revisions, so that changes of other nodes are never missed. A space that has only
+ * grown is read from its last revision; after any other change it is read again.
  */
 import type { SignTable } from './signs.ts';
 
-/** A change in what the database holds shows here. */
 export interface Fingerprint {
   readonly count: number;
   readonly sum: number;
@@ -17,16 +16,15 @@ export interface SignRow {
   readonly signs: Uint8Array;
 }
 
-/** A space as the database holds it. */
 export interface SignSource {
   fingerprint(): Promise<Fingerprint>;
-  /** Of these revisions or later ones, the earliest first, a page at a time. */
+  /** Pages of rows of this revision or later, in order. */
   since(revision: number): AsyncIterable<readonly SignRow[]>;
 }
 
-/** What revisions are summed up by. */
+/** Keeps the sum of revisions small. */
 export const revisionModulus = 1_000_003;
-/** Nodes' clocks differ, and commits overtake each other: this much, in revisions, is read again. */
+/** Clocks of nodes differ and commits overtake each other: so many revisions are read again. */
 const overlap = 60_000 * 1_000;
 const maxBytes = 64 * 1024 * 1024;
 
@@ -56,25 +54,24 @@ export class SignCache {
     return space.tables.get(words);
   }
 
-  /** What was deleted is not to be kept here either. */
-  forget(name: string): void {
+  evict(name: string): void {
     this.#bytes -= this.#held.get(name)?.bytes ?? 0;
     this.#held.delete(name);
   }
 
-  forgetAll(prefix: string): void {
-    for (const name of this.#held.keys()) if (name.startsWith(prefix)) this.forget(name);
+  evictAll(prefix: string): void {
+    for (const name of this.#held.keys()) if (name.startsWith(prefix)) this.evict(name);
   }
 
   #keep(name: string, space: Space): void {
-    // What was used last is the last to go.
-    this.forget(name);
+    // Least recently used first.
+    this.evict(name);
     const bytes = space.bytes + 2 * name.length;
     this.#held.set(name, { space, bytes });
     this.#bytes += bytes;
     for (const oldest of this.#held.keys()) {
       if (this.#bytes <= this.#maxBytes) return;
-      this.forget(oldest);
+      this.evict(oldest);
     }
   }
 }
@@ -94,7 +91,7 @@ async function current(
   return space;
 }
 
-/** It only grows: a concurrent reader sees what was there when it began. */
+/** Only grows: a concurrent reader sees what was there when it began. */
 class Space {
   readonly #known = new Set<string>();
   /** By their words of signs. */
@@ -102,7 +99,7 @@ class Space {
   lastRevision = 0;
   #sum = 0;
 
-  /** Also of the room that is kept for more. */
+  /** Including reserved capacity. */
   get bytes(): number {
     let bytes = bytesOfSpace + this.#known.size * bytesOfId;
     for (const { signs } of this.tables.values()) bytes += signs.byteLength;
@@ -128,7 +125,7 @@ class Space {
       this.#sum += revision % revisionModulus;
       this.lastRevision = Math.max(this.lastRevision, revision);
       const words = signs.byteLength / 4;
-      // Damaged: it is not found, and nothing else is lost.
+      // Damaged: it is not found.
       if (!Number.isInteger(words)) continue;
       const table = this.tables.get(words) ?? new GrowingTable(words);
       this.tables.set(words, table);
@@ -137,7 +134,7 @@ class Space {
   }
 }
 
-/** What an id costs in a list and in a set, and a space that holds nothing, about. */
+/** Estimates of the memory for an id and for an empty space. */
 const bytesOfId = 160;
 const bytesOfSpace = 1_500;
 

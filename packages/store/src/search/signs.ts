@@ -1,42 +1,41 @@
 /**
- * A first look at many vectors. Of each number only its sign is kept, one bit: 192 bytes instead of
- * 6,144 for a vector of 1,536 numbers. Vectors that point the same way share most of their signs, so
- * those that differ least hold the nearest ones, and only of these the whole vectors are compared.
+ * Preselects vectors by their signs, one bit per number: 192 bytes instead of 6,144 for 1,536 numbers.
+ * Similar vectors share most signs, so the nearest ones are among those whose signs differ least, and
+ * only these are compared as a whole.
  */
 export type Signs = Uint32Array;
 
 export function signsOf(vector: Float32Array): Signs {
   const signs = new Uint32Array(Math.ceil(vector.length / 32));
-  for (let place = 0; place < vector.length; place += 1) {
-    const word = place >> 5;
-    const sign = (vector[place] as number) > 0 ? 1 << (place & 31) : 0;
+  for (let index = 0; index < vector.length; index += 1) {
+    const word = index >> 5;
+    const sign = (vector[index] as number) > 0 ? 1 << (index & 31) : 0;
     signs[word] = (signs[word] as number) | sign;
   }
   return signs;
 }
 
-/** Of which there are statements. The last is as many as one search asks for. */
+/** The sizes of prepared statements. The last is the most that a search asks for. */
 const sizes = [64, 128, 256, 512];
 
 /**
- * How many whole vectors are compared: about 400 kB of them, because reading them is what a search
- * costs, and never fewer than are wanted. Short vectors have fewer signs, which are less precise, so more of
- * them are looked at.
+ * How many whole vectors are compared: about 400 kB, because reading them dominates the cost, but at
+ * least `wanted`. Short vectors have fewer signs, which are less precise, so more of them are compared.
  */
 export function comparedOf(dimensions: number, wanted: number): number {
   const usual = Math.min(98_304 / Math.max(1, dimensions), 256);
   return sizes.find((size) => size >= usual && size >= wanted) ?? Math.max(512, wanted);
 }
 
-/** Vectors of one length, whose signs lie side by side. */
+/** The signs of vectors of one length, in one array. */
 export interface SignTable {
   readonly ids: readonly string[];
-  /** Of each vector. */
+  /** 32-bit words per vector. */
   readonly words: number;
   readonly signs: Uint32Array;
 }
 
-/** Those whose signs differ least from the question's; of equals, the ones that come last. */
+/** The ids whose signs differ least from the query's; of equals, the last ones. */
 export function leastDifferent(table: SignTable, asked: Signs, count: number): string[] {
   const { ids, words, signs } = table;
   if (words !== asked.length) return [];
@@ -69,20 +68,20 @@ function bitsIn(word: number): number {
   return Math.imul((fours + (fours >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
 }
 
-/** Of length 1, so that the product of two is the cosine between them. */
+/** To length 1, so that the product of two vectors is their cosine. */
 export function normalized(vector: Float32Array): Float32Array {
   let sum = 0;
-  for (let place = 0; place < vector.length; place += 1) sum += (vector[place] as number) ** 2;
+  for (let index = 0; index < vector.length; index += 1) sum += (vector[index] as number) ** 2;
   const length = Math.sqrt(sum);
   return length === 0 ? vector : vector.map((value) => value / length);
 }
 
-/** Rounded: digits beyond these mean nothing. 0 for vectors of different lengths. */
+/** Rounded. 0 for vectors of different lengths. */
 export function cosine(one: Float32Array, other: Float32Array): number {
   if (one.length !== other.length) return 0;
   let sum = 0;
-  for (let place = 0; place < one.length; place += 1) {
-    sum += (one[place] as number) * (other[place] as number);
+  for (let index = 0; index < one.length; index += 1) {
+    sum += (one[index] as number) * (other[index] as number);
   }
   return Math.round(sum * 10_000) / 10_000;
 }

@@ -1,9 +1,10 @@
 /**
  * Lists, newest first. A page is found by an index whose last columns are the time and the id: it
- * begins where the page before it ended and is read in order, so that it costs what it shows.
+ * begins where the page before it ended and is read in order, so its cost does not grow with the list.
  */
-import type { Page } from '@relay/core';
+import type { Page, Position } from '@relay/core';
 import type { SqlValue, Statement } from '../drivers/driver.ts';
+import { placeholders } from './statements.ts';
 
 /** A part of a WHERE clause. */
 export interface Condition {
@@ -15,21 +16,31 @@ export interface List {
   readonly tenantId: string;
   /** Its alias in conditions is `t`. */
   readonly table: string;
-  /** Its columns of time and id. */
-  readonly at: string;
-  readonly id: string;
-  /** Conditions that the index is searched by: rows that meet any one of them. */
-  readonly leading: readonly Condition[];
+  /** The column of the time. Default: `created_at`. */
+  readonly at?: string;
+  /** The column of the id. Default: `id`. */
+  readonly id?: string;
+  /** Conditions that choose the index. A row must meet any one of them. */
+  readonly leading?: readonly Condition[];
   /** Further conditions, which no index is chosen for. */
-  readonly others: readonly Condition[];
-  readonly since?: number;
+  readonly others?: readonly Condition[];
+  readonly since?: number | undefined;
+  readonly until?: number | undefined;
+}
+
+/** The rows of a page. */
+export function selectRows(list: List, columns: readonly string[], page: Page): Statement {
+  const { tenantId, table } = list;
+  return rowsOn(selectPage(list, page), { tenantId, table, columns });
 }
 
 /** The `id` and the time, as `at`, of the rows on a page. */
 export function selectPage(list: List, page: Page): Statement {
   const limit = Math.min(page.limit, Number.MAX_SAFE_INTEGER);
-  const ways = list.leading.length === 0 ? [everything] : list.leading;
-  const parts = ways.map((leading) => inOrder(list, leading, { ...page, limit }));
+  const { leading = [] } = list;
+  const parts = (leading.length === 0 ? [everything] : leading).map((condition) =>
+    inOrder(list, condition, { ...page, limit }),
+  );
   const [only] = parts;
   if (only !== undefined && parts.length === 1) return only;
   const merged = parts.map(({ sql }, way) => `SELECT id, at FROM (${sql}) AS way${way}`);
@@ -40,15 +51,21 @@ export function selectPage(list: List, page: Page): Statement {
   };
 }
 
-/** The rows whose ids are on a page, in its order; their alias in columns and join is `r`. */
-export function rowsOn(
-  page: Statement,
-  rows: { tenantId: string; table: string; columns: readonly string[]; join?: string },
-): Statement {
-  const { tenantId, table, columns, join = '' } = rows;
+interface PageRows {
+  readonly tenantId: string;
+  /** Its alias is `r`. */
+  readonly table: string;
+  readonly columns: readonly string[];
+  readonly joined?: { readonly columns: string; readonly join: string };
+}
+
+/** The rows whose ids are on a page, in its order. */
+export function rowsOn(page: Statement, { tenantId, table, columns, joined }: PageRows): Statement {
+  const read = columns.map((column) => `r.${column}`);
+  if (joined !== undefined) read.push(joined.columns);
   return {
     // The cross join makes SQLite begin with the page.
-    sql: `SELECT ${columns.join(', ')} FROM (${page.sql}) AS page CROSS JOIN ${table} r ${join}
+    sql: `SELECT ${read.join(', ')} FROM (${page.sql}) AS page CROSS JOIN ${table} r ${joined?.join ?? ''}
       WHERE r.id = page.id AND r.tenant_id = ? ORDER BY page.at DESC, page.id DESC`,
     params: [...page.params, tenantId],
   };
@@ -56,12 +73,13 @@ export function rowsOn(
 
 const everything: Condition = { sql: '', params: [] };
 
-function inOrder(list: List, leading: Condition, page: Page): Statement {
-  const { tenantId, table, at, id, others, since = Number.MIN_SAFE_INTEGER } = list;
-  const { before = { at: Number.MAX_SAFE_INTEGER, id: '' }, limit } = page;
+function inOrder(list: List, leading: Condition, { before, limit }: Page): Statement {
+  const { tenantId, table, at = 'created_at', id = 'id', others = [] } = list;
+  const { since = Number.MIN_SAFE_INTEGER, until = Number.MAX_SAFE_INTEGER } = list;
+  const end = earlier({ at: until, id: '' }, before);
   const range = {
     sql: `t.${at} >= ? AND (t.${at}, t.${id}) < (?, ?)`,
-    params: [since, before.at, before.id],
+    params: [since, end.at, end.id],
   };
   const owner = { sql: 't.tenant_id = ?', params: [tenantId] };
   const where = allOf([owner, leading, range, ...others]);
@@ -70,6 +88,12 @@ function inOrder(list: List, leading: Condition, page: Page): Statement {
       WHERE ${where.sql} ORDER BY t.${at} DESC, t.${id} DESC LIMIT ?`,
     params: [...where.params, limit],
   };
+}
+
+/** The empty id sorts before all others: `{ at, id: '' }` is before the first row of that time. */
+function earlier(one: Position, other: Position | undefined): Position {
+  if (other === undefined || one.at < other.at) return one;
+  return one.at === other.at && one.id < other.id ? one : other;
 }
 
 export function allOf(conditions: readonly Condition[]): Condition {
@@ -88,12 +112,27 @@ export interface ColumnFilter {
   readonly values: readonly string[];
 }
 
-export function leadingBy({ column, values }: ColumnFilter): Condition[] {
-  return values.map((value) => ({ sql: `t.${column} = ?`, params: [value] }));
+type Wanted = string | readonly string[] | undefined;
+
+/** Filters for the columns that have a wanted value, in the order of the columns. */
+export function columnFilters(wanted: Readonly<Record<string, Wanted>>): ColumnFilter[] {
+  return Object.entries(wanted).flatMap(([column, values]) => {
+    if (values === undefined) return [];
+    return [{ column, values: typeof values === 'string' ? [values] : values }];
+  });
 }
 
-/** The function around the column keeps the index of another filter from being chosen. */
+/** The first filter chooses the index, so the most selective one must come first. */
+export function leadBy(first: ColumnFilter, others: readonly ColumnFilter[]) {
+  const { column, values } = first;
+  return {
+    leading: values.map((value) => ({ sql: `t.${column} = ?`, params: [value] })),
+    others: others.map((other) => besides(other)),
+  };
+}
+
+/** The function around the column keeps its index from being chosen. */
 export function besides({ column, values }: ColumnFilter, row = 't'): Condition {
-  const marks = values.map(() => '?').join(', ');
-  return { sql: `COALESCE(${row}.${column}, '') IN (${marks})`, params: values };
+  const sql = `COALESCE(${row}.${column}, '') IN (${placeholders(values.length)})`;
+  return { sql, params: values };
 }

@@ -4,20 +4,22 @@ import type { MemorySource } from '@relay/protocol';
 import type { Row, SqlAccess, SqlDialect, Statement } from '../drivers/driver.ts';
 import { maxCandidates, questionOf, ranked, sampleSize } from '../search/relevance.ts';
 import { wordsOf } from '../search/words.ts';
-import { type Condition, rowsOn, selectPage } from './lists.ts';
+import { type List, selectPage, selectRows } from './lists.ts';
+import { insertInto, readAll } from './statements.ts';
 import {
+  checkIntact,
   checksumOf,
-  corrupt,
   encode,
   encodeOrNull,
   freeText,
-  integer,
-  integerOrNull,
+  isIntact,
+  number,
+  numberOrNull,
   text,
   textOrNull,
 } from '../codec/values.ts';
 
-/** In the order in which they are hashed and inserted. */
+/** What the checksum covers, in this order. */
 const fixedColumns = [
   'id',
   'tenant_id',
@@ -29,14 +31,12 @@ const fixedColumns = [
   'text',
 ] as const;
 
-const columns = [...fixedColumns, 'checksum'] as const;
-export const memoryColumns: readonly string[] = columns;
+export const memoryColumns = [...fixedColumns, 'checksum'] as const;
 
-const insertSql = `INSERT INTO memories (${[...columns, 'once', 'scope', 'words'].join(', ')})
-  VALUES (${columns.map(() => '?').join(', ')}, ?, ?, ?)
+const insertSql = `${insertInto('memories', [...memoryColumns, 'once', 'scope', 'words'])}
   ON CONFLICT (tenant_id, once) WHERE once IS NOT NULL DO NOTHING`;
 
-/** With `once`, nothing is inserted if something was under that key before. */
+/** With `once`, nothing is inserted if a memory with that key exists. */
 export function insertMemory(tenantId: string, record: MemoryRecord, once?: string): Statement {
   const namespace = encode(record.namespace);
   const fixed = [
@@ -53,7 +53,7 @@ export function insertMemory(tenantId: string, record: MemoryRecord, once?: stri
     sql: insertSql,
     params: [
       ...fixed,
-      memoryChecksum(fixed),
+      checksumOf(...fixed),
       encodeOrNull(once),
       scopeOf(tenantId, namespace),
       wordsOf(record.text).join(' '),
@@ -62,45 +62,34 @@ export function insertMemory(tenantId: string, record: MemoryRecord, once?: stri
   };
 }
 
-function memoryChecksum(fixed: readonly (string | number | null)[]): number {
-  return checksumOf(...fixed.map((value) => value ?? ''));
-}
-
-/** A hash: two namespaces may share one, so it only finds candidates. */
+/** A hash, which two namespaces may share: it only finds candidates. */
 function scopeOf(tenantId: string, namespace: string): string {
   return checksumOf(tenantId, namespace).toString(36).padStart(7, '0');
 }
 
-export const selectMemoryOnceSql = `SELECT ${columns.join(', ')} FROM memories
+export const selectMemoryOnceSql = `SELECT ${memoryColumns.join(', ')} FROM memories
   WHERE tenant_id = ? AND once = ?`;
 
 export function selectMemoryOnce(tenantId: string, once: string): Statement {
   return { sql: selectMemoryOnceSql, params: [tenantId, encode(once)] };
 }
 
-function unexpired(now: number, row: string): Condition {
-  return { sql: `(${row}.expires_at IS NULL OR ${row}.expires_at > ?)`, params: [now] };
+function listOf(tenantId: string, { namespace, now }: MemoryFilter): List {
+  const inNamespace = { sql: 't.namespace = ?', params: [encode(namespace)] };
+  return {
+    tenantId,
+    table: 'memories',
+    leading: namespace === undefined ? [] : [inNamespace],
+    others: [{ sql: '(t.expires_at IS NULL OR t.expires_at > ?)', params: [now] }],
+  };
 }
 
 export function selectMemoryIds(tenantId: string, filter: MemoryFilter, page: Page): Statement {
-  const { namespace, now } = filter;
-  const inNamespace = { sql: 't.namespace = ?', params: [encode(namespace)] };
-  return selectPage(
-    {
-      tenantId,
-      table: 'memories',
-      at: 'created_at',
-      id: 'id',
-      leading: namespace === undefined ? [] : [inNamespace],
-      others: [unexpired(now, 't')],
-    },
-    page,
-  );
+  return selectPage(listOf(tenantId, filter), page);
 }
 
 export function selectMemories(tenantId: string, filter: MemoryFilter, page: Page): Statement {
-  const rows = { tenantId, table: 'memories', columns: columns.map((column) => `r.${column}`) };
-  return rowsOn(selectMemoryIds(tenantId, filter, page), rows);
+  return selectRows(listOf(tenantId, filter), memoryColumns, page);
 }
 
 const sampleSql = `SELECT t.words AS words FROM memories t
@@ -111,28 +100,28 @@ export function selectSample(tenantId: string, { namespace, now }: MemorySearch)
   return { sql: sampleSql, params: [tenantId, encode(namespace), now] };
 }
 
-const read = [...columns, 'words'].map((column) => `m.${column}`).join(', ');
+const read = [...memoryColumns, 'words'].map((column) => `m.${column}`).join(', ');
 const isAlive = '(m.expires_at IS NULL OR m.expires_at > ?)';
 
 /**
- * `rare`: the best by the index's own measure, of the newest five hundred that have a word; in
- * PostgreSQL those with the most of the words, since ranking would read the words of all of them.
- * `common`: the newest that have one; in PostgreSQL of the newest five hundred, read in their order.
+ * `rare`: of the newest five hundred with any of the words, the best by the rank of the index; in
+ * PostgreSQL those with the most words, because ranking would read the words of all of them.
+ * `common`: the newest with any of the words; in PostgreSQL among the newest five hundred memories.
  *
  * PostgreSQL looks words up in a function (`schema/memories.ts`).
  */
 const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'], string>>>> = {
   sqlite: {
     rare: `SELECT ${read} FROM (
-        SELECT found.place AS place FROM (
-          SELECT rowid AS place, bm25(memory_index) AS rank FROM memory_index
+        SELECT found.index_rowid FROM (
+          SELECT rowid AS index_rowid, bm25(memory_index) AS rank FROM memory_index
           WHERE memory_index MATCH ? ORDER BY rowid DESC LIMIT 500
         ) AS found CROSS JOIN memories m
-        WHERE m.place = found.place AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
-        ORDER BY found.rank, m.place DESC LIMIT ?
-      ) AS best CROSS JOIN memories m WHERE m.place = best.place`,
+        WHERE m.index_rowid = found.index_rowid AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
+        ORDER BY found.rank, m.index_rowid DESC LIMIT ?
+      ) AS best CROSS JOIN memories m WHERE m.index_rowid = best.index_rowid`,
     common: `SELECT ${read} FROM memory_index CROSS JOIN memories m
-      WHERE memory_index MATCH ? AND m.place = memory_index.rowid
+      WHERE memory_index MATCH ? AND m.index_rowid = memory_index.rowid
         AND m.tenant_id = ? AND m.namespace = ? AND ${isAlive}
       ORDER BY memory_index.rowid DESC LIMIT ?`,
   },
@@ -149,20 +138,20 @@ const candidatesSql: Readonly<Record<SqlDialect, Readonly<Record<Lookup['kind'],
   },
 };
 
-export interface Lookup {
+interface Lookup {
   readonly kind: 'rare' | 'common';
   readonly words: readonly string[];
   readonly most: number;
 }
 
-/** Memories that have any of the words. A word holds nothing that a query language could mistake. */
+/** Memories that have any of the words. Words contain no syntax of a query language. */
 export function selectCandidates(
   dialect: SqlDialect,
-  of: MemorySearch & { readonly tenantId: string },
+  search: MemorySearch & { readonly tenantId: string },
   { kind, words, most }: Lookup,
 ): Statement {
-  const { tenantId, now } = of;
-  const namespace = encode(of.namespace);
+  const { tenantId, now } = search;
+  const namespace = encode(search.namespace);
   const scope = scopeOf(tenantId, namespace);
   const sql = candidatesSql[dialect][kind];
   if (dialect === 'sqlite') {
@@ -198,41 +187,36 @@ export function clearMemories(tenantId: string, namespace: string, limit: number
   return { sql: clearSql, params: [tenantId, tenantId, encode(namespace), limit] };
 }
 
-const sweepSql = `DELETE FROM memories WHERE id IN (
+const deleteExpiredSql = `DELETE FROM memories WHERE id IN (
   SELECT id FROM memories WHERE expires_at IS NOT NULL AND expires_at <= ?
   ORDER BY expires_at LIMIT ?)`;
 
-export function sweepMemories(now: number, limit: number): Statement {
-  return { sql: sweepSql, params: [now, limit] };
+export function deleteExpiredMemories(now: number, limit: number): Statement {
+  return { sql: deleteExpiredSql, params: [now, limit] };
 }
 
 export function decodeMemory(row: Row): MemoryRecord {
   const id = text(row, 'id');
-  if (!isSound(row)) throw corrupt(`Memory ${id}`, 'it does not match its checksum');
+  checkIntact(`Memory ${id}`, row, fixedColumns);
   return {
     id,
     namespace: freeText(row, 'namespace'),
     text: freeText(row, 'text'),
     runId: textOrNull(row, 'run_id'),
     source: text(row, 'source') as MemorySource,
-    createdAt: integer(row, 'created_at'),
-    expiresAt: integerOrNull(row, 'expires_at'),
+    createdAt: number(row, 'created_at'),
+    expiresAt: numberOrNull(row, 'expires_at'),
   };
 }
 
-export interface Candidate {
+interface Candidate {
   readonly memory: MemoryRecord;
   readonly words: readonly string[];
 }
 
-/** One damaged memory must not keep every run of its namespace from starting: it is not found. */
-function decodeCandidates(rows: readonly Row[]): Candidate[] {
-  return rows.filter(isSound).map((row) => ({ memory: decodeMemory(row), words: wordsIn(row) }));
-}
-
+/** Search skips damaged memories, so that one of them does not stop every run of its namespace. */
 export function isSound(row: Row): boolean {
-  const fixed = fixedColumns.map((column) => row[column] as string | number | null);
-  return memoryChecksum(fixed) === row['checksum'];
+  return isIntact(row, fixedColumns);
 }
 
 function wordsIn(row: Row): string[] {
@@ -240,14 +224,13 @@ function wordsIn(row: Row): string[] {
   return words === '' ? [] : words.split(' ');
 }
 
-/** Rare words first; common ones only where those find less than is wanted. */
+/** Rare words first; common ones only if those find fewer than `limit`. */
 export async function searchMemories(
   driver: SqlAccess,
   tenantId: string,
   search: MemorySearch,
 ): Promise<FoundMemory[]> {
-  const select = ({ sql, params }: Statement) => driver.read(sql, params);
-  const sample = (await select(selectSample(tenantId, search))).map(wordsIn);
+  const sample = await readAll(driver, selectSample(tenantId, search), wordsIn);
   if (sample.length === 0) return [];
   const question = questionOf(search.query, sample);
   const most = Math.max(maxCandidates, search.limit);
@@ -256,8 +239,10 @@ export async function searchMemories(
     const words = question[kind];
     if (words.length === 0 || found.size >= search.limit) continue;
     const lookup = selectCandidates(driver.dialect, { ...search, tenantId }, { kind, words, most });
-    const candidates = decodeCandidates(await select(lookup));
-    for (const candidate of candidates) found.set(candidate.memory.id, candidate);
+    for (const row of await driver.read(lookup.sql, lookup.params)) {
+      if (isSound(row))
+        found.set(text(row, 'id'), { memory: decodeMemory(row), words: wordsIn(row) });
+    }
   }
   return ranked(question, [...found.values()])
     .slice(0, search.limit)

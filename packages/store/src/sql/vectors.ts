@@ -1,12 +1,12 @@
 /** Vectors of memories: which are missing, and which are nearest to a query. */
 import {
   claimMs,
-  countedAttempts,
+  maxCountedAttempts,
   type MemoryText,
   type MemoryVector,
   type NearestSearch,
   type NearMemory,
-  remakeMs,
+  modelChangeDelayMs,
   type VectorClaim,
   type VectorSpace,
   type VectorStore,
@@ -20,22 +20,23 @@ import {
 } from '../search/sign-cache.ts';
 import { comparedOf, cosine, leastDifferent, normalized, signsOf } from '../search/signs.ts';
 import { decodeMemory, isSound, memoryColumns } from './memories.ts';
-import { encode, freeText, integer, text } from '../codec/values.ts';
+import { placeholders } from './statements.ts';
+import { encode, freeText, number, text } from '../codec/values.ts';
 
 type Side = '<' | '>';
 
 const dueSql = (side: Side) => `SELECT memory_id FROM memory_vectors
   WHERE tenant_id = ? AND model ${side} ? AND due_at <= ? LIMIT ?`;
 
-const waitSql = `CASE WHEN attempts < ${countedAttempts}
+const waitSql = `CASE WHEN attempts < ${maxCountedAttempts}
     THEN ${claimMs(0)} + attempts * attempts * ${claimMs(1) - claimMs(0)}
-    ELSE ${claimMs(countedAttempts)} END`;
+    ELSE ${claimMs(maxCountedAttempts)} END`;
 
 const claimed = (due: string) => `UPDATE memory_vectors
   SET attempts = attempts + 1, due_at = CAST(? AS BIGINT) + ${waitSql} WHERE memory_id IN (${due})
   RETURNING memory_id, (SELECT m.text FROM memories m WHERE m.id = memory_id) AS text`;
 
-/** Where several nodes claim, they never wait for each other. */
+/** On PostgreSQL nodes skip each other's rows instead of waiting. */
 const claimSql: Readonly<Record<SqlDialect, (side: Side) => string>> = {
   sqlite: (side) => claimed(dueSql(side)),
   postgres: (side) => `WITH due AS MATERIALIZED (${dueSql(side)} FOR UPDATE SKIP LOCKED)
@@ -52,7 +53,7 @@ export function claimVectors(
   return { sql: claimSql[dialect](side), params };
 }
 
-/** One that has got its vector meanwhile, or was never claimed, stays as it is. */
+/** Skips memories that have got their vector since, or were never claimed. */
 const releaseSql = `UPDATE memory_vectors SET attempts = attempts - 1, due_at = 0
   WHERE tenant_id = ? AND memory_id = ? AND attempts > 0`;
 
@@ -65,7 +66,7 @@ const inSpace = 'v.tenant_id = ? AND v.namespace = ? AND v.model = ?';
 export const fingerprintSql = `SELECT COUNT(*) AS count,
   COALESCE(SUM(v.revision % ${revisionModulus}), 0) AS sum FROM memory_vectors v WHERE ${inSpace}`;
 
-/** Other work runs between two pages. */
+/** The page size; other work runs between two pages. */
 const signsAtOnce = 2_000;
 
 export const signsSql = `SELECT v.memory_id, v.revision, v.signs FROM memory_vectors v
@@ -74,20 +75,18 @@ export const signsSql = `SELECT v.memory_id, v.revision, v.signs FROM memory_vec
 
 export const hasVectorSql = `SELECT v.memory_id FROM memory_vectors v WHERE ${inSpace} LIMIT 1`;
 
-const some = (count: number) => Array<string>(count).fill('?').join(', ');
-
-/** The functions around columns leave the memory's id as the only way to find it. */
+/** The functions around columns keep all indexes but that of the id from being chosen. */
 export function selectVectors(count: number): string {
   return `SELECT v.memory_id, v.vector, m.created_at FROM memory_vectors v
     JOIN memories m ON m.id = v.memory_id
     WHERE COALESCE(v.tenant_id, '') = ? AND COALESCE(v.namespace, '') = ?
-      AND COALESCE(v.model, '') = ? AND v.memory_id IN (${some(count)})
+      AND COALESCE(v.model, '') = ? AND v.memory_id IN (${placeholders(count)})
       AND (m.expires_at IS NULL OR m.expires_at > ?)`;
 }
 
 function selectFound(count: number): string {
   const read = memoryColumns.map((column) => `m.${column}`).join(', ');
-  return `SELECT ${read} FROM memories m WHERE m.tenant_id = ? AND m.id IN (${some(count)})`;
+  return `SELECT ${read} FROM memories m WHERE m.tenant_id = ? AND m.id IN (${placeholders(count)})`;
 }
 
 export class SqlVectorStore implements VectorStore {
@@ -95,7 +94,7 @@ export class SqlVectorStore implements VectorStore {
   readonly #signs: SignCache;
   readonly #tenantId: string;
 
-  constructor({ driver, signs }: { driver: SqlAccess; signs: SignCache }, tenantId: string) {
+  constructor(driver: SqlAccess, signs: SignCache, tenantId: string) {
     this.#driver = driver;
     this.#signs = signs;
     this.#tenantId = tenantId;
@@ -111,7 +110,7 @@ export class SqlVectorStore implements VectorStore {
       const result = await this.#driver.transact(unit);
       if (result.ok) rows.push(...result.results.flatMap((each) => each.rows));
     }
-    // One may have been deleted in the meantime.
+    // A memory may have been deleted since.
     return rows
       .filter((row) => row['text'] !== null)
       .map((row) => ({ id: text(row, 'memory_id'), text: freeText(row, 'text') }));
@@ -125,21 +124,27 @@ export class SqlVectorStore implements VectorStore {
   async put({ memoryId, model, vector, at }: MemoryVector): Promise<boolean> {
     const unit = normalized(vector);
     const revision = at * 1_000 + Math.floor(Math.random() * 1_000);
-    const stored = [encode(model), revision, bytesOf(signsOf(unit)), bytesOf(unit), at + remakeMs];
+    const stored = [
+      encode(model),
+      revision,
+      bytesOf(signsOf(unit)),
+      bytesOf(unit),
+      at + modelChangeDelayMs,
+    ];
     const params = [...stored, this.#tenantId, memoryId];
     return (await this.#driver.transact([{ sql: putSql, params, expect: 1 }])).ok;
   }
 
   async has(space: VectorSpace): Promise<boolean> {
     const found = await this.#driver.read(hasVectorSql, this.#in(space));
-    if (found.length === 0) this.#signs.forget(this.#nameOf(space));
+    if (found.length === 0) this.#signs.evict(this.#nameOf(space));
     return found.length > 0;
   }
 
   /** A cleared namespace leaves the cache too, for all models. */
-  forget(namespace: string): void {
-    const place = JSON.stringify([this.#tenantId, encode(namespace)]);
-    this.#signs.forgetAll(`${place.slice(0, -1)},`);
+  evict(namespace: string): void {
+    const prefix = JSON.stringify([this.#tenantId, encode(namespace)]);
+    this.#signs.evictAll(`${prefix.slice(0, -1)},`);
   }
 
   async nearest(search: NearestSearch): Promise<NearMemory[]> {
@@ -151,7 +156,7 @@ export class SqlVectorStore implements VectorStore {
     if (table === undefined) return [];
     const compared = comparedOf(asked.length, search.limit);
     const ids = leastDifferent(table, signs, compared);
-    const near = (await this.#compared({ search, asked, ids: padded(ids, compared) }))
+    const near = (await this.#compared(search, asked, padded(ids, compared)))
       .filter(({ similarity }) => similarity >= search.floor)
       .toSorted(
         (a, b) =>
@@ -161,19 +166,18 @@ export class SqlVectorStore implements VectorStore {
     return this.#whole(near);
   }
 
-  async #compared(of: { search: NearestSearch; asked: Float32Array; ids: readonly string[] }) {
-    const { search, asked, ids } = of;
+  async #compared(search: NearestSearch, asked: Float32Array, ids: readonly string[]) {
     const params = [...this.#in(search), ...ids, search.now];
     const rows = await this.#driver.read(selectVectors(ids.length), params);
     return rows.flatMap((row) => {
       const vector = vectorIn(row);
-      const [id, createdAt] = [text(row, 'memory_id'), integer(row, 'created_at')];
+      const [id, createdAt] = [text(row, 'memory_id'), number(row, 'created_at')];
       if (vector?.length !== asked.length) return [];
       return [{ id, createdAt, similarity: cosine(asked, vector) }];
     });
   }
 
-  /** One that is damaged or was deleted meanwhile is not found. */
+  /** Omits memories that are damaged or were deleted since. */
   async #whole(
     near: readonly { readonly id: string; readonly similarity: number }[],
   ): Promise<NearMemory[]> {
@@ -185,7 +189,7 @@ export class SqlVectorStore implements VectorStore {
     );
     const params = [this.#tenantId, ...ids];
     const rows = (await this.#driver.read(selectFound(ids.length), params)).filter(isSound);
-    const byId = new Map(rows.map((row) => [text(row, 'id'), decodeMemory(row)]));
+    const byId = new Map(rows.map(decodeMemory).map((memory) => [memory.id, memory]));
     return near.flatMap(({ id, similarity }) => {
       const memory = byId.get(id);
       return memory === undefined ? [] : [{ ...memory, similarity }];
@@ -206,7 +210,7 @@ export class SqlVectorStore implements VectorStore {
     return {
       fingerprint: async () => {
         const [row = {}] = await read(fingerprintSql);
-        return { count: integer(row, 'count'), sum: integer(row, 'sum') };
+        return { count: number(row, 'count'), sum: number(row, 'sum') };
       },
       async *since(revision) {
         let last = { revision, memoryId: '' };
@@ -222,10 +226,10 @@ export class SqlVectorStore implements VectorStore {
   }
 }
 
-/** Sizes of the prepared statements: one for every number would be too many. */
+/** The sizes of the prepared statements, so that there are few. */
 const sizes = [10, 50, 256, 512];
 
-/** Filled up to the size of a statement. No memory has an empty id. */
+/** Pads the ids to the size of a statement. No memory has an empty id. */
 function padded(ids: readonly string[], count: number): string[] {
   return [...ids, ...Array<string>(Math.max(0, count - ids.length)).fill('')];
 }
@@ -238,7 +242,7 @@ function decodeSigns(row: Row): SignRow {
   const signs = row['signs'];
   return {
     memoryId: text(row, 'memory_id'),
-    revision: integer(row, 'revision'),
+    revision: number(row, 'revision'),
     signs: signs instanceof Uint8Array ? signs : new Uint8Array(),
   };
 }

@@ -45,7 +45,7 @@ export function reopenTests(open: Open): void {
       await tenant.updateTenant({ pausedAt: noon, settings: { a: 1 } });
       await tenant.addGrant(newGrant(tenant, { uses: 2, expiresAt: noon + 1 }));
       await tenant.putCredential(newCredential());
-      await store.writeNote('note', 'value');
+      await store.writeMetadata('note', 'value');
       const key = { id: uuidv7(), tenantId, name: 'k', owner: 'ada', scopes: ['runs'] };
       const times = { createdAt: noon, expiresAt: null, revokedAt: null };
       await store.addKey({ ...key, ...times }, 'hash');
@@ -63,7 +63,7 @@ export function reopenTests(open: Open): void {
           ended: await of.endedRuns(run.conversationId, { after: 0, upTo: 9 }),
           record: await of.readTenant(),
           paused: await system.pausedTenants(),
-          note: await system.readNote('note'),
+          note: await system.readMetadata('note'),
           credentials: await of.listCredentials(),
           keys: await of.listKeys({ limit: 9 }),
           grants: await of.listGrants({}, { limit: 9 }),

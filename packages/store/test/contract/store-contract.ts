@@ -1,6 +1,5 @@
 import { describe } from 'vitest';
 import { auditTests } from './tenants/audit.ts';
-import { statsTests } from './stats.ts';
 import { clientCallTests } from './runs/client-calls.ts';
 import { connectionTests } from './runs/connections.ts';
 import { conversationTests } from './runs/conversations.ts';
@@ -16,7 +15,7 @@ import { leaseTests } from './runs/leases.ts';
 import { inboxTests } from './runs/inbox.ts';
 import { memoryTests } from './memories/memories.ts';
 import { memorySearchTests } from './memories/memory-search.ts';
-import { noteTests } from './notes.ts';
+import { metadataTests, statsTests } from './system.ts';
 import { policyTests } from './tenants/policies.ts';
 import { approvalListTests } from './runs/approval-lists.ts';
 import { approvalTests } from './runs/approvals.ts';
@@ -57,7 +56,7 @@ export function storeContract(name: string, open: () => Promise<OpenStore>): voi
     describe('tenants', () => tenantTests(open));
     describe('keys', () => keyTests(open));
     describe('credentials', () => credentialTests(open));
-    describe('notes', () => noteTests(open));
+    describe('metadata', () => metadataTests(open));
     describe('memories', () => memoryTests(open));
     describe('search in memories', () => memorySearchTests(open));
     describe('vectors of memories', () => vectorTests(open));

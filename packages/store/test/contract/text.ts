@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
 import {
-  decisionOn,
   cancelCommand,
   clock,
+  decisionOn,
   delta,
+  hostileText,
   newApproval,
   newRun,
   noon,
@@ -12,7 +13,6 @@ import {
   waitingRun,
 } from './fixtures.ts';
 import type { Open } from './fixtures.ts';
-import { hostileText } from './hostile-text.ts';
 
 /** Own keys that must neither vanish nor reach a prototype. */
 const odd = JSON.parse(

@@ -50,8 +50,8 @@ describe('the cache of signs', () => {
     expect((await idsIn(cache, space))?.toSorted()).toEqual(['m1', 'm2', 'm3', 'm4']);
     expect(space.reads).toEqual([0, 2 * hour - 60_000_000]);
     const table = await cache.table('a', 2, space.source);
-    const place = table?.ids.indexOf('m3') ?? -1;
-    expect(table?.signs[place * 2]).toBe(0x03030303);
+    const index = table?.ids.indexOf('m3') ?? -1;
+    expect(table?.signs[index * 2]).toBe(0x03030303);
   });
 
   test('reads a space again that has shrunk or has changed before the overlap', async () => {
@@ -115,15 +115,15 @@ describe('the cache of signs', () => {
     const space = sourceOf([row(1)]);
     const cache = new SignCache();
     await idsIn(cache, space);
-    cache.forget('a');
-    cache.forget('never seen');
+    cache.evict('a');
+    cache.evict('never seen');
     expect(cache.bytes).toBe(0);
     await idsIn(cache, space);
     expect(space.reads).toEqual([0, 0]);
     await idsIn(cache, space, 'b');
-    cache.forgetAll('a');
+    cache.evictAll('a');
     expect(cache.bytes).toBeGreaterThan(0);
-    cache.forgetAll('b');
+    cache.evictAll('b');
     expect(cache.bytes).toBe(0);
   });
 });

@@ -20,7 +20,7 @@ const vectors = (length: number) =>
   fc.array(fc.float({ min: -1, max: 1, noNaN: true }), { minLength: length, maxLength: length });
 
 function differenceOf(one: Float32Array, other: Float32Array): number {
-  return one.filter((value, place) => value > 0 !== (other[place] as number) > 0).length;
+  return one.filter((value, index) => value > 0 !== (other[index] as number) > 0).length;
 }
 
 describe('signs', () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { isFunctionWord } from '../../src/search/function-words.ts';
+import { isFunctionWord } from '../../src/search/words.ts';
 import { wordsOf } from '../../src/search/words.ts';
 
 describe('the words of a text', () => {

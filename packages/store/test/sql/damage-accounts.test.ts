@@ -1,4 +1,4 @@
-/** That damage is noticed in what secrets, rights and repetitions depend on, and hides no list. */
+/** That damage is detected in what secrets, rights and repetitions depend on, and hides no list. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -54,7 +54,7 @@ describe('damage to accounts', () => {
     'a flipped character': `UPDATE credentials SET sealed = '"sealed O"' WHERE id = 'a'`,
   };
   for (const [name, sql] of Object.entries(swaps)) {
-    test(`a credential with ${name} is noticed`, async () => {
+    test(`a credential with ${name} is detected`, async () => {
       const a = newCredential({ id: 'a', sealed: 'sealed 0', baseUrl: 'https://a.example' });
       const b = newCredential({ id: 'b', baseUrl: 'https://b.example', provider: 'anthropic' });
       await tenant.putCredential(a);
@@ -74,7 +74,7 @@ describe('damage to accounts', () => {
     });
   }
 
-  test('a key that was given more rights, a longer life or another tenant is noticed', async () => {
+  test('a key that was given more rights, a longer life or another tenant is detected', async () => {
     await store.addKey(newKey({ id: 'k', tenantId: 'one', scopes: ['runs'] }), 'hash');
     for (const change of [
       `scopes = '["runs","admin"]'`,
@@ -94,7 +94,7 @@ describe('damage to accounts', () => {
     }
   });
 
-  test('a grant that was given a longer life, more uses or another reach is noticed', async () => {
+  test('a grant that was given a longer life, more uses or another reach is detected', async () => {
     const bounds = { expiresAt: noon + 1, uses: 2 };
     await tenant.addGrant(newGrant(tenant, { id: 'g', params: { to: 'a*' }, ...bounds }));
     for (const change of [
@@ -116,7 +116,7 @@ describe('damage to accounts', () => {
     }
   });
 
-  test('an idempotency key that leads to another run is noticed', async () => {
+  test('an idempotency key that leads to another run is detected', async () => {
     const idempotency = { key: 'k', fingerprint: 'f', expiresAt: noon + 1 };
     await newRun(tenant, { idempotency });
     tamper(`UPDATE idempotency_keys SET run_id = 'another'`);
@@ -124,17 +124,17 @@ describe('damage to accounts', () => {
     await expect(tenant.createRun(creation)).rejects.toMatchObject(corrupt);
   });
 
-  test('settings and notes that were changed are noticed', async () => {
+  test('settings and metadata that were changed are detected', async () => {
     await tenant.updateTenant({ settings: { maxRuns: 1 } });
-    await store.writeNote('note', 'value');
+    await store.writeMetadata('note', 'value');
     tamper(`UPDATE tenants SET settings = '{"maxRuns":9}' WHERE id = 'one'`);
-    tamper(`UPDATE notes SET value = '"other"'`);
-    await expect(tenant.readTenant()).rejects.toThrow('The settings of tenant one');
-    await expect(store.readNote('note')).rejects.toMatchObject(corrupt);
+    tamper(`UPDATE metadata SET value = '"other"'`);
+    await expect(tenant.readTenant()).rejects.toThrow('Tenant one is damaged');
+    await expect(store.readMetadata('note')).rejects.toMatchObject(corrupt);
     expect((await other.readTenant()).settings).toEqual({});
   });
 
-  test('a memory that was changed is noticed in a list, and not recalled', async () => {
+  test('a memory that was changed is detected in a list, and not recalled', async () => {
     await tenant.addMemory(newMemory({ id: 'm1', text: 'green tea' }));
     const sound = await tenant.addMemory(newMemory({ id: 'm2', text: 'black tea' }));
     const here = { namespace: sound.namespace, now: noon };

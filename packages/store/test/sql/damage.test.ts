@@ -1,4 +1,4 @@
-/** That damage is noticed: flipped bytes in the file, and rows that were lost or moved. */
+/** That damage is detected: flipped bytes in the file, and rows that were lost or moved. */
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -63,11 +63,11 @@ describe('damage', () => {
     closeSync(file);
   }
 
-  /** That it is noticed, and that it was this bit alone. */
-  async function afterFlip(mark: string, place: number, look: () => Promise<unknown>) {
+  /** That it is detected, and that it was this bit alone. */
+  async function afterFlip(mark: string, index: number, look: () => Promise<unknown>) {
     await store.close();
     const start = readFileSync(join(dir, 'relay.db')).indexOf(mark);
-    const spot = { at: start + (place % mark.length), bit: place % 8 };
+    const spot = { at: start + (index % mark.length), bit: index % 8 };
     flip(spot);
     await reopen();
     await expect(look()).rejects.toMatchObject({ code: 'journal_corrupt' });
@@ -84,15 +84,15 @@ describe('damage', () => {
     db.close();
   }
 
-  test('a flipped bit anywhere in an event is noticed', async () => {
-    for (let place = 0; place < 10; place += 1) await afterFlip(marks.payload, place, readAll);
+  test('a flipped bit anywhere in an event is detected', async () => {
+    for (let index = 0; index < 10; index += 1) await afterFlip(marks.payload, index, readAll);
   });
 
-  test('a flipped bit in a checkpoint or a snapshot is noticed', async () => {
+  test('a flipped bit in a checkpoint or a snapshot is detected', async () => {
     const look = () => tenant.readRun(run.id);
-    for (let place = 0; place < 5; place += 1) {
-      await afterFlip(marks.checkpoint, place, look);
-      await afterFlip(marks.snapshot, place + 5, look);
+    for (let index = 0; index < 5; index += 1) {
+      await afterFlip(marks.checkpoint, index, look);
+      await afterFlip(marks.snapshot, index + 5, look);
     }
   });
 
@@ -106,24 +106,24 @@ describe('damage', () => {
     expect(await tenant.readRun(run.id)).toMatchObject({ status: 'failed', checkpoint: '{}' });
   });
 
-  test('a decision that was changed on its way to the run is noticed', async () => {
+  test('a decision that was changed on its way to the run is detected', async () => {
     const by = { type: 'key', id: 'k', name: 'ada' } as const;
-    const queued = { id: 'mail', command: { kind: 'cancel', reason: 'stop', by } } as const;
+    const queued = { id: 'command', command: { kind: 'cancel', reason: 'stop', by } } as const;
     expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
     expect(await tenant.readInbox(run.id)).toEqual([queued]);
     tamper(`UPDATE run_inbox SET command = replace(command, 'stop', 'play')`);
     await expect(tenant.readInbox(run.id)).rejects.toMatchObject({ code: 'journal_corrupt' });
   });
 
-  test('a flipped bit in what a person is shown is noticed', async () => {
+  test('a flipped bit in what a person is shown is detected', async () => {
     const look = () => tenant.readApproval(approvalId);
-    for (let place = 0; place < 5; place += 1) {
-      await afterFlip(marks.params, place, look);
-      await afterFlip(marks.digest, place, look);
+    for (let index = 0; index < 5; index += 1) {
+      await afterFlip(marks.params, index, look);
+      await afterFlip(marks.digest, index, look);
     }
   });
 
-  test('the error names the run and the place', async () => {
+  test('the error names the run and the seq', async () => {
     tamper(
       `UPDATE events SET payload = payload || ' ' WHERE run_id = '${run.id}' AND last_seq = 5`,
     );
@@ -177,7 +177,7 @@ describe('damage', () => {
   };
 
   for (const [name, { sql, says }] of Object.entries(wrongs)) {
-    test(`${name} is noticed`, async () => {
+    test(`${name} is detected`, async () => {
       tamper(sql);
       const read = readAll();
       await expect(read).rejects.toMatchObject({ code: 'journal_corrupt' });
@@ -185,14 +185,14 @@ describe('damage', () => {
     });
   }
 
-  test('a missing end is noticed from wherever one reads', async () => {
+  test('a missing end is detected from wherever one reads', async () => {
     tamper(`DELETE FROM events WHERE ${of(6)}`);
     const tail = tenant.readEvents(run.id, { after: 5, limit: 10 });
     await expect(tail).rejects.toMatchObject({ code: 'journal_corrupt' });
     expect(await tenant.readEvents(run.id, { after: 0, limit: 5 })).toHaveLength(5);
   });
 
-  test('a checkpoint that vanished or was put in from elsewhere is noticed', async () => {
+  test('a checkpoint that vanished or was put in from elsewhere is detected', async () => {
     for (const value of ['NULL', `'another text'`]) {
       tamper(`UPDATE runs SET serialized_state = ${value} WHERE id = '${run.id}'`);
       await expect(tenant.readRun(run.id)).rejects.toThrow(`The checkpoint of run ${run.id}`);
@@ -201,18 +201,18 @@ describe('damage', () => {
     await expect(tenant.readRun(other.id)).rejects.toMatchObject({ code: 'journal_corrupt' });
   });
 
-  test('a snapshot at another seq is noticed', async () => {
+  test('a snapshot at another seq is detected', async () => {
     tamper('UPDATE snapshots SET seq = seq + 1');
     await expect(tenant.readRun(run.id)).rejects.toThrow(`The snapshot of run ${run.id}`);
   });
 
-  test('an approval that was prolonged or renamed is noticed', async () => {
+  test('an approval that was prolonged or renamed is detected', async () => {
     for (const change of ['expires_at = expires_at + 1', `tool = '"bash"'`, `kind = 'outcome'`]) {
       await store.close();
       tamper(`UPDATE approvals SET ${change}`);
       await reopen();
       await expect(tenant.readApproval(approvalId)).rejects.toThrow(
-        `Relay ${approvalId} is damaged`,
+        `Approval ${approvalId} is damaged`,
       );
     }
   });

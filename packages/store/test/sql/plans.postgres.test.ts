@@ -4,11 +4,11 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createDatabase, type TestDatabase } from '../../../../test/support/postgres.ts';
 import { decisionOn, newApproval } from '../contract/fixtures.ts';
-import { postgresText } from '../../src/drivers/postgres/text.ts';
+import { postgresText } from '../../src/drivers/postgres/session.ts';
 import { openPostgresStore } from '../../src/index.ts';
 import { appendUnit } from '../../src/sql/runs/append.ts';
 import { selectAudit, unsealedSql } from '../../src/sql/tenants/audit.ts';
-import { selectEndedSql } from '../../src/sql/runs/conversations.ts';
+import { selectEndedSql, selectOpenRuns, selectUsage } from '../../src/sql/runs/counts.ts';
 import { selectEventsSql } from '../../src/sql/runs/events.ts';
 import { selectGrantsSql } from '../../src/sql/tenants/grants.ts';
 import { claim, dueSql } from '../../src/sql/runs/leases.ts';
@@ -17,7 +17,6 @@ import { selectCandidates } from '../../src/sql/memories.ts';
 import { decide, selectApprovals, selectApprovalSql } from '../../src/sql/runs/approvals.ts';
 import { selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
-import { selectOpenRuns, selectUsage } from '../../src/sql/runs/usage.ts';
 import {
   claimVectors,
   fingerprintSql,
@@ -43,7 +42,7 @@ describe('query plans of PostgreSQL', () => {
       FROM generate_series(1, 5000) n, generate_series(1, 5) s`);
     await database.sql(`INSERT INTO approvals (id, tenant_id, run_id, status, requested_at, expires_at, kind,
         agent_id, agent_path, tool_call_id, tool, params, digest, checksum)
-      SELECT 'relay-' || n, 'tenant-' || n % 20, 'run-' || n,
+      SELECT 'approval-' || n, 'tenant-' || n % 20, 'run-' || n,
         CASE WHEN n % 1000 = 0 THEN 'pending' ELSE 'approved' END, n, n, 'permission', '', '[]', '""',
         '""', '{}', '', 0 FROM generate_series(1, 10000) n`);
     await database.sql(`INSERT INTO audit_entries
@@ -69,7 +68,7 @@ describe('query plans of PostgreSQL', () => {
   const page = { limit: 50 };
   const approval = newApproval({ id: 'r', conversationId: 'c', tenant: undefined as never });
   const run = { tenantId: 't', runId: 'r' };
-  const mail = {
+  const queued = {
     id: 'm',
     command: { kind: 'cancel', reason: '', by: decisionOn(approval).by },
   } as const;
@@ -113,7 +112,7 @@ describe('query plans of PostgreSQL', () => {
     'a decision': decide('t', decisionOn(approval)).sql,
     'the grants in scope': selectGrantsSql,
     'the inbox of a run': selectCommandsSql,
-    'a command for a run': insertCommand('postgres', run, mail).sql,
+    'a command for a run': insertCommand('postgres', run, queued).sql,
     'the usage of a tenant': selectUsage('t', { since: 0 }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the ended runs of a conversation': selectEndedSql,
@@ -147,7 +146,7 @@ describe('query plans of PostgreSQL', () => {
   const ofSystem: Record<string, string> = {
     'a claim': claim('postgres', 'r', { owner: 'o', now: 0, until: 0 }).sql,
     'what is due': dueSql.postgres,
-    'the mail of what a node holds': runsWithCommandsSql,
+    'the inboxes of the runs that a node holds': runsWithCommandsSql,
   };
   const explained = (sql: string) => `EXPLAIN (GENERIC_PLAN) ${postgresText(sql).text}`;
   const planOf = (rows: readonly Record<string, unknown>[]) =>

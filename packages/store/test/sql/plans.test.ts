@@ -14,8 +14,14 @@ import {
   selectAudit,
   unsealedSql,
 } from '../../src/sql/tenants/audit.ts';
-import { selectConnectionSql } from '../../src/sql/runs/connections.ts';
-import { countEndedSql, selectEndedSql } from '../../src/sql/runs/conversations.ts';
+import {
+  countEndedSql,
+  selectEndedSql,
+  selectOpenRuns,
+  selectUsage,
+  selectWorkflow,
+} from '../../src/sql/runs/counts.ts';
+import { selectKeyHolder } from '../../src/sql/runs/creation.ts';
 import {
   selectCredential,
   selectCredentialsSql,
@@ -30,9 +36,7 @@ import {
   selectGrantsSql,
   useGrant,
 } from '../../src/sql/tenants/grants.ts';
-import { selectKeyHolder } from '../../src/sql/runs/idempotency.ts';
-import { selectKeyByHashSql, selectKeys, selectKeySql } from '../../src/sql/tenants/keys.ts';
-import { claim, dueSql, reclaimSql } from '../../src/sql/runs/leases.ts';
+import { claim, dueSql, releaseAllSql } from '../../src/sql/runs/leases.ts';
 import { deleteCommands, selectCommandsSql } from '../../src/sql/runs/inbox.ts';
 import {
   clearMemories,
@@ -42,10 +46,10 @@ import {
   selectMemoryIds,
   selectMemoryOnceSql,
   selectSample,
-  sweepMemories,
+  deleteExpiredMemories,
 } from '../../src/sql/memories.ts';
 import { migrate } from '../../src/sql/schema/migrations.ts';
-import { selectNote } from '../../src/sql/notes.ts';
+import { selectConnectionSql, selectMetadata } from '../../src/sql/system.ts';
 import { selectInForceSql, selectVersions } from '../../src/sql/tenants/policies.ts';
 import {
   decide,
@@ -55,9 +59,12 @@ import {
 } from '../../src/sql/runs/approvals.ts';
 import { selectRunIds, selectRuns } from '../../src/sql/runs/run-lists.ts';
 import { selectRunSql } from '../../src/sql/runs/runs.ts';
-import { selectTenantSql } from '../../src/sql/tenants/tenants.ts';
-import { selectOpenRuns, selectUsage, selectWorkflow } from '../../src/sql/runs/usage.ts';
-import { claimSql, sweepUnit } from '../../src/sql/tenants/delivery-queue.ts';
+import {
+  selectKeyByHashSql,
+  selectKeys,
+  selectKeySql,
+  selectTenantSql,
+} from '../../src/sql/tenants/tenants.ts';
 import {
   claimVectors,
   fingerprintSql,
@@ -65,7 +72,13 @@ import {
   selectVectors,
   signsSql,
 } from '../../src/sql/vectors.ts';
-import { insertNotices, selectDeliveries, selectWebhooks } from '../../src/sql/tenants/webhooks.ts';
+import {
+  claimSql,
+  insertNotices,
+  selectDeliveries,
+  selectWebhooks,
+  sweepUnit,
+} from '../../src/sql/tenants/webhooks.ts';
 import { decisionOn, newApproval } from '../contract/fixtures.ts';
 
 describe('query plans', () => {
@@ -102,7 +115,7 @@ describe('query plans', () => {
     'the grants of a tenant': selectGrantList('t', { tool: 'x', activeAt: 1 }, page).sql,
     'a use of a grant': useGrant('t', 'g', 1).sql,
     'the inbox of a run': selectCommandsSql,
-    'the end of an inbox': deleteCommands(run).sql,
+    'the deletion of an inbox': deleteCommands(run).sql,
     'a key': selectKeyByHashSql,
     'a key by its id': selectKeySql,
     'the keys of a tenant': selectKeys('t', page).sql,
@@ -117,18 +130,18 @@ describe('query plans', () => {
     'the usage of a key': selectUsage('t', { since: 0, keyId: 'k' }).sql,
     'the open runs of a tenant': selectOpenRuns('t', {}).sql,
     'the open runs of a key': selectOpenRuns('t', { keyId: 'k' }).sql,
-    'a note': selectNote('n').sql,
+    'a metadata entry': selectMetadata('n').sql,
     'a connection': selectConnectionSql,
     'the count of ended runs': countEndedSql,
     'the ended runs of a conversation': selectEndedSql,
-    'all leases': reclaimSql,
+    'all leases': releaseAllSql,
     'who wants a notice': insertNotices('t', [
       { id: 'n', event: 'run.ended', at: 0, payload: '{}' },
     ]).map(({ sql }) => sql)[0]!,
     'the webhooks of a tenant': selectWebhooks('t', page).sql,
     'the deliveries of a webhook': selectDeliveries('t', 'w', page).sql,
     ...Object.fromEntries(
-      sweepUnit({ giveUpBefore: 0, forgetBefore: 0, limit: 9 }).map(({ sql }, n) => [
+      sweepUnit({ failBefore: 0, deleteBefore: 0, limit: 9 }).map(({ sql }, n) => [
         `step ${n} of sweeping deliveries`,
         sql,
       ]),
@@ -147,7 +160,7 @@ describe('query plans', () => {
     'a sample of a namespace': selectSample('t', search).sql,
     'a memory to delete': deleteMemory('t', 'm').sql,
     'a piece of a namespace to clear': clearMemories('t', 'n', 9).sql,
-    'memories that have expired': sweepMemories(0, 9).sql,
+    'memories that have expired': deleteExpiredMemories(0, 9).sql,
     'whether there are vectors': hasVectorSql,
     'the vectors to compare': selectVectors(3),
     ...Object.fromEntries(
@@ -223,13 +236,13 @@ describe('query plans', () => {
   });
 
   const auditLists: [AuditFilter, string][] = [
-    [{}, 'audit_placed_by_time (tenant_id=?'],
-    [{ since: 1, until: 2 }, 'audit_placed_by_time (tenant_id=?'],
-    [{ action: 'a', since: 1 }, 'audit_placed_by_action (tenant_id=? AND action=?'],
-    [{ actor: 'k' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
-    [{ actor: 'k', action: 'a' }, 'audit_placed_by_actor (tenant_id=? AND actor=?'],
-    [{ runId: 'r' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
-    [{ runId: 'r', actor: 'k' }, 'audit_placed_by_run (tenant_id=? AND run_id=?'],
+    [{}, 'audit_sealed_by_time (tenant_id=?'],
+    [{ since: 1, until: 2 }, 'audit_sealed_by_time (tenant_id=?'],
+    [{ action: 'a', since: 1 }, 'audit_sealed_by_action (tenant_id=? AND action=?'],
+    [{ actor: 'k' }, 'audit_sealed_by_actor (tenant_id=? AND actor=?'],
+    [{ actor: 'k', action: 'a' }, 'audit_sealed_by_actor (tenant_id=? AND actor=?'],
+    [{ runId: 'r' }, 'audit_sealed_by_run (tenant_id=? AND run_id=?'],
+    [{ runId: 'r', actor: 'k' }, 'audit_sealed_by_run (tenant_id=? AND run_id=?'],
   ];
   for (const [filter, index] of auditLists) {
     test(`a page of the audit by ${JSON.stringify(filter)} is one range of an index`, async () => {

@@ -2,17 +2,17 @@
 import { systemClock } from '@relay/core';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { requiresLinux } from '../../../../test/support/requires.ts';
-import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
+import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { createToolContext } from '../support/tool-context.ts';
 import { usualPauses } from '../../src/mcp/connection-supervisor.ts';
 import { McpServers } from '../../src/mcp/mcp-servers.ts';
 import { qualifiedName } from '../../src/mcp/tool-names.ts';
 
-let fixture: McpScene;
+let fixture: McpFixture;
 let servers: McpServers | undefined;
 let logged: string[];
 beforeEach(() => {
-  fixture = new McpScene();
+  fixture = new McpFixture();
   logged = [];
 });
 afterEach(async () => {

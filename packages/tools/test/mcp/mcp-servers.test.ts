@@ -1,17 +1,17 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, type Tool } from '@relay/core';
 import { Endpoint } from '../../../../test/support/mcp/endpoint.ts';
-import { isAlive, McpScene } from '../../../../test/support/mcp/scene.ts';
+import { isAlive, McpFixture } from '../../../../test/support/mcp/fixture.ts';
 import { createToolContext } from '../support/tool-context.ts';
 import { usualPauses } from '../../src/mcp/connection-supervisor.ts';
 import { type McpOptions, McpServers } from '../../src/mcp/mcp-servers.ts';
 import type { McpServerConfig } from '../../src/mcp/settings.ts';
 
-let fixture: McpScene;
+let fixture: McpFixture;
 let open: McpServers[];
 let logged: string[];
 beforeEach(() => {
-  fixture = new McpScene();
+  fixture = new McpFixture();
   open = [];
   logged = [];
 });

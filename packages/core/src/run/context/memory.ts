@@ -125,7 +125,7 @@ export function memoryFor(run: LiveRun, idempotencyKey: string): RunMemory | und
         },
         idempotencyKey,
       );
-      engine.embedders?.remembered(run.identity.tenantId);
+      engine.embedders?.memoryAdded(run.identity.tenantId);
       return memory;
     },
     forget: (memoryId) => store.deleteMemory(memoryId, { namespace }),

@@ -35,12 +35,12 @@ export async function applyResult(
   queued: QueuedRunCommand,
   toolCallId: string,
 ): Promise<void> {
-  const consume = [queued.id];
+  const consumeCommands = [queued.id];
   const open = clientCalls(run.state).find(({ call }) => call.toolCallId === toolCallId);
   const posted = await run.store.readClientCall(run.identity.id, toolCallId);
   if (open === undefined || posted?.result?.output === undefined) {
     // The call has ended before: there is nothing left to settle.
-    run.journal.stage([], { consume });
+    run.journal.stage([], { consumeCommands });
     return;
   }
   run.resume();
@@ -50,7 +50,7 @@ export async function applyResult(
   const settled = posted.result.failed
     ? toolFailed(agent, call, 'tool_failed', text)
     : toolCompleted(agent, call, { result: output });
-  run.journal.stage([settled], { consume });
+  run.journal.stage([settled], { consumeCommands });
 }
 
 /** When the open client calls time out: a result in time may still be on its way into the store. */

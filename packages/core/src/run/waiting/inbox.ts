@@ -28,13 +28,13 @@ export async function applyCommands(run: LiveRun): Promise<void> {
 
 function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decision): void {
   const { approvalId, approved, reason } = decision;
-  const consume = [queued.id];
+  const consumeCommands = [queued.id];
   const question = openQuestions(run.state).find(({ approval }) => approval.id === approvalId);
   if (question !== undefined) {
     run.resume();
     const answer = approved ? { answer: decision.answer as Decided['answer'] } : {};
     const decided = { ...decidedEvent(question.agent, question.call, decision), ...answer };
-    run.journal.stage([decided], { consume });
+    run.journal.stage([decided], { consumeCommands });
     // The tool that asked receives the answer, or runs again.
     run.answers.notify(approvalId);
     return;
@@ -42,13 +42,13 @@ function applyDecision(run: LiveRun, queued: QueuedRunCommand, decision: Decisio
   const asking = askingCalls(run.state).find(({ call }) => call.approval?.id === approvalId);
   if (asking === undefined) {
     // The approval was closed before: there is nothing left to decide.
-    run.journal.stage([], { consume });
+    run.journal.stage([], { consumeCommands });
     return;
   }
   const { agent, call } = asking;
   run.resume();
   const decided = decidedEvent(agent, call, decision);
-  run.journal.stage([decided], { consume });
+  run.journal.stage([decided], { consumeCommands });
   if (!approved) run.journal.stage([notApproved(agent, call, reason ?? undefined)]);
   else if (call.approval?.kind === 'outcome' && decided.output !== undefined) {
     run.journal.stage([toolCompleted(agent, call, { approvalId, result: decided.output })]);

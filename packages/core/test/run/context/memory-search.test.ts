@@ -72,7 +72,7 @@ function setUp(scene: Scene) {
     clock: new ManualClock(),
     ...(scene.isOff === true
       ? {}
-      : { embedders: { model: 'test:a', of, remembered: () => undefined } }),
+      : { embedders: { model: 'test:a', of, memoryAdded: () => undefined } }),
   };
   const find = (over: object = {}) =>
     findMemories(engine, 't', {

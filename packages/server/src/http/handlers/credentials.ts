@@ -22,7 +22,7 @@ export const putCredential: Handler<'putCredential'> = async (call) => {
     auditEntry(call, 'credential.put', { provider, label: label ?? null, ...defined({ origin }) }),
   );
   // Stored memories may wait for this credential to be embedded.
-  call.context.control.engine.embedders?.remembered(call.caller.tenantId);
+  call.context.control.engine.embedders?.memoryAdded(call.caller.tenantId);
   return presentCredential(record);
 };
 

@@ -42,7 +42,7 @@ export const addMemory: Handler<'addMemory'> = async (call) => {
     createdAt: now,
     expiresAt: ttlSeconds === undefined ? null : now + ttlSeconds * 1_000,
   });
-  call.context.control.engine.embedders?.remembered(call.caller.tenantId);
+  call.context.control.engine.embedders?.memoryAdded(call.caller.tenantId);
   return presentMemory(memory);
 };
 

@@ -10,8 +10,8 @@ import { ConfigError } from '../../config/config.ts';
 import type { MasterKeys } from './master-key.ts';
 import { type Place, rewrap, seal, SealBroken, unseal } from './seal.ts';
 
-const note = 'root-key';
-const place: Place = { tenantId: '', provider: '', recordId: note };
+const name = 'root-key';
+const place: Place = { tenantId: '', provider: '', recordId: name };
 
 /** `onRotation` is told before the key is kept under another master key: twice rather than never. */
 export async function openRootKey(
@@ -22,14 +22,14 @@ export async function openRootKey(
   const [current] = masters;
   const fresh = derive(current.bytes, 'relay root key');
   const sealed = seal(fresh.toString('hex'), place, current);
-  if (await store.writeNote(note, sealed, { ifAbsent: true })) return fresh;
-  const kept = (await store.readNote(note)) ?? sealed;
+  if (await store.writeMetadata(name, sealed, { ifAbsent: true })) return fresh;
+  const kept = (await store.readMetadata(name)) ?? sealed;
   try {
     const key = Buffer.from(unseal(kept, place, masters), 'hex');
     const again = rewrap(kept, place, masters);
     if (again !== undefined) {
       await onRotation?.(key);
-      await store.writeNote(note, again);
+      await store.writeMetadata(name, again);
     }
     return key;
   } catch (error) {

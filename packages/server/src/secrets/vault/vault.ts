@@ -23,9 +23,9 @@ export interface VaultOptions {
   readonly log: Pick<ServerLog, 'conceal'>;
 }
 
-const checkNote = 'vault-check';
+const checkName = 'vault-check';
 const checkText = 'relay';
-const checkPlace: Place = { tenantId: '', provider: '', recordId: checkNote };
+const checkPlace: Place = { tenantId: '', provider: '', recordId: checkName };
 const pageSize = 100;
 
 export class Vault {
@@ -46,8 +46,8 @@ export class Vault {
   async open(): Promise<void> {
     const [current] = this.#masters;
     const fresh = seal(checkText, checkPlace, current);
-    if (await this.#store.writeNote(checkNote, fresh, { ifAbsent: true })) return;
-    const note = (await this.#store.readNote(checkNote)) ?? fresh;
+    if (await this.#store.writeMetadata(checkName, fresh, { ifAbsent: true })) return;
+    const note = (await this.#store.readMetadata(checkName)) ?? fresh;
     try {
       unseal(note, checkPlace, this.#masters);
     } catch (error) {
@@ -60,7 +60,7 @@ export class Vault {
     }
     await this.#takeOver();
     const again = rewrap(note, checkPlace, this.#masters);
-    if (again !== undefined) await this.#store.writeNote(checkNote, again);
+    if (again !== undefined) await this.#store.writeMetadata(checkName, again);
   }
 
   async put(

@@ -13,7 +13,7 @@ describe('the root key', () => {
     expect(first).toHaveLength(32);
     expect(first.equals(one!.bytes)).toBe(false);
     expect(await openRootKey(store, [one!])).toEqual(first);
-    expect(await store.readNote('root-key')).not.toContain(first.toString('hex'));
+    expect(await store.readMetadata('root-key')).not.toContain(first.toString('hex'));
   });
 
   it('outlives the master key that it came from', async () => {

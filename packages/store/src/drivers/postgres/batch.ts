@@ -1,13 +1,13 @@
 /**
- * Several units in one transaction. All are sent at once, each behind a savepoint of its own. Where
- * one does not hold, the transaction goes back to that one's savepoint, which undoes what came behind
- * it as well, and what came behind is sent again: one at a time at first, then ever more. So a batch
- * in which all holds costs two round trips, and one in which nothing does costs one for each unit.
+ * Several units in one transaction, sent at once, each after a savepoint. If a unit fails, the
+ * transaction rolls back to its savepoint and the later units are sent again: one at first, then twice
+ * as many each time. A batch without failures costs two round trips, and one in which every unit fails
+ * costs one per unit.
  *
- * Units may be for different tenants. The bounds of each are set in front of its savepoint, so that going
- * back to it leaves them as they were.
+ * Units may belong to different tenants. The bounds of each are set before its savepoint, so that a
+ * rollback keeps them.
  *
- * Nothing is stored before COMMIT is sent. Whatever is thrown by `apply` is therefore safe to repeat.
+ * Nothing is stored before COMMIT, so it is safe to repeat a batch for which `apply` throws.
  */
 import type { Statement, StatementResult, UnitResult } from '../driver.ts';
 import { type Binding, crossing } from './bounds.ts';
@@ -16,16 +16,15 @@ import type { PostgresSession } from './session.ts';
 
 type Unit = readonly Statement[];
 
-/** A unit, and whom it is for. */
 export interface BoundUnit {
   readonly unit: Unit;
   readonly binding: Binding | undefined;
 }
 
-/** What has become of a unit: its answer, or the error that is its own fault. */
+/** The result of a unit, or the error that its own statement caused. */
 export type UnitOutcome = UnitResult | { readonly error: unknown };
 
-/** Throws what is not the fault of a single unit. The transaction is open afterwards. */
+/** Throws errors that no single unit caused. Leaves the transaction open. */
 export async function apply(
   session: PostgresSession,
   units: readonly BoundUnit[],
@@ -48,7 +47,7 @@ export async function apply(
       const outcome = outcomeOf(answer);
       outcomes.push(outcome);
       if (isStored(outcome)) continue;
-      // One that is alone goes with its transaction.
+      // A single unit is undone with its transaction.
       if (units.length === 1) break;
       const failed = outcomes.length - 1;
       await session.command(`ROLLBACK TO SAVEPOINT unit_${failed}`);
@@ -69,7 +68,7 @@ interface Answer {
   readonly replies: readonly PromiseSettledResult<StatementResult>[];
 }
 
-/** Never rejects: if there is no savepoint, nothing that follows is answered well either. */
+/** Never rejects: without the savepoint, the statements after it fail too. */
 function save(session: PostgresSession, text: string): Promise<unknown> {
   return session.command(text).catch(() => undefined);
 }
@@ -82,14 +81,14 @@ async function send(session: PostgresSession, unit: Unit): Promise<Answer> {
 
 function outcomeOf({ unit, replies }: Answer): UnitOutcome {
   const results: StatementResult[] = [];
-  for (const [place, reply] of replies.entries()) {
+  for (const [index, reply] of replies.entries()) {
     if (reply.status === 'rejected') {
       if (isFaultOfStatement(reply.reason)) return { error: reply.reason };
       throw reply.reason;
     }
-    const expected = unit[place]?.expect;
+    const expected = unit[index]?.expect;
     if (expected !== undefined && reply.value.changes !== expected) {
-      return { ok: false, failedAt: place };
+      return { ok: false, failedAt: index };
     }
     results.push(reply.value);
   }

@@ -1,10 +1,10 @@
 /**
- * Whose rows a connection sees. What is done for a tenant runs under a role that owns nothing, with the
- * tenant in a setting, and the policies of the tables (`sql/schema/row-security.ts`) compare each row with it.
- * Where there is no such role, the setting alone confines, because policies hold for owners too.
+ * The rows that a connection sees. Statements of a tenant run under a role without ownership and with
+ * the tenant in a setting, which the policies of the tables (`sql/schema/row-security.ts`) compare each
+ * row with. Without that role the setting alone confines, because the policies are forced on owners.
  *
- * Both are set together with what is sent anyway, in one text: for the rest of a transaction (LOCAL),
- * or until a connection is used for another tenant (SESSION).
+ * Both are set in the text of another command: for the rest of a transaction (LOCAL), or until the
+ * connection serves another tenant (SESSION).
  */
 import { RelayError } from '@relay/protocol';
 import { escapeLiteral } from 'pg';
@@ -15,7 +15,7 @@ export const tenantSetting = 'relay.tenant';
 
 type Level = 'LOCAL' | 'SESSION';
 
-/** A tenant, and how its statements are confined. Left out where one could be: the system. */
+/** A tenant and how its statements are confined. `undefined` stands for the system. */
 export interface Binding {
   readonly tenantId: string;
   readonly bounds: TenantBounds;
@@ -23,13 +23,13 @@ export interface Binding {
 
 export interface TenantBounds {
   readonly byRole: boolean;
-  /** Who we are without it, as it is written in SQL. */
+  /** The system's own role, quoted. */
   readonly system: string;
-  /** The schemas by name, where they follow from who we are. */
+  /** The search path, if it depends on the current role. */
   readonly schemas: string | undefined;
 }
 
-/** What brings a connection from one to the other; nothing where they are the same. */
+/** The SQL that switches a connection; empty if nothing changes. */
 export function crossing(from: Binding | undefined, to: Binding | undefined, level: Level): string {
   if (from?.tenantId === to?.tenantId) return '';
   if (to === undefined) return from === undefined ? '' : leaving(from.bounds, level);

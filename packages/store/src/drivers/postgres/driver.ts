@@ -1,7 +1,7 @@
 /**
- * PostgreSQL behind the driver port. A few connections write, in groups (`writer.ts`), and a
- * few others read. A read that starts after a commit was answered sees it. Statements of a tenant see
- * the rows of that tenant alone (`bounds.ts`).
+ * PostgreSQL as a driver. A few connections write, in groups (`writer.ts`), and a few others read. A
+ * read that starts after a commit resolved sees it. Statements of a tenant see only its rows
+ * (`bounds.ts`).
  */
 import { crc32 } from 'node:zlib';
 import { RelayError } from '@relay/protocol';
@@ -23,21 +23,18 @@ import { PostgresWriter } from './writer.ts';
 
 export interface PostgresDriver extends SqlDriver {
   tenant(tenantId: string): SqlAccess;
-  /** How many units were stored so far, and in how many commits. */
   readonly stats: { readonly units: number; readonly commits: number };
 }
 
 export interface PostgresOptions {
   readonly url: string;
-  /** Connections that write. */
   readonly writers?: number;
-  /** Connections that read. */
   readonly readers?: number;
-  /** Units in a commit, at most. Above 64, other transactions pay for reading among them. */
+  /** Units per commit. More than 64 subtransactions slow down other transactions. */
   readonly maxUnits?: number;
-  /** How long a database that does not answer, or a lock, is asked for again. */
+  /** How long lost connections and lock conflicts are retried. */
   readonly retryForMs?: number;
-  /** How long a statement may take that writes. */
+  /** For statements that write. */
   readonly statementTimeoutMs?: number;
 }
 
@@ -52,7 +49,7 @@ export async function openPostgresDriver(options: PostgresOptions): Promise<Post
     { length: writers },
     () =>
       new PostgresWriter({
-        // A node that is stopped in the middle must not keep its locks from the others.
+        // A node that is suspended must not keep its locks.
         connect: () => PostgresSession.open({ ...writing, idleInTransactionMs: 2_000 }),
         maxUnits,
         retryForMs,
@@ -122,7 +119,7 @@ class Postgres implements PostgresDriver {
 
   tenant(tenantId: string): SqlAccess {
     const { dialect, hints } = this;
-    // Without a detour when the bounds are known: units of a run go in the order of their submission.
+    // Synchronous once the bounds are known, so that units keep the order of submission.
     const within = <Value>(use: (binding: Binding) => Promise<Value>): Promise<Value> =>
       this.#bounds === undefined
         ? this.#findBounds().then((bounds) => use({ tenantId, bounds }))
@@ -144,11 +141,11 @@ class Postgres implements PostgresDriver {
   #laneOf(of: UnitOf | undefined): PostgresWriter {
     const { lanes } = this.#parts;
     const lane = lanes[of === undefined ? 0 : crc32(of.run) % lanes.length];
-    if (lane === undefined) throw new RelayError('internal', 'There is no connection to write by');
+    if (lane === undefined) throw new RelayError('internal', 'The driver has no writers');
     return lane;
   }
 
-  /** Found when they are first needed: the role may be made after the driver was opened. */
+  /** Found at first use: the role may be created after the driver was opened. */
   #findBounds(): Promise<TenantBounds> {
     this.#finding ??= this.#parts
       .findBounds()
@@ -161,8 +158,8 @@ class Postgres implements PostgresDriver {
   }
 }
 
-/** Where it is, without who we are there. */
+/** Host and database, without credentials. */
 function nameOf(url: string): string {
-  const place = URL.canParse(url) ? new URL(url) : undefined;
-  return place === undefined ? 'The database' : `The database ${place.host}${place.pathname}`;
+  const address = URL.canParse(url) ? new URL(url) : undefined;
+  return address === undefined ? 'The database' : `The database ${address.host}${address.pathname}`;
 }

@@ -1,6 +1,6 @@
 import { RelayError } from '@relay/protocol';
 
-/** The five characters by which PostgreSQL names an error; none where the connection failed. */
+/** The SQLSTATE of an error; none if the connection failed. */
 function sqlState(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code;
   return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
@@ -21,7 +21,7 @@ export function toRelayError(error: unknown): RelayError {
   return new RelayError('storage_failed', 'The store could not do its work', { cause });
 }
 
-/** The COMMIT was not answered: the caller must look whether it was stored. */
+/** The COMMIT got no reply: the caller must find out whether it was stored. */
 export function unknownOutcome(error: unknown): RelayError {
   const cause = new Error(`PostgreSQL: ${messageOf(error)}`);
   return new RelayError('storage_failed', 'It is not known to be stored', { cause });
@@ -30,27 +30,25 @@ export function unknownOutcome(error: unknown): RelayError {
 /** Syntax, missing tables, constraints, values, a wrong number of parameters. */
 const faultsOfStatements = /^(?:0A|21|22|23|42|44|54|P0)|^08P01$/;
 
-/** The plan of a prepared statement that a migration has made invalid, or one that is gone. */
+/** A prepared statement that a migration has invalidated, or that no longer exists. */
 const staleStatement = /^(?:0A000|26000)$/;
 
-/** Whether the statement itself is wrong, so that those beside it may go on. */
+/** Whether the statement itself is wrong, so that other units may continue. */
 export function isFaultOfStatement(error: unknown): boolean {
   const state = sqlState(error);
   return state !== undefined && faultsOfStatements.test(state) && !staleStatement.test(state);
 }
 
-/** Deadlock, serialization, a lock that was not given up. */
 const collision = /^(?:40001|40P01|55P03)$/;
 
-/** Others were in the way: the same may well succeed now. */
+/** A deadlock, a serialization failure or a lock timeout: a retry may succeed. */
 export function isCollision(error: unknown): boolean {
   return collision.test(sqlState(error) ?? '');
 }
 
-/** Lost, shut down, timed out while idle, too many connections, still starting. */
 const failedConnection = /^(?:08(?!P01)|57P|25P03|25P04|53300)/;
 
-/** The connection is of no more use, and another one may be. */
+/** The connection is unusable (lost, shut down, idle too long), and a new one may work. */
 export function isLostConnection(error: unknown): boolean {
   const state = sqlState(error);
   return state === undefined || failedConnection.test(state) || staleStatement.test(state);

@@ -1,6 +1,6 @@
 /**
- * The connections that read. A read goes to the one that has the least to do; repeating it is safe.
- * A connection stays with the tenant that it was last asked for, until it is asked for another one.
+ * The connections that read. A read goes to the least busy one and can be repeated safely. A connection
+ * keeps the bounds of the tenant that it last served.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RelayError } from '@relay/protocol';
@@ -20,7 +20,7 @@ const pauseMs = 50;
 interface Reader {
   readonly session: PostgresSession;
   binding: Binding | undefined;
-  /** Whether it is where it should be: until that is known, no answer of it counts. */
+  /** Resolves when the bounds are set. Rows are used only after that. */
   bound: Promise<unknown>;
 }
 
@@ -47,7 +47,7 @@ export class PostgresReaders {
     return rows;
   }
 
-  /** Lets what was asked be answered. */
+  /** Closes after the outstanding reads. */
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.allSettled([...this.#reading, ...this.#connecting.values()]);
@@ -78,13 +78,13 @@ export class PostgresReaders {
   #leastBusy(of: Binding | undefined): Promise<Reader> | Reader {
     let best: Reader | undefined;
     let free: number | undefined;
-    const strangeness = (reader: Reader) =>
+    const load = (reader: Reader) =>
       reader.session.waiting + (reader.binding?.tenantId === of?.tenantId ? 0 : 0.5);
-    for (const [place, reader] of this.#all.entries()) {
-      if (reader?.session.usable !== true) free ??= place;
-      else if (best === undefined || strangeness(reader) < strangeness(best)) best = reader;
+    for (const [index, reader] of this.#all.entries()) {
+      if (reader?.session.usable !== true) free ??= index;
+      else if (best === undefined || load(reader) < load(best)) best = reader;
     }
-    // A second connection is opened when the first one is busy, and not before.
+    // Another connection is opened only when all open ones are busy.
     if (best !== undefined && (best.session.waiting === 0 || free === undefined)) return best;
     const opening = free === undefined ? undefined : this.#open(free);
     if (best === undefined) return opening ?? Promise.reject(new Error('There is no connection'));
@@ -92,23 +92,23 @@ export class PostgresReaders {
     return best;
   }
 
-  #open(place: number): Promise<Reader> {
-    const connecting = this.#connecting.get(place);
+  #open(index: number): Promise<Reader> {
+    const connecting = this.#connecting.get(index);
     if (connecting !== undefined) return connecting;
     const opening = this.#options
       .connect()
       .then((session) => {
         const reader: Reader = { session, binding: undefined, bound: Promise.resolve() };
-        this.#all[place] = reader;
+        this.#all[index] = reader;
         return reader;
       })
-      .finally(() => this.#connecting.delete(place));
-    this.#connecting.set(place, opening);
+      .finally(() => this.#connecting.delete(index));
+    this.#connecting.set(index, opening);
     return opening;
   }
 }
 
-/** What is sent behind it is answered within these bounds, or not at all. */
+/** Statements that are sent after it run within these bounds or fail. */
 function bind(reader: Reader, of: Binding | undefined): void {
   const text = crossing(reader.binding, of, 'SESSION');
   if (text === '') return;

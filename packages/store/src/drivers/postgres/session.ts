@@ -1,11 +1,11 @@
 /**
- * One connection. Statements are sent without waiting for the answers of those before them; answers
- * come in order. A connection that failed is never used again: its user opens another one.
+ * One connection. Statements are pipelined, and results arrive in order. A failed connection is never
+ * used again: its user opens another one.
  */
+import { defined } from '@relay/protocol';
 import { Client, types } from 'pg';
 import type { ClientConfig, QueryResult } from 'pg';
 import type { Row, SqlValue, StatementResult } from '../driver.ts';
-import { postgresText } from './text.ts';
 
 export interface SessionOptions {
   readonly url: string;
@@ -13,12 +13,12 @@ export interface SessionOptions {
   /** How long a statement may take, on the server. */
   readonly statementTimeoutMs: number;
   readonly lockTimeoutMs?: number;
-  /** How long the server waits for the next word inside of a transaction. */
+  /** How long the server waits for the next statement of a transaction. */
   readonly idleInTransactionMs?: number;
   readonly connectTimeoutMs: number;
 }
 
-/** A server that does not even say that it timed out is gone. */
+/** A server that does not even report its timeout is gone. */
 const silenceMs = 5_000;
 
 /** Whole numbers are numbers as long as they are exact. */
@@ -29,7 +29,7 @@ function exactNumber(text: string): number | bigint {
 
 export class PostgresSession {
   readonly #client: Client;
-  /** Resolves when it is of no more use. */
+  /** Resolves when the connection has failed or ended. */
   readonly lost: Promise<void>;
   #usable = true;
   #waiting = 0;
@@ -59,7 +59,7 @@ export class PostgresSession {
     return this.#usable;
   }
 
-  /** How many answers are still to come. */
+  /** The number of outstanding results. */
   get waiting(): number {
     return this.#waiting;
   }
@@ -81,18 +81,18 @@ export class PostgresSession {
     });
   }
 
-  /** BEGIN, COMMIT and the like, which nothing is gained by preparing. */
+  /** For BEGIN, COMMIT and the like, which need no preparation. */
   command(text: string): Promise<QueryResult> {
     return this.#client.query(text);
   }
 
-  /** Lets what was sent be answered, and leaves. */
+  /** Closes after the outstanding results have arrived. */
   async end(): Promise<void> {
     this.#usable = false;
     await this.#client.end().catch(() => undefined);
   }
 
-  /** Leaves without waiting for anything. */
+  /** Closes at once. */
   destroy(): void {
     this.#usable = false;
     this.#client.connection.stream.destroy();
@@ -109,9 +109,38 @@ function configOf(options: SessionOptions): ClientConfig {
     connectionTimeoutMillis: options.connectTimeoutMs,
     statement_timeout: statementTimeoutMs,
     query_timeout: statementTimeoutMs + silenceMs,
-    ...(lockTimeoutMs === undefined ? {} : { lock_timeout: lockTimeoutMs }),
-    ...(idleInTransactionMs === undefined
-      ? {}
-      : { idle_in_transaction_session_timeout: idleInTransactionMs }),
+    ...defined({
+      lock_timeout: lockTimeoutMs,
+      idle_in_transaction_session_timeout: idleInTransactionMs,
+    }),
   };
+}
+
+interface PostgresText {
+  readonly text: string;
+  /** The name of the prepared statement; none for statements that run once. */
+  readonly name?: string;
+}
+
+const translated = new Map<string, PostgresText>();
+
+/** SQL with `$1`, `$2` … for `?`. Each text is translated once and prepared once per connection. */
+export function postgresText(sql: string): PostgresText {
+  let known = translated.get(sql);
+  if (known === undefined) {
+    const text = numbered(sql);
+    known = isDefinition.test(sql) ? { text } : { text, name: `relay_${translated.size}` };
+    translated.set(sql, known);
+  }
+  return known;
+}
+
+const isDefinition = /^\s*(?:CREATE|ALTER|DROP|GRANT|REVOKE)\b/i;
+
+/** Strings, quoted names and comments, which are copied, or a placeholder. */
+const pieces = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|\?/g;
+
+function numbered(sql: string): string {
+  let count = 0;
+  return sql.replaceAll(pieces, (piece) => (piece === '?' ? `$${(count += 1)}` : piece));
 }

@@ -1,20 +1,18 @@
 /**
- * A writer: units wait here and go over in batches, as on SQLite (`sqlite/queue.ts`). A node has a few
- * of them; all units of one run go by the same.
+ * Groups units into batches, as on SQLite (`sqlite/queue.ts`). A node has a few writers; all units of a
+ * run use the same one.
  *
  *   idle ──submit──▶ gathering ──end of this turn of the event loop──▶ committing
- *   committing ──answered, units wait──▶ committing (they are the next batch)
- *   committing ──answered, nothing waits──▶ idle
+ *   committing ──reply, units wait──▶ committing (they are the next batch)
+ *   committing ──reply, nothing waits──▶ idle
  *
- * - At most one transaction is open. There is no timer: what arrives while it commits is the next one.
- * - Units of one run are applied in the order of their submission, and so are those of none.
- * - No two transactions, of whatever nodes, wait for each other in a circle. Those that share a commit
- *   touch the rows of one run each, that run's first, and go in the order of their runs; all others
- *   have a commit of their own. Should it happen all the same, PostgreSQL undoes one of them, and its
- *   units are tried again one by one.
- * - As long as COMMIT was not sent, nothing can be stored: what failed until then for reasons that
- *   pass (a lost connection, a deadlock with another node, a lock) is tried again for a while. From
- *   then on nothing is ever repeated: a COMMIT without an answer rejects as not known to be stored.
+ * - At most one transaction is open. There is no timer: units that arrive meanwhile are the next batch.
+ * - Units of one run are applied in the order of submission, and so are units without a run.
+ * - Transactions, also of different nodes, do not deadlock: units that share a commit change the rows of
+ *   one run each, the run's own row first, in the order of their runs; all others commit alone. If
+ *   PostgreSQL detects a deadlock all the same, the units of the batch are retried one by one.
+ * - Before COMMIT is sent, transient failures (a lost connection, a deadlock, a lock timeout) are retried
+ *   for a while. After that nothing is repeated: a COMMIT without a reply rejects as outcome unknown.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RelayError } from '@relay/protocol';
@@ -27,11 +25,10 @@ import type { PostgresSession } from './session.ts';
 export interface WriterOptions {
   readonly connect: () => Promise<PostgresSession>;
   readonly maxUnits: number;
-  /** How long a batch is tried again before it is given up. */
   readonly retryForMs: number;
 }
 
-/** Bounds what is sent at once, in characters. */
+/** Of a batch, in characters. */
 const maxSize = 8 * 1024 * 1024;
 const firstPauseMs = 5;
 const longestPauseMs = 250;
@@ -45,7 +42,7 @@ interface Waiting extends BoundUnit {
 }
 
 type Attempt =
-  | { readonly kind: 'over'; readonly outcomes: readonly UnitOutcome[] }
+  | { readonly kind: 'done'; readonly outcomes: readonly UnitOutcome[] }
   /** Nothing was stored. */
   | { readonly kind: 'undone'; readonly error: unknown }
   /** Something may have been stored. */
@@ -75,7 +72,7 @@ export class PostgresWriter {
     });
   }
 
-  /** Takes no more units, and lets the waiting ones commit. */
+  /** Accepts no more units and commits the waiting ones. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#work;
@@ -89,7 +86,7 @@ export class PostgresWriter {
     this.#work = undefined;
   }
 
-  /** The first one, and all that may share its commit without overtaking a unit of their run. */
+  /** The first unit, and all that may share its commit without overtaking a unit of their run. */
   #next(): readonly Waiting[] {
     const [first, ...others] = this.#waiting;
     if (first === undefined || first.alone) {
@@ -118,16 +115,16 @@ export class PostgresWriter {
     const deadline = Math.min(...batch.map(({ since }) => since)) + this.#options.retryForMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const attempt = await this.#attempt(batch);
-      if (attempt.kind === 'over') return this.#settle(batch, attempt.outcomes);
+      if (attempt.kind === 'done') return this.#settle(batch, attempt.outcomes);
       const { error } = attempt;
       const mayPass = isCollision(error) || isLostConnection(error);
       if (attempt.kind === 'unknown' || !mayPass || performance.now() > deadline) {
         const fault = attempt.kind === 'unknown' ? unknownOutcome(error) : toRelayError(error);
         for (const { reject } of batch) reject(fault);
-        if (attempt.kind === 'undone' && isLostConnection(error)) this.#giveUp(fault);
+        if (attempt.kind === 'undone' && isLostConnection(error)) this.#rejectOverdue(fault);
         return;
       }
-      // Others back off as well: not all of them by the same time.
+      // Jitter, because other nodes back off too.
       await sleep(pause * (0.5 + Math.random()));
       if (isCollision(error) && batch.length > 1) {
         for (const waiting of batch) await this.#commit([waiting]);
@@ -136,8 +133,8 @@ export class PostgresWriter {
     }
   }
 
-  /** The database does not answer: units that have waited as long fail too. */
-  #giveUp(fault: RelayError): void {
+  /** The database does not respond: units that have waited as long fail too. */
+  #rejectOverdue(fault: RelayError): void {
     const limit = performance.now() - this.#options.retryForMs;
     const isOverdue = ({ since }: Waiting) => since < limit;
     for (const { reject } of this.#waiting.filter(isOverdue)) reject(fault);
@@ -156,7 +153,7 @@ export class PostgresWriter {
       outcomes = await apply(session, batch);
       if (!outcomes.some(isStored)) {
         await session.command('ROLLBACK');
-        return { kind: 'over', outcomes };
+        return { kind: 'done', outcomes };
       }
     } catch (error) {
       await this.#abandon(session, error);
@@ -164,8 +161,8 @@ export class PostgresWriter {
     }
     try {
       const { command } = await session.command('COMMIT');
-      if (command !== 'COMMIT') throw new Error(`COMMIT was answered by ${command}`);
-      return { kind: 'over', outcomes };
+      if (command !== 'COMMIT') throw new Error(`The reply to COMMIT is ${command}`);
+      return { kind: 'done', outcomes };
     } catch (error) {
       session.destroy();
       return { kind: 'unknown', error };
@@ -177,7 +174,7 @@ export class PostgresWriter {
     return this.#session;
   }
 
-  /** Leaves the transaction, or the connection with it. */
+  /** Rolls back, or closes the connection. */
   async #abandon(session: PostgresSession, error: unknown): Promise<void> {
     try {
       if (isLostConnection(error)) session.destroy();
@@ -190,8 +187,8 @@ export class PostgresWriter {
   #settle(batch: readonly Waiting[], outcomes: readonly UnitOutcome[]): void {
     this.stats.commits += 1;
     this.stats.units += batch.length;
-    for (const [place, { resolve, reject }] of batch.entries()) {
-      const outcome = outcomes[place];
+    for (const [index, { resolve, reject }] of batch.entries()) {
+      const outcome = outcomes[index];
       if (outcome !== undefined && 'ok' in outcome) resolve(outcome);
       else reject(toRelayError(outcome?.error));
     }

@@ -1,15 +1,15 @@
-/** Copies of an embedded store, and a look into one that leaves everything as it is. */
+/** Copies and read-only inspection of an embedded store, also while a server uses it. */
 import { chmodSync, closeSync, fsyncSync, openSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { RelayError } from '@relay/protocol';
-import { decodeNote, selectNote } from '../../sql/notes.ts';
+import { decodeMetadata, selectMetadata } from '../../sql/system.ts';
 import type { Row } from '../driver.ts';
 
 const busyTimeoutMs = 10_000;
 
 /**
- * One moment of the store, complete and on disk, however much is written meanwhile. It is read in a
- * single transaction: copying page by page would begin anew with every commit of the server.
+ * A consistent copy, flushed to disk. It is read in a single transaction: an incremental backup would
+ * restart with every commit of the server.
  */
 export function copySqlite(path: string, target: string): void {
   withDatabase(path, (db) => {
@@ -24,23 +24,23 @@ export function copySqlite(path: string, target: string): void {
   }
 }
 
-/** Throws if the file is not a store, or is damaged. */
+/** Throws if the file is damaged or no store. */
 export function checkSqlite(path: string): void {
   withDatabase(path, (db) => {
     const found = db.prepare('PRAGMA quick_check(1)').get() as { quick_check?: string } | undefined;
     if (found?.quick_check !== 'ok') {
       throw new RelayError('journal_corrupt', `${path} is damaged: ${found?.quick_check}`);
     }
-    db.prepare('SELECT count(*) FROM notes').get();
+    db.prepare('SELECT count(*) FROM metadata').get();
   });
 }
 
-/** A note of a store, as it lies there. */
-export function readSqliteNote(path: string, name: string): string | undefined {
+/** A metadata entry of a store that may be in use. */
+export function readSqliteMetadata(path: string, name: string): string | undefined {
   return withDatabase(path, (db) => {
-    const { sql, params } = selectNote(name);
+    const { sql, params } = selectMetadata(name);
     const row = db.prepare(sql).get(...params) as Row | undefined;
-    return row === undefined ? undefined : decodeNote(row);
+    return row === undefined ? undefined : decodeMetadata(row);
   });
 }
 

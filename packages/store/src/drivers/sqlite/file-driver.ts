@@ -1,7 +1,7 @@
 /**
- * SQLite behind the driver port. Writes go to one thread (`writer.ts`) by way of the queue
- * that groups them (`queue.ts`); reads run here, on a connection that cannot write. With a
- * WAL neither waits for the other, and a read that starts after a commit was answered sees it.
+ * A SQLite file as a driver. Writes go through a queue that groups them (`queue.ts`) to one thread
+ * (`writer.ts`); reads run on this thread, on a read-only connection. With a WAL neither waits for the
+ * other, and a read that starts after a commit resolved sees it.
  */
 import { DatabaseSync } from 'node:sqlite';
 import { Worker } from 'node:worker_threads';
@@ -15,7 +15,6 @@ import type { WriterOptions, WriterReply } from './writer.ts';
 const largeRead = 64;
 
 export interface SqliteDriver extends SqlDriver {
-  /** How many units were stored so far, and in how many commits. */
   readonly stats: { readonly units: number; readonly commits: number };
 }
 
@@ -62,7 +61,7 @@ class Sqlite implements SqliteDriver {
     if (!this.#reader.isOpen) throw new RelayError('storage_failed', 'The store is closed');
     try {
       const rows = this.#statements.all(sql, params);
-      // A caller that reads page after page lets other work run in between.
+      // Other work runs between the pages of a long read.
       if (rows.length > largeRead) await new Promise((resolve) => setImmediate(resolve));
       return rows;
     } catch (error) {
@@ -75,18 +74,17 @@ class Sqlite implements SqliteDriver {
   }
 
   async close(): Promise<void> {
-    // First, so that the writer's connection is the last one and can clear the WAL away.
+    // First, so that the writer closes the last connection and can remove the WAL.
     if (this.#reader.isOpen) this.#reader.close();
     await this.#queue.close();
   }
 }
 
-/** The writer as source while this is source, and as built once this is built. */
 function startWriter(options: WriterOptions): Promise<Worker> {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
   const worker = new Worker(new URL(`./writer.${extension}`, import.meta.url), {
     workerData: options,
-    // Flags of the process that are about its own script must not reach this one.
+    // Flags of the process concern its own script.
     execArgv: [],
   });
   return new Promise((resolve, reject) => {

@@ -1,7 +1,6 @@
 /**
- * One server a data folder. The lock is an open exclusive transaction on a small database of its
- * own: the operating system gives it up when the process ends, in whatever way, so that it can
- * never be stale. Nothing is ever written to it.
+ * One server per data folder. The lock is an open exclusive transaction on a small database of its own.
+ * The operating system releases it when the process ends, so it is never stale.
  */
 import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -30,17 +29,17 @@ export function lockFolder(dir: string): FolderLock {
       },
     };
   } catch (cause) {
-    throw new RelayError('storage_failed', sentenceFor(cause, dir), { cause });
+    throw new RelayError('storage_failed', messageFor(cause, dir), { cause });
   }
 }
 
-/** Only its owner may look into a data folder. */
+/** Only its owner may read a data folder. */
 export function makeFolder(dir: string): void {
   try {
-    // One by one: made recursively, a folder where none can be made is tried for ever.
-    for (const missing of missingFolders(dir)) makeIfMissing(missing);
+    // One by one: `recursive` never returns where no folder can be created.
+    for (const missing of missingFolders(dir)) createIfMissing(missing);
   } catch (cause) {
-    throw new RelayError('storage_failed', `The data folder ${dir} cannot be made`, { cause });
+    throw new RelayError('storage_failed', `The data folder ${dir} cannot be created`, { cause });
   }
 }
 
@@ -50,7 +49,7 @@ function missingFolders(dir: string): string[] {
   return missing;
 }
 
-function makeIfMissing(dir: string): void {
+function createIfMissing(dir: string): void {
   try {
     mkdirSync(dir, { mode: 0o700 });
   } catch (error) {
@@ -59,8 +58,8 @@ function makeIfMissing(dir: string): void {
 }
 
 /**
- * Makes the file for its owner alone, if it is not there. It must not be opened if it is: closing
- * any handle of a file gives up the locks that this process has on it.
+ * Creates the file for its owner alone. An existing file must not be opened: closing any handle of it
+ * releases the locks that this process holds on it.
  */
 export function createPrivately(path: string): void {
   try {
@@ -70,7 +69,7 @@ export function createPrivately(path: string): void {
   }
 }
 
-function sentenceFor(error: unknown, dir: string): string {
+function messageFor(error: unknown, dir: string): string {
   const folder = dir.endsWith('/') ? dir : `${dir}/`;
   const isBusy = (error as { errcode?: unknown }).errcode === 5;
   return isBusy

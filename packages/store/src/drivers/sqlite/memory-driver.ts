@@ -1,6 +1,6 @@
 /**
- * SQLite in memory behind the driver port, on the calling thread and on one connection. Each call is
- * carried out before it returns its promise.
+ * SQLite in memory as a driver, on the calling thread and on one connection. Each call completes before
+ * it returns its promise.
  */
 import { DatabaseSync } from 'node:sqlite';
 import type { SqlDriver } from '../driver.ts';

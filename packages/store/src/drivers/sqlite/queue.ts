@@ -1,17 +1,18 @@
 /**
- * The main thread's side of the writer: units wait here, and go over in batches.
+ * The main thread's side of the writer, which groups units into batches.
  *
  *   idle ──submit──▶ gathering ──end of this turn of the event loop──▶ committing
- *   committing ──answer, nothing waits──▶ idle
- *   committing ──answer, units wait────▶ committing (they are the next batch)
- *   idle ──close──▶ finishing             committing ──answer, nothing waits, closed──▶ finishing
- *   any state ──the writer ended──▶ stopped
+ *   committing ──reply, nothing waits──▶ idle
+ *   committing ──reply, units wait────▶ committing (they are the next batch)
+ *   idle ──close──▶ finishing             committing ──reply, nothing waits, closed──▶ finishing
+ *   any state ──the writer exited──▶ stopped
  *
- * - At most one batch is on its way. There is no timer: an idle writer starts with what one turn of
- *   the event loop brings, and what arrives while it commits forms the next batch.
- * - Units are applied in the order of their submission.
- * - Each unit settles exactly once: with its own answer, with its batch's fault, or by the end.
- * - `close` takes no more units, lets the waiting ones commit, and then asks the writer to finish.
+ * - At most one batch is in flight. There is no timer: the first batch is what one turn of the event
+ *   loop submits, and what arrives while it commits is the next batch.
+ * - Units are applied in the order of submission.
+ * - Each unit settles exactly once: with its own result, with the fault of its batch, or when the writer
+ *   stops.
+ * - `close` accepts no more units, commits the waiting ones, and then lets the writer finish.
  */
 import type { EventEmitter } from 'node:events';
 import { RelayError } from '@relay/protocol';
@@ -21,7 +22,7 @@ import { faultOf } from './units.ts';
 import type { WriterReply, WriterRequest } from './writer.ts';
 
 const MAX_UNITS = 1_000;
-/** Bounds what is copied to the writer at once, in characters. */
+/** Of a batch, in characters. */
 const MAX_SIZE = 8 * 1024 * 1024;
 
 interface Waiting {
@@ -30,7 +31,6 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-/** What the queue needs of a thread. */
 interface Writer extends Pick<EventEmitter, 'on' | 'once'> {
   postMessage(request: WriterRequest): void;
 }
@@ -50,7 +50,7 @@ export class WriteQueue {
   #sent: Waiting[] = [];
   readonly #ended: Promise<void>;
 
-  /** The worker must have said that it is ready. */
+  /** The worker must be ready. */
   constructor(worker: Writer, path: string) {
     this.#worker = worker;
     this.#path = path;
@@ -104,7 +104,7 @@ export class WriteQueue {
   #answered(reply: WriterReply): void {
     const batch = this.#sent;
     this.#sent = [];
-    // The writer continues before callers are answered, so that both threads have work.
+    // The next batch is sent before callers continue, so that both threads have work.
     this.#move(this.#waiting.length > 0 ? 'committing' : this.#closing ? 'finishing' : 'idle');
     if (isAnswer(reply)) {
       this.stats.commits += 1;
@@ -138,7 +138,7 @@ export class WriteQueue {
     try {
       this.#worker.postMessage([texts, flat] satisfies WriterRequest);
     } catch (error) {
-      // Too large to be copied, say. The texts did not arrive either.
+      // Too large to be copied, for example. The texts did not arrive either.
       for (const sql of texts) this.#numbers.delete(sql);
       const { message } = faultOf(error);
       setImmediate(() => this.#answered({ fault: { code: 0, message } }));
@@ -156,14 +156,14 @@ export class WriteQueue {
   }
 }
 
-/** Reads the writer's flat answer: 0 done, 1 unmet, 2 failed. */
+/** Reads the flat reply of the writer: 0 done, 1 unmet, 2 failed. */
 function settle(batch: readonly Waiting[], answer: readonly unknown[], path: string): void {
   let at = 0;
   for (const { unit, resolve, reject } of batch) {
     const outcome = answer[at++];
     if (outcome === 0) {
       const results: StatementResult[] = [];
-      for (let place = 0; place < unit.length; place += 1) {
+      for (let index = 0; index < unit.length; index += 1) {
         const result = answer[at++] as number | readonly Row[];
         results.push(
           typeof result === 'number'

@@ -1,11 +1,11 @@
 /**
- * Statements and units on one SQLite connection: what the writer thread and the in-memory driver
- * have in common. Imports nothing at run time but Node's own modules, so that the thread starts fast.
+ * Statements and units on one SQLite connection, for the writer thread and the in-memory driver.
+ * Imports only Node's own modules at run time, so that the thread starts fast.
  */
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Row, SqlValue, Statement, StatementResult, UnitResult } from '../driver.ts';
 
-/** An error as it crosses from the writer thread: an instance of a class would not survive the copy. */
+/** An error that can be copied between threads. */
 export interface SqliteFault {
   /** SQLite's extended result code, or 0 where the error is not SQLite's. */
   readonly code: number;
@@ -47,7 +47,7 @@ export class PreparedStatements {
   }
 }
 
-/** The answer to a unit, or the error that its own statement caused. */
+/** The result of a unit, or the error that its own statement caused. */
 export type UnitOutcome = UnitResult | { readonly fault: SqliteFault };
 
 const noRows: readonly Row[] = Object.freeze([]);
@@ -116,6 +116,6 @@ export function rollBack(db: DatabaseSync): void {
   try {
     if (db.isOpen && db.isTransaction) db.exec('ROLLBACK');
   } catch {
-    // The next BEGIN fails if the connection is beyond use.
+    // The next BEGIN fails if the connection is unusable.
   }
 }

@@ -1,15 +1,14 @@
 /**
- * The thread that writes. It owns the only connection that changes the database, so that waiting for
- * the disk never holds up the event loop.
+ * The thread that writes. It owns the only writable connection, so that waiting for the disk never
+ * blocks the event loop.
  *
- * One message in is one batch; one message out is its answer, sent after the COMMIT and never before
- * (E1). A batch is `BEGIN IMMEDIATE`, its units (`units.ts`), `COMMIT`. A fault of the database (disk
- * full, damage, a lock that is not given up) fails the whole batch, which is rolled back. The next
- * batch starts afresh.
+ * Each message is a batch, and its reply is sent after the COMMIT, never before (E1). A batch is `BEGIN
+ * IMMEDIATE`, its units (`units.ts`), `COMMIT`. A fault of the database (disk full, damage, a lock) fails
+ * the whole batch, which is rolled back.
  *
- * A batch is a flat array, which is the cheapest thing to send. Per unit: its length,
- * then per statement: the number of its text, the expected count or -1, the number of parameters,
- * these. The answer is flat as well: see `WriterReply`.
+ * A batch is a flat array, which is the cheapest to send. Per unit: its length; per statement: the number
+ * of its text, the expected count or -1, the number of parameters, the parameters. The reply is flat too
+ * (`WriterReply`).
  */
 import { DatabaseSync } from 'node:sqlite';
 import { parentPort, workerData } from 'node:worker_threads';
@@ -120,7 +119,7 @@ function finish(db: DatabaseSync): void {
   try {
     db.exec('PRAGMA wal_checkpoint(TRUNCATE)');
   } catch {
-    // Another process reads or writes, or the disk is full: the WAL is kept and nothing is lost.
+    // Another process uses the file, or the disk is full: the WAL is kept, and nothing is lost.
   }
   db.close();
   parentPort?.close();

@@ -1,22 +1,21 @@
 /**
- * One step of a run as one unit. Its first statement is the fence (E3): it changes the run's row only
- * if the journal ends at the expected `seq`, under the writer's epoch, and the lease is not released. If it does not, nothing of the unit is stored.
+ * An append as one unit. Its first statement is the fence (E3): it changes the run's row only if the
+ * journal ends at the expected `seq`, the epoch is the writer's and the lease is not released. Otherwise
+ * nothing is stored.
  */
 import type { Append, AppendOutcome } from '@relay/core';
 import { isEnded } from '@relay/protocol';
 import type { Statement, UnitOf, UnitResult } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
 import { closeClientCalls, insertClientCall, timeOutClientCall } from './client-calls.ts';
-import { deleteConnectionsOf } from './connections.ts';
-import { countEnding } from './conversations.ts';
+import { countEnding, countUsage } from './counts.ts';
 import { insertEvents } from './events.ts';
 import { useGrant, useGrantSql } from '../tenants/grants.ts';
 import { deleteCommands, deleteCommand } from './inbox.ts';
 import { insertMemory } from '../memories.ts';
 import { closeOpenApprovals, closeApproval, insertApproval } from './approvals.ts';
-import { changesOf } from './runs.ts';
-import { putSnapshot } from './snapshots.ts';
-import { countUsage } from './usage.ts';
+import { changesOf, putSnapshot } from './runs.ts';
+import { deleteConnections } from '../system.ts';
 import { insertNotices } from '../tenants/webhooks.ts';
 
 export function appendUnit(tenantId: string, append: Append): readonly Statement[] {
@@ -31,23 +30,23 @@ export function appendUnit(tenantId: string, append: Append): readonly Statement
   for (const call of append.clientCalls ?? []) unit.push(insertClientCall(run, call));
   for (const id of append.abandonedCalls ?? []) unit.push(timeOutClientCall(run, id));
   for (const grantId of append.useGrants ?? []) unit.push(useGrant(tenantId, grantId, at));
-  for (const commandId of append.consume ?? []) unit.push(deleteCommand(run, commandId));
+  for (const commandId of append.consumeCommands ?? []) unit.push(deleteCommand(run, commandId));
   for (const memory of append.memories ?? []) unit.push(insertMemory(tenantId, memory));
   if (endsRun(append)) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
     unit.push(deleteCommands(run), closeOpenApprovals(run, at), closeClientCalls(run));
-    unit.push(deleteConnectionsOf(run));
+    unit.push(deleteConnections(run));
   }
   unit.push(...insertAudit(tenantId, append.audit), ...insertNotices(tenantId, append.notices));
   return unit;
 }
 
-/** A run that ends is counted, in rows that it shares with others; so are the uses of a grant. */
+/** The rows of counts and grants are shared with other runs. */
 export function appendOf(append: Append): UnitOf {
   return { run: append.runId, alone: endsRun(append) || (append.useGrants ?? []).length > 0 };
 }
 
-/** A used-up grant refuses the step but does not fence the writer out. */
+/** A used-up grant refuses the append, but its writer still holds the run. */
 export function appendOutcome(unit: readonly Statement[], result: UnitResult): AppendOutcome {
   if (result.ok) return 'committed';
   return unit[result.failedAt]?.sql === useGrantSql ? 'refused' : 'fenced';
@@ -56,22 +55,13 @@ export function appendOutcome(unit: readonly Statement[], result: UnitResult): A
 const fenceSqls = new Map<string, string>();
 
 function fence(tenantId: string, append: Append): Statement {
-  const { runId, afterSeq, epoch, events, progress } = append;
-  const changes = progress === undefined ? [] : changesOf(runId, progress);
-  const releases = append.release === true || endsRun(append);
+  const { runId, afterSeq, epoch, events, progress = {} } = append;
+  const changes = changesOf(runId, progress);
+  const columns = changes.map(([column]) => column);
+  const values = changes.map(([, value]) => value);
   return {
-    sql: fenceSql(
-      changes.map(([column]) => column),
-      releases,
-    ),
-    params: [
-      afterSeq + events.length,
-      ...changes.map(([, value]) => value),
-      tenantId,
-      runId,
-      afterSeq,
-      epoch,
-    ],
+    sql: fenceSql(columns, append.release === true || endsRun(append)),
+    params: [afterSeq + events.length, ...values, tenantId, runId, afterSeq, epoch],
     expect: 1,
   };
 }

@@ -1,35 +1,33 @@
 import type {
   NewApproval,
   Page,
-  Question,
   ApprovalClosure,
   ApprovalDecision,
   ApprovalFilter,
   ApprovalRecord,
   RunRef,
 } from '@relay/core';
-import { approvalStatuses } from '@relay/protocol';
-import type { Decider } from '@relay/protocol';
+import { approvalStatuses, defined } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
-import { besides, leadingBy, rowsOn, selectPage } from '../lists.ts';
-import type { ColumnFilter } from '../lists.ts';
+import { columnFilters, leadBy, type List, selectPage, selectRows } from '../lists.ts';
+import { insertInto } from '../statements.ts';
 import {
+  checkIntact,
   checksumOf,
-  corrupt,
   encode,
   encodeOrNull,
   freeText,
   freeTextOrNull,
-  integer,
-  integerOrNull,
   json,
   jsonOrNull,
+  number,
+  numberOrNull,
   text,
-  textOrNull,
 } from '../../codec/values.ts';
 
-/** What never changes once an approval is raised, in the order in which it is hashed and inserted. */
+/** What never changes once an approval is requested; the checksum covers it in this order. */
 const fixedColumns = [
+  'tenant_id',
   'id',
   'run_id',
   'requested_at',
@@ -41,14 +39,15 @@ const fixedColumns = [
   'tool',
   'params',
   'digest',
+  'question',
+  'resolved_paths',
 ] as const;
 
-const insertSql = `INSERT INTO approvals
-  (${fixedColumns.join(', ')}, question, resolved_paths, tenant_id, status, checksum)
-  VALUES (${fixedColumns.map(() => '?').join(', ')}, ?, ?, ?, 'pending', ?)`;
+const insertSql = insertInto('approvals', [...fixedColumns, 'checksum', 'status']);
 
 export function insertApproval(tenantId: string, approval: NewApproval): Statement {
   const fixed = [
+    tenantId,
     approval.id,
     approval.runId,
     approval.requestedAt,
@@ -60,27 +59,18 @@ export function insertApproval(tenantId: string, approval: NewApproval): Stateme
     encode(approval.tool),
     encode(approval.params),
     approval.digest,
+    encodeOrNull(approval.question),
+    encodeOrNull(approval.resolvedPaths),
   ];
-  const question = encodeOrNull(approval.question);
-  const resolvedPaths = encodeOrNull(approval.resolvedPaths);
-  const checksum = approvalChecksum(tenantId, fixed, [question, resolvedPaths]);
-  return { sql: insertSql, params: [...fixed, question, resolvedPaths, tenantId, checksum] };
-}
-
-function approvalChecksum(
-  tenantId: string,
-  fixed: readonly (string | number)[],
-  more: readonly (string | null)[],
-): number {
-  return checksumOf(tenantId, ...fixed, ...more.map((value) => value ?? ''));
+  return { sql: insertSql, params: [...fixed, checksumOf(...fixed), 'pending'] };
 }
 
 const closeSql = `UPDATE approvals SET status = ?, decided_at = ?, decided_by = ?, reason = ?
   WHERE tenant_id = ? AND id = ? AND run_id = ? AND status = 'pending'`;
 
 /**
- * An approval that someone decided in the meantime cannot expire any more: the step is undone, and its
- * writer finds the decision in its inbox. One that is closed because its run ends keeps the decision.
+ * An approval that has been decided cannot expire: the append is undone, and its writer finds the
+ * decision in the inbox. One that is closed because its run ends keeps the decision.
  */
 export function closeApproval({ tenantId, runId }: RunRef, closure: ApprovalClosure): Statement {
   const { approvalId, status, at, by, reason } = closure;
@@ -91,7 +81,7 @@ export function closeApproval({ tenantId, runId }: RunRef, closure: ApprovalClos
 const closeOpenSql = `UPDATE approvals SET status = 'closed', decided_at = ?, decided_by = ?, reason = ?
   WHERE tenant_id = ? AND run_id = ? AND status = 'pending'`;
 
-/** No approval outlives its run, not even one that the journal no longer shows. */
+/** No approval stays open after its run, even if the run's state does not know it. */
 export function closeOpenApprovals({ tenantId, runId }: RunRef, at: number): Statement {
   const by = { type: 'system', id: 'relay', name: 'relay' };
   const params = [at, encode(by), encode('The run has ended'), tenantId, runId];
@@ -126,7 +116,6 @@ export function decide(tenantId: string, decision: ApprovalDecision): Statement 
 
 const columns = [
   ...fixedColumns,
-  'tenant_id',
   'checksum',
   'status',
   'decided_at',
@@ -135,48 +124,30 @@ const columns = [
   'answer',
   'executed_params',
   'executed_digest',
-  'question',
-  'resolved_paths',
 ] as const;
 
 export const selectApprovalSql = `SELECT ${columns.join(', ')}
   FROM approvals WHERE tenant_id = ? AND id = ?`;
 
+/** The most selective filter first: a run has few approvals, and few are pending. */
+function listOf(tenantId: string, { runId, status, kind }: ApprovalFilter): List {
+  const [first = anyStatus, ...others] = columnFilters({ run_id: runId, status, kind });
+  return { tenantId, table: 'approvals', at: 'requested_at', ...leadBy(first, others) };
+}
+
+const anyStatus = { column: 'status', values: approvalStatuses };
+
 export function selectApprovals(tenantId: string, filter: ApprovalFilter, page: Page): Statement {
-  const rows = { tenantId, table: 'approvals', columns: columns.map((column) => `r.${column}`) };
-  return rowsOn(selectApprovalIds(tenantId, filter, page), rows);
+  return selectRows(listOf(tenantId, filter), columns, page);
 }
 
-/** The most selective first: a run has few approvals, and few are pending. */
 export function selectApprovalIds(tenantId: string, filter: ApprovalFilter, page: Page): Statement {
-  const { runId, status, kind } = filter;
-  const wanted = [
-    { column: 'run_id', value: runId },
-    { column: 'status', value: status },
-    { column: 'kind', value: kind },
-  ];
-  const [first = ofAnyStatus, ...rest] = wanted.flatMap<ColumnFilter>(({ column, value }) =>
-    value === undefined ? [] : [{ column, values: [value] }],
-  );
-  const filters = { leading: leadingBy(first), others: rest.map((other) => besides(other)) };
-  return selectPage(
-    { tenantId, table: 'approvals', at: 'requested_at', id: 'id', ...filters },
-    page,
-  );
+  return selectPage(listOf(tenantId, filter), page);
 }
-
-const ofAnyStatus: ColumnFilter = { column: 'status', values: approvalStatuses };
 
 export function decodeApproval(row: Row): ApprovalRecord {
   const id = text(row, 'id');
-  const fixed = fixedColumns.map((column) => row[column] as string | number);
-  const question = textOrNull(row, 'question');
-  const resolvedPaths = textOrNull(row, 'resolved_paths');
-  if (
-    approvalChecksum(text(row, 'tenant_id'), fixed, [question, resolvedPaths]) !== row['checksum']
-  ) {
-    throw corrupt(`Relay ${id}`, 'it does not match its checksum');
-  }
+  checkIntact(`Approval ${id}`, row, fixedColumns);
   return {
     id,
     runId: text(row, 'run_id'),
@@ -186,16 +157,17 @@ export function decodeApproval(row: Row): ApprovalRecord {
     toolCallId: freeText(row, 'tool_call_id'),
     tool: freeText(row, 'tool'),
     params: json(row, 'params'),
-    ...(resolvedPaths === null
-      ? {}
-      : { resolvedPaths: json(row, 'resolved_paths') as Record<string, string> }),
     digest: text(row, 'digest'),
-    ...(question === null ? {} : { question: json(row, 'question') as Question }),
-    requestedAt: integer(row, 'requested_at'),
-    expiresAt: integer(row, 'expires_at'),
+    ...defined({
+      resolvedPaths: (jsonOrNull(row, 'resolved_paths') ??
+        undefined) as ApprovalRecord['resolvedPaths'],
+      question: (jsonOrNull(row, 'question') ?? undefined) as ApprovalRecord['question'],
+    }),
+    requestedAt: number(row, 'requested_at'),
+    expiresAt: number(row, 'expires_at'),
     status: text(row, 'status') as ApprovalRecord['status'],
-    decidedAt: integerOrNull(row, 'decided_at'),
-    decidedBy: jsonOrNull(row, 'decided_by') as Decider | null,
+    decidedAt: numberOrNull(row, 'decided_at'),
+    decidedBy: jsonOrNull(row, 'decided_by') as ApprovalRecord['decidedBy'],
     reason: freeTextOrNull(row, 'reason'),
     edited: editedCall(row),
     answer: freeTextOrNull(row, 'answer'),

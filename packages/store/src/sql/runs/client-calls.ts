@@ -1,12 +1,12 @@
 import type { CallClaim, ClientCallRecord, NewClientCall, PostedResult, RunRef } from '@relay/core';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import {
+  checkIntact,
   checksumOf,
-  corrupt,
   encode,
   freeText,
-  integer,
   json,
+  number,
   text,
   textOrNull,
 } from '../../codec/values.ts';
@@ -23,7 +23,7 @@ export function insertClientCall({ tenantId, runId }: RunRef, call: NewClientCal
 const timeOutSql = `UPDATE client_calls SET status = 'closed'
   WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ? AND status = 'pending'`;
 
-/** A result that came in the meantime counts: the step is undone, and its writer finds the result in its inbox. */
+/** If a result has been posted, the append is undone, and its writer finds the result in the inbox. */
 export function timeOutClientCall({ tenantId, runId }: RunRef, toolCallId: string): Statement {
   return { sql: timeOutSql, params: [tenantId, runId, encode(toolCallId)], expect: 1 };
 }
@@ -61,7 +61,10 @@ export function claimClientCall(tenantId: string, claim: CallClaim): Statement {
   return { sql: claimSql, params, expect: 1 };
 }
 
-const selectSql = `SELECT run_id, tool_call_id, tenant_id, status, result_by, digest, failed, output, checksum
+/** What the checksum of a result covers, in this order. */
+const resultColumns = ['tenant_id', 'run_id', 'tool_call_id', 'digest', 'failed', 'output'];
+
+const selectSql = `SELECT ${resultColumns.join(', ')}, status, result_by, checksum
   FROM client_calls WHERE tenant_id = ? AND run_id = ? AND tool_call_id = ?`;
 
 export function selectClientCall({ tenantId, runId }: RunRef, toolCallId: string): Statement {
@@ -73,7 +76,7 @@ export function decodeClientCall(row: Row): ClientCallRecord {
     runId: text(row, 'run_id'),
     toolCallId: freeText(row, 'tool_call_id'),
     status: text(row, 'status') as ClientCallRecord['status'],
-    resultBy: integer(row, 'result_by'),
+    resultBy: number(row, 'result_by'),
     result: resultOf(row),
   };
 }
@@ -81,12 +84,8 @@ export function decodeClientCall(row: Row): ClientCallRecord {
 function resultOf(row: Row): ClientCallRecord['result'] {
   const digest = textOrNull(row, 'digest');
   if (digest === null) return null;
-  const failed = integer(row, 'failed');
-  const output = textOrNull(row, 'output');
-  if (output === null) return { digest, failed: failed === 1 };
-  const place = ['tenant_id', 'run_id', 'tool_call_id'].map((column) => text(row, column));
-  if (checksumOf(...place, digest, failed, output) !== row['checksum']) {
-    throw corrupt(`The result of call ${place[2]}`, 'it does not match its checksum');
-  }
-  return { digest, failed: failed === 1, output: json(row, 'output') };
+  const failed = number(row, 'failed') === 1;
+  if (row['output'] === null) return { digest, failed };
+  checkIntact(`The result of call ${text(row, 'tool_call_id')}`, row, resultColumns);
+  return { digest, failed, output: json(row, 'output') };
 }

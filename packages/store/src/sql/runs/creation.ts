@@ -1,19 +1,18 @@
 /**
- * A new run as one unit. Where it has an idempotency key, taking it is the first statement: if
- * another run has it, nothing of the unit is stored.
+ * A new run as one unit. It takes its idempotency key first: if another run holds the key, nothing is
+ * stored.
  */
-import type { RunCreation } from '@relay/core';
+import type { IdempotencyKey, RunCreation, RunRef } from '@relay/core';
 import { isEnded } from '@relay/protocol';
-import type { SqlDialect, Statement, UnitOf } from '../../drivers/driver.ts';
+import type { Row, SqlDialect, Statement, UnitOf } from '../../drivers/driver.ts';
 import { insertAudit } from '../tenants/audit.ts';
-import { insertConnection } from './connections.ts';
-import { countEnding } from './conversations.ts';
+import { countEnding, countUsage } from './counts.ts';
 import { insertEvents } from './events.ts';
-import { sweepKeys, takeKey } from './idempotency.ts';
 import { insertLabels } from './run-lists.ts';
-import { insertRun } from './runs.ts';
-import { putSnapshot } from './snapshots.ts';
-import { countUsage } from './usage.ts';
+import { insertRun, putSnapshot } from './runs.ts';
+import { insertInto } from '../statements.ts';
+import { insertConnection } from '../system.ts';
+import { checkIntact, checksumOf, encode, freeText, number, text } from '../../codec/values.ts';
 
 export function creationUnit(
   dialect: SqlDialect,
@@ -25,12 +24,12 @@ export function creationUnit(
   const run = { tenantId, runId };
   const unit: Statement[] = [];
   if (idempotency !== undefined) {
-    unit.push(sweepKeys(run.tenantId, at), takeKey(run, idempotency, at));
+    unit.push(sweepKeys(tenantId, at), takeKey(run, idempotency, at));
   }
   unit.push(insertRun(dialect, tenantId, creation), ...insertLabels(identity));
   unit.push(...insertEvents({ tenantId, runId, afterSeq: 0, at, events }));
   unit.push(...putSnapshot(run, progress));
-  if (connection !== undefined) unit.push(insertConnection(tenantId, runId, connection));
+  if (connection !== undefined) unit.push(insertConnection(run, connection));
   if (isEnded(progress.status ?? 'queued')) {
     unit.push(...countEnding(run), countUsage(run, progress.endedAt ?? at));
   }
@@ -38,8 +37,53 @@ export function creationUnit(
   return unit;
 }
 
-/** Idempotency keys are the tenant's. */
+/** The rows of idempotency keys and counts are shared with other runs. */
 export function creationOf({ identity, idempotency, progress = {} }: RunCreation): UnitOf {
   const alone = idempotency !== undefined || isEnded(progress.status ?? 'queued');
   return { run: identity.id, alone };
+}
+
+const keyColumns = ['tenant_id', 'name', 'run_id', 'fingerprint', 'expires_at'];
+
+/** Takes a key that is free or has expired; otherwise it changes nothing. */
+const takeSql = `${insertInto('idempotency_keys', [...keyColumns, 'checksum'])}
+  ON CONFLICT (tenant_id, name) DO UPDATE
+    SET run_id = excluded.run_id, fingerprint = excluded.fingerprint,
+      expires_at = excluded.expires_at, checksum = excluded.checksum
+    WHERE idempotency_keys.expires_at <= ?`;
+
+function takeKey(run: RunRef, idempotency: IdempotencyKey, now: number): Statement {
+  const fixed = [
+    run.tenantId,
+    encode(idempotency.key),
+    run.runId,
+    encode(idempotency.fingerprint),
+    idempotency.expiresAt,
+  ];
+  return { sql: takeSql, params: [...fixed, checksumOf(...fixed), now], expect: 1 };
+}
+
+const selectSql = `SELECT ${keyColumns.join(', ')}, checksum
+  FROM idempotency_keys WHERE tenant_id = ? AND name = ?`;
+
+export function selectKeyHolder(tenantId: string, key: string): Statement {
+  return { sql: selectSql, params: [tenantId, encode(key)] };
+}
+
+export function hasExpired(row: Row, now: number): boolean {
+  return number(row, 'expires_at') <= now;
+}
+
+const sweepSql = `DELETE FROM idempotency_keys WHERE tenant_id = ? AND name IN (
+  SELECT name FROM idempotency_keys WHERE tenant_id = ? AND expires_at <= ? LIMIT 20)`;
+
+/** Taking a key deletes a few expired ones. */
+function sweepKeys(tenantId: string, now: number): Statement {
+  return { sql: sweepSql, params: [tenantId, tenantId, now] };
+}
+
+/** A damaged key must not answer a request with the run of another. */
+export function decodeKeyHolder(row: Row): { runId: string; fingerprint: string } {
+  checkIntact(`The idempotency key ${text(row, 'name')}`, row, keyColumns);
+  return { runId: text(row, 'run_id'), fingerprint: freeText(row, 'fingerprint') };
 }

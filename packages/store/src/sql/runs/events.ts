@@ -1,12 +1,13 @@
 /**
- * The journal: one row per append. `last_seq` is in the key, so that what follows a `seq` is one range
- * of the index. A reader gets an unbroken sequence of events or an error, never a part.
+ * The journal: one row per append. `last_seq` is in the key, so that the events after a `seq` are one
+ * range of the index. A reader gets an unbroken sequence of events or an error.
  */
 import type { EventRange, RunRef } from '@relay/core';
 import { type EventOf, RelayError, type RunEvent, type StoredEvent } from '@relay/protocol';
-import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
+import type { Row, Statement } from '../../drivers/driver.ts';
+import { insertInto } from '../statements.ts';
 import { decodeEvents, encodeEvents } from '../../codec/events.ts';
-import { checksumOf, corrupt, integer, integerOrNull, text } from '../../codec/values.ts';
+import { checksumOf, corrupt, number, numberOrNull, text } from '../../codec/values.ts';
 
 export interface JournalRow {
   readonly tenantId: string;
@@ -16,10 +17,16 @@ export interface JournalRow {
   readonly events: readonly RunEvent[];
 }
 
-const insertSql = `INSERT INTO events
-  (tenant_id, run_id, last_seq, first_seq, at, payload, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)`;
+const insertSql = insertInto('events', [
+  'tenant_id',
+  'run_id',
+  'last_seq',
+  'first_seq',
+  'at',
+  'payload',
+  'checksum',
+]);
 
-/** Nothing to store is no row. */
 export function insertEvents(row: JournalRow): Statement[] {
   const { tenantId, runId, afterSeq, at, events } = row;
   if (events.length === 0) return [];
@@ -31,8 +38,8 @@ export function insertEvents(row: JournalRow): Statement[] {
 }
 
 /**
- * The rows that hold `after + 1` to `after + limit`, and where the journal ends, which shows a
- * missing end. The inner select finds the row that holds the last event wanted.
+ * The rows with the events `after + 1` to `after + limit`, and the end of the journal, which reveals
+ * missing rows. The inner select finds the row with the last of these events.
  */
 export const selectEventsSql = `SELECT r.last_seq AS journal_end, r.pruning,
     e.first_seq, e.last_seq, e.at, e.payload, e.checksum
@@ -45,13 +52,10 @@ export const selectEventsSql = `SELECT r.last_seq AS journal_end, r.pruning,
   WHERE r.tenant_id = ? AND r.id = ?
   ORDER BY e.last_seq`;
 
-export function selectEventsParams(
-  tenantId: string,
-  runId: string,
-  range: EventRange,
-): readonly SqlValue[] {
+export function selectEvents({ tenantId, runId }: RunRef, range: EventRange): Statement {
   const end = endOf(range);
-  return [range.after, tenantId, runId, end, end, tenantId, runId];
+  const params = [range.after, tenantId, runId, end, end, tenantId, runId];
+  return { sql: selectEventsSql, params };
 }
 
 export function decodeJournal(
@@ -59,7 +63,7 @@ export function decodeJournal(
   range: EventRange,
   rows: readonly Row[],
 ): StoredEvent[] {
-  const place = `The journal of run ${owner.runId}`;
+  const subject = `The journal of run ${owner.runId}`;
   const events: StoredEvent[] = [];
   let next = range.after + 1;
   let journalEnd = 0;
@@ -67,33 +71,34 @@ export function decodeJournal(
     if (row['pruning'] !== null) {
       throw new RelayError('journal_pruned', `The journal of run ${owner.runId} is no longer kept`);
     }
-    journalEnd = integer(row, 'journal_end');
-    const last = integerOrNull(row, 'last_seq');
+    journalEnd = number(row, 'journal_end');
+    const last = numberOrNull(row, 'last_seq');
     if (last === null) continue;
-    const first = integer(row, 'first_seq');
+    const first = number(row, 'first_seq');
     const startsHere = events.length === 0 ? first <= next && next <= last : first === next;
-    if (!startsHere) throw corrupt(place, `expected seq ${next}, found ${first} to ${last}`);
+    if (!startsHere) throw corrupt(subject, `expected seq ${next}, found ${first} to ${last}`);
     for (const event of decodeRow(owner, row)) {
       if (event.seq >= next) events.push(event);
     }
     next = last + 1;
   }
   if (next <= Math.min(journalEnd, endOf(range))) {
-    throw corrupt(place, `seq ${next} to ${journalEnd} are missing`);
+    throw corrupt(subject, `seq ${next} to ${journalEnd} are missing`);
   }
   return events.length > range.limit ? events.slice(0, range.limit) : events;
 }
 
 function decodeRow(owner: RunRef, row: Row): StoredEvent[] {
-  const first = integer(row, 'first_seq');
-  const last = integer(row, 'last_seq');
-  const at = integer(row, 'at');
+  const first = number(row, 'first_seq');
+  const last = number(row, 'last_seq');
+  const at = number(row, 'at');
   const payload = text(row, 'payload');
-  const place = `The journal of run ${owner.runId} at seq ${first} to ${last}`;
+  const subject = `The journal of run ${owner.runId} at seq ${first} to ${last}`;
   const checksum = checksumOf(owner.tenantId, owner.runId, first, last, at, payload);
-  if (checksum !== row['checksum']) throw corrupt(place, 'it does not match its checksum');
+  if (checksum !== row['checksum']) throw corrupt(subject, 'it does not match its checksum');
   const events = decodeEvents(payload, { seq: first, at: new Date(at).toISOString() });
-  if (events.length !== last - first + 1) throw corrupt(place, `it holds ${events.length} events`);
+  if (events.length !== last - first + 1)
+    throw corrupt(subject, `it holds ${events.length} events`);
   return events;
 }
 
@@ -101,10 +106,10 @@ function endOf(range: EventRange): number {
   return Math.min(range.after + range.limit, Number.MAX_SAFE_INTEGER);
 }
 
-/** A larger first row is left out of lists, in bytes. */
+/** In bytes. Lists omit a larger first row. */
 const largestOpening = 8 * 1024;
 
-/** The first row of the journal of `r`, whose size is known without reading it. */
+/** The first row of the journal of `r`. */
 export const joinOpening = `LEFT JOIN events o
   ON o.tenant_id = r.tenant_id AND o.run_id = r.id AND o.last_seq = (
     SELECT w.last_seq FROM events w WHERE w.tenant_id = r.tenant_id AND w.run_id = r.id
@@ -114,7 +119,7 @@ export const openingColumns = `o.first_seq AS opening_first, o.last_seq AS openi
   o.at AS opening_at, o.checksum AS opening_checksum,
   CASE WHEN octet_length(o.payload) <= ${largestOpening} THEN o.payload END AS opening_payload`;
 
-/** Never throws: a list shows what can be shown. */
+/** Never throws: a damaged journal must not break a list. */
 export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> | null {
   if (row['opening_payload'] === null) return null;
   try {
@@ -131,7 +136,6 @@ export function decodeOpening(owner: RunRef, row: Row): EventOf<'run.created'> |
   }
 }
 
-/** The event itself, without its position in the journal. */
 function openingOf(first: StoredEvent | undefined): EventOf<'run.created'> | null {
   if (first?.type !== 'run.created' || first.seq !== 1) return null;
   const { seq: _seq, at: _at, ...opening } = first;

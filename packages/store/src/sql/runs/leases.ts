@@ -1,12 +1,12 @@
 /**
- * Which node works on a run. The epoch rises with every claim and never otherwise: it distinguishes a holder
- * that was suspended from the one that replaced it. Times are those of `clock.ts`.
+ * Which node works on a run. Only a claim increments the epoch, which distinguishes a suspended holder
+ * from the one that replaced it. `nowSql` says whose clock counts.
  */
 import type { Claim } from '@relay/core';
 import type { SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
-import { nowSql } from '../clock.ts';
+import { byDialect, nowSql } from '../statements.ts';
 
-/** Where several nodes claim, they never wait for each other: the second one leaves without the run. */
+/** On PostgreSQL a node that finds the row locked gives up instead of waiting. */
 const claimSql = byDialect((dialect) => {
   const time = nowSql[dialect];
   const isClaimable = `id = ? AND status IN ('queued', 'running', 'waiting')
@@ -41,19 +41,17 @@ export function release(runId: string, epoch: number): Statement {
   return { sql: releaseSql, params: [runId, epoch] };
 }
 
-export const reclaimSql =
+export const releaseAllSql =
   'UPDATE runs SET lease_owner = NULL, lease_until = 0 WHERE lease_owner IS NOT NULL';
 
 const isNotPaused = 'r.tenant_id NOT IN (SELECT t.id FROM tenants t WHERE t.paused_at IS NOT NULL)';
 const oldest = 'ORDER BY r.created_at, r.id LIMIT ?';
 
 /**
- * Three reasons to look at a run, each found by an index of its own that holds open runs alone, and
- * each with its own limit: a long queue must not hide what has expired or has a command.
- * Of runs that are queued or were abandoned, tenants take turns, so that one with a long queue does not
- * hide the others; within a bounded part of all queues.
- * Commands for a paused tenant count as well: one may cancel a run.
- * The cross join makes SQLite begin with the inbox table, which is small.
+ * A run is due for one of three reasons. Each has a partial index of open runs and its own limit, so
+ * that a long queue does not hide runs that have expired or have a command. Among queued and abandoned
+ * runs tenants take turns, within a bounded part of the queue. Commands count for paused tenants too,
+ * because one may cancel a run. The cross join makes SQLite begin with the small inbox table.
  */
 export const dueSql = byDialect((dialect) => {
   const isFree = `(r.lease_owner IS NULL OR r.lease_until <= ${nowSql[dialect]})`;
@@ -62,7 +60,7 @@ export const dueSql = byDialect((dialect) => {
       SELECT q.*, ROW_NUMBER() OVER (PARTITION BY tenant_id ORDER BY created_at, id) AS turn FROM (
         SELECT r.tenant_id, r.id, r.created_at FROM runs r
         WHERE r.status IN ('queued', 'running') AND ${isFree} AND ${isNotPaused} ${oldest}) AS q
-      ORDER BY turn, created_at, id LIMIT ?) AS left_behind
+      ORDER BY turn, created_at, id LIMIT ?) AS abandoned
     UNION
     SELECT * FROM (SELECT r.tenant_id, r.id, r.created_at FROM runs r
       WHERE r.status = 'waiting' AND r.wake_at <= ? AND ${isFree} AND ${isNotPaused} ${oldest}) AS to_wake
@@ -73,13 +71,9 @@ export const dueSql = byDialect((dialect) => {
   ) AS due ORDER BY created_at, id`;
 });
 
-/** How many queued runs are read to find tenants whose runs are newer. */
+/** How many times `limit` queued runs are read to find runs of other tenants. */
 const depth = 20;
 
 export function dueParams(now: number, limit: number): readonly SqlValue[] {
   return [now, limit * depth, limit, now, now, limit, now, limit];
-}
-
-function byDialect(write: (dialect: SqlDialect) => string): Readonly<Record<SqlDialect, string>> {
-  return { sqlite: write('sqlite'), postgres: write('postgres') };
 }

@@ -5,7 +5,7 @@
  */
 import type { Statement } from '../../drivers/driver.ts';
 
-/** Oldest first, so that what is left of a conversation is always its end. */
+/** Oldest first, so that the rest of a conversation is always its end. */
 const markSql = `UPDATE runs
   SET pruning = 1, position = NULL, serialized_state = NULL, state_checksum = NULL, output_json = NULL
   WHERE id IN (

@@ -1,18 +1,19 @@
 /**
- * Lists of runs by filters. The filter that is likely to match the fewest runs leads, and its index
- * gives the order; the others are applied to what it finds.
+ * Lists of runs by filters. The filter that is likely to match the fewest runs chooses the index; the
+ * others are applied to what it finds.
  */
-import type { Page, Position, RunFilter, RunIdentity, RunListing } from '@relay/core';
+import type { Page, RunFilter, RunIdentity, RunListing } from '@relay/core';
 import { isEnded, runStatuses } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { decodeOpening, joinOpening, openingColumns } from './events.ts';
-import { allOf, besides, leadingBy, rowsOn, selectPage } from '../lists.ts';
+import { allOf, besides, columnFilters, leadBy, rowsOn, selectPage } from '../lists.ts';
 import type { ColumnFilter, Condition, List } from '../lists.ts';
+import { insertInto } from '../statements.ts';
 import { decodeRunHead, headColumns } from './runs.ts';
-import { encode, integerOrNull, jsonOrNull } from '../../codec/values.ts';
+import { encode, jsonOrNull, numberOrNull } from '../../codec/values.ts';
 
-const insertLabelSql = `INSERT INTO run_labels (tenant_id, name, value, created_at, run_id)
-  VALUES (?, ?, ?, ?, ?)`;
+const labelColumns = ['tenant_id', 'name', 'value', 'created_at', 'run_id'];
+const insertLabelSql = insertInto('run_labels', labelColumns);
 
 export function insertLabels(identity: RunIdentity): Statement[] {
   const { tenantId, id, labels, createdAt } = identity;
@@ -22,71 +23,54 @@ export function insertLabels(identity: RunIdentity): Statement[] {
   }));
 }
 
-const listed = [...headColumns, 'started_at', 'ended_at', 'error'].map((column) => `r.${column}`);
+const columns = [...headColumns, 'started_at', 'ended_at', 'error'];
+const joined = { columns: openingColumns, join: joinOpening };
 
 /** A run whose journal cannot be read is listed like any other. */
 export function selectRuns(tenantId: string, filter: RunFilter, page: Page): Statement {
-  const columns = [...listed, openingColumns];
-  const rows = { tenantId, table: 'runs', columns, join: joinOpening };
-  return rowsOn(selectRunIds(tenantId, filter, page), rows);
+  const ids = selectRunIds(tenantId, filter, page);
+  return rowsOn(ids, { tenantId, table: 'runs', columns, joined });
 }
 
 export function selectRunIds(tenantId: string, filter: RunFilter, page: Page): Statement {
-  const list = listOf(tenantId, filter);
-  const { since, until } = filter;
-  const before = until === undefined ? page.before : earlier(page.before, { at: until, id: '' });
-  return selectPage(
-    { ...list, ...(since === undefined ? {} : { since }) },
-    { limit: page.limit, ...(before === undefined ? {} : { before }) },
-  );
-}
-
-/** The empty id sorts before all others: `{at, id: ''}` is before the first run of that time. */
-export function earlier(one: Position | undefined, other: Position): Position {
-  if (one === undefined || other.at < one.at) return other;
-  return other.at === one.at && other.id < one.id ? other : one;
+  return selectPage(listOf(tenantId, filter), page);
 }
 
 function listOf(tenantId: string, filter: RunFilter): List {
-  const { label } = filter;
-  const [selective, general] = columnFilters(filter);
-  const columns = { tenantId, at: 'created_at' };
+  const { label, since, until } = filter;
+  const [selective, general] = filtersOf(filter);
+  const range = { tenantId, since, until };
   if (label !== undefined && selective.length === 0) {
     const others = general.length === 0 ? [] : [ofRun(general)];
     const leading = [labelled('t', label)];
-    return { ...columns, table: 'run_labels', id: 'run_id', leading, others };
+    return { ...range, table: 'run_labels', id: 'run_id', leading, others };
   }
   const [first = ofAnyStatus, ...rest] = [...selective, ...general];
-  const others = rest.map((other) => besides(other));
+  const { leading, others } = leadBy(first, rest);
   if (label !== undefined) others.push(hasLabel(label));
-  return { ...columns, table: 'runs', id: 'id', leading: leadingBy(first), others };
+  return { ...range, table: 'runs', leading, others };
 }
 
 const ofAnyStatus: ColumnFilter = { column: 'status', values: runStatuses };
 
 /** Filters that are more selective than a label, and those that are less; the most selective first. */
-function columnFilters(filter: RunFilter): [ColumnFilter[], ColumnFilter[]] {
+function filtersOf(filter: RunFilter): [ColumnFilter[], ColumnFilter[]] {
   const { parentRunId, conversationId, workflowId, agent } = filter;
-  const statuses = statusesOf(filter);
+  const status = statusesOf(filter);
   // However many runs there were, few are open.
-  const areOpen = statuses !== undefined && !statuses.some(isEnded);
+  const areOpen = status !== undefined && !status.some(isEnded);
   return [
-    [
-      ...by('parent_run_id', parentRunId),
-      ...by('conversation_id', conversationId),
-      ...by('workflow_id', workflowId === undefined ? undefined : encode(workflowId)),
-      ...(areOpen ? by('status', statuses) : []),
-    ],
-    [
-      ...by('agent', agent === undefined ? undefined : encode(agent)),
-      ...(areOpen ? [] : by('status', statuses)),
-    ],
+    columnFilters({
+      parent_run_id: parentRunId,
+      conversation_id: conversationId,
+      workflow_id: workflowId === undefined ? undefined : encode(workflowId),
+      status: areOpen ? status : undefined,
+    }),
+    columnFilters({
+      agent: agent === undefined ? undefined : encode(agent),
+      status: areOpen ? undefined : status,
+    }),
   ];
-}
-
-function by(column: string, wanted: string | readonly string[] | undefined): ColumnFilter[] {
-  if (wanted === undefined) return [];
-  return [{ column, values: typeof wanted === 'string' ? [wanted] : wanted }];
 }
 
 export function statusesOf({ status }: RunFilter) {
@@ -124,8 +108,8 @@ export function decodeListing(row: Row): RunListing {
   const head = decodeRunHead(row);
   return {
     ...head,
-    startedAt: integerOrNull(row, 'started_at'),
-    endedAt: integerOrNull(row, 'ended_at'),
+    startedAt: numberOrNull(row, 'started_at'),
+    endedAt: numberOrNull(row, 'ended_at'),
     error: jsonOrNull(row, 'error') as RunListing['error'],
     opening: decodeOpening({ tenantId: head.tenantId, runId: head.id }, row),
   };

@@ -1,25 +1,24 @@
-import type { RunCreation, RunHead, RunProgress, RunRecord } from '@relay/core';
-import { isEnded, noUsage, type Usage } from '@relay/protocol';
+import type { RunCreation, RunHead, RunProgress, RunRecord, RunRef } from '@relay/core';
+import { defined, isEnded, noUsage, RelayError, type Usage } from '@relay/protocol';
 import type { Row, SqlDialect, SqlValue, Statement } from '../../drivers/driver.ts';
-import { nowSql } from '../clock.ts';
-import { decodeSnapshot } from './snapshots.ts';
+import { byDialect, insertInto, nowSql } from '../statements.ts';
 import {
+  checkIntact,
   checksumOf,
   corrupt,
   encode,
   encodeOrNull,
   freeText,
   freeTextOrNull,
-  integer,
-  integerOrNull,
   json,
   jsonOrNull,
-  realOrNull,
+  number,
+  numberOrNull,
   text,
   textOrNull,
 } from '../../codec/values.ts';
 
-/** What can be read without trusting checkpoint and snapshot. */
+/** Readable even if checkpoint and snapshot are damaged. */
 export const headColumns = [
   'id',
   'tenant_id',
@@ -55,18 +54,17 @@ const columns = [
   'state_checksum',
 ] as const;
 
-/** Written once, and only read by the database itself. */
+/** `forked_from` is only read by other statements. */
 const insertedColumns = [...columns, 'forked_from'] as const;
 
-/** A lease lasts from the time at which it is stored. */
-const insertSql = (leaseUntil: string) => `INSERT INTO runs (${insertedColumns.join(', ')})
-  VALUES (${insertedColumns.map((column) => (column === 'lease_until' ? leaseUntil : '?')).join(', ')})`;
+const insertFreeSql = insertInto('runs', insertedColumns);
 
-const insertFreeSql = insertSql('?');
-const insertHeldSql = {
-  sqlite: insertSql(`${nowSql.sqlite} + ?`),
-  postgres: insertSql(`${nowSql.postgres} + ?`),
-};
+/** A lease starts when it is stored. */
+const insertHeldSql = byDialect((dialect) => {
+  const value = (column: string) => (column === 'lease_until' ? `${nowSql[dialect]} + ?` : '?');
+  return `INSERT INTO runs (${insertedColumns.join(', ')})
+    VALUES (${insertedColumns.map(value).join(', ')})`;
+});
 
 export function insertRun(dialect: SqlDialect, tenantId: string, creation: RunCreation): Statement {
   const { identity, progress = {} } = creation;
@@ -113,7 +111,7 @@ function sourceOf({ events: [first] }: RunCreation): string | null {
   return first?.type === 'run.created' ? (first.forkedFrom?.runId ?? null) : null;
 }
 
-/** The columns that a step changes; the snapshot is not among them (`snapshots.ts`). */
+/** The columns that a step changes; the snapshot is not among them (`putSnapshot`). */
 export function changesOf(
   runId: string,
   progress: Partial<RunProgress>,
@@ -152,13 +150,13 @@ export function decodeRun(row: Row): RunRecord {
   }
   return {
     ...decodeRunHead(row),
-    startedAt: integerOrNull(row, 'started_at'),
-    endedAt: integerOrNull(row, 'ended_at'),
+    startedAt: numberOrNull(row, 'started_at'),
+    endedAt: numberOrNull(row, 'ended_at'),
     error: jsonOrNull(row, 'error') as RunRecord['error'],
     checkpoint,
     ...decodeSnapshot(id, row),
-    wakeAt: integerOrNull(row, 'wake_at'),
-    epoch: integer(row, 'epoch'),
+    wakeAt: numberOrNull(row, 'wake_at'),
+    epoch: number(row, 'epoch'),
   };
 }
 
@@ -175,11 +173,11 @@ export function decodeRunHead(row: Row): RunHead {
     parentRunId: textOrNull(row, 'parent_run_id'),
     workflowId: freeTextOrNull(row, 'workflow_id'),
     keyId: textOrNull(row, 'key_id'),
-    createdAt: integer(row, 'created_at'),
+    createdAt: number(row, 'created_at'),
     status: text(row, 'status') as RunRecord['status'],
     usage: decodeUsage(row),
     outputJson: textOrNull(row, 'output_json'),
-    lastSeq: integer(row, 'last_seq'),
+    lastSeq: number(row, 'last_seq'),
   };
 }
 
@@ -187,22 +185,48 @@ function checkpointChecksum(runId: string, checkpoint: string | null): number | 
   return checkpoint === null ? null : checksumOf(runId, checkpoint);
 }
 
-/** Most providers report more than the two numbers of tokens, but not the same. */
+/** What some providers report besides the two numbers of tokens. */
 type Details = Omit<Usage, 'inputTokens' | 'outputTokens' | 'costUsd'>;
 
-/** `null` if there are none. */
 function encodeUsageDetails(usage: Usage): string | null {
   const { inputTokens: _, outputTokens: __, costUsd: ___, ...details } = usage;
   return Object.keys(details).length === 0 ? null : JSON.stringify(details);
 }
 
-/** There is no cost where a model had no price. */
+/** A model without a price has no cost. */
 function decodeUsage(row: Row): Usage {
-  const costUsd = realOrNull(row, 'cost_usd');
+  const costUsd = numberOrNull(row, 'cost_usd') ?? undefined;
   return {
-    inputTokens: integer(row, 'input_tokens'),
-    outputTokens: integer(row, 'output_tokens'),
+    inputTokens: number(row, 'input_tokens'),
+    outputTokens: number(row, 'output_tokens'),
     ...(jsonOrNull(row, 'usage_details') as Details | null),
-    ...(costUsd === null ? {} : { costUsd }),
+    ...defined({ costUsd }),
   };
+}
+
+/** The fold of a journal up to some `seq`. It is large, so it is not in the row of its run. */
+const putSnapshotSql = `INSERT INTO snapshots (run_id, tenant_id, seq, body, checksum) VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (run_id) DO UPDATE
+    SET seq = excluded.seq, body = excluded.body, checksum = excluded.checksum`;
+
+const deleteSnapshotSql = 'DELETE FROM snapshots WHERE tenant_id = ? AND run_id = ?';
+
+export function putSnapshot(
+  { tenantId, runId }: RunRef,
+  { snapshot, snapshotSeq }: Partial<RunProgress>,
+): Statement[] {
+  if (snapshot === null) return [{ sql: deleteSnapshotSql, params: [tenantId, runId] }];
+  if (snapshot === undefined && snapshotSeq === undefined) return [];
+  if (snapshot === undefined || snapshotSeq === undefined) {
+    throw new RelayError('internal', 'A snapshot and its seq can only be stored together');
+  }
+  const checksum = checksumOf(runId, snapshotSeq, snapshot);
+  return [{ sql: putSnapshotSql, params: [runId, tenantId, snapshotSeq, snapshot, checksum] }];
+}
+
+function decodeSnapshot(runId: string, row: Row): Pick<RunProgress, 'snapshot' | 'snapshotSeq'> {
+  if (row['snapshot_seq'] === null) return { snapshot: null, snapshotSeq: 0 };
+  const columns = ['id', 'snapshot_seq', 'snapshot'];
+  checkIntact(`The snapshot of run ${runId}`, row, columns, 'snapshot_checksum');
+  return { snapshot: text(row, 'snapshot'), snapshotSeq: number(row, 'snapshot_seq') };
 }

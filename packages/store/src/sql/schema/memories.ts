@@ -1,12 +1,11 @@
-import { currentTenant } from './tenant-tables.ts';
+import { currentTenant } from './row-security.ts';
 
 /**
- * Memories and the index of their words. Each word in the index begins with the `scope` of its
- * namespace, a short fingerprint: what one namespace holds makes no search in another slower, and
- * counts for nothing there.
+ * Memories and the index of their words. Each indexed word starts with the `scope` of its namespace, a
+ * short hash, so that namespaces do not slow down each other's searches or affect their ranks.
  *
- * `words` is what a memory is ranked by (`search/relevance.ts`); `text` comes last, because finding
- * does not read it.
+ * A memory is ranked by `words` (`search/relevance.ts`). `text` comes last, because search does not read
+ * it.
  */
 const columns = `tenant_id TEXT NOT NULL,
     namespace TEXT NOT NULL,
@@ -27,18 +26,17 @@ const indexes: readonly string[] = [
   `CREATE INDEX memories_by_expiry ON memories (expires_at) WHERE expires_at IS NOT NULL`,
 ];
 
-/** A word that a namespace does not have is followed by its words, each with the scope before it. */
+/** The words, each with the scope as its prefix. */
 function scoped(row: string): string {
   return `replace(' ' || ${row}words, ' ', ' ' || ${row}scope)`;
 }
 
 /**
- * Vectors of memories. A trigger gives a memory a row here in the commit that stores it, so that none
- * is missed; its `model` is empty until it has a vector.
+ * Vectors of memories. A trigger inserts a row in the commit that stores the memory; its `model` is
+ * empty until it has a vector.
  *
- * - The rows whose model is below or above M need a vector of model M: a change of model makes all of
- *   them due, and no other record of it is needed.
- * - `revision` grows with the time of the vector. Its count and sum show whether a cache is current.
+ * - Rows whose model is below or above M need a vector of model M, so a change of model makes all due.
+ * - `revision` grows with the time of the vector. Count and sum show whether a cache is current.
  * - `signs` are the signs of the vector's numbers, one bit each (`search/signs.ts`).
  */
 function vectorTable(bytes: 'BLOB' | 'BYTEA'): string {
@@ -56,17 +54,17 @@ function vectorTable(bytes: 'BLOB' | 'BYTEA'): string {
 }
 
 const vectorsDue = `CREATE INDEX memory_vectors_due ON memory_vectors (tenant_id, model, due_at)`;
-const place = 'tenant_id, namespace, model, revision';
+const spaceColumns = 'tenant_id, namespace, model, revision';
 const rowOf = (row: string) => `${row}id, ${row}tenant_id, ${row}namespace`;
 const insert = 'INSERT INTO memory_vectors (memory_id, tenant_id, namespace)';
 
 /**
- * The ids of memories of the tenant in the setting, those with the most of the words first; of each word
- * the newest five hundred count. No index of words can be searched under a policy, because its operators
- * might reveal hidden rows; so this runs as the owner of the table, and returns only ids, which are
- * read under the policy.
+ * The ids of the current tenant's memories, those with the most words first; of each word the newest
+ * five hundred count. Under a policy PostgreSQL does not search an index of words, whose operators might
+ * reveal hidden rows. So this function runs as the owner of the table and returns only ids, whose rows
+ * are read under the policy.
  *
- * The functions around columns leave the intended index as the only way to begin.
+ * The functions around columns keep other indexes from being chosen.
  */
 const findMemories = `CREATE FUNCTION
   relay_memories_with(asked TEXT, of_namespace TEXT, now BIGINT, most BIGINT) RETURNS SETOF TEXT
@@ -85,27 +83,27 @@ const findMemories = `CREATE FUNCTION
 
 export const memoryTables = {
   sqlite: [
-    // The index knows a memory by a number, which only a primary key keeps for good.
+    // The index refers to a memory by its rowid, which is stable only as a primary key.
     `CREATE TABLE memories (
-    place INTEGER NOT NULL PRIMARY KEY,
+    index_rowid INTEGER NOT NULL PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     ${columns}
   )`,
     ...indexes,
-    // Words are cut before they come here: all that the tokenizer has to see is the spaces.
+    // The words are already cut: the tokenizer only splits at spaces.
     `CREATE VIRTUAL TABLE memory_index USING fts5(
     words, content = '', contentless_delete = 1, tokenize = 'ascii'
   )`,
     `CREATE TRIGGER memory_indexed AFTER INSERT ON memories BEGIN
-    INSERT INTO memory_index (rowid, words) VALUES (new.place, ${scoped('new.')});
+    INSERT INTO memory_index (rowid, words) VALUES (new.index_rowid, ${scoped('new.')});
   END`,
     `CREATE TRIGGER memory_unindexed AFTER DELETE ON memories BEGIN
-    DELETE FROM memory_index WHERE rowid = old.place;
+    DELETE FROM memory_index WHERE rowid = old.index_rowid;
   END`,
     vectorTable('BLOB'),
     vectorsDue,
-    // With the signs in it: a row of the table is larger than a page, and would be read for them.
-    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${place}, memory_id, signs)`,
+    // Includes the signs, so that the rows of the table, larger than a page, are not read.
+    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${spaceColumns}, memory_id, signs)`,
     `CREATE TRIGGER memory_awaits_vector AFTER INSERT ON memories BEGIN
     ${insert} VALUES (${rowOf('new.')});
   END`,
@@ -122,12 +120,12 @@ export const memoryTables = {
     ) STORED
   )`,
     ...indexes,
-    // What waits in a list to be indexed would be read by every search.
+    // Every search would read the pending list.
     `CREATE INDEX memory_index ON memories USING gin (lexemes) WITH (fastupdate = off)`,
     findMemories,
     vectorTable('BYTEA'),
     vectorsDue,
-    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${place})`,
+    `CREATE INDEX memory_vectors_in_space ON memory_vectors (${spaceColumns})`,
     `CREATE FUNCTION relay_memory_awaits_vector() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
     ${insert} VALUES (${rowOf('NEW.')});
     RETURN NULL;

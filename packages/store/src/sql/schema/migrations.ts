@@ -1,31 +1,42 @@
 /**
- * The tables, as numbered steps. A step that has been released is never changed; a new one is added.
- * Each is one unit that begins by recording itself, so that of several processes that start together
- * one applies it and the others find it done.
+ * The tables, as numbered steps. A released step is never changed; new ones are added. Each is one unit
+ * that records itself first, so that of several processes that start together one applies it.
  *
- * During a rolling upgrade, nodes of two versions work on the same tables. So a step adds (a table, an
- * index, a column that may be left out) or takes an index away, and an older Relay that meets it goes
- * on, and may start. A step that takes more away says from which step on a Relay must know the tables:
- * its `floor`.
+ * During a rolling upgrade nodes of two versions share the tables. So a step only adds tables, indexes
+ * and optional columns, or drops an index, and an older Relay keeps working. A step that removes more has
+ * a `floor`.
  */
 import { RelayError } from '@relay/protocol';
-import { integerOrNull } from '../../codec/values.ts';
+import { numberOrNull } from '../../codec/values.ts';
 import type { SqlDialect, SqlDriver, Statement } from '../../drivers/driver.ts';
-import { createClock } from '../clock.ts';
+import { createClock, plain } from '../statements.ts';
 import { memoryTables } from './memories.ts';
-import { protectRows } from './row-security.ts';
+import { migrationLock, protectRows } from './row-security.ts';
 import { runTables } from './runs.ts';
-import { systemTables } from './system.ts';
 import { accountTables, auditTables } from './tenants.ts';
 
 export interface Migration {
   readonly id: number;
   readonly statements: readonly string[] | Readonly<Record<SqlDialect, readonly string[]>>;
-  /** Approvals whose last step is below this one cannot work with the tables any more. */
+  /** A Relay that does not know this step cannot use the tables any more. */
   readonly floor?: number;
 }
 
-/** Each append rewrites its run's row: next to the old one, where no index has to follow. */
+/** What belongs to no tenant. */
+const systemTables: readonly string[] = [
+  `CREATE TABLE metadata (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL,
+    checksum BIGINT NOT NULL
+  )`,
+  `CREATE TABLE probes (id BIGINT NOT NULL PRIMARY KEY, count BIGINT NOT NULL)`,
+  `CREATE TABLE nodes (
+    id TEXT NOT NULL PRIMARY KEY,
+    alive_until BIGINT NOT NULL
+  )`,
+];
+
+/** Leaves space for the new version of a run's row next to the old one, so that no index changes. */
 const spaceForAppends =
   'ALTER TABLE runs SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)';
 
@@ -51,7 +62,7 @@ export async function migrate(
   steps: readonly Migration[] = migrations,
 ): Promise<void> {
   const { dialect } = driver;
-  await driver.transact([...oneAtATime[dialect], ...createTables].map(statement));
+  await driver.transact([...oneAtATime[dialect], ...createTables].map(plain));
   const present = await highest(driver, 'SELECT MAX(id) AS highest FROM migrations');
   const floor = await highest(driver, 'SELECT MAX(floor) AS highest FROM migration_floors');
   const known = steps.at(-1)?.id ?? 0;
@@ -67,15 +78,15 @@ export async function migrate(
   if (dialect === 'postgres') await protectRows(driver);
 }
 
-/** What `migrate` executes on an empty database, without the record of its steps. */
+/** What `migrate` executes on an empty database, except for recording the steps. */
 export function schemaStatements(dialect: SqlDialect): string[] {
   return [...createTables, ...migrations.flatMap((step) => statementsOf(step, dialect))];
 }
 
-/** A second process waits. PostgreSQL would let two create the same table, and fail one of them. */
+/** On PostgreSQL a second process waits: of two that create the same table one would fail. */
 const oneAtATime: Readonly<Record<SqlDialect, readonly string[]>> = {
   sqlite: [],
-  postgres: [`SELECT pg_advisory_xact_lock(hashtext('relay migrations'))`],
+  postgres: [migrationLock],
 };
 
 function unitOf(step: Migration, dialect: SqlDialect): Statement[] {
@@ -83,14 +94,14 @@ function unitOf(step: Migration, dialect: SqlDialect): Statement[] {
   const record = 'INSERT INTO migrations (id) VALUES (?) ON CONFLICT DO NOTHING';
   const recordFloor = 'INSERT INTO migration_floors (id, floor) VALUES (?, ?)';
   return [
-    ...oneAtATime[dialect].map(statement),
+    ...oneAtATime[dialect].map(plain),
     { sql: record, params: [id], expect: 1 },
     ...(floor === undefined ? [] : [{ sql: recordFloor, params: [id, floor] }]),
-    ...statementsOf(step, dialect).map(statement),
+    ...statementsOf(step, dialect).map(plain),
   ];
 }
 
-/** Text is compared byte by byte, as on SQLite, whatever the language of the database. */
+/** Text is compared byte by byte, as on SQLite, whatever the locale of the database. */
 function statementsOf({ statements }: Migration, dialect: SqlDialect): readonly string[] {
   const written = 'sqlite' in statements ? statements[dialect] : statements;
   if (dialect === 'sqlite') return written;
@@ -103,9 +114,5 @@ function statementsOf({ statements }: Migration, dialect: SqlDialect): readonly 
 
 async function highest(driver: SqlDriver, sql: string): Promise<number> {
   const [row] = await driver.read(sql, []);
-  return row === undefined ? 0 : (integerOrNull(row, 'highest') ?? 0);
-}
-
-function statement(sql: string): Statement {
-  return { sql, params: [] };
+  return row === undefined ? 0 : (numberOrNull(row, 'highest') ?? 0);
 }

@@ -1,28 +1,91 @@
 /**
- * Row-level security on PostgreSQL: what keeps tenants apart if a statement forgets to. At each start,
- * after the migrations, the role of tenants is made if it can be, and each table of `tenantTables` gets
- * what it lacks, in a transaction of its own: policies, and what the role may do. See
+ * Row-level security on PostgreSQL, which separates tenants even if a statement forgets to. At each
+ * start, after the migrations, the role of tenants is created if possible, and each table gets the
+ * policies and privileges that it lacks, in a transaction of its own. See
  * docs/decisions/2026-11-15-row-level-security.md.
  */
 import { RelayError } from '@relay/protocol';
-import type { Row, SqlDriver, Statement } from '../../drivers/driver.ts';
-import { tenantRole, unbounded } from '../../drivers/postgres/bounds.ts';
-import { rowsOfTenant, type TenantTable, tenantTables } from './tenant-tables.ts';
-import { integer, text } from '../../codec/values.ts';
+import type { Row, SqlDriver } from '../../drivers/driver.ts';
+import { tenantRole, tenantSetting, unbounded } from '../../drivers/postgres/bounds.ts';
+import { plain } from '../statements.ts';
+import { number, text } from '../../codec/values.ts';
+
+/**
+ * The tables with rows of tenants, and what a tenant's store does with them. Keys are inserted by the
+ * system alone. Journal and audit trail are never deleted from by a tenant.
+ */
+interface TenantTable {
+  readonly name: string;
+  /** The column with the tenant's id. */
+  readonly column: 'tenant_id' | 'id';
+  readonly privileges: readonly Privilege[];
+}
+
+type Privilege = 'SELECT' | 'INSERT' | 'UPDATE' | 'DELETE';
+
+const letters: Readonly<Record<string, Privilege>> = {
+  s: 'SELECT',
+  i: 'INSERT',
+  u: 'UPDATE',
+  d: 'DELETE',
+};
+
+const tables = {
+  approvals: 'siu',
+  audit_entries: 'siu',
+  audit_seals: 'si',
+  client_calls: 'siu',
+  connections: 'sid',
+  conversations: 'siu',
+  credentials: 'siud',
+  deliveries: 'sid',
+  events: 'si',
+  grants: 'siu',
+  idempotency_keys: 'siud',
+  keys: 'su',
+  memories: 'sid',
+  memory_vectors: 'siud',
+  policies: 'si',
+  run_inbox: 'siud',
+  run_labels: 'si',
+  runs: 'siu',
+  snapshots: 'siud',
+  tenants: 'su',
+  usage_days: 'siu',
+  webhooks: 'sid',
+} as const;
+
+export const tenantTables: readonly TenantTable[] = Object.entries(tables).map(([name, may]) => ({
+  name,
+  column: name === 'tenants' ? 'id' : 'tenant_id',
+  privileges: may.split('').flatMap((letter) => letters[letter] ?? []),
+}));
+
+/** The tenant of the connection. */
+export const currentTenant = `current_setting('${tenantSetting}', true)`;
+
+/**
+ * With a tenant in the setting, its rows. Without one all rows, so that the system and an older Relay
+ * work, but none for the role of tenants, so that a forgotten setting shows nothing.
+ */
+function rowsOfTenant(column: string): string {
+  return `${column} = ${currentTenant} OR
+    (current_user <> '${tenantRole}' AND COALESCE(${currentTenant}, '') = '')`;
+}
 
 interface DatabaseRole {
   readonly name: string;
-  /** No policy holds for it. */
+  /** Policies do not apply to it. */
   readonly isUnbounded: boolean;
-  /** May make roles, or give this one away. */
+  /** May create roles, or grant the role of tenants. */
   readonly mayGrant: boolean;
   readonly isThere: boolean;
   readonly mayAssume: boolean;
-  /** The role could see the rows of all tenants. */
+  /** The role of tenants could see the rows of all of them. */
   readonly isUnsafe: boolean;
 }
 
-/** Since PostgreSQL 16 a member need not be allowed to take the role on. */
+/** Since PostgreSQL 16 a member is not always allowed to assume the role. */
 const taking = `CASE WHEN current_setting('server_version_num')::int >= 160000
   THEN 'SET' ELSE 'MEMBER' END`;
 
@@ -36,7 +99,7 @@ const whoSql = `SELECT quote_ident(me.rolname) AS name, (me.rolsuper OR me.rolby
   FROM pg_roles me LEFT JOIN pg_roles it ON it.rolname = '${tenantRole}'
   WHERE me.rolname = current_user`;
 
-/** Roles are shared by all databases of a server: another process may be creating it now. */
+/** Roles belong to the whole server: another process may be creating it now. */
 const attempts = 5;
 
 const createRole = `CREATE ROLE ${tenantRole} NOLOGIN NOINHERIT`;
@@ -55,8 +118,8 @@ export async function protectRows(driver: SqlDriver): Promise<void> {
   for (const table of tenantTables) {
     const state = states.get(table.name);
     if (state === undefined) continue;
-    const lacking = whatIsLacking(table, state, who);
-    if (lacking.length > 0) await change(driver, table.name, lacking);
+    const missing = missingStatements(table, state, who);
+    if (missing.length > 0) await change(driver, table.name, missing);
   }
   if (who.mayAssume) await grantAccess(driver);
 }
@@ -65,7 +128,7 @@ async function ensureRole(driver: SqlDriver): Promise<DatabaseRole> {
   for (let attempt = 1; ; attempt += 1) {
     const who = await readWho(driver);
     if (who.mayAssume || !who.mayGrant || attempt > attempts) return who;
-    const unit = [...(who.isThere ? [] : [createRole]), grantRole].map(statement);
+    const unit = [...(who.isThere ? [] : [createRole]), grantRole].map(plain);
     await driver.transact(unit).catch(() => undefined);
   }
 }
@@ -75,7 +138,7 @@ async function readWho(driver: SqlDriver): Promise<DatabaseRole> {
   if (row === undefined) {
     throw new RelayError('storage_failed', 'The database does not report the current role');
   }
-  const holds = (column: string) => integer(row, column) === 1;
+  const holds = (column: string) => number(row, column) === 1;
   return {
     name: text(row, 'name'),
     isUnbounded: holds('is_unbounded'),
@@ -86,7 +149,7 @@ async function readWho(driver: SqlDriver): Promise<DatabaseRole> {
   };
 }
 
-/** Advice for an operator whose tables are protected by the setting alone; `undefined` if there is none. */
+/** Advice for an operator whose tables are protected by the setting alone. */
 export async function adviceOnRows(driver: SqlDriver): Promise<string | undefined> {
   const who = await readWho(driver);
   if (who.mayAssume) return undefined;
@@ -115,9 +178,9 @@ async function readTables(driver: SqlDriver): Promise<Map<string, Row>> {
 }
 
 /** A role that may not change a table must find it protected, or the start fails. */
-function whatIsLacking(table: TenantTable, state: Row, who: DatabaseRole): string[] {
+function missingStatements(table: TenantTable, state: Row, who: DatabaseRole): string[] {
   const { name, column, privileges } = table;
-  const holds = (field: string) => integer(state, field) === 1;
+  const holds = (field: string) => number(state, field) === 1;
   const granted = text(state, 'granted').split(' ');
   const isMissing = privileges.some((privilege) => !granted.includes(privilege));
   const isTooMuch = granted.some((each) => each !== '' && !privileges.some((p) => p === each));
@@ -133,7 +196,7 @@ function whatIsLacking(table: TenantTable, state: Row, who: DatabaseRole): strin
   ];
 }
 
-/** Together: a table with security and without a policy shows nothing at all. */
+/** In one transaction: a table with security and without a policy shows no rows. */
 function protection(name: string, column: string): string[] {
   return [
     `DROP POLICY IF EXISTS rows_of_tenant ON ${name}`,
@@ -143,7 +206,7 @@ function protection(name: string, column: string): string[] {
   ];
 }
 
-/** The owner is the system, where the tenants' role is another one. */
+/** The owner is the system, if tenants have a role of their own. */
 function forSystem(name: string): string[] {
   return [
     `DROP POLICY IF EXISTS rows_of_system ON ${name}`,
@@ -151,7 +214,7 @@ function forSystem(name: string): string[] {
   ];
 }
 
-const waySql = `SELECT quote_ident(current_schema()) AS schema,
+const accessSql = `SELECT quote_ident(current_schema()) AS schema,
     has_schema_privilege('${tenantRole}', current_schema(), 'USAGE')::int AS may_enter,
     COALESCE((SELECT string_agg(p.oid::regprocedure::text, ', ') FROM pg_proc p
       WHERE p.proname = 'relay_memories_with'
@@ -161,14 +224,12 @@ const waySql = `SELECT quote_ident(current_schema()) AS schema,
 
 /** Access to the schema, and to the search for memories, for this role alone. */
 async function grantAccess(driver: SqlDriver): Promise<void> {
-  const [row] = await driver.read(waySql, []);
+  const [row] = await driver.read(accessSql, []);
   if (row === undefined) return;
   const schema = text(row, 'schema');
   const functions = text(row, 'functions');
-  const lacking = [
-    ...(integer(row, 'may_enter') === 1
-      ? []
-      : [`GRANT USAGE ON SCHEMA ${schema} TO ${tenantRole}`]),
+  const missing = [
+    ...(number(row, 'may_enter') === 1 ? [] : [`GRANT USAGE ON SCHEMA ${schema} TO ${tenantRole}`]),
     ...(functions === ''
       ? []
       : [
@@ -176,14 +237,15 @@ async function grantAccess(driver: SqlDriver): Promise<void> {
           `GRANT EXECUTE ON FUNCTION ${functions} TO ${tenantRole}`,
         ]),
   ];
-  if (lacking.length > 0) await change(driver, `schema ${schema}`, lacking);
+  if (missing.length > 0) await change(driver, `schema ${schema}`, missing);
 }
 
+/** Processes that start together take turns. */
+export const migrationLock = `SELECT pg_advisory_xact_lock(hashtext('relay migrations'))`;
+
 async function change(driver: SqlDriver, what: string, texts: readonly string[]): Promise<void> {
-  // Others that start at the same time take turns.
-  const turn = `SELECT pg_advisory_xact_lock(hashtext('relay migrations'))`;
   try {
-    await driver.transact([turn, ...texts].map(statement));
+    await driver.transact([migrationLock, ...texts].map(plain));
   } catch (error) {
     const { cause } = error as { cause?: unknown };
     const why = cause instanceof Error ? cause.message : String(error);
@@ -193,8 +255,4 @@ async function change(driver: SqlDriver, what: string, texts: readonly string[])
       { cause: error },
     );
   }
-}
-
-function statement(sql: string): Statement {
-  return { sql, params: [] };
 }

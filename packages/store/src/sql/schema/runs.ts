@@ -1,9 +1,9 @@
 /**
- * What an append changes comes first in `runs`, and what is large is elsewhere (`snapshots`), because
- * each append rewrites its run's row. The indexes that find work are partial: finding it costs the
- * same however many runs have ended. Those that lists are read by begin with the tenant and end with
- * the time and the id; none holds a column that every append changes. A list of everything is merged
- * from those of each status: one more index would cost every new row.
+ * Each append rewrites its run's row, so changing columns come first in `runs`, and snapshots are in a
+ * table of their own. Indexes that find work are partial: their cost does not grow with ended runs.
+ * Indexes for lists begin with the tenant and end with the time and the id; none contains a column that
+ * every append changes. A list without filters is merged from those of each status, which saves an
+ * index.
  */
 export const runTables: readonly string[] = [
   `CREATE TABLE conversations (
@@ -50,7 +50,7 @@ export const runTables: readonly string[] = [
   `CREATE INDEX runs_leased ON runs (lease_owner) WHERE lease_owner IS NOT NULL`,
   `CREATE INDEX runs_ended ON runs (tenant_id, conversation_id, position)
     WHERE position IS NOT NULL`,
-  // The key is in it so that the open runs of one are counted without reading them.
+  // Includes the key, so that its open runs are counted without reading their rows.
   `CREATE INDEX runs_by_status ON runs (tenant_id, status, created_at, id, key_id)`,
   `CREATE INDEX runs_by_agent ON runs (tenant_id, agent, created_at, id)`,
   `CREATE INDEX runs_by_conversation ON runs (tenant_id, conversation_id, created_at, id)`,
@@ -139,7 +139,7 @@ export const runTables: readonly string[] = [
     run_id TEXT NOT NULL,
     id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
-    place BIGINT NOT NULL,
+    position BIGINT NOT NULL,
     command TEXT NOT NULL,
     checksum BIGINT NOT NULL,
     PRIMARY KEY (run_id, id)

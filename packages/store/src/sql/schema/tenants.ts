@@ -97,8 +97,8 @@ export const accountTables: readonly string[] = [
 ];
 
 /**
- * The audit trail: entries are added without a position, and get it together with their place in the
- * chain when a batch is sealed. Nothing is ever deleted.
+ * The audit trail. Entries are inserted without a `seq`, and get it together with their hash when a
+ * batch is sealed. Nothing is ever deleted.
  */
 export const auditTables: readonly string[] = [
   `CREATE TABLE audit_entries (
@@ -114,7 +114,7 @@ export const auditTables: readonly string[] = [
     hash TEXT
   )`,
   `CREATE INDEX audit_to_seal ON audit_entries (tenant_id, at, id) WHERE seq IS NULL`,
-  `CREATE UNIQUE INDEX audit_in_place ON audit_entries (tenant_id, seq) WHERE seq IS NOT NULL`,
+  `CREATE UNIQUE INDEX audit_by_seq ON audit_entries (tenant_id, seq) WHERE seq IS NOT NULL`,
   `CREATE TABLE audit_seals (
     tenant_id TEXT NOT NULL,
     first_seq BIGINT NOT NULL,
@@ -124,14 +124,14 @@ export const auditTables: readonly string[] = [
     proof TEXT NOT NULL,
     PRIMARY KEY (tenant_id, first_seq)
   )`,
-  // An entry is written into two indexes, in the commit that a caller waits for; the others get it when
-  // its batch is sealed. Only a search by time alone names the condition `seq > 0`, so that SQLite does
-  // not take that index for every search.
-  `CREATE INDEX audit_placed_by_time ON audit_entries (tenant_id, at, id) WHERE seq > 0`,
-  `CREATE INDEX audit_placed_by_action ON audit_entries (tenant_id, action, at, id)
+  // A new entry is in two indexes only, because a caller waits for its commit; sealing adds it to the
+  // others. Only a search by time alone has the condition `seq > 0`, so that SQLite does not choose that
+  // index for other searches.
+  `CREATE INDEX audit_sealed_by_time ON audit_entries (tenant_id, at, id) WHERE seq > 0`,
+  `CREATE INDEX audit_sealed_by_action ON audit_entries (tenant_id, action, at, id)
     WHERE seq IS NOT NULL`,
-  `CREATE INDEX audit_placed_by_actor ON audit_entries (tenant_id, actor, at, id)
+  `CREATE INDEX audit_sealed_by_actor ON audit_entries (tenant_id, actor, at, id)
     WHERE seq IS NOT NULL`,
-  `CREATE INDEX audit_placed_by_run ON audit_entries (tenant_id, run_id, at, id)
+  `CREATE INDEX audit_sealed_by_run ON audit_entries (tenant_id, run_id, at, id)
     WHERE seq IS NOT NULL AND run_id IS NOT NULL`,
 ];

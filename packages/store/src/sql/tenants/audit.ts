@@ -9,14 +9,12 @@ import type {
   Page,
 } from '@relay/core';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
-import { besides, leadingBy, rowsOn, selectPage } from '../lists.ts';
-import type { ColumnFilter } from '../lists.ts';
-import { earlier } from '../runs/run-lists.ts';
+import { columnFilters, leadBy, selectRows } from '../lists.ts';
+import { insertInto, readAll, readOne } from '../statements.ts';
 
 const columns = ['id', 'at', 'action', 'actor', 'run_id', 'entry', 'proof'] as const;
 
-const insertSql = `INSERT INTO audit_entries (${columns.join(', ')}, tenant_id)
-  VALUES (${columns.map(() => '?').join(', ')}, ?)`;
+const insertSql = insertInto('audit_entries', [...columns, 'tenant_id']);
 
 /** Rows of their own, so that they neither wait for other writes nor block them. */
 export function insertAudit(tenantId: string, entries: readonly NewAudit[] = []): Statement[] {
@@ -41,16 +39,16 @@ export const tenantsToSealSql = `WITH RECURSIVE tenant (id) AS (
 const insertSealSql = `INSERT INTO audit_seals (tenant_id, first_seq, last_seq, hash, at, proof)
   VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`;
 
-const placeSql = `UPDATE audit_entries SET seq = ?, hash = ?, proof = ?
+const assignSeqSql = `UPDATE audit_entries SET seq = ?, hash = ?, proof = ?
   WHERE tenant_id = ? AND id = ? AND seq IS NULL`;
 
-/** Of two seals that begin at one place, the first is stored. */
+/** Of two seals that begin at the same `seq`, the first is stored. */
 function sealUnit(tenantId: string, { seal, entries }: AuditSealing): Statement[] {
   const { firstSeq, lastSeq, hash, at, proof } = seal;
   return [
     { sql: insertSealSql, params: [tenantId, firstSeq, lastSeq, hash, at, proof], expect: 1 },
     ...entries.map((entry) => ({
-      sql: placeSql,
+      sql: assignSeqSql,
       params: [entry.seq, entry.hash, entry.proof, tenantId, entry.id],
       expect: 1,
     })),
@@ -70,32 +68,16 @@ export const inOrderSql = `SELECT ${columns.join(', ')}, seq, hash FROM audit_en
 
 /** They choose the index: see `auditTables`. */
 const byTimeAlone = { sql: 't.seq > 0', params: [] };
-const placed = { sql: 't.seq IS NOT NULL', params: [] };
+const sealed = { sql: 't.seq IS NOT NULL', params: [] };
 
 /** The most selective first: a run has few entries, an actor has more, an action has most. */
 export function selectAudit(tenantId: string, filter: AuditFilter, page: Page): Statement {
   const { runId, actor, action, since, until } = filter;
-  const wanted = [
-    { column: 'run_id', value: runId },
-    { column: 'actor', value: actor },
-    { column: 'action', value: action },
-  ];
-  const [first, ...rest] = wanted.flatMap<ColumnFilter>(({ column, value }) =>
-    value === undefined ? [] : [{ column, values: [value] }],
-  );
-  const list = {
-    tenantId,
-    table: 'audit_entries',
-    at: 'at',
-    id: 'id',
-    leading: first === undefined ? [] : leadingBy(first),
-    others: [...rest.map((other) => besides(other)), first === undefined ? byTimeAlone : placed],
-    ...(since === undefined ? {} : { since }),
-  };
-  const before = until === undefined ? page.before : earlier(page.before, { at: until, id: '' });
-  const ids = selectPage(list, { limit: page.limit, ...(before === undefined ? {} : { before }) });
-  const shown = [...columns, 'seq', 'hash'].map((column) => `r.${column}`);
-  return rowsOn(ids, { tenantId, table: 'audit_entries', columns: shown });
+  const [first, ...rest] = columnFilters({ run_id: runId, actor, action });
+  const index = first === undefined ? { others: [byTimeAlone] } : leadBy(first, rest);
+  if (first !== undefined) index.others.push(sealed);
+  const list = { tenantId, table: 'audit_entries', at: 'at', since, until, ...index };
+  return selectRows(list, [...columns, 'seq', 'hash'], page);
 }
 
 export class SqlAuditTrail implements AuditTrail {
@@ -111,31 +93,31 @@ export class SqlAuditTrail implements AuditTrail {
     await this.#driver.transact(insertAudit(this.#tenantId, entries));
   }
 
-  async unsealed(limit: number): Promise<NewAudit[]> {
-    return (await this.#driver.read(unsealedSql, [this.#tenantId, limit])).map(decodeNew);
+  unsealed(limit: number): Promise<NewAudit[]> {
+    const params = [this.#tenantId, limit];
+    return readAll(this.#driver, { sql: unsealedSql, params }, decodeNew);
   }
 
   async seal(sealing: AuditSealing): Promise<boolean> {
     return (await this.#driver.transact(sealUnit(this.#tenantId, sealing))).ok;
   }
 
-  async head(): Promise<AuditSeal | undefined> {
-    const [row] = await this.#driver.read(headSql, [this.#tenantId]);
-    return row === undefined ? undefined : decodeSeal(row);
+  head(): Promise<AuditSeal | undefined> {
+    return readOne(this.#driver, { sql: headSql, params: [this.#tenantId] }, decodeSeal);
   }
 
-  async list(filter: AuditFilter, page: Page): Promise<AuditRecord[]> {
-    const { sql, params } = selectAudit(this.#tenantId, filter, page);
-    return (await this.#driver.read(sql, params)).map(decodeRecord);
+  list(filter: AuditFilter, page: Page): Promise<AuditRecord[]> {
+    return readAll(this.#driver, selectAudit(this.#tenantId, filter, page), decodeRecord);
   }
 
-  async read({ after, limit }: { after: number; limit: number }): Promise<AuditRecord[]> {
-    const rows = await this.#driver.read(inOrderSql, [this.#tenantId, after, limit]);
-    return rows.map(decodeRecord);
+  read({ after, limit }: { after: number; limit: number }): Promise<AuditRecord[]> {
+    const params = [this.#tenantId, after, limit];
+    return readAll(this.#driver, { sql: inOrderSql, params }, decodeRecord);
   }
 
-  async seals({ after, limit }: { after: number; limit: number }): Promise<AuditSeal[]> {
-    return (await this.#driver.read(sealsSql, [this.#tenantId, after, limit])).map(decodeSeal);
+  seals({ after, limit }: { after: number; limit: number }): Promise<AuditSeal[]> {
+    const params = [this.#tenantId, after, limit];
+    return readAll(this.#driver, { sql: sealsSql, params }, decodeSeal);
   }
 }
 

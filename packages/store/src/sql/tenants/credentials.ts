@@ -1,63 +1,34 @@
 /** Keys of providers, encrypted before they are stored (E8). */
-import type { CredentialRecord, Resealing, SealedCredential } from '@relay/core';
-import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
+import type { CredentialRecord, CredentialReseal, SealedCredential } from '@relay/core';
+import type { Row, Statement } from '../../drivers/driver.ts';
+import { insertInto } from '../statements.ts';
 import {
+  checkIntact,
   checksumOf,
-  corrupt,
   encode,
   encodeOrNull,
   freeText,
   freeTextOrNull,
-  integer,
+  number,
   text,
 } from '../../codec/values.ts';
 
-const columns = [
-  'tenant_id',
-  'provider',
-  'id',
-  'sealed',
-  'base_url',
-  'checksum',
-  'label',
-  'last4',
-  'created_at',
-  'updated_at',
-] as const;
+/** A secret must not be sent to another URL: the checksum covers what belongs together. */
+const boundColumns = ['tenant_id', 'provider', 'id', 'sealed', 'base_url'];
 
-const replaced = columns
-  .slice(2)
-  .map((column) => `${column} = excluded.${column}`)
-  .join(', ');
+const columns = [...boundColumns, 'checksum', 'label', 'last4', 'created_at', 'updated_at'];
 
-const putSql = `INSERT INTO credentials (${columns.join(', ')})
-  VALUES (${columns.map(() => '?').join(', ')})
-  ON CONFLICT (tenant_id, provider) DO UPDATE SET ${replaced}`;
+const replaced = columns.slice(2).map((column) => `${column} = excluded.${column}`);
+
+const putSql = `${insertInto('credentials', columns)}
+  ON CONFLICT (tenant_id, provider) DO UPDATE SET ${replaced.join(', ')}`;
 
 export function putCredential(tenantId: string, record: CredentialRecord): Statement {
-  const bound: Bound = [
-    tenantId,
-    encode(record.provider),
-    record.id,
-    encode(record.sealed),
-    encodeOrNull(record.baseUrl),
-  ];
-  const { label, last4, createdAt, updatedAt } = record;
+  const { id, label, last4, createdAt, updatedAt } = record;
+  const sealed = encode(record.sealed);
+  const bound = [tenantId, encode(record.provider), id, sealed, encodeOrNull(record.baseUrl)];
   const rest = [encodeOrNull(label), encode(last4), createdAt, updatedAt];
-  return { sql: putSql, params: [...bound, boundChecksum(bound), ...rest] };
-}
-
-/** Covers the fields that belong together: a secret must not be sent to another URL. */
-type Bound = readonly [
-  tenantId: string,
-  provider: string,
-  id: string,
-  sealed: string,
-  baseUrl: string | null,
-];
-
-function boundChecksum(bound: Bound): number {
-  return checksumOf(...bound.map((value) => value ?? ''));
+  return { sql: putSql, params: [...bound, checksumOf(...bound), ...rest] };
 }
 
 const selectSql = `SELECT ${columns.join(', ')} FROM credentials`;
@@ -72,8 +43,8 @@ export const selectCredentialsSql = `${selectSql} WHERE tenant_id = ?
 
 export const selectSealedSql = `${selectSql} WHERE id > ? ORDER BY id LIMIT ?`;
 
-export function sealedParams(page: { after?: string; limit: number }): readonly SqlValue[] {
-  return [page.after ?? '', Math.min(page.limit, Number.MAX_SAFE_INTEGER)];
+export function selectSealed({ after = '', limit }: { after?: string; limit: number }): Statement {
+  return { sql: selectSealedSql, params: [after, Math.min(limit, Number.MAX_SAFE_INTEGER)] };
 }
 
 const deleteSql = 'DELETE FROM credentials WHERE tenant_id = ? AND provider = ?';
@@ -88,45 +59,35 @@ const resealSql = `UPDATE credentials SET sealed = ?, checksum = ?
   WHERE tenant_id = ? AND id = ? AND sealed = ? AND checksum = ?`;
 
 /** The checksum is compared too, so that the other fields must be unchanged. */
-export function reseal(row: Row, { from, to }: Resealing): Statement | undefined {
-  const [tenantId, provider, id, sealed, baseUrl] = boundOf(row);
+export function reseal(row: Row, { from, to }: CredentialReseal): Statement | undefined {
+  checkBound(row);
+  const sealed = text(row, 'sealed');
   if (sealed !== encode(from)) return undefined;
-  const checksum = boundChecksum([tenantId, provider, id, encode(to), baseUrl]);
-  const before = [tenantId, id, sealed, integer(row, 'checksum')];
+  const resealed: Row = { ...row, sealed: encode(to) };
+  const checksum = checksumOf(...boundColumns.map((column) => resealed[column] ?? null));
+  const before = [text(row, 'tenant_id'), text(row, 'id'), sealed, number(row, 'checksum')];
   return { sql: resealSql, params: [encode(to), checksum, ...before], expect: 1 };
 }
 
 export function decodeCredential(row: Row): CredentialRecord {
-  const [, , id] = boundOf(row);
+  checkBound(row);
   return {
-    id,
+    id: text(row, 'id'),
     provider: freeText(row, 'provider'),
     label: freeTextOrNull(row, 'label'),
     baseUrl: freeTextOrNull(row, 'base_url'),
     last4: freeText(row, 'last4'),
     sealed: freeText(row, 'sealed'),
-    createdAt: integer(row, 'created_at'),
-    updatedAt: integer(row, 'updated_at'),
+    createdAt: number(row, 'created_at'),
+    updatedAt: number(row, 'updated_at'),
   };
 }
 
 export function decodeSealed(row: Row): SealedCredential {
-  const [tenantId, , id] = boundOf(row);
-  return { tenantId, provider: freeText(row, 'provider'), id, sealed: freeText(row, 'sealed') };
+  const { provider, id, sealed } = decodeCredential(row);
+  return { tenantId: text(row, 'tenant_id'), provider, id, sealed };
 }
 
-/** Throws if these were not stored together. */
-function boundOf(row: Row): Bound {
-  const id = text(row, 'id');
-  const bound: Bound = [
-    text(row, 'tenant_id'),
-    text(row, 'provider'),
-    id,
-    text(row, 'sealed'),
-    row['base_url'] === null ? null : text(row, 'base_url'),
-  ];
-  if (boundChecksum(bound) !== row['checksum']) {
-    throw corrupt(`Credential ${id}`, 'it does not match its checksum');
-  }
-  return bound;
+function checkBound(row: Row): void {
+  checkIntact(`Credential ${text(row, 'id')}`, row, boundColumns);
 }

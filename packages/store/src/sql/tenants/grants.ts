@@ -1,67 +1,65 @@
 import type { Grant, GrantFilter, GrantRecord, NewGrant, Page } from '@relay/core';
-import type { Decider } from '@relay/protocol';
-import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
-import { besides, rowsOn, selectPage } from '../lists.ts';
-import type { Condition } from '../lists.ts';
+import { defined } from '@relay/protocol';
+import type { Row, Statement } from '../../drivers/driver.ts';
+import { besides, columnFilters, selectRows } from '../lists.ts';
+import { insertInto } from '../statements.ts';
 import {
+  checkIntact,
   checksumOf,
   corrupt,
   encode,
   encodeOrNull,
   freeText,
-  integer,
-  integerOrNull,
   json,
   jsonOrNull,
+  number,
+  numberOrNull,
   text,
 } from '../../codec/values.ts';
 
-/** What a grant allows, in the order in which it is hashed and inserted. */
-const ruleColumns = ['id', 'scope', 'scope_id', 'tool', 'exact', 'params'] as const;
-/** When it ends without being revoked. */
-const boundColumns = ['expires_at', 'uses'] as const;
+/** A damaged grant must not allow more than a person allowed: the checksum covers these, in order. */
+const fixedColumns = [
+  'tenant_id',
+  'id',
+  'scope',
+  'scope_id',
+  'tool',
+  'exact',
+  'params',
+  'expires_at',
+  'uses',
+] as const;
 
-const insertSql = `INSERT INTO grants
-  (${[...ruleColumns, ...boundColumns].join(', ')}, uses_left, tenant_id, checksum, created_at, created_by)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+const columns = [
+  ...fixedColumns,
+  'checksum',
+  'uses_left',
+  'created_at',
+  'created_by',
+  'revoked_at',
+] as const;
+
+const insertSql = insertInto('grants', columns);
 
 export function insertGrant(tenantId: string, grant: NewGrant): Statement {
-  const rule = [
+  const { expiresAt = null, uses = null } = grant;
+  const fixed = [
+    tenantId,
     grant.id,
     grant.scope,
     grant.scopeId,
     encode(grant.tool),
     encodeOrNull(grant.exact),
     encodeOrNull(grant.params),
+    expiresAt,
+    uses,
   ];
-  const { expiresAt = null, uses = null } = grant;
-  const checksum = grantChecksum(tenantId, rule, [expiresAt, uses]);
-  const made = [tenantId, checksum, grant.createdAt, encode(grant.createdBy)];
-  return { sql: insertSql, params: [...rule, expiresAt, uses, uses, ...made] };
-}
-
-/** A grant lets tools run without approval: a damaged one must not widen what a person allowed. */
-function grantChecksum(
-  tenantId: string,
-  rule: readonly (string | null)[],
-  bounds: readonly (number | null)[],
-): number {
-  return checksumOf(tenantId, ...[...rule, ...bounds].map((value) => value ?? ''));
+  const rest = [uses, grant.createdAt, encode(grant.createdBy), null];
+  return { sql: insertSql, params: [...fixed, checksumOf(...fixed), ...rest] };
 }
 
 const activeSql = `g.revoked_at IS NULL AND (g.expires_at IS NULL OR g.expires_at > ?)
     AND (g.uses_left IS NULL OR g.uses_left > 0)`;
-
-const columns = [
-  ...ruleColumns,
-  ...boundColumns,
-  'uses_left',
-  'revoked_at',
-  'created_at',
-  'created_by',
-  'tenant_id',
-  'checksum',
-];
 
 export const selectGrantsSql = `SELECT ${columns.join(', ')} FROM grants g
   WHERE g.tenant_id = ? AND g.scope_id IN (?, ?, ?)
@@ -70,12 +68,12 @@ export const selectGrantsSql = `SELECT ${columns.join(', ')} FROM grants g
     AND ${activeSql}
   ORDER BY g.created_at, g.id`;
 
-export function selectGrantsParams(
+export function selectGrants(
   tenantId: string,
   scope: { readonly runId: string; readonly conversationId: string; readonly now: number },
-): readonly SqlValue[] {
+): Statement {
   const ids = [scope.runId, scope.conversationId, tenantId];
-  return [tenantId, ...ids, ...ids, scope.now];
+  return { sql: selectGrantsSql, params: [tenantId, ...ids, ...ids, scope.now] };
 }
 
 export const selectGrantSql = `SELECT ${columns.join(', ')} FROM grants
@@ -83,20 +81,15 @@ export const selectGrantSql = `SELECT ${columns.join(', ')} FROM grants
 
 export function selectGrantList(tenantId: string, filter: GrantFilter, page: Page): Statement {
   const { scope, scopeId, tool, activeAt } = filter;
-  const wanted = [
-    { column: 'scope', value: scope },
-    { column: 'scope_id', value: scopeId },
-    { column: 'tool', value: tool === undefined ? undefined : encode(tool) },
-  ];
-  const others: Condition[] = wanted.flatMap(({ column, value }) =>
-    value === undefined ? [] : [besides({ column, values: [value] })],
-  );
+  const others = columnFilters({
+    scope,
+    scope_id: scopeId,
+    tool: tool === undefined ? undefined : encode(tool),
+  }).map((column) => besides(column));
   if (activeAt !== undefined) {
     others.push({ sql: activeSql.replaceAll('g.', 't.'), params: [activeAt] });
   }
-  const list = { tenantId, table: 'grants', at: 'created_at', id: 'id', leading: [], others };
-  const rows = { tenantId, table: 'grants', columns: columns.map((column) => `r.${column}`) };
-  return rowsOn(selectPage(list, page), rows);
+  return selectRows({ tenantId, table: 'grants', others }, columns, page);
 }
 
 const revokeSql = `UPDATE grants SET revoked_at = ?
@@ -110,48 +103,38 @@ export const useGrantSql = `UPDATE grants SET uses_left = uses_left - 1
   WHERE tenant_id = ? AND id = ? AND uses_left > 0 AND revoked_at IS NULL
     AND (expires_at IS NULL OR expires_at > ?)`;
 
-/** Uses one of its calls; if none is left, nothing of the step is stored. */
+/** If no use is left, nothing of the append is stored. */
 export function useGrant(tenantId: string, grantId: string, at: number): Statement {
   return { sql: useGrantSql, params: [tenantId, grantId, at], expect: 1 };
 }
 
 export function decodeGrant(row: Row): Grant {
   const { id, tool, exact, params, usesLeft } = decodeGrantRecord(row);
-  return {
-    id,
-    tool,
-    ...(exact === undefined ? {} : { exact }),
-    ...(params === undefined ? {} : { params }),
-    ...(usesLeft === undefined ? {} : { usesLeft }),
-  };
+  return { id, tool, ...defined({ exact, params, usesLeft }) };
 }
 
 export function decodeGrantRecord(row: Row): GrantRecord {
   const id = text(row, 'id');
-  const rule = ruleColumns.map((column) => row[column] as string | null);
-  const [expiresAt = null, uses = null] = boundColumns.map((name) => integerOrNull(row, name));
-  if (grantChecksum(text(row, 'tenant_id'), rule, [expiresAt, uses]) !== row['checksum']) {
-    throw corrupt(`Grant ${id}`, 'it does not match its checksum');
-  }
-  const usesLeft = integerOrNull(row, 'uses_left');
+  checkIntact(`Grant ${id}`, row, fixedColumns);
+  const uses = numberOrNull(row, 'uses');
+  const usesLeft = numberOrNull(row, 'uses_left');
   if ((uses === null) !== (usesLeft === null) || (usesLeft ?? 0) > (uses ?? 0)) {
     throw corrupt(`Grant ${id}`, 'it has more uses left than it was given');
   }
-  const exact = jsonOrNull(row, 'exact') as Record<string, unknown> | null;
-  const params = jsonOrNull(row, 'params') as Record<string, string> | null;
-  const revokedAt = integerOrNull(row, 'revoked_at');
   return {
     id,
     tool: freeText(row, 'tool'),
-    ...(exact === null ? {} : { exact }),
-    ...(params === null ? {} : { params }),
     scope: text(row, 'scope') as GrantRecord['scope'],
     scopeId: text(row, 'scope_id'),
-    createdAt: integer(row, 'created_at'),
-    createdBy: json(row, 'created_by') as Decider,
-    ...(expiresAt === null ? {} : { expiresAt }),
-    ...(uses === null ? {} : { uses }),
-    ...(usesLeft === null ? {} : { usesLeft }),
-    ...(revokedAt === null ? {} : { revokedAt }),
+    createdAt: number(row, 'created_at'),
+    createdBy: json(row, 'created_by') as GrantRecord['createdBy'],
+    ...defined({
+      exact: (jsonOrNull(row, 'exact') ?? undefined) as GrantRecord['exact'],
+      params: (jsonOrNull(row, 'params') ?? undefined) as GrantRecord['params'],
+      expiresAt: numberOrNull(row, 'expires_at') ?? undefined,
+      uses: uses ?? undefined,
+      usesLeft: usesLeft ?? undefined,
+      revokedAt: numberOrNull(row, 'revoked_at') ?? undefined,
+    }),
   };
 }

@@ -1,15 +1,15 @@
 /** Policies: each version is a row that is never changed. */
 import type { NewAudit, Page, PolicyRecord, PolicyStore } from '@relay/core';
-import type { Decider } from '@relay/protocol';
 import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
-import { rowsOn, selectPage } from '../lists.ts';
-import { checksumOf, corrupt, encode, integer, json, text } from '../../codec/values.ts';
+import { selectRows } from '../lists.ts';
+import { placeholders, readAll } from '../statements.ts';
+import { checkIntact, checksumOf, encode, json, number, text } from '../../codec/values.ts';
 
 const columns = ['id', 'tenant_id', 'agent', 'version', 'rules', 'at', 'made_by'] as const;
 
 const insertSql = `INSERT INTO policies (${columns.join(', ')}, checksum)
-  SELECT ?, ?, ?, ?, ?, ?, ?, ?
+  SELECT ${placeholders(columns.length + 1)}
   WHERE ? = (SELECT COALESCE(MAX(p.version), 0) + 1 FROM policies p
     WHERE p.tenant_id = ? AND p.agent = ?)
   ON CONFLICT DO NOTHING`;
@@ -23,17 +23,15 @@ function insertPolicy(tenantId: string, policy: PolicyRecord): Statement {
   return { sql: insertSql, params, expect: 1 };
 }
 
-const shown = [...columns, 'checksum'].map((column) => `r.${column}`);
-
-export const selectInForceSql = `SELECT ${shown.join(', ')} FROM policies r
+export const selectInForceSql = `SELECT ${columns.join(', ')}, checksum FROM policies r
   WHERE r.tenant_id = ? AND r.agent IN (?, ?) AND r.version = (
     SELECT MAX(p.version) FROM policies p WHERE p.tenant_id = r.tenant_id AND p.agent = r.agent
   )`;
 
 export function selectVersions(tenantId: string, agent: string | null, page: Page): Statement {
   const leading = [{ sql: 't.agent = ?', params: [encode(agent)] }];
-  const list = { tenantId, table: 'policies', at: 'version', id: 'id', leading, others: [] };
-  return rowsOn(selectPage(list, page), { tenantId, table: 'policies', columns: shown });
+  const list = { tenantId, table: 'policies', at: 'version', leading };
+  return selectRows(list, [...columns, 'checksum'], page);
 }
 
 export class SqlPolicyStore implements PolicyStore {
@@ -47,7 +45,7 @@ export class SqlPolicyStore implements PolicyStore {
 
   async inForce(agent: string): Promise<PolicyRecord[]> {
     const params = [this.#tenantId, encode(null), encode(agent)];
-    const found = (await this.#driver.read(selectInForceSql, params)).map(decodePolicy);
+    const found = await readAll(this.#driver, { sql: selectInForceSql, params }, decodePolicy);
     return found.toSorted((one) => (one.agent === null ? -1 : 1));
   }
 
@@ -60,25 +58,21 @@ export class SqlPolicyStore implements PolicyStore {
     return (await this.#driver.transact(unit)).ok;
   }
 
-  async versions(agent: string | null, page: Page): Promise<PolicyRecord[]> {
-    const { sql, params } = selectVersions(this.#tenantId, agent, page);
-    return (await this.#driver.read(sql, params)).map(decodePolicy);
+  versions(agent: string | null, page: Page): Promise<PolicyRecord[]> {
+    return readAll(this.#driver, selectVersions(this.#tenantId, agent, page), decodePolicy);
   }
 }
 
 /** Rules decide what runs: damaged ones must not be applied. */
 function decodePolicy(row: Row): PolicyRecord {
   const id = text(row, 'id');
-  const fixed = columns.map((column) => row[column] as string | number);
-  if (checksumOf(...fixed) !== row['checksum']) {
-    throw corrupt(`Policy ${id}`, 'it does not match its checksum');
-  }
+  checkIntact(`Policy ${id}`, row, columns);
   return {
     id,
     agent: json(row, 'agent') as string | null,
-    version: integer(row, 'version'),
+    version: number(row, 'version'),
     rules: json(row, 'rules') as PolicyRecord['rules'],
-    at: integer(row, 'at'),
-    by: json(row, 'made_by') as Decider,
+    at: number(row, 'at'),
+    by: json(row, 'made_by') as PolicyRecord['by'],
   };
 }

@@ -1,14 +1,19 @@
-import type { TenantChange, TenantRecord, Workspace } from '@relay/core';
+/** Tenants and their API keys. */
+import type { KeyRecord, Page, TenantChange, TenantRecord, Workspace } from '@relay/core';
 import { RelayError } from '@relay/protocol';
 import type { Row, SqlValue, Statement } from '../../drivers/driver.ts';
+import { selectRows } from '../lists.ts';
+import { insertInto } from '../statements.ts';
 import {
+  checkIntact,
   checksumOf,
-  corrupt,
   encode,
+  encodeOrNull,
   freeText,
-  integer,
-  integerOrNull,
+  freeTextOrNull,
   json,
+  number,
+  numberOrNull,
   text,
 } from '../../codec/values.ts';
 
@@ -35,20 +40,19 @@ export function decodeTenantName(row: Row): { id: string; name: string } {
   return { id: text(row, 'id'), name: freeText(row, 'name') };
 }
 
-export const selectTenantSql = `SELECT id, name, created_at, paused_at, settings, settings_checksum
-  FROM tenants WHERE id = ?`;
+const selectSql = `SELECT id, name, created_at, paused_at, settings, settings_checksum FROM tenants`;
+
+export const selectTenantSql = `${selectSql} WHERE id = ?`;
 
 /** Settings limit what a tenant may do: damaged ones must not allow more. */
 export function decodeTenant(row: Row): TenantRecord {
   const id = text(row, 'id');
-  if (checksumOf(id, text(row, 'settings')) !== row['settings_checksum']) {
-    throw corrupt(`The settings of tenant ${id}`, 'they do not match their checksum');
-  }
+  checkIntact(`Tenant ${id}`, row, ['id', 'settings'], 'settings_checksum');
   return {
     id,
     name: freeText(row, 'name'),
-    createdAt: integer(row, 'created_at'),
-    pausedAt: integerOrNull(row, 'paused_at'),
+    createdAt: number(row, 'created_at'),
+    pausedAt: numberOrNull(row, 'paused_at'),
     settings: json(row, 'settings'),
   };
 }
@@ -57,7 +61,7 @@ export function noTenant(id: string): RelayError {
   return new RelayError('internal', `There is no tenant ${id}`);
 }
 
-/** Nothing to change is no statement. */
+/** No statement if nothing changes. */
 export function updateTenant(tenantId: string, change: TenantChange): Statement[] {
   const columns: string[] = [];
   const params: SqlValue[] = [];
@@ -73,16 +77,16 @@ export function updateTenant(tenantId: string, change: TenantChange): Statement[
   }
   if (columns.length === 0) return [];
   const assignments = columns.map((column) => `${column} = ?`).join(', ');
-  const { settingsWere } = change;
-  const unchanged = settingsWere === undefined ? '' : ' AND settings = ?';
-  if (settingsWere !== undefined) before.push(encode(settingsWere));
+  const { expectedSettings } = change;
+  const unchanged = expectedSettings === undefined ? '' : ' AND settings = ?';
+  if (expectedSettings !== undefined) before.push(encode(expectedSettings));
   const sql = `UPDATE tenants SET ${assignments} WHERE id = ?${unchanged}`;
   return [{ sql, params: [...params, tenantId, ...before], expect: 1 }];
 }
 
 /** A match in damaged settings may be wrong: `decodeTenant` detects it. */
-export const selectWithWorkspaceSql = `SELECT id, name, created_at, paused_at, settings, settings_checksum
-  FROM tenants WHERE settings LIKE '%"workspace"%' ORDER BY id`;
+export const selectWithWorkspaceSql = `${selectSql}
+  WHERE settings LIKE '%"workspace"%' ORDER BY id`;
 
 export function workspaceOf({ id, settings }: Pick<TenantRecord, 'id' | 'settings'>): Workspace[] {
   const named = typeof settings === 'object' && settings !== null && !Array.isArray(settings);
@@ -91,3 +95,63 @@ export function workspaceOf({ id, settings }: Pick<TenantRecord, 'id' | 'setting
 }
 
 export const selectPausedSql = 'SELECT id FROM tenants WHERE paused_at IS NOT NULL ORDER BY id';
+
+/** A damaged key must not work for another tenant or with more scopes: the checksum covers these. */
+const keyFixedColumns = [
+  'id',
+  'tenant_id',
+  'hash',
+  'name',
+  'owner',
+  'scopes',
+  'created_at',
+  'expires_at',
+] as const;
+
+const keyColumns = [...keyFixedColumns, 'revoked_at', 'checksum'] as const;
+
+const insertKeySql = insertInto('keys', keyColumns);
+
+export function insertKey(key: KeyRecord, hash: string): Statement {
+  const fixed = [
+    key.id,
+    key.tenantId,
+    hash,
+    encode(key.name),
+    encodeOrNull(key.owner),
+    encode(key.scopes),
+    key.createdAt,
+    key.expiresAt,
+  ];
+  return { sql: insertKeySql, params: [...fixed, key.revokedAt, checksumOf(...fixed)] };
+}
+
+export const selectKeyByHashSql = `SELECT ${keyColumns.join(', ')} FROM keys WHERE hash = ?`;
+
+export const selectKeySql = `SELECT ${keyColumns.join(', ')} FROM keys WHERE tenant_id = ? AND id = ?`;
+
+export function selectKeys(tenantId: string, page: Page): Statement {
+  return selectRows({ tenantId, table: 'keys' }, keyColumns, page);
+}
+
+const revokeKeySql = `UPDATE keys SET revoked_at = ?
+  WHERE tenant_id = ? AND id = ? AND revoked_at IS NULL`;
+
+export function revokeKey(tenantId: string, keyId: string, at: number): Statement {
+  return { sql: revokeKeySql, params: [at, tenantId, keyId], expect: 1 };
+}
+
+export function decodeKey(row: Row): KeyRecord {
+  const id = text(row, 'id');
+  checkIntact(`Key ${id}`, row, keyFixedColumns);
+  return {
+    id,
+    tenantId: text(row, 'tenant_id'),
+    name: freeText(row, 'name'),
+    owner: freeTextOrNull(row, 'owner'),
+    scopes: json(row, 'scopes') as string[],
+    createdAt: number(row, 'created_at'),
+    expiresAt: numberOrNull(row, 'expires_at'),
+    revokedAt: numberOrNull(row, 'revoked_at'),
+  };
+}

@@ -1,26 +1,31 @@
 /**
- * Webhooks, and the outbox of their deliveries. A notice becomes a row for each webhook that subscribes
- * to it, in the commit of what it reports.
+ * Webhooks and the outbox of their deliveries. A notice becomes one row per subscribed webhook, in the
+ * commit of what it reports.
  */
 import type {
+  DeliveryClaim,
+  DeliveryQueue,
   DeliveryRecord,
+  DeliveryResult,
+  DeliverySweep,
   NewAudit,
   Notice,
   Page,
   WebhookRecord,
   WebhookStore,
 } from '@relay/core';
-import type { Decider } from '@relay/protocol';
-import type { Row, SqlAccess, Statement } from '../../drivers/driver.ts';
+import type { Row, SqlAccess, SqlDialect, SqlDriver, Statement } from '../../drivers/driver.ts';
 import { insertAudit } from './audit.ts';
-import { rowsOn, selectPage } from '../lists.ts';
+import { selectRows } from '../lists.ts';
+import { changesIn, insertInto, readAll, readOne } from '../statements.ts';
 import {
+  encode,
+  encodeOrNull,
   freeText,
   freeTextOrNull,
-  encode,
-  integer,
-  integerOrNull,
   json,
+  number,
+  numberOrNull,
   text,
 } from '../../codec/values.ts';
 
@@ -37,8 +42,8 @@ export function insertNotices(tenantId: string, notices: readonly Notice[] = [])
 }
 
 const columns = ['id', 'tenant_id', 'url', 'events', 'created_at', 'created_by', 'may_decide'];
-const insertSql = `INSERT INTO webhooks (${columns.join(', ')}) VALUES (?, ?, ?, ?, ?, ?, ?)`;
-export const findSql = `SELECT ${columns.join(', ')} FROM webhooks WHERE id = ?`;
+const insertSql = insertInto('webhooks', columns);
+const findSql = `SELECT ${columns.join(', ')} FROM webhooks WHERE id = ?`;
 const deleteSql = 'DELETE FROM webhooks WHERE tenant_id = ? AND id = ?';
 const deletePendingSql = `DELETE FROM deliveries
   WHERE tenant_id = ? AND webhook_id = ? AND status = 'pending'`;
@@ -61,17 +66,13 @@ export class SqlWebhookStore implements WebhookStore {
     await this.#driver.transact([{ sql: insertSql, params }, ...audits]);
   }
 
-  async read(webhookId: string): Promise<WebhookRecord | undefined> {
-    const [row] = await this.#driver.read(`${findSql} AND tenant_id = ?`, [
-      webhookId,
-      this.#tenantId,
-    ]);
-    return row === undefined ? undefined : decodeWebhook(row);
+  read(webhookId: string): Promise<WebhookRecord | undefined> {
+    const params = [webhookId, this.#tenantId];
+    return readOne(this.#driver, { sql: `${findSql} AND tenant_id = ?`, params }, decodeWebhook);
   }
 
-  async list(page: Page): Promise<WebhookRecord[]> {
-    const { sql, params } = selectWebhooks(this.#tenantId, page);
-    return (await this.#driver.read(sql, params)).map(decodeWebhook);
+  list(page: Page): Promise<WebhookRecord[]> {
+    return readAll(this.#driver, selectWebhooks(this.#tenantId, page), decodeWebhook);
   }
 
   async remove(webhookId: string, audit?: readonly NewAudit[]): Promise<boolean> {
@@ -84,19 +85,17 @@ export class SqlWebhookStore implements WebhookStore {
     return (await this.#driver.transact(unit)).ok;
   }
 
-  async deliveries(webhookId: string, page: Page): Promise<DeliveryRecord[]> {
-    const { sql, params } = selectDeliveries(this.#tenantId, webhookId, page);
-    return (await this.#driver.read(sql, params)).map(decodeDelivery);
+  deliveries(webhookId: string, page: Page): Promise<DeliveryRecord[]> {
+    const statement = selectDeliveries(this.#tenantId, webhookId, page);
+    return readAll(this.#driver, statement, decodeDelivery);
   }
 }
 
 export function selectWebhooks(tenantId: string, page: Page): Statement {
-  const list = { tenantId, table: 'webhooks', at: 'created_at', id: 'id', leading: [], others: [] };
-  const shown = columns.map((column) => `r.${column}`);
-  return rowsOn(selectPage(list, page), { tenantId, table: 'webhooks', columns: shown });
+  return selectRows({ tenantId, table: 'webhooks' }, columns, page);
 }
 
-export const deliveryColumns = [
+const deliveryColumns = [
   'webhook_id',
   'id',
   'event',
@@ -119,29 +118,112 @@ export function selectDeliveries(tenantId: string, webhookId: string, page: Page
   };
 }
 
-export function decodeWebhook(row: Row): WebhookRecord {
+function decodeWebhook(row: Row): WebhookRecord {
   return {
     id: text(row, 'id'),
     tenantId: text(row, 'tenant_id'),
     url: freeText(row, 'url'),
     events: text(row, 'events').trim().split(' ') as WebhookRecord['events'][number][],
-    createdAt: integer(row, 'created_at'),
-    createdBy: json(row, 'created_by') as Decider,
-    mayDecide: integer(row, 'may_decide') === 1,
+    createdAt: number(row, 'created_at'),
+    createdBy: json(row, 'created_by') as WebhookRecord['createdBy'],
+    mayDecide: number(row, 'may_decide') === 1,
   };
 }
 
-export function decodeDelivery(row: Row): DeliveryRecord {
+function decodeDelivery(row: Row): DeliveryRecord {
   return {
     webhookId: text(row, 'webhook_id'),
     id: text(row, 'id'),
     event: text(row, 'event') as DeliveryRecord['event'],
     payload: text(row, 'payload'),
-    at: integer(row, 'at'),
+    at: number(row, 'at'),
     status: text(row, 'status') as DeliveryRecord['status'],
-    attempts: integer(row, 'attempts'),
-    nextAt: integer(row, 'next_at'),
-    lastStatus: integerOrNull(row, 'last_status'),
+    attempts: number(row, 'attempts'),
+    nextAt: number(row, 'next_at'),
+    lastStatus: numberOrNull(row, 'last_status'),
     lastError: freeTextOrNull(row, 'last_error'),
   };
+}
+
+/** Skips from webhook to webhook in the index of due deliveries. */
+const dueSql = `WITH RECURSIVE hook (id) AS (
+    SELECT MIN(webhook_id) FROM deliveries WHERE status = 'pending'
+    UNION ALL
+    SELECT (SELECT MIN(n.webhook_id) FROM deliveries n
+      WHERE n.status = 'pending' AND n.webhook_id > hook.id)
+    FROM hook WHERE hook.id IS NOT NULL
+  )
+  SELECT d.webhook_id, d.id FROM hook CROSS JOIN deliveries d
+  WHERE d.webhook_id = hook.id AND ? NOT LIKE '%' || hook.id || '%' AND d.id IN (
+    SELECT x.id FROM deliveries x
+    WHERE x.webhook_id = hook.id AND x.status = 'pending' AND x.next_at <= ?
+    ORDER BY x.next_at, x.id LIMIT ?)
+  ORDER BY d.next_at, d.id LIMIT ?`;
+
+const claimed = (due: string) => `UPDATE deliveries SET next_at = ?, attempts = attempts + 1
+  WHERE status = 'pending' AND (webhook_id, id) IN (${due})
+  RETURNING ${deliveryColumns.join(', ')}`;
+
+/**
+ * On PostgreSQL nodes skip each other's rows instead of waiting. What is due is materialised: inside the
+ * update it might be evaluated per row, which would defeat the limit.
+ */
+export const claimSql: Readonly<Record<SqlDialect, string>> = {
+  sqlite: claimed(dueSql),
+  postgres: `WITH due AS MATERIALIZED (${dueSql} FOR UPDATE OF d SKIP LOCKED)
+    ${claimed('SELECT webhook_id, id FROM due')}`,
+};
+
+/** Only the node of this attempt may finish it: another may have claimed it since. */
+const finishSql = `UPDATE deliveries SET status = ?, next_at = ?, last_status = ?, last_error = ?
+  WHERE webhook_id = ? AND id = ? AND status = 'pending' AND attempts = ?`;
+
+const failLateSql = `UPDATE deliveries SET status = 'failed', last_error = COALESCE(last_error, ?)
+  WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
+    WHERE status = 'pending' AND at > 0 AND at < ? ORDER BY at LIMIT ?)
+  AND COALESCE(status, '') = 'pending'`;
+
+const deleteOldSql = `DELETE FROM deliveries
+  WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
+    WHERE status <> 'pending' AND at < ? ORDER BY at LIMIT ?)`;
+
+export function sweepUnit({ failBefore, deleteBefore, limit }: DeliverySweep): Statement[] {
+  return [
+    { sql: failLateSql, params: [encode('Not delivered in time'), failBefore, limit] },
+    { sql: deleteOldSql, params: [deleteBefore, limit] },
+  ];
+}
+
+/** The deliveries of all tenants. Webhooks take turns, so that a long backlog delays no other. */
+export class SqlDeliveryQueue implements DeliveryQueue {
+  readonly #driver: SqlDriver;
+
+  constructor(driver: SqlDriver) {
+    this.#driver = driver;
+  }
+
+  async claim(by: DeliveryClaim): Promise<DeliveryRecord[]> {
+    const { dialect } = this.#driver;
+    const { perWebhook = by.limit, except = [] } = by;
+    const due = [except.join(' '), by.now, perWebhook, by.limit];
+    const params = dialect === 'sqlite' ? [by.until, ...due] : [...due, by.until];
+    const result = await this.#driver.transact([{ sql: claimSql[dialect], params }]);
+    return result.ok ? (result.results[0]?.rows ?? []).map(decodeDelivery) : [];
+  }
+
+  async finish(delivery: DeliveryRecord, result: DeliveryResult): Promise<boolean> {
+    const { status, nextAt, lastStatus, lastError } = result;
+    const { webhookId, id, attempts } = delivery;
+    const error = encodeOrNull(lastError);
+    const params = [status, nextAt, lastStatus, error, webhookId, id, attempts];
+    return (await this.#driver.transact([{ sql: finishSql, params, expect: 1 }])).ok;
+  }
+
+  async sweep(by: DeliverySweep): Promise<number> {
+    return changesIn(await this.#driver.transact(sweepUnit(by)));
+  }
+
+  find(webhookId: string): Promise<WebhookRecord | undefined> {
+    return readOne(this.#driver, { sql: findSql, params: [webhookId] }, decodeWebhook);
+  }
 }

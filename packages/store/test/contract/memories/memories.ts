@@ -1,9 +1,17 @@
 import type { MemoryRecord, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { allPages, ending, newRun, noon, step, useStore, withStore } from '../fixtures.ts';
+import {
+  allPages,
+  ending,
+  hostileText,
+  newRun,
+  noon,
+  step,
+  useStore,
+  withStore,
+} from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 export function newMemory(over: Partial<MemoryRecord> = {}): MemoryRecord {
   return {
@@ -145,7 +153,7 @@ export function memoryTests(open: Open): void {
         }
       }
       const counts = [];
-      for (let n = 0; n < 3; n += 1) counts.push(await store.sweepMemories(noon + 10, 3));
+      for (let n = 0; n < 3; n += 1) counts.push(await store.deleteExpiredMemories(noon + 10, 3));
       expect(counts).toEqual([3, 1, 0]);
       for (const tenant of tenants) {
         expect((await idsIn(tenant, { now: 0 })).length).toBe(2);
@@ -227,6 +235,6 @@ export function memoryTests(open: Open): void {
     }));
 
   test('the system’s side is of the same store', async () => {
-    expect(await system().sweepMemories(0, 10)).toBe(0);
+    expect(await system().deleteExpiredMemories(0, 10)).toBe(0);
   });
 }

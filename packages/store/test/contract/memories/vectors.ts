@@ -2,7 +2,7 @@ import {
   claimMs,
   type MemoryRecord,
   type NearestSearch,
-  remakeMs,
+  modelChangeDelayMs,
   type TenantStore,
 } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
@@ -118,8 +118,12 @@ export function vectorTests(open: Open): void {
     for (const other of ['a', 'z']) {
       const tenant = newTenant();
       const { id } = await meant(tenant, [1, 0]);
-      expect(await claimIds(tenant, { model: other, now: noon + remakeMs - 1 })).toEqual([]);
-      expect(await claimIds(tenant, { model: other, now: noon + remakeMs })).toEqual([id]);
+      expect(await claimIds(tenant, { model: other, now: noon + modelChangeDelayMs - 1 })).toEqual(
+        [],
+      );
+      expect(await claimIds(tenant, { model: other, now: noon + modelChangeDelayMs })).toEqual([
+        id,
+      ]);
     }
   });
 
@@ -141,8 +145,10 @@ export function vectorTests(open: Open): void {
     await mean(tenant, a, { numbers: [1, 0], model: 'a' });
     await mean(tenant, c, { numbers: [1, 0], model: 'c' });
     const all = [a.id, c.id, none.id].toSorted();
-    expect(await claimIds(tenant, { model: 'b', now: noon + remakeMs, limit: 1 })).toHaveLength(1);
-    const later = { model: 'b', now: noon + remakeMs + claimMs(0) };
+    expect(
+      await claimIds(tenant, { model: 'b', now: noon + modelChangeDelayMs, limit: 1 }),
+    ).toHaveLength(1);
+    const later = { model: 'b', now: noon + modelChangeDelayMs + claimMs(0) };
     expect(await claimIds(tenant, later)).toEqual(all);
     await mean(tenant, a, { numbers: [1, 0], model: 'b' });
     expect(await idsNear(tenant, [1, 0], { model: 'b' })).toEqual([a.id]);
@@ -187,7 +193,7 @@ export function vectorTests(open: Open): void {
     withStore(open, async ({ store }) => {
       const tenant = store.tenant(uuidv7());
       await meant(tenant, [1, 0], { expiresAt: noon + 1 });
-      expect(await store.sweepMemories(noon + 1, 10)).toBe(1);
+      expect(await store.deleteExpiredMemories(noon + 1, 10)).toBe(1);
       expect(await tenant.vectors.has({ namespace: 'user:42', model })).toBe(false);
       expect(await claimIds(tenant, { model: 'other', now: noon + day })).toEqual([]);
     }));
@@ -260,6 +266,6 @@ function chances(): () => number {
 
 function cosineOf(one: readonly number[], other: readonly number[]): number {
   const product = (a: readonly number[], b: readonly number[]) =>
-    a.reduce((sum, value, place) => sum + value * (b[place] ?? 0), 0);
+    a.reduce((sum, value, index) => sum + value * (b[index] ?? 0), 0);
   return product(one, other) / Math.sqrt(product(one, one) * product(other, other));
 }

@@ -5,6 +5,7 @@ import {
   allPages,
   decisionOn,
   ending,
+  hostileText,
   newApproval,
   newRun,
   noon,
@@ -12,20 +13,19 @@ import {
   useStore,
 } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 const all = { limit: 100 };
 
 export function approvalListTests(open: Open): void {
   const { tenant: newTenant } = useStore(open);
 
-  /** A run with approvals raised one millisecond after another. */
-  async function raise(tenant: TenantStore, wishes: readonly Partial<NewApproval>[]) {
+  /** A run with approvals requested one millisecond after another. */
+  async function requestApprovals(tenant: TenantStore, overrides: readonly Partial<NewApproval>[]) {
     const run = await newRun(tenant);
-    const approvals = wishes.map((wish, n) => newApproval(run, { requestedAt: noon + n, ...wish }));
-    await tenant.append(
-      step(run, { approvals: approvals, progress: { status: 'waiting' } }),
+    const approvals = overrides.map((wish, n) =>
+      newApproval(run, { requestedAt: noon + n, ...wish }),
     );
+    await tenant.append(step(run, { approvals, progress: { status: 'waiting' } }));
     return { run, approvals };
   }
 
@@ -34,7 +34,7 @@ export function approvalListTests(open: Open): void {
 
   test('approvals are listed as they are read, newest first', async () => {
     const tenant = newTenant();
-    const { approvals } = await raise(tenant, [
+    const { approvals } = await requestApprovals(tenant, [
       {},
       { kind: 'question' },
       { params: [null, { a: 1 }] },
@@ -45,8 +45,8 @@ export function approvalListTests(open: Open): void {
 
   test('by status, by run and by kind, and by all of them', async () => {
     const tenant = newTenant();
-    const one = await raise(tenant, [{}, { kind: 'outcome' }, {}]);
-    const two = await raise(tenant, [{ requestedAt: noon + 9, kind: 'outcome' }]);
+    const one = await requestApprovals(tenant, [{}, { kind: 'outcome' }, {}]);
+    const two = await requestApprovals(tenant, [{ requestedAt: noon + 9, kind: 'outcome' }]);
     const [first, outcome, last] = one.approvals.map(({ id }) => id);
     const other = two.approvals[0]?.id;
     if (one.approvals[0] !== undefined) await tenant.decideApproval(decisionOn(one.approvals[0]));
@@ -64,9 +64,9 @@ export function approvalListTests(open: Open): void {
 
   test('an approval moves from list to list as it is decided, and as its run ends', async () => {
     const tenant = newTenant();
-    const { run, approvals } = await raise(tenant, [{}, {}]);
+    const { run, approvals } = await requestApprovals(tenant, [{}, {}]);
     const [decided, open] = approvals;
-    if (decided === undefined || open === undefined) throw new Error('Nothing was raised');
+    if (decided === undefined || open === undefined) throw new Error('No approval was requested');
     await tenant.decideApproval(decisionOn(decided, { status: 'denied' }));
     expect(await idsOf(tenant, { status: 'denied' })).toEqual([decided.id]);
     expect(await idsOf(tenant, { status: 'pending' })).toEqual([open.id]);
@@ -77,11 +77,11 @@ export function approvalListTests(open: Open): void {
 
   test('pages of any size put together are the whole list', async () => {
     const tenant = newTenant();
-    const wishes = Array.from({ length: 20 }, (_, n) => ({
+    const overrides = Array.from({ length: 20 }, (_, n) => ({
       requestedAt: noon + Math.floor(n / 6),
       kind: n % 3 === 0 ? ('question' as const) : ('permission' as const),
     }));
-    const { run, approvals } = await raise(tenant, wishes);
+    const { run, approvals } = await requestApprovals(tenant, overrides);
     for (const approval of approvals.slice(0, 7)) await tenant.decideApproval(decisionOn(approval));
     for (const filter of [
       {},
@@ -101,7 +101,7 @@ export function approvalListTests(open: Open): void {
   test('hostile text survives in a list', async () => {
     const tenant = newTenant();
     const texts = Object.values(hostileText);
-    await raise(
+    await requestApprovals(
       tenant,
       texts.map((text) => ({ tool: text, toolCallId: text, params: { [text]: text } })),
     );

@@ -32,7 +32,7 @@ export function approvalTests(open: Open): void {
     };
   }
 
-  test('a raised approval is pending and reads back as it was raised', async () => {
+  test('a requested approval is pending and reads back as it was written', async () => {
     const tenant = newTenant();
     const { approval } = await waitingRun(tenant, {
       kind: 'question',
@@ -78,7 +78,7 @@ export function approvalTests(open: Open): void {
     }
   });
 
-  test('a decision is stored with who, when and why, and its mail with it', async () => {
+  test('a decision is stored with who, when and why, together with its command', async () => {
     const tenant = newTenant();
     const { run, approval } = await waitingRun(tenant);
     const decision = decisionOn(approval, { status: 'denied', reason: 'not today' });
@@ -115,7 +115,7 @@ export function approvalTests(open: Open): void {
     expect(await tenant.readApproval(approval.id)).toMatchObject({ edited });
   });
 
-  test('of 50 racing decisions one counts, and there is one mail', async () => {
+  test('of 50 racing decisions one counts, and one command is stored', async () => {
     const tenant = newTenant();
     const { run, approval } = await waitingRun(tenant);
     const decisions = Array.from({ length: 50 }, (_, i) =>
@@ -189,15 +189,15 @@ export function approvalTests(open: Open): void {
   });
 
   test.each(['expired', 'closed'] as const)(
-    'an approval can be raised and %s in one step',
+    'an approval can be requested and %s in one step',
     async (status) => {
       const tenant = newTenant();
       const run = await newRun(tenant);
       const approval = newApproval(run);
       const close = [{ status, at: noon, by: clock, reason: 'at once', approvalId: approval.id }];
-      expect(
-        await tenant.append(step(run, { approvals: [approval], closeApprovals: close })),
-      ).toBe('committed');
+      expect(await tenant.append(step(run, { approvals: [approval], closeApprovals: close }))).toBe(
+        'committed',
+      );
       expect(await tenant.readApproval(approval.id)).toMatchObject({ status, reason: 'at once' });
     },
   );
@@ -249,7 +249,7 @@ export function approvalTests(open: Open): void {
     expect(await tenant.readApproval(elsewhere.id)).toMatchObject({ status: 'pending' });
   });
 
-  test('a decision counts for the run that raised the approval and no other', async () => {
+  test('a decision counts for the run that requested the approval and no other', async () => {
     const tenant = newTenant();
     const { approval } = await waitingRun(tenant);
     const other = await newRun(tenant);
@@ -271,7 +271,7 @@ export function approvalTests(open: Open): void {
     expect(await tenant.readGrants({ runId: run.id, conversationId: '', now: noon })).toEqual([]);
   });
 
-  test('a decision on an approval that was never raised does not count', async () => {
+  test('a decision on an approval that was never requested does not count', async () => {
     const tenant = newTenant();
     const { run, approval } = await waitingRun(tenant);
     const unknown = decisionOn(approval, {
@@ -282,11 +282,11 @@ export function approvalTests(open: Open): void {
     expect(await tenant.readInbox(run.id)).toEqual([]);
   });
 
-  test('a step raises several approvals and each is decided on its own', async () => {
+  test('a step requests several approvals and each is decided on its own', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const approvals = [1, 2, 3].map((n) => newApproval(run, { toolCallId: `call_${n}` }));
-    await tenant.append(step(run, { approvals: approvals }));
+    await tenant.append(step(run, { approvals }));
     for (const approval of approvals.slice(1)) await tenant.decideApproval(decisionOn(approval));
     const read = await Promise.all(approvals.map(({ id }) => tenant.readApproval(id)));
     expect(read.map((each) => each?.status)).toEqual(['pending', 'approved', 'approved']);

@@ -1,9 +1,8 @@
 import type { CallClaim, PostedResult, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { ending, newRun, noon, step, useStore } from '../fixtures.ts';
+import { ending, hostileText, newRun, noon, step, useStore } from '../fixtures.ts';
 import type { Open, TestRun } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 const resultBy = noon + 60_000;
 
@@ -94,7 +93,7 @@ export function clientCallTests(open: Open): void {
     expect(await tenant.postResult(posted(run, { at: resultBy - 1 }))).toBe(true);
   });
 
-  test('a call that timed out takes no result', async () => {
+  test('a call that timed out accepts no result', async () => {
     const tenant = newTenant();
     const run = await runWithCall(tenant);
     const late = step(run, { afterSeq: 2, abandonedCalls: ['call_1'] });
@@ -119,16 +118,16 @@ export function clientCallTests(open: Open): void {
   test('a step that is fenced out awaits nothing', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const awaited = [{ toolCallId: 'call_1', resultBy }];
-    expect(await tenant.append(step(run, { epoch: 7, clientCalls: awaited }))).toBe('fenced');
+    const clientCalls = [{ toolCallId: 'call_1', resultBy }];
+    expect(await tenant.append(step(run, { epoch: 7, clientCalls }))).toBe('fenced');
     expect(await tenant.readClientCall(run.id, 'call_1')).toBeUndefined();
   });
 
   test('the end of a run closes what is pending and keeps only the digest of a result', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
-    const awaited = ['call_1', 'call_2'].map((toolCallId) => ({ toolCallId, resultBy }));
-    await tenant.append(step(run, { clientCalls: awaited }));
+    const clientCalls = ['call_1', 'call_2'].map((toolCallId) => ({ toolCallId, resultBy }));
+    await tenant.append(step(run, { clientCalls }));
     await tenant.postResult(posted(run));
     await tenant.append(ending(run, { afterSeq: 2 }));
     expect(await tenant.readClientCall(run.id, 'call_1')).toMatchObject({

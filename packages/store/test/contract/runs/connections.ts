@@ -59,22 +59,22 @@ export function connectionTests(open: Open): void {
       await newRun(store.tenant(uuidv7()), { connection: { id, node: 'node-1' } });
       const orphans = async (now: number) =>
         (await store.orphanedConnections('node-2', now)).map((orphan) => orphan.id);
-      await store.keepNode({ owner: 'node-1', now: noon, until: noon + 10 });
+      await store.heartbeatNode({ owner: 'node-1', now: noon, until: noon + 10 });
       expect(await orphans(noon + 9)).toEqual([]);
       expect(await orphans(noon + 10)).toEqual([id]);
-      await store.keepNode({ owner: 'node-1', now: noon + 10, until: noon + 20 });
+      await store.heartbeatNode({ owner: 'node-1', now: noon + 10, until: noon + 20 });
       expect(await orphans(noon + 19)).toEqual([]);
-      await store.forgetNode('node-1');
+      await store.removeNode('node-1');
       expect(await orphans(noon + 11)).toEqual([id]);
-      await store.forgetNode('node-1');
+      await store.removeNode('node-1');
     }));
 
   test('a store that one server owns has no other nodes once it is reclaimed', () =>
     withStore(open, async ({ store }) => {
       const id = uuidv7();
       await newRun(store.tenant(uuidv7()), { connection: { id, node: 'node-1' } });
-      await store.keepNode({ owner: 'node-1', now: noon, until: noon + 10 });
-      await store.reclaimEverything();
+      await store.heartbeatNode({ owner: 'node-1', now: noon, until: noon + 10 });
+      await store.releaseAllLeases();
       expect(await store.orphanedConnections('node-2', noon)).toMatchObject([{ id }]);
     }));
 }

@@ -26,7 +26,7 @@ const cases: Record<string, Case> = {
     due: true,
   },
   'running, held': { run: { lease: held, progress: { status: 'running' } }, due: false },
-  'running, held, with mail': {
+  'running, held, with a command': {
     run: { lease: held, progress: { status: 'running' } },
     queued: true,
     due: false,
@@ -47,22 +47,22 @@ const cases: Record<string, Case> = {
     run: { lease: held, progress: { status: 'waiting', wakeAt: noon } },
     due: false,
   },
-  'waiting, with mail': {
+  'waiting, with a command': {
     run: { lease: null, progress: { status: 'waiting' } },
     queued: true,
     due: true,
   },
-  'waiting, with mail, held': {
+  'waiting, with a command, held': {
     run: { lease: held, progress: { status: 'waiting' } },
     queued: true,
     due: false,
   },
-  'waiting, with mail, its lease run out': {
+  'waiting, with a command, its lease run out': {
     run: { lease: ranOut, progress: { status: 'waiting' } },
     queued: true,
     due: true,
   },
-  'waiting, its lease run out, without mail': {
+  'waiting, its lease run out, without a command': {
     run: { lease: ranOut, progress: { status: 'waiting' } },
     due: false,
   },
@@ -166,7 +166,7 @@ export function dueTests(open: Open): void {
     withStore(open, async ({ store }) => {
       const run = await newRun(oneTenant(store), { progress: { status: 'running' } });
       expect(await dueIds(store)).toEqual([]);
-      await store.reclaimEverything();
+      await store.releaseAllLeases();
       expect(await dueIds(store)).toEqual([run.id]);
     }));
 

@@ -43,7 +43,7 @@ export function fenceTests(open: Open): void {
       return {};
     },
     'a lease that was reclaimed': async (run, store) => {
-      await store.reclaimEverything();
+      await store.releaseAllLeases();
       expect(await run.tenant.readRun(run.id)).toMatchObject({ epoch: 1 });
       return {};
     },
@@ -64,17 +64,17 @@ export function fenceTests(open: Open): void {
       if (!isOver) await tenant.postRunCommand(run.id, queued);
       const over = await make(run, system());
       const before = await snapshotOf(run, open.id);
-      const raised = newApproval(run);
+      const requested = newApproval(run);
 
       const outcome = await tenant.append(
         step(run, {
           events: [delta('x'), started],
           progress: { status: 'failed', checkpoint: 'c', snapshot: 's', snapshotSeq: 3 },
-          approvals: [raised],
+          approvals: [requested],
           closeApprovals: [
             { approvalId: open.id, status: 'closed', at: noon, by: clock, reason: 'r' },
           ],
-          consume: [queued.id],
+          consumeCommands: [queued.id],
           release: true,
           ...over,
         }),
@@ -82,7 +82,7 @@ export function fenceTests(open: Open): void {
 
       expect(outcome).toBe('fenced');
       expect(await snapshotOf(run, open.id)).toEqual(before);
-      expect(await tenant.readApproval(raised.id)).toBeUndefined();
+      expect(await tenant.readApproval(requested.id)).toBeUndefined();
       expect(await tenant.countEndedRuns(run.conversationId)).toBe(isOver ? 1 : 0);
     });
   }
@@ -96,7 +96,7 @@ export function fenceTests(open: Open): void {
     };
   }
 
-  test('an expired lease still writes until another node takes it', async () => {
+  test('the holder of an expired lease can write until another node claims the run', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant, { lease: { owner: 'node-1', until: noon } });
     expect(await tenant.append(step(run, { at: noon + 60_000 }))).toBe('committed');
@@ -107,9 +107,7 @@ export function fenceTests(open: Open): void {
     const run = await newRun(tenant);
     const outcomes = await Promise.all(
       Array.from({ length: 50 }, (_, i) =>
-        tenant.append(
-          step(run, { events: [delta(`writer ${i}`)], approvals: [newApproval(run)] }),
-        ),
+        tenant.append(step(run, { events: [delta(`writer ${i}`)], approvals: [newApproval(run)] })),
       ),
     );
     expect(outcomes.filter((outcome) => outcome === 'committed')).toHaveLength(1);

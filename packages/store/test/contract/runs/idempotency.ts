@@ -1,9 +1,8 @@
 import type { IdempotencyKey, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { identityIn, newRun, noon, started, useStore } from '../fixtures.ts';
+import { hostileText, identityIn, newRun, noon, started, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 function keyed(over: Partial<IdempotencyKey> = {}): IdempotencyKey {
   return { key: 'key-1', fingerprint: 'body-1', expiresAt: noon + 1_000, ...over };

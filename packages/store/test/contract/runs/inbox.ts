@@ -6,46 +6,46 @@ import type { Open } from '../fixtures.ts';
 export function inboxTests(open: Open): void {
   const { tenant: newTenant, system } = useStore(open);
 
-  test('mail is read in the order in which it was posted', async () => {
+  test('commands are read in the order in which they were posted', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const queuedCommands = ['c', 'a', 'b'].map((reason) => cancelCommand(reason)).toReversed();
     for (const queued of queuedCommands)
       expect(await tenant.postRunCommand(run.id, queued)).toBe(true);
     expect(await tenant.readInbox(run.id)).toEqual(queuedCommands);
-    await tenant.append(step(run, { consume: [queuedCommands[0]?.id ?? ''] }));
+    await tenant.append(step(run, { consumeCommands: [queuedCommands[0]?.id ?? ''] }));
     const late = cancelCommand('late');
     await tenant.postRunCommand(run.id, late);
     expect(await tenant.readInbox(run.id)).toEqual([queuedCommands[1], queuedCommands[2], late]);
   });
 
-  test('reading mail does not take it', async () => {
+  test('reading the inbox does not consume it', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
     await tenant.postRunCommand(run.id, cancelCommand('stop'));
     expect(await tenant.readInbox(run.id)).toEqual(await tenant.readInbox(run.id));
   });
 
-  test('a step takes the mail it names and leaves the rest', async () => {
+  test('a step consumes the commands that it names and keeps the rest', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const queuedCommands = [cancelCommand('1'), cancelCommand('2'), cancelCommand('3')];
     for (const queued of queuedCommands) await tenant.postRunCommand(run.id, queued);
-    const take = [queuedCommands[0]?.id ?? '', queuedCommands[2]?.id ?? '', uuidv7()];
-    expect(await tenant.append(step(run, { consume: take }))).toBe('committed');
+    const consumeCommands = [queuedCommands[0]?.id ?? '', queuedCommands[2]?.id ?? '', uuidv7()];
+    expect(await tenant.append(step(run, { consumeCommands }))).toBe('committed');
     expect(await tenant.readInbox(run.id)).toEqual([queuedCommands[1]]);
   });
 
-  test('a step cannot take the mail of another run', async () => {
+  test('a step cannot consume the commands of another run', async () => {
     const tenant = newTenant();
     const [run, other] = [await newRun(tenant), await newRun(tenant)];
     const queued = cancelCommand('stop');
     await tenant.postRunCommand(other.id, queued);
-    await tenant.append(step(run, { consume: [queued.id] }));
+    await tenant.append(step(run, { consumeCommands: [queued.id] }));
     expect(await tenant.readInbox(other.id)).toEqual([queued]);
   });
 
-  test('the same mail posted again is there once', async () => {
+  test('the same command posted twice is stored once', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
     const queued = cancelCommand('stop');
@@ -54,7 +54,7 @@ export function inboxTests(open: Open): void {
     expect(await tenant.readInbox(run.id)).toEqual([queued]);
   });
 
-  test('there is no mail for a run that is over or was never made', async () => {
+  test('no command is stored for a run that has ended or does not exist', async () => {
     const tenant = newTenant();
     for (const status of ['completed', 'failed', 'canceled'] as const) {
       const run = await newRun(tenant);
@@ -65,7 +65,7 @@ export function inboxTests(open: Open): void {
     expect(await tenant.postRunCommand(uuidv7(), cancelCommand('lost'))).toBe(false);
   });
 
-  test('mail reaches a run in every status in which it is not over', async () => {
+  test('a run that has not ended accepts commands in every status', async () => {
     const tenant = newTenant();
     for (const status of ['queued', 'running', 'waiting'] as const) {
       const run = await newRun(tenant, { progress: { status } });
@@ -86,19 +86,19 @@ export function inboxTests(open: Open): void {
     for (const run of [first, second, elsewhere, free]) {
       await run.tenant.postRunCommand(run.id, cancelCommand('2'));
     }
-    const named = async () => (await system().heldWithCommands(owner)).toSorted();
+    const named = async () => (await system().leasedRunsWithCommands(owner)).toSorted();
     expect(await named()).toEqual([first.id, second.id].toSorted());
     expect(await named()).not.toContain(silent?.id);
-    await first.tenant.append(step(first, { consume: [posted.id] }));
+    await first.tenant.append(step(first, { consumeCommands: [posted.id] }));
     expect(await named()).toEqual([first.id, second.id].toSorted());
     await second.tenant.append(ending(second));
     expect(await named()).toEqual([first.id]);
     await system().releaseRun(first.id, 1);
     expect(await named()).toEqual([]);
-    expect(await system().heldWithCommands(uuidv7())).toEqual([]);
+    expect(await system().leasedRunsWithCommands(uuidv7())).toEqual([]);
   });
 
-  test('the end of a run takes all its mail', async () => {
+  test('the end of a run deletes its inbox', async () => {
     const tenant = newTenant();
     const run = await newRun(tenant);
     await tenant.postRunCommand(run.id, cancelCommand('1'));

@@ -12,7 +12,7 @@ export function journalTests(open: Open): void {
     const texts: string[] = [];
     let afterSeq = 1;
     for (const size of sizes) {
-      const batch = Array.from({ length: size }, (_, place) => `${afterSeq + place + 1};`);
+      const batch = Array.from({ length: size }, (_, index) => `${afterSeq + index + 1};`);
       texts.push(...batch);
       await run.tenant.append(step(run, { afterSeq, events: batch.map(delta) }));
       afterSeq += size;

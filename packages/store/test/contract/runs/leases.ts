@@ -60,7 +60,7 @@ export function leaseTests(open: Open): void {
       if (!release) await system().releaseRun(run.id, round + 1);
     }
     expect(epochs).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-    await system().reclaimEverything();
+    await system().releaseAllLeases();
     expect(await tenant.readRun(run.id)).toMatchObject({ epoch: 10, lastSeq: 11 });
   });
 
@@ -79,7 +79,7 @@ export function leaseTests(open: Open): void {
     expect(await system().renewLeases('node-1', { runIds: [], now: noon, until })).toEqual([]);
   });
 
-  test('a lease is given back by the epoch that holds it and by no older one', async () => {
+  test('a lease is released by the epoch that holds it and by no older one', async () => {
     const run = await newRun(newTenant());
     await system().claimRun(run.id, claimBy('node-2', noon + ttl));
     await system().releaseRun(run.id, 1);
@@ -101,7 +101,7 @@ export function leaseTests(open: Open): void {
         newRun(tenant, { lease: { owner: `node-${i}`, until: noon + ttl } }),
       ),
     );
-    await system().reclaimEverything();
+    await system().releaseAllLeases();
     for (const run of runs) {
       expect(await system().claimRun(run.id, claimBy('node-9'))).toEqual({ epoch: 2 });
     }

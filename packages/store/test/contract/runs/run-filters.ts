@@ -1,9 +1,8 @@
 import type { RunFilter } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
-import { ending, newRun, noon, useStore } from '../fixtures.ts';
+import { ending, hostileText, newRun, noon, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 import { at, created, ids, idsOf } from './run-lists.ts';
 
 export function runFilterTests(open: Open): void {

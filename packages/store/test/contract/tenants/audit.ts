@@ -4,9 +4,10 @@ import { describe, expect, test } from 'vitest';
 import { newCredential } from './credentials.ts';
 import {
   allPages,
-  decisionOn,
   cancelCommand,
+  decisionOn,
   ending,
+  hostileText,
   newRun,
   noon,
   person,
@@ -15,7 +16,6 @@ import {
   waitingRun,
 } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 import { newKey } from './keys.ts';
 
 export function newAudit(over: Partial<NewAudit> = {}): NewAudit {
@@ -198,7 +198,7 @@ export function auditTests(open: Open): void {
         },
       ],
       [
-        'mail',
+        'a command',
         async (tenant, audit) =>
           tenant.postRunCommand((await newRun(tenant)).id, cancelCommand('stop'), audit),
       ],

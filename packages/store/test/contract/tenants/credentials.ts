@@ -1,9 +1,8 @@
 import type { CredentialRecord, SystemStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { noon, useStore, withStore } from '../fixtures.ts';
+import { hostileText, noon, useStore, withStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 export function newCredential(over: Partial<CredentialRecord> = {}): CredentialRecord {
   return {
@@ -35,7 +34,7 @@ export function credentialTests(open: Open): void {
     expect(await tenant.readCredential('')).toBeUndefined();
   });
 
-  test('a second one for a provider takes the place of the first, id and all', async () => {
+  test('a second one for a provider replaces the first, including its id', async () => {
     const tenant = newTenant();
     const first = newCredential({ label: 'first', baseUrl: 'https://a.example' });
     const second = newCredential({ last4: '0000', createdAt: noon + 1, updatedAt: noon + 2 });

@@ -1,9 +1,8 @@
 import type { KeyRecord, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { noon, useStore } from '../fixtures.ts';
+import { hostileText, noon, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 export function newKey(over: Partial<KeyRecord> = {}): KeyRecord {
   return {

@@ -2,9 +2,8 @@ import type { PolicyRecord } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { expect, test } from 'vitest';
 import { newAudit } from './audit.ts';
-import { allPages, noon, person, useStore } from '../fixtures.ts';
+import { allPages, hostileText, noon, person, useStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 function newPolicy(over: Partial<PolicyRecord> = {}): PolicyRecord {
   const rules = { allow: [{ tool: 'read' }], deny: [], ask: [{ tool: 'bash' }] };

@@ -135,7 +135,7 @@ export function tenancyTests(open: Open): void {
     }
   });
 
-  test('what others have takes no place on a page', async () => {
+  test('rows of other tenants do not count on a page', async () => {
     const [owner, ...strangers] = [newTenant(), newTenant(), newTenant()];
     const owned = await furnishFully(owner);
     for (const stranger of strangers) await furnishFully(stranger);
@@ -164,7 +164,9 @@ export function tenancyTests(open: Open): void {
     const before = await inventory(owner, owned);
     const { run, open, queued, connection, keyId } = owned;
 
-    expect(await stranger.append(step(run, { afterSeq: 2, consume: [queued.id] }))).toBe('fenced');
+    expect(await stranger.append(step(run, { afterSeq: 2, consumeCommands: [queued.id] }))).toBe(
+      'fenced',
+    );
     expect(await stranger.append(ending(run, { afterSeq: 2 }))).toBe('fenced');
     expect(await stranger.decideApproval(decisionOn(open))).toBe(false);
     expect(await stranger.postRunCommand(run.id, cancelCommand('foreign'))).toBe(false);
@@ -180,7 +182,7 @@ export function tenancyTests(open: Open): void {
       by: clock,
       reason: 'r',
     } as const;
-    await stranger.append(step(ownRun, { consume: [queued.id], closeApprovals: [close] }));
+    await stranger.append(step(ownRun, { consumeCommands: [queued.id], closeApprovals: [close] }));
 
     expect(await inventory(owner, owned)).toEqual(before);
   });
@@ -207,7 +209,7 @@ export function tenancyTests(open: Open): void {
     expect(await two.readGrants({ runId: run.id, conversationId, now: noon })).toEqual([]);
   });
 
-  test('the same mail id in two tenants is two mails', async () => {
+  test('the same command id in two tenants is two commands', async () => {
     const [one, two] = [newTenant(), newTenant()];
     const { run, queued } = await furnish(one);
     const other = await newRun(two);

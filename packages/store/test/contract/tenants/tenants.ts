@@ -1,9 +1,8 @@
 import type { SystemStore, TenantStore } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { describe, expect, test } from 'vitest';
-import { cancelCommand, newRun, noon, useStore, withStore } from '../fixtures.ts';
+import { cancelCommand, hostileText, newRun, noon, useStore, withStore } from '../fixtures.ts';
 import type { Open } from '../fixtures.ts';
-import { hostileText } from '../hostile-text.ts';
 
 async function makeTenant(store: SystemStore, name = uuidv7()): Promise<TenantStore> {
   const { id } = await store.ensureTenant({ id: uuidv7(), name, at: noon });
@@ -69,7 +68,7 @@ export function tenantTests(open: Open): void {
     expect((await tenant.readTenant()).settings).toEqual({ other: true });
   });
 
-  test('the folders that tenants were given are listed, and nothing that only looks like one', () =>
+  test('workspaces in settings are listed, and nothing that only looks like one', () =>
     withStore(open, async ({ store }) => {
       const [one, two, three, four] = [
         await makeTenant(store),
@@ -125,15 +124,15 @@ export function tenantTests(open: Open): void {
   test('settings that another caller has changed meanwhile stay as they are', async () => {
     const tenant = await makeTenant(system());
     const settings = { budgets: { tenant: { period: 'day', tokens: 5 } } };
-    expect(await tenant.updateTenant({ settings, settingsWere: {} })).toBe(true);
-    const late = { settings: { workspace: '/srv' }, settingsWere: {}, pausedAt: noon };
+    expect(await tenant.updateTenant({ settings, expectedSettings: {} })).toBe(true);
+    const late = { settings: { workspace: '/srv' }, expectedSettings: {}, pausedAt: noon };
     expect(await tenant.updateTenant(late)).toBe(false);
     expect(await tenant.readTenant()).toMatchObject({ settings, pausedAt: null });
     const both = { ...settings, workspace: '/srv' };
-    expect(await tenant.updateTenant({ settings: both, settingsWere: settings })).toBe(true);
+    expect(await tenant.updateTenant({ settings: both, expectedSettings: settings })).toBe(true);
     expect((await tenant.readTenant()).settings).toEqual(both);
     const nobody = system().tenant('nobody');
-    await expect(nobody.updateTenant({ settings, settingsWere: {} })).rejects.toMatchObject({
+    await expect(nobody.updateTenant({ settings, expectedSettings: {} })).rejects.toMatchObject({
       code: 'internal',
     });
   });
@@ -169,7 +168,7 @@ export function tenantTests(open: Open): void {
         expect((await two.readTenant()).pausedAt).toBeNull();
       }));
 
-    test('leaves out what is queued, left behind or due, and nothing of others', () =>
+    test('hides its queued, abandoned and due runs, and no others', () =>
       withStore(open, async ({ store }) => {
         const [paused, going] = [await makeTenant(store), await makeTenant(store)];
         const furnish = async (tenant: TenantStore) => [

@@ -111,9 +111,9 @@ export function webhookTests(open: Open): void {
         events: ['run.ended'] as const,
       }));
       for (const webhook of [dead, one!, two!]) await tenant.webhooks.add(webhook);
-      const raised = (n: number) =>
+      const requested = (n: number) =>
         newNotice({ id: `approval.requested:${n}`, event: 'approval.requested', at: noon + n });
-      const notices = [...Array.from({ length: 30 }, (_, n) => raised(n)), newNotice()];
+      const notices = [...Array.from({ length: 30 }, (_, n) => requested(n)), newNotice()];
       await tenant.append(step(await newRun(tenant), { notices }));
       const claim = (by: { perWebhook: number; except?: string[]; limit?: number }) =>
         store.deliveries.claim({ now: noon + 99, until: noon + 999, limit: 10, ...by });
@@ -145,7 +145,7 @@ export function webhookTests(open: Open): void {
       await deliveries.finish(delivered!, { ...result, status: 'delivered', lastError: null });
       await deliveries.finish(tried!, { ...result, status: 'pending' });
       const sweep = (giveUp: number, forget: number, limit = 9) =>
-        deliveries.sweep({ giveUpBefore: noon + giveUp, forgetBefore: noon + forget, limit });
+        deliveries.sweep({ failBefore: noon + giveUp, deleteBefore: noon + forget, limit });
       const shown = async () => {
         const found = await tenant.webhooks.deliveries(webhook.id, page);
         return found.map(({ id, status, lastError }) => [id, status, lastError]).toReversed();

@@ -138,9 +138,7 @@ describe('a rolling upgrade', () => {
     for (const older of [store, await openStore()]) {
       const mine = older.tenant(tenant.tenantId);
       const run = await newRun(mine);
-      expect(await mine.append(step(run, { approvals: [newApproval(run)] }))).toBe(
-        'committed',
-      );
+      expect(await mine.append(step(run, { approvals: [newApproval(run)] }))).toBe('committed');
       expect(await mine.append(ending(run, { afterSeq: 2 }))).toBe('committed');
       expect(await mine.readRun(run.id)).toMatchObject({ status: 'completed' });
       expect(await mine.readApproval(approval.id)).toMatchObject({ id: approval.id });
@@ -167,7 +165,7 @@ describe("a lease is counted by the database's clock", () => {
   const fast = () => Date.now() + hour;
   const claimAt = (owner: string, now: number, ttl = 10_000) => ({ owner, now, until: now + ttl });
 
-  test('a node whose clock is ahead takes nothing from one whose clock is behind', async () => {
+  test('a node whose clock is ahead claims nothing from one whose clock is behind', async () => {
     const store = await openStore();
     const tenant = store.tenant(uuidv7());
     const run = await newRun(tenant, { lease: null });
@@ -203,9 +201,9 @@ describe("a lease is counted by the database's clock", () => {
     const store = await openStore();
     const connection = { id: uuidv7(), node: 'slow' };
     await newRun(store.tenant(uuidv7()), { connection });
-    await store.keepNode(claimAt('slow', slow()));
+    await store.heartbeatNode(claimAt('slow', slow()));
     expect(await store.orphanedConnections('fast', fast())).toEqual([]);
-    await store.keepNode(claimAt('slow', fast(), 50));
+    await store.heartbeatNode(claimAt('slow', fast(), 50));
     await expect.poll(() => store.orphanedConnections('fast', slow())).toHaveLength(1);
   });
 });
@@ -245,7 +243,7 @@ describe('two nodes at once', () => {
     }
   });
 
-  test('a run that ends takes no more mail, and leaves none behind', async () => {
+  test('a run that ends accepts no more commands and keeps none', async () => {
     const stores = await Promise.all([openStore(), openStore()]);
     const tenantId = uuidv7();
     const [one, other] = stores.map((store) => store.tenant(tenantId));

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { openSqliteStore } from '../../../src/index.ts';
-import { checkSqlite, copySqlite, readSqliteNote } from '../../../src/drivers/sqlite/copy.ts';
+import { checkSqlite, copySqlite, readSqliteMetadata } from '../../../src/drivers/sqlite/copy.ts';
 
 async function storeIn() {
   const dir = mkdtempSync(join(tmpdir(), 'relay-copy-'));
@@ -16,13 +16,13 @@ async function storeIn() {
 describe('a copy of a store', () => {
   test('is one moment of it, although its writer goes on', async () => {
     const { store, path, copy } = await storeIn();
-    await store.writeNote('before', 'there');
-    const later = Array.from({ length: 50 }, (_, index) => store.writeNote(`n${index}`, 'x'));
+    await store.writeMetadata('before', 'there');
+    const later = Array.from({ length: 50 }, (_, index) => store.writeMetadata(`n${index}`, 'x'));
     copySqlite(path, copy);
     await Promise.all(later);
-    await store.writeNote('after', 'not there');
-    expect(readSqliteNote(copy, 'before')).toBe('there');
-    expect(readSqliteNote(copy, 'after')).toBeUndefined();
+    await store.writeMetadata('after', 'not there');
+    expect(readSqliteMetadata(copy, 'before')).toBe('there');
+    expect(readSqliteMetadata(copy, 'after')).toBeUndefined();
     expect(() => checkSqlite(copy)).not.toThrow();
     expect(statSync(copy).mode & 0o777).toBe(0o600);
   });
@@ -35,12 +35,12 @@ describe('a copy of a store', () => {
 
   test('opens as a store of its own', async () => {
     const { store, path, dir } = await storeIn();
-    await store.writeNote('kept', 'yes');
+    await store.writeMetadata('kept', 'yes');
     const other = mkdtempSync(join(dir, 'other-'));
     copySqlite(path, join(other, 'relay.db'));
     const opened = await openSqliteStore({ dir: other });
     onTestFinished(() => opened.close());
-    expect(await opened.readNote('kept')).toBe('yes');
+    expect(await opened.readMetadata('kept')).toBe('yes');
   });
 });
 

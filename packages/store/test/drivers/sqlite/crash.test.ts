@@ -120,7 +120,7 @@ describe('the SQLite store among other processes', () => {
     await ended;
     const store = await openSqliteStore({ dir });
     expect(await store.dueRuns(Date.now(), 100)).toEqual([]);
-    await store.reclaimEverything();
+    await store.releaseAllLeases();
     const due = await store.dueRuns(Date.now(), 100);
     expect(new Set(due.map(({ runId }) => runId))).toEqual(new Set(acknowledged.keys()));
     await store.close();

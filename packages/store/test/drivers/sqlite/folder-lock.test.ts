@@ -85,10 +85,10 @@ describe('the lock of a data folder', () => {
     });
   }
 
-  test('a folder that cannot be made is refused in one clear line', () => {
+  test('a folder that cannot be created is refused in one clear line', () => {
     lockFolder(dir).release();
     const below = join(dir, 'server.lock', 'data');
-    expect(() => lockFolder(below)).toThrow(`The data folder ${below} cannot be made`);
+    expect(() => lockFolder(below)).toThrow(`The data folder ${below} cannot be created`);
   });
 
   test('folders do not hinder each other', () => {
@@ -97,6 +97,6 @@ describe('the lock of a data folder', () => {
   });
 
   test('says at once that a folder cannot be made, also where the system would try for ever', () => {
-    expect(() => lockFolder('/proc/relay/data')).toThrow(/cannot be made/);
+    expect(() => lockFolder('/proc/relay/data')).toThrow(/cannot be created/);
   });
 });

@@ -102,7 +102,14 @@ describe('migrations', () => {
       );
     });
     const tables = Map.groupBy(columns, ({ name }) => String(name));
-    const systemTables = ['migration_floors', 'migrations', 'nodes', 'notes', 'probes', 'tenants'];
+    const systemTables = [
+      'metadata',
+      'migration_floors',
+      'migrations',
+      'nodes',
+      'probes',
+      'tenants',
+    ];
     for (const [name, fields] of tables) {
       // The index of words: each begins with the fingerprint of a tenant and a namespace.
       if (name.startsWith('memory_index')) continue;

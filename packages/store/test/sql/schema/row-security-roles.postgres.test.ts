@@ -12,7 +12,7 @@ import type { SqlDriver } from '../../../src/drivers/driver.ts';
 import { openPostgresDriver } from '../../../src/drivers/postgres/driver.ts';
 import { openPostgresStore } from '../../../src/index.ts';
 import { migrate } from '../../../src/sql/schema/migrations.ts';
-import { tenantTables } from '../../../src/sql/schema/tenant-tables.ts';
+import { tenantTables } from '../../../src/sql/schema/row-security.ts';
 import { createSqlStore } from '../../../src/store.ts';
 
 let postgres: RunningPostgres;

@@ -7,7 +7,7 @@ import { openPostgresDriver, type PostgresDriver } from '../../../src/drivers/po
 import { openPostgresStore } from '../../../src/index.ts';
 import { migrate } from '../../../src/sql/schema/migrations.ts';
 import { adviceOnRows } from '../../../src/sql/schema/row-security.ts';
-import { tenantTables } from '../../../src/sql/schema/tenant-tables.ts';
+import { tenantTables } from '../../../src/sql/schema/row-security.ts';
 import { createSqlStore } from '../../../src/store.ts';
 
 let database: TestDatabase;

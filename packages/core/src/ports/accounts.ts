@@ -1,0 +1,69 @@
+/** Tenants, their API keys and their provider credentials. */
+
+export interface TenantRecord {
+  readonly id: string;
+  readonly name: string;
+  readonly createdAt: number;
+  /** Runs of a paused tenant are not resumed, unless a command is waiting. */
+  readonly pausedAt: number | null;
+  /** Any JSON; `{}` at first. `workspace`, if it is a string, is the tenant's folder. */
+  readonly settings: unknown;
+}
+
+/** Omitted fields are unchanged. Settings are replaced as a whole. */
+export interface TenantChange {
+  readonly pausedAt?: number | null;
+  readonly settings?: unknown;
+  /** Compare-and-set: nothing changes if the stored settings differ from these. */
+  readonly expectedSettings?: unknown;
+}
+
+export interface Workspace {
+  readonly tenantId: string;
+  readonly folder: string;
+}
+
+export interface KeyRecord {
+  readonly id: string;
+  readonly tenantId: string;
+  readonly name: string;
+  /** Free text that names the person or program that uses the key. */
+  readonly owner: string | null;
+  readonly scopes: readonly string[];
+  readonly createdAt: number;
+  readonly expiresAt: number | null;
+  readonly revokedAt: number | null;
+}
+
+/** A provider's API key, encrypted under the master key. A tenant has at most one per provider. */
+export interface CredentialRecord {
+  readonly id: string;
+  readonly provider: string;
+  readonly label: string | null;
+  readonly baseUrl: string | null;
+  readonly last4: string;
+  readonly sealed: string;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+}
+
+/** The fields of a credential that a change of the master key needs. */
+export interface SealedCredential {
+  readonly tenantId: string;
+  readonly provider: string;
+  readonly id: string;
+  readonly sealed: string;
+}
+
+/** Compare-and-set: applies only while the credential is sealed as `from`. */
+export interface CredentialReseal {
+  readonly tenantId: string;
+  readonly id: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+export interface StoreStats {
+  readonly runs: { readonly queued: number; readonly running: number; readonly waiting: number };
+  readonly approvals: { readonly pending: number; readonly oldestAt: number | null };
+}

@@ -1,0 +1,124 @@
+/** Approvals, grants and the commands in a run's inbox. */
+import type { Decider, GrantScope, ApprovalKind, ApprovalStatus } from '@relay/protocol';
+import type { Grant } from '../permission/decide.ts';
+import type { NewAudit, Notice } from './governance.ts';
+import type { Question } from './tool.ts';
+
+export interface ApprovalRecord {
+  readonly id: string;
+  readonly runId: string;
+  readonly kind: ApprovalKind;
+  readonly agentId: string;
+  readonly agentPath: readonly string[];
+  readonly toolCallId: string;
+  readonly tool: string;
+  readonly params: unknown;
+  /** Where path parameters led when the approval was requested. */
+  readonly resolvedPaths?: Readonly<Record<string, string>>;
+  readonly digest: string;
+  /** For approvals of kind `question`. */
+  readonly question?: Question;
+  readonly requestedAt: number;
+  readonly expiresAt: number;
+  readonly status: ApprovalStatus;
+  readonly decidedAt: number | null;
+  readonly decidedBy: Decider | null;
+  readonly reason: string | null;
+  /** The arguments as the approver edited them, which run instead of `params`. */
+  readonly edited: EditedCall | null;
+  /** The exact answer, which distinguishes a repeated decision from a contradicting one. */
+  readonly answer: string | null;
+}
+
+export interface EditedCall {
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly resolvedPaths?: Readonly<Record<string, string>>;
+  readonly digest: string;
+}
+
+/** All given conditions must hold. */
+export interface ApprovalFilter {
+  readonly status?: ApprovalStatus;
+  readonly runId?: string;
+  readonly kind?: ApprovalKind;
+}
+
+export type NewApproval = Omit<
+  ApprovalRecord,
+  'status' | 'decidedAt' | 'decidedBy' | 'reason' | 'edited' | 'answer'
+>;
+
+/** Ends an approval without a decision. */
+export interface ApprovalClosure {
+  readonly approvalId: string;
+  readonly status: 'expired' | 'closed';
+  readonly at: number;
+  readonly by: Decider;
+  readonly reason: string;
+}
+
+/** A command for a run, queued in its inbox. The lease holder moves it into the journal. */
+export type RunCommand =
+  | {
+      readonly kind: 'decision';
+      readonly approvalId: string;
+      readonly approved: boolean;
+      readonly always: boolean;
+      readonly reason: string | null;
+      /** For an approval of kind `outcome`: the call's result. */
+      readonly output?: unknown;
+      readonly edited?: EditedCall;
+      /** For an approval of kind `question`. */
+      readonly answer?: unknown;
+      readonly by: Decider;
+    }
+  /** A client posted the result of a call; it is stored with the call. */
+  | { readonly kind: 'result'; readonly toolCallId: string }
+  | { readonly kind: 'cancel'; readonly reason: string; readonly by: Decider };
+
+export interface QueuedRunCommand {
+  readonly id: string;
+  readonly command: RunCommand;
+}
+
+export interface NewGrant extends Omit<Grant, 'usesLeft'> {
+  readonly scope: GrantScope;
+  /** The id of the run, the conversation or the tenant. */
+  readonly scopeId: string;
+  readonly createdAt: number;
+  readonly createdBy: Decider;
+  /** Default: never. */
+  readonly expiresAt?: number;
+  /** How many calls it allows. Default: unlimited. */
+  readonly uses?: number;
+}
+
+export interface GrantRecord extends NewGrant {
+  /** Only for grants with `uses`. */
+  readonly usesLeft?: number;
+  readonly revokedAt?: number;
+}
+
+/** All given conditions must hold. */
+export interface GrantFilter {
+  readonly scope?: GrantScope;
+  readonly scopeId?: string;
+  readonly tool?: string;
+  /** Only grants that are not revoked, expired or used up at this time. */
+  readonly activeAt?: number;
+}
+
+export interface ApprovalDecision {
+  readonly approvalId: string;
+  readonly runId: string;
+  readonly status: 'approved' | 'denied';
+  readonly at: number;
+  readonly by: Decider;
+  readonly reason: string | null;
+  readonly edited?: EditedCall;
+  readonly answer: string;
+  readonly queued: QueuedRunCommand;
+  readonly grant?: NewGrant;
+  readonly audit?: readonly NewAudit[];
+  readonly notices?: readonly Notice[];
+}

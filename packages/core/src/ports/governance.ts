@@ -1,0 +1,183 @@
+/** The audit trail, policies and webhooks of a tenant. */
+import type { AuditAction, Decider, PolicyRules, WebhookEvent } from '@relay/protocol';
+import type { Page } from './runs.ts';
+
+/** An audited action: ids, names and digests, never contents or secrets. */
+export interface AuditEntry {
+  readonly at: number;
+  readonly who: Decider;
+  readonly action: AuditAction;
+  readonly what: Readonly<Record<string, AuditFact>>;
+  readonly why: string | null;
+}
+
+export type AuditFact = string | number | boolean | null | readonly string[];
+
+/**
+ * An entry as it is written: its exact text, the fields it is searched by, and the proof that Relay
+ * wrote it. It is stored in the commit of the action, without a `seq`, so that writers never wait for
+ * each other. Sealing assigns `seq` and hash later, in batches.
+ */
+export interface NewAudit {
+  readonly id: string;
+  readonly at: number;
+  readonly action: string;
+  readonly actor: string;
+  readonly runId: string | null;
+  readonly text: string;
+  readonly proof: string;
+}
+
+/** A sealed entry. */
+export interface AuditRecord extends NewAudit {
+  readonly seq: number;
+  /** Covers this entry and, through the chain, all entries before it. */
+  readonly hash: string;
+}
+
+/** Signs the end of a batch: the trail up to `lastSeq` is as it was written. */
+export interface AuditSeal {
+  readonly firstSeq: number;
+  readonly lastSeq: number;
+  readonly hash: string;
+  readonly at: number;
+  readonly proof: string;
+}
+
+export interface AuditSealing {
+  readonly seal: AuditSeal;
+  readonly entries: readonly Pick<AuditRecord, 'id' | 'seq' | 'hash' | 'proof'>[];
+}
+
+/** All given conditions must hold. */
+export interface AuditFilter {
+  readonly action?: string;
+  readonly actor?: string;
+  readonly runId?: string;
+  /** Written at this time or later. */
+  readonly since?: number;
+  /** Written before this time. */
+  readonly until?: number;
+}
+
+export interface AuditTrail {
+  /** For actions without a commit of their own. */
+  add(entries: readonly NewAudit[]): Promise<void>;
+  /** Oldest first. */
+  unsealed(limit: number): Promise<NewAudit[]>;
+  /**
+   * Compare-and-set: false, and nothing stored, if another seal begins at the same `seq` or one of the
+   * entries is already sealed.
+   */
+  seal(sealing: AuditSealing): Promise<boolean>;
+  /** The last seal. */
+  head(): Promise<AuditSeal | undefined>;
+  /** Sealed entries by time, newest first. */
+  list(filter: AuditFilter, page: Page): Promise<AuditRecord[]>;
+  /** Sealed entries after a `seq`, in order, unverified. */
+  read(range: { readonly after: number; readonly limit: number }): Promise<AuditRecord[]>;
+  /** Seals that begin after a `seq`, in order, unverified. */
+  seals(range: { readonly after: number; readonly limit: number }): Promise<AuditSeal[]>;
+}
+
+/** One version of a policy. Versions are never changed. */
+export interface PolicyRecord {
+  readonly id: string;
+  /** `null`: for all agents. */
+  readonly agent: string | null;
+  /** 1, 2, 3 … per agent. */
+  readonly version: number;
+  readonly rules: PolicyRules;
+  readonly at: number;
+  readonly by: Decider;
+}
+
+export interface PolicyStore {
+  /** The current policies for this agent: that for all agents, then its own. */
+  inForce(agent: string): Promise<PolicyRecord[]>;
+  /** The latest version. */
+  read(agent: string | null): Promise<PolicyRecord | undefined>;
+  /** Compare-and-set: false if its version does not follow the latest one. */
+  put(policy: PolicyRecord, audit?: readonly NewAudit[]): Promise<boolean>;
+  /** By version. */
+  versions(agent: string | null, page: Page): Promise<PolicyRecord[]>;
+}
+
+export interface WebhookRecord {
+  readonly id: string;
+  readonly tenantId: string;
+  readonly url: string;
+  readonly events: readonly WebhookEvent[];
+  readonly createdAt: number;
+  readonly createdBy: Decider;
+  /** Its creator may approve, so that its payloads may contain a link to decide. */
+  readonly mayDecide: boolean;
+}
+
+/** An event for webhooks, stored in the commit of what it reports, once per subscribed webhook. */
+export interface Notice {
+  /** Receivers recognise repeated deliveries by it. */
+  readonly id: string;
+  readonly event: WebhookEvent;
+  readonly at: number;
+  /** The JSON body, without arguments and secrets. */
+  readonly payload: string;
+}
+
+export interface DeliveryRecord extends Notice {
+  readonly webhookId: string;
+  readonly status: 'pending' | 'delivered' | 'failed';
+  readonly attempts: number;
+  readonly nextAt: number;
+  /** The HTTP status of the last attempt, or why there was none. */
+  readonly lastStatus: number | null;
+  readonly lastError: string | null;
+}
+
+export interface WebhookStore {
+  add(webhook: WebhookRecord, audit?: readonly NewAudit[]): Promise<void>;
+  read(webhookId: string): Promise<WebhookRecord | undefined>;
+  /** By `createdAt`. */
+  list(page: Page): Promise<WebhookRecord[]>;
+  /** Also deletes its pending deliveries. True if it existed. */
+  remove(webhookId: string, audit?: readonly NewAudit[]): Promise<boolean>;
+  /** By `at`, in every status. */
+  deliveries(webhookId: string, page: Page): Promise<DeliveryRecord[]>;
+}
+
+export interface DeliveryResult {
+  readonly status: DeliveryRecord['status'];
+  readonly nextAt: number;
+  readonly lastStatus: number | null;
+  readonly lastError: string | null;
+}
+
+export interface DeliveryClaim {
+  readonly now: number;
+  readonly until: number;
+  readonly limit: number;
+  /** Limit per webhook. Default: none. */
+  readonly perWebhook?: number;
+  /** Ids of webhooks to skip. */
+  readonly except?: readonly string[];
+}
+
+export interface DeliverySweep {
+  /** Pending deliveries of events before this time fail. */
+  readonly failBefore: number;
+  /** Finished deliveries of events before this time are deleted. */
+  readonly deleteBefore: number;
+  /** Limit for each of the two. */
+  readonly limit: number;
+}
+
+/** The deliveries of all tenants. */
+export interface DeliveryQueue {
+  /** Due deliveries, longest due first, locked until `until`. Each claim counts as an attempt. */
+  claim(by: DeliveryClaim): Promise<DeliveryRecord[]>;
+  /** The number of changed deliveries; 0 means that nothing is left. */
+  sweep(by: DeliverySweep): Promise<number>;
+  /** False if another node has claimed it since. */
+  finish(delivery: DeliveryRecord, result: DeliveryResult): Promise<boolean>;
+  find(webhookId: string): Promise<WebhookRecord | undefined>;
+}

@@ -1,0 +1,201 @@
+/** Runs, their client calls, conversations, workflows and usage. */
+import type { EventOf, RunError, RunEvent, RunStatus, Surface, Usage } from '@relay/protocol';
+import type { QueuedRunCommand } from './approvals.ts';
+import type { NewAudit } from './governance.ts';
+
+export interface RunRef {
+  readonly tenantId: string;
+  readonly runId: string;
+}
+
+/** The fields of a run that never change. */
+export interface RunIdentity {
+  readonly id: string;
+  readonly tenantId: string;
+  readonly conversationId: string;
+  readonly correlationId: string;
+  readonly surface: Surface;
+  readonly agent: string;
+  readonly model: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly parentRunId: string | null;
+  readonly workflowId: string | null;
+  /** The API key that started it and that its usage is counted for. */
+  readonly keyId: string | null;
+  readonly createdAt: number;
+}
+
+/** The fields that change with the journal, in the commit of the events that change them. */
+export interface RunProgress {
+  readonly status: RunStatus;
+  readonly startedAt: number | null;
+  readonly endedAt: number | null;
+  readonly usage: Usage;
+  readonly error: RunError | null;
+  /** The checkpoint envelope of `runs.serialized_state`, as JSON. */
+  readonly checkpoint: string | null;
+  /** `runs.output_json`: the answer, the approvals and the pending approval. */
+  readonly outputJson: string | null;
+  /** The fold of the journal up to `snapshotSeq`, as JSON: recovery reads only what follows. */
+  readonly snapshot: string | null;
+  readonly snapshotSeq: number;
+  /** When a waiting run must be resumed without a command, such as when an approval expires. */
+  readonly wakeAt: number | null;
+}
+
+export interface RunRecord extends RunIdentity, RunProgress {
+  readonly lastSeq: number;
+  readonly epoch: number;
+}
+
+/** The fields that are readable even if checkpoint and snapshot are damaged. */
+export interface RunHead extends RunIdentity {
+  readonly status: RunStatus;
+  readonly usage: Usage;
+  readonly outputJson: string | null;
+  readonly lastSeq: number;
+}
+
+/** A run in a list. */
+export interface RunListing extends RunHead {
+  readonly startedAt: number | null;
+  readonly endedAt: number | null;
+  readonly error: RunError | null;
+  /** Its first event; `null` if the first journal row is damaged or larger than 8 KiB. */
+  readonly opening: EventOf<'run.created'> | null;
+}
+
+export interface Lease {
+  readonly owner: string;
+  readonly until: number;
+}
+
+export interface RunCreation {
+  readonly identity: RunIdentity;
+  /** `null`: the run stays queued until a node claims it. With a lease, it has epoch 1. */
+  readonly lease: Lease | null;
+  readonly events: readonly RunEvent[];
+  readonly progress?: Partial<RunProgress>;
+  /** The open connection of a chat, without which the run is canceled. */
+  readonly connection?: { readonly id: string; readonly node: string };
+  readonly idempotency?: IdempotencyKey;
+  readonly audit?: readonly NewAudit[];
+}
+
+/** Of all creations with one key, one makes a run, until the key expires. */
+export interface IdempotencyKey {
+  readonly key: string;
+  /** Of the request, so that a repetition can be told from another one. */
+  readonly fingerprint: string;
+  /** A creation at this time or later makes a new run and takes the key over. */
+  readonly expiresAt: number;
+}
+
+/** `exists`: another run holds the idempotency key, and nothing was stored. */
+export type CreationOutcome =
+  | { readonly kind: 'created' }
+  | { readonly kind: 'exists'; readonly runId: string; readonly fingerprint: string };
+
+/** A list continues with the item after this one. */
+export interface Position {
+  readonly at: number;
+  readonly id: string;
+}
+
+/** A page of a list, newest first. */
+export interface Page {
+  readonly limit: number;
+  /** Default: from the newest. */
+  readonly before?: Position;
+}
+
+/** All given conditions must hold. */
+export interface RunFilter {
+  /** One, or any of several. */
+  readonly status?: RunStatus | readonly RunStatus[];
+  readonly agent?: string;
+  readonly conversationId?: string;
+  readonly workflowId?: string;
+  readonly parentRunId?: string;
+  readonly label?: { readonly name: string; readonly value: string };
+  /** Created at this time or later. */
+  readonly since?: number;
+  /** Created before this time. */
+  readonly until?: number;
+}
+
+/** All runs of the tenant, or those that one key started. */
+export interface UsageScope {
+  readonly keyId?: string;
+}
+
+/** The usage of ended runs. */
+export interface UsageTotal {
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** The sum over runs whose cost is known. */
+  readonly costUsd: number;
+  readonly runs: number;
+}
+
+export interface WorkflowTotal {
+  /** The number of runs per status, without zeros. */
+  readonly runs: Readonly<Partial<Record<RunStatus, number>>>;
+  /** Has a cost only if that of every run is known. */
+  readonly usage: Usage;
+}
+
+export interface OpenRuns {
+  readonly queued: number;
+  readonly running: number;
+  readonly waiting: number;
+}
+
+export interface EventRange {
+  readonly after: number;
+  readonly limit: number;
+}
+
+export interface EndedRun {
+  readonly runId: string;
+  readonly position: number;
+}
+
+export interface NewClientCall {
+  readonly toolCallId: string;
+  /** No result is accepted from this time on. */
+  readonly resultBy: number;
+}
+
+export interface ClientCallRecord extends NewClientCall {
+  readonly runId: string;
+  /** `closed`: the call or its run ended without a result from a client. */
+  readonly status: 'pending' | 'answered' | 'closed';
+  readonly result: ClientResult | null;
+}
+
+export interface ClientResult {
+  /** Of the output: distinguishes a repeated result from a contradicting one. */
+  readonly digest: string;
+  /** The function failed; the output is its error. */
+  readonly failed: boolean;
+  /** Deleted when the run ends; the journal keeps it. */
+  readonly output?: unknown;
+}
+
+export interface PostedResult {
+  readonly runId: string;
+  readonly toolCallId: string;
+  readonly at: number;
+  readonly result: Required<ClientResult>;
+  readonly queued: QueuedRunCommand;
+}
+
+/** A client's lease on a call. */
+export interface CallClaim {
+  readonly runId: string;
+  readonly toolCallId: string;
+  readonly claimId: string;
+  readonly now: number;
+  readonly until: number;
+}

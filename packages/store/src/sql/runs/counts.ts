@@ -1,0 +1,143 @@
+/**
+ * Counts of runs. A conversation counts its runs as they end, which gives a run its position in it.
+ * Usage is counted per tenant, key and UTC day as runs end. Open runs and pending approvals are counted
+ * when they are asked for, at a cost that does not grow with what has ended.
+ */
+import type {
+  OpenRuns,
+  RunRef,
+  StoreStats,
+  UsageScope,
+  UsageTotal,
+  WorkflowTotal,
+} from '@relay/core';
+import { addUsage, defined, noUsage, type RunStatus } from '@relay/protocol';
+import type { Row, Statement } from '../../drivers/driver.ts';
+import { encode, number, numberOrNull, text } from '../../codec/values.ts';
+
+const countEndingSql = `INSERT INTO conversations (tenant_id, id, ended_runs)
+  SELECT tenant_id, conversation_id, 1 FROM runs WHERE tenant_id = ? AND id = ?
+  ON CONFLICT (tenant_id, id) DO UPDATE SET ended_runs = conversations.ended_runs + 1`;
+
+const setPositionSql = `UPDATE runs SET position = (
+    SELECT c.ended_runs FROM conversations c
+    WHERE c.tenant_id = runs.tenant_id AND c.id = runs.conversation_id)
+  WHERE tenant_id = ? AND id = ?`;
+
+export function countEnding({ tenantId, runId }: RunRef): Statement[] {
+  const params = [tenantId, runId];
+  return [
+    { sql: countEndingSql, params, expect: 1 },
+    { sql: setPositionSql, params, expect: 1 },
+  ];
+}
+
+export const countEndedSql = 'SELECT ended_runs FROM conversations WHERE tenant_id = ? AND id = ?';
+
+export const selectEndedSql = `SELECT id, position FROM runs
+  WHERE tenant_id = ? AND conversation_id = ? AND position > ? AND position <= ?
+  ORDER BY position`;
+
+/** Runs after the fence has written the final usage. Runs without a key count under ''. */
+const countUsageSql = `INSERT INTO usage_days
+    (tenant_id, key_id, day, input_tokens, output_tokens, cost_usd, runs)
+  SELECT tenant_id, COALESCE(key_id, ''), ?, input_tokens, output_tokens, COALESCE(cost_usd, 0), 1
+  FROM runs WHERE tenant_id = ? AND id = ?
+  ON CONFLICT (tenant_id, key_id, day) DO UPDATE
+    SET input_tokens = usage_days.input_tokens + excluded.input_tokens,
+      output_tokens = usage_days.output_tokens + excluded.output_tokens,
+      cost_usd = usage_days.cost_usd + excluded.cost_usd,
+      runs = usage_days.runs + 1`;
+
+export function countUsage({ tenantId, runId }: RunRef, endedAt: number): Statement {
+  return { sql: countUsageSql, params: [dayOf(endedAt), tenantId, runId], expect: 1 };
+}
+
+/** Days since the epoch, in UTC. */
+function dayOf(at: number): number {
+  return Math.floor(at / 86_400_000);
+}
+
+/** The casts are for PostgreSQL, where a sum of integers has another type. */
+const totalSql = `SELECT CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT) AS input_tokens,
+    CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT) AS output_tokens,
+    COALESCE(SUM(cost_usd), 0) AS cost_usd, CAST(COALESCE(SUM(runs), 0) AS BIGINT) AS runs
+  FROM usage_days WHERE tenant_id = ?`;
+
+export function selectUsage(
+  tenantId: string,
+  { keyId, since }: UsageScope & { readonly since: number },
+): Statement {
+  const day = dayOf(since);
+  if (keyId === undefined) return { sql: `${totalSql} AND day >= ?`, params: [tenantId, day] };
+  return { sql: `${totalSql} AND key_id = ? AND day >= ?`, params: [tenantId, keyId, day] };
+}
+
+export function decodeUsageTotal(row: Row): UsageTotal {
+  return {
+    inputTokens: number(row, 'input_tokens'),
+    outputTokens: number(row, 'output_tokens'),
+    costUsd: numberOrNull(row, 'cost_usd') ?? 0,
+    runs: number(row, 'runs'),
+  };
+}
+
+const openSql = `SELECT status, COUNT(*) AS runs FROM runs
+  WHERE tenant_id = ? AND status IN ('queued', 'running', 'waiting')`;
+
+export function selectOpenRuns(tenantId: string, { keyId }: UsageScope): Statement {
+  return keyId === undefined
+    ? { sql: `${openSql} GROUP BY status`, params: [tenantId] }
+    : { sql: `${openSql} AND key_id = ? GROUP BY status`, params: [tenantId, keyId] };
+}
+
+export function decodeOpenRuns(rows: readonly Row[]): OpenRuns {
+  const counts = new Map(rows.map((row) => [text(row, 'status'), number(row, 'runs')]));
+  return {
+    queued: counts.get('queued') ?? 0,
+    running: counts.get('running') ?? 0,
+    waiting: counts.get('waiting') ?? 0,
+  };
+}
+
+/** `unpriced`: runs with usage of unknown cost. */
+const workflowSql = `SELECT status, COUNT(*) AS runs,
+    CAST(SUM(input_tokens) AS BIGINT) AS input_tokens,
+    CAST(SUM(output_tokens) AS BIGINT) AS output_tokens, SUM(cost_usd) AS cost_usd,
+    SUM(CASE WHEN cost_usd IS NULL AND input_tokens + output_tokens > 0 THEN 1 ELSE 0 END)
+      AS unpriced
+  FROM runs WHERE tenant_id = ? AND workflow_id = ? GROUP BY status`;
+
+export function selectWorkflow(tenantId: string, workflowId: string): Statement {
+  return { sql: workflowSql, params: [tenantId, encode(workflowId)] };
+}
+
+export function decodeWorkflow(rows: readonly Row[]): WorkflowTotal | undefined {
+  if (rows.length === 0) return undefined;
+  const runs: Partial<Record<RunStatus, number>> = {};
+  let usage = noUsage;
+  for (const row of rows) {
+    runs[text(row, 'status') as RunStatus] = number(row, 'runs');
+    const costUsd =
+      Number(row['unpriced']) > 0 ? undefined : (numberOrNull(row, 'cost_usd') ?? undefined);
+    usage = addUsage(usage, {
+      inputTokens: number(row, 'input_tokens'),
+      outputTokens: number(row, 'output_tokens'),
+      ...defined({ costUsd }),
+    });
+  }
+  return { runs, usage };
+}
+
+export const openRunsSql = `SELECT r.status AS status, COUNT(*) AS runs
+  FROM tenants t JOIN runs r ON r.tenant_id = t.id AND r.status IN ('queued', 'running', 'waiting')
+  GROUP BY r.status`;
+
+export const openApprovalsSql = `SELECT COUNT(*) AS pending, MIN(a.requested_at) AS oldest
+  FROM tenants t JOIN approvals a ON a.tenant_id = t.id AND a.status = 'pending'`;
+
+export function decodeStats(runs: readonly Row[], [approvals]: readonly Row[]): StoreStats {
+  const pending = approvals === undefined ? 0 : number(approvals, 'pending');
+  const oldestAt = approvals === undefined ? null : numberOrNull(approvals, 'oldest');
+  return { runs: decodeOpenRuns(runs), approvals: { pending, oldestAt } };
+}

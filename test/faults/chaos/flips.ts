@@ -1,0 +1,113 @@
+/**
+ * Bytes that change on the disk. Runs wait for a person; the server dies; in what is stored of each
+ * run one bit changes; the server comes back and everything is approved. Each run must fail clearly,
+ * and none of its tools may run.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { DatabaseSync } from 'node:sqlite';
+import type { Chance } from './faults.ts';
+import { readLines, type ToolRan } from './record.ts';
+import { modelName, type Environment } from './environment.ts';
+
+export interface Waiting {
+  readonly runId: string;
+  readonly approvalId: string;
+  readonly tag: string;
+}
+
+/** Starts a run that asks whether it may pay. */
+export async function startWaiting(environment: Environment, tag: string): Promise<Waiting> {
+  const body = { model: modelName, input: `pay ${tag}`, tools: [{ name: 'pay', kind: 'builtin' }] };
+  const response = await environment.request('/v1/runs', {
+    method: 'POST',
+    body: JSON.stringify(body),
+  });
+  const runId = response.headers.get('x-run-id') ?? '';
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+  void response.body?.cancel();
+  for (;;) {
+    const answer = await environment.request(`/v1/approvals?runId=${runId}`);
+    const { approvals } = (await answer.json()) as { approvals: { id: string; runId: string }[] };
+    const approval = approvals.find((one) => one.runId === runId);
+    const row = await environment.query(
+      `SELECT status, lease_owner FROM runs WHERE id = '${runId}'`,
+    );
+    const parked = row[0]?.['status'] === 'waiting' && row[0]['lease_owner'] === null;
+    if (approval !== undefined && parked) return { runId, approvalId: approval.id, tag };
+    await pause(50);
+  }
+}
+
+const places = [
+  { table: 'events', column: 'payload', key: 'run_id' },
+  { table: 'snapshots', column: 'body', key: 'run_id' },
+  { table: 'runs', column: 'serialized_state', key: 'id' },
+] as const;
+
+/** Changes one character of one row that belongs to the run, and says where. */
+function flip(db: DatabaseSync, runId: string, chance: Chance): string {
+  const { table, column, key } = places[Math.floor(chance() * places.length)] ?? places[0];
+  const rows = db
+    .prepare(`SELECT rowid AS index, ${column} AS text FROM ${table} WHERE ${key} = ?`)
+    .all(runId) as { index: number; text: string }[];
+  const row = rows[Math.floor(chance() * rows.length)];
+  if (row === undefined) throw new Error(`${table} has no row of ${runId}`);
+  const at = Math.floor(chance() * row.text.length);
+  const changed = String.fromCharCode(row.text.charCodeAt(at) ^ (1 << Math.floor(chance() * 5)));
+  const text = row.text.slice(0, at) + changed + row.text.slice(at + 1);
+  db.prepare(`UPDATE ${table} SET ${column} = ? WHERE rowid = ?`).run(text, row.index);
+  return `${table}.${column}, row ${row.index}, character ${at}`;
+}
+
+export async function flipBytes(
+  environment: Environment,
+  { times, chance, name }: { times: number; chance: Chance; name: string },
+): Promise<{ violations: string[]; flips: number }> {
+  const put = { method: 'PUT', body: JSON.stringify(environment.credential) };
+  await environment.request('/v1/credentials/oracle', put);
+  const waiting: Waiting[] = [];
+  while (waiting.length < times) {
+    const some = Array.from({ length: Math.min(10, times - waiting.length) }, (_, n) =>
+      startWaiting(environment, `${name}-${waiting.length + n}`),
+    );
+    waiting.push(...(await Promise.all(some)));
+  }
+  const [node] = environment.nodes;
+  await node?.kill();
+  const db = new DatabaseSync(environment.database);
+  const where = new Map(waiting.map(({ runId }) => [runId, flip(db, runId, chance)]));
+  db.close();
+  await node?.start();
+  const violations: string[] = [];
+  for (const { runId, approvalId, tag } of waiting) {
+    const body = JSON.stringify({ approved: true });
+    await environment.request(`/v1/approvals/${approvalId}`, { method: 'POST', body });
+    const end = await endOf(environment, runId);
+    if (end.status !== 'failed' || !end.error.includes('journal_corrupt')) {
+      violations.push(
+        `damage is told: ${runId} is ${end.status} (${end.error}), ${where.get(runId)}`,
+      );
+    }
+    const ran = readLines<ToolRan>(environment.callsFile).some(
+      (call) => call.toolCallId === `call_${tag}_1`,
+    );
+    if (ran) violations.push(`no tool runs on damage: ${runId}, ${where.get(runId)}`);
+  }
+  return { violations, flips: waiting.length };
+}
+
+/** By the row: what is damaged may not be readable through the API. */
+async function endOf(
+  environment: Environment,
+  runId: string,
+): Promise<{ status: string; error: string }> {
+  const deadline = Date.now() + 20_000;
+  for (;;) {
+    const [row] = await environment.query(`SELECT status, error FROM runs WHERE id = '${runId}'`);
+    const status = String(row?.['status']);
+    if (['completed', 'failed', 'canceled'].includes(status) || Date.now() > deadline) {
+      return { status, error: JSON.stringify(row?.['error']) };
+    }
+    await pause(20);
+  }
+}
