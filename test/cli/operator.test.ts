@@ -224,7 +224,7 @@ test('a damaged backup is noticed before anything is made of it', async () => {
   expect(readdirSync(dir)).toEqual(['copy']);
   mkdirSync(join(dir, 'nothing'));
   const none = await relay(['restore', join(dir, 'nothing'), '--to', target]);
-  expect(none.err).toContain('is no backup');
+  expect(none.err).toContain('is not a backup');
 });
 
 test('rotating refuses while the server runs, and afterwards the new key opens everything', async () => {

@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Embedder, type EmbeddingOf, ProviderFailure } from '@relay/core';
 import { defaultTimeouts } from './http/exchange.ts';
-import { type JsonPost, postJson } from './http/answer.ts';
+import { type JsonPost, postJson } from './http/response.ts';
 import { callAborted, checkApiKey } from './http/provider-failure.ts';
 import type { ProviderOptions } from './ai-sdk/model.ts';
 

@@ -6,7 +6,7 @@
  * ordinary requests: no batches, no priority, no surcharge for long prompts.
  */
 import type { Price } from '@relay/core';
-import { parseModelName } from './model-name.ts';
+import { parseModelName } from './registry.ts';
 
 export interface KnownModel {
   readonly price: Price;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseModelName } from '../src/model-name.ts';
+import { parseModelName } from '../src/registry.ts';
 
 describe('the name of a model', () => {
   it.each([

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { SafeNames } from '../src/safe-names.ts';
+import { SafeNames } from '../src/provider-request.ts';
 
 const accepted = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/;
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { isStrictSchema } from '../src/strict-schema.ts';
+import { isStrictSchema } from '../src/provider-request.ts';
 
 const leaf = { type: 'string', description: 'A word' };
 const strict = (properties: object) => ({

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { serve, type Serving } from '../src/serve.ts';
+import { serve, type RunningServer } from '../src/serve.ts';
 
 const script = fileURLToPath(new URL('../src/bootstrap.ts', import.meta.url));
 let base = '';
-let serving: Serving | undefined;
+let serving: RunningServer | undefined;
 
 beforeEach(() => {
   base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-bootstrap-')));
@@ -39,7 +39,7 @@ describe('bootstrap --workspace', { timeout: 60_000 }, () => {
       env: { RELAY_DATA_DIR: join(base, 'data'), RELAY_PORT: '0', RELAY_LOG_LEVEL: 'off' },
       cwd: base,
       terminal: false,
-      say: () => undefined,
+      print: () => undefined,
     });
     const { url } = serving;
     const made = await bootstrap('--tenant', 'acme', '--workspace', 'ws');

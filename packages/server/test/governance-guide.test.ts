@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bootRelay, type TestRelay } from './support/relay.ts';
 import { startRun } from './support/talk.ts';
-import { Signer } from '../src/webhooks/signer.ts';
+import { WebhookSigner } from '../src/secrets/webhook-signer.ts';
 
 const guide = new URL('../../../docs/guides/governance.md', import.meta.url);
 const snippets = [...readFileSync(guide, 'utf8').matchAll(/```js\n(.*?)```/gs)].map(
@@ -22,7 +22,7 @@ async function exported<Function>(name: string): Promise<Function> {
 describe('the check of a signature', async () => {
   type Check = (secret: string, signature: string, body: string, tolerance?: number) => boolean;
   const isFromRelay = await exported<Check>('isFromRelay');
-  const signer = new Signer(randomBytes(32));
+  const signer = new WebhookSigner(randomBytes(32));
   const webhook = {
     id: 'w',
     tenantId: 't',

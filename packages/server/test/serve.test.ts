@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { isWellFormed } from '../src/secrets/keys.ts';
-import { serve, type Serving } from '../src/serve.ts';
+import { serve, type RunningServer } from '../src/serve.ts';
 
 let dataDir: string;
-const serving: Serving[] = [];
+const serving: RunningServer[] = [];
 
 beforeEach(() => {
   dataDir = mkdtempSync(join(tmpdir(), 'relay-serve-'));
@@ -31,7 +31,7 @@ async function start(options: { port?: number; terminal?: boolean; said?: string
     },
     cwd: dataDir,
     terminal: options.terminal ?? false,
-    say: (line) => said.push(line),
+    print: (line) => said.push(line),
   });
   serving.push(one);
   return { url: one.url, said };
@@ -118,7 +118,7 @@ describe('a fault that nobody catches', () => {
     const [code] = (await once(child, 'close')) as [number | null];
     expect(code).toBe(1);
     expect(said).not.toContain(secret);
-    const line = said.split('\n').find((each) => each.includes('The process cannot go on')) ?? '{}';
+    const line = said.split('\n').find((each) => each.includes('Uncaught exception')) ?? '{}';
     expect(JSON.parse(line)).toMatchObject({
       level: 'error',
       error: { message: 'no more [redacted]', stack: expect.stringContaining('broken.config') },

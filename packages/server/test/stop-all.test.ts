@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { stopAll } from '../src/stop-all.ts';
+import { stopAll } from '../src/compose.ts';
 
 describe('stopAll', () => {
   it('runs every step in order, and then throws what failed', async () => {

@@ -24,7 +24,7 @@ export function registerServe(program: Command, world: World): void {
 }
 
 async function serve({ world, options }: Call<Options>): Promise<void> {
-  const { explainStart, serveProcess } = await import('@relay/server');
+  const { explainStartError, serveProcess } = await import('@relay/server');
   const { host, port, dataDir } = options;
   const env = {
     ...world.env,
@@ -35,7 +35,7 @@ async function serve({ world, options }: Call<Options>): Promise<void> {
   try {
     await serveProcess({ env, cwd: world.cwd });
   } catch (error) {
-    const why = explainStart(error);
+    const why = explainStartError(error);
     if (why === undefined) throw error;
     throw new CliError('start_failed', why, { hint: '"relay doctor" looks closer' });
   }

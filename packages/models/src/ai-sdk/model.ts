@@ -8,12 +8,11 @@ import type {
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
-import { PartBatches } from '../part-batches.ts';
-import { type Connecting } from '../http/provider-fetch.ts';
+import { PartBatches } from './part-batches.ts';
+import type { Connecting } from '../http/provider-fetch.ts';
 import { checkApiKey, ProviderRefusal } from '../http/provider-failure.ts';
-import { SafeNames } from '../safe-names.ts';
-import { type AnswerOptions, SdkAnswer } from './answer.ts';
-import { failureOfSdk } from './failure.ts';
+import { SafeNames } from '../provider-request.ts';
+import { type AnswerOptions, SdkAnswer, failureOfSdk } from './answer.ts';
 import { promptOf } from './prompt.ts';
 
 /** What all models of the providers below can be told. */

@@ -7,10 +7,10 @@
 import { type FinishReason, type ModelEvent, ProviderFailure } from '@relay/core';
 import { noUsage, SseParser, type Usage } from '@relay/protocol';
 import { failureInStream } from '../http/provider-failure.ts';
-import { thoughtOf } from './reasoning.ts';
-import { SafeNames } from '../safe-names.ts';
-import { TextFrame } from '../text-frame.ts';
-import { ToolCallPieces } from './tool-call-pieces.ts';
+import { thoughtOf } from './request.ts';
+import { SafeNames } from '../provider-request.ts';
+import { TextFrame } from './text-frame.ts';
+import { ToolCallPieces } from './tool-call-fragments.ts';
 
 /** What we read of a chunk. It comes from outside: every field may be missing or something else. */
 interface Chunk {

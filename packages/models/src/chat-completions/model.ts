@@ -6,10 +6,10 @@ import type { Agent } from 'node:http';
 import type { Model, ModelEvent, ModelRequest } from '@relay/core';
 import { ChatDecoder } from './decoder.ts';
 import { chatRequestBody, type RequestOptions } from './request.ts';
-import { openAnswer } from '../http/answer.ts';
+import { openAnswer } from '../http/response.ts';
 import { defaultTimeouts, HttpExchange, type Target, type Timeouts } from '../http/exchange.ts';
 import { checkApiKey, failureToConnect, ProviderRefusal } from '../http/provider-failure.ts';
-import { SafeNames } from '../safe-names.ts';
+import { SafeNames } from '../provider-request.ts';
 
 export interface ChatCompletionsOptions {
   /** Up to and including the version: `https://api.openai.com/v1`. */

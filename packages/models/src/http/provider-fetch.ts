@@ -5,7 +5,7 @@
  */
 import type { Agent } from 'node:http';
 import { ProviderFailure } from '@relay/core';
-import { openAnswer } from './answer.ts';
+import { openAnswer } from './response.ts';
 import { defaultTimeouts, HttpExchange, type Timeouts } from './exchange.ts';
 import { failureToConnect } from './provider-failure.ts';
 

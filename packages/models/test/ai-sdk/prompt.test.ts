@@ -1,6 +1,6 @@
 import type { Message } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
-import { SafeNames } from '../../src/safe-names.ts';
+import { SafeNames } from '../../src/provider-request.ts';
 import { promptOf, type PromptOptions } from '../../src/ai-sdk/prompt.ts';
 
 function prompt(messages: readonly Message[], more: Partial<PromptOptions> = {}) {

@@ -1,8 +1,7 @@
 import type { ModelEvent } from '@relay/core';
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ChatDecoder } from '../../src/chat-completions/decoder.ts';
-import { SafeNames } from '../../src/safe-names.ts';
+import { SafeNames } from '../../src/provider-request.ts';
 import {
   deltaFrame,
   doneFrame,
@@ -13,6 +12,7 @@ import {
   textStream,
   usageFrame,
 } from '../support/index.ts';
+import fc from 'fast-check';
 
 function decode(...pieces: readonly string[]): ModelEvent[] {
   const decoder = new ChatDecoder(undefined);

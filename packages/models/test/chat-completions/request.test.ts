@@ -1,7 +1,7 @@
 import type { JsonSchema, Message } from '@relay/protocol';
 import { describe, expect, it } from 'vitest';
 import { chatRequestBody } from '../../src/chat-completions/request.ts';
-import { SafeNames } from '../../src/safe-names.ts';
+import { SafeNames } from '../../src/provider-request.ts';
 
 function bodyFor(
   messages: readonly Message[],

@@ -10,8 +10,8 @@ import type { ServerLog } from '../observability/log.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { OpenStreams } from '../streaming/open-streams.ts';
 import type { RateLimiter } from './rate-limit.ts';
-import type { Vault } from '../secrets/vault/vault.ts';
-import type { Signer } from '../webhooks/signer.ts';
+import type { Vault } from '../secrets/vault.ts';
+import type { WebhookSigner } from '../secrets/webhook-signer.ts';
 
 /** How often a key may call, and an address may fail to show one. */
 export interface Rates {
@@ -32,7 +32,7 @@ export interface ServerContext extends AuthContext {
   readonly vault: Vault;
   readonly guard: OutboundGuard;
   readonly audit: AuditSealer;
-  readonly signer: Signer;
+  readonly signer: WebhookSigner;
   /** What every run may use at most. */
   readonly limits: Limits;
   readonly version: string;

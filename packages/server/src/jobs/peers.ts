@@ -4,7 +4,7 @@ import type { BudgetChecker } from './budgets.ts';
 import type { Feed } from '../streaming/feed.ts';
 import type { Hub } from '../streaming/hub.ts';
 import type { OpenStreams } from '../streaming/open-streams.ts';
-import type { Vault } from '../secrets/vault/vault.ts';
+import type { Vault } from '../secrets/vault.ts';
 
 export interface PeerListeners {
   readonly store: SystemStore;
@@ -54,7 +54,7 @@ function handle(
   }
 }
 
-/** If it fails, the next look around comes within a second. */
+/** A failure is harmless: the supervisor scans again within a second. */
 function lookForPauses(supervisor: Supervisor): void {
   supervisor.lookForPauses().catch(() => undefined);
 }

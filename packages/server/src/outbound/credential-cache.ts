@@ -1,7 +1,6 @@
 /**
- * Values that are made from a tenant's credential, such as a model with its API key. A value is used as
- * long as the stored credential is the same, and dropped when the credential is changed or deleted, so
- * that no decrypted key outlives it.
+ * Caches values that are created from a tenant's credential, such as a model with its API key. A value
+ * is dropped when the credential changes or is deleted, so no decrypted key outlives it.
  */
 import type { CredentialRecord, SystemStore } from '@relay/core';
 
@@ -43,7 +42,7 @@ export class CredentialCache<Value> {
     return value;
   }
 
-  /** Left out: those of all tenants. */
+  /** Without a tenant: drops all values. */
   drop(tenantId?: string): void {
     this.#drops += 1;
     if (tenantId === undefined) this.#entries.clear();

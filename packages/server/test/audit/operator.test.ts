@@ -4,14 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { embed, type Embedded } from '../../src/embed.ts';
-import { makeBackup } from '../../src/operator/backup.ts';
-import { restoreBackup } from '../../src/operator/restore.ts';
+import { embed, type InProcessRelay } from '../../src/embed.ts';
+import { makeBackup, restoreBackup } from '../../src/operator/backup.ts';
 import { rotateMasterKey } from '../../src/operator/rotate.ts';
 import { makeTenantKey } from '../../src/operator/tenant-key.ts';
 
 let base = '';
-let opened: Embedded[] = [];
+let opened: InProcessRelay[] = [];
 
 beforeEach(() => {
   base = realpathSync(mkdtempSync(join(tmpdir(), 'relay-operator-')));
@@ -26,7 +25,7 @@ const placeOf = (folder = 'data') => ({
   cwd: base,
 });
 
-async function open(folder = 'data'): Promise<Embedded> {
+async function open(folder = 'data'): Promise<InProcessRelay> {
   const relay = await embed(placeOf(folder));
   opened.push(relay);
   return relay;
@@ -44,7 +43,11 @@ interface Trail {
   }[];
 }
 
-async function ask<Answer>(relay: Embedded, path: string, apiKey = relay.apiKey): Promise<Answer> {
+async function ask<Answer>(
+  relay: InProcessRelay,
+  path: string,
+  apiKey = relay.apiKey,
+): Promise<Answer> {
   const headers = { authorization: `Bearer ${apiKey}` };
   const response = await relay.fetch(`${relay.baseUrl}${path}`, { headers });
   expect(response.status).toBe(200);
@@ -52,7 +55,7 @@ async function ask<Answer>(relay: Embedded, path: string, apiKey = relay.apiKey)
 }
 
 /** Oldest first, as “who: what”, of a trail that is whole. */
-async function trailOf(relay: Embedded, apiKey = relay.apiKey): Promise<string[]> {
+async function trailOf(relay: InProcessRelay, apiKey = relay.apiKey): Promise<string[]> {
   expect(await ask(relay, '/v1/audit/verify', apiKey)).toMatchObject({ ok: true });
   const { entries } = await ask<Trail>(relay, '/v1/audit', apiKey);
   return entries.map(({ who, action }) => `${who.type} ${who.name}: ${action}`).toReversed();
@@ -118,7 +121,7 @@ describe('the trail tells of', () => {
 });
 
 it('gives processes that make a folder’s first master key at once the same one', async () => {
-  const module = new URL('../../src/secrets/vault/master-key.ts', import.meta.url).href;
+  const module = new URL('../../src/secrets/master-key.ts', import.meta.url).href;
   const code = `const { parentPort, workerData } = require('node:worker_threads');
     import(${JSON.stringify(module)}).then(({ ownMasterKey }) => {
       const gate = new Int32Array(workerData.gate);

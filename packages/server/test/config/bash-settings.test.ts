@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { bashSettings } from '../../src/config/bash-settings.ts';
+import { bashSettings } from '../../src/config/config-file.ts';
 
 const there = () => undefined;
 const missing = () => 'bubblewrap is not installed (no bwrap on the PATH)';
@@ -23,7 +23,7 @@ describe('how commands run', () => {
   it.each([
     ['RELAY_SANDBOX is bwrap, but bubblewrap is not installed', { sandbox: 'bwrap' }, {}],
     ['relay.config: bash.sandbox is bwrap, but', open, { sandbox: 'bwrap' }],
-    ['bash.network means nothing', open, { network: true }],
+    ['bash.network requires bash.sandbox', open, { network: true }],
     ['bash.environment[1]: RELAY_X may hold a secret', open, { environment: ['A', 'RELAY_X'] }],
     ['bash.environment[0]', open, { environment: ['LD_PRELOAD'] }],
   ] as const)('stops the start: %s', (message, config, file) => {

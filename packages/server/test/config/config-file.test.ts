@@ -56,7 +56,7 @@ describe('the configuration file', () => {
   });
 
   it.each([
-    ['export default { limit: {} };', /approval\.config\.ts: limit: Unknown field$/],
+    ['export default { limit: {} };', /relay\.config\.ts: limit: Unknown field$/],
     ['export default { limits: { depth: -1 } };', /limits\.depth: /],
     ['export default { prices: { demo: { inputPerMillion: "1" } } };', /prices\.demo\./],
     ['export default { agents: [{}] };', /agents\[0\]\.name: /],

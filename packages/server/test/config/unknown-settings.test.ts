@@ -20,13 +20,13 @@ describe('a variable that looks like a setting', () => {
     ['RELAY_APIKEY', 'RELAY_API_KEY'],
   ])('%s is said to be none, and that %s may be meant', (name, meant) => {
     expect(said(name)).toBe(
-      `${name} is not a setting of Relay, and nothing reads it; did you mean ${meant}?`,
+      `${name} is not a setting of Relay and is ignored; did you mean ${meant}?`,
     );
   });
 
   it('is named without a guess where nothing is like it, and never with its value', () => {
     expect(said('RELAY_COFFEE_MACHINE')).toBe(
-      'RELAY_COFFEE_MACHINE is not a setting of Relay, and nothing reads it',
+      'RELAY_COFFEE_MACHINE is not a setting of Relay and is ignored',
     );
     expect(said('RELAY_MASTERKEY')).not.toContain('sk-secret');
   });
@@ -66,7 +66,7 @@ it('is told when a server starts, which goes on', async () => {
     rmSync(dataDir, { recursive: true, force: true });
   });
   const env = { RELAY_DATA_DIR: dataDir, RELAY_PROT: '4100', RELAY_LOG_LEVEL: 'warn' };
-  const options = { env, cwd: dataDir, terminal: false, say: () => {} };
+  const options = { env, cwd: dataDir, terminal: false, print: () => {} };
   const { stop, config } = await openRelay(options);
   await stop();
   expect(config.port).toBe(4000);

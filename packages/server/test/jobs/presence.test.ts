@@ -112,7 +112,7 @@ describe('a node among others', () => {
     expect(await store.orphanedConnections('x', clock.now())).toEqual([]);
     fails = true;
     await node.stop();
-    expect(warned.at(-1)).toBe('The other nodes could not be told');
+    expect(warned.at(-1)).toBe('Failed to remove this node from the list');
   });
 
   it('says that it is alive while it has much to hang up', async () => {

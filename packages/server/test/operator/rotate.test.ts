@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
-import { openStore } from '../../src/open-store.ts';
+import { openStore } from '../../src/config/open-store.ts';
 import { inspectStore } from '../../src/operator/inspect.ts';
 import { rotateMasterKey } from '../../src/operator/rotate.ts';
 

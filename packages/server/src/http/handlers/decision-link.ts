@@ -12,7 +12,7 @@ import { refuseForeignHost } from '../auth.ts';
 import type { ServerContext } from '../context.ts';
 import { notFound } from '../errors.ts';
 import { answeredPage, askingPage, longestReason, pageHeaders } from '../views/decision-page.ts';
-import { readToken } from '../../webhooks/signer.ts';
+import { readToken } from '../../secrets/webhook-signer.ts';
 import { statusNow } from './approvals.ts';
 import type { LinkCall, LinkHandler } from './handler.ts';
 

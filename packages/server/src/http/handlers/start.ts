@@ -25,7 +25,7 @@ import { closedSignal } from '../../streaming/event-stream.ts';
 import { refuseFaults } from '../errors.ts';
 import { noCredential } from '../../outbound/providers.ts';
 import { followRun } from '../../streaming/subscribe.ts';
-import { parseTraceparent } from '../../observability/tracing/span.ts';
+import { parseTraceparent } from '../../observability/run-trace.ts';
 import type { Call } from './handler.ts';
 import { streamed } from '../../streaming/stream-run.ts';
 

@@ -1,0 +1,112 @@
+import { createMemoryStore } from '@relay/store';
+import { uuidv7 } from 'uuidv7';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { RunEvent, StoredEvent } from '@relay/protocol';
+import { placed, runEnded, TestJournal, token } from '../support/journal.ts';
+import type { Span } from '../../src/observability/run-trace.ts';
+import { Tracer } from '../../src/observability/tracing.ts';
+
+const agentId = uuidv7();
+const started: RunEvent = { type: 'agent.started', agentId, name: 'ada', model: 'demo' };
+const progress = { partialOutput: '', toolsInvoked: [] };
+const ended: RunEvent = {
+  type: 'agent.ended',
+  agentId,
+  reason: 'completed',
+  iterations: 1,
+  usage: { inputTokens: 0, outputTokens: 0 },
+};
+
+let told: Span[] = [];
+let complaints: string[] = [];
+let journal: TestJournal;
+let tracer: Tracer;
+
+beforeEach(async () => {
+  told = [];
+  complaints = [];
+  journal = await TestJournal.create();
+  tracer = tracerOn(journal.store);
+});
+
+function tracerOn(tenant: TestJournal['store']): Tracer {
+  const store = new Proxy(createMemoryStore(), {
+    get: (target, name) =>
+      name === 'tenant' ? () => tenant : (Reflect.get(target, name) as unknown),
+  });
+  return new Tracer({
+    store,
+    log: { warn: (message) => void complaints.push(message), error: () => undefined },
+    add: (spans) => void told.push(...spans),
+  });
+}
+
+const publish = (events: readonly StoredEvent[]) => tracer.publish(journal.runId, events, 'tenant');
+const names = () => told.map(({ name }) => name);
+
+describe('a run that is seen from its beginning', () => {
+  it('is told at once, and forgotten at its end', async () => {
+    publish(await journal.append([started, ended]));
+    expect(names()).toEqual(['invoke_agent ada']);
+    expect(tracer.size).toBe(1);
+    publish(await journal.append([runEnded]));
+    expect(names()).toEqual(['invoke_agent ada', 'run']);
+    expect(tracer.size).toBe(0);
+  });
+
+  it('leaves nothing behind while it waits', async () => {
+    publish(await journal.append([started]));
+    publish(await journal.append([{ type: 'run.suspended', progress, approvalIds: [] }]));
+    expect(tracer.size).toBe(0);
+    publish(await journal.append([{ type: 'run.resumed', progress }, ended]));
+    await tracer.settled();
+    expect(names()).toEqual(['invoke_agent ada']);
+  });
+});
+
+describe('a run that began elsewhere', () => {
+  it('is recalled first, and what happens meanwhile is told in order', async () => {
+    await journal.append([started]);
+    publish(await journal.append([ended]));
+    publish(await journal.append([runEnded]));
+    expect(names()).toEqual([]);
+    await tracer.settled();
+    expect(names()).toEqual(['invoke_agent ada', 'run']);
+    expect(tracer.size).toBe(0);
+  });
+
+  it('tells nothing of what was told before', async () => {
+    await journal.append([started, ended]);
+    publish(await journal.append([runEnded]));
+    await tracer.settled();
+    expect(names()).toEqual(['run']);
+  });
+
+  it('is recalled again where something was missed, or somebody says that it may have been', async () => {
+    publish(await journal.append([token('a')]));
+    await journal.append([started]);
+    publish(await journal.append([token('b')]));
+    publish([]);
+    publish(await journal.append([ended]));
+    await tracer.settled();
+    expect(names()).toEqual(['invoke_agent ada']);
+  });
+
+  it('is told as far as it is known if the store does not answer', async () => {
+    tracer = tracerOn({
+      ...journal.store,
+      readEvents: () => Promise.reject(new Error('gone')),
+    });
+    publish(placed([ended], 7));
+    await tracer.settled();
+    expect(names()).toEqual(['invoke_agent']);
+    expect(complaints).toEqual(['A trace continues without its earlier events']);
+  });
+});
+
+it('keeps little, however many runs there are', () => {
+  for (let n = 0; n < 10_050; n += 1) {
+    tracer.publish(uuidv7(), placed([started]), 'tenant');
+  }
+  expect(tracer.size).toBe(10_000);
+});
