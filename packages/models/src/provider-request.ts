@@ -1,4 +1,4 @@
-/** Images and files of a message, as far as all providers are alike. */
+/** What requests to all providers have in common: attachments, tool names, output schemas. */
 import {
   type Attachment,
   type AttachmentPart,
@@ -6,8 +6,8 @@ import {
   type JsonSchema,
 } from '@relay/protocol';
 
-export type Given =
-  /** A file that is nothing but text is told as text: every model can read that. */
+export type AttachmentContent =
+  /** A text file is sent as text, which every model can read. */
   | { readonly kind: 'text'; readonly text: string }
   | {
       readonly kind: 'file';
@@ -18,7 +18,7 @@ export type Given =
 
 const textual =
   /^(?:text\/.*|application\/(?:json|xml|yaml|x-yaml|toml|javascript|sql|x-sh|.*\+json|.*\+xml))$/i;
-const endings = new Map([
+const mediaTypes = new Map([
   ['png', 'image/png'],
   ['jpg', 'image/jpeg'],
   ['jpeg', 'image/jpeg'],
@@ -27,44 +27,41 @@ const endings = new Map([
   ['pdf', 'application/pdf'],
 ]);
 
-export function givenBy(part: AttachmentPart): Given {
+export function attachmentContent(part: AttachmentPart): AttachmentContent {
   const source = attachmentOf(part);
   const filename = part.type === 'file' ? part.filename : undefined;
   if (source.kind === 'url') {
-    const mediaType = source.mediaType ?? guessed(source.url, part.type);
+    const mediaType = source.mediaType ?? guessMediaType(source.url, part.type);
     return { kind: 'file', mediaType, filename, source };
   }
   if (part.type === 'file' && textual.test(source.mediaType)) {
     const text = Buffer.from(source.base64, 'base64').toString('utf8');
-    return { kind: 'text', text: `<file name="${quoted(filename ?? 'file')}">\n${text}\n</file>` };
+    const name = (filename ?? 'file').replaceAll(/["<>\r\n]/g, '_');
+    return { kind: 'text', text: `<file name="${name}">\n${text}\n</file>` };
   }
   return { kind: 'file', mediaType: source.mediaType, filename, source };
 }
 
-/** Some providers want to know what they will find at a URL. */
-function guessed(url: string, type: 'image' | 'file'): string {
+/** Some providers require the media type of a URL. */
+function guessMediaType(url: string, type: 'image' | 'file'): string {
   const { pathname } = new URL(url);
-  const ending = /\.([a-z0-9]+)$/i.exec(pathname)?.[1]?.toLowerCase() ?? '';
-  return endings.get(ending) ?? (type === 'image' ? 'image/jpeg' : 'application/pdf');
+  const extension = /\.([a-z0-9]+)$/i.exec(pathname)?.[1]?.toLowerCase() ?? '';
+  return mediaTypes.get(extension) ?? (type === 'image' ? 'image/jpeg' : 'application/pdf');
 }
 
-function quoted(name: string): string {
-  return name.replaceAll(/["<>\r\n]/g, '_');
-}
-
-/**
- * Names that providers accept, and the way back. Ours may be longer or hold other characters, such as
- * those that a server of tools has chosen; what fits stays as it is.
- */
 const maxChars = 64;
-/** What OpenAI, Anthropic and Google agree on. */
+/** Names that OpenAI, Anthropic and Google all accept. */
 const accepted = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/;
 
+/**
+ * Maps names to names that providers accept, and back. Ours may be longer or contain other characters,
+ * such as the tool names of an MCP server. Acceptable names stay the same.
+ */
 export class SafeNames {
   readonly #safe = new Map<string, string>();
   readonly #original = new Map<string, string>();
 
-  /** Those that are known from the beginning come first, so that none of theirs is taken away. */
+  /** Acceptable names are reserved first, so that no mapped name takes one of them. */
   constructor(names: readonly string[]) {
     for (const name of names) if (accepted.test(name)) this.#keep(name, name);
     for (const name of names) this.safe(name);
@@ -73,10 +70,10 @@ export class SafeNames {
   safe(name: string): string {
     const known = this.#safe.get(name);
     if (known !== undefined) return known;
-    return this.#keep(name, accepted.test(name) ? this.#free(name) : this.#free(fitted(name)));
+    return this.#keep(name, this.#unique(accepted.test(name) ? name : sanitize(name)));
   }
 
-  /** What a provider calls by a name that it was never told stays what it is. */
+  /** An unknown name, which a model may invent, stays the same. */
   original(safe: string): string {
     return this.#original.get(safe) ?? safe;
   }
@@ -87,23 +84,23 @@ export class SafeNames {
     return safe;
   }
 
-  #free(wanted: string): string {
+  #unique(wanted: string): string {
     let candidate = wanted;
     for (let n = 2; this.#original.has(candidate); n += 1) {
-      const end = `_${n}`;
-      candidate = `${wanted.slice(0, maxChars - end.length)}${end}`;
+      const suffix = `_${n}`;
+      candidate = `${wanted.slice(0, maxChars - suffix.length)}${suffix}`;
     }
     return candidate;
   }
 }
 
-function fitted(name: string): string {
+function sanitize(name: string): string {
   const plain = name.replaceAll(/[^a-zA-Z0-9_-]/g, '_');
   return (/^[a-zA-Z_]/.test(plain) ? plain : `_${plain}`).slice(0, maxChars);
 }
 
-/** What providers that promise to keep to a schema can promise it for. */
-const words = new Set([
+/** The JSON Schema keywords that strict modes of providers support. */
+const strictKeywords = new Set([
   '$defs',
   '$ref',
   'additionalProperties',
@@ -119,8 +116,8 @@ const words = new Set([
 ]);
 
 /**
- * Whether a provider may be asked to keep to it to the letter: every object lists all its properties,
- * all are required, and there are no others. A schema beyond that is only told, and checked by us.
+ * Whether a provider can enforce the schema strictly: every object lists all its properties, requires
+ * them all and allows no others. Other schemas are sent without strict mode, and Relay checks them.
  */
 export function isStrictSchema(schema: JsonSchema): boolean {
   return schema['type'] === 'object' && isStrict(schema);
@@ -130,7 +127,7 @@ function isStrict(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return false;
   const { type, properties, required, additionalProperties, items, anyOf, $defs } =
     schema as JsonSchema;
-  if (!Object.keys(schema).every((word) => words.has(word))) return false;
+  if (!Object.keys(schema).every((word) => strictKeywords.has(word))) return false;
   if (type === 'object' || properties !== undefined) {
     const names = Object.keys(properties ?? {});
     const listed = Array.isArray(required) ? required : [];

@@ -22,7 +22,7 @@ export function createModelRegistry(entries: readonly ModelEntry[]): ModelRegist
   };
 }
 
-/** The same models, with what they cost by name. */
+/** The same models with prices by name. */
 export function withPrices(
   models: ModelRegistry,
   prices: Readonly<Record<string, Price>>,
@@ -31,7 +31,7 @@ export function withPrices(
   return { ...models, price: (name) => byName.get(name) ?? models.price?.(name) };
 }
 
-/** Which provider a model's name means, and what the model is called there. */
+/** A provider and the provider's name of a model. */
 export interface ModelName {
   readonly provider: string;
   readonly model: string;
@@ -44,7 +44,7 @@ const families: readonly (readonly [provider: string, names: RegExp])[] = [
   ['google', /^gemini-/],
 ];
 
-/** `provider:model` says it; otherwise it is known by the family of the name, or not at all. */
+/** From `provider:model`, or from a known name prefix such as `gpt-`. */
 export function parseModelName(name: string): ModelName | undefined {
   const [, provider, model] = qualified.exec(name) ?? [];
   if (provider !== undefined && model !== undefined) return { provider, model };

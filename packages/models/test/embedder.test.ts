@@ -166,7 +166,7 @@ it.each([
   fake.misbehave({ raw });
   const options = { apiKey, baseUrl: fake.url, model: 'm', name: 'n', floor: 0 };
   const embedder = createOpenAiEmbedder({ ...options, questionMs: 5_000 });
-  await expect(embedder.embed(['a', 'b', 'c'], memory)).rejects.toThrow('other than vectors');
+  await expect(embedder.embed(['a', 'b', 'c'], memory)).rejects.toThrow('invalid embeddings response');
 });
 
 it('tells Google whether it is a question or a memory', async () => {

@@ -1,29 +1,29 @@
 /**
- * The packages hand out one part at a time, each by a promise of its own. Here they are taken in as
- * they come, and all that has come since the last look is one batch.
+ * Batches the parts of an AI SDK stream, which delivers one part per promise: all events that arrived
+ * since the last batch form the next one.
  *
- *   reading ──the stream ends, or fails, or nobody looks any more──▶ over
+ *   reading ──the stream ends or fails, or the consumer stops──▶ over
  *
- * Only `#read` takes parts, and it waits while more than `maxWaiting` events are not yet taken out.
+ * Only `#read` reads parts; it pauses while more than `maxPending` events are pending.
  */
 import type { LanguageModelV4StreamPart } from '@ai-sdk/provider';
 import { type ModelEvent, Signal } from '@relay/core';
 import { callAborted } from '../http/provider-failure.ts';
 import type { SdkAnswer } from './answer.ts';
 
-const maxWaiting = 512;
-/** How long a finished answer may take to end. */
+const maxPending = 512;
+/** How long a finished stream may take to end. */
 const drainMs = 1_000;
 
 export class PartBatches {
   readonly #reader: ReadableStreamDefaultReader<LanguageModelV4StreamPart>;
   readonly #answer: SdkAnswer;
-  #waiting: ModelEvent[] = [];
+  #pending: ModelEvent[] = [];
   #over = false;
   #failure: { readonly cause: unknown } | undefined;
-  readonly #news = new Signal();
+  readonly #changed = new Signal();
   readonly #room = new Signal();
-  #late: NodeJS.Timeout | undefined;
+  #drainTimer: NodeJS.Timeout | undefined;
 
   constructor(stream: ReadableStream<LanguageModelV4StreamPart>, answer: SdkAnswer) {
     this.#reader = stream.getReader();
@@ -35,20 +35,20 @@ export class PartBatches {
     try {
       for (;;) {
         if (signal.aborted) throw callAborted();
-        if (this.#waiting.length > 0) yield this.#take();
+        if (this.#pending.length > 0) yield this.#take();
         else if (this.#over || this.#answer.finished) break;
-        else await this.#news.wait();
+        else await this.#changed.wait();
       }
       if (this.#failure !== undefined) throw this.#failure.cause;
     } finally {
-      this.#leave();
+      this.#close();
     }
   }
 
-  /** An answer that is all there may still reach its end, which leaves the connection to the next. */
-  #leave(): void {
+  /** A finished answer may still reach the end of its stream, so that the connection is reused. */
+  #close(): void {
     if (this.#answer.finished && !this.#over) {
-      this.#late = setTimeout(() => this.#cancel(), drainMs).unref();
+      this.#drainTimer = setTimeout(() => this.#cancel(), drainMs).unref();
     } else {
       this.#cancel();
     }
@@ -61,8 +61,8 @@ export class PartBatches {
   }
 
   #take(): readonly ModelEvent[] {
-    const batch = this.#waiting;
-    this.#waiting = [];
+    const batch = this.#pending;
+    this.#pending = [];
     this.#room.notify();
     return batch;
   }
@@ -73,15 +73,15 @@ export class PartBatches {
       for (;;) {
         const { done, value } = await this.#reader.read();
         if (done || this.#over) break;
-        this.#waiting.push(...this.#answer.take(value));
-        if (this.#waiting.length > 0) this.#news.notify();
-        if (this.#waiting.length > maxWaiting) await this.#room.wait();
+        this.#pending.push(...this.#answer.take(value));
+        if (this.#pending.length > 0) this.#changed.notify();
+        if (this.#pending.length > maxPending) await this.#room.wait();
       }
     } catch (cause) {
       this.#failure = { cause };
     }
     this.#over = true;
-    clearTimeout(this.#late);
-    this.#news.notify();
+    clearTimeout(this.#drainTimer);
+    this.#changed.notify();
   }
 }

@@ -1,9 +1,10 @@
-/** Anthropic by its Messages API. What every turn repeats is read from its cache. */
+/** The providers of the AI SDK: their packages, defaults, options and metadata. */
 import type { Model } from '@relay/core';
 import { createProviderFetch } from '../http/provider-fetch.ts';
 import { createSdkModel, type ProviderOptions } from './model.ts';
 import { isStrictSchema } from '../provider-request.ts';
 
+/** Anthropic's Messages API, with prompt caching. */
 export function createAnthropicModel(options: ProviderOptions): Model {
   const { apiKey, baseUrl: baseURL = 'https://api.anthropic.com/v1' } = options;
   return createSdkModel(
@@ -22,8 +23,7 @@ export function createAnthropicModel(options: ProviderOptions): Model {
   );
 }
 
-/** Google by its Gemini API. */
-
+/** Google's Gemini API. */
 export function createGoogleModel(options: ProviderOptions): Model {
   const { apiKey, baseUrl: baseURL = 'https://generativelanguage.googleapis.com/v1beta' } = options;
   return createSdkModel(
@@ -36,7 +36,7 @@ export function createGoogleModel(options: ProviderOptions): Model {
         return (model) => google(model);
       },
       keep: ({ thoughtSignature }) => ({ thoughtSignature }),
-      // Thoughts are shown to whoever asks for thinking.
+      // Reasoning is included if the request asks for it.
       settings: ({ reasoning = 'none' }) =>
         reasoning === 'none' ? {} : { google: { thinkingConfig: { includeThoughts: true } } },
     },
@@ -44,8 +44,7 @@ export function createGoogleModel(options: ProviderOptions): Model {
   );
 }
 
-/** OpenAI by its Responses API. Nothing is stored there: what has to be remembered is in our journal. */
-
+/** OpenAI's Responses API. Nothing is stored there: the state is in the journal. */
 export function createResponsesModel(options: ProviderOptions): Model {
   const { apiKey, baseUrl: baseURL = 'https://api.openai.com/v1' } = options;
   return createSdkModel(
@@ -57,7 +56,7 @@ export function createResponsesModel(options: ProviderOptions): Model {
         const openai = createOpenAI({ apiKey, baseURL, fetch: createProviderFetch(options) });
         return (model) => openai.responses(model);
       },
-      // An item that OpenAI does not keep cannot be found by its id; reasoning is found by its content.
+      // OpenAI stores no items, so ids are useless, except with the encrypted content of reasoning.
       keep({ itemId, reasoningEncryptedContent, phase }, part) {
         return part === 'reasoning' ? { itemId, reasoningEncryptedContent } : { phase };
       },

@@ -1,27 +1,27 @@
 /**
- * Reads the one frame that a stream repeats hundreds of times without parsing it anew: the same
- * JSON, but for the text in its middle.
+ * Reads the frame that a stream repeats hundreds of times without parsing it again: the same JSON,
+ * except for the text in the middle.
  *
  * Why it is exact: `learn` cuts a parsed frame around its content and parses it once more with
- * `probe` in that place. The frame holds no backslash and no other `probe`, so if its content comes
- * out as `probe`, then that place, and nothing else, is the content's string token. Any other text
- * without a quote, a backslash or a control character is a string token there too, stands for
- * itself, and leaves all other tokens as they are.
+ * `probe` at that position. The frame contains no backslash and no other `probe`, so if the parsed
+ * content is `probe`, then that position is the content's string token. Any other text without a
+ * quote, a backslash or a control character is a string token there too, represents itself, and
+ * leaves all other tokens unchanged.
  */
 
 const probe = '~content~';
 const key = '"content"';
-/** Some servers vary every frame; they are not worth more attempts. */
-const maxLessons = 3;
-/** V8 copies slices up to this length; a longer one would keep its whole network chunk alive. */
+/** Some servers vary every frame. */
+const maxLearns = 3;
+/** V8 copies slices up to this length; a longer slice would retain its whole network chunk. */
 const maxChars = 12;
 
 export class TextFrame {
   #before = '';
   #after = '';
-  #lessons = 0;
+  #learns = 0;
 
-  /** The content of a frame that is known in all else; undefined if it has to be parsed. */
+  /** The content of a known frame; undefined if the frame has to be parsed. */
   read(data: string): string | undefined {
     const from = this.#before.length;
     const to = data.length - this.#after.length;
@@ -32,10 +32,10 @@ export class TextFrame {
     return isPlain(text) ? text : undefined;
   }
 
-  /** `data` was parsed, and all that it says is that `text` is its content. */
+  /** `data` was parsed, and contains nothing besides the content `text`. */
   learn(data: string, text: string): void {
-    if (this.#lessons === maxLessons) return;
-    this.#lessons += 1;
+    if (this.#learns === maxLearns) return;
+    this.#learns += 1;
     const at = data.indexOf('"', data.indexOf(key) + key.length) + 1;
     if (data.includes('\\') || data.includes(probe) || !data.startsWith(text, at)) return;
     const before = data.slice(0, at);

@@ -1,20 +1,20 @@
 /**
- * Puts streamed tool calls together. The first piece of a call has its id and name, the others more
- * of its arguments; an index says which call a piece belongs to.
+ * Assembles streamed tool calls. The first fragment of a call has its id and name, the others more of
+ * its arguments; an index says which call a fragment belongs to.
  *
- * Servers differ: some leave the index out or send 0 for every call, some repeat the id or even
- * invent a new one with each piece. So a piece begins a new call if its index is new, or if it
- * brings a name together with another id.
+ * Servers differ: some omit the index or send 0 for every call, some repeat the id or send a new one
+ * with each fragment. So a fragment starts a new call if its index is new, or if it has a name and
+ * another id.
  */
 import { type ModelEvent, ProviderFailure } from '@relay/core';
 
-interface Piece {
+interface Fragment {
   readonly index?: unknown;
   readonly id?: unknown;
   readonly function?: { readonly name?: unknown; readonly arguments?: unknown } | null;
 }
 
-type Called = Extract<ModelEvent, { type: 'tool-call' }>;
+type ToolCallEvent = Extract<ModelEvent, { type: 'tool-call' }>;
 
 interface Call {
   id: string;
@@ -22,24 +22,24 @@ interface Call {
   arguments: string;
 }
 
-/** They are held in memory until the answer is finished. */
+/** Calls are held in memory until the answer is finished. */
 const maxChars = 16 * 1024 * 1024;
 const maxCalls = 1024;
-/** Longer ids cannot be kept as they are; without one, the call is given one of ours. */
+/** Longer ids cannot be stored; a call without an id gets one from Relay. */
 const maxIdChars = 256;
 
-export class ToolCallPieces {
+export class ToolCallFragments {
   readonly #calls: Call[] = [];
   readonly #byIndex = new Map<unknown, Call>();
   #chars = 0;
 
-  add(pieces: readonly unknown[]): void {
-    for (const piece of pieces) {
-      if (typeof piece === 'object' && piece !== null) this.#add(piece);
+  add(fragments: readonly unknown[]): void {
+    for (const fragment of fragments) {
+      if (typeof fragment === 'object' && fragment !== null) this.#add(fragment);
     }
   }
 
-  whole(): Called[] {
+  complete(): ToolCallEvent[] {
     return this.#calls.map(({ id, name, arguments: text }) => {
       if (name === '') {
         throw new ProviderFailure('The provider sent a tool call without a name', {
@@ -55,13 +55,13 @@ export class ToolCallPieces {
     });
   }
 
-  #add(piece: Piece): void {
-    const id = textOr(piece.id);
-    const name = textOr(piece.function?.name);
-    const call = this.#callOf({ index: piece.index, id, name });
+  #add(fragment: Fragment): void {
+    const id = textOr(fragment.id);
+    const name = textOr(fragment.function?.name);
+    const call = this.#callOf({ index: fragment.index, id, name });
     if (call.id === '') call.id = id;
     if (call.name === '') call.name = name;
-    const text = textOr(piece.function?.arguments);
+    const text = textOr(fragment.function?.arguments);
     call.arguments += text;
     this.#chars += text.length;
     if (this.#chars > maxChars || this.#calls.length > maxCalls) {

@@ -1,33 +1,34 @@
-/** The answer of a provider: a stream that begins, JSON that is read to its end, or a failure. */
+/** The response of a provider: an open stream, a whole JSON document, or a `ProviderFailure`. */
 import type { Agent } from 'node:http';
 import { ProviderFailure } from '@relay/core';
 import {
   callAborted,
-  failureOfPlainAnswer,
+  failureWithoutStream,
+  responseTooLong,
   failureOfResponse,
   failureToConnect,
 } from './provider-failure.ts';
 import { HttpExchange, type Timeouts } from './exchange.ts';
 
-/** As much of an error's body as can matter. */
 const maxErrorBytes = 16 * 1024;
 
-export interface Question {
-  readonly body: Buffer;
-  /** What may not be shown if the answer repeats it. */
-  readonly secret: string | undefined;
-  readonly signal: AbortSignal;
-}
-
-/** Asks, and returns when the answer is a stream to be read. Redirects are not followed. */
-export async function openAnswer(exchange: HttpExchange, question: Question): Promise<void> {
-  const { body, secret, signal } = question;
+/**
+ * Sends the request; resolves when the response is a stream to be read. Redirects are not followed.
+ * `secret` is redacted from error messages.
+ */
+export async function openStream(
+  exchange: HttpExchange,
+  body: Buffer,
+  secret: string | undefined,
+  signal: AbortSignal,
+): Promise<void> {
   const { status, headers } = await exchange.send(body);
-  if (!isGood(status)) {
-    throw failureOfResponse({ status, headers, body: await errorOf(exchange, signal) }, secret);
+  if (!isSuccess(status)) {
+    const body = await readError(exchange, signal);
+    throw failureOfResponse({ status, headers, body }, secret);
   }
   if (headers['content-type']?.startsWith('application/json') === true) {
-    throw failureOfPlainAnswer(await errorOf(exchange, signal), secret);
+    throw failureWithoutStream(await readError(exchange, signal), secret);
   }
 }
 
@@ -37,13 +38,13 @@ export interface JsonPost {
   readonly agent: Agent | undefined;
   readonly timeouts: Timeouts;
   readonly body: unknown;
-  /** What may not be shown if the answer repeats it. */
+  /** Redacted from error messages. */
   readonly secret: string;
-  /** Of the answer: to parse it takes all of the process while it lasts. */
+  /** Bounds the response: parsing blocks the process. */
   readonly maxBytes: number;
 }
 
-/** The JSON of a 2xx answer; everything else is a thrown `ProviderFailure`, redirects too. */
+/** The JSON of a 2xx response. Throws a `ProviderFailure` for everything else, also for redirects. */
 export async function postJson(post: JsonPost, signal: AbortSignal): Promise<unknown> {
   const { url, agent, timeouts, secret, maxBytes } = post;
   const headers = {
@@ -54,73 +55,60 @@ export async function postJson(post: JsonPost, signal: AbortSignal): Promise<unk
   const exchange = new HttpExchange({ url, headers, agent, timeouts }, signal);
   let finished = false;
   try {
-    const { status, headers: answered } = await exchange.send(
-      Buffer.from(JSON.stringify(post.body)),
-    );
-    if (!isGood(status)) {
-      const body = await errorOf(exchange, signal);
-      throw failureOfResponse({ status, headers: answered, body }, secret);
+    const response = await exchange.send(Buffer.from(JSON.stringify(post.body)));
+    if (!isSuccess(response.status)) {
+      const body = await readError(exchange, signal);
+      throw failureOfResponse({ ...response, body }, secret);
     }
-    const { text, isWhole } = await bodyOf(exchange, maxBytes);
+    const body = await readBody(exchange, maxBytes);
     if (signal.aborted) throw callAborted();
-    if (!isWhole) {
-      throw new ProviderFailure('The provider’s answer is too long', { retryable: false });
-    }
+    if (body.byteLength > maxBytes) throw responseTooLong();
     finished = true;
-    return parsed(text);
+    return parseJson(body.toString('utf8'));
   } catch (cause) {
-    throw failureToConnect(cause, { host: url.host, secret });
+    throw failureToConnect(cause, url.host, secret);
   } finally {
     exchange.close({ finished });
   }
 }
 
-function isGood(status: number): boolean {
+function isSuccess(status: number): boolean {
   return status >= 200 && status <= 299;
 }
 
-/** What cannot be read of an error's body does not matter, unless the call was aborted. */
-async function errorOf(exchange: HttpExchange, signal: AbortSignal): Promise<string> {
-  const { text } = await bodyOf(exchange, maxErrorBytes, (cause) => {
-    if (signal.aborted) throw cause;
-  });
+/** An error body may be incomplete, unless the call was aborted. */
+async function readError(exchange: HttpExchange, signal: AbortSignal): Promise<string> {
+  const body = await readBody(exchange, maxErrorBytes, true);
   if (signal.aborted) throw callAborted();
-  return text;
+  return body.toString('utf8', 0, maxErrorBytes);
 }
 
-interface Body {
-  readonly text: string;
-  /** False if it is longer than that. */
-  readonly isWhole: boolean;
-}
-
-async function bodyOf(
+/** Reads at most one chunk beyond `maxBytes`. */
+async function readBody(
   exchange: HttpExchange,
   maxBytes: number,
-  onError = (cause: unknown): void => {
-    throw cause;
-  },
-): Promise<Body> {
-  const pieces: Buffer[] = [];
+  mayBreak = false,
+): Promise<Buffer> {
+  const chunks: Buffer[] = [];
   let bytes = 0;
   try {
     while (bytes <= maxBytes) {
-      const piece = await exchange.readBytes();
-      if (piece === undefined) break;
-      pieces.push(piece);
-      bytes += piece.byteLength;
+      const chunk = await exchange.readBytes();
+      if (chunk === undefined) break;
+      chunks.push(chunk);
+      bytes += chunk.byteLength;
     }
   } catch (cause) {
-    onError(cause);
+    if (!mayBreak) throw cause;
   }
-  return { text: Buffer.concat(pieces).toString('utf8', 0, maxBytes), isWhole: bytes <= maxBytes };
+  return Buffer.concat(chunks);
 }
 
-function parsed(body: string): unknown {
+function parseJson(body: string): unknown {
   try {
     return JSON.parse(body);
   } catch {
-    // Its text is not repeated: it may hold anything. It may have been cut off.
-    throw new ProviderFailure('The provider sent something that is not JSON', { retryable: true });
+    // Without the text, which may contain anything. A truncated body may succeed on a retry.
+    throw new ProviderFailure('The provider sent invalid JSON', { retryable: true });
   }
 }

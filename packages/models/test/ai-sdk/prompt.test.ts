@@ -10,7 +10,7 @@ function prompt(messages: readonly Message[], more: Partial<PromptOptions> = {})
     names: new SafeNames([]),
     ids: new SafeNames([]),
     systemAnywhere: false,
-    plain: false,
+    withoutMetadata: false,
     ...more,
   });
 }
@@ -190,7 +190,7 @@ describe('an answer with marks', () => {
     ]);
   });
 
-  it.each([{ provider: 'other' }, { model: 'other' }, { plain: true }])(
+  it.each([{ provider: 'other' }, { model: 'other' }, { withoutMetadata: true }])(
     'loses them for %j',
     (more) => {
       expect(prompt([marked], more)[0]?.content).toMatchObject([

@@ -224,7 +224,7 @@ describe('a Chat Completions stream', () => {
   it('fails on data that is not JSON, without repeating it', () => {
     expect(() => decode('data: sk-secret {oops\n\n')).toThrow(
       expect.objectContaining({
-        message: 'The provider sent something that is not JSON',
+        message: 'The provider sent invalid JSON',
         retryable: true,
       }),
     );
@@ -233,10 +233,13 @@ describe('a Chat Completions stream', () => {
   it('fails on an error inside the stream', () => {
     const error = { message: 'Overloaded', type: 'server_error', code: null };
     expect(() => decode(textFrame('a'), frame({ error }))).toThrow(
-      expect.objectContaining({ message: 'The provider broke off: Overloaded', retryable: true }),
+      expect.objectContaining({
+        message: 'The provider aborted its answer: Overloaded',
+        retryable: true,
+      }),
     );
     expect(() => decode(frame({ object: 'error', message: 'No', code: 400 }))).toThrow(
-      expect.objectContaining({ message: 'The provider broke off: No', retryable: false }),
+      expect.objectContaining({ message: 'The provider aborted its answer: No', retryable: false }),
     );
   });
 

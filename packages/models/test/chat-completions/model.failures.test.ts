@@ -128,7 +128,7 @@ describe('a stream that breaks', () => {
     const error = { message: 'Overloaded', type: 'server_error' };
     const script: Script = (response) => begin(response).end(textFrame('a') + frame({ error }));
     expect(await failure(script)).toMatchObject({
-      message: 'The provider broke off: Overloaded',
+      message: 'The provider aborted its answer: Overloaded',
       retryable: true,
     });
   });

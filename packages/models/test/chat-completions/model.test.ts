@@ -340,6 +340,6 @@ describe('a model that cannot be', () => {
 
   it.each(['', 'sk-1\r\nX-Evil: 1', 'sk 1', 'schlüssel'])('has the key %j', (apiKey) => {
     const create = () => createChatCompletionsModel({ baseUrl: 'http://127.0.0.1/v1', apiKey });
-    expect(create).toThrow('The API key of a provider is empty or holds a character');
+    expect(create).toThrow('The API key of a provider is empty or contains a character');
   });
 });

@@ -84,8 +84,8 @@ describe('the request', () => {
     });
     const result: Message = { role: 'tool', tool_call_id: 'c', content: '4' };
     const hi: Message = { role: 'user', content: 'Hi' };
-    const asking = (messages: Message[], thoughtless = false) => {
-      const body = chatRequestBody({ model: 'm', messages, tools: [] }, 'm', { thoughtless });
+    const asking = (messages: Message[], omitReasoning = false) => {
+      const body = chatRequestBody({ model: 'm', messages, tools: [] }, 'm', { omitReasoning });
       const sent = (JSON.parse(body) as { messages: Record<string, unknown>[] }).messages;
       expect(body).not.toContain('providerData');
       return sent.map((message) => message['reasoning_content']);
@@ -97,8 +97,8 @@ describe('the request', () => {
     });
 
     it('does not once the user has spoken again, nor to another model, nor where it is refused', () => {
-      const nothing = (messages: Message[], thoughtless = false) =>
-        expect(asking(messages, thoughtless).filter((each) => each !== undefined)).toEqual([]);
+      const nothing = (messages: Message[], omitReasoning = false) =>
+        expect(asking(messages, omitReasoning).filter((each) => each !== undefined)).toEqual([]);
       nothing([hi, thoughtBy('m'), result, hi]);
       nothing([hi, thoughtBy('other'), result]);
       nothing([hi, thoughtBy('m', 'anthropic'), result]);
@@ -158,9 +158,11 @@ describe('the request', () => {
   it('asks for the shape of the answer by the API and in words, to the letter if it can be kept', () => {
     const loose = { type: 'object', properties: { city: { type: 'string' } } };
     const strict = { ...loose, required: ['city'], additionalProperties: false };
-    const body = (outputSchema: JsonSchema, toldOnly = false) =>
+    const body = (outputSchema: JsonSchema, omitResponseFormat = false) =>
       JSON.parse(
-        chatRequestBody({ model: 'm', messages: [], tools: [], outputSchema }, 'm', { toldOnly }),
+        chatRequestBody({ model: 'm', messages: [], tools: [], outputSchema }, 'm', {
+          omitResponseFormat,
+        }),
       ) as Record<string, unknown>;
     expect(body(strict)['response_format']).toEqual({
       type: 'json_schema',

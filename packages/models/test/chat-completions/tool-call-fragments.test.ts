@@ -1,13 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { ToolCallPieces } from '../../src/chat-completions/tool-call-fragments.ts';
+import { ToolCallFragments } from '../../src/chat-completions/tool-call-fragments.ts';
 
 function whole(...deltas: readonly unknown[][]) {
-  const pieces = new ToolCallPieces();
-  for (const delta of deltas) pieces.add(delta);
-  return pieces.whole();
+  const fragments = new ToolCallFragments();
+  for (const delta of deltas) fragments.add(delta);
+  return fragments.complete();
 }
 
-function piece(index: number | undefined, fields: { id?: string; name?: string; args?: string }) {
+function fragment(
+  index: number | undefined,
+  fields: { id?: string; name?: string; args?: string },
+) {
   const { id, name, args } = fields;
   return { index, id, type: 'function', function: { name, arguments: args } };
 }
@@ -19,13 +22,13 @@ const call = (id: string, name: string, args: string) => ({
   arguments: args,
 });
 
-describe('the pieces of tool calls', () => {
+describe('the fragments of tool calls', () => {
   it('become one call, its arguments in order', () => {
     expect(
       whole(
-        [piece(0, { id: 'call_1', name: 'add', args: '' })],
-        [piece(0, { args: '{"a":' })],
-        [piece(0, { args: '1}' })],
+        [fragment(0, { id: 'call_1', name: 'add', args: '' })],
+        [fragment(0, { args: '{"a":' })],
+        [fragment(0, { args: '1}' })],
       ),
     ).toEqual([call('call_1', 'add', '{"a":1}')]);
   });
@@ -33,10 +36,10 @@ describe('the pieces of tool calls', () => {
   it('of several calls may be mixed, even in one frame', () => {
     expect(
       whole(
-        [piece(0, { id: 'call_1', name: 'add' }), piece(1, { id: 'call_2', name: 'sub' })],
-        [piece(1, { args: '{"b":' }), piece(0, { args: '{"a":' })],
-        [piece(0, { args: '1}' })],
-        [piece(1, { args: '2}' })],
+        [fragment(0, { id: 'call_1', name: 'add' }), fragment(1, { id: 'call_2', name: 'sub' })],
+        [fragment(1, { args: '{"b":' }), fragment(0, { args: '{"a":' })],
+        [fragment(0, { args: '1}' })],
+        [fragment(1, { args: '2}' })],
       ),
     ).toEqual([call('call_1', 'add', '{"a":1}'), call('call_2', 'sub', '{"b":2}')]);
   });
@@ -44,8 +47,8 @@ describe('the pieces of tool calls', () => {
   it('are told apart by id where every index is 0', () => {
     expect(
       whole(
-        [piece(0, { id: 'a', name: 'add', args: '{}' })],
-        [piece(0, { id: 'b', name: 'add', args: '{"x":1}' })],
+        [fragment(0, { id: 'a', name: 'add', args: '{}' })],
+        [fragment(0, { id: 'b', name: 'add', args: '{"x":1}' })],
       ),
     ).toEqual([call('a', 'add', '{}'), call('b', 'add', '{"x":1}')]);
   });
@@ -53,47 +56,50 @@ describe('the pieces of tool calls', () => {
   it('are told apart by id where there is no index', () => {
     expect(
       whole(
-        [piece(undefined, { id: 'a', name: 'add', args: '{"x"' })],
-        [piece(undefined, { args: ':1}' })],
-        [piece(undefined, { id: 'b', name: 'add', args: '{}' })],
+        [fragment(undefined, { id: 'a', name: 'add', args: '{"x"' })],
+        [fragment(undefined, { args: ':1}' })],
+        [fragment(undefined, { id: 'b', name: 'add', args: '{}' })],
       ),
     ).toEqual([call('a', 'add', '{"x":1}'), call('b', 'add', '{}')]);
   });
 
-  it('stay one call where a server repeats id and name, or invents an id for each piece', () => {
+  it('stay one call where a server repeats id and name, or invents an id for each fragment', () => {
     expect(
       whole(
-        [piece(0, { id: 'a', name: 'add', args: '{' })],
-        [piece(0, { id: 'a', name: 'add', args: '}' })],
+        [fragment(0, { id: 'a', name: 'add', args: '{' })],
+        [fragment(0, { id: 'a', name: 'add', args: '}' })],
       ),
     ).toEqual([call('a', 'add', '{}')]);
     expect(
-      whole([piece(0, { id: 'a', name: 'add', args: '{' })], [piece(0, { id: 'z', args: '}' })]),
+      whole(
+        [fragment(0, { id: 'a', name: 'add', args: '{' })],
+        [fragment(0, { id: 'z', args: '}' })],
+      ),
     ).toEqual([call('a', 'add', '{}')]);
   });
 
   it('may bring id and name later than the index', () => {
-    expect(whole([piece(0, {})], [piece(0, { id: 'a', name: 'add', args: '{}' })])).toEqual([
+    expect(whole([fragment(0, {})], [fragment(0, { id: 'a', name: 'add', args: '{}' })])).toEqual([
       call('a', 'add', '{}'),
     ]);
   });
 
   it('without an id leave the id empty, for the loop to make one', () => {
-    expect(whole([piece(0, { name: 'add', args: '{}' })])).toEqual([call('', 'add', '{}')]);
+    expect(whole([fragment(0, { name: 'add', args: '{}' })])).toEqual([call('', 'add', '{}')]);
   });
 
   it('with an id that is too long to keep leave it empty too', () => {
-    expect(whole([piece(0, { id: 'x'.repeat(257), name: 'add', args: '{}' })])).toEqual([
+    expect(whole([fragment(0, { id: 'x'.repeat(257), name: 'add', args: '{}' })])).toEqual([
       call('', 'add', '{}'),
     ]);
     const longest = 'x'.repeat(256);
-    expect(whole([piece(0, { id: longest, name: 'add', args: '{}' })])).toEqual([
+    expect(whole([fragment(0, { id: longest, name: 'add', args: '{}' })])).toEqual([
       call(longest, 'add', '{}'),
     ]);
   });
 
   it('that are no objects are passed over', () => {
-    expect(whole([null, 3, 'x', piece(0, { id: 'a', name: 'add' }), { index: 0 }])).toEqual([
+    expect(whole([null, 3, 'x', fragment(0, { id: 'a', name: 'add' }), { index: 0 }])).toEqual([
       call('a', 'add', ''),
     ]);
     expect(
@@ -105,7 +111,7 @@ describe('the pieces of tool calls', () => {
   });
 
   it('without a name are a failure that may pass', () => {
-    expect(() => whole([piece(0, { id: 'a', args: '{}' })])).toThrow(
+    expect(() => whole([fragment(0, { id: 'a', args: '{}' })])).toThrow(
       expect.objectContaining({
         message: 'The provider sent a tool call without a name',
         retryable: true,
@@ -114,15 +120,15 @@ describe('the pieces of tool calls', () => {
   });
 
   it('that would fill the memory are refused', () => {
-    const pieces = new ToolCallPieces();
-    pieces.add([piece(0, { id: 'a', name: 'add' })]);
+    const fragments = new ToolCallFragments();
+    fragments.add([fragment(0, { id: 'a', name: 'add' })]);
     const mebibyte = 'x'.repeat(1024 * 1024);
     const flood = () => {
-      for (let n = 0; n < 20; n += 1) pieces.add([piece(0, { args: mebibyte })]);
+      for (let n = 0; n < 20; n += 1) fragments.add([fragment(0, { args: mebibyte })]);
     };
     expect(flood).toThrow(expect.objectContaining({ retryable: false }));
     const many = Array.from({ length: 2_000 }, (_, index) =>
-      piece(index, { id: `c${index}`, name: 'n' }),
+      fragment(index, { id: `c${index}`, name: 'n' }),
     );
     expect(() => whole(many)).toThrow('too long');
   });

@@ -206,7 +206,7 @@ describe('demo: hand off', () => {
 
   it('says that there is nobody if there is no such tool', async () => {
     expect(textIn(await eventsOf(model, requestFor('hand off to billing')))).toBe(
-      'There is nobody named billing to hand off to.',
+      'There is no agent named billing to hand off to.',
     );
   });
 

@@ -114,7 +114,7 @@ describe('the connection itself', () => {
 
   it('is refused where a name resolves to an address inside', async () => {
     await expect(get(createOutboundGuard(), 'localhost')).rejects.toThrow(
-      'The name localhost leads to an address that is not allowed',
+      'localhost resolves to an address that is not allowed',
     );
   });
 

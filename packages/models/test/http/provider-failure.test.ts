@@ -99,23 +99,23 @@ describe('a provider that breaks off', () => {
     ['m', true],
   ])('%j may be tried again: %s', (error, retryable) => {
     expect(failureInStream(error, secret)).toMatchObject({
-      message: 'The provider broke off: m',
+      message: 'The provider aborted its answer: m',
       retryable,
     });
   });
 
   it('may say nothing about it', () => {
-    expect(failureInStream({}, secret).message).toBe('The provider broke off');
-    expect(failureInStream(true, secret).message).toBe('The provider broke off');
+    expect(failureInStream({}, secret).message).toBe('The provider aborted its answer');
+    expect(failureInStream(true, secret).message).toBe('The provider aborted its answer');
   });
 });
 
 describe('a provider that cannot be reached', () => {
-  const place = { host: 'models.example:8080', secret };
+  const host = 'models.example:8080';
 
   it('is named, with the reason', () => {
     const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
-    expect(failureToConnect(cause, place)).toMatchObject({
+    expect(failureToConnect(cause, host, secret)).toMatchObject({
       message: 'No connection to the provider at models.example:8080: ECONNREFUSED',
       retryable: true,
     });
@@ -123,7 +123,7 @@ describe('a provider that cannot be reached', () => {
 
   it('is not blamed for what an agent refused on purpose', () => {
     const refused = new ProviderFailure('This address is private', { retryable: false });
-    expect(failureToConnect(refused, place)).toBe(refused);
+    expect(failureToConnect(refused, host, secret)).toBe(refused);
   });
 });
 

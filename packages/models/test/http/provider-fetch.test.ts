@@ -42,7 +42,7 @@ describe('the fetch of a provider', () => {
     const guard = createOutboundGuard();
     const url = new URL(provider.baseUrl.replace('127.0.0.1', 'localhost'));
     const going = fetchIt({ agent: guard.agentFor(url) })(url, post());
-    await expect(going).rejects.toThrow('leads to an address that is not allowed');
+    await expect(going).rejects.toThrow('resolves to an address that is not allowed');
     expect(provider.requests).toHaveLength(0);
     guard.close();
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { SafeNames } from '../src/provider-request.ts';
+import { SafeNames, isStrictSchema } from '../src/provider-request.ts';
 
 const accepted = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/;
 
@@ -34,5 +34,37 @@ describe('a name that providers accept', () => {
 
   it('that nobody was told stays what the provider says', () => {
     expect(new SafeNames(['look']).original('invented')).toBe('invented');
+  });
+});
+
+const leaf = { type: 'string', description: 'A word' };
+const strict = (properties: object) => ({
+  type: 'object',
+  properties,
+  required: Object.keys(properties),
+  additionalProperties: false,
+});
+
+describe('a schema that can be kept to the letter', () => {
+  it.each([
+    [strict({ a: leaf })],
+    [strict({ a: strict({ b: leaf }), list: { type: 'array', items: strict({}) } })],
+    [strict({ a: { anyOf: [leaf, { type: 'null' }] }, e: { enum: ['x'] } })],
+    [{ ...strict({ a: { $ref: '#/$defs/node' } }), $defs: { node: strict({}) } }],
+  ])('is %j', (schema) => {
+    expect(isStrictSchema(schema)).toBe(true);
+  });
+
+  it.each([
+    [{}],
+    [leaf],
+    [{ type: 'object', properties: { a: leaf }, required: ['a'] }],
+    [{ ...strict({ a: leaf }), required: [] }],
+    [strict({ a: { type: 'string', pattern: '^a' } })],
+    [strict({ a: { type: 'object', properties: {} } })],
+    [strict({ list: { type: 'array', items: { oneOf: [leaf] } } })],
+    [{ ...strict({}), $defs: { node: { type: 'object' } } }],
+  ])('is not %j', (schema) => {
+    expect(isStrictSchema(schema)).toBe(false);
   });
 });
