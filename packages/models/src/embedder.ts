@@ -7,17 +7,15 @@ import { type Embedder, type EmbeddingOf, ProviderFailure } from '@relay/core';
 import { defaultTimeouts } from './http/exchange.ts';
 import { type JsonPost, postJson } from './http/response.ts';
 import { callAborted, checkApiKey } from './http/provider-failure.ts';
-import type { ProviderOptions } from './ai-sdk/model.ts';
+import { endpoint, type ProviderOptions } from './provider-request.ts';
 
 export interface EmbedderOptions extends ProviderOptions {
-  /** The provider's name of the model. */
   readonly model: string;
   /** The name stored with its vectors. */
   readonly name: string;
   /** Shorter vectors, for models that support them. */
   readonly dimensions?: number | undefined;
   readonly floor: number;
-  /** The timeout of a query. */
   readonly questionMs: number;
 }
 
@@ -59,7 +57,6 @@ export function createOpenAiEmbedder(options: EmbedderOptions): Embedder {
   });
 }
 
-/** Google's Gemini API. */
 export function createGoogleEmbedder(options: EmbedderOptions): Embedder {
   const { apiKey, model, dimensions } = options;
   const base = options.baseUrl ?? 'https://generativelanguage.googleapis.com/v1beta';
@@ -84,12 +81,6 @@ export function createGoogleEmbedder(options: EmbedderOptions): Embedder {
       return (embeddings as ({ values?: unknown } | null)[]).map((each) => each?.values);
     },
   });
-}
-
-function endpoint(baseUrl: string, path: string): URL {
-  const url = new URL(baseUrl);
-  url.pathname = `${url.pathname.replace(/\/+$/, '')}/${path}`;
-  return url;
 }
 
 function embedderOf(options: EmbedderOptions, api: Api): Embedder {

@@ -11,8 +11,13 @@ export { createGoogleEmbedder, createOpenAiEmbedder, type EmbedderOptions } from
 export { createDemoModel, type DemoModelOptions } from './demo/demo.ts';
 export { type Timeouts } from './http/exchange.ts';
 export { type KnownModel, knownModel, knownModelsOf } from './known-models.ts';
-export { type ModelName, parseModelName } from './registry.ts';
 export { createOutboundGuard, type OutboundGuard, parseNetwork, UrlRefused } from './http/guard.ts';
 export { createGuardedFetch, type GuardedFetch } from './http/guarded-fetch.ts';
-export { createModelRegistry, type ModelEntry, withPrices } from './registry.ts';
-export { type ProviderOptions } from './ai-sdk/model.ts';
+export {
+  createModelRegistry,
+  type ModelEntry,
+  type ModelName,
+  parseModelName,
+  withPrices,
+} from './registry.ts';
+export { type ProviderOptions } from './provider-request.ts';

@@ -55,7 +55,6 @@ const providers = new Map([
   ['google', google],
 ]);
 
-/** The well-known models of a provider; it may have others. */
 export function knownModelsOf(provider: string): string[] {
   return Object.keys(providers.get(provider) ?? {});
 }

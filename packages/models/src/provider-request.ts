@@ -1,10 +1,32 @@
-/** What requests to all providers have in common: attachments, tool names, output schemas. */
+/** What requests to all providers have in common: options, attachments, tool names, output schemas. */
+import type { Agent } from 'node:http';
 import {
   type Attachment,
   type AttachmentPart,
   attachmentOf,
   type JsonSchema,
 } from '@relay/protocol';
+import type { Timeouts } from './http/exchange.ts';
+
+export interface ProviderOptions {
+  readonly apiKey: string;
+  /** Up to and including the version, such as `https://api.openai.com/v1`. */
+  readonly baseUrl?: string | undefined;
+  /** The size of the context window, if it is known. */
+  readonly contextTokens?: number | undefined;
+  /** Default: a pool for all models of the process. */
+  readonly agent?: Agent | undefined;
+  readonly timeouts?: Partial<Timeouts> | undefined;
+}
+
+export function endpoint(baseUrl: string, path: string): URL {
+  const url = new URL(baseUrl);
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') {
+    throw new TypeError('The base URL of a provider must begin with https:// or http://');
+  }
+  url.pathname = `${url.pathname.replace(/\/+$/, '')}/${path}`;
+  return url;
+}
 
 export type AttachmentContent =
   /** A text file is sent as text, which every model can read. */
@@ -42,7 +64,6 @@ export function attachmentContent(part: AttachmentPart): AttachmentContent {
   return { kind: 'file', mediaType: source.mediaType, filename, source };
 }
 
-/** Some providers require the media type of a URL. */
 function guessMediaType(url: string, type: 'image' | 'file'): string {
   const { pathname } = new URL(url);
   const extension = /\.([a-z0-9]+)$/i.exec(pathname)?.[1]?.toLowerCase() ?? '';

@@ -7,7 +7,6 @@ export interface ModelEntry {
   readonly price?: Price;
 }
 
-/** Models by their exact ids. */
 export function createModelRegistry(entries: readonly ModelEntry[]): ModelRegistry {
   const byId = new Map<string, ModelEntry>();
   for (const entry of entries) {
@@ -22,7 +21,6 @@ export function createModelRegistry(entries: readonly ModelEntry[]): ModelRegist
   };
 }
 
-/** The same models with prices by name. */
 export function withPrices(
   models: ModelRegistry,
   prices: Readonly<Record<string, Price>>,
@@ -31,7 +29,6 @@ export function withPrices(
   return { ...models, price: (name) => byName.get(name) ?? models.price?.(name) };
 }
 
-/** A provider and the provider's name of a model. */
 export interface ModelName {
   readonly provider: string;
   readonly model: string;

@@ -16,7 +16,6 @@ export interface InProcessRelay {
   readonly baseUrl: string;
   /** A key of the tenant `default` with all scopes, valid until `stop`. */
   readonly apiKey: string;
-  /** Calls the API in this process. */
   readonly fetch: InProcessFetch;
   readonly stop: () => Promise<void>;
 }

@@ -172,7 +172,6 @@ function count(value: number | undefined): number {
   return value !== undefined && Number.isSafeInteger(value) && value > 0 ? value : 0;
 }
 
-/** An error that a package of the AI SDK threw. */
 export function failureOfSdk(cause: unknown, apiKey: string, signal: AbortSignal): ProviderFailure {
   if (signal.aborted) return callAborted();
   const own = ownFailureIn(cause);

@@ -10,27 +10,17 @@ import type {
 import { type Model, type ModelEvent, type ModelRequest, ProviderFailure } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { PartBatches } from './part-batches.ts';
-import type { ConnectionOptions } from '../http/provider-fetch.ts';
 import { checkApiKey, ProviderRefusal } from '../http/provider-failure.ts';
-import { SafeNames } from '../provider-request.ts';
+import { type ProviderOptions, SafeNames } from '../provider-request.ts';
 import { type AnswerOptions, SdkAnswer, failureOfSdk } from './answer.ts';
 import { promptOf } from './prompt.ts';
-
-export interface ProviderOptions extends ConnectionOptions {
-  /** Up to and including the version. Default: the provider's own. */
-  readonly baseUrl?: string | undefined;
-  /** The size of the context window, if it is known. */
-  readonly contextTokens?: number | undefined;
-}
 
 export interface SdkProvider {
   /** The name in `providerData`. */
   readonly provider: string;
   readonly systemAnywhere: boolean;
-  /** Loads the package. */
   load(): Promise<(model: string) => LanguageModelV4>;
   keep: AnswerOptions['keep'];
-  /** Provider-specific options of a request. */
   settings(request: ModelRequest): SharedV4ProviderOptions;
 }
 

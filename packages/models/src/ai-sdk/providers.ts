@@ -1,8 +1,8 @@
 /** The providers of the AI SDK: their packages, defaults, options and metadata. */
 import type { Model } from '@relay/core';
 import { createProviderFetch } from '../http/provider-fetch.ts';
-import { createSdkModel, type ProviderOptions } from './model.ts';
-import { isStrictSchema } from '../provider-request.ts';
+import { createSdkModel } from './model.ts';
+import { isStrictSchema, type ProviderOptions } from '../provider-request.ts';
 
 /** Anthropic's Messages API, with prompt caching. */
 export function createAnthropicModel(options: ProviderOptions): Model {
@@ -23,7 +23,6 @@ export function createAnthropicModel(options: ProviderOptions): Model {
   );
 }
 
-/** Google's Gemini API. */
 export function createGoogleModel(options: ProviderOptions): Model {
   const { apiKey, baseUrl: baseURL = 'https://generativelanguage.googleapis.com/v1beta' } = options;
   return createSdkModel(

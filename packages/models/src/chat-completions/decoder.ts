@@ -175,7 +175,6 @@ function parseChunk(data: string): Chunk {
   return typeof value === 'object' && value !== null ? value : {};
 }
 
-/** The text of a chunk that contains only text. */
 function onlyText({ choices, usage }: Chunk): string | undefined {
   const choice = choices?.[0];
   const delta = choice?.delta;

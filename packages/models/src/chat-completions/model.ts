@@ -2,34 +2,27 @@
  * A server with the Chat Completions API as a `Model`. This is the hottest path, so it uses `node:http`
  * and Relay's own parser directly, with one batch of events per network chunk.
  */
-import type { Agent } from 'node:http';
 import type { Model, ModelEvent, ModelRequest } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { ChatDecoder } from './decoder.ts';
 import { chatRequestBody, type RequestOptions } from './request.ts';
 import { openStream } from '../http/response.ts';
-import { defaultTimeouts, HttpExchange, type Target, type Timeouts } from '../http/exchange.ts';
+import { defaultTimeouts, HttpExchange, type Target } from '../http/exchange.ts';
 import { checkApiKey, failureToConnect, ProviderRefusal } from '../http/provider-failure.ts';
-import { SafeNames } from '../provider-request.ts';
+import { endpoint, type ProviderOptions, SafeNames } from '../provider-request.ts';
 
-export interface ChatCompletionsOptions {
-  /** Up to and including the version: `https://api.openai.com/v1`. */
+export interface ChatCompletionsOptions extends Omit<ProviderOptions, 'apiKey'> {
   readonly baseUrl: string;
   readonly apiKey?: string;
   /** The server's name of the model. Default: the name in the request. */
   readonly model?: string;
-  /** The size of the context window, if it is known. */
-  readonly contextTokens?: number | undefined;
-  readonly timeouts?: Partial<Timeouts> | undefined;
-  /** Default: a pool for all models of the process. */
-  readonly agent?: Agent | undefined;
 }
 
 export function createChatCompletionsModel(options: ChatCompletionsOptions): Model {
   const { apiKey, model } = options;
   checkApiKey(apiKey);
   const target: Target = {
-    url: endpoint(options.baseUrl),
+    url: endpoint(options.baseUrl, 'chat/completions'),
     headers: {
       'content-type': 'application/json',
       accept: 'text/event-stream',
@@ -43,15 +36,6 @@ export function createChatCompletionsModel(options: ChatCompletionsOptions): Mod
     stream: (request, signal) =>
       streamWithFallback({ target, apiKey, request, model: model ?? request.model }, signal),
   };
-}
-
-function endpoint(baseUrl: string): URL {
-  const url = new URL(baseUrl);
-  if (url.protocol !== 'https:' && url.protocol !== 'http:') {
-    throw new TypeError('The base URL of a provider must begin with https:// or http://');
-  }
-  url.pathname = `${url.pathname.replace(/\/+$/, '')}/chat/completions`;
-  return url;
 }
 
 interface Call {

@@ -16,7 +16,6 @@ export interface RequestOptions {
   readonly omitReasoning?: boolean | undefined;
 }
 
-/** The body of a streaming Chat Completions request. */
 export function chatRequestBody(
   request: ModelRequest,
   model: string,

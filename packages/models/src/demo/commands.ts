@@ -121,7 +121,6 @@ function onNumber(text: string, plan: (n: number) => DemoPlan): DemoPlan {
 
 export interface DemoResult {
   readonly call: MessageToolCall;
-  /** The result in the transcript; undefined if there is none. */
   readonly result: string | undefined;
 }
 

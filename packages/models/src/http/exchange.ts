@@ -32,9 +32,7 @@ export interface Target {
 }
 
 export interface Timeouts {
-  /** Until the first byte of the response. */
   readonly firstByteMs: number;
-  /** Between two chunks of the response. */
   readonly idleMs: number;
 }
 
@@ -84,7 +82,6 @@ export class HttpExchange {
     throw this.#failure ?? callAborted();
   }
 
-  /** Like `readBytes`, as text. */
   async read(): Promise<string | undefined> {
     const bytes = await this.readBytes();
     return bytes === undefined ? undefined : this.#decoder.write(bytes);

@@ -12,7 +12,6 @@ import { Agent as HttpsAgent } from 'node:https';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { ProviderFailure } from '@relay/core';
 
-/** Private, reserved and multicast networks. */
 const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -44,7 +43,6 @@ const notPublic: readonly (readonly [network: string, bits: number])[] = [
   ['ff00::', 8],
 ];
 
-/** A URL that may not be connected to. */
 export class UrlRefused extends ProviderFailure {
   readonly reason: string;
 
@@ -57,9 +55,7 @@ export class UrlRefused extends ProviderFailure {
 export interface OutboundGuard {
   /** Throws `UrlRefused` if the URL itself shows that it is not allowed. */
   checkUrl(url: URL): void;
-  /** The agent for connections to a checked URL. */
   agentFor(url: URL): HttpAgent;
-  /** Closes idle connections. */
   close(): void;
 }
 

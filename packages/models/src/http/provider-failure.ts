@@ -19,7 +19,6 @@ export function checkApiKey(apiKey: string | undefined): void {
   );
 }
 
-/** Redacts the key and every long part of it. */
 export function redact(text: string, secret: string | undefined): string {
   if (secret === undefined || secret === '') return text;
   const least = Math.min(minSecretChars, secret.length);
@@ -52,7 +51,6 @@ export interface HttpFailure {
   readonly body: string;
 }
 
-/** The provider answered with an error status. */
 export class ProviderRefusal extends ProviderFailure {
   readonly status: number;
   /** The provider's message, redacted and truncated. */
@@ -122,7 +120,6 @@ function messageOf(value: unknown): string | undefined {
 const permanent =
   /invalid|authentication|permission|not_?found|bad_?request|insufficient_quota|context_length|content_(filter|policy)/i;
 
-/** An error inside a stream that had begun with status 200. */
 export function failureInStream(error: unknown, secret: string | undefined): ProviderFailure {
   const detail = detailOf(messageOf(error) ?? '', secret);
   const message = `The provider aborted its answer${detail === '' ? '' : `: ${detail}`}`;
@@ -147,7 +144,6 @@ function isRetryable(error: unknown): boolean {
   return ![code, type].some((value) => typeof value === 'string' && permanent.test(value));
 }
 
-/** A connection that failed before the provider answered. */
 export function failureToConnect(
   cause: unknown,
   host: string,

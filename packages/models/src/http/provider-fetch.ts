@@ -3,22 +3,15 @@
  * followed, idle time and size are bounded. Failures become a `ProviderFailure` before the package
  * sees them, so all providers fail in the same way.
  */
-import type { Agent } from 'node:http';
 import { openStream } from './response.ts';
-import { defaultTimeouts, HttpExchange, type Timeouts } from './exchange.ts';
+import type { ProviderOptions } from '../provider-request.ts';
+import { defaultTimeouts, HttpExchange } from './exchange.ts';
 import { failureToConnect, responseTooLong } from './provider-failure.ts';
-
-export interface ConnectionOptions {
-  readonly apiKey: string;
-  /** Default: a pool for all models of the process. */
-  readonly agent?: Agent | undefined;
-  readonly timeouts?: Partial<Timeouts> | undefined;
-}
 
 /** Far beyond any response; the packages buffer a frame until it ends. */
 const maxResponseBytes = 64 * 1024 * 1024;
 
-export function createProviderFetch({ apiKey, agent, timeouts }: ConnectionOptions): typeof fetch {
+export function createProviderFetch({ apiKey, agent, timeouts }: ProviderOptions): typeof fetch {
   return async (input, init = {}) => {
     const url = new URL(input instanceof Request ? input.url : input);
     const signal = init.signal ?? new AbortController().signal;

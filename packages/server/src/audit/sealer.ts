@@ -3,32 +3,21 @@
  * claimed by compare-and-set, so a node that comes second finds the work done. See
  * `docs/decisions/2026-11-15-audit-chain.md`.
  */
-import {
-  type AuditRecord,
-  BackgroundLoop,
-  type Clock,
-  type Log,
-  type NewAudit,
-  type SystemStore,
-} from '@relay/core';
+import { type AuditRecord, BackgroundLoop, type Engine, type NewAudit } from '@relay/core';
 import { type AuditPosition, genesis, type AuditSigner } from './signer.ts';
 import { verifyTrail, type Verdict } from './verify.ts';
 
 const intervalMs = 1_000;
 const maxBackoffMs = 10_000;
 const batchSize = 200;
-/** How many foreign entries are skipped at most. */
 const maxForeign = 12_800;
 const maxRemembered = 10_000;
 const tenantsPerStep = 100;
 /** Lost races with other nodes, which seal the same entries. */
 const maxLostRaces = 20;
 
-export interface SealerOptions {
-  readonly store: SystemStore;
+export interface SealerOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly signer: AuditSigner;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 export interface AuditHead {
@@ -65,7 +54,6 @@ export class AuditSealer {
     return this.#loop.stop();
   }
 
-  /** Seals all entries of a tenant. */
   async seal(tenantId: string): Promise<void> {
     for (let lost = 0; lost < maxLostRaces;) {
       const sealed = await this.#sealBatch(tenantId);

@@ -22,7 +22,6 @@ export function genesis(tenantId: string): string {
   return sha256(['relay audit', 1, tenantId]);
 }
 
-/** A position in the trail. */
 export interface AuditPosition {
   readonly seq: number;
   readonly hash: string;
@@ -58,7 +57,6 @@ export class AuditSigner {
     return this.#isSigned(entry.proof, ['new', tenantId, entry.id, entry.text]);
   }
 
-  /** The entry at the position after `before`. */
   chain(tenantId: string, entry: NewAudit, before: AuditPosition): AuditRecord {
     const seq = before.seq + 1;
     const hash = hashOf(entry, seq, before.hash);

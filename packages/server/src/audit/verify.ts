@@ -95,7 +95,6 @@ class Walk {
     return undefined;
   }
 
-  /** The stored entry after the head. */
   async #entry(): Promise<AuditRecord | undefined> {
     const here = this.#ahead[this.#next];
     if (here !== undefined) return here;
@@ -108,7 +107,6 @@ class Walk {
     return this.#head.seq === 0 ? beforeAll : this.#head.seq;
   }
 
-  /** Unsealed entries that Relay did not write. */
   async foreign(): Promise<AuditProblem | undefined> {
     const { tenantId, trail, signer } = this.#examined;
     const waiting = await trail.unsealed(pageSize);

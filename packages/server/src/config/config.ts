@@ -12,7 +12,6 @@ export interface Config {
   readonly databaseUrl: string | undefined;
   /** The workspace folder of the tenant `default`. */
   readonly workspace: string | undefined;
-  /** The sandbox for commands of `bash`. */
   readonly sandbox: 'bwrap' | undefined;
   readonly localChat: 'on' | 'off' | undefined;
   readonly defaultModel: string | undefined;
@@ -37,7 +36,6 @@ export interface Config {
   readonly privateNetworks: readonly string[];
   /** Authenticates Relay's own components instead of a key. Undefined: they are rejected. */
   readonly internalSecret: string | undefined;
-  /** Where traces of runs are exported. Undefined: they are not. */
   readonly traces: TraceSettings | undefined;
   readonly logLevel: LogLevel;
   /** The server's URL for its users. Undefined: webhooks carry no links. */

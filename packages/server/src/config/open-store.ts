@@ -38,3 +38,16 @@ export async function openStore(
     throw error;
   }
 }
+
+export async function withStore<Value>(
+  config: Config,
+  as: 'server' | 'beside',
+  use: (store: SystemStore) => Promise<Value>,
+): Promise<Value> {
+  const { store, close } = await openStore(config, as);
+  try {
+    return await use(store);
+  } finally {
+    await close();
+  }
+}

@@ -3,7 +3,6 @@ import { type Budgets, RelayError } from '@relay/protocol';
 
 export interface TenantSettings {
   readonly budgets?: Budgets;
-  /** The folder for tools that work in one. */
   readonly workspace?: string;
 }
 

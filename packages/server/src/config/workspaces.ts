@@ -9,7 +9,6 @@ import { join, resolve } from 'node:path';
 import {
   audited,
   BackgroundLoop,
-  type Clock,
   type Engine,
   type Ids,
   type Log,
@@ -32,16 +31,13 @@ import { changeSettings } from './tenant-settings.ts';
 const noteName = 'workspaces';
 const intervalMs = 1_000;
 
-export interface WorkspacesOptions {
-  readonly store: SystemStore;
+export interface WorkspacesOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly config: Config;
   readonly defaultTenantId: string;
   /** The tools of every tenant. */
   readonly tools: ToolRegistry;
   /** Undefined: no tenant has workspace tools. */
   readonly bash?: BashSettings;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 interface Folder {
@@ -204,7 +200,7 @@ export interface WorkspaceSetting {
   readonly audit: Engine['audit'];
 }
 
-/** Sets or repaths a tenant's workspace. */
+/** Sets or replaces a tenant's workspace. */
 export async function setWorkspace(store: SystemStore, setting: WorkspaceSetting): Promise<void> {
   const { config, ids, tenant } = setting;
   if (tenant === 'default') {

@@ -92,7 +92,6 @@ export function startOf(period: Budget['period'], now: Date): number {
   return Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), day);
 }
 
-/** The start of the next day or month, in UTC. */
 function endOf(period: Budget['period'], now: Date): number {
   const [year, month, day] = [now.getUTCFullYear(), now.getUTCMonth(), now.getUTCDate()];
   return period === 'day' ? Date.UTC(year, month, day + 1) : Date.UTC(year, month + 1, 1);

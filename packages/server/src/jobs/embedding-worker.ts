@@ -15,13 +15,11 @@
  */
 import {
   BackgroundLoop,
-  type Clock,
   type Embedder,
   type Embedders,
-  type Log,
+  type Engine,
   type MemoryText,
   ProviderFailure,
-  type SystemStore,
 } from '@relay/core';
 
 const scanIntervalMs = 60_000;
@@ -35,19 +33,14 @@ const maxRejections = 3;
 const minTextChars = 500;
 const pageSize = 200;
 
-export interface EmbeddingWorkerOptions {
+export interface EmbeddingWorkerOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly embedders: Embedders;
-  /** The provider that a tenant needs a credential for. */
   readonly provider: string;
-  readonly store: SystemStore;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 /** Recent results of a tenant's provider. */
 interface Pace {
   readonly batchSize: number;
-  /** Consecutive rejections of single memories. */
   readonly rejections: number;
   /** Consecutive failures with a backoff. */
   readonly failures: number;
@@ -100,7 +93,6 @@ export class EmbeddingWorker {
     this.#loop.wake();
   }
 
-  /** All tenants with a credential for the provider. */
   async #scan(): Promise<void> {
     const { store, provider } = this.#options;
     for (let after = ''; !this.#loop.signal.aborted;) {

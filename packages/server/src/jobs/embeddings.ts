@@ -3,7 +3,7 @@
  * the worker that creates vectors. Without an embedding model in the configuration no text is sent to
  * a provider, whatever credentials exist.
  */
-import type { Clock, Embedder, Embedders, Log, SystemStore } from '@relay/core';
+import type { Embedder, Embedders, Engine } from '@relay/core';
 import { createGoogleEmbedder, createOpenAiEmbedder } from '@relay/models';
 import type { StoredEvent } from '@relay/protocol';
 import { z } from 'zod';
@@ -13,14 +13,11 @@ import type { Providers } from '../outbound/providers.ts';
 import type { Vault } from '../secrets/vault.ts';
 import { EmbeddingWorker } from './embedding-worker.ts';
 
-export interface EmbeddingsOptions {
+export interface EmbeddingsOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly config: Pick<Config, 'embeddings'>;
   readonly file: { readonly embeddings?: EmbeddingConfig };
   readonly providers: Providers;
-  readonly store: SystemStore;
   readonly vault: Pick<Vault, 'onChange'>;
-  readonly clock: Clock;
-  readonly log: Log;
 }
 
 export interface Embeddings {

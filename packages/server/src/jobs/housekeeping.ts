@@ -9,7 +9,6 @@ export interface HousekeepingOptions {
   readonly store: Pick<SystemStore, 'sweepMemories' | 'pruneRuns' | 'deliveries'>;
   /** How long a conversation is kept after its last run has ended. Undefined: forever. */
   readonly retentionMs?: number | undefined;
-  /** Files outside the store. */
   readonly outputs?: { sweep(): Promise<void> };
   readonly clock: Clock;
   readonly log: Log;
@@ -40,42 +39,22 @@ export class Housekeeping {
     return this.#loop.stop();
   }
 
+  /** Several nodes may do this at once. */
   async #deleteExpired(signal: AbortSignal): Promise<void> {
-    await this.#sweepMemories(signal);
-    await this.#prune(signal);
-    await this.#options.outputs?.sweep();
-    await this.#sweepDeliveries(signal);
-  }
-
-  /** Several nodes may prune at once. */
-  async #prune(signal: AbortSignal): Promise<void> {
-    const { store, clock, retentionMs } = this.#options;
-    if (retentionMs === undefined) return;
-    const before = clock.now() - retentionMs;
-    let pruned = 1;
-    while (pruned > 0 && !signal.aborted) {
-      pruned = await store.pruneRuns(before, batchSize);
-    }
-  }
-
-  /** A late attempt may still succeed within its claim; finished deliveries are kept for a week. */
-  async #sweepDeliveries(signal: AbortSignal): Promise<void> {
-    const { store, clock } = this.#options;
+    const { store, clock, retentionMs, outputs } = this.#options;
     const now = clock.now();
-    const limits = {
-      giveUpBefore: now - deliveryTimeoutMs - 60 * 60_000,
-      forgetBefore: now - deliveriesKeptMs,
-      limit: batchSize,
+    const repeat = async (sweep: () => Promise<number>) => {
+      let deleted = 1;
+      while (deleted > 0 && !signal.aborted) deleted = await sweep();
     };
-    let swept = 1;
-    while (swept > 0 && !signal.aborted) swept = await store.deliveries.sweep(limits);
-  }
-
-  async #sweepMemories(signal: AbortSignal): Promise<void> {
-    const { store, clock } = this.#options;
-    let swept = batchSize;
-    while (swept === batchSize && !signal.aborted) {
-      swept = await store.sweepMemories(clock.now(), batchSize);
+    await repeat(() => store.sweepMemories(now, batchSize));
+    if (retentionMs !== undefined) {
+      await repeat(() => store.pruneRuns(now - retentionMs, batchSize));
     }
+    await outputs?.sweep();
+    // A late attempt may still succeed within its claim; finished deliveries are kept for a week.
+    const giveUpBefore = now - deliveryTimeoutMs - 60 * 60_000;
+    const forgetBefore = now - deliveriesKeptMs;
+    await repeat(() => store.deliveries.sweep({ giveUpBefore, forgetBefore, limit: batchSize }));
   }
 }

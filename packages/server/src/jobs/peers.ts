@@ -16,7 +16,6 @@ export interface PeerListeners {
   readonly vault: Pick<Vault, 'changed'>;
 }
 
-/** Returns the function that unsubscribes. */
 export function subscribeToPeers(listeners: PeerListeners): () => void {
   return listeners.store.listen((hint) => handle(listeners, hint));
 }

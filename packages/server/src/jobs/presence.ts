@@ -22,7 +22,6 @@ export class Presence {
     ];
   }
 
-  /** Resolves after the first heartbeat. */
   async start(): Promise<void> {
     await this.#beat();
     for (const loop of this.#loops) loop.start();

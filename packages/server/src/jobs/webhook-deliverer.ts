@@ -10,14 +10,7 @@
  * requests in flight at a time, and none during its backoff: one that does not answer delays only its
  * own deliveries.
  */
-import {
-  BackgroundLoop,
-  type Clock,
-  type DeliveryRecord,
-  type Log,
-  type SystemStore,
-  type WebhookRecord,
-} from '@relay/core';
+import { BackgroundLoop, type DeliveryRecord, type Engine, type WebhookRecord } from '@relay/core';
 import type { GuardedFetch } from '@relay/models';
 import type { WebhookSigner } from '../secrets/webhook-signer.ts';
 
@@ -36,13 +29,9 @@ const minRetryMs = 5_000;
 const maxRetryMs = 60 * 60_000;
 export const deliveryTimeoutMs = 24 * 60 * 60_000;
 
-export interface WebhookDelivererOptions {
-  readonly store: SystemStore;
+export interface WebhookDelivererOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly signer: WebhookSigner;
-  /** Connects only to allowed addresses. */
   readonly fetch: GuardedFetch;
-  readonly clock: Clock;
-  readonly log: Log;
   /** The server's URL for its users. Undefined: no links are sent. */
   readonly publicUrl: string | undefined;
 }
@@ -57,7 +46,6 @@ interface Backoff {
 export class WebhookDeliverer {
   readonly #options: WebhookDelivererOptions;
   readonly #loop: BackgroundLoop;
-  /** Requests in flight, by webhook. */
   readonly #inFlight = new Map<string, number>();
   readonly #backoffs = new Map<string, Backoff>();
   readonly #attempts = new Set<Promise<void>>();

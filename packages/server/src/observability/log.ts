@@ -15,7 +15,6 @@ type Fields = Readonly<Record<string, unknown>>;
 export interface ServerLog extends Log {
   info(message: string, fields?: Fields): void;
   debug(message: string, fields?: Fields): void;
-  /** Redacts this text from now on. */
   conceal(secret: string): void;
   /** For Fastify's own warnings and errors. */
   readonly fastify?: FastifyBaseLogger;

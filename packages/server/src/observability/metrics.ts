@@ -34,7 +34,6 @@ export class Metrics {
     'relay_journal_commit_seconds',
     'Time from an event to its commit',
   );
-  /** Start times of runs without a token yet. */
   readonly #awaitingToken = new Map<string, number>();
 
   constructor(store: SystemStore, { activeRuns, openStreams }: Gauges) {
@@ -65,7 +64,6 @@ export class Metrics {
     return this.#awaitingToken.size;
   }
 
-  /** Called after each commit. */
   publish(runId: string, events: readonly StoredEvent[]): void {
     const [first] = events;
     if (first === undefined) {

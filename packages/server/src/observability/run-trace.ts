@@ -12,8 +12,7 @@ import type { EventOf, Stored, StoredEvent, Usage } from '@relay/protocol';
 interface KnownAgent {
   readonly name: string;
   readonly model: string;
-  /** The tool call that spawned it. */
-  readonly toolCallId?: string;
+  readonly toolCallId: string | undefined;
 }
 
 interface OpenTurn {
@@ -21,7 +20,6 @@ interface OpenTurn {
   readonly firstTokenMs: number;
 }
 
-type Discarded = Stored<EventOf<'turn.discarded'>>;
 type ApprovalEnd = Stored<EventOf<'approval.decided' | 'approval.expired' | 'approval.closed'>>;
 type Settled = Stored<EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>>;
 
@@ -53,7 +51,6 @@ export class RunTrace {
     if (!this.#agents.has(agentId)) this.#agents.set(agentId, agent);
   }
 
-  /** An approval that was requested before. */
   addApproval(approvalId: string, kind: string): void {
     this.#approvalKinds.set(approvalId, kind);
   }
@@ -67,18 +64,15 @@ export class RunTrace {
         return [];
       case 'agent.started': {
         const { agentId, name, model, spawned } = event;
-        this.#agents.set(agentId, {
-          name,
-          model,
-          ...(spawned === undefined ? {} : { toolCallId: spawned.toolCallId }),
-        });
+        this.#agents.set(agentId, { name, model, toolCallId: spawned?.toolCallId });
         this.#readySince.set(agentId, at);
         return [];
       }
       case 'agent.switched': {
-        const { name, model } = event;
-        this.#agents.set(event.agentId, { ...this.#agents.get(event.agentId), name, model });
-        this.#readySince.set(event.agentId, at);
+        const { agentId, name, model } = event;
+        const toolCallId = this.#agents.get(agentId)?.toolCallId;
+        this.#agents.set(agentId, { name, model, toolCallId });
+        this.#readySince.set(agentId, at);
         return [];
       }
       case 'run.resumed':
@@ -99,7 +93,14 @@ export class RunTrace {
           }),
         ];
       case 'turn.discarded':
-        return [this.#discarded(event)];
+        return [
+          this.#modelCall(
+            event,
+            event.usage,
+            { 'relay.turn.discarded': event.reason },
+            event.reason,
+          ),
+        ];
       case 'context.compacted':
         return [this.#modelCall(event, event.usage, { 'relay.compaction': true })];
       case 'tool.started':
@@ -129,16 +130,12 @@ export class RunTrace {
     }
   }
 
-  #discarded(event: Discarded): Span {
-    const span = this.#modelCall(event, event.usage, { 'relay.turn.discarded': event.reason });
-    return { ...span, error: event.reason };
-  }
-
   /** A model call: from when it could start to when its response was stored. */
   #modelCall(
     event: StoredEvent & { readonly agentId: string },
     usage: Usage | undefined,
     more: Attributes,
+    error?: string,
   ): Span {
     const { agentId, seq } = event;
     const endMs = Date.parse(event.at);
@@ -147,12 +144,12 @@ export class RunTrace {
     const startMs = turn?.startMs ?? this.#readySince.get(agentId) ?? endMs;
     this.#turns.delete(agentId);
     this.#readySince.set(agentId, endMs);
-    return this.#span(`chat ${safeName(model) ?? ''}`.trim(), {
+    return this.#span(event, 'chat', model, {
       id: spanIdOf(this.#runId, 'turn', seq),
       parentId: this.#agentSpanId(agentId),
       kind: 'client',
       startMs,
-      endMs,
+      error,
       attributes: {
         'gen_ai.operation.name': 'chat',
         ...modelAttributes(model),
@@ -167,24 +164,22 @@ export class RunTrace {
   #toolCall(event: Settled): Span {
     const { agentId, toolCallId } = event;
     const endMs = Date.parse(event.at);
-    const tool = safeName(event.name);
     const durationMs = event.type === 'tool.denied' ? undefined : event.durationMs;
     const startedAt = this.#tools.get(toolCallId);
     this.#tools.delete(toolCallId);
     const outcome = event.type === 'tool.denied' ? event.status : event.type.slice('tool.'.length);
-    return this.#span(`execute_tool ${tool ?? ''}`.trim(), {
+    return this.#span(event, 'execute_tool', event.name, {
       id: this.#callSpanId(toolCallId),
       parentId: this.#agentSpanId(agentId),
       startMs: durationMs === undefined ? (startedAt ?? endMs) : endMs - durationMs,
-      endMs,
+      error: event.type === 'tool.failed' ? event.code : undefined,
       attributes: {
         'gen_ai.operation.name': 'execute_tool',
-        'gen_ai.tool.name': tool,
+        'gen_ai.tool.name': safeName(event.name),
         'gen_ai.tool.call.id': safeName(toolCallId),
         'relay.tool.outcome': outcome,
         ...agentAttributes(agentId, this.#agents.get(agentId)?.name),
       },
-      ...(event.type === 'tool.failed' ? { error: event.code } : {}),
     });
   }
 
@@ -193,11 +188,10 @@ export class RunTrace {
     const { agentId, approvalId, toolCallId } = event;
     const kind = this.#approvalKinds.get(approvalId);
     this.#approvalKinds.delete(approvalId);
-    return this.#span(`approval ${kind ?? ''}`.trim(), {
+    return this.#span(event, 'approval', kind, {
       id: spanIdOf(this.#runId, 'approval', approvalId),
       parentId: this.#agentSpanId(agentId),
       startMs: timestampOf(approvalId),
-      endMs: Date.parse(event.at),
       attributes: {
         'relay.approval.id': approvalId,
         'relay.approval.kind': kind,
@@ -212,17 +206,17 @@ export class RunTrace {
     const { agentId, reason, usage, parentId } = event;
     const agent = this.#agents.get(agentId);
     const code = event.error?.code ?? this.#errors.get(agentId);
-    const isInterrupted = this.#turns.has(agentId) || providerCodes.has(code ?? '');
-    const interrupted = isInterrupted
-      ? [{ ...this.#modelCall(event, undefined, {}), error: code ?? reason }]
-      : [];
+    const spans: Span[] = [];
+    if (this.#turns.has(agentId) || providerCodes.has(code ?? '')) {
+      spans.push(this.#modelCall(event, undefined, {}, code ?? reason));
+    }
     this.#agents.delete(agentId);
     this.#readySince.delete(agentId);
-    const span = this.#span(`invoke_agent ${safeName(agent?.name) ?? ''}`.trim(), {
+    const span = this.#span(event, 'invoke_agent', agent?.name, {
       id: this.#agentSpanId(agentId),
       parentId: this.#parentOf(agent, parentId),
       startMs: timestampOf(agentId),
-      endMs: Date.parse(event.at),
+      error: reason === 'failed' ? (code ?? 'failed') : undefined,
       attributes: {
         'gen_ai.operation.name': 'invoke_agent',
         ...agentAttributes(agentId, agent?.name),
@@ -231,20 +225,18 @@ export class RunTrace {
         'relay.agent.end': reason,
         'relay.agent.iterations': event.iterations,
       },
-      ...(reason === 'failed' ? { error: code ?? 'failed' } : {}),
     });
-    return [...interrupted, span];
+    return [...spans, span];
   }
 
   #run(event: Stored<EventOf<'run.ended'>>): Span {
     const { agent, surface, conversationId, traceparent, parentRunId } = this.#created ?? {};
-    const link = parseTraceparent(traceparent);
-    const { parentId: _, ...span } = this.#span(`run ${safeName(agent) ?? ''}`.trim(), {
+    return this.#span(event, 'run', agent, {
       id: this.#rootSpanId,
-      parentId: '',
       kind: 'server',
       startMs: timestampOf(this.#runId),
-      endMs: Date.parse(event.at),
+      error: event.status === 'failed' ? (event.error?.code ?? 'failed') : undefined,
+      link: parseTraceparent(traceparent),
       attributes: {
         'relay.run.status': event.status,
         'relay.surface': surface,
@@ -254,10 +246,7 @@ export class RunTrace {
         ...usageAttributes(event.usage),
         'relay.cost_usd': event.usage.costUsd,
       },
-      ...(event.status === 'failed' ? { error: event.error?.code ?? 'failed' } : {}),
-      ...(link === undefined ? {} : { link }),
     });
-    return span;
   }
 
   #parentOf(agent: KnownAgent | undefined, parentId: string | undefined): string {
@@ -278,21 +267,21 @@ export class RunTrace {
   }
 
   #span(
-    name: string,
-    rest: Omit<Span, 'runId' | 'name' | 'kind' | 'parentId'> & {
-      kind?: Span['kind'];
-      parentId: string;
-    },
+    { at }: StoredEvent,
+    operation: string,
+    subject: string | undefined,
+    parts: Omit<Span, 'runId' | 'name' | 'kind' | 'endMs'> & { kind?: Span['kind'] },
   ): Span {
-    const { startMs, endMs, attributes } = rest;
+    const endMs = Date.parse(at);
     return {
       kind: 'internal',
-      ...rest,
-      name,
+      ...parts,
+      name: `${operation} ${safeName(subject) ?? ''}`.trim(),
       runId: this.#runId,
-      startMs: Math.min(startMs, endMs),
+      startMs: Math.min(parts.startMs, endMs),
+      endMs,
       attributes: {
-        ...attributes,
+        ...parts.attributes,
         'relay.run.id': this.#runId,
         'relay.tenant.id': this.#tenantId,
       },
@@ -330,16 +319,15 @@ export type Attributes = Readonly<Record<string, Value | undefined>>;
 export interface Span {
   readonly runId: string;
   readonly id: string;
-  /** Undefined: the root span. */
-  readonly parentId?: string;
+  readonly parentId?: string | undefined;
   readonly name: string;
   readonly kind: 'internal' | 'server' | 'client';
   readonly startMs: number;
   readonly endMs: number;
   readonly attributes: Attributes;
   /** An error code; never a message, which could repeat private content. */
-  readonly error?: string;
-  readonly link?: { readonly traceId: string; readonly spanId: string };
+  readonly error?: string | undefined;
+  readonly link?: { readonly traceId: string; readonly spanId: string } | undefined;
 }
 
 /** A run has one trace, on all nodes and after every restart. */
@@ -360,7 +348,7 @@ export function timestampOf(id: string): number {
 }
 
 /** Undefined unless it looks like a name or an id: a model can call a tool by a sentence. */
-export function safeName(text: string | undefined): string | undefined {
+function safeName(text: string | undefined): string | undefined {
   return text !== undefined && /^[\w.:~/@+-]{1,128}$/.test(text) ? text : undefined;
 }
 

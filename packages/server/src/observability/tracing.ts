@@ -5,8 +5,8 @@
  * its beginning, or with a gap in its events, is restored from the store first; events that arrive
  * meanwhile are queued. Nothing waits for tracing.
  */
-import { type Log, readSnapshot, type SystemStore, type Publisher } from '@relay/core';
-import { defined, type StoredEvent } from '@relay/protocol';
+import { type Engine, type Publisher, readSnapshot } from '@relay/core';
+import type { StoredEvent } from '@relay/protocol';
 import { RunTrace, type Span } from './run-trace.ts';
 import type { TraceSettings } from '../config/config.ts';
 
@@ -22,9 +22,7 @@ interface TracedRun {
   queued: StoredEvent[] | undefined;
 }
 
-export interface TracerOptions {
-  readonly store: SystemStore;
-  readonly log: Log;
+export interface TracerOptions extends Pick<Engine, 'store' | 'log'> {
   /** It must not throw or block. */
   readonly add: (spans: readonly Span[]) => void;
 }
@@ -38,7 +36,6 @@ export class Tracer {
     this.#options = options;
   }
 
-  /** The number of runs with state. */
   get size(): number {
     return this.#runs.size;
   }
@@ -110,7 +107,7 @@ export class Tracer {
       for (const { approval } of turn?.calls ?? []) {
         if (approval !== undefined) trace.addApproval(approval.id, approval.kind);
       }
-      trace.addAgent(id, { name, model, ...defined({ toolCallId: spawned?.toolCallId }) });
+      trace.addAgent(id, { name, model, toolCallId: spawned?.toolCallId });
     }
     for (let after = snapshot?.seq ?? 0; after < upTo;) {
       const page = await store.readEvents(runId, { after, limit: pageSize });
@@ -135,10 +132,8 @@ export interface Tracing extends Publisher {
   stop(): Promise<void>;
 }
 
-export interface TracingOptions {
+export interface TracingOptions extends Pick<Engine, 'store' | 'log'> {
   readonly settings: TraceSettings | undefined;
-  readonly store: SystemStore;
-  readonly log: Log;
   readonly node: string;
   readonly version: string;
 }

@@ -22,7 +22,7 @@ import { presentKey, readKeyFile, syncFolder } from './rotate.ts';
 import { noteRestore } from '../audit/operator.ts';
 import { AuditSigner } from '../audit/signer.ts';
 import { verifyTrail, type Verdict } from '../audit/verify.ts';
-import { openStore } from '../config/open-store.ts';
+import { withStore } from '../config/open-store.ts';
 import { derive, masterKeyFile, masterKeys, openRootKey } from '../secrets/master-key.ts';
 
 export interface BackupManifest {
@@ -161,7 +161,6 @@ function readManifest(backup: string): BackupManifest {
 
 interface FoundKey {
   readonly key: Restored['key'];
-  /** The file to copy. */
   readonly from?: string;
 }
 
@@ -190,7 +189,6 @@ export interface VerifyBackupOptions {
   readonly backup: string;
   /** The master key, if it is neither in the backup nor in the environment. */
   readonly keyFile?: string | undefined;
-  /** The tenant's name. */
   readonly tenant: string;
   /** A head that was recorded elsewhere. */
   readonly known?: { readonly seq: number; readonly hash: string } | undefined;
@@ -207,19 +205,15 @@ export async function verifyBackup(
   try {
     restoreBackup({ ...installation, env }, { backup, keyFile });
     const config = readConfig(env, installation.cwd);
-    const opened = await openStore(config, 'server');
-    try {
-      const { store } = opened;
+    return await withStore(config, 'server', async (store) => {
       const tenant = await store.findTenant(name);
       if (tenant === undefined) throw new ConfigError(`The backup has no tenant ${name}`);
       const rootKey = await openRootKey(store, masterKeys(config));
       const signer = new AuditSigner(derive(rootKey, 'audit'));
       const { audit: trail } = store.tenant(tenant.id);
       const heads = known === undefined ? [] : [known];
-      return await verifyTrail({ tenantId: tenant.id, trail, signer }, heads);
-    } finally {
-      await opened.close();
-    }
+      return verifyTrail({ tenantId: tenant.id, trail, signer }, heads);
+    });
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

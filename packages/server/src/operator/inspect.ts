@@ -18,9 +18,7 @@ export interface Inspection {
   /** `unused`: nothing is sealed yet. */
   readonly masterKey: 'fits' | 'wrong' | 'missing' | 'unused' | { readonly problem: string };
   readonly keyFile: string | undefined;
-  /** Misspelled settings, one sentence for each. */
   readonly unknownSettings: readonly string[];
-  /** The key file of a rotation that did not finish. */
   readonly unfinishedRotation: string | undefined;
 }
 

@@ -24,7 +24,7 @@ import { countPostgresNodes } from '@relay/store';
 import { uuidv7 } from 'uuidv7';
 import { auditRotation, auditWriter } from '../audit/operator.ts';
 import { type Config, ConfigError, readConfig, type Installation } from '../config/config.ts';
-import { openStore } from '../config/open-store.ts';
+import { withStore } from '../config/open-store.ts';
 import {
   masterKeyFile,
   type MasterKeys,
@@ -66,16 +66,13 @@ export async function rotateMasterKey(
     freshKey(keyFile, masterKeys(config));
     return { kind: 'made', keyFile };
   }
-  const opened = await openStore(config, 'server');
-  try {
+  return withStore(config, 'server', async (store) => {
     if (databaseUrl !== undefined) await requireStoppedNodes(databaseUrl);
     const current = masterKeys(config);
     const fresh = freshKey(keyFile, current);
-    await reseal(opened.store, [fresh, ...current]);
+    await reseal(store, [fresh, ...current]);
     return isOwn ? replace(config, keyFile, current[0]) : { kind: 'resealed', keyFile };
-  } finally {
-    await opened.close();
-  }
+  });
 }
 
 /** Running nodes that lack the new key could not open any credential. */

@@ -2,7 +2,7 @@ import { uuidv7 } from 'uuidv7';
 import { auditWriter } from '../audit/operator.ts';
 import { ConfigError, readConfig, type Installation } from '../config/config.ts';
 import { type IssuedKey, issueBootstrapKey } from '../secrets/keys.ts';
-import { openStore } from '../config/open-store.ts';
+import { withStore } from '../config/open-store.ts';
 import { masterKeys, openRootKey } from '../secrets/master-key.ts';
 import { setWorkspace } from '../config/workspaces.ts';
 
@@ -21,16 +21,12 @@ export async function makeTenantKey(
     throw new ConfigError(`--tenant must be letters, digits, "-" and "_", not "${tenant}"`);
   }
   const config = readConfig(env, cwd);
-  const opened = await openStore(config, 'beside');
   const ids = { next: uuidv7 };
-  try {
-    const { store } = opened;
+  return withStore(config, 'beside', async (store) => {
     const audit = auditWriter(await openRootKey(store, masterKeys(config)));
     if (workspace !== undefined) {
       await setWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });
     }
-    return await issueBootstrapKey(store, ids, { tenant, by: 'bootstrap', audit });
-  } finally {
-    await opened.close();
-  }
+    return issueBootstrapKey(store, ids, { tenant, by: 'bootstrap', audit });
+  });
 }

@@ -25,7 +25,6 @@ export class CredentialCache<Value> {
     return [...this.#entries.values()].reduce((sum, { size }) => sum + size, 0);
   }
 
-  /** Undefined if the tenant has no credential for the provider. */
   async get(tenantId: string, provider: string): Promise<Value | undefined> {
     const drops = this.#drops;
     const record = await this.#store.tenant(tenantId).readCredential(provider);

@@ -1,12 +1,6 @@
 /** The MCP servers of `relay.config.ts`, and which tenants may use their tools. */
 import { join } from 'node:path';
-import {
-  BackgroundLoop,
-  type Clock,
-  type SystemStore,
-  type Tool,
-  type ToolRegistry,
-} from '@relay/core';
+import { BackgroundLoop, type Engine, type Tool, type ToolRegistry } from '@relay/core';
 import { type GuardedFetch, type OutboundGuard, UrlRefused } from '@relay/models';
 import { isProgram, type McpServerConfig, secretsOf, workspaceToolNames } from '@relay/tools';
 import type { McpServers } from '@relay/tools/mcp';
@@ -16,15 +10,13 @@ import { version } from '../version.ts';
 
 const tenantLookupMs = 2_000;
 
-export interface McpOptions {
+export interface McpOptions extends Pick<Engine, 'store' | 'clock'> {
   readonly servers: Readonly<Record<string, McpServerConfig>> | undefined;
-  readonly store: SystemStore;
   readonly guard: OutboundGuard;
   readonly fetch: GuardedFetch;
   readonly dataDir: string;
   /** The tools of every tenant. */
   readonly tools: ToolRegistry;
-  readonly clock: Clock;
   readonly log: ServerLog;
 }
 

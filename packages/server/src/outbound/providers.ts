@@ -31,7 +31,6 @@ export interface ProviderOptions {
   readonly store: SystemStore;
   readonly vault: Vault;
   readonly guard: OutboundGuard;
-  /** Overrides the default base URLs. */
   readonly endpoints?: Readonly<Partial<Record<KnownProvider, string>>>;
   readonly timeouts?: Partial<Timeouts>;
 }
@@ -68,7 +67,6 @@ export class Providers {
     vault.onChange((tenantId) => this.#models.drop(tenantId));
   }
 
-  /** The registry of one tenant. */
   of(tenantId: string): ModelRegistry {
     const { builtIn } = this.#options;
     return {
@@ -126,7 +124,6 @@ export class Providers {
     return { apiKey, baseUrl, agent: guard.agentFor(url), timeouts };
   }
 
-  /** Whether a provider can be used without a base URL. */
   static isKnown(provider: string): boolean {
     return isKnownProvider(provider);
   }

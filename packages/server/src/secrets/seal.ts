@@ -5,7 +5,6 @@
  */
 import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
 
-/** The record that a secret belongs to. */
 export interface SealContext {
   readonly tenantId: string;
   readonly provider: string;
@@ -35,7 +34,6 @@ const keyBytes = 32;
 const ivBytes = 12;
 const algorithm = 'aes-256-gcm';
 
-/** The seal cannot be opened: another key, another record, or damaged bytes. */
 export class SealBroken extends Error {
   override readonly name = 'SealBroken';
 }

@@ -25,31 +25,26 @@ export interface VaultOptions {
 
 const checkNote = 'vault-check';
 const checkText = 'relay';
-const checkSealContext: SealContext = { tenantId: '', provider: '', recordId: checkNote };
+const checkContext: SealContext = { tenantId: '', provider: '', recordId: checkNote };
 const pageSize = 100;
 
 export class Vault {
-  readonly #store: SystemStore;
-  readonly #masters: MasterKeys;
-  readonly #ids: Ids;
-  readonly #log: VaultOptions['log'];
+  readonly #options: VaultOptions;
   readonly #listeners = new Set<(tenantId: string | undefined) => void>();
 
-  constructor({ store, masters, ids, log }: VaultOptions) {
-    this.#store = store;
-    this.#masters = masters;
-    this.#ids = ids;
-    this.#log = log;
+  constructor(options: VaultOptions) {
+    this.#options = options;
   }
 
   /** Throws if the store was sealed with another master key; then rewraps records of the previous one. */
   async open(): Promise<void> {
-    const [current] = this.#masters;
-    const fresh = seal(checkText, checkSealContext, current);
-    if (await this.#store.writeNote(checkNote, fresh, { ifAbsent: true })) return;
-    const note = (await this.#store.readNote(checkNote)) ?? fresh;
+    const { store, masters } = this.#options;
+    const [current] = masters;
+    const fresh = seal(checkText, checkContext, current);
+    if (await store.writeNote(checkNote, fresh, { ifAbsent: true })) return;
+    const note = (await store.readNote(checkNote)) ?? fresh;
     try {
-      unseal(note, checkSealContext, this.#masters);
+      unseal(note, checkContext, masters);
     } catch (error) {
       if (!(error instanceof SealBroken)) throw error;
       throw new ConfigError(
@@ -59,8 +54,8 @@ export class Vault {
       );
     }
     await this.#rewrapAll();
-    const again = rewrap(note, checkSealContext, this.#masters);
-    if (again !== undefined) await this.#store.writeNote(checkNote, again);
+    const again = rewrap(note, checkContext, masters);
+    if (again !== undefined) await store.writeNote(checkNote, again);
   }
 
   async put(
@@ -68,8 +63,9 @@ export class Vault {
     credential: Credential,
     audit?: readonly NewAudit[],
   ): Promise<CredentialRecord> {
-    this.#log.conceal(credential.apiKey);
-    const recordId = this.#ids.next();
+    const { store, masters, ids, log } = this.#options;
+    log.conceal(credential.apiKey);
+    const recordId = ids.next();
     const now = Date.now();
     const record: CredentialRecord = {
       id: recordId,
@@ -77,11 +73,11 @@ export class Vault {
       label: credential.label,
       baseUrl: credential.baseUrl,
       last4: lastOf(credential.apiKey),
-      sealed: seal(credential.apiKey, { tenantId, provider, recordId }, this.#masters[0]),
+      sealed: seal(credential.apiKey, { tenantId, provider, recordId }, masters[0]),
       createdAt: now,
       updatedAt: now,
     };
-    await this.#store.tenant(tenantId).putCredential(record, audit);
+    await store.tenant(tenantId).putCredential(record, audit);
     this.changed(tenantId);
     return record;
   }
@@ -90,7 +86,7 @@ export class Vault {
     { tenantId, provider }: { tenantId: string; provider: string },
     audit?: readonly NewAudit[],
   ): Promise<void> {
-    await this.#store.tenant(tenantId).deleteCredential(provider, audit);
+    await this.#options.store.tenant(tenantId).deleteCredential(provider, audit);
     this.changed(tenantId);
   }
 
@@ -108,8 +104,8 @@ export class Vault {
   secretOf(tenantId: string, record: CredentialRecord): string {
     const { provider, id: recordId, sealed } = record;
     try {
-      const secret = unseal(sealed, { tenantId, provider, recordId }, this.#masters);
-      this.#log.conceal(secret);
+      const secret = unseal(sealed, { tenantId, provider, recordId }, this.#options.masters);
+      this.#options.log.conceal(secret);
       return secret;
     } catch (error) {
       if (!(error instanceof SealBroken)) throw error;
@@ -120,11 +116,14 @@ export class Vault {
   /** Other nodes can read meanwhile: they have both keys. */
   async #rewrapAll(): Promise<void> {
     for (let after: string | undefined; ;) {
-      const page = await this.#store.sealedCredentials({ limit: pageSize, ...defined({ after }) });
+      const page = await this.#options.store.sealedCredentials({
+        limit: pageSize,
+        ...defined({ after }),
+      });
       for (const { tenantId, provider, id: recordId, sealed } of page) {
         const to = this.#rewrapped(sealed, { tenantId, provider, recordId });
         if (to !== undefined) {
-          await this.#store.resealCredential({ tenantId, id: recordId, from: sealed, to });
+          await this.#options.store.resealCredential({ tenantId, id: recordId, from: sealed, to });
         }
       }
       after = page.at(-1)?.id;
@@ -135,7 +134,7 @@ export class Vault {
   /** One that does not unseal is left alone; using it fails. */
   #rewrapped(sealed: string, context: SealContext): string | undefined {
     try {
-      return rewrap(sealed, context, this.#masters);
+      return rewrap(sealed, context, this.#options.masters);
     } catch {
       return undefined;
     }
@@ -145,7 +144,7 @@ export class Vault {
 /** Whether a store with this note was sealed with that key. */
 export function opensWith(note: string, key: MasterKeys[0]): boolean {
   try {
-    return unseal(note, checkSealContext, [key]) === checkText;
+    return unseal(note, checkContext, [key]) === checkText;
   } catch (error) {
     if (error instanceof SealBroken) return false;
     throw error;
