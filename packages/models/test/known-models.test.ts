@@ -9,7 +9,7 @@ describe('a well-known model', () => {
     });
   });
 
-  it('costs more where its cache is written, if its provider asks for that', () => {
+  it('has a price of cache writes if its provider charges for them', () => {
     for (const name of ['claude-sonnet-4-5', 'claude-sonnet-4-5-20250929']) {
       expect(knownModel(name)?.price).toMatchObject({
         inputPerMillion: 3,

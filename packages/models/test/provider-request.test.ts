@@ -3,8 +3,8 @@ import { SafeNames, isStrictSchema } from '../src/provider-request.ts';
 
 const accepted = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/;
 
-describe('a name that providers accept', () => {
-  it('stays as it is', () => {
+describe('SafeNames', () => {
+  it('keeps names that providers accept', () => {
     const names = new SafeNames(['look', 'send_note', 'a-b']);
     for (const name of ['look', 'send_note', 'a-b', 'not-known-before']) {
       expect(names.safe(name)).toBe(name);
@@ -22,7 +22,7 @@ describe('a name that providers accept', () => {
     },
   );
 
-  it('is never that of another, however alike they are', () => {
+  it('never maps two names to the same one', () => {
     const long = 'x'.repeat(80);
     const given = ['a.b', 'a_b', 'a/b', `${long}1`, `${long}2`, 'x'.repeat(64)];
     const names = new SafeNames(given);
@@ -32,7 +32,7 @@ describe('a name that providers accept', () => {
     for (const name of given) expect(names.original(names.safe(name))).toBe(name);
   });
 
-  it('that nobody was told stays what the provider says', () => {
+  it('keeps unknown names of the provider', () => {
     expect(new SafeNames(['look']).original('invented')).toBe('invented');
   });
 });
@@ -45,7 +45,7 @@ const strict = (properties: object) => ({
   additionalProperties: false,
 });
 
-describe('a schema that can be kept to the letter', () => {
+describe('isStrictSchema', () => {
   it.each([
     [strict({ a: leaf })],
     [strict({ a: strict({ b: leaf }), list: { type: 'array', items: strict({}) } })],

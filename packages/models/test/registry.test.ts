@@ -14,7 +14,7 @@ describe('the model registry', () => {
     }
   });
 
-  it('lists ids and providers in their order, and nothing else', () => {
+  it('lists only ids and providers, in order', () => {
     const registry = createModelRegistry([entry('b', 'two'), entry('a', 'one')]);
     expect(registry.list()).toEqual([
       { id: 'b', provider: 'two' },
@@ -26,7 +26,7 @@ describe('the model registry', () => {
     expect(createModelRegistry([]).list()).toEqual([]);
   });
 
-  it('refuses two models with one id, and a model without', () => {
+  it('refuses duplicate and empty ids', () => {
     expect(() => createModelRegistry([entry('a', 'x'), entry('a', 'y')])).toThrow(
       'There are two models with the id a',
     );
@@ -37,14 +37,14 @@ describe('the model registry', () => {
 describe('prices', () => {
   const price = { inputPerMillion: 1, outputPerMillion: 2 };
 
-  it('are known of models that have one', () => {
+  it('are found for models that have one', () => {
     const registry = createModelRegistry([{ ...entry('a'), price }, entry('b')]);
     expect(registry.price?.('a')).toEqual(price);
     expect(registry.price?.('b')).toBeUndefined();
     expect(registry.price?.('constructor')).toBeUndefined();
   });
 
-  it('can be set by name, above those that a model brings', () => {
+  it('can be overridden by name', () => {
     const own = { inputPerMillion: 5, outputPerMillion: 6 };
     const models = withPrices(createModelRegistry([{ ...entry('a'), price }, entry('b')]), {
       a: own,
@@ -56,7 +56,7 @@ describe('prices', () => {
   });
 });
 
-describe('the name of a model', () => {
+describe('parseModelName', () => {
   it.each([
     ['gpt-4o-mini', 'openai', 'gpt-4o-mini'],
     ['chatgpt-4o-latest', 'openai', 'chatgpt-4o-latest'],

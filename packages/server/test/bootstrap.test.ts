@@ -34,7 +34,7 @@ async function bootstrap(...args: string[]) {
 }
 
 describe('bootstrap --workspace', { timeout: 60_000 }, () => {
-  it('gives a tenant its folder beside a running server, from its first request on', async () => {
+  it('sets a workspace beside a running server, effective with the first request', async () => {
     serving = await serve({
       env: { RELAY_DATA_DIR: join(base, 'data'), RELAY_PORT: '0', RELAY_LOG_LEVEL: 'off' },
       cwd: base,
@@ -61,7 +61,7 @@ describe('bootstrap --workspace', { timeout: 60_000 }, () => {
     expect(await run()).toContain(join(base, 'ws'));
   });
 
-  it('says in one line what is wrong, and makes nothing', async () => {
+  it('reports a mistake in one line and creates nothing', async () => {
     mkdirSync(join(base, 'data/inner'), { recursive: true });
     for (const [folder, message] of [
       ['data/inner', 'and the data folder'],

@@ -19,7 +19,7 @@ async function exported<Function>(name: string): Promise<Function> {
   return module[name]!;
 }
 
-describe('the check of a signature', async () => {
+describe('the signature check in the guide', async () => {
   type Check = (secret: string, signature: string, body: string, tolerance?: number) => boolean;
   const isFromRelay = await exported<Check>('isFromRelay');
   const signer = new WebhookSigner(randomBytes(32));
@@ -36,7 +36,7 @@ describe('the check of a signature', async () => {
   const body = '{"id":"approval.requested:1","text":"ä\\u0000"}';
   const now = signer.sign(webhook, body, Date.now());
 
-  it('takes what Relay has signed just now, and nothing else', () => {
+  it('accepts only what Relay has just signed', () => {
     expect(isFromRelay(secret, now, body)).toBe(true);
     expect(isFromRelay(secret, now, `${body} `)).toBe(false);
     expect(isFromRelay(signer.secretOf({ tenantId: 't', id: 'x' }), now, body)).toBe(false);
@@ -46,7 +46,7 @@ describe('the check of a signature', async () => {
     }
   });
 
-  it('refuses what is old, or from the future', () => {
+  it('refuses old signatures and those from the future', () => {
     for (const minutes of [-6, 6]) {
       const other = signer.sign(webhook, body, Date.now() + minutes * 60_000);
       expect(isFromRelay(secret, other, body)).toBe(false);

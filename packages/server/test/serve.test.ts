@@ -49,7 +49,7 @@ function keyIn(said: readonly string[]): string | undefined {
 }
 
 describe('the first start', () => {
-  it('says where it listens, and writes its key where only the owner can read it', async () => {
+  it('prints its URL and writes its key to a file that only the owner can read', async () => {
     const { url, said } = await start();
     const file = join(dataDir, 'first-key');
     expect(said).toEqual([`The first API key is in ${file}`, `Relay is listening on ${url}`]);
@@ -62,7 +62,7 @@ describe('the first start', () => {
     expect(response.status).toBe(200);
   });
 
-  it('prints its key on a terminal, and writes it nowhere', async () => {
+  it('prints its key on a terminal and writes it to no file', async () => {
     const { url, said } = await start({ terminal: true });
     const response = await fetch(`${url}/models`, {
       headers: { authorization: `Bearer ${keyIn(said)}` },
@@ -78,7 +78,7 @@ describe('the first start', () => {
     expect(said).toHaveLength(1);
   });
 
-  it('shows its key even if it then fails, and that key is good', async () => {
+  it('shows a valid key even if the start then fails', async () => {
     const { port, server } = await takenPort();
     const said: string[] = [];
     await expect(start({ port, terminal: true, said })).rejects.toMatchObject({
@@ -93,8 +93,8 @@ describe('the first start', () => {
   });
 });
 
-describe('a fault that nobody catches', () => {
-  it('ends the process with one line in the log, and without a secret', async () => {
+describe('an uncaught exception', () => {
+  it('exits with one redacted line in the log', async () => {
     const config = join(dataDir, 'broken.config.mjs');
     const secret = 'sk-abcdefghijklmnopqrstuvwx';
     writeFileSync(
@@ -127,14 +127,14 @@ describe('a fault that nobody catches', () => {
 });
 
 describe('a start that fails', () => {
-  it('lets go of the data folder, so that the next one can have it', async () => {
+  it('unlocks the data folder', async () => {
     const { port, server } = await takenPort();
     await expect(start({ port })).rejects.toMatchObject({ code: 'EADDRINUSE' });
     server.close();
     await expect(start()).resolves.toHaveProperty('url');
   });
 
-  it('is one clear line for a folder that another server has', async () => {
+  it('is explained in one line if another server uses the folder', async () => {
     await start();
     const error = await start().catch((thrown: unknown) => thrown);
     expect((error as Error).message).toContain(dataDir);

@@ -38,8 +38,8 @@ function source() {
   return { stream, seen, controller };
 }
 
-describe('batches of parts', () => {
-  it('hold all that has come since the last look', async () => {
+describe('PartBatches', () => {
+  it('yields all events since the last batch', async () => {
     const { stream, controller } = source();
     const batches = new PartBatches(stream, answer()).all(never);
     for (const word of ['a', 'b', 'c']) controller.enqueue(said(word));
@@ -54,7 +54,7 @@ describe('batches of parts', () => {
     expect(rest.length).toBeLessThan(3);
   });
 
-  it('hand on a failure after what came before it', async () => {
+  it('throws a failure after the events before it', async () => {
     const { stream, controller } = source();
     const batches = new PartBatches(stream, answer()).all(never);
     const first = batches.next();
@@ -64,7 +64,7 @@ describe('batches of parts', () => {
     await expect(batches.next()).rejects.toThrow('Broken');
   });
 
-  it('let the stream go when nobody looks any more', async () => {
+  it('cancels the stream when the consumer stops', async () => {
     const { stream, controller, seen } = source();
     const batches = new PartBatches(stream, answer()).all(never);
     const first = batches.next();
@@ -74,7 +74,7 @@ describe('batches of parts', () => {
     await expect.poll(() => seen.canceled).toBe(true);
   });
 
-  it('hold back a provider that is faster than its reader', async () => {
+  it('applies backpressure to a fast provider', async () => {
     const { stream, controller, seen } = source();
     const batches = new PartBatches(stream, answer()).all(never);
     const first = batches.next();
@@ -88,7 +88,7 @@ describe('batches of parts', () => {
     await batches.return();
   });
 
-  it('stop at once when they are told to', async () => {
+  it('stops at once when aborted', async () => {
     const { stream, controller } = source();
     const aborting = new AbortController();
     const batches = new PartBatches(stream, answer()).all(aborting.signal);

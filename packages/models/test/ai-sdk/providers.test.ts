@@ -70,7 +70,7 @@ function sent(): Record<string, unknown> {
 }
 
 describe('usage', () => {
-  it('of OpenAI counts what was cached and what was reasoning', async () => {
+  it('of OpenAI includes cached and reasoning tokens', async () => {
     const { usage } = finishOf(await askedAfter('openai', responsesFrames(responsesText('Yes'))));
     expect(usage).toEqual({
       inputTokens: 100,
@@ -80,7 +80,7 @@ describe('usage', () => {
     });
   });
 
-  it('of Anthropic counts what was read from the cache, and written to it', async () => {
+  it('of Anthropic includes cache reads and cache writes', async () => {
     const counted = { cache_read_input_tokens: 60, cache_creation_input_tokens: 30 };
     const frames = anthropicFrames([anthropicText('Yes')], { usage: counted });
     expect(finishOf(await askedAfter('anthropic', frames)).usage).toEqual({
@@ -91,7 +91,7 @@ describe('usage', () => {
     });
   });
 
-  it('of Google counts what was cached, and reasoning as output', async () => {
+  it('of Google includes cached tokens, and reasoning as output', async () => {
     const { usage } = finishOf(await askedAfter('google', [googleFrame([{ text: 'Yes' }])]));
     expect(usage).toEqual({
       inputTokens: 100,
@@ -149,7 +149,7 @@ describe('a connection', () => {
     agent.destroy();
   });
 
-  it('that stays open after the answer keeps nobody waiting, and is closed', async () => {
+  it('that stays open after the answer does not delay it, and is closed', async () => {
     provider.script((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       for (const frame of anthropicFrames([anthropicText('Yes')])) {
@@ -190,13 +190,13 @@ describe('a failure within a stream', () => {
     expect(failure.retryable).toBe(true);
   });
 
-  it('that is the request’s own fault is not tried again', async () => {
+  it('that the request has caused is not retried', async () => {
     const error = { type: 'invalid_request_error', message: 'No such thing' };
     const frames = [...anthropicFrames([anthropicText('x')]).slice(0, 3), { type: 'error', error }];
     expect(await failureOf('anthropic', frames)).toMatchObject({ retryable: false });
   });
 
-  it('that is not JSON does not repeat what it was', async () => {
+  it('that is not JSON does not repeat the text', async () => {
     provider.script((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.end(`data: <html>${apiKey}</html>\n\n`);
@@ -210,7 +210,7 @@ describe('a failure within a stream', () => {
   });
 });
 
-describe('what a provider wants to see again', () => {
+describe('provider metadata in the next request', () => {
   const call = {
     id: 'call_1',
     type: 'function',
@@ -256,7 +256,7 @@ describe('what a provider wants to see again', () => {
     { reason: 'tool_use' },
   );
 
-  it('is, of Anthropic, its thinking with the signature, before what it said and called', async () => {
+  it('contains Anthropic’s thinking with its signature, before text and calls', async () => {
     const { messages } = (await again('anthropic', thinking)) as { messages: unknown[] };
     expect(messages.slice(1)).toMatchObject([
       {
@@ -272,7 +272,7 @@ describe('what a provider wants to see again', () => {
     ]);
   });
 
-  it('is for that model alone', async () => {
+  it('is sent to the same model only', async () => {
     const body = await again('anthropic', thinking, 'claude-haiku-4-5');
     expect(JSON.stringify(body)).not.toContain('sig-1');
     expect(JSON.stringify(body)).toContain('I look.');
@@ -308,7 +308,7 @@ describe('what a provider wants to see again', () => {
     },
   ]);
 
-  it('is, of OpenAI, its reasoning in encrypted form, for nothing is stored there', async () => {
+  it('contains OpenAI’s encrypted reasoning', async () => {
     const body = await again('openai', encrypted);
     expect(body).toMatchObject({ store: false, include: ['reasoning.encrypted_content'] });
     expect(body['input']).toMatchObject([
@@ -319,7 +319,7 @@ describe('what a provider wants to see again', () => {
     ]);
   });
 
-  it('is, of Google, the signature of a thought, with the call that it led to', async () => {
+  it('contains Google’s thought signature with its call', async () => {
     const frames = [
       googleFrame([
         { text: 'Let me look.', thought: true },
@@ -333,7 +333,7 @@ describe('what a provider wants to see again', () => {
     });
   });
 
-  it('is left out if it is not taken back, because the key has changed since', async () => {
+  it('is omitted if the provider refuses it after a change of key', async () => {
     const events = await askedAfter('openai', encrypted);
     const { providerData } = finishOf(events);
     if (providerData === undefined) throw new Error('There is nothing to hand back');
@@ -357,7 +357,7 @@ describe('what a provider wants to see again', () => {
   });
 });
 
-describe('what is asked for besides words', () => {
+describe('output schema and reasoning', () => {
   const schema = {
     type: 'object',
     properties: { city: { type: 'string' } },
@@ -366,7 +366,7 @@ describe('what is asked for besides words', () => {
   };
   beforeEach(() => provider.script((response) => response.writeHead(400).end()));
 
-  it('reaches OpenAI as a format and an effort', async () => {
+  it('are sent to OpenAI as a format and an effort', async () => {
     await ask('openai', { outputSchema: schema, reasoning: 'low' }).catch(() => undefined);
     expect(sent()).toMatchObject({
       text: { format: { type: 'json_schema', strict: true, schema } },
@@ -378,7 +378,7 @@ describe('what is asked for besides words', () => {
     expect(sent()).not.toHaveProperty('reasoning');
   });
 
-  it('reaches Anthropic as a format and a budget for thinking', async () => {
+  it('are sent to Anthropic as a format and a thinking budget', async () => {
     await ask('anthropic', { outputSchema: schema, reasoning: 'low' }).catch(() => undefined);
     expect(sent()).toMatchObject({
       output_config: { format: { type: 'json_schema' } },
@@ -387,7 +387,7 @@ describe('what is asked for besides words', () => {
     expect(sent()).toMatchObject({ cache_control: { type: 'ephemeral' } });
   });
 
-  it('reaches Google as a schema and a budget for thinking', async () => {
+  it('are sent to Google as a schema and a thinking budget', async () => {
     await ask('google', { outputSchema: schema, reasoning: 'low' }).catch(() => undefined);
     expect(sent()).toMatchObject({
       generationConfig: {

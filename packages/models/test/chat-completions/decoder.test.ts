@@ -33,7 +33,7 @@ const ended = expect.objectContaining({
 });
 
 describe('a Chat Completions stream', () => {
-  it('yields text as it comes, then finish with usage', () => {
+  it('yields text as it arrives, then finish with usage', () => {
     expect(decode(textStream(['Hello', ', ', 'world']))).toEqual([
       text('Hello'),
       text(', '),
@@ -42,7 +42,7 @@ describe('a Chat Completions stream', () => {
     ]);
   });
 
-  it('yields the events of each piece at once', () => {
+  it('yields the events of each chunk at once', () => {
     const decoder = new ChatDecoder(undefined);
     expect(decoder.feed(textFrame('a') + textFrame('b'))).toEqual([text('a'), text('b')]);
     expect(decoder.feed(textFrame('c').slice(0, 20))).toEqual([]);
@@ -94,7 +94,7 @@ describe('a Chat Completions stream', () => {
     );
   });
 
-  it('counts what was cached and what was reasoning, where the server does', () => {
+  it('counts cached and reasoning tokens if the server does', () => {
     const decoder = new ChatDecoder(undefined);
     const usage = {
       prompt_tokens: 9,
@@ -108,7 +108,7 @@ describe('a Chat Completions stream', () => {
     ]);
   });
 
-  it('counts what was cached by the name that DeepSeek has for it', () => {
+  it('counts cached tokens under DeepSeek’s name', () => {
     const decoder = new ChatDecoder(undefined);
     const usage = { prompt_tokens: 9, completion_tokens: 8, prompt_cache_hit_tokens: 5 };
     decoder.feed(finishFrame());
@@ -117,7 +117,7 @@ describe('a Chat Completions stream', () => {
     ]);
   });
 
-  it('keeps what was thought before a call of a tool, for the same model to see again', () => {
+  it('keeps reasoning before a tool call for the same model', () => {
     const call = { index: 0, id: 'a', function: { name: 'look', arguments: '{}' } };
     const finishes = (model: string | undefined, ...frames: string[]) => {
       const decoder = new ChatDecoder(undefined, new SafeNames([]), model);
@@ -145,7 +145,7 @@ describe('a Chat Completions stream', () => {
     for (const each of without) expect(each).not.toHaveProperty('providerData');
   });
 
-  it('gives tools back the names that we know them by', () => {
+  it('maps tool names back', () => {
     const names = new SafeNames(['acme.look']);
     const decoder = new ChatDecoder(undefined, names);
     const call = { index: 0, id: 'a', function: { name: 'acme_look', arguments: '{}' } };
@@ -178,12 +178,12 @@ describe('a Chat Completions stream', () => {
     expect(decode(finishFrame(given), doneFrame)).toEqual([finish(reason)]);
   });
 
-  it('does not take an empty finish reason for an end', () => {
+  it('ignores an empty finish reason', () => {
     const unfinished = frame({ choices: [{ delta: { content: 'x' }, finish_reason: '' }] });
     expect(() => decode(unfinished, doneFrame)).toThrow(ended);
   });
 
-  it('takes the last usage, wherever it stands', () => {
+  it('uses the last usage, wherever it is', () => {
     const withUsage = (prompt: unknown, completion: unknown) =>
       frame({
         choices: [{ delta: { content: 'x' } }],

@@ -35,7 +35,7 @@ const begin = (response: ServerResponse) =>
 describe('an aborted call', () => {
   const stopped = { message: 'The model call was aborted', retryable: false };
 
-  it('is never made if it was aborted before', async () => {
+  it('is not sent if it was aborted before', async () => {
     const call = eventsOf(createModel(), asking('Hi'), AbortSignal.abort());
     await expect(call).rejects.toMatchObject(stopped);
     expect(provider.connections.made).toBe(0);
@@ -58,7 +58,7 @@ describe('an aborted call', () => {
     await expect.poll(() => provider.connections.open).toBe(0);
   });
 
-  it('shows nothing more, not even what has arrived', async () => {
+  it('emits nothing more, not even buffered text', async () => {
     provider.script((response) => {
       begin(response).write(textFrame('a'));
       setTimeout(() => response.end(textFrame('b') + finishFrame() + doneFrame), 20);
@@ -78,7 +78,7 @@ describe('an aborted call', () => {
     expect(seen).toEqual(['a']);
   });
 
-  it('is one that nobody reads any more', async () => {
+  it('ends when its consumer stops', async () => {
     provider.script((response) => begin(response).write(textFrame('a')));
     for await (const batch of createModel().stream(asking('Hi'), new AbortController().signal)) {
       expect(textIn(batch)).toBe('a');
@@ -87,7 +87,7 @@ describe('an aborted call', () => {
     await expect.poll(() => provider.connections.open).toBe(0);
   });
 
-  it('leaves no listener behind, as a call that ended does not', async () => {
+  it('removes its listeners, like a finished call', async () => {
     provider.script((response) => begin(response).end(textStream(['a'])));
     const { signal } = new AbortController();
     await eventsOf(createModel(), asking('Hi'), signal);

@@ -60,8 +60,8 @@ function answering(status: number, body: string, headers: Record<string, string>
 const begin = (response: ServerResponse) =>
   response.writeHead(200, { 'content-type': 'text/event-stream' });
 
-describe('a provider that refuses', () => {
-  it('is quoted, and not asked again', async () => {
+describe('a provider that refuses a request', () => {
+  it('is quoted, and the request is not retried', async () => {
     const body = JSON.stringify({ error: { message: 'The model x does not exist' } });
     expect(await failure(answering(404, body))).toMatchObject({
       message: 'The provider answered 404: The model x does not exist',
@@ -70,7 +70,7 @@ describe('a provider that refuses', () => {
     });
   });
 
-  it('may say when to come back', async () => {
+  it('may set Retry-After', async () => {
     expect(await failure(answering(429, 'Slow down', { 'retry-after': '7' }))).toMatchObject({
       message: 'The provider answered 429: Slow down',
       retryable: true,
@@ -78,7 +78,7 @@ describe('a provider that refuses', () => {
     });
   });
 
-  it('may send an endless body, of which we read the beginning', async () => {
+  it('may send an endless body, which is truncated', async () => {
     const { message, retryable } = await failure((response) => {
       response.writeHead(500);
       const flood = () => {
@@ -92,7 +92,7 @@ describe('a provider that refuses', () => {
     await expect.poll(() => provider.connections.open).toBe(0);
   });
 
-  it('may break off or fall silent in the middle of its explanation', async () => {
+  it('may break off or stall in the error body', async () => {
     const broken = await failure((response) => {
       response.writeHead(503);
       response.write('Busy');
@@ -106,7 +106,7 @@ describe('a provider that refuses', () => {
     expect(silent).toMatchObject({ message: 'The provider answered 503: Busy', retryable: true });
   });
 
-  it('is not followed elsewhere', async () => {
+  it('cannot redirect the request', async () => {
     const { message, retryable } = await failure((response) => {
       response.writeHead(307, { location: `${provider.baseUrl}/elsewhere` });
       response.end();
@@ -115,7 +115,7 @@ describe('a provider that refuses', () => {
     expect(provider.requests).toHaveLength(1);
   });
 
-  it('may do so with 200 and plain JSON', async () => {
+  it('may answer with 200 and plain JSON', async () => {
     expect(await failure(answering(200, '{"error":{"message":"Bad key"}}'))).toMatchObject({
       message: 'The provider answered without a stream: Bad key',
       retryable: false,

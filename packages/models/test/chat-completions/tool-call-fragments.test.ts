@@ -22,8 +22,8 @@ const call = (id: string, name: string, args: string) => ({
   arguments: args,
 });
 
-describe('the fragments of tool calls', () => {
-  it('become one call, its arguments in order', () => {
+describe('ToolCallFragments', () => {
+  it('joins the arguments of one call in order', () => {
     expect(
       whole(
         [fragment(0, { id: 'call_1', name: 'add', args: '' })],
@@ -33,7 +33,7 @@ describe('the fragments of tool calls', () => {
     ).toEqual([call('call_1', 'add', '{"a":1}')]);
   });
 
-  it('of several calls may be mixed, even in one frame', () => {
+  it('accepts mixed fragments of several calls, even in one frame', () => {
     expect(
       whole(
         [fragment(0, { id: 'call_1', name: 'add' }), fragment(1, { id: 'call_2', name: 'sub' })],
@@ -44,7 +44,7 @@ describe('the fragments of tool calls', () => {
     ).toEqual([call('call_1', 'add', '{"a":1}'), call('call_2', 'sub', '{"b":2}')]);
   });
 
-  it('are told apart by id where every index is 0', () => {
+  it('distinguishes calls by id if every index is 0', () => {
     expect(
       whole(
         [fragment(0, { id: 'a', name: 'add', args: '{}' })],
@@ -53,7 +53,7 @@ describe('the fragments of tool calls', () => {
     ).toEqual([call('a', 'add', '{}'), call('b', 'add', '{"x":1}')]);
   });
 
-  it('are told apart by id where there is no index', () => {
+  it('distinguishes calls by id without an index', () => {
     expect(
       whole(
         [fragment(undefined, { id: 'a', name: 'add', args: '{"x"' })],
@@ -63,7 +63,7 @@ describe('the fragments of tool calls', () => {
     ).toEqual([call('a', 'add', '{"x":1}'), call('b', 'add', '{}')]);
   });
 
-  it('stay one call where a server repeats id and name, or invents an id for each fragment', () => {
+  it('keeps one call if a server repeats id and name, or sends a new id with each fragment', () => {
     expect(
       whole(
         [fragment(0, { id: 'a', name: 'add', args: '{' })],
@@ -78,17 +78,17 @@ describe('the fragments of tool calls', () => {
     ).toEqual([call('a', 'add', '{}')]);
   });
 
-  it('may bring id and name later than the index', () => {
+  it('accepts id and name after the index', () => {
     expect(whole([fragment(0, {})], [fragment(0, { id: 'a', name: 'add', args: '{}' })])).toEqual([
       call('a', 'add', '{}'),
     ]);
   });
 
-  it('without an id leave the id empty, for the loop to make one', () => {
+  it('leaves a missing id empty, for the loop to generate', () => {
     expect(whole([fragment(0, { name: 'add', args: '{}' })])).toEqual([call('', 'add', '{}')]);
   });
 
-  it('with an id that is too long to keep leave it empty too', () => {
+  it('leaves an id empty that is too long', () => {
     expect(whole([fragment(0, { id: 'x'.repeat(257), name: 'add', args: '{}' })])).toEqual([
       call('', 'add', '{}'),
     ]);
@@ -98,7 +98,7 @@ describe('the fragments of tool calls', () => {
     ]);
   });
 
-  it('that are no objects are passed over', () => {
+  it('ignores fragments that are not objects', () => {
     expect(whole([null, 3, 'x', fragment(0, { id: 'a', name: 'add' }), { index: 0 }])).toEqual([
       call('a', 'add', ''),
     ]);
@@ -110,7 +110,7 @@ describe('the fragments of tool calls', () => {
     ).toEqual([call('a', 'n', '')]);
   });
 
-  it('without a name are a failure that may pass', () => {
+  it('fails retryably without a name', () => {
     expect(() => whole([fragment(0, { id: 'a', args: '{}' })])).toThrow(
       expect.objectContaining({
         message: 'The provider sent a tool call without a name',
@@ -119,7 +119,7 @@ describe('the fragments of tool calls', () => {
     );
   });
 
-  it('that would fill the memory are refused', () => {
+  it('refuses calls that are too long', () => {
     const fragments = new ToolCallFragments();
     fragments.add([fragment(0, { id: 'a', name: 'add' })]);
     const mebibyte = 'x'.repeat(1024 * 1024);

@@ -7,7 +7,7 @@ import { asking, batchesOf, eventsOf, textIn } from '../support/index.ts';
 const model = createDemoModel();
 
 describe('demo: say', () => {
-  it('streams n tokens, an event each and a few in a batch', async () => {
+  it('streams n tokens, one per event and a few per batch', async () => {
     const batches = await batchesOf(model, asking('say 10'));
     const events = batches.flat();
     expect(textIn(events)).toBe('1 2 3 4 5 6 7 8 9 10');
@@ -26,7 +26,7 @@ describe('demo: say', () => {
     expect(events.map(({ type }) => type)).toEqual(['finish']);
   });
 
-  it('lets others have their turn, and stops when it is aborted', async () => {
+  it('yields to the event loop, and stops when aborted', async () => {
     const controller = new AbortController();
     setTimeout(() => controller.abort(), 1);
     let tokens = 0;
@@ -41,7 +41,7 @@ describe('demo: say', () => {
 });
 
 describe('demo: slow', () => {
-  it('waits in between tokens', async () => {
+  it('waits between tokens', async () => {
     const clock = new ManualClock();
     const began = clock.now();
     const events: ModelEvent[] = [];
@@ -71,7 +71,7 @@ describe('demo: slow', () => {
     expect(waits).toEqual([600_000]);
   });
 
-  it('really waits, and stops at once when it is aborted', async () => {
+  it('waits, and stops at once when aborted', async () => {
     const began = performance.now();
     await eventsOf(model, asking('slow 40'));
     expect(performance.now() - began).toBeGreaterThan(35);

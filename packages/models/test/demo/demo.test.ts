@@ -103,7 +103,7 @@ describe('demo: calculate', () => {
     },
   );
 
-  it('says why there is no result', async () => {
+  it('explains why there is no result', async () => {
     const request = requestFor('calculate 1/0', ['calculator']);
     const reading =
       '{"status":"error","error":"Nothing can be divided by zero","code":"tool_failed"}';
@@ -132,7 +132,7 @@ describe('demo: notify', () => {
     expect(await answerAfter(request, reading)).toBe(answer);
   });
 
-  it('without a text is no command', async () => {
+  it('requires a text', async () => {
     expect(textIn(await eventsOf(model, requestFor('notify', ['send_note'])))).toContain('Hello!');
   });
 });
@@ -147,7 +147,7 @@ describe('demo: use', () => {
     );
   });
 
-  it('calls several tools at once, one for each use', async () => {
+  it('calls several tools at once', async () => {
     const message = 'use a {"n":1}\n  use b {\n  "n": 2\n}\n\nUSE a\n';
     const request = requestFor(message, ['a', 'b']);
     const events = await eventsOf(model, request);
@@ -161,12 +161,12 @@ describe('demo: use', () => {
     );
   });
 
-  it('hands on what is not JSON, for the gate to refuse', async () => {
+  it('passes on invalid JSON, for the gate to refuse', async () => {
     const events = await eventsOf(model, requestFor('use a {oops', ['a']));
     expect(events[0]).toMatchObject({ type: 'tool-call', arguments: '{oops' });
   });
 
-  it('says which tools there are not, and calls the others', async () => {
+  it('names missing tools, and calls the others', async () => {
     const events = await eventsOf(model, requestFor('use a {}\nuse b {}\nuse c {}', ['b']));
     expect(textIn(events)).toBe('I have no tool named a. I have no tool named c.');
     expect(calls(events)).toEqual([['b', {}]]);
@@ -182,12 +182,12 @@ describe('demo: use', () => {
     expect(calls(events)).toEqual([]);
   });
 
-  it('is quick about a message that is long and empty', async () => {
+  it('handles a long empty message quickly', async () => {
     const message = `use a {}${'\n'.repeat(500_000)}${' '.repeat(500_000)}`;
     expect(calls(await eventsOf(model, requestFor(message, ['a'])))).toEqual([['a', {}]]);
   });
 
-  it('shortens what a tool answered at length', async () => {
+  it('truncates a long result', async () => {
     const answer = await answerAfter(requestFor('use a {}', ['a']), 'x'.repeat(1_000_000));
     expect(answer.length).toBeLessThan(3_000);
   });
@@ -196,7 +196,7 @@ describe('demo: use', () => {
 describe('demo: hand off', () => {
   const request = requestFor('Hand off to billing', ['handoff']);
 
-  it('calls the tool for it', async () => {
+  it('calls the tool handoff', async () => {
     expect(calls(await eventsOf(model, request))).toEqual([['handoff', { agent: 'billing' }]]);
     expect(await answerAfter(request, 'Done')).toBe('You are now talking to billing.');
     expect(await answerAfter(request, '{"status":"error","error":"No agent billing"}')).toBe(
@@ -204,7 +204,7 @@ describe('demo: hand off', () => {
     );
   });
 
-  it('says that there is nobody if there is no such tool', async () => {
+  it('reports that there is no such agent without the tool', async () => {
     expect(textIn(await eventsOf(model, requestFor('hand off to billing')))).toBe(
       'There is no agent named billing to hand off to.',
     );
@@ -219,7 +219,7 @@ describe('demo: hand off', () => {
 });
 
 describe('demo', () => {
-  it('says the same every time', async () => {
+  it('is deterministic', async () => {
     const tools = ['calculator', 'a'];
     for (const message of ['Hi', 'say 9', 'calculate 1+1', 'use a {}\nuse a {}']) {
       const request = requestFor(message, tools);
@@ -227,7 +227,7 @@ describe('demo', () => {
     }
   });
 
-  it('reads the last user message, and counts its calls through the conversation', async () => {
+  it('uses the last user message, and numbers its calls through the conversation', async () => {
     const first = requestFor('calculate 1+1', ['calculator']);
     const then = answered(first, await eventsOf(model, first), ['1 + 1 = 2']);
     const next: ModelRequest = {
@@ -246,7 +246,7 @@ describe('demo', () => {
     });
   });
 
-  it('answers when the last turn takes its tools away', async () => {
+  it('answers when the last turn has no tools', async () => {
     const request = requestFor('calculate 1+1', ['calculator']);
     const last = answered(request, await eventsOf(model, request), ['1 + 1 = 2']);
     const closing: Message = { role: 'system', content: 'Answer now.' };
@@ -255,14 +255,14 @@ describe('demo', () => {
     expect(textIn(events)).toBe('1 + 1 is 2.');
   });
 
-  it('says so when a call has no answer in the transcript', async () => {
+  it('reports a call without a result in the transcript', async () => {
     const request = requestFor('use a {}', ['a']);
     const { messages } = answered(request, await eventsOf(model, request), []);
     const events = await eventsOf(model, { ...request, messages: messages.slice(0, -1) });
     expect(textIn(events)).toBe('a brought no result: there is no answer.');
   });
 
-  it('counts what it reads and what it says', async () => {
+  it('counts input and output tokens', async () => {
     const [short, long] = await Promise.all(
       ['say 3', `say 3${' '.repeat(400)}`].map((message) => eventsOf(model, requestFor(message))),
     );
@@ -270,7 +270,7 @@ describe('demo', () => {
     expect(long?.at(-1)).toMatchObject({ usage: { inputTokens: 102, outputTokens: 3 } });
   });
 
-  it('does nothing for a call that was aborted before', async () => {
+  it('does nothing if the call was aborted before', async () => {
     const call = eventsOf(model, requestFor('Hi'), AbortSignal.abort());
     await expect(call).rejects.toThrow('The model call was aborted');
   });

@@ -5,7 +5,7 @@ import type { Config } from './config.ts';
 
 export interface OpenedStore {
   readonly store: SystemStore;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 /**

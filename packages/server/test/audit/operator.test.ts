@@ -61,8 +61,8 @@ async function trailOf(relay: InProcessRelay, apiKey = relay.apiKey): Promise<st
   return entries.map(({ who, action }) => `${who.type} ${who.name}: ${action}`).toReversed();
 }
 
-describe('the trail tells of', () => {
-  it('the first key, and the keys of programs that hold the server in them', async () => {
+describe('the audit trail records', () => {
+  it('the first key, and the keys of in-process servers', async () => {
     const first = await open();
     const created = ['system first start: key.created', 'system embed: key.created'];
     expect(await trailOf(first)).toEqual(created);
@@ -74,7 +74,7 @@ describe('the trail tells of', () => {
     ]);
   });
 
-  it('keys and folders that bootstrap gives, in the trail of whose they are', async () => {
+  it('keys and workspaces that bootstrap creates, in the trail of their tenant', async () => {
     mkdirSync(join(base, 'ws'));
     const early = await makeTenantKey(placeOf(), 'acme');
     const relay = await open();
@@ -89,7 +89,7 @@ describe('the trail tells of', () => {
     expect(JSON.stringify(entries)).not.toContain(late.apiKey.slice(11, 40));
   });
 
-  it('a new master key, by a command or at a start, and stays verifiable', async () => {
+  it('a rotation by a command or at a start, and stays verifiable', async () => {
     await open();
     await stop();
     await rotateMasterKey(placeOf());
@@ -120,7 +120,7 @@ describe('the trail tells of', () => {
   });
 });
 
-it('gives processes that make a folder’s first master key at once the same one', async () => {
+it('one master key for processes that start at once on a new folder', async () => {
   const module = new URL('../../src/secrets/master-key.ts', import.meta.url).href;
   const code = `const { parentPort, workerData } = require('node:worker_threads');
     import(${JSON.stringify(module)}).then(({ ownMasterKey }) => {

@@ -5,8 +5,8 @@ const there = () => undefined;
 const missing = () => 'bubblewrap is not installed (no bwrap on the PATH)';
 const open = { sandbox: undefined };
 
-describe('how commands run', () => {
-  it('is without a sandbox unless one is asked for, and then nobody looks for it', () => {
+describe('bashSettings', () => {
+  it('has no sandbox by default and does not look for one', () => {
     expect(bashSettings(open, undefined, missing)).toEqual({
       sandbox: undefined,
       network: false,
@@ -14,7 +14,7 @@ describe('how commands run', () => {
     });
   });
 
-  it('is as the file says, or as the environment does', () => {
+  it('prefers the environment to the file', () => {
     const file = { sandbox: 'bwrap', network: true, environment: ['JAVA_HOME'] } as const;
     expect(bashSettings(open, file, there)).toEqual(file);
     expect(bashSettings({ sandbox: 'bwrap' }, {}, there)).toMatchObject({ sandbox: 'bwrap' });

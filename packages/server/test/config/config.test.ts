@@ -74,8 +74,8 @@ const variables = [
   'RELAY_LOG_LEVEL',
 ];
 
-describe('the configuration', () => {
-  it('needs no variable at all', () => {
+describe('readConfig', () => {
+  it('has a default for every setting', () => {
     expect(read({})).toEqual(defaults);
   });
 
@@ -85,7 +85,7 @@ describe('the configuration', () => {
     expect(read({ [name]: undefined })).toEqual(defaults);
   });
 
-  it('is not changed by variables that it does not know', () => {
+  it('ignores unknown variables', () => {
     expect(read({ RELAY_PROT: '1', HOST: '0.0.0.0', PORT: '1', npm_config_port: '1' })).toEqual(
       defaults,
     );
@@ -161,12 +161,12 @@ describe('the configuration', () => {
     },
   );
 
-  it('refuses a host that no server can listen on, before it tries to', () => {
+  it('refuses an invalid host before it listens', () => {
     expect(complaintAbout({ RELAY_HOST: 'no such host' })).toContain('RELAY_HOST');
     expect(complaintAbout({ RELAY_HOST: 'http://127.0.0.1:4000' })).toContain('RELAY_HOST');
   });
 
-  it('complains in one line, whatever the value holds', () => {
+  it('reports an error in one line, whatever the value contains', () => {
     const named = fc.constantFrom(
       'RELAY_PORT',
       'RELAY_LOCAL_CHAT',
@@ -182,7 +182,7 @@ describe('the configuration', () => {
     );
   });
 
-  it('complains about the first mistake alone when there are several', () => {
+  it('reports only the first of several mistakes', () => {
     const complaint = complaintAbout({ RELAY_PORT: 'x', RELAY_DISCONNECT: 'y' });
     expect(complaint).toContain('RELAY_PORT');
     expect(complaint).not.toContain('RELAY_DISCONNECT');
@@ -234,8 +234,8 @@ describe('private networks', () => {
   });
 });
 
-describe('names and origins', () => {
-  it('are lists', () => {
+describe('RELAY_ALLOWED_HOSTS and RELAY_ALLOWED_ORIGINS', () => {
+  it('are lists separated by commas or spaces', () => {
     const { allowedHosts, allowedOrigins } = read({
       RELAY_ALLOWED_HOSTS: 'Relay.example.com, 10.0.0.7 [fd00::1]',
       RELAY_ALLOWED_ORIGINS: 'https://a.example,http://b.example:8080',
@@ -257,13 +257,13 @@ describe('names and origins', () => {
   });
 });
 
-describe('the internal secret', () => {
-  it('is none unless there is one', () => {
+describe('RELAY_INTERNAL_SECRET', () => {
+  it('is undefined by default', () => {
     expect(read({}).internalSecret).toBeUndefined();
     expect(read({ RELAY_INTERNAL_SECRET: '  ' }).internalSecret).toBeUndefined();
   });
 
-  it('is taken as it is, without the space around it', () => {
+  it('is trimmed', () => {
     const secret = 'a+b/c=d~e!0123456';
     expect(read({ RELAY_INTERNAL_SECRET: ` ${secret}\n` }).internalSecret).toBe(secret);
   });

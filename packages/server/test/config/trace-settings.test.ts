@@ -4,8 +4,8 @@ import { readTraceSettings } from '../../src/config/config.ts';
 const shared = 'OTEL_EXPORTER_OTLP_ENDPOINT';
 const own = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT';
 
-describe('where traces go', () => {
-  it('is nowhere unless an endpoint is named', () => {
+describe('readTraceSettings', () => {
+  it('is undefined without an endpoint', () => {
     expect(readTraceSettings({})).toBeUndefined();
     expect(readTraceSettings({ [shared]: ' ' })).toBeUndefined();
     expect(readTraceSettings({ OTEL_SERVICE_NAME: 'x' })).toBeUndefined();
@@ -28,7 +28,7 @@ describe('where traces go', () => {
     },
   );
 
-  it('brings headers and names, the more specific ones first', () => {
+  it('reads headers and names, the more specific ones first', () => {
     expect(
       readTraceSettings({
         [shared]: 'http://c:4318',
@@ -45,7 +45,7 @@ describe('where traces go', () => {
     });
   });
 
-  it('has a name without being given one', () => {
+  it('has a default service name', () => {
     expect(readTraceSettings({ [shared]: 'http://c' })?.serviceName).toBe('relay');
   });
 

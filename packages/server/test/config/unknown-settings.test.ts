@@ -8,7 +8,7 @@ import { knownSettings, unknownSettings } from '../../src/config/unknown-setting
 
 const said = (name: string) => unknownSettings({ [name]: 'sk-secret' })[0];
 
-describe('a variable that looks like a setting', () => {
+describe('unknownSettings', () => {
   it.each([
     ['RELAY_PROT', 'RELAY_PORT'],
     ['RELAY_PRT', 'RELAY_PORT'],
@@ -24,14 +24,14 @@ describe('a variable that looks like a setting', () => {
     );
   });
 
-  it('is named without a guess where nothing is like it, and never with its value', () => {
+  it('names a variable without a suggestion if nothing is similar, and never with its value', () => {
     expect(said('RELAY_COFFEE_MACHINE')).toBe(
       'RELAY_COFFEE_MACHINE is not a setting of Relay and is ignored',
     );
     expect(said('RELAY_MASTERKEY')).not.toContain('sk-secret');
   });
 
-  it('is left alone if it is one, a client’s, for tests, of others, or not set', () => {
+  it('ignores known settings, settings of clients and tests, other variables and unset ones', () => {
     const known = Object.fromEntries(knownSettings().map((name) => [name, '1']));
     const more = { RELAY_TEST_POSTGRES: '1', RELAYS: '1', relay_port: '1', PATH: '/bin' };
     expect(unknownSettings({ ...known, ...more, RELAY_PROT: undefined })).toEqual([]);
@@ -54,7 +54,7 @@ it('knows every setting that the packages read', () => {
   expect([...new Set(read)].filter((name) => !knownSettings().includes(name))).toEqual([]);
 });
 
-it('is told when a server starts, which goes on', async () => {
+it('are logged as warnings at the start', async () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-unknown-'));
   const lines: string[] = [];
   const stderr = vi.spyOn(process.stderr, 'write').mockImplementation((text) => {

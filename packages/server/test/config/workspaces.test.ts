@@ -61,7 +61,7 @@ async function opened(workspace?: string, tools = createToolRegistry([calculator
 const tenantId = async (name: string) => (await store.findTenant(name))?.id ?? '';
 
 describe('workspaces', () => {
-  it('give their tenant bash, read and patch, and nobody else', async () => {
+  it('give bash, read and patch to their tenant only', async () => {
     await give('acme', 'two');
     await store.ensureTenant({ id: ids.next(), name: 'bare', at: 0 });
     const { namesOf, defaultTenantId } = await opened('one');
@@ -83,7 +83,7 @@ describe('workspaces', () => {
     await expect(opened(workspace)).rejects.toThrow(message);
   });
 
-  it('are compared by where they really are', async () => {
+  it('are compared by their real paths', async () => {
     symlinkSync(join(base, 'data'), join(base, 'link'));
     await expect(opened('link')).rejects.toThrow('may not contain each other');
     symlinkSync(join(base, 'one'), join(base, 'again'));
@@ -93,7 +93,7 @@ describe('workspaces', () => {
     );
   });
 
-  it('that only share a prefix are apart', async () => {
+  it('with a common name prefix do not overlap', async () => {
     mkdirSync(join(base, 'one-more'));
     await give('acme', 'one-more');
     await expect(opened('one')).resolves.toBeDefined();
@@ -113,7 +113,7 @@ describe('workspaces', () => {
     expect(await store.findTenant('acme')).toBeUndefined();
   });
 
-  it('can be given again to whoever has one, and keep the rest of its settings', async () => {
+  it('can be replaced without changing other settings', async () => {
     await give('acme', 'one');
     const own = store.tenant(await tenantId('acme'));
     await own.updateTenant({
@@ -126,11 +126,11 @@ describe('workspaces', () => {
     });
   });
 
-  it('of default is what the environment says', async () => {
+  it('of the tenant default come from RELAY_WORKSPACE only', async () => {
     await expect(give('default', 'one')).rejects.toThrow('RELAY_WORKSPACE');
   });
 
-  it('whose folder is gone leave their tenant without tools, and others alone', async () => {
+  it('without their folder disable the tools of that tenant only', async () => {
     await give('acme', 'two');
     rmSync(join(base, 'two'), { recursive: true });
     const { namesOf, defaultTenantId } = await opened('one');
@@ -139,7 +139,7 @@ describe('workspaces', () => {
     expect(logged).toEqual(['The tenant acme has no workspace tools']);
   });
 
-  it('are noticed beside a running server', async () => {
+  it('are reloaded by a running server', async () => {
     const { workspaces, namesOf } = await opened('one');
     workspaces.start();
     try {
@@ -151,7 +151,7 @@ describe('workspaces', () => {
     }
   });
 
-  it('are there for the first request with a key that was made after them', async () => {
+  it('are loaded before the first request with a newer key', async () => {
     const { workspaces, namesOf } = await opened('one');
     await give('acme', 'two');
     const id = await tenantId('acme');
@@ -160,7 +160,7 @@ describe('workspaces', () => {
     expect(namesOf(id)).toContain('bash');
   });
 
-  it('that came to overlap beside a running server change nothing', async () => {
+  it('that overlap are ignored by a running server', async () => {
     const { workspaces, namesOf, defaultTenantId } = await opened('one');
     workspaces.start();
     try {
@@ -174,7 +174,7 @@ describe('workspaces', () => {
     }
   });
 
-  it('do not go together with a tool of the same name', async () => {
+  it('refuse a configured tool with the name of a workspace tool', async () => {
     const own = defineTool({
       name: 'bash',
       description: '',

@@ -83,8 +83,8 @@ function keeperOn(store: SystemStore) {
 const refusal = (contextExceeded = false) =>
   new ProviderFailure('No', { retryable: false, contextExceeded });
 
-describe('the worker of vectors', () => {
-  it('finds what was there before it started, of every tenant with a credential', async () => {
+describe('EmbeddingWorker', () => {
+  it('embeds existing memories of every tenant with a credential', async () => {
     const { worker, add, trust, having, calls } = setUp();
     for (let n = 0; n < 150; n += 1) await add('a');
     await add('b');
@@ -105,7 +105,7 @@ describe('the worker of vectors', () => {
     ]);
   });
 
-  it('takes what was just remembered at once, without waiting for its next look', async () => {
+  it('embeds a new memory at once', async () => {
     const { worker, add, having, clock } = setUp();
     worker.start();
     await until(() => clock.sleepers > 0, 'its rest');
@@ -114,7 +114,7 @@ describe('the worker of vectors', () => {
     await until(async () => (await having('a')) === 1, 'the vector');
   });
 
-  it('leaves a tenant without an embedder alone', async () => {
+  it('skips a tenant without an embedder', async () => {
     const { worker, add, having, calls, clock } = setUp();
     await add('no');
     worker.start();
@@ -124,7 +124,7 @@ describe('the worker of vectors', () => {
     expect(await having('no')).toBe(0);
   });
 
-  it('comes back to what failed, and lets others go on meanwhile', async () => {
+  it('retries failed memories without delaying other tenants', async () => {
     let isDown = true;
     const { worker, add, trust, having, warnings, clock } = setUp((tenantId) => {
       if (tenantId === 'a' && isDown) throw new ProviderFailure('Down', { retryable: true });
@@ -147,7 +147,7 @@ describe('the worker of vectors', () => {
     await until(async () => (await having('a')) === 1, 'the vector');
   });
 
-  it('gives the others their vectors where one text is refused', async () => {
+  it('embeds the other memories if one text is refused', async () => {
     const { worker, add, trust, having, calls, warnings } = setUp((_, texts) => {
       if (texts.includes('odd')) throw refusal();
     });
@@ -165,7 +165,7 @@ describe('the worker of vectors', () => {
     expect(warnings).toEqual([expect.stringMatching(/^Failed to embed a memory .*"tenantId":"a"/)]);
   });
 
-  it('finds out by itself how many texts a provider takes at once', async () => {
+  it('adapts the batch size to the provider', async () => {
     // Such as one that counts tokens a minute, and says of each that is too large to come back later.
     const { worker, add, trust, having, clock, calls } = setUp((_, texts) => {
       if (texts.length > 10) throw new ProviderFailure('Too many tokens', { retryable: true });
@@ -181,7 +181,7 @@ describe('the worker of vectors', () => {
     expect(calls.filter(({ texts }) => texts.length <= 10).length).toBeLessThan(40);
   });
 
-  it('finds the one text that a server breaks at, and gives the others their vectors', async () => {
+  it('isolates the one text that makes a provider fail', async () => {
     const { worker, add, trust, having, clock } = setUp((_, texts) => {
       if (texts.includes('odd')) throw new ProviderFailure('Error 500', { retryable: true });
     });
@@ -195,7 +195,7 @@ describe('the worker of vectors', () => {
     }
   });
 
-  it('gives everything its vector within the hour after a long failure', async () => {
+  it('catches up within an hour after a long failure', async () => {
     let isDown = true;
     const { worker, add, trust, having, clock } = setUp(() => {
       if (isDown) throw new ProviderFailure('Down', { retryable: true });
@@ -215,7 +215,7 @@ describe('the worker of vectors', () => {
     expect(await having('a')).toBe(5);
   });
 
-  it('rests where a tenant’s provider may not be connected to at all', async () => {
+  it('backs off if the provider’s URL is refused', async () => {
     const { worker, add, trust, warnings, clock, store, calls } = setUp();
     await add('bad');
     await trust('bad');
@@ -230,7 +230,7 @@ describe('the worker of vectors', () => {
     expect(await vectors.claim({ model: 'test:a', now: 0, limit: 9 })).toHaveLength(1);
   });
 
-  it('a provider that takes its time holds up nobody else', async () => {
+  it('does not delay other tenants if a provider is slow', async () => {
     let answer = () => {};
     const slow = new Promise<void>((resolve) => (answer = resolve));
     const { worker, add, trust, having } = setUp((tenantId) =>
@@ -245,7 +245,7 @@ describe('the worker of vectors', () => {
     answer();
   });
 
-  it('does not ask for each alone where it is not about them', async () => {
+  it('stops trying single memories if all of them are refused', async () => {
     const { worker, add, trust, warnings, calls } = setUp(() => {
       throw refusal();
     });
@@ -256,7 +256,7 @@ describe('the worker of vectors', () => {
     expect(calls.map(({ texts }) => texts.length)).toEqual([50, 25, 12, 6, 3, 1, 1, 1]);
   });
 
-  it('means the beginning of a text that is too long for the model', async () => {
+  it('embeds the beginning of a text that is too long', async () => {
     const { worker, add, trust, having, calls } = setUp((_, texts) => {
       if (texts.some((text) => text.length > 2_000)) throw refusal(true);
     });
@@ -267,7 +267,7 @@ describe('the worker of vectors', () => {
     expect(calls.map(({ texts }) => texts[0]?.length)).toEqual([8_000, 4_000, 2_000]);
   });
 
-  it('that dies at any write leaves no memory without a vector for long', async () => {
+  it('recovers from a crash at any write', async () => {
     const nothing = () => undefined;
     for (const [crashAt, when] of [1, 2, 3, 4].flatMap((n) => [
       [n, 'before'] as const,
@@ -291,7 +291,7 @@ describe('the worker of vectors', () => {
     }
   });
 
-  it('survives a store that fails', async () => {
+  it('continues after a store failure', async () => {
     const { worker, store, clock, warnings, add, trust, having } = setUp();
     await add('a');
     await trust('a');

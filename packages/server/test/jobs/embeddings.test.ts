@@ -4,12 +4,12 @@ import { embeddingSettings } from '../../src/jobs/embeddings.ts';
 const chosen = (embeddings: string | undefined, file?: Parameters<typeof embeddingSettings>[1]) =>
   embeddingSettings({ embeddings }, file);
 
-describe('the choice of embeddings', () => {
-  it('is nobody’s but the operator’s: without a word there are none', () => {
+describe('embeddingSettings', () => {
+  it('is undefined without a configured model', () => {
     expect(chosen(undefined)).toBeUndefined();
   });
 
-  it('may come from the environment or the file, and the environment goes first', () => {
+  it('prefers the environment to the file', () => {
     expect(chosen('openai:text-embedding-3-small')).toEqual({
       provider: 'openai',
       model: 'text-embedding-3-small',
@@ -34,7 +34,7 @@ describe('the choice of embeddings', () => {
     expect(chosen('local:e5', file)?.floor).toBe(0.5);
   });
 
-  it('of shorter vectors is another choice: they are not compared with longer ones', () => {
+  it('includes the dimensions in the name', () => {
     const file = { model: 'openai:text-embedding-3-large', dimensions: 256 };
     expect(chosen(undefined, file)?.name).toBe('openai:text-embedding-3-large/256');
   });
@@ -47,7 +47,7 @@ describe('the choice of embeddings', () => {
     },
   );
 
-  it('is refused for a provider without embeddings', () => {
+  it('refuses a provider without embeddings', () => {
     expect(() => chosen('anthropic:claude')).toThrow('anthropic offers no embeddings');
   });
 });

@@ -28,8 +28,8 @@ const beganAt = (): number => {
   return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]);
 };
 
-describe('at its start a server', requiresLinux(), () => {
-  it('with MCP programs ends those of one that was killed, also without bash, and no others', async () => {
+describe('killOrphans', requiresLinux(), () => {
+  it('kills only orphaned programs, also without bash', async () => {
     const orphan = leftBy(process.pid, beganAt() - 1);
     const other = leftBy(process.pid, beganAt());
     const tools = createToolRegistry([]);

@@ -44,8 +44,8 @@ function sweeper(options: { retentionMs?: number; maxBytes?: number }) {
   return { outputs: new OutputStore({ folder, store, clock, maxBytes: 1e9, ...options }), asked };
 }
 
-describe('the long outputs of commands', () => {
-  it('go with the journal of their run, and no sooner', async () => {
+describe('OutputStore', () => {
+  it('deletes outputs with the journal of their run, not earlier', async () => {
     for (const name of ['gone', 'kept', 'unknown', 'broken'])
       keep(name, { bytes: 1, ageMs: 6_000 });
     keep('gone-lately', { bytes: 1, ageMs: 4_000 });
@@ -55,14 +55,14 @@ describe('the long outputs of commands', () => {
     expect(asked).not.toContain('gone-lately');
   });
 
-  it('are all kept where nothing is forgotten', async () => {
+  it('keeps all outputs without a retention', async () => {
     keep('gone', { bytes: 1, ageMs: 1e9 });
     const { outputs, asked } = sweeper({});
     await outputs.sweep();
     expect({ left: left(), asked }).toEqual({ left: ['gone'], asked: [] });
   });
 
-  it('never take more room than they may: the oldest go first', async () => {
+  it('deletes the oldest outputs beyond the size limit', async () => {
     keep('b', { bytes: 400, ageMs: 2_000 });
     keep('a', { bytes: 400, ageMs: 3_000 });
     keep('c', { bytes: 400, ageMs: 1_000 });
@@ -74,7 +74,7 @@ describe('the long outputs of commands', () => {
     expect(left()).toEqual([]);
   });
 
-  it('may not be there at all', async () => {
+  it('accepts a missing folder', async () => {
     rmSync(folder, { recursive: true });
     await expect(sweeper({}).outputs.sweep()).resolves.toBeUndefined();
   });
@@ -84,7 +84,7 @@ describe('a server', () => {
   let server: TestRelay | undefined;
   afterEach(() => server?.stop());
 
-  it('clears them away by itself', async () => {
+  it('deletes expired outputs', async () => {
     const data = join(folder, 'data');
     for (const [run, bytes] of [
       ['old', 2_000_000],

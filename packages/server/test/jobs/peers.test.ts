@@ -33,7 +33,7 @@ class Neighbourhood {
   }
 }
 
-describe('what neighbours say', () => {
+describe('hints from other nodes', () => {
   let neighbours: Neighbourhood;
   let hub: Hub;
   let feed: Feed;
@@ -86,7 +86,7 @@ describe('what neighbours say', () => {
     return value;
   }
 
-  it('sends streams to look, those of that run alone', () => {
+  it('make only the streams of that run read the journal', () => {
     const told = followed('one', 'other');
     neighbours.say({ kind: 'journal', runId: 'one' });
     neighbours.say({ kind: 'run', tenantId: 't', runId: 'other' });
@@ -94,7 +94,7 @@ describe('what neighbours say', () => {
     expect(told).toEqual(['one', 'other']);
   });
 
-  it('passes on to pages what has changed, within the tenant', async () => {
+  it('publish changes to the feed of their tenant only', async () => {
     const hints = await nextHints('t', () => {
       neighbours.say({ kind: 'run', tenantId: 't', runId: 'r' });
       neighbours.say({ kind: 'run', tenantId: 'another', runId: 'x' });
@@ -106,18 +106,18 @@ describe('what neighbours say', () => {
     ]);
   });
 
-  it('drops what was made from credentials, of that tenant or of all', () => {
+  it('drop cached credentials of one tenant or of all', () => {
     neighbours.say({ kind: 'tenant', tenantId: 't' });
     neighbours.say({ kind: 'all' });
     expect(credentialsChanged).toEqual(['t', undefined]);
   });
 
-  it('wakes runs', () => {
+  it('wake runs', () => {
     neighbours.say({ kind: 'wake', tenantId: 't', runId: 'r' });
     expect(woken).toEqual(['r']);
   });
 
-  it('makes settings count at once, and survives a store that does not answer', async () => {
+  it('apply settings at once, and tolerate a failing store', async () => {
     const { store } = neighbours;
     await store.ensureTenant({ id: 't', name: 't', at: 0 });
     expect(await budgets.check('t', undefined)).toEqual({});
@@ -129,7 +129,7 @@ describe('what neighbours say', () => {
     expect(looksForPauses).toBe(1);
   });
 
-  it('closes the streams of a key that was revoked elsewhere', async () => {
+  it('close the streams of a key that another node revoked', async () => {
     const times = { createdAt: 0, expiresAt: null, revokedAt: null };
     const key = { id: 'k', tenantId: 't', name: 'k', owner: null, scopes: ['runs'], ...times };
     await neighbours.store.addKey(key, 'hash');
@@ -142,7 +142,7 @@ describe('what neighbours say', () => {
     await expect.poll(() => closed, { timeout: 400, interval: 5 }).toBe(true);
   });
 
-  it('lets everybody look when words were lost', async () => {
+  it('make every stream read the journal after lost notifications', async () => {
     const told = followed('one', 'other');
     const hints = await nextHints('t', () => neighbours.say({ kind: 'all' }));
     expect(hints).toEqual([{ kind: 'all' }]);
@@ -150,7 +150,7 @@ describe('what neighbours say', () => {
     expect(looksForPauses).toBe(1);
   });
 
-  it('is no longer heard once the server stops', () => {
+  it('are ignored after the server has stopped', () => {
     stop();
     neighbours.say({ kind: 'wake', tenantId: 't', runId: 'r' });
     expect(woken).toEqual([]);

@@ -9,7 +9,7 @@ import { Presence } from '../../src/jobs/presence.ts';
 const ttl = 15_000;
 const config = readConfig({ RELAY_DISCONNECT: 'detach' }, '/srv');
 
-describe('a node among others', () => {
+describe('Presence', () => {
   let store: SystemStore;
   let clock: ManualClock;
   let warned: string[];
@@ -59,7 +59,7 @@ describe('a node among others', () => {
     warned = [];
   });
 
-  it('keeps its chats for as long as it is there, whoever else starts', async () => {
+  it('keeps chats of a live node when another node starts', async () => {
     const [one, other] = [nodeOn(store, 'one'), nodeOn(store, 'other')];
     await one.start();
     await connect('one');
@@ -75,7 +75,7 @@ describe('a node among others', () => {
     await other.stop();
   });
 
-  it('hangs up for one that died, once it has not been heard of for the time of a lease', async () => {
+  it('ends the chats of a dead node after the lease time', async () => {
     const now = clock.now();
     await store.keepNode({ owner: 'dead', now, until: now + ttl });
     await connect('dead');
@@ -88,7 +88,7 @@ describe('a node among others', () => {
     await node.stop();
   });
 
-  it('goes on when the store fails for a while, and says so', async () => {
+  it('continues and warns while the store fails', async () => {
     let fails = false;
     const faulty = new Proxy(store, {
       get: (target, name) => {
@@ -115,7 +115,7 @@ describe('a node among others', () => {
     expect(warned.at(-1)).toBe('Failed to remove this node from the list');
   });
 
-  it('says that it is alive while it has much to hang up', async () => {
+  it('sends heartbeats during a long cleanup', async () => {
     const others = Array.from({ length: 600 }, (_, n) => ({
       tenantId: 't',
       id: `o${n}`,

@@ -76,8 +76,8 @@ function setUp(clock: Clock) {
   return { store, tenant, deliverer, hook, happens, shown, round };
 }
 
-describe('what is told', () => {
-  it('is told again after ever longer pauses for a day, and then no more', async () => {
+describe('a delivery', () => {
+  it('is retried with growing delays for a day, then fails', async () => {
     const clock = new ManualClock();
     let calls = 0;
     const url = await listen((request, response) => {
@@ -113,7 +113,7 @@ describe('what is told', () => {
     expect(calls).toBe(at.length);
   });
 
-  it('to a webhook that is gone is over at once', async () => {
+  it('to a deleted webhook fails at once', async () => {
     const { store, hook, happens, round, deliverer } = setUp(systemClock);
     const id = await hook('http://127.0.0.1:9/');
     await happens(1);
@@ -132,7 +132,7 @@ describe('what is told', () => {
 });
 
 describe('a webhook that', () => {
-  it('never answers holds up nobody else, however much it is to be told', async () => {
+  it('never answers does not delay other webhooks', async () => {
     const held = new Set<unknown>();
     const dead = await listen((request) => void held.add(request.socket));
     const heard: unknown[] = [];
@@ -154,7 +154,7 @@ describe('a webhook that', () => {
     await deliverer.stop();
   });
 
-  it('fails again and again rests, and is asked again when it has', async () => {
+  it('keeps failing backs off and is retried later', async () => {
     const clock = new ManualClock();
     let status = 500;
     let calls = 0;
@@ -182,7 +182,7 @@ describe('a webhook that', () => {
     await deliverer.stop();
   });
 
-  it('answers without end is listened to no longer than its first line', async () => {
+  it('sends an endless response is cut off after the status', async () => {
     let ended = false;
     const url = await listen((request, response) => {
       request.resume();

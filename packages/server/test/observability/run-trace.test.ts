@@ -64,7 +64,7 @@ describe('a model call', () => {
     });
   });
 
-  it('begins anew after its tools, after a person’s answer and after a failed attempt', () => {
+  it('starts again after its tools, after a decision and after a failed attempt', () => {
     const spans = spansOf(
       journal(
         [0, started],
@@ -95,7 +95,7 @@ describe('a model call', () => {
     expect(new Set(chats.map(({ id }) => id)).size).toBe(4);
   });
 
-  it('that was cut by a cancel is told with the agent’s end', () => {
+  it('that was cancelled ends with the agent', () => {
     const spans = spansOf(
       journal(
         [0, started],
@@ -111,7 +111,7 @@ describe('a model call', () => {
 });
 
 describe('a sub-agent', () => {
-  it('lies below the call that it works for', () => {
+  it('is a child of the call that spawned it', () => {
     const spans = spansOf(
       journal(
         [0, started],
@@ -144,12 +144,12 @@ describe('a sub-agent', () => {
 describe('a tool call', () => {
   const ended = (event: RunEvent) => spansOf(journal([0, started], [10, intent], [30, event]))[0];
 
-  it('took from its intent to its result where nobody measured it', () => {
+  it('lasts from its intent to its result if there is no measured duration', () => {
     const span = ended({ type: 'tool.completed', ...call });
     expect([span?.startMs, span?.endMs]).toEqual([begin + 10, begin + 30]);
   });
 
-  it('says what it failed of by a code, and not in words', () => {
+  it('has an error code, not a message', () => {
     const span = ended({
       type: 'tool.failed',
       ...call,
@@ -160,7 +160,7 @@ describe('a tool call', () => {
     expect(JSON.stringify(span)).not.toContain('secret');
   });
 
-  it('that was refused took no time', () => {
+  it('that was denied has no duration', () => {
     const [span] = spansOf(
       journal([0, started], [5, { type: 'tool.denied', ...call, status: 'denied', reason: 'no' }]),
     );
@@ -168,7 +168,7 @@ describe('a tool call', () => {
     expect(span?.attributes['relay.tool.outcome']).toBe('denied');
   });
 
-  it('by a sentence for a name shows none', () => {
+  it('with a sentence as its name has no name', () => {
     const odd = { ...root, toolCallId: 'please delete the file', name: 'please delete it' };
     const [span] = spansOf(
       journal([5, { type: 'tool.failed', ...odd, code: 'unknown_tool', error: 'x' }]),
@@ -178,7 +178,7 @@ describe('a tool call', () => {
   });
 });
 
-describe('a question', () => {
+describe('an approval', () => {
   const approvalId = uuidv7();
   const approval = { ...root, approvalId, toolCallId: 'call_1' };
 
@@ -194,13 +194,13 @@ describe('a question', () => {
 });
 
 describe('the ids', () => {
-  it('are those that OpenTelemetry takes', () => {
+  it('are valid in OpenTelemetry', () => {
     expect(traceIdOf(runId)).toMatch(/^[0-9a-f]{32}$/);
     expect(spanIdOf(runId, 'run')).toMatch(/^[0-9a-f]{16}$/);
     expect(spanIdOf(runId, 'a', 'bc')).not.toBe(spanIdOf(runId, 'ab', 'c'));
   });
 
-  it('hold the moment in which they were made', () => {
+  it('contain their creation time', () => {
     const before = Date.now();
     const made = timestampOf(uuidv7());
     expect(made).toBeGreaterThanOrEqual(before - 1);

@@ -45,7 +45,7 @@ const publish = (events: readonly StoredEvent[]) => tracer.publish(journal.runId
 const names = () => told.map(({ name }) => name);
 
 describe('a run that is seen from its beginning', () => {
-  it('is told at once, and forgotten at its end', async () => {
+  it('is exported at once, and forgotten at its end', async () => {
     publish(await journal.append([started, ended]));
     expect(names()).toEqual(['invoke_agent ada']);
     expect(tracer.size).toBe(1);
@@ -54,7 +54,7 @@ describe('a run that is seen from its beginning', () => {
     expect(tracer.size).toBe(0);
   });
 
-  it('leaves nothing behind while it waits', async () => {
+  it('keeps no state while it is suspended', async () => {
     publish(await journal.append([started]));
     publish(await journal.append([{ type: 'run.suspended', progress, approvalIds: [] }]));
     expect(tracer.size).toBe(0);
@@ -64,8 +64,8 @@ describe('a run that is seen from its beginning', () => {
   });
 });
 
-describe('a run that began elsewhere', () => {
-  it('is recalled first, and what happens meanwhile is told in order', async () => {
+describe('a run that started on another node', () => {
+  it('is restored first, and later events are exported in order', async () => {
     await journal.append([started]);
     publish(await journal.append([ended]));
     publish(await journal.append([runEnded]));
@@ -75,14 +75,14 @@ describe('a run that began elsewhere', () => {
     expect(tracer.size).toBe(0);
   });
 
-  it('tells nothing of what was told before', async () => {
+  it('does not export earlier spans again', async () => {
     await journal.append([started, ended]);
     publish(await journal.append([runEnded]));
     await tracer.settled();
     expect(names()).toEqual(['run']);
   });
 
-  it('is recalled again where something was missed, or somebody says that it may have been', async () => {
+  it('is restored again after missed events or lost notifications', async () => {
     publish(await journal.append([token('a')]));
     await journal.append([started]);
     publish(await journal.append([token('b')]));
@@ -92,7 +92,7 @@ describe('a run that began elsewhere', () => {
     expect(names()).toEqual(['invoke_agent ada']);
   });
 
-  it('is told as far as it is known if the store does not answer', async () => {
+  it('is exported without its history if the store fails', async () => {
     tracer = tracerOn({
       ...journal.store,
       readEvents: () => Promise.reject(new Error('gone')),
@@ -104,7 +104,7 @@ describe('a run that began elsewhere', () => {
   });
 });
 
-it('keeps little, however many runs there are', () => {
+it('bounds the number of runs with state', () => {
   for (let n = 0; n < 10_050; n += 1) {
     tracer.publish(uuidv7(), placed([started]), 'tenant');
   }

@@ -28,7 +28,7 @@ async function installation() {
   return { place, path, read: (name: string) => readFileSync(path(name), 'utf8'), dataDir };
 }
 
-test('each rotation leaves a new key that fits, and the old one under its own name', async () => {
+test('each rotation leaves a valid new key and renames the old one', async () => {
   const { place, read, dataDir } = await installation();
   const first = read('master-key');
   await rotateMasterKey(place);
@@ -40,7 +40,7 @@ test('each rotation leaves a new key that fits, and the old one under its own na
   expect(await inspectStore(place)).toMatchObject({ masterKey: 'fits' });
 });
 
-test('a crash after the new key was made: a second attempt goes on with that key', async () => {
+test('after a crash with a new key file, a second attempt uses that key', async () => {
   const { place, path, read } = await installation();
   const key = 'ab'.repeat(32);
   writeFileSync(path('master-key.next'), key, { mode: 0o600 });
@@ -53,7 +53,7 @@ test('a crash after the new key was made: a second attempt goes on with that key
   expect(await inspectStore(place)).toMatchObject({ masterKey: 'fits' });
 });
 
-test('a crash after the store was sealed anew: a second attempt finishes it', async () => {
+test('after a crash with a resealed store, a second attempt finishes', async () => {
   const { place, path, read } = await installation();
   const old = read('master-key');
   copyFileSync(path('master-key'), path('before'));
@@ -70,7 +70,7 @@ test('a crash after the store was sealed anew: a second attempt finishes it', as
   expect(existsSync(path('master-key.next'))).toBe(false);
 });
 
-test('a key that does not open the store is not replaced by one that does not either', async () => {
+test('a key that does not open the store is not replaced', async () => {
   const { place, path, read } = await installation();
   writeFileSync(path('master-key'), 'ef'.repeat(32));
   await expect(rotateMasterKey(place)).rejects.toThrow('The master key is not the one');
@@ -78,7 +78,7 @@ test('a key that does not open the store is not replaced by one that does not ei
   expect(await inspectStore(place)).toMatchObject({ masterKey: 'wrong' });
 });
 
-test('the key in use is not taken for a new one, nor anything else that lies there', async () => {
+test('the key in use or an invalid file is refused as the new key', async () => {
   const { place, path, read } = await installation();
   const current = read('master-key').trim();
   const env = { ...place.env, RELAY_MASTER_KEY: current };
@@ -90,7 +90,7 @@ test('the key in use is not taken for a new one, nor anything else that lies the
   expect(read('letter')).toBe('Dear Ada');
 });
 
-test('looking changes nothing: neither a folder nor a key is made', async () => {
+test('an inspection creates neither a folder nor a key', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'relay-rotate-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
   const place = { env: { RELAY_DATA_DIR: join(dir, 'data') }, cwd: '/' };

@@ -19,7 +19,7 @@ const other = masterKeyOf(randomBytes(32));
 const context: SealContext = { tenantId: 't1', provider: 'openai', recordId: 'r1' };
 
 describe('a seal', () => {
-  it('gives back what was sealed, whatever it was', () => {
+  it('returns any secret unchanged', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), (secret) => {
         expect(unseal(seal(secret, context, master), context, [master])).toBe(secret);
@@ -27,7 +27,7 @@ describe('a seal', () => {
     );
   });
 
-  it('shows nothing of the secret, and is another one each time', () => {
+  it('reveals nothing of the secret and differs each time', () => {
     const [one, two] = [seal('sk-canary', context, master), seal('sk-canary', context, master)];
     expect(one).not.toContain('canary');
     expect(one).not.toContain(Buffer.from('sk-canary').toString('base64'));
@@ -45,7 +45,7 @@ describe('a seal', () => {
     expect(() => unseal(text, { ...context, ...moved }, [master])).toThrow(SealBroken);
   });
 
-  it('does not confuse places that look alike when written together', () => {
+  it('does not confuse records with similar ids', () => {
     const text = seal('sk', { tenantId: 'a', provider: 'b"c', recordId: 'd' }, master);
     const alike = { tenantId: 'a","b', provider: 'c', recordId: 'd' };
     expect(() => unseal(text, alike, [master])).toThrow(SealBroken);
@@ -57,7 +57,7 @@ describe('a seal', () => {
     );
   });
 
-  it('notices every changed byte, and every swapped part', () => {
+  it('detects every changed byte and every swapped part', () => {
     const text = seal('sk-canary', context, master);
     const parts = JSON.parse(text) as Record<string, Record<string, string>>;
     for (const box of ['key', 'secret']) {
@@ -80,7 +80,7 @@ describe('a seal', () => {
 });
 
 describe('a new master key', () => {
-  it('takes over what the old one sealed, and the old one opens it no more', () => {
+  it('rewraps a secret, which the old key cannot unseal any more', () => {
     const text = seal('sk-canary', context, master);
     const again = rewrap(text, context, [other, master]);
     expect(unseal(again ?? '', context, [other])).toBe('sk-canary');
@@ -88,7 +88,7 @@ describe('a new master key', () => {
     expect(rewrap(again ?? '', context, [other, master])).toBeUndefined();
   });
 
-  it('opens nothing by itself', () => {
+  it('cannot unseal secrets of the old key', () => {
     expect(() => rewrap(seal('sk', context, master), context, [other])).toThrow(SealBroken);
   });
 });
@@ -122,7 +122,7 @@ describe('a master key', () => {
     );
   });
 
-  it('of an embedded store is made once, for its owner alone', () => {
+  it('is created once in the data folder, readable by its owner only', () => {
     const dir = mkdtempSync(join(tmpdir(), 'relay-master-'));
     onTestFinished(() => rmSync(dir, { recursive: true }));
     const first = ownMasterKey(dir);
