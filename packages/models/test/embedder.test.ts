@@ -114,7 +114,7 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
     ['zeros', '{"data":[{"embedding":[0,0]}],"embeddings":[{"values":[0,0]}]}'],
     ['infinity', '{"data":[{"embedding":[1e99]}],"embeddings":[{"values":[1e99]}]}'],
     ['null', '{"data":[null],"embeddings":[null]}'],
-    ['a wrong place', '{"data":[{"index":7,"embedding":[1]}],"embeddings":[{}]}'],
+    ['a wrong index', '{"data":[{"index":7,"embedding":[1]}],"embeddings":[{}]}'],
     [
       'too much',
       `{"data":[{"embedding":[${'1,'.repeat(8_192)}1]}],"embeddings":[{"values":[${'1,'.repeat(8_192)}1]}]}`,
@@ -133,7 +133,7 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
   });
 
   it('reads no more of a response than it can contain', async () => {
-    // Whoever names a provider may have written it: this must not keep others waiting.
+    // A tenant may control the provider: parsing must not block other tenants.
     const many = `[${'0,'.repeat(150_000)}0]`;
     fake.misbehave({ raw: `{"data":${many},"embeddings":${many}}` });
     const before = process.cpuUsage().user;
@@ -160,8 +160,8 @@ describe.each(ways)('an embedder of $name', ({ create, base }) => {
 it.each([
   ['[0, 2, 2]', [0, 2, 2]],
   ['[0, 1, 1e9]', [0, 1, 1e9]],
-])('refuses vectors of OpenAI that say they belong to %s', async (_, places) => {
-  const data = places.map((index) => ({ index, embedding: [1, 2] }));
+])('refuses OpenAI vectors with the indexes %s', async (_, indexes) => {
+  const data = indexes.map((index) => ({ index, embedding: [1, 2] }));
   const raw = JSON.stringify({ data });
   fake.misbehave({ raw });
   const options = { apiKey, baseUrl: fake.url, model: 'm', name: 'n', floor: 0 };

@@ -200,15 +200,15 @@ describe.each(mockedProviders)('$name', (provider) => {
       },
     );
     const controller = new AbortController();
-    const heard: ModelEvent[] = [];
+    const received: ModelEvent[] = [];
     const listening = (async () => {
       const request = asking('endless', { model: provider.model });
       for await (const batch of create().stream(request, controller.signal)) {
-        heard.push(...batch);
+        received.push(...batch);
         controller.abort();
       }
     })();
     await expect(listening).rejects.toThrow('The model call was aborted');
-    expect(heard.length).toBeLessThan(50);
+    expect(received.length).toBeLessThan(50);
   });
 });

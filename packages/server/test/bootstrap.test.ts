@@ -26,11 +26,11 @@ async function bootstrap(...args: string[]) {
     cwd: tmpdir(),
     env: { PATH: process.env['PATH'], RELAY_DATA_DIR: join(base, 'data'), INIT_CWD: base },
   });
-  const said = { stdout: '', stderr: '' };
-  child.stdout.on('data', (text) => void (said.stdout += String(text)));
-  child.stderr.on('data', (text) => void (said.stderr += String(text)));
+  const output = { stdout: '', stderr: '' };
+  child.stdout.on('data', (text) => void (output.stdout += String(text)));
+  child.stderr.on('data', (text) => void (output.stderr += String(text)));
   const [code] = (await once(child, 'close')) as [number];
-  return { code, ...said };
+  return { code, ...output };
 }
 
 describe('bootstrap --workspace', { timeout: 60_000 }, () => {

@@ -22,7 +22,7 @@ export class PartBatches {
   #over = false;
   #failure: { readonly cause: unknown } | undefined;
   readonly #changed = new Signal();
-  readonly #room = new Signal();
+  readonly #capacity = new Signal();
   #drainTimer: NodeJS.Timeout | undefined;
 
   constructor(stream: ReadableStream<LanguageModelV4StreamPart>, answer: SdkAnswer) {
@@ -56,14 +56,14 @@ export class PartBatches {
 
   #cancel(): void {
     this.#over = true;
-    this.#room.notify();
+    this.#capacity.notify();
     void this.#reader.cancel().catch(() => undefined);
   }
 
   #take(): readonly ModelEvent[] {
     const batch = this.#pending;
     this.#pending = [];
-    this.#room.notify();
+    this.#capacity.notify();
     return batch;
   }
 
@@ -75,7 +75,7 @@ export class PartBatches {
         if (done || this.#over) break;
         this.#pending.push(...this.#answer.take(value));
         if (this.#pending.length > 0) this.#changed.notify();
-        if (this.#pending.length > maxPending) await this.#room.wait();
+        if (this.#pending.length > maxPending) await this.#capacity.wait();
       }
     } catch (cause) {
       this.#failure = { cause };

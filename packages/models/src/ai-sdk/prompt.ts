@@ -1,5 +1,5 @@
 /**
- * Converts messages to an AI SDK prompt. Providers refuse different things, so everything that one of
+ * Converts messages to an AI SDK prompt. Providers differ in what they refuse, so everything that one of
  * them refuses is fixed here for all: empty messages, consecutive messages of one role, instructions
  * in the middle, and unusual characters in ids and names.
  */

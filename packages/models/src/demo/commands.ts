@@ -92,7 +92,7 @@ function calculation(text: string, tools: ReadonlySet<string>): DemoPlan {
   return calling([callOf('calculator', input)], tools);
 }
 
-/** Each `use` at the start of a line is a call, whose JSON may go on over more lines. */
+/** Each `use` at the start of a line is a call, whose JSON may span several lines. */
 function usesIn(message: string): DemoCall[] {
   return message
     .split(/^[ \t]*use[ \t]+/im)

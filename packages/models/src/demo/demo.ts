@@ -88,14 +88,14 @@ async function* answer(
 
 /** Reports the results of the last tool calls, or follows the last user message. */
 function nextStep({ messages, tools }: ModelRequest): DemoPlan {
-  const asked = messages.findLastIndex(({ role }) => role === 'user');
-  const since = messages.slice(asked + 1);
+  const lastUser = messages.findLastIndex(({ role }) => role === 'user');
+  const since = messages.slice(lastUser + 1);
   const results = callsIn(since).map((call): DemoResult => ({
     call,
     result: resultOf(call.id, since),
   }));
   if (results.length > 0) return { kind: 'answer', text: answerTo(results) };
-  return planFor(textOf(messages[asked]?.content ?? ''), new Set(tools.map(({ name }) => name)));
+  return planFor(textOf(messages[lastUser]?.content ?? ''), new Set(tools.map(({ name }) => name)));
 }
 
 function callsIn(messages: readonly Message[]): MessageToolCall[] {

@@ -6,7 +6,11 @@ import { SafeNames } from '../../src/provider-request.ts';
 import { SdkAnswer } from '../../src/ai-sdk/answer.ts';
 
 const never = new AbortController().signal;
-const said = (delta: string): LanguageModelV4StreamPart => ({ type: 'text-delta', id: '1', delta });
+const textPart = (delta: string): LanguageModelV4StreamPart => ({
+  type: 'text-delta',
+  id: '1',
+  delta,
+});
 const answer = () =>
   new SdkAnswer({
     provider: 'acme',
@@ -42,10 +46,10 @@ describe('PartBatches', () => {
   it('yields all events since the last batch', async () => {
     const { stream, controller } = source();
     const batches = new PartBatches(stream, answer()).all(never);
-    for (const word of ['a', 'b', 'c']) controller.enqueue(said(word));
+    for (const word of ['a', 'b', 'c']) controller.enqueue(textPart(word));
     const first = (await batches.next()).value as readonly ModelEvent[];
     await new Promise((resolve) => setImmediate(resolve));
-    controller.enqueue(said('d'));
+    controller.enqueue(textPart('d'));
     controller.close();
     const rest: (readonly ModelEvent[])[] = [];
     for await (const batch of batches) rest.push(batch);
@@ -58,7 +62,7 @@ describe('PartBatches', () => {
     const { stream, controller } = source();
     const batches = new PartBatches(stream, answer()).all(never);
     const first = batches.next();
-    controller.enqueue(said('a'));
+    controller.enqueue(textPart('a'));
     expect((await first).value).toEqual([{ type: 'text', text: 'a' }]);
     controller.error(new Error('Broken'));
     await expect(batches.next()).rejects.toThrow('Broken');
@@ -68,7 +72,7 @@ describe('PartBatches', () => {
     const { stream, controller, seen } = source();
     const batches = new PartBatches(stream, answer()).all(never);
     const first = batches.next();
-    controller.enqueue(said('a'));
+    controller.enqueue(textPart('a'));
     await first;
     await batches.return();
     await expect.poll(() => seen.canceled).toBe(true);
@@ -78,9 +82,9 @@ describe('PartBatches', () => {
     const { stream, controller, seen } = source();
     const batches = new PartBatches(stream, answer()).all(never);
     const first = batches.next();
-    controller.enqueue(said('a'));
+    controller.enqueue(textPart('a'));
     await first;
-    for (let n = 0; n < 2_000; n += 1) controller.enqueue(said('x'));
+    for (let n = 0; n < 2_000; n += 1) controller.enqueue(textPart('x'));
     await expect.poll(() => seen.pulls).toBeGreaterThan(0);
     await new Promise((resolve) => setTimeout(resolve, 20));
     const { value } = await batches.next();
@@ -93,7 +97,7 @@ describe('PartBatches', () => {
     const aborting = new AbortController();
     const batches = new PartBatches(stream, answer()).all(aborting.signal);
     const first = batches.next();
-    controller.enqueue(said('a'));
+    controller.enqueue(textPart('a'));
     await first;
     aborting.abort();
     await expect(batches.next()).rejects.toThrow('The model call was aborted');

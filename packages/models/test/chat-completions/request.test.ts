@@ -35,7 +35,7 @@ describe('the request', () => {
     expect(bodyFor([])).not.toHaveProperty('tools');
   });
 
-  it('sends images as data URLs, in their place among the text', () => {
+  it('sends images as data URLs, at their position in the text', () => {
     const body = bodyFor([
       {
         role: 'user',
@@ -190,8 +190,8 @@ describe('the request', () => {
     const body = JSON.parse(
       chatRequestBody({ model: 'm', messages: [], tools: [tool] }, 'm', { names }),
     ) as { tools: { function: { name: string } }[] };
-    const told = body.tools[0]?.function.name ?? '';
-    expect(told).toMatch(/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/);
-    expect(names.original(told)).toBe(long);
+    const safeName = body.tools[0]?.function.name ?? '';
+    expect(safeName).toMatch(/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/);
+    expect(names.original(safeName)).toBe(long);
   });
 });

@@ -58,7 +58,7 @@ describe('a known text frame', () => {
     expect(taught(spaced, 'Hi').read(spaced.replace('Hi', 'there'))).toBe('there');
   });
 
-  it('is not learnt from a frame whose place for the text is not certain', () => {
+  it('is not learnt from a frame with an ambiguous position of the text', () => {
     const frames: [string, string][] = [
       // The last of two keys counts.
       ['{"choices":[{"delta":{"content":"a","content":"b"}}]}', 'b'],

@@ -63,7 +63,7 @@ describe('a prompt that does not fit', () => {
     '{"error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}',
     '{"error":{"message":"The input is too long for the context window"}}',
     '{"error":{"message":"Please reduce the length of the messages"}}',
-  ])('is told from other refusals: %s', (body) => {
+  ])('is distinguished from other refusals: %s', (body) => {
     expect(ofResponse(400, body)).toMatchObject({ contextExceeded: true, retryable: false });
     expect(ofResponse(400, body).toRunError().code).toBe('context_exceeded');
     const error: unknown = (JSON.parse(body) as { error: unknown }).error;

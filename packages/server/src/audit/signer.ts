@@ -87,9 +87,9 @@ export class AuditSigner {
   }
 
   #isSigned(proof: string, parts: Parts): boolean {
-    const wanted = Buffer.from(this.#sign(parts));
-    const given = Buffer.from(proof);
-    return given.byteLength === wanted.byteLength && timingSafeEqual(given, wanted);
+    const expected = Buffer.from(this.#sign(parts));
+    const actual = Buffer.from(proof);
+    return actual.byteLength === expected.byteLength && timingSafeEqual(actual, expected);
   }
 }
 

@@ -27,7 +27,7 @@ const beforeAll = Number.MIN_SAFE_INTEGER;
 
 /**
  * Walks the whole trail, seal by seal, and stops at the first problem. `known` are heads that were
- * recorded elsewhere: without one, a truncated trail cannot be told from a short one.
+ * recorded elsewhere: without one, a truncated trail cannot be distinguished from a short one.
  */
 export async function verifyTrail(
   examined: Examined,

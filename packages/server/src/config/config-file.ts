@@ -174,8 +174,8 @@ export function bashSettings(
   const sandbox = config.sandbox ?? file.sandbox;
   const why = sandbox === undefined ? undefined : problem();
   if (why !== undefined) {
-    const asked = config.sandbox === undefined ? 'relay.config: bash.sandbox' : 'RELAY_SANDBOX';
-    throw new ConfigError(`${asked} is bwrap, but ${why}`);
+    const setting = config.sandbox === undefined ? 'relay.config: bash.sandbox' : 'RELAY_SANDBOX';
+    throw new ConfigError(`${setting} is bwrap, but ${why}`);
   }
   if (sandbox === undefined && file.network !== undefined) {
     throw new ConfigError('relay.config: bash.network requires bash.sandbox');

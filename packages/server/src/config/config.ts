@@ -102,13 +102,13 @@ function folderOf(env: Environment, cwd: string): string | undefined {
 
 /** Without a trailing slash. */
 function publicUrlOf(env: Environment): string | undefined {
-  const given = text(env, 'RELAY_PUBLIC_URL');
-  if (given === undefined) return undefined;
-  const url = URL.canParse(given) ? new URL(given) : undefined;
+  const configured = text(env, 'RELAY_PUBLIC_URL');
+  if (configured === undefined) return undefined;
+  const url = URL.canParse(configured) ? new URL(configured) : undefined;
   const isPlain = url?.search === '' && url.hash === '' && url.username === '';
   if (url === undefined || !/^https?:$/.test(url.protocol) || !isPlain) {
     throw new ConfigError(
-      `RELAY_PUBLIC_URL must be a URL such as https://relay.example, not "${given}"`,
+      `RELAY_PUBLIC_URL must be a URL such as https://relay.example, not "${configured}"`,
     );
   }
   return url.href.replace(/\/+$/, '');

@@ -126,7 +126,7 @@ interface Line extends Fields {
 
 function formatLine({ time, level, msg, ...fields }: Line): string {
   const stacks: string[] = [];
-  const words = Object.entries(fields).flatMap(([name, value]) => {
+  const parts = Object.entries(fields).flatMap(([name, value]) => {
     if (value === undefined) return [];
     const { stack, ...rest } = (name === 'stack' ? { stack: value } : value) as { stack?: unknown };
     if (typeof stack === 'string') {
@@ -138,7 +138,7 @@ function formatLine({ time, level, msg, ...fields }: Line): string {
       `${name}=${typeof shown === 'string' ? quoted(shown) : escapeControls(JSON.stringify(shown))}`,
     ];
   });
-  const line = [time.slice(11, 23), level.padEnd(5), escapeControls(msg), ...words].join(' ');
+  const line = [time.slice(11, 23), level.padEnd(5), escapeControls(msg), ...parts].join(' ');
   return [line, ...stacks].join('\n');
 }
 

@@ -100,7 +100,7 @@ describe('the audit trail records', () => {
       RELAY_MASTER_KEY_PREVIOUS: 'master-key',
     };
     opened.push(await embed({ env: again, cwd }));
-    const rotations = (await trailOf(opened[0]!)).filter((told) => told.includes('rotated'));
+    const rotations = (await trailOf(opened[0]!)).filter((action) => action.includes('rotated'));
     expect(rotations).toEqual(Array(2).fill('system operator: store.key-rotated'));
   });
 
@@ -110,7 +110,7 @@ describe('the audit trail records', () => {
     restoreBackup(placeOf('other'), { backup: join(base, 'copy') });
     for (const _ of [1, 2]) {
       const relay = await open('other');
-      const restores = (await trailOf(relay)).filter((told) => told.includes('restored'));
+      const restores = (await trailOf(relay)).filter((action) => action.includes('restored'));
       expect(restores).toEqual(['system operator: store.restored']);
       const { entries } = await ask<Trail>(relay, '/v1/audit?action=store.restored');
       expect(entries[0]?.what).toMatchObject({ backupAt: expect.stringContaining('T') });

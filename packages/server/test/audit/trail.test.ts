@@ -1,4 +1,4 @@
-/** The audit trail against somebody who can write to the database, and lacks the key. */
+/** The audit trail against an attacker who can write to the database but lacks the key. */
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
@@ -166,7 +166,7 @@ describe('verifying finds', () => {
     ['an entry at the end', `${copy}, 11, hash FROM audit_entries WHERE seq = 10`, 11],
     ['an entry in front of the first', `${copy}, 0, hash FROM audit_entries WHERE seq = 10`, 1],
     ['an entry before all places', `${copy}, -7, hash FROM audit_entries WHERE seq = 10`, 1],
-    ['a place that is none', `UPDATE audit_entries SET seq = 6.5 WHERE seq = 7`, 7],
+    ['an invalid position', `UPDATE audit_entries SET seq = 6.5 WHERE seq = 7`, 7],
     ['a text that is none', `UPDATE audit_entries SET entry = x'00ff' WHERE seq = 2`, 2],
     ['an unreadable time', `UPDATE audit_entries SET at = 'noon' WHERE seq = 8`, 8],
     ['an unreadable seal', `UPDATE audit_seals SET hash = x'00' WHERE first_seq = 5`, 5],
@@ -200,8 +200,8 @@ describe('verifying finds', () => {
     const left = all.filter(({ seq }) => seq !== 6);
     database.exec('DELETE FROM audit_entries WHERE seq = 6');
     let before = genesis(tenantId);
-    for (const [place, { id, text }] of left.entries()) {
-      const seq = place + 1;
+    for (const [index, { id, text }] of left.entries()) {
+      const seq = index + 1;
       before = createHash('sha256')
         .update(JSON.stringify([before, seq, id, text]))
         .digest('hex');

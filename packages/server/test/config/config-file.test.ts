@@ -121,7 +121,7 @@ describe('assembleDefinitions', () => {
       'relay.config: Two agents are named a',
     ],
     [
-      'a handoff to nobody',
+      'a handoff to an unknown agent',
       { agents: [{ name: 'a', handoffs: ['b'] }] },
       'relay.config: The agent a hands off to b, who does not exist',
     ],
@@ -131,12 +131,12 @@ describe('assembleDefinitions', () => {
       'relay.config: the agent a uses the tool fly, which does not exist',
     ],
     [
-      'a model that nobody offers',
+      'a model that no provider offers',
       { agents: [{ name: 'a', model: 'hal-9000' }] },
       'relay.config: no provider offers the model hal-9000 of the agent a',
     ],
     [
-      'a summarizer that nobody offers',
+      'a summarizer that no provider offers',
       { compaction: { model: 'hal-9000' } },
       'relay.config: compaction.model: no provider offers the model hal-9000',
     ],

@@ -9,7 +9,7 @@ function read(env: Record<string, string | undefined>): Config {
 }
 
 /** The one line that the person who starts the server gets to see. */
-function complaintAbout(env: Record<string, string>): string {
+function errorFor(env: Record<string, string>): string {
   try {
     read(env);
   } catch (error) {
@@ -146,24 +146,24 @@ describe('readConfig', () => {
     ['RELAY_DISCONNECT', 'keep', 'cancel or detach'],
     ['RELAY_DISCONNECT', 'Cancel', 'cancel or detach'],
   ])('refuses %s=%s and says what it may be', (name, value, allowed) => {
-    const complaint = complaintAbout({ [name]: value });
-    expect(complaint).toContain(name);
-    expect(complaint).toContain(allowed);
-    expect(complaint).toContain(JSON.stringify(value));
+    const message = errorFor({ [name]: value });
+    expect(message).toContain(name);
+    expect(message).toContain(allowed);
+    expect(message).toContain(JSON.stringify(value));
   });
 
   it.each(['mysql://ada:secret@h/n', 'ada:secret@h', '/var/lib/relay'])(
     'refuses a database that it does not know, and does not repeat what may hold a password',
     (url) => {
-      const complaint = complaintAbout({ RELAY_DATABASE_URL: url });
-      expect(complaint).toMatch(/^RELAY_DATABASE_URL must be like postgres:/);
-      expect(complaint).not.toContain('secret');
+      const message = errorFor({ RELAY_DATABASE_URL: url });
+      expect(message).toMatch(/^RELAY_DATABASE_URL must be like postgres:/);
+      expect(message).not.toContain('secret');
     },
   );
 
   it('refuses an invalid host before it listens', () => {
-    expect(complaintAbout({ RELAY_HOST: 'no such host' })).toContain('RELAY_HOST');
-    expect(complaintAbout({ RELAY_HOST: 'http://127.0.0.1:4000' })).toContain('RELAY_HOST');
+    expect(errorFor({ RELAY_HOST: 'no such host' })).toContain('RELAY_HOST');
+    expect(errorFor({ RELAY_HOST: 'http://127.0.0.1:4000' })).toContain('RELAY_HOST');
   });
 
   it('reports an error in one line, whatever the value contains', () => {
@@ -175,17 +175,17 @@ describe('readConfig', () => {
     );
     fc.assert(
       fc.property(named, fc.string({ unit: 'binary', minLength: 1 }), (name, junk) => {
-        const complaint = complaintAbout({ [name]: `x${junk}x` });
-        expect(complaint.split(/[\n\r]/)).toHaveLength(1);
-        expect(complaint).toContain(name);
+        const message = errorFor({ [name]: `x${junk}x` });
+        expect(message.split(/[\n\r]/)).toHaveLength(1);
+        expect(message).toContain(name);
       }),
     );
   });
 
   it('reports only the first of several mistakes', () => {
-    const complaint = complaintAbout({ RELAY_PORT: 'x', RELAY_DISCONNECT: 'y' });
-    expect(complaint).toContain('RELAY_PORT');
-    expect(complaint).not.toContain('RELAY_DISCONNECT');
+    const message = errorFor({ RELAY_PORT: 'x', RELAY_DISCONNECT: 'y' });
+    expect(message).toContain('RELAY_PORT');
+    expect(message).not.toContain('RELAY_DISCONNECT');
   });
 });
 
@@ -228,7 +228,7 @@ describe('private networks', () => {
   });
 
   it.each(['10.0.0.0/33', 'localhost', '10.0.0.0/8;::1', '*'])('are not %s', (text) => {
-    expect(complaintAbout({ RELAY_PRIVATE_NETWORKS: text })).toMatch(
+    expect(errorFor({ RELAY_PRIVATE_NETWORKS: text })).toMatch(
       /^RELAY_PRIVATE_NETWORKS: .* is not a network such as 10\.0\.0\.0\/8$/,
     );
   });
@@ -253,7 +253,7 @@ describe('RELAY_ALLOWED_HOSTS and RELAY_ALLOWED_ORIGINS', () => {
     ['RELAY_ALLOWED_ORIGINS', 'https://a.example/path'],
     ['RELAY_ALLOWED_ORIGINS', 'null'],
   ])('%s is not %s', (name, value) => {
-    expect(complaintAbout({ [name]: value })).toMatch(new RegExp(`^${name}: .* is not an? `));
+    expect(errorFor({ [name]: value })).toMatch(new RegExp(`^${name}: .* is not an? `));
   });
 });
 
@@ -269,11 +269,11 @@ describe('RELAY_INTERNAL_SECRET', () => {
   });
 
   it.each(['0123456789abcde', 'x'.repeat(513), 'two words of a secret', 'geheimnisgroßgeheim'])(
-    'is not %j, and the complaint does not repeat it',
+    'is not %j, and the message does not repeat it',
     (secret) => {
-      const complaint = complaintAbout({ RELAY_INTERNAL_SECRET: secret });
-      expect(complaint).toMatch(/^RELAY_INTERNAL_SECRET must have 16 to 512 /);
-      expect(complaint).not.toContain(secret);
+      const message = errorFor({ RELAY_INTERNAL_SECRET: secret });
+      expect(message).toMatch(/^RELAY_INTERNAL_SECRET must have 16 to 512 /);
+      expect(message).not.toContain(secret);
     },
   );
 });

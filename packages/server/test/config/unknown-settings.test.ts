@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openRelay } from '../../src/serve.ts';
 import { knownSettings, unknownSettings } from '../../src/config/unknown-settings.ts';
 
-const said = (name: string) => unknownSettings({ [name]: 'sk-secret' })[0];
+const warningFor = (name: string) => unknownSettings({ [name]: 'sk-secret' })[0];
 
 describe('unknownSettings', () => {
   it.each([
@@ -18,17 +18,17 @@ describe('unknownSettings', () => {
     ['RELAY_MODEL', 'RELAY_DEFAULT_MODEL'],
     ['RELAY_DATABASE', 'RELAY_DATABASE_URL'],
     ['RELAY_APIKEY', 'RELAY_API_KEY'],
-  ])('%s is said to be none, and that %s may be meant', (name, meant) => {
-    expect(said(name)).toBe(
-      `${name} is not a setting of Relay and is ignored; did you mean ${meant}?`,
+  ])('reports %s and suggests %s', (name, suggested) => {
+    expect(warningFor(name)).toBe(
+      `${name} is not a setting of Relay and is ignored; did you mean ${suggested}?`,
     );
   });
 
   it('names a variable without a suggestion if nothing is similar, and never with its value', () => {
-    expect(said('RELAY_COFFEE_MACHINE')).toBe(
+    expect(warningFor('RELAY_COFFEE_MACHINE')).toBe(
       'RELAY_COFFEE_MACHINE is not a setting of Relay and is ignored',
     );
-    expect(said('RELAY_MASTERKEY')).not.toContain('sk-secret');
+    expect(warningFor('RELAY_MASTERKEY')).not.toContain('sk-secret');
   });
 
   it('ignores known settings, settings of clients and tests, other variables and unset ones', () => {
@@ -70,9 +70,9 @@ it('are logged as warnings at the start', async () => {
   const { stop, config } = await openRelay(options);
   await stop();
   expect(config.port).toBe(4000);
-  const told = lines.filter((line) => line.includes('RELAY_PROT'));
-  expect(told).toHaveLength(1);
-  expect(JSON.parse(told[0] ?? '')).toMatchObject({
+  const warnings = lines.filter((line) => line.includes('RELAY_PROT'));
+  expect(warnings).toHaveLength(1);
+  expect(JSON.parse(warnings[0] ?? '')).toMatchObject({
     level: 'warn',
     msg: expect.stringContaining('did you mean RELAY_PORT?'),
   });

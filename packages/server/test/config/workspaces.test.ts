@@ -164,7 +164,7 @@ describe('workspaces', () => {
     const { workspaces, namesOf, defaultTenantId } = await opened('one');
     workspaces.start();
     try {
-      // Whoever gave it did not know the server's environment.
+      // `bootstrap` did not know the server's environment.
       await give('acme', 'one/inner');
       await until(() => logged.length > 0, 'a word about it');
       expect(namesOf(await tenantId('acme'))).toEqual(['calculator']);

@@ -20,7 +20,7 @@ describe('Presence', () => {
     return new Presence({ engine } as unknown as Control, config);
   }
 
-  /** Lets time go by in small steps, and everybody do what they do then. */
+  /** Advances the clock in small steps and lets the loops run. */
   async function pass(ms: number): Promise<void> {
     for (let gone = 0; gone < ms; gone += 1_000) {
       await clock.advance(1_000);

@@ -1,4 +1,4 @@
-/** Telling webhooks: for how long, how often, and that a bad one is nobody else's trouble. */
+/** Webhook deliveries: retries, backoff and isolation of failing webhooks. */
 import { randomBytes } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -135,9 +135,9 @@ describe('a webhook that', () => {
   it('never answers does not delay other webhooks', async () => {
     const held = new Set<unknown>();
     const dead = await listen((request) => void held.add(request.socket));
-    const heard: unknown[] = [];
+    const received: unknown[] = [];
     const live = await listen((request, response) => {
-      heard.push(request.headers['relay-delivery']);
+      received.push(request.headers['relay-delivery']);
       request.resume();
       response.end();
     });
@@ -148,8 +148,8 @@ describe('a webhook that', () => {
     deliverer.start();
     await until(() => held.size > 0, 'the first call that is not answered');
     await happens(40);
-    await until(() => heard.length === 40, 'all of the others');
-    expect(new Set(heard).size).toBe(40);
+    await until(() => received.length === 40, 'all of the others');
+    expect(new Set(received).size).toBe(40);
     expect(held.size).toBeLessThanOrEqual(8);
     await deliverer.stop();
   });

@@ -83,7 +83,7 @@ describe('a log line', () => {
 });
 
 describe('the level', () => {
-  const said = async (level: LogLevel) => {
+  const loggedAt = async (level: LogLevel) => {
     const { log, lines } = written({ level });
     log.debug('debug');
     log.info('info');
@@ -104,7 +104,7 @@ describe('the level', () => {
     ['error', ['error']],
     ['off', []],
   ] as const)('%s says %j, in order', async (level, levels) => {
-    expect(await said(level)).toEqual(levels);
+    expect(await loggedAt(level)).toEqual(levels);
   });
 
   it('batches lines below warn', async () => {

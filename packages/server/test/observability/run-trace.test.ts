@@ -185,12 +185,15 @@ describe('an approval', () => {
   it.each([
     ['expired', { type: 'approval.expired', ...approval }],
     ['closed', { type: 'approval.closed', ...approval, reason: 'secret' }],
-  ] as const)('that %s is told even if nobody here has seen it asked', (outcome, event) => {
-    const [span] = spansOf(journal([5_000, event]));
-    expect(span).toMatchObject({ name: 'approval', startMs: timestampOf(approvalId) });
-    expect(span?.attributes['relay.approval.outcome']).toBe(outcome);
-    expect(JSON.stringify(span)).not.toContain('secret');
-  });
+  ] as const)(
+    'that %s is exported even if this node has not seen the request',
+    (outcome, event) => {
+      const [span] = spansOf(journal([5_000, event]));
+      expect(span).toMatchObject({ name: 'approval', startMs: timestampOf(approvalId) });
+      expect(span?.attributes['relay.approval.outcome']).toBe(outcome);
+      expect(JSON.stringify(span)).not.toContain('secret');
+    },
+  );
 });
 
 describe('the ids', () => {

@@ -17,14 +17,14 @@ const ended: RunEvent = {
   usage: { inputTokens: 0, outputTokens: 0 },
 };
 
-let told: Span[] = [];
-let complaints: string[] = [];
+let exported: Span[] = [];
+let warnings: string[] = [];
 let journal: TestJournal;
 let tracer: Tracer;
 
 beforeEach(async () => {
-  told = [];
-  complaints = [];
+  exported = [];
+  warnings = [];
   journal = await TestJournal.create();
   tracer = tracerOn(journal.store);
 });
@@ -36,13 +36,13 @@ function tracerOn(tenant: TestJournal['store']): Tracer {
   });
   return new Tracer({
     store,
-    log: { warn: (message) => void complaints.push(message), error: () => undefined },
-    add: (spans) => void told.push(...spans),
+    log: { warn: (message) => void warnings.push(message), error: () => undefined },
+    add: (spans) => void exported.push(...spans),
   });
 }
 
 const publish = (events: readonly StoredEvent[]) => tracer.publish(journal.runId, events, 'tenant');
-const names = () => told.map(({ name }) => name);
+const names = () => exported.map(({ name }) => name);
 
 describe('a run that is seen from its beginning', () => {
   it('is exported at once, and forgotten at its end', async () => {
@@ -100,7 +100,7 @@ describe('a run that started on another node', () => {
     publish(placed([ended], 7));
     await tracer.settled();
     expect(names()).toEqual(['invoke_agent']);
-    expect(complaints).toEqual(['A trace continues without its earlier events']);
+    expect(warnings).toEqual(['A trace continues without its earlier events']);
   });
 });
 

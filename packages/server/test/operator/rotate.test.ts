@@ -20,68 +20,68 @@ import { rotateMasterKey } from '../../src/operator/rotate.ts';
 async function installation() {
   const dataDir = mkdtempSync(join(tmpdir(), 'relay-rotate-'));
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }));
-  const place = { env: { RELAY_DATA_DIR: dataDir }, cwd: '/' };
-  const opened = await openStore(readConfig(place.env, '/'), 'server');
+  const target = { env: { RELAY_DATA_DIR: dataDir }, cwd: '/' };
+  const opened = await openStore(readConfig(target.env, '/'), 'server');
   await opened.close();
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   const path = (name: string) => join(dataDir, name);
-  return { place, path, read: (name: string) => readFileSync(path(name), 'utf8'), dataDir };
+  return { target, path, read: (name: string) => readFileSync(path(name), 'utf8'), dataDir };
 }
 
 test('each rotation leaves a valid new key and renames the old one', async () => {
-  const { place, read, dataDir } = await installation();
+  const { target, read, dataDir } = await installation();
   const first = read('master-key');
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   const second = read('master-key');
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   expect(new Set([first, second, read('master-key')]).size).toBe(3);
   const kept = readdirSync(dataDir).filter((name) => name.endsWith('.old'));
   expect(kept.map(read)).toEqual(expect.arrayContaining([first, second]));
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'fits' });
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'fits' });
 });
 
 test('after a crash with a new key file, a second attempt uses that key', async () => {
-  const { place, path, read } = await installation();
+  const { target, path, read } = await installation();
   const key = 'ab'.repeat(32);
   writeFileSync(path('master-key.next'), key, { mode: 0o600 });
-  expect(await inspectStore(place)).toMatchObject({
+  expect(await inspectStore(target)).toMatchObject({
     masterKey: 'fits',
     unfinishedRotation: path('master-key.next'),
   });
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   expect(read('master-key')).toBe(key);
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'fits' });
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'fits' });
 });
 
 test('after a crash with a resealed store, a second attempt finishes', async () => {
-  const { place, path, read } = await installation();
+  const { target, path, read } = await installation();
   const old = read('master-key');
   copyFileSync(path('master-key'), path('before'));
-  await rotateMasterKey(place);
+  await rotateMasterKey(target);
   const fresh = read('master-key');
   // As if it had been cut off just before the files changed their names.
   renameSync(path('master-key'), path('master-key.next'));
   renameSync(path('before'), path('master-key'));
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'wrong' });
-  await rotateMasterKey(place);
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'wrong' });
+  await rotateMasterKey(target);
   expect(read('master-key')).toBe(fresh);
   expect(fresh).not.toBe(old);
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'fits' });
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'fits' });
   expect(existsSync(path('master-key.next'))).toBe(false);
 });
 
 test('a key that does not open the store is not replaced', async () => {
-  const { place, path, read } = await installation();
+  const { target, path, read } = await installation();
   writeFileSync(path('master-key'), 'ef'.repeat(32));
-  await expect(rotateMasterKey(place)).rejects.toThrow('The master key is not the one');
+  await expect(rotateMasterKey(target)).rejects.toThrow('The master key is not the one');
   expect(read('master-key')).toBe('ef'.repeat(32));
-  expect(await inspectStore(place)).toMatchObject({ masterKey: 'wrong' });
+  expect(await inspectStore(target)).toMatchObject({ masterKey: 'wrong' });
 });
 
 test('the key in use or an invalid file is refused as the new key', async () => {
-  const { place, path, read } = await installation();
+  const { target, path, read } = await installation();
   const current = read('master-key').trim();
-  const env = { ...place.env, RELAY_MASTER_KEY: current };
+  const env = { ...target.env, RELAY_MASTER_KEY: current };
   const keyFile = path('master-key');
   await expect(rotateMasterKey({ env, cwd: '/' }, { keyFile })).rejects.toThrow('is in use');
   writeFileSync(path('letter'), 'Dear Ada');
@@ -93,7 +93,7 @@ test('the key in use or an invalid file is refused as the new key', async () => 
 test('an inspection creates neither a folder nor a key', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'relay-rotate-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
-  const place = { env: { RELAY_DATA_DIR: join(dir, 'data') }, cwd: '/' };
-  expect(await inspectStore(place)).toMatchObject({ store: 'absent', masterKey: 'unused' });
+  const target = { env: { RELAY_DATA_DIR: join(dir, 'data') }, cwd: '/' };
+  expect(await inspectStore(target)).toMatchObject({ store: 'absent', masterKey: 'unused' });
   expect(readdirSync(dir)).toEqual([]);
 });
