@@ -1,6 +1,6 @@
 import { Agent, type ServerResponse } from 'node:http';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
+import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { ProviderFailure } from '@relay/core';
 import { createChatCompletionsModel } from '../../src/chat-completions/model.ts';
@@ -15,6 +15,7 @@ import {
   startScriptedProvider,
   textFrame,
   textIn,
+  textStream,
 } from '../support/index.ts';
 
 const apiKey = 'sk-test-9fQ4mZ7xL2pR8vW1';
@@ -282,5 +283,68 @@ describe('the API key', () => {
     for (let at = 0; at + 8 <= apiKey.length; at += 1) {
       expect(message).not.toContain(apiKey.slice(at, at + 8));
     }
+  });
+});
+
+describe('an aborted call', () => {
+  const stopped = { message: 'The model call was aborted', retryable: false };
+
+  it('is not sent if it was aborted before', async () => {
+    const call = eventsOf(createModel(), asking('Hi'), AbortSignal.abort());
+    await expect(call).rejects.toMatchObject(stopped);
+    expect(provider.connections.made).toBe(0);
+  });
+
+  it.each([
+    ['waiting for the answer', () => undefined],
+    ['waiting for the first token', (response: ServerResponse) => begin(response).flushHeaders()],
+    ['in the middle', (response: ServerResponse) => begin(response).write(textFrame('a'))],
+  ])('closes its socket: %s', async (_, script) => {
+    const { promise: arrived, resolve } = Promise.withResolvers<void>();
+    provider.script((response) => {
+      script(response);
+      setTimeout(() => resolve(), 20);
+    });
+    const controller = new AbortController();
+    const call = eventsOf(createModel(), asking('Hi'), controller.signal);
+    void arrived.then(() => controller.abort());
+    await expect(call).rejects.toMatchObject(stopped);
+    await expect.poll(() => provider.connections.open).toBe(0);
+  });
+
+  it('emits nothing more, not even buffered text', async () => {
+    provider.script((response) => {
+      begin(response).write(textFrame('a'));
+      setTimeout(() => response.end(textFrame('b') + finishFrame() + doneFrame), 20);
+    });
+    const controller = new AbortController();
+    const seen: string[] = [];
+    const read = async () => {
+      for await (const batch of createModel().stream(asking('Hi'), controller.signal)) {
+        seen.push(textIn(batch));
+        await new Promise((resolve) => {
+          setTimeout(resolve, 100);
+        });
+        controller.abort();
+      }
+    };
+    await expect(read()).rejects.toMatchObject(stopped);
+    expect(seen).toEqual(['a']);
+  });
+
+  it('ends when its consumer stops', async () => {
+    provider.script((response) => begin(response).write(textFrame('a')));
+    for await (const batch of createModel().stream(asking('Hi'), new AbortController().signal)) {
+      expect(textIn(batch)).toBe('a');
+      break;
+    }
+    await expect.poll(() => provider.connections.open).toBe(0);
+  });
+
+  it('removes its listeners, like a finished call', async () => {
+    provider.script((response) => begin(response).end(textStream(['a'])));
+    const { signal } = new AbortController();
+    await eventsOf(createModel(), asking('Hi'), signal);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 });

@@ -41,19 +41,14 @@ function handle(
     case 'tenant':
       budgets.forget(hint.tenantId);
       vault.changed(hint.tenantId);
-      lookForPauses(supervisor);
-      streams.look();
-      return;
+      break;
     case 'all':
       hub.invalidate();
       feed.addToAll({ kind: 'all' });
       vault.changed();
-      lookForPauses(supervisor);
-      streams.look();
+      break;
   }
-}
-
-/** A failure is harmless: the supervisor scans again within a second. */
-function lookForPauses(supervisor: Supervisor): void {
+  // A failure is harmless: the supervisor scans again within a second.
   supervisor.lookForPauses().catch(() => undefined);
+  streams.look();
 }

@@ -7,6 +7,7 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { type Resource, resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { Log } from '@relay/core';
+import { defined } from '@relay/protocol';
 import type { TraceSettings } from '../config/config.ts';
 import { type Span, traceIdOf } from './run-trace.ts';
 
@@ -93,9 +94,6 @@ function toReadableSpan(
   });
   const traceId = traceIdOf(span.runId);
   const context = contextOf(traceId, span.id);
-  const attributes = Object.entries(span.attributes).flatMap(([key, value]) =>
-    value === undefined ? [] : [[key, value] as const],
-  );
   return {
     name,
     kind: kinds[span.kind],
@@ -105,10 +103,7 @@ function toReadableSpan(
     endTime: hrTime(endMs),
     duration: hrTime(endMs - startMs),
     status: { code: error === undefined ? SpanStatusCode.UNSET : SpanStatusCode.ERROR },
-    attributes: {
-      ...(Object.fromEntries(attributes) as ReadableSpan['attributes']),
-      ...(error === undefined ? {} : { 'error.type': error }),
-    },
+    attributes: defined({ ...span.attributes, 'error.type': error }),
     links: link === undefined ? [] : [{ context: { ...contextOf(link.traceId, link.spanId) } }],
     events: [],
     ended: true,
